@@ -1,0 +1,11 @@
+//! `treecast monitor`.
+
+use crate::Outcome;
+
+/// (about)
+#[derive(clap::Args)]
+pub struct Args {}
+
+pub fn run(_args: Args) -> Outcome {
+    todo!()
+}

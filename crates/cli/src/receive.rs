@@ -1,0 +1,11 @@
+//! `treecast receive`.
+
+use crate::Outcome;
+
+/// (about)
+#[derive(clap::Args)]
+pub struct Args {}
+
+pub fn run(_args: Args) -> Outcome {
+    todo!()
+}

@@ -1,0 +1,33 @@
+//! How each protocol of treecast behaves, as state machines.
+//!
+//! This crate opens no socket or file, reads no clock, starts no thread and draws no randomness of
+//! its own: a machine is handed packets and the time, and hands back what is to be sent, stored or
+//! told. So the same machine runs in `sim`, in virtual time, and in `driver`, on a network.
+//!
+//! # The shape of a machine
+//!
+//! Whoever runs a machine calls, in this order and for ever:
+//!
+//! 1. `handle(now, input)` for each thing that has happened. `now` never goes back.
+//! 2. `poll(now, ..)` again and again, carrying out each [`Step::Transmit`] and taking note of each
+//!    [`Step::Event`], until it returns [`Step::Wait`].
+//! 3. Nothing until there is more input or the deadline of the [`Step::Wait`] has come; then 1 or 2.
+//!
+//! A `Wait` says *why* it waits, so that progress displays and tests can tell one wait from another.
+#![forbid(unsafe_code)]
+
+pub mod time;
+pub mod vcmtp;
+
+pub use time::Instant;
+
+/// What a machine wants next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step<T, E, W> {
+    /// To be carried out by the caller: send or store something.
+    Transmit(T),
+    /// To be told to whoever uses the machine.
+    Event(E),
+    /// Nothing to do before the deadline (none: before the next input), and the reason.
+    Wait(Option<Instant>, W),
+}

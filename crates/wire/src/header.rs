@@ -1,0 +1,166 @@
+//! The 32-byte header that every packet of a treecast session starts with
+//! (VCMTP; interdomain-2013, 4.3.4, figure 4.2).
+//!
+//! ```text
+//!  0        8        16        24        32
+//!  +--------+---------+---------+---------+
+//!  | file   | sequence| payload | flags   |   8 bytes each, network order
+//!  | id     | number  | length  |         |
+//!  +--------+---------+---------+---------+
+//! ```
+
+use std::fmt;
+
+use crate::{ParseError, field::Reader};
+
+/// Length of the header in bytes.
+pub const HEADER_LEN: usize = 32;
+
+/// The longest payload that one packet may announce: what fits a UDP datagram over IPv4 behind the
+/// header, and what a block on a control connection is limited to.
+pub const MAX_PAYLOAD_LEN: usize = 65_507 - HEADER_LEN;
+
+/// The number that a sender gives an object. The upper half is the session's, so that packets of
+/// another session on the same group and port are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct FileId(pub u64);
+
+impl FileId {
+    /// The id of the `index`-th object of `session`.
+    pub fn new(session: SessionId, index: u32) -> Self {
+        Self(u64::from(session.0) << 32 | u64::from(index))
+    }
+
+    /// The session that this id belongs to.
+    pub fn session(self) -> SessionId {
+        SessionId((self.0 >> 32) as u32)
+    }
+
+    /// The object's index in its session.
+    pub fn index(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}/{}", self.session().0, self.index())
+    }
+}
+
+/// A random number that tells one session from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SessionId(pub u32);
+
+/// The type of a packet: exactly one bit of the header's flags field.
+///
+/// The first eight are VCMTP's, in the order in which the paper lists them (4.3.4); the paper gives
+/// no bit numbers, so bit 0 is its first. The others are treecast's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u64)]
+pub enum PacketType {
+    /// A block of an object, for the whole group.
+    Data = 1 << 0,
+    /// A block sent again to one receiver.
+    RetransmittedData = 1 << 1,
+    BeginOfFile = 1 << 2,
+    EndOfFile = 1 << 3,
+    BeginOfFileRequest = 1 << 4,
+    RetransmissionRequest = 1 << 5,
+    EndOfRetransmissionRequests = 1 << 6,
+    RetransmissionReject = 1 << 7,
+    /// Receiver to sender, first on a control connection: who asks, and for what.
+    Hello = 1 << 8,
+    /// Sender to receiver: admitted.
+    Welcome = 1 << 9,
+    /// Sender to receiver: the BLAKE3 hash of an object that has been read to its end.
+    Digest = 1 << 10,
+    /// Receiver to sender: how far it has come.
+    Progress = 1 << 11,
+    /// Sender to receiver: an object is withdrawn, with the reason.
+    Withdraw = 1 << 12,
+    /// Receiver to sender: an object failed here, with the reason.
+    Failed = 1 << 13,
+    /// Sender to receiver: no more objects come.
+    Goodbye = 1 << 14,
+}
+
+impl PacketType {
+    pub const ALL: [Self; 15] = [
+        Self::Data,
+        Self::RetransmittedData,
+        Self::BeginOfFile,
+        Self::EndOfFile,
+        Self::BeginOfFileRequest,
+        Self::RetransmissionRequest,
+        Self::EndOfRetransmissionRequests,
+        Self::RetransmissionReject,
+        Self::Hello,
+        Self::Welcome,
+        Self::Digest,
+        Self::Progress,
+        Self::Withdraw,
+        Self::Failed,
+        Self::Goodbye,
+    ];
+
+    /// Whether the payload is a block of an object.
+    pub fn is_block(self) -> bool {
+        matches!(self, Self::Data | Self::RetransmittedData)
+    }
+
+    fn from_flags(flags: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u64 == flags)
+    }
+}
+
+/// The header of one packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    pub file_id: FileId,
+    /// Position of the payload's first byte in the object, in bytes; 0 in control messages.
+    pub sequence: u64,
+    /// Length of the payload that follows, in bytes; at most [`MAX_PAYLOAD_LEN`].
+    pub payload_len: u32,
+    pub kind: PacketType,
+}
+
+impl Header {
+    /// Reads the header at the start of `bytes`; what follows it is not looked at.
+    ///
+    /// # Errors
+    /// When fewer than 32 bytes are there, the payload is longer than a packet can carry, a block
+    /// would reach beyond 2^64 bytes, or the flags are not exactly one known bit.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(bytes);
+        let file_id = FileId(reader.u64("file id")?);
+        let sequence = reader.u64("sequence number")?;
+        let payload_len = reader.u64("payload length")?;
+        let flags = reader.u64("flags")?;
+        if payload_len > MAX_PAYLOAD_LEN as u64 {
+            return Err(ParseError::invalid("payload length", payload_len, "at most 65475"));
+        }
+        if sequence.checked_add(payload_len).is_none() {
+            return Err(ParseError::invalid("sequence number", sequence, "an end below 2^64"));
+        }
+        let kind = PacketType::from_flags(flags)
+            .ok_or_else(|| ParseError::invalid("flags", format!("{flags:#x}"), "one bit of 0 to 14"))?;
+        Ok(Self { file_id, sequence, payload_len: payload_len as u32, kind })
+    }
+
+    /// The header as it stands on the wire.
+    pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[0..8].copy_from_slice(&self.file_id.0.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes[16..24].copy_from_slice(&u64::from(self.payload_len).to_be_bytes());
+        bytes[24..32].copy_from_slice(&(self.kind as u64).to_be_bytes());
+        bytes
+    }
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} file={} seq={} len={}", self.kind, self.file_id, self.sequence, self.payload_len)
+    }
+}

@@ -1,0 +1,18 @@
+//! Every packet that treecast puts on a network, as a type with `parse` and `emit`.
+//!
+//! This crate has no sockets, no files, no clock, no threads and no `unsafe`; it never allocates
+//! more than the bytes it is handed.
+//!
+//! Parsing never panics, whatever the bytes: it returns a [`ParseError`] that names the field, the
+//! value found and what was expected. `emit` panics only when the buffer is shorter than the
+//! length that the type's `LEN` or `emitted_len` announced. All integers are in network order
+//! unless a module says otherwise.
+#![forbid(unsafe_code)]
+
+mod error;
+mod field;
+pub mod header;
+pub mod message;
+pub mod ticket;
+
+pub use error::ParseError;

@@ -1,0 +1,70 @@
+//! Hello: a receiver's first message on a control connection.
+//!
+//! ```text
+//!  0         1          3                     7
+//!  +---------+----------+---------------------+------------------------+
+//!  | version | UDP port | receive buffer size | name, to the end (UTF-8)|
+//!  +---------+----------+---------------------+------------------------+
+//! ```
+
+use crate::{ParseError, field::Reader};
+
+/// The longest receiver name in bytes.
+pub const MAX_RECEIVER_NAME_LEN: usize = 64;
+
+/// Who asks to be admitted to a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    pub version: u8,
+    /// Where the receiver hears unicast blocks (`--fanout unicast`); 0 when it hears none.
+    pub udp_port: u16,
+    /// What its UDP socket can hold, in bytes: how far a sender may run ahead of it.
+    pub receive_buffer_bytes: u32,
+    name: String,
+}
+
+impl Hello {
+    /// # Errors
+    /// When the name is empty, longer than [`MAX_RECEIVER_NAME_LEN`] bytes or holds control characters.
+    pub fn new(
+        version: u8,
+        udp_port: u16,
+        receive_buffer_bytes: u32,
+        name: &str,
+    ) -> Result<Self, ParseError> {
+        if name.is_empty() || name.len() > MAX_RECEIVER_NAME_LEN {
+            return Err(ParseError::invalid(
+                "receiver name",
+                format!("{} bytes", name.len()),
+                "1 to 64 bytes",
+            ));
+        }
+        if name.chars().any(char::is_control) {
+            return Err(ParseError::invalid("receiver name", format!("{name:?}"), "no control characters"));
+        }
+        Ok(Self { version, udp_port, receive_buffer_bytes, name: name.to_owned() })
+    }
+
+    /// What the receiver calls itself, for people to read.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(payload);
+        let version = reader.u8("version")?;
+        let udp_port = reader.u16("UDP port")?;
+        let receive_buffer_bytes = reader.u32("receive buffer size")?;
+        let name = reader.rest();
+        let name = std::str::from_utf8(name)
+            .map_err(|_| ParseError::invalid("receiver name", name.escape_ascii(), "UTF-8"))?;
+        Self::new(version, udp_port, receive_buffer_bytes, name)
+    }
+
+    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+        out.push(self.version);
+        out.extend_from_slice(&self.udp_port.to_be_bytes());
+        out.extend_from_slice(&self.receive_buffer_bytes.to_be_bytes());
+        out.extend_from_slice(self.name.as_bytes());
+    }
+}

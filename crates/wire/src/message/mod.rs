@@ -1,0 +1,130 @@
+//! Control messages: what a [`Header`] is followed by when the packet carries no block
+//! (VCMTP; interdomain-2013, 4.3.3, 4.3.4 and table 4.1). Types above VCMTP's eight are treecast's.
+
+mod begin_of_file;
+mod digest;
+mod hello;
+mod progress;
+mod reason;
+mod retransmission_request;
+mod welcome;
+
+pub use begin_of_file::{BeginOfFile, FILE_NAME_LEN, TransferType};
+pub use digest::Digest;
+pub use hello::{Hello, MAX_RECEIVER_NAME_LEN};
+pub use progress::Progress;
+pub use reason::{MAX_REASON_LEN, Reason};
+pub use retransmission_request::RetransmissionRequest;
+pub use welcome::Welcome;
+
+use crate::{
+    ParseError,
+    header::{FileId, HEADER_LEN, Header, PacketType},
+};
+
+/// The version of the session protocol that [`Hello`] and [`Welcome`] carry.
+pub const PROTOCOL_VERSION: u8 = 1;
+
+/// A control message, without the header's file id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    BeginOfFile(BeginOfFile),
+    EndOfFile,
+    BeginOfFileRequest,
+    RetransmissionRequest(RetransmissionRequest),
+    EndOfRetransmissionRequests,
+    RetransmissionReject,
+    Hello(Hello),
+    Welcome(Welcome),
+    Digest(Digest),
+    Progress(Progress),
+    Withdraw(Reason),
+    Failed(Reason),
+    Goodbye,
+}
+
+impl Message {
+    /// Reads the payload of a packet whose header is already read.
+    ///
+    /// # Errors
+    /// When `payload` is not as long as the header says, the packet carries a block, or a field of
+    /// the message is wrong.
+    pub fn parse(header: &Header, payload: &[u8]) -> Result<Self, ParseError> {
+        if payload.len() != header.payload_len as usize {
+            return Err(ParseError::invalid(
+                "payload length",
+                header.payload_len,
+                "the length of what follows the header",
+            ));
+        }
+        Ok(match header.kind {
+            PacketType::Data | PacketType::RetransmittedData => {
+                return Err(ParseError::invalid("flags", header.kind as u64, "a control message"));
+            }
+            PacketType::BeginOfFile => Self::BeginOfFile(BeginOfFile::parse(payload)?),
+            PacketType::RetransmissionRequest => {
+                Self::RetransmissionRequest(RetransmissionRequest::parse(payload)?)
+            }
+            PacketType::Hello => Self::Hello(Hello::parse(payload)?),
+            PacketType::Welcome => Self::Welcome(Welcome::parse(payload)?),
+            PacketType::Digest => Self::Digest(Digest::parse(payload)?),
+            PacketType::Progress => Self::Progress(Progress::parse(payload)?),
+            PacketType::Withdraw => Self::Withdraw(Reason::parse(payload)?),
+            PacketType::Failed => Self::Failed(Reason::parse(payload)?),
+            PacketType::EndOfFile => empty(payload, Self::EndOfFile)?,
+            PacketType::BeginOfFileRequest => empty(payload, Self::BeginOfFileRequest)?,
+            PacketType::EndOfRetransmissionRequests => empty(payload, Self::EndOfRetransmissionRequests)?,
+            PacketType::RetransmissionReject => empty(payload, Self::RetransmissionReject)?,
+            PacketType::Goodbye => empty(payload, Self::Goodbye)?,
+        })
+    }
+
+    /// The whole packet, header included, about the object `file_id`.
+    pub fn to_packet(&self, file_id: FileId) -> Vec<u8> {
+        let mut packet = vec![0; HEADER_LEN];
+        match self {
+            Self::BeginOfFile(body) => body.emit(&mut packet),
+            Self::RetransmissionRequest(body) => body.emit(&mut packet),
+            Self::Hello(body) => body.emit(&mut packet),
+            Self::Welcome(body) => body.emit(&mut packet),
+            Self::Digest(body) => body.emit(&mut packet),
+            Self::Progress(body) => body.emit(&mut packet),
+            Self::Withdraw(body) | Self::Failed(body) => body.emit(&mut packet),
+            Self::EndOfFile
+            | Self::BeginOfFileRequest
+            | Self::EndOfRetransmissionRequests
+            | Self::RetransmissionReject
+            | Self::Goodbye => {}
+        }
+        let payload_len = (packet.len() - HEADER_LEN) as u32;
+        let header = Header { file_id, sequence: 0, payload_len, kind: self.packet_type() };
+        packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
+        packet
+    }
+
+    /// The bit of the header's flags field that this message is sent under.
+    pub fn packet_type(&self) -> PacketType {
+        match self {
+            Self::BeginOfFile(_) => PacketType::BeginOfFile,
+            Self::EndOfFile => PacketType::EndOfFile,
+            Self::BeginOfFileRequest => PacketType::BeginOfFileRequest,
+            Self::RetransmissionRequest(_) => PacketType::RetransmissionRequest,
+            Self::EndOfRetransmissionRequests => PacketType::EndOfRetransmissionRequests,
+            Self::RetransmissionReject => PacketType::RetransmissionReject,
+            Self::Hello(_) => PacketType::Hello,
+            Self::Welcome(_) => PacketType::Welcome,
+            Self::Digest(_) => PacketType::Digest,
+            Self::Progress(_) => PacketType::Progress,
+            Self::Withdraw(_) => PacketType::Withdraw,
+            Self::Failed(_) => PacketType::Failed,
+            Self::Goodbye => PacketType::Goodbye,
+        }
+    }
+}
+
+fn empty(payload: &[u8], message: Message) -> Result<Message, ParseError> {
+    match payload.len() {
+        0 => Ok(message),
+        n => Err(ParseError::invalid("payload length", n, "0 for this type")),
+    }
+}

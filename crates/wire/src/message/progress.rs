@@ -1,0 +1,37 @@
+//! Progress: a receiver's report, four counters of 8 bytes each.
+
+use crate::{ParseError, field::Reader};
+
+/// How far a receiver has come. All counters start at 0 with the session and only grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// End of the last multicast block of the header's object that it took from its socket: what
+    /// lies before it no longer occupies the receive buffer.
+    pub position: u64,
+    /// Distinct bytes of all objects that it has.
+    pub received_bytes: u64,
+    /// Blocks that it had already.
+    pub duplicate_blocks: u64,
+    /// Packets that its kernel dropped because the receive buffer was full.
+    pub dropped_packets: u64,
+}
+
+impl Progress {
+    pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(payload);
+        let progress = Self {
+            position: reader.u64("position")?,
+            received_bytes: reader.u64("received bytes")?,
+            duplicate_blocks: reader.u64("duplicate blocks")?,
+            dropped_packets: reader.u64("dropped packets")?,
+        };
+        reader.end("progress")?;
+        Ok(progress)
+    }
+
+    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+        for counter in [self.position, self.received_bytes, self.duplicate_blocks, self.dropped_packets] {
+            out.extend_from_slice(&counter.to_be_bytes());
+        }
+    }
+}

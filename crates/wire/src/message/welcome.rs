@@ -1,0 +1,36 @@
+//! Welcome: the sender's answer to a Hello that it admits.
+//!
+//! ```text
+//!  0         1              3
+//!  +---------+--------------+
+//!  | version | block length |
+//!  +---------+--------------+
+//! ```
+
+use crate::{ParseError, field::Reader};
+
+/// Admits a receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Welcome {
+    pub version: u8,
+    /// Bytes of an object in each packet but the last: every block starts at a multiple of it.
+    pub block_len: u16,
+}
+
+impl Welcome {
+    pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(payload);
+        let version = reader.u8("version")?;
+        let block_len = reader.u16("block length")?;
+        reader.end("welcome")?;
+        if block_len == 0 {
+            return Err(ParseError::invalid("block length", 0, "at least 1"));
+        }
+        Ok(Self { version, block_len })
+    }
+
+    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+        out.push(self.version);
+        out.extend_from_slice(&self.block_len.to_be_bytes());
+    }
+}

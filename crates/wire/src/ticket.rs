@@ -1,0 +1,179 @@
+//! The ticket: one line of text that tells a receiver all it needs to join a session.
+//!
+//! Text form: `treecast1.` and the URL-safe base64 of the fields below, followed by a CRC-32 of
+//! them, so that a ticket cut short or mistyped is told apart from a wrong one. The digit is the
+//! version; the next version adds keys.
+//!
+//! ```text
+//! session 4 | fanout 1 | repair 1 | block length 2 | group | source | n 1 | n control addresses
+//! group, control address: family 1 (4 or 6) | address 4 or 16 | port 2;  source: family 1 (0 = any) | address
+//! ```
+
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
+
+use data_encoding::BASE64URL_NOPAD;
+use thiserror::Error;
+
+use crate::{ParseError, field::Reader, header::SessionId};
+
+const PREFIX: &str = "treecast1.";
+
+/// The most control addresses that a ticket holds.
+pub const MAX_CONTROL_ADDRESSES: usize = 16;
+
+/// How one packet reaches many hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fanout {
+    Multicast = 0,
+    Unicast = 1,
+}
+
+/// How loss is mended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Repair {
+    None = 0,
+    Carousel = 1,
+    After = 2,
+    Nack = 3,
+}
+
+/// Where a session is and how it is delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ticket {
+    pub session: SessionId,
+    pub fanout: Fanout,
+    pub repair: Repair,
+    /// Bytes of an object in each packet but the last.
+    pub block_len: u16,
+    /// The multicast group and UDP port; with `Fanout::Unicast` unspecified, and unused.
+    pub group: SocketAddr,
+    /// The only source to listen to (source-specific multicast); none means any.
+    pub source: Option<IpAddr>,
+    /// Where the sender takes control connections, best first; empty for a carousel.
+    pub control: Vec<SocketAddr>,
+}
+
+/// Why a text is not a ticket.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TicketError {
+    #[error("a ticket begins with \"treecast1.\": copy the whole first line that `treecast send` prints")]
+    Prefix,
+    #[error("the ticket is cut short or mistyped: copy the whole first line that `treecast send` prints")]
+    Damaged,
+    #[error("the ticket is whole, but this version cannot use it: {0}")]
+    Field(#[from] ParseError),
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&self.session.0.to_be_bytes());
+        bytes.extend_from_slice(&[self.fanout as u8, self.repair as u8]);
+        bytes.extend_from_slice(&self.block_len.to_be_bytes());
+        emit_socket(&mut bytes, self.group);
+        match self.source {
+            Some(source) => emit_address(&mut bytes, source),
+            None => bytes.push(0),
+        }
+        let control = &self.control[..self.control.len().min(MAX_CONTROL_ADDRESSES)];
+        bytes.push(control.len() as u8);
+        for address in control {
+            emit_socket(&mut bytes, *address);
+        }
+        let checksum = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&checksum.to_be_bytes());
+        write!(f, "{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = TicketError;
+
+    fn from_str(text: &str) -> Result<Self, TicketError> {
+        let text = text.trim().strip_prefix(PREFIX).ok_or(TicketError::Prefix)?;
+        let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| TicketError::Damaged)?;
+        let (fields, checksum) = bytes.split_last_chunk::<4>().ok_or(TicketError::Damaged)?;
+        if crc32fast::hash(fields) != u32::from_be_bytes(*checksum) {
+            return Err(TicketError::Damaged);
+        }
+        Ok(parse_fields(fields)?)
+    }
+}
+
+fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
+    let mut reader = Reader::new(fields);
+    let session = SessionId(reader.u32("session")?);
+    let fanout = match reader.u8("fanout")? {
+        0 => Fanout::Multicast,
+        1 => Fanout::Unicast,
+        other => return Err(ParseError::invalid("fanout", other, "0 or 1")),
+    };
+    let repair = match reader.u8("repair")? {
+        0 => Repair::None,
+        1 => Repair::Carousel,
+        2 => Repair::After,
+        3 => Repair::Nack,
+        other => return Err(ParseError::invalid("repair", other, "0 to 3")),
+    };
+    let block_len = reader.u16("block length")?;
+    if block_len == 0 {
+        return Err(ParseError::invalid("block length", 0, "at least 1"));
+    }
+    let family = reader.u8("group")?;
+    let group = parse_socket(&mut reader, "group", family)?;
+    if fanout == Fanout::Multicast && !group.ip().is_multicast() {
+        return Err(ParseError::invalid("group", group, "a multicast address"));
+    }
+    let source = match reader.u8("source")? {
+        0 => None,
+        family => Some(parse_address(&mut reader, "source", family)?),
+    };
+    let count = reader.u8("control addresses")?;
+    if usize::from(count) > MAX_CONTROL_ADDRESSES {
+        return Err(ParseError::invalid("control addresses", count, "at most 16"));
+    }
+    let mut control = Vec::new();
+    for _ in 0..count {
+        let family = reader.u8("control address")?;
+        control.push(parse_socket(&mut reader, "control address", family)?);
+    }
+    reader.end("ticket")?;
+    Ok(Ticket { session, fanout, repair, block_len, group, source, control })
+}
+
+fn parse_socket(reader: &mut Reader<'_>, field: &'static str, family: u8) -> Result<SocketAddr, ParseError> {
+    let address = parse_address(reader, field, family)?;
+    Ok(SocketAddr::new(address, reader.u16(field)?))
+}
+
+fn parse_address(reader: &mut Reader<'_>, field: &'static str, family: u8) -> Result<IpAddr, ParseError> {
+    match family {
+        4 => Ok(IpAddr::from(reader.array::<4>(field)?)),
+        6 => Ok(IpAddr::from(reader.array::<16>(field)?)),
+        other => Err(ParseError::invalid(field, other, "address family 4 or 6")),
+    }
+}
+
+fn emit_socket(bytes: &mut Vec<u8>, address: SocketAddr) {
+    emit_address(bytes, address.ip());
+    bytes.extend_from_slice(&address.port().to_be_bytes());
+}
+
+fn emit_address(bytes: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => {
+            bytes.push(4);
+            bytes.extend_from_slice(&address.octets());
+        }
+        IpAddr::V6(address) => {
+            bytes.push(6);
+            bytes.extend_from_slice(&address.octets());
+        }
+    }
+}
