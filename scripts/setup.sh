@@ -1,0 +1,85 @@
+#!/bin/sh
+# Installs what is missing to build and run treecast: Debian packages by apt, Rust by rustup where
+# there is none (or one that is too old). Says what it does; does nothing when all is there.
+# Usage: scripts/setup.sh [lint|bench]...   extra tools for `make lint` and `make bench`
+set -eu
+
+RUST_NEEDED=1.88
+
+die() { echo "treecast: $*" >&2; exit 1; }
+
+[ "$(id -u)" = 0 ] || die "this needs root, for network namespaces and apt: run it as root, or with sudo"
+
+packages=""
+# need COMMAND PACKAGE: the package is installed when the command is not there.
+need() { command -v "$1" >/dev/null 2>&1 || packages="$packages $2"; }
+
+PATH="$PATH:/usr/sbin:/sbin"
+need ip iproute2
+need tc iproute2
+need cc gcc
+[ -e /usr/include/stdio.h ] || packages="$packages libc6-dev"
+need clang clang
+need scp openssh-client
+need sshd openssh-server
+for extra in "$@"; do
+    case $extra in
+        bench) need uftp uftp ;;
+        lint) ;;
+        *) die "setup.sh: unknown extra '$extra': expected lint or bench" ;;
+    esac
+done
+
+rust_is_new_enough() {
+    version=$(rustc --version 2>/dev/null | cut -d' ' -f2) || return 1
+    [ -n "$version" ] && [ "$(printf '%s\n%s\n' "$RUST_NEEDED" "$version" | sort -V | head -n1)" = "$RUST_NEEDED" ]
+}
+[ -d "${CARGO_HOME:-$HOME/.cargo}/bin" ] && PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+rust_is_new_enough || need curl "curl ca-certificates"
+
+if [ -n "$packages" ]; then
+    command -v apt-get >/dev/null 2>&1 ||
+        die "no apt-get here; install the equivalents of these Debian packages yourself:$packages"
+    echo "treecast: installing$packages"
+    # A daemon that comes with a package (sshd, uftpd) must neither start now nor at the next boot:
+    # the lab starts its own, in its own namespaces.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' > $policy
+        chmod +x $policy
+        trap 'rm -f $policy' EXIT INT TERM
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    log=$(mktemp)
+    # shellcheck disable=SC2086 # one word a package
+    { apt-get update && apt-get install -y --no-install-recommends $packages; } >"$log" 2>&1 ||
+        { tail -n 5 "$log" >&2; die "apt-get could not install$packages: see above, or $log"; }
+    rm -f "$log"
+    case $packages in *openssh-server*) systemctl disable ssh >/dev/null 2>&1 || true ;; esac
+    case $packages in *uftp*) systemctl disable uftpd >/dev/null 2>&1 || true ;; esac
+fi
+
+if ! rust_is_new_enough; then
+    if ! command -v rustup >/dev/null 2>&1; then
+        echo "treecast: installing Rust by rustup"
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+            sh -s -- -y --profile minimal --component clippy,rustfmt >/dev/null ||
+            die "rustup could not be fetched: install Rust $RUST_NEEDED or newer yourself"
+        PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+    else
+        rustup update stable >/dev/null || die "rustup could not update Rust: $RUST_NEEDED or newer is needed"
+    fi
+    rust_is_new_enough || die "rustc is older than $RUST_NEEDED: run 'rustup default stable'"
+fi
+
+# Without this target a test falls back to reading the sources.
+if command -v rustup >/dev/null 2>&1; then
+    rustup target add wasm32-unknown-unknown >/dev/null 2>&1 || true
+fi
+
+for extra in "$@"; do
+    if [ "$extra" = lint ] && ! command -v cargo-deny >/dev/null 2>&1; then
+        echo "treecast: building cargo-deny (once, a few minutes)"
+        cargo install --quiet --locked cargo-deny || die "cargo-deny could not be built: see above"
+    fi
+done
