@@ -83,10 +83,12 @@ pub enum PacketType {
     Failed = 1 << 13,
     /// Sender to receiver: no more objects come.
     Goodbye = 1 << 14,
+    /// Sender to group: how many objects a carousel's loop holds.
+    Contents = 1 << 15,
 }
 
 impl PacketType {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Data,
         Self::RetransmittedData,
         Self::BeginOfFile,
@@ -102,6 +104,7 @@ impl PacketType {
         Self::Withdraw,
         Self::Failed,
         Self::Goodbye,
+        Self::Contents,
     ];
 
     /// Whether the payload is a block of an object.
@@ -144,7 +147,7 @@ impl Header {
             return Err(ParseError::invalid("sequence number", sequence, "an end below 2^64"));
         }
         let kind = PacketType::from_flags(flags)
-            .ok_or_else(|| ParseError::invalid("flags", format!("{flags:#x}"), "one bit of 0 to 14"))?;
+            .ok_or_else(|| ParseError::invalid("flags", format!("{flags:#x}"), "one bit of 0 to 15"))?;
         Ok(Self { file_id, sequence, payload_len: payload_len as u32, kind })
     }
 

@@ -12,7 +12,9 @@
 mod error;
 mod field;
 pub mod header;
+pub mod iotup;
 pub mod message;
 pub mod ticket;
+pub mod unicast;
 
 pub use error::ParseError;

@@ -7,6 +7,8 @@
 //!  +-------------+-----------+----------------------+
 //! ```
 
+use std::fmt;
+
 use crate::{ParseError, field::Reader};
 
 /// Width of the name field in bytes. A name is UTF-8 (the paper says ASCII) and may fill it.
@@ -31,6 +33,9 @@ pub struct BeginOfFile {
 }
 
 impl BeginOfFile {
+    /// Length of the payload in bytes.
+    pub const LEN: usize = 1 + 8 + FILE_NAME_LEN;
+
     /// # Errors
     /// When the name is empty, longer than [`FILE_NAME_LEN`] bytes or contains a zero byte.
     pub fn new(transfer_type: TransferType, file_size: u64, file_name: &str) -> Result<Self, ParseError> {
@@ -79,5 +84,11 @@ impl BeginOfFile {
         let mut field = [0; FILE_NAME_LEN];
         field[..self.file_name.len()].copy_from_slice(self.file_name.as_bytes());
         out.extend_from_slice(&field);
+    }
+}
+
+impl fmt::Display for BeginOfFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "type={:?} size={} name={:?}", self.transfer_type, self.file_size, self.file_name)
     }
 }

@@ -7,10 +7,14 @@
 //!  +---------+----------+---------------------+------------------------+
 //! ```
 
+use std::fmt;
+
 use crate::{ParseError, field::Reader};
 
 /// The longest receiver name in bytes.
 pub const MAX_RECEIVER_NAME_LEN: usize = 64;
+
+const FIXED_LEN: usize = 1 + 2 + 4;
 
 /// Who asks to be admitted to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +54,11 @@ impl Hello {
         &self.name
     }
 
+    /// Length of the payload in bytes.
+    pub fn emitted_len(&self) -> usize {
+        FIXED_LEN + self.name.len()
+    }
+
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(payload);
         let version = reader.u8("version")?;
@@ -66,5 +75,15 @@ impl Hello {
         out.extend_from_slice(&self.udp_port.to_be_bytes());
         out.extend_from_slice(&self.receive_buffer_bytes.to_be_bytes());
         out.extend_from_slice(self.name.as_bytes());
+    }
+}
+
+impl fmt::Display for Hello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "version={} port={} buffer={} name={:?}",
+            self.version, self.udp_port, self.receive_buffer_bytes, self.name
+        )
     }
 }

@@ -2,6 +2,7 @@
 //! (VCMTP; interdomain-2013, 4.3.3, 4.3.4 and table 4.1). Types above VCMTP's eight are treecast's.
 
 mod begin_of_file;
+mod contents;
 mod digest;
 mod hello;
 mod progress;
@@ -10,12 +11,15 @@ mod retransmission_request;
 mod welcome;
 
 pub use begin_of_file::{BeginOfFile, FILE_NAME_LEN, TransferType};
+pub use contents::{Contents, MAX_OBJECTS};
 pub use digest::Digest;
 pub use hello::{Hello, MAX_RECEIVER_NAME_LEN};
 pub use progress::Progress;
 pub use reason::{MAX_REASON_LEN, Reason};
 pub use retransmission_request::RetransmissionRequest;
 pub use welcome::Welcome;
+
+use std::fmt;
 
 use crate::{
     ParseError,
@@ -41,6 +45,7 @@ pub enum Message {
     Withdraw(Reason),
     Failed(Reason),
     Goodbye,
+    Contents(Contents),
 }
 
 impl Message {
@@ -71,6 +76,7 @@ impl Message {
             PacketType::Progress => Self::Progress(Progress::parse(payload)?),
             PacketType::Withdraw => Self::Withdraw(Reason::parse(payload)?),
             PacketType::Failed => Self::Failed(Reason::parse(payload)?),
+            PacketType::Contents => Self::Contents(Contents::parse(payload)?),
             PacketType::EndOfFile => empty(payload, Self::EndOfFile)?,
             PacketType::BeginOfFileRequest => empty(payload, Self::BeginOfFileRequest)?,
             PacketType::EndOfRetransmissionRequests => empty(payload, Self::EndOfRetransmissionRequests)?,
@@ -81,25 +87,50 @@ impl Message {
 
     /// The whole packet, header included, about the object `file_id`.
     pub fn to_packet(&self, file_id: FileId) -> Vec<u8> {
-        let mut packet = vec![0; HEADER_LEN];
+        let mut packet = Vec::with_capacity(HEADER_LEN + self.payload_len());
+        packet.resize(HEADER_LEN, 0);
+        self.emit(&mut packet);
+        let payload_len = (packet.len() - HEADER_LEN) as u32;
+        let header = Header { file_id, sequence: 0, payload_len, kind: self.packet_type() };
+        packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
+        packet
+    }
+
+    /// How many bytes follow the header.
+    pub fn payload_len(&self) -> usize {
         match self {
-            Self::BeginOfFile(body) => body.emit(&mut packet),
-            Self::RetransmissionRequest(body) => body.emit(&mut packet),
-            Self::Hello(body) => body.emit(&mut packet),
-            Self::Welcome(body) => body.emit(&mut packet),
-            Self::Digest(body) => body.emit(&mut packet),
-            Self::Progress(body) => body.emit(&mut packet),
-            Self::Withdraw(body) | Self::Failed(body) => body.emit(&mut packet),
+            Self::BeginOfFile(_) => BeginOfFile::LEN,
+            Self::RetransmissionRequest(_) => RetransmissionRequest::LEN,
+            Self::Hello(body) => body.emitted_len(),
+            Self::Welcome(_) => Welcome::LEN,
+            Self::Digest(_) => Digest::LEN,
+            Self::Progress(_) => Progress::LEN,
+            Self::Withdraw(body) | Self::Failed(body) => body.emitted_len(),
+            Self::Contents(_) => Contents::LEN,
+            Self::EndOfFile
+            | Self::BeginOfFileRequest
+            | Self::EndOfRetransmissionRequests
+            | Self::RetransmissionReject
+            | Self::Goodbye => 0,
+        }
+    }
+
+    fn emit(&self, packet: &mut Vec<u8>) {
+        match self {
+            Self::BeginOfFile(body) => body.emit(packet),
+            Self::RetransmissionRequest(body) => body.emit(packet),
+            Self::Hello(body) => body.emit(packet),
+            Self::Welcome(body) => body.emit(packet),
+            Self::Digest(body) => body.emit(packet),
+            Self::Progress(body) => body.emit(packet),
+            Self::Withdraw(body) | Self::Failed(body) => body.emit(packet),
+            Self::Contents(body) => body.emit(packet),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
             | Self::RetransmissionReject
             | Self::Goodbye => {}
         }
-        let payload_len = (packet.len() - HEADER_LEN) as u32;
-        let header = Header { file_id, sequence: 0, payload_len, kind: self.packet_type() };
-        packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
-        packet
     }
 
     /// The bit of the header's flags field that this message is sent under.
@@ -118,6 +149,28 @@ impl Message {
             Self::Withdraw(_) => PacketType::Withdraw,
             Self::Failed(_) => PacketType::Failed,
             Self::Goodbye => PacketType::Goodbye,
+            Self::Contents(_) => PacketType::Contents,
+        }
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.packet_type())?;
+        match self {
+            Self::BeginOfFile(body) => write!(f, " {body}"),
+            Self::RetransmissionRequest(body) => write!(f, " {body}"),
+            Self::Hello(body) => write!(f, " {body}"),
+            Self::Welcome(body) => write!(f, " {body}"),
+            Self::Digest(body) => write!(f, " {body}"),
+            Self::Progress(body) => write!(f, " {body}"),
+            Self::Withdraw(body) | Self::Failed(body) => write!(f, " {body}"),
+            Self::Contents(body) => write!(f, " {body}"),
+            Self::EndOfFile
+            | Self::BeginOfFileRequest
+            | Self::EndOfRetransmissionRequests
+            | Self::RetransmissionReject
+            | Self::Goodbye => Ok(()),
         }
     }
 }

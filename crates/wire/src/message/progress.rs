@@ -1,5 +1,7 @@
 //! Progress: a receiver's report, four counters of 8 bytes each.
 
+use std::fmt;
+
 use crate::{ParseError, field::Reader};
 
 /// How far a receiver has come. All counters start at 0 with the session and only grow.
@@ -17,6 +19,9 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Length of the payload in bytes.
+    pub const LEN: usize = 32;
+
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(payload);
         let progress = Self {
@@ -33,5 +38,15 @@ impl Progress {
         for counter in [self.position, self.received_bytes, self.duplicate_blocks, self.dropped_packets] {
             out.extend_from_slice(&counter.to_be_bytes());
         }
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "position={} received={} duplicates={} dropped={}",
+            self.position, self.received_bytes, self.duplicate_blocks, self.dropped_packets
+        )
     }
 }

@@ -1,5 +1,7 @@
 //! Reason: one line for a person, UTF-8, to the end of the message.
 
+use std::fmt;
+
 use crate::ParseError;
 
 /// The longest reason in bytes.
@@ -26,6 +28,11 @@ impl Reason {
         &self.0
     }
 
+    /// Length of the payload in bytes.
+    pub fn emitted_len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         if payload.len() > MAX_REASON_LEN {
             return Err(ParseError::invalid(
@@ -44,5 +51,11 @@ impl Reason {
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.0.as_bytes());
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }

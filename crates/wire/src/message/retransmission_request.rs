@@ -1,6 +1,6 @@
 //! Retx-Request (interdomain-2013, table 4.1): start position and end position, 8 bytes each.
 
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
 use crate::{ParseError, field::Reader};
 
@@ -11,6 +11,9 @@ pub struct RetransmissionRequest {
 }
 
 impl RetransmissionRequest {
+    /// Length of the payload in bytes.
+    pub const LEN: usize = 16;
+
     /// # Errors
     /// When the range is empty.
     pub fn new(range: Range<u64>) -> Result<Self, ParseError> {
@@ -35,5 +38,11 @@ impl RetransmissionRequest {
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.range.start.to_be_bytes());
         out.extend_from_slice(&self.range.end.to_be_bytes());
+    }
+}
+
+impl fmt::Display for RetransmissionRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "start={} end={}", self.range.start, self.range.end)
     }
 }

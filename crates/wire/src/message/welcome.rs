@@ -7,6 +7,8 @@
 //!  +---------+--------------+
 //! ```
 
+use std::fmt;
+
 use crate::{ParseError, field::Reader};
 
 /// Admits a receiver.
@@ -18,6 +20,9 @@ pub struct Welcome {
 }
 
 impl Welcome {
+    /// Length of the payload in bytes.
+    pub const LEN: usize = 3;
+
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(payload);
         let version = reader.u8("version")?;
@@ -32,5 +37,11 @@ impl Welcome {
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         out.push(self.version);
         out.extend_from_slice(&self.block_len.to_be_bytes());
+    }
+}
+
+impl fmt::Display for Welcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "version={} block={}", self.version, self.block_len)
     }
 }
