@@ -1,0 +1,144 @@
+//! Each way in which a packet can be wrong, and the line that says so: field, value, expectation.
+
+use treecast_wire::{
+    header::{FileId, Header, PacketType, SessionId},
+    message::{BeginOfFile, Contents, Hello, Message, RetransmissionRequest, TransferType},
+    ticket::{Fanout, Repair, Ticket},
+};
+
+#[test]
+fn headers() {
+    let good = Header { file_id: FileId(1), sequence: 2, payload_len: 3, kind: PacketType::Data }.to_bytes();
+    let with = |at: usize, bytes: &[u8]| {
+        let mut header = good;
+        header[at..at + bytes.len()].copy_from_slice(bytes);
+        Header::parse(&header).expect_err("it is wrong").to_string()
+    };
+    assert_eq!(
+        Header::parse(&good[..31]).expect_err("too short").to_string(),
+        "flags: 7 bytes are there, 8 are needed"
+    );
+    assert_eq!(with(24, &[0; 8]), "flags: 0x0 found, expected one bit of 0 to 15");
+    assert_eq!(with(24, &3u64.to_be_bytes()), "flags: 0x3 found, expected one bit of 0 to 15");
+    assert_eq!(with(24, &(1u64 << 16).to_be_bytes()), "flags: 0x10000 found, expected one bit of 0 to 15");
+    assert_eq!(with(16, &65_476u64.to_be_bytes()), "payload length: 65476 found, expected at most 65475");
+    assert_eq!(
+        with(8, &u64::MAX.to_be_bytes()),
+        "sequence number: 18446744073709551615 found, expected an end below 2^64"
+    );
+}
+
+#[test]
+fn payload_lengths() {
+    let header = Header { file_id: FileId(1), sequence: 0, payload_len: 5, kind: PacketType::EndOfFile };
+    assert_eq!(
+        Message::parse(&header, &[0; 4]).expect_err("4 of 5").to_string(),
+        "payload length: 5 found, expected the length of what follows the header"
+    );
+    assert_eq!(error(PacketType::EndOfFile, &[0; 4]), "payload length: 4 found, expected 0 for this type");
+    assert_eq!(error(PacketType::Goodbye, &[0; 1]), "payload length: 1 found, expected 0 for this type");
+    assert_eq!(error(PacketType::Data, &[]), "flags: 1 found, expected a control message");
+    for kind in PacketType::ALL.into_iter().filter(|kind| !kind.is_block()) {
+        let long = error(kind, &[1; 600]);
+        assert!(long.contains("found, expected") || long.contains("are needed"), "{kind:?}: {long}");
+    }
+}
+
+#[test]
+fn messages() {
+    let mut begin = BeginOfFile::new(TransferType::DiskToDisk, 9, "name").expect("good").to_payload();
+    begin[0] = 4;
+    assert_eq!(error(PacketType::BeginOfFile, &begin), "transfer type: 4 found, expected 0 to 3");
+    begin[0] = 3;
+    begin[20] = 1;
+    assert_eq!(
+        error(PacketType::BeginOfFile, &begin),
+        "file name: bytes behind its end found, expected zero bytes"
+    );
+    begin[9..].fill(0);
+    assert_eq!(error(PacketType::BeginOfFile, &begin), "file name: 0 bytes found, expected 1 to 256 bytes");
+    begin[9] = 0xff;
+    assert_eq!(error(PacketType::BeginOfFile, &begin), "file name: \\xff found, expected UTF-8");
+    assert_eq!(
+        error(PacketType::BeginOfFile, &begin[..100]),
+        "file name: 91 bytes are there, 256 are needed"
+    );
+    assert_eq!(
+        error(PacketType::RetransmissionRequest, &[0; 16]),
+        "end position: 0 found, expected a value above the start position"
+    );
+    assert_eq!(
+        error(PacketType::Hello, &[1, 0, 0, 0, 0, 0, 0]),
+        "receiver name: 0 bytes found, expected 1 to 64 bytes"
+    );
+    assert_eq!(
+        error(PacketType::Hello, b"\x01\0\0\0\0\0\0a\nb"),
+        "receiver name: \"a\\nb\" found, expected no control characters"
+    );
+    assert_eq!(error(PacketType::Welcome, &[1, 0, 0]), "block length: 0 found, expected at least 1");
+    assert_eq!(error(PacketType::Digest, &[0; 31]), "hash: 31 bytes are there, 32 are needed");
+    assert_eq!(
+        error(PacketType::Digest, &[0; 34]),
+        "digest: 2 bytes more found, expected the end of the message"
+    );
+    assert_eq!(error(PacketType::Progress, &[0; 8]), "received bytes: 0 bytes are there, 8 are needed");
+    assert_eq!(
+        error(PacketType::Failed, &[b'x'; 513]),
+        "reason: 513 bytes found, expected at most 512 bytes"
+    );
+    assert_eq!(error(PacketType::Withdraw, b"a\x80"), "reason: a\\x80 found, expected UTF-8");
+    assert_eq!(error(PacketType::Withdraw, b"a\r"), "reason: \"a\\r\" found, expected no control characters");
+    assert_eq!(error(PacketType::Contents, &[0; 4]), "objects: 0 found, expected 1 to 65536");
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_when_it_is_made() {
+    assert!(BeginOfFile::new(TransferType::DiskToDisk, 0, &"x".repeat(257)).is_err());
+    assert!(BeginOfFile::new(TransferType::DiskToDisk, 0, "a\0b").is_err());
+    assert!(RetransmissionRequest::new(5..5).is_err());
+    assert!(Hello::new(1, 0, 0, &"x".repeat(65)).is_err());
+    assert!(Contents::new(65_537).is_err());
+}
+
+#[test]
+fn tickets() {
+    let ticket = Ticket {
+        session: SessionId(7),
+        fanout: Fanout::Multicast,
+        repair: Repair::Carousel,
+        block_len: 1420,
+        group: "[ff15::1]:5000".parse().expect("an address"),
+        source: None,
+        control: vec![],
+    };
+    let refusal = |ticket: &Ticket| ticket.to_string().parse::<Ticket>().expect_err("wrong").to_string();
+    assert_eq!(
+        refusal(&Ticket { block_len: 0, ..ticket.clone() }),
+        "the ticket is whole, but this version cannot use it: block length: 0 found, expected at least 1"
+    );
+    assert_eq!(
+        refusal(&Ticket { group: "[fd00::1]:5000".parse().expect("an address"), ..ticket.clone() }),
+        "the ticket is whole, but this version cannot use it: group: [fd00::1]:5000 found, expected a multicast address"
+    );
+    let text = ticket.to_string();
+    let error = text[..text.len() - 3].parse::<Ticket>().expect_err("cut short").to_string();
+    assert!(error.starts_with("the ticket is cut short or mistyped"), "{error}");
+    let error = "treecast9.AAAA".parse::<Ticket>().expect_err("another version").to_string();
+    assert!(error.starts_with("a ticket begins with \"treecast1.\""), "{error}");
+    assert_eq!(format!("  {text}\n").parse(), Ok(ticket), "as a person pastes it");
+}
+
+fn error(kind: PacketType, payload: &[u8]) -> String {
+    let header = Header { file_id: FileId(1), sequence: 0, payload_len: payload.len() as u32, kind };
+    Message::parse(&header, payload).expect_err("it is wrong").to_string()
+}
+
+trait ToPayload {
+    fn to_payload(self) -> Vec<u8>;
+}
+
+impl ToPayload for BeginOfFile {
+    fn to_payload(self) -> Vec<u8> {
+        Message::BeginOfFile(self).to_packet(FileId(1)).split_off(32)
+    }
+}

@@ -1,0 +1,96 @@
+//! Golden packets: what is emitted, and how it reads to a person, is what `vectors/` says.
+//!
+//! After a wanted change of the format, `TREECAST_WRITE_VECTORS=1 cargo test -p treecast-wire`
+//! writes the files anew; review the difference before it is committed.
+
+mod samples;
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use samples::Sample;
+use treecast_wire::{
+    header::{HEADER_LEN, Header, PacketType},
+    iotup::Frame,
+    message::Message,
+    ticket::Ticket,
+    unicast,
+};
+
+#[test]
+fn what_is_emitted_is_what_the_vectors_hold() {
+    for Sample { name, bytes, text } in samples::all() {
+        let binary = folder().join(format!("{name}.bin"));
+        let snapshot = folder().join(format!("{name}.txt"));
+        if std::env::var_os("TREECAST_WRITE_VECTORS").is_some() {
+            fs::write(&binary, &bytes).expect("vectors/ can be written");
+            fs::write(&snapshot, format!("{text}\n")).expect("vectors/ can be written");
+        }
+        let golden = fs::read(&binary).unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
+        assert_eq!(bytes, golden, "{name}");
+        let golden =
+            fs::read_to_string(&snapshot).unwrap_or_else(|error| panic!("{}: {error}", snapshot.display()));
+        assert_eq!(format!("{text}\n"), golden, "{name}");
+    }
+}
+
+#[test]
+fn what_the_vectors_hold_reads_as_their_snapshots_say() {
+    for name in names() {
+        let bytes = fs::read(folder().join(format!("{name}.bin"))).expect("it was listed");
+        let Some(text) = read(&name, &bytes) else { continue };
+        let golden = fs::read_to_string(folder().join(format!("{name}.txt"))).expect("a snapshot beside it");
+        assert_eq!(format!("{text}\n"), golden, "{name}");
+    }
+}
+
+#[test]
+fn every_packet_type_has_a_vector() {
+    let names = names();
+    for kind in PacketType::ALL {
+        assert!(names.contains(&format!("session-{kind:?}")), "{kind:?}");
+    }
+}
+
+/// The text of a vector of this test's formats; those of others are named otherwise.
+fn read(name: &str, bytes: &[u8]) -> Option<String> {
+    let (format, _) = name.split_once('-')?;
+    Some(match format {
+        "session" => read_session(bytes),
+        "ticket" => {
+            let ticket: Ticket = std::str::from_utf8(bytes).expect("text").parse().expect("a ticket");
+            format!("{ticket:#?}")
+        }
+        "iotup" => Frame::parse(bytes).expect("a frame").0.to_string(),
+        "unicast" if name.ends_with("tcp-reply") => {
+            unicast::FileHeader::parse(bytes).expect("a header").to_string()
+        }
+        "unicast" if name.ends_with("udp-request") => {
+            unicast::Request::parse(bytes).expect("a request").to_string()
+        }
+        "unicast" => unicast::Reply::parse(bytes).expect("a reply").0.to_string(),
+        _ => return None,
+    })
+}
+
+fn read_session(bytes: &[u8]) -> String {
+    let header = Header::parse(bytes).expect("a header");
+    if header.kind.is_block() {
+        return header.to_string();
+    }
+    let message = Message::parse(&header, &bytes[HEADER_LEN..]).expect("a message");
+    format!("{header}\n{message}")
+}
+
+fn names() -> BTreeSet<String> {
+    let entries = fs::read_dir(folder()).expect("vectors/ is there");
+    entries
+        .filter_map(|entry| {
+            let name = entry.expect("it can be read").file_name().into_string().expect("UTF-8");
+            name.strip_suffix(".bin").map(str::to_owned)
+        })
+        .collect()
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors"))
+}

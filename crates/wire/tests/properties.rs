@@ -1,0 +1,186 @@
+//! Properties of all parsers: what was emitted reads back the same and is as long as predicted, and
+//! no bytes make a parser panic.
+
+use proptest::prelude::*;
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, Header, MAX_PAYLOAD_LEN, PacketType, SessionId},
+    iotup,
+    message::{
+        BeginOfFile, Contents, Digest, FILE_NAME_LEN, Hello, MAX_OBJECTS, MAX_REASON_LEN, Message, Progress,
+        Reason, RetransmissionRequest, TransferType, Welcome,
+    },
+    ticket::{Fanout, MAX_CONTROL_ADDRESSES, Repair, Ticket},
+    unicast,
+};
+
+proptest! {
+    #[test]
+    fn a_message_reads_back_the_same(message in message(), id in any::<u64>()) {
+        let packet = message.to_packet(FileId(id));
+        prop_assert_eq!(packet.len(), HEADER_LEN + message.payload_len());
+        let header = Header::parse(&packet).expect("its own header");
+        prop_assert_eq!(header.file_id, FileId(id));
+        prop_assert_eq!(header.payload_len as usize, message.payload_len());
+        prop_assert_eq!(Message::parse(&header, &packet[HEADER_LEN..]), Ok(message));
+    }
+
+    #[test]
+    fn a_header_reads_back_the_same(header in header()) {
+        prop_assert_eq!(Header::parse(&header.to_bytes()), Ok(header));
+    }
+
+    #[test]
+    fn a_ticket_reads_back_the_same(ticket in ticket()) {
+        prop_assert_eq!(ticket.to_string().parse(), Ok(ticket));
+    }
+
+    #[test]
+    fn a_changed_ticket_is_refused(ticket in ticket(), at in any::<prop::sample::Index>(), letter in "[A-Za-z0-9_-]") {
+        let text = ticket.to_string();
+        let mut changed = text.clone();
+        let at = "treecast1.".len() + at.index(text.len() - "treecast1.".len());
+        changed.replace_range(at..=at, &letter);
+        prop_assume!(changed != text);
+        prop_assert!(changed.parse::<Ticket>().is_err());
+        prop_assert!(text[..at].parse::<Ticket>().is_err(), "cut short");
+    }
+
+    #[test]
+    fn an_iotup_frame_reads_back_the_same(
+        sequence: u16, before in 0..u64::MAX / 2, after in 0..u64::MAX / 4, hash: [u8; 32],
+        data in prop::collection::vec(any::<u8>(), 0..=iotup::MAX_DATA_LEN),
+    ) {
+        let len = data.len() as u16;
+        let frame = iotup::Frame::new(sequence, before + u64::from(len) + after, before, len, hash).expect("in the file");
+        let bytes = [&frame.to_bytes(), &data[..]].concat();
+        prop_assert_eq!(bytes.len(), iotup::HEADER_LEN + data.len());
+        prop_assert_eq!(iotup::Frame::parse(&bytes), Ok((frame, &data[..])));
+        prop_assert_eq!(frame.range(), before..before + u64::from(len));
+    }
+
+    #[test]
+    fn a_unicast_request_reads_back_the_same(start: u64, end: u64) {
+        match unicast::Request::new(start, end) {
+            Ok(request) => prop_assert_eq!(unicast::Request::parse(&request.to_bytes()), Ok(request)),
+            Err(_) => prop_assert!(end != 0 && end <= start),
+        }
+    }
+
+    #[test]
+    fn a_unicast_reply_reads_back_the_same(
+        before in 0..u64::MAX / 2, after in 0..u64::MAX / 4, hash: [u8; 32],
+        data in prop::collection::vec(any::<u8>(), 0..2000),
+    ) {
+        let len = data.len() as u16;
+        let file = unicast::FileHeader { file_size: before + u64::from(len) + after, hash };
+        let reply = unicast::Reply::new(file, before, len).expect("in the file");
+        let bytes = [&reply.to_bytes(), &data[..]].concat();
+        prop_assert_eq!(bytes.len(), unicast::Reply::HEADER_LEN + data.len());
+        prop_assert_eq!(unicast::Reply::parse(&bytes), Ok((reply, &data[..])));
+        prop_assert_eq!(unicast::FileHeader::parse(&bytes), Ok(file));
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        if let Ok(header) = Header::parse(&bytes) {
+            let _ = Message::parse(&header, &bytes[HEADER_LEN..]);
+        }
+        let _ = iotup::Frame::parse(&bytes);
+        let _ = unicast::FileHeader::parse(&bytes);
+        let _ = unicast::Request::parse(&bytes);
+        let _ = unicast::Reply::parse(&bytes);
+        let _ = String::from_utf8_lossy(&bytes).parse::<Ticket>();
+    }
+
+    #[test]
+    fn a_random_payload_of_any_type_never_panics(
+        kind in packet_type(), payload in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let header = Header { file_id: FileId(0), sequence: 0, payload_len: payload.len() as u32, kind };
+        if let Ok(message) = Message::parse(&header, &payload) {
+            prop_assert_eq!(&message.to_packet(FileId(0))[HEADER_LEN..], &payload[..]);
+        }
+    }
+}
+
+fn packet_type() -> impl Strategy<Value = PacketType> {
+    prop::sample::select(PacketType::ALL.to_vec())
+}
+
+fn header() -> impl Strategy<Value = Header> {
+    (any::<u64>(), 0..u64::MAX - MAX_PAYLOAD_LEN as u64, 0..=MAX_PAYLOAD_LEN as u32, packet_type()).prop_map(
+        |(id, sequence, payload_len, kind)| Header { file_id: FileId(id), sequence, payload_len, kind },
+    )
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        begin_of_file().prop_map(Message::BeginOfFile),
+        (0..u64::MAX, 1..u64::MAX).prop_map(|(start, len)| {
+            let end = start.saturating_add(len);
+            Message::RetransmissionRequest(RetransmissionRequest::new(start..end).expect("not empty"))
+        }),
+        (any::<u8>(), any::<u16>(), any::<u32>(), "[a-zß日 ]{1,20}").prop_map(
+            |(version, port, buffer, name)| {
+                Message::Hello(Hello::new(version, port, buffer, &name).expect("a good name"))
+            }
+        ),
+        (any::<u8>(), 1..=u16::MAX)
+            .prop_map(|(version, block_len)| Message::Welcome(Welcome { version, block_len })),
+        any::<[u8; 32]>().prop_map(|hash| Message::Digest(Digest(hash))),
+        any::<[u64; 4]>().prop_map(|[position, received_bytes, duplicate_blocks, dropped_packets]| {
+            Message::Progress(Progress { position, received_bytes, duplicate_blocks, dropped_packets })
+        }),
+        reason().prop_map(Message::Withdraw),
+        reason().prop_map(Message::Failed),
+        (1..=MAX_OBJECTS).prop_map(|objects| Message::Contents(Contents::new(objects).expect("in range"))),
+        prop::sample::select(vec![
+            Message::EndOfFile,
+            Message::BeginOfFileRequest,
+            Message::EndOfRetransmissionRequests,
+            Message::RetransmissionReject,
+            Message::Goodbye,
+        ]),
+    ]
+}
+
+fn begin_of_file() -> impl Strategy<Value = BeginOfFile> {
+    let transfer = prop::sample::select(vec![
+        TransferType::MemoryToMemory,
+        TransferType::MemoryToDisk,
+        TransferType::DiskToMemory,
+        TransferType::DiskToDisk,
+    ]);
+    let name = "[^\\x00]{1,64}";
+    (transfer, any::<u64>(), name).prop_map(|(transfer, size, name)| {
+        assert!(name.len() <= FILE_NAME_LEN);
+        BeginOfFile::new(transfer, size, &name).expect("a good name")
+    })
+}
+
+fn reason() -> impl Strategy<Value = Reason> {
+    ".{0,600}".prop_map(|text| {
+        let reason = Reason::new(&text);
+        assert!(reason.as_str().len() <= MAX_REASON_LEN);
+        reason
+    })
+}
+
+fn ticket() -> impl Strategy<Value = Ticket> {
+    let group = prop_oneof![Just("[ff15::42]:5000"), Just("239.0.0.9:1"), Just("[ff3e::8000:1]:65535")];
+    let repair = prop::sample::select(vec![Repair::None, Repair::Carousel, Repair::After, Repair::Nack]);
+    let fanout = prop::sample::select(vec![Fanout::Multicast, Fanout::Unicast]);
+    let control = prop::collection::vec(any::<(std::net::IpAddr, u16)>(), 0..=MAX_CONTROL_ADDRESSES);
+    let source = any::<Option<std::net::IpAddr>>();
+    (any::<u32>(), fanout, repair, 1..=u16::MAX, group, source, control).prop_map(
+        |(session, fanout, repair, block_len, group, source, control)| Ticket {
+            session: SessionId(session),
+            fanout,
+            repair,
+            block_len,
+            group: group.parse().expect("an address"),
+            source,
+            control: control.into_iter().map(|(ip, port)| std::net::SocketAddr::new(ip, port)).collect(),
+        },
+    )
+}

@@ -1,0 +1,150 @@
+//! One packet of every type, each as its name, its bytes and what it says to a person. The files
+//! in `vectors/` hold the same.
+
+use treecast_wire::{
+    header::{FileId, Header, PacketType, SessionId},
+    iotup,
+    message::{
+        BeginOfFile, Contents, Digest, Hello, Message, Progress, Reason, RetransmissionRequest, TransferType,
+        Welcome,
+    },
+    ticket::{Fanout, Repair, Ticket},
+    unicast,
+};
+
+pub struct Sample {
+    pub name: String,
+    pub bytes: Vec<u8>,
+    pub text: String,
+}
+
+const BLOCK: &[u8] = b"One sender, many receivers, the same bytes.";
+
+pub fn all() -> Vec<Sample> {
+    let mut samples = blocks();
+    samples.extend(messages().into_iter().map(|message| message_sample(&message)));
+    samples.extend(tickets());
+    samples.extend([iotup_frame(), tcp_header(), udp_request(), udp_reply()]);
+    samples
+}
+
+/// One control message of every type.
+pub fn messages() -> Vec<Message> {
+    let begin = BeginOfFile::new(TransferType::DiskToDisk, 1 << 40, "folder/grüße.bin").expect("a good name");
+    let request = RetransmissionRequest::new(1420..4260).expect("not empty");
+    let hello = Hello::new(1, 4321, 8 << 20, "client7").expect("a good name");
+    let contents = Contents::new(3).expect("not empty");
+    let progress =
+        Progress { position: 1 << 33, received_bytes: 5_000_000, duplicate_blocks: 12, dropped_packets: 7 };
+    vec![
+        Message::BeginOfFile(begin),
+        Message::EndOfFile,
+        Message::BeginOfFileRequest,
+        Message::RetransmissionRequest(request),
+        Message::EndOfRetransmissionRequests,
+        Message::RetransmissionReject,
+        Message::Hello(hello),
+        Message::Welcome(Welcome { version: 1, block_len: 1420 }),
+        Message::Digest(Digest(hash())),
+        Message::Progress(progress),
+        Message::Withdraw(Reason::new("it has shrunk from 10 to 9 bytes")),
+        Message::Failed(Reason::new("no space left on the device")),
+        Message::Goodbye,
+        Message::Contents(contents),
+    ]
+}
+
+pub fn tickets() -> Vec<Sample> {
+    let multicast = Ticket {
+        session: SessionId(0x0123_4567),
+        fanout: Fanout::Multicast,
+        repair: Repair::Nack,
+        block_len: 1420,
+        group: "[ff35::8000:1]:5000".parse().expect("an address"),
+        source: Some("fd00::1".parse().expect("an address")),
+        control: vec!["[fd00::1]:6000".parse().expect("an address")],
+    };
+    let unicast = Ticket {
+        fanout: Fanout::Unicast,
+        repair: Repair::After,
+        block_len: 1440,
+        group: "0.0.0.0:0".parse().expect("an address"),
+        source: None,
+        control: vec!["192.0.2.1:6000".parse().expect("an address")],
+        ..multicast.clone()
+    };
+    let carousel = Ticket {
+        repair: Repair::Carousel,
+        group: "239.1.2.3:5000".parse().expect("an address"),
+        source: None,
+        control: vec![],
+        ..multicast.clone()
+    };
+    [("multicast", multicast), ("unicast", unicast), ("carousel", carousel)]
+        .into_iter()
+        .map(|(name, ticket)| Sample {
+            name: format!("ticket-{name}"),
+            bytes: ticket.to_string().into_bytes(),
+            text: format!("{ticket:#?}"),
+        })
+        .collect()
+}
+
+fn blocks() -> Vec<Sample> {
+    [PacketType::Data, PacketType::RetransmittedData]
+        .into_iter()
+        .map(|kind| {
+            let header = Header { file_id: file_id(), sequence: 2840, payload_len: BLOCK.len() as u32, kind };
+            let bytes = [&header.to_bytes(), BLOCK].concat();
+            Sample { name: format!("session-{kind:?}"), bytes, text: format!("{header}") }
+        })
+        .collect()
+}
+
+fn message_sample(message: &Message) -> Sample {
+    let bytes = message.to_packet(file_id());
+    let header = Header::parse(&bytes).expect("its own header");
+    Sample {
+        name: format!("session-{:?}", message.packet_type()),
+        bytes,
+        text: format!("{header}\n{message}"),
+    }
+}
+
+fn iotup_frame() -> Sample {
+    let frame = iotup::Frame::new(513, 1 << 34, 1194 * 7, BLOCK.len() as u16, hash()).expect("in the file");
+    let bytes = [&frame.to_bytes(), BLOCK].concat();
+    Sample { name: "iotup-frame".into(), bytes, text: frame.to_string() }
+}
+
+fn tcp_header() -> Sample {
+    let header = file_header();
+    Sample { name: "unicast-tcp-reply".into(), bytes: header.to_bytes().to_vec(), text: header.to_string() }
+}
+
+fn udp_request() -> Sample {
+    let request = unicast::Request::new(1402, 2804).expect("not empty");
+    Sample {
+        name: "unicast-udp-request".into(),
+        bytes: request.to_bytes().to_vec(),
+        text: request.to_string(),
+    }
+}
+
+fn udp_reply() -> Sample {
+    let reply = unicast::Reply::new(file_header(), 1402, BLOCK.len() as u16).expect("in the file");
+    let bytes = [&reply.to_bytes(), BLOCK].concat();
+    Sample { name: "unicast-udp-reply".into(), bytes, text: reply.to_string() }
+}
+
+fn file_header() -> unicast::FileHeader {
+    unicast::FileHeader { file_size: 1 << 34, hash: hash() }
+}
+
+fn file_id() -> FileId {
+    FileId::new(SessionId(0x0123_4567), 2)
+}
+
+fn hash() -> [u8; 32] {
+    std::array::from_fn(|i| i as u8)
+}
