@@ -1,1 +1,19 @@
-//! (crate documentation)
+//! What treecast measures, and how it is kept and shown: samples of a machine and of the nodes of a
+//! lab, statistics, the results database, tables, plots and the report.
+//!
+//! This crate sends no packet, makes no namespace and knows no protocol: those who do hand it names,
+//! counters and times. It depends on no other crate of treecast.
+//!
+//! The way of a number, from the kernel to the page:
+//!
+//! ```text
+//! sample  --(readings)-->  monitor (binary file)  --> CSV, SQL, JSON, a table
+//!     \--(recorder)----->  db (one SQLite file)   --> analysis --> tables, plot --> report (one HTML file)
+//! ```
+
+pub mod db;
+pub mod series;
+pub mod statistics;
+
+pub use db::{Db, DbError};
+pub use statistics::Summary;

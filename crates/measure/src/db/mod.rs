@@ -1,0 +1,78 @@
+//! The results database: one SQLite file for all runs of all experiments.
+//!
+//! Order of calls: [`Db::open`], then for each run [`Db::begin_run`], [`Db::add_node`] for every node,
+//! [`Db::add_samples`], [`Db::add_event`] and [`Db::add_transfer`] while it goes on, and
+//! [`Db::finish_run`]. What was added survives when the process is killed: the next [`Db::open`] marks
+//! its run as cut short and keeps its samples. Several processes may have the file open at once, and
+//! a thread that samples has its own `Db` on the same file.
+//!
+//! All times of a run are since its start, which is the moment of `begin_run`.
+
+mod machine;
+mod query;
+mod schema;
+mod types;
+mod write;
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rusqlite::Connection;
+
+pub use types::{
+    Event, Machine, NodeId, NodeInfo, Role, Run, RunEnd, RunId, RunInfo, Sample, SeriesId, Status, Transfer,
+};
+
+/// An open results database.
+pub struct Db {
+    connection: Connection,
+    path: PathBuf,
+    /// Which series a node's samples of a name go to, so that a sample costs one insertion.
+    series: HashMap<(NodeId, crate::series::Name), SeriesId>,
+}
+
+/// What can go wrong with a results database, each with the file that it happened to.
+#[derive(Debug, thiserror::Error)]
+pub enum DbError {
+    #[error("results database {}: {source}", path.display())]
+    Sqlite { path: PathBuf, source: rusqlite::Error },
+    #[error(
+        "results database {}: written by a newer treecast (schema {found}, this one knows {known}); update treecast or choose another file",
+        path.display()
+    )]
+    Newer { path: PathBuf, found: u32, known: u32 },
+    #[error("results database {}: {what}; it is damaged, or no results database", path.display())]
+    Damaged { path: PathBuf, what: String },
+}
+
+pub type Result<T> = std::result::Result<T, DbError>;
+
+impl Db {
+    /// Opens the database at `path`, which is made when it does not exist, and marks runs whose process
+    /// is gone as cut short.
+    pub fn open(path: &Path) -> Result<Self> {
+        let failed = |source| DbError::Sqlite { path: path.to_owned(), source };
+        let connection = Connection::open(path).map_err(failed)?;
+        connection.busy_timeout(Duration::from_secs(30)).map_err(failed)?;
+        let mut db = Self { connection, path: path.to_owned(), series: HashMap::new() };
+        db.prepare_schema()?;
+        db.mark_runs_cut_short()?;
+        Ok(db)
+    }
+
+    /// Where the database is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> DbError {
+        DbError::Sqlite { path: self.path.clone(), source }
+    }
+
+    fn damaged(&self, what: impl Into<String>) -> DbError {
+        DbError::Damaged { path: self.path.clone(), what: what.into() }
+    }
+}

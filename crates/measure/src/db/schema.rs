@@ -1,0 +1,176 @@
+//! The tables, and whether a run's process is still there.
+
+use std::fs;
+
+use super::{Db, DbError, Result, Status};
+
+/// The version of [`SCHEMA`], kept in SQLite's `user_version`.
+const VERSION: u32 = 1;
+
+/// `series` and `samples` are narrow, so that a new thing to sample needs no new column; clustering
+/// samples by series makes one series one read.
+const SCHEMA: &str = "
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    experiment TEXT NOT NULL,
+    topology TEXT NOT NULL,
+    clients INTEGER NOT NULL,
+    router_levels INTEGER NOT NULL,
+    link_bps INTEGER,
+    delivery TEXT NOT NULL,
+    schedule TEXT NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    repeat INTEGER NOT NULL,
+    seed INTEGER NOT NULL,
+    command TEXT NOT NULL,
+    hostname TEXT NOT NULL,
+    kernel TEXT NOT NULL,
+    cpu_model TEXT NOT NULL,
+    cpus INTEGER NOT NULL,
+    memory_bytes INTEGER NOT NULL,
+    treecast_version TEXT NOT NULL,
+    started_unix_ns INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    duration_ns INTEGER NOT NULL DEFAULT 0,
+    saturated TEXT,
+    owner TEXT NOT NULL
+) STRICT;
+CREATE TABLE nodes (
+    id INTEGER PRIMARY KEY,
+    run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    role TEXT NOT NULL,
+    UNIQUE (run_id, name)
+) STRICT;
+CREATE TABLE series (
+    id INTEGER PRIMARY KEY,
+    node_id INTEGER NOT NULL REFERENCES nodes (id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    UNIQUE (node_id, name)
+) STRICT;
+CREATE TABLE samples (
+    series_id INTEGER NOT NULL REFERENCES series (id) ON DELETE CASCADE,
+    at_ns INTEGER NOT NULL,
+    value INTEGER NOT NULL,
+    PRIMARY KEY (series_id, at_ns)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY,
+    run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    node_id INTEGER REFERENCES nodes (id) ON DELETE CASCADE,
+    at_ns INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    detail TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_of_run ON events (run_id, at_ns);
+CREATE TABLE transfers (
+    node_id INTEGER PRIMARY KEY REFERENCES nodes (id) ON DELETE CASCADE,
+    started_ns INTEGER NOT NULL,
+    finished_ns INTEGER,
+    received_bytes INTEGER NOT NULL,
+    verified INTEGER NOT NULL,
+    failure TEXT,
+    retransmitted_bytes INTEGER NOT NULL,
+    duplicate_bytes INTEGER NOT NULL,
+    dropped_packets INTEGER NOT NULL,
+    cpu_user_ns INTEGER NOT NULL,
+    cpu_system_ns INTEGER NOT NULL,
+    peak_memory_bytes INTEGER NOT NULL
+) STRICT;
+";
+
+impl Db {
+    /// Makes the tables in an empty file. A file of a newer treecast is refused rather than misread.
+    pub(super) fn prepare_schema(&mut self) -> Result<()> {
+        let failed = |source| DbError::Sqlite { path: self.path.clone(), source };
+        self.connection
+            .execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON")
+            .map_err(failed)?;
+        // Immediate, so that of two processes that open a new file at once, one makes the tables.
+        let transaction = self
+            .connection
+            .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
+            .map_err(failed)?;
+        let found: u32 =
+            transaction.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+        if found > VERSION {
+            return Err(DbError::Newer { path: self.path.clone(), found, known: VERSION });
+        }
+        if found == 0 {
+            transaction.execute_batch(SCHEMA).map_err(failed)?;
+            transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)
+    }
+
+    /// A run that still says `running`, but whose process is gone, was cut short. Its duration becomes
+    /// the time of the last thing known of it.
+    pub(super) fn mark_runs_cut_short(&mut self) -> Result<()> {
+        for (run, owner) in self.runs_said_to_be_running()? {
+            if is_alive(&owner) {
+                continue;
+            }
+            self.connection
+                .execute(
+                    "UPDATE runs SET status = ?1, duration_ns = max(
+                        coalesce((SELECT max(at_ns) FROM samples
+                            JOIN series ON series.id = series_id
+                            JOIN nodes ON nodes.id = node_id WHERE run_id = runs.id), 0),
+                        coalesce((SELECT max(at_ns) FROM events WHERE run_id = runs.id), 0))
+                    WHERE id = ?2",
+                    (Status::CutShort.as_str(), run),
+                )
+                .map_err(|e| self.failed(e))?;
+        }
+        Ok(())
+    }
+
+    fn runs_said_to_be_running(&self) -> Result<Vec<(i64, String)>> {
+        let query = || -> rusqlite::Result<Vec<(i64, String)>> {
+            self.connection
+                .prepare("SELECT id, owner FROM runs WHERE status = ?1")?
+                .query_map([Status::Running.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect()
+        };
+        query().map_err(|e| self.failed(e))
+    }
+}
+
+/// What tells this process from every other one of this machine, past and future: the boot, the
+/// process id, and when the process started (ids are used again).
+pub(super) fn this_process() -> String {
+    owner(std::process::id()).unwrap_or_default()
+}
+
+fn is_alive(owner_then: &str) -> bool {
+    let pid = owner_then.split(' ').nth(1).and_then(|pid| pid.parse().ok());
+    pid.and_then(owner).is_some_and(|owner_now| owner_now == owner_then)
+}
+
+fn owner(pid: u32) -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command's name, in parentheses, may hold anything; the start time is field 22.
+    let start = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.to_owned();
+    Some(format!("{} {pid} {start}", boot.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_an_ended_or_other_one_is_not() {
+        let me = this_process();
+        assert!(is_alive(&me));
+        let mut words: Vec<&str> = me.split(' ').collect();
+        words[2] = "1";
+        assert!(!is_alive(&words.join(" ")), "same id, started at another time");
+
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let owner = owner(child.id()).unwrap();
+        child.wait().unwrap();
+        assert!(!is_alive(&owner));
+        assert!(!is_alive("nonsense"));
+    }
+}

@@ -1,0 +1,114 @@
+//! Names of what is sampled.
+//!
+//! A name is a path whose last part ends in its unit: `interface/eth0/rx_bytes`, `cpu/user_ns`,
+//! `load/one_minute_milli`. Every value is an integer. Those that only grow (bytes, packets, drops,
+//! nanoseconds of CPU) are *counters*, the others (load, memory) *gauges*.
+
+use std::sync::Arc;
+
+/// The name of a series: cheap to copy, as it is made once and then handed along with each reading.
+pub type Name = Arc<str>;
+
+/// 1-minute load average, in thousandths (librecast-updates-2022, 2.1).
+pub const LOAD_ONE_MINUTE_MILLI: &str = "load/one_minute_milli";
+/// Time that the processors of the machine spent in programs, all together.
+pub const CPU_USER_NS: &str = "cpu/user_ns";
+/// Time that the processors spent in the kernel, interrupts included.
+pub const CPU_SYSTEM_NS: &str = "cpu/system_ns";
+/// The part of [`CPU_SYSTEM_NS`] spent in soft interrupts, where packets are forwarded.
+pub const CPU_SOFTIRQ_NS: &str = "cpu/softirq_ns";
+/// Time in which the processors had nothing to do, or waited for a disk.
+pub const CPU_IDLE_NS: &str = "cpu/idle_ns";
+/// Memory that is not available to programs.
+pub const MEMORY_USED_BYTES: &str = "memory/used_bytes";
+pub const SWAP_USED_BYTES: &str = "swap/used_bytes";
+/// Packets that the kernel dropped because its backlog was full.
+pub const SOFTNET_DROPPED_PACKETS: &str = "softnet/dropped_packets";
+/// How often the kernel stopped handling packets because its time slice was over.
+pub const SOFTNET_SQUEEZED_TIMES: &str = "softnet/squeezed_times";
+/// CPU of the processes watched on a node, their children included.
+pub const PROCESS_CPU_NS: &str = "process/cpu_ns";
+/// Memory that the processes watched on a node hold now.
+pub const PROCESS_RESIDENT_BYTES: &str = "process/resident_bytes";
+/// The monitor's own cost.
+pub const SELF_CPU_NS: &str = "self/cpu_ns";
+pub const SELF_RESIDENT_BYTES: &str = "self/resident_bytes";
+
+/// What the kernel counts of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Counter {
+    RxBytes,
+    RxPackets,
+    RxDrops,
+    TxBytes,
+    TxPackets,
+    TxDrops,
+}
+
+impl Counter {
+    pub const ALL: [Counter; 6] = [
+        Counter::RxBytes,
+        Counter::RxPackets,
+        Counter::RxDrops,
+        Counter::TxBytes,
+        Counter::TxPackets,
+        Counter::TxDrops,
+    ];
+
+    /// The last part of the series' name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Counter::RxBytes => "rx_bytes",
+            Counter::RxPackets => "rx_packets",
+            Counter::RxDrops => "rx_drops",
+            Counter::TxBytes => "tx_bytes",
+            Counter::TxPackets => "tx_packets",
+            Counter::TxDrops => "tx_drops",
+        }
+    }
+}
+
+/// The name of `counter` of the interface that is reported as `label`.
+pub fn interface(label: &str, counter: Counter) -> Name {
+    format!("interface/{label}/{}", counter.name()).into()
+}
+
+/// The label and counter of an interface's series; `None` for any other series.
+pub fn parse_interface(name: &str) -> Option<(&str, Counter)> {
+    let (label, counter) = name.strip_prefix("interface/")?.rsplit_once('/')?;
+    Counter::ALL.into_iter().find(|c| c.name() == counter).map(|c| (label, c))
+}
+
+/// Whether the series only grows, so that differences of its values mean something.
+pub fn is_counter(name: &str) -> bool {
+    parse_interface(name).is_some()
+        || name.starts_with("softnet/")
+        || (name.ends_with("_ns") && !name.starts_with("memory/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_name_parses_back_whatever_its_label() {
+        for label in ["eth0", "a/b", "x_bytes", ""] {
+            for counter in Counter::ALL {
+                assert_eq!(parse_interface(&interface(label, counter)), Some((label, counter)));
+            }
+        }
+        assert_eq!(parse_interface("interface/eth0"), None);
+        assert_eq!(parse_interface("cpu/user_ns"), None);
+        assert_eq!(parse_interface("interface/eth0/speed"), None);
+    }
+
+    #[test]
+    fn counters_are_told_from_gauges() {
+        for counter in ["interface/a/tx_bytes", CPU_USER_NS, SOFTNET_DROPPED_PACKETS, PROCESS_CPU_NS] {
+            assert!(is_counter(counter), "{counter}");
+        }
+        for gauge in [LOAD_ONE_MINUTE_MILLI, MEMORY_USED_BYTES, PROCESS_RESIDENT_BYTES] {
+            assert!(!is_counter(gauge), "{gauge}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The results database: what goes in comes out, also after the process was killed.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use treecast_measure::{
+    Db, DbError,
+    db::{Event, Machine, NodeInfo, Role, RunEnd, RunInfo, Sample, Status, Transfer},
+};
+
+fn info() -> RunInfo {
+    RunInfo {
+        experiment: "demo".into(),
+        topology: "S1R3L5".into(),
+        clients: 20,
+        router_levels: 3,
+        link_bps: Some(1_000_000_000),
+        delivery: "nack".into(),
+        schedule: "immediate".into(),
+        size_bytes: 32 << 20,
+        repeat: 1,
+        seed: u64::MAX - 6,
+        command: "treecast lab run labs/librecast/demo.toml".into(),
+        machine: Machine::here("0.1.0"),
+    }
+}
+
+fn sample(node: treecast_measure::db::NodeId, second: u64, value: i64) -> Sample {
+    Sample { node, series: "interface/eth0/tx_bytes".into(), at: Duration::from_secs(second), value }
+}
+
+#[test]
+fn a_complete_run_comes_back_as_it_went_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.sqlite");
+    let transfer = Transfer {
+        started: Duration::from_millis(10),
+        finished: Some(Duration::from_millis(2510)),
+        received_bytes: 32 << 20,
+        verified: true,
+        retransmitted_bytes: 1420,
+        duplicate_bytes: 7,
+        dropped_packets: 3,
+        cpu_user: Duration::from_millis(40),
+        cpu_system: Duration::from_millis(60),
+        peak_memory_bytes: 9 << 20,
+        failure: None,
+    };
+    let event = |second, node| Event {
+        at: Duration::from_secs(second),
+        node,
+        kind: "joined".into(),
+        detail: "it's 'quoted'".into(),
+    };
+    let (run, server, client) = {
+        let mut db = Db::open(&path).unwrap();
+        let run = db.begin_run(&info()).unwrap();
+        let server = db.add_node(run, &NodeInfo { name: "server0".into(), role: Role::Server }).unwrap();
+        let client = db.add_node(run, &NodeInfo { name: "client0".into(), role: Role::Client }).unwrap();
+        db.add_samples(&[sample(server, 2, 500), sample(server, 1, 5)]).unwrap();
+        db.add_samples(&[sample(server, 2, 600)]).unwrap();
+        db.add_event(run, &event(2, Some(client))).unwrap();
+        db.add_event(run, &event(1, None)).unwrap();
+        db.add_transfer(client, &transfer).unwrap();
+        let end = RunEnd {
+            status: Status::Complete,
+            duration: Duration::from_secs(3),
+            saturated: Some("processors busy".into()),
+        };
+        db.finish_run(run, &end).unwrap();
+        (run, server, client)
+    };
+
+    let db = Db::open(&path).unwrap();
+    let read = db.run(run).unwrap().unwrap();
+    assert_eq!(read.info, info());
+    assert_eq!((read.status, read.duration), (Status::Complete, Duration::from_secs(3)));
+    assert_eq!(read.saturated.as_deref(), Some("processors busy"));
+    let names: Vec<String> = db.nodes(run).unwrap().into_iter().map(|(_, node)| node.name).collect();
+    assert_eq!(names, ["server0", "client0"]);
+    let samples = db.samples(server, "interface/eth0/tx_bytes").unwrap();
+    assert_eq!(samples, [(Duration::from_secs(1), 5), (Duration::from_secs(2), 600)]);
+    assert_eq!(db.series_names(server).unwrap(), ["interface/eth0/tx_bytes"]);
+    assert!(db.samples(client, "interface/eth0/tx_bytes").unwrap().is_empty());
+    assert_eq!(db.events(run).unwrap(), [event(1, None), event(2, Some(client))]);
+    assert_eq!(transfer.run_time(), Some(Duration::from_millis(2500)));
+    assert_eq!(db.transfers(run).unwrap(), [(client, transfer)]);
+}
+
+/// The test starts itself as the process that is killed in the middle of a run.
+#[test]
+fn a_killed_run_is_marked_and_keeps_its_samples() {
+    const CHILD: &str = "TREECAST_TEST_DATABASE_OF_THE_KILLED_RUN";
+    if let Some(path) = std::env::var_os(CHILD) {
+        be_killed_in_a_run(Path::new(&path));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.sqlite");
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_killed_run_is_marked_and_keeps_its_samples"])
+        .env(CHILD, &path)
+        .output()
+        .unwrap()
+        .status;
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+
+    let db = Db::open(&path).unwrap();
+    let [run] = &db.runs().unwrap()[..] else { panic!("one run expected") };
+    assert_eq!((run.status, run.duration), (Status::CutShort, Duration::from_secs(7)));
+    let (server, _) = db.nodes(run.id).unwrap().remove(0);
+    assert_eq!(db.samples(server, "interface/eth0/tx_bytes").unwrap().len(), 2);
+}
+
+fn be_killed_in_a_run(path: &Path) -> ! {
+    let mut db = Db::open(path).unwrap();
+    let run = db.begin_run(&info()).unwrap();
+    let server = db.add_node(run, &NodeInfo { name: "server0".into(), role: Role::Server }).unwrap();
+    db.add_samples(&[sample(server, 4, 5), sample(server, 7, 500)]).unwrap();
+    // SAFETY: kill has no memory effects, and the target is this very process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    unreachable!("SIGKILL cannot be caught")
+}
+
+#[test]
+fn a_run_of_a_living_process_stays_running_when_another_opens_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.sqlite");
+    let mut db = Db::open(&path).unwrap();
+    let run = db.begin_run(&info()).unwrap();
+    let other = Db::open(&path).unwrap();
+    assert_eq!(other.run(run).unwrap().unwrap().status, Status::Running);
+}
+
+#[test]
+fn a_newer_or_foreign_file_is_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let newer = folder.path().join("newer.sqlite");
+    Db::open(&newer).unwrap();
+    let connection = rusqlite::Connection::open(&newer).unwrap();
+    connection.pragma_update(None, "user_version", 99).unwrap();
+    assert!(matches!(Db::open(&newer), Err(DbError::Newer { found: 99, .. })));
+
+    let foreign = folder.path().join("notes.txt");
+    std::fs::write(&foreign, "no database, but long enough to be taken for one".repeat(40)).unwrap();
+    let Err(error) = Db::open(&foreign) else { panic!("opened a text file") };
+    let line = error.to_string();
+    assert!(line.contains("notes.txt") && !line.contains('\n'), "{line}");
+}
