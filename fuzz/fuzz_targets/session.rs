@@ -1,0 +1,20 @@
+//! Header and message: what parses is emitted as the same bytes.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use treecast_wire::{
+    header::{HEADER_LEN, Header},
+    message::Message,
+};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(header) = Header::parse(bytes) else { return };
+    assert_eq!(header.to_bytes(), bytes[..HEADER_LEN]);
+    let payload = &bytes[HEADER_LEN..];
+    if let Ok(message) = Message::parse(&header, payload) {
+        let packet = message.to_packet(header.file_id);
+        assert_eq!(packet[HEADER_LEN..], *payload);
+        assert_eq!(message.payload_len(), payload.len());
+        assert!(message.to_string().starts_with(&format!("{:?}", header.kind)));
+    }
+});
