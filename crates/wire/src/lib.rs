@@ -12,8 +12,11 @@
 mod error;
 mod field;
 pub mod header;
+pub mod igmp;
 pub mod iotup;
+pub mod membership;
 pub mod message;
+pub mod mld;
 pub mod ticket;
 pub mod unicast;
 

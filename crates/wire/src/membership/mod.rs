@@ -1,0 +1,35 @@
+//! What MLDv2 (RFC 9777) and IGMPv3 (RFC 9776) have in common: the two protocols differ in their
+//! addresses, the first bytes of a query and the unit of one field, and in nothing else here.
+//!
+//! The protocols themselves are in [`crate::mld`] and [`crate::igmp`].
+
+pub(crate) mod address;
+mod checksum;
+mod discovery;
+mod exponent;
+mod query;
+mod record;
+mod report;
+
+pub use address::Address;
+pub(crate) use checksum::{fold, internet_checksum, ones_complement_sum};
+pub use discovery::RouterAdvertisement;
+pub(crate) use exponent::{decode, encode};
+pub use query::Query;
+pub use record::{GroupRecord, RecordKind};
+pub use report::Report;
+
+/// Mantissa bits of the 8-bit codes: QQIC of both protocols, Max Resp Code of IGMPv3.
+pub(crate) const SHORT_MANTISSA_BITS: u32 = 4;
+
+/// Mantissa bits of MLDv2's 16-bit Maximum Response Code.
+pub(crate) const LONG_MANTISSA_BITS: u32 = 12;
+
+/// Writes `addresses` as `{a, b}`.
+fn braced<A: Address>(f: &mut std::fmt::Formatter<'_>, addresses: &[A]) -> std::fmt::Result {
+    f.write_str("{")?;
+    for (index, address) in addresses.iter().enumerate() {
+        write!(f, "{}{address}", if index == 0 { "" } else { ", " })?;
+    }
+    f.write_str("}")
+}

@@ -1,0 +1,87 @@
+//! A query of the newer protocol versions: who listens? (RFC 9777, 5.1; RFC 9776, 4.1)
+//!
+//! Behind the group address, which the older versions end with, both protocols continue with
+//!
+//! ```text
+//!  +------+---+-----+------+-----------+-------------------+
+//!  | resv | S | QRV | QQIC | sources n | source 1 .. n     |
+//!  |  4   | 1 |  3  |  8   |    16     | 32 or 128 each    |  bits
+//!  +------+---+-----+------+-----------+-------------------+
+//! ```
+
+use std::{fmt, time::Duration};
+
+use super::{Address, SHORT_MANTISSA_BITS, address, braced, decode, encode};
+use crate::{ParseError, field::Reader};
+
+/// An MLDv2 or IGMPv3 query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query<A> {
+    /// Listeners spread their answers over this time; in units of 1 ms (MLD) or 100 ms (IGMP), and
+    /// rounded down to what the code can say.
+    pub max_response: Duration,
+    /// The group asked about; none in a general query.
+    pub group: Option<A>,
+    /// The S flag: routers that hear this must not lower their timers.
+    pub suppress_router_processing: bool,
+    /// The querier's robustness variable, 0 to 7; 0 when it is above 7.
+    pub robustness: u8,
+    /// The querier's query interval, in whole seconds, rounded down to what the code can say; at most 31,744 s.
+    pub query_interval: Duration,
+    /// The sources asked about; empty in a general and in a group-specific query.
+    pub sources: Vec<A>,
+}
+
+impl<A: Address> Query<A> {
+    /// Reads from the group address on. Bytes behind the last source are ignored, as both RFCs ask.
+    pub(crate) fn parse_tail(max_response: Duration, bytes: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(bytes);
+        let group: A = address::read(&mut reader, "group")?;
+        let flags = reader.u8("S flag and QRV")?;
+        let query_interval = decode(u16::from(reader.u8("QQIC")?), SHORT_MANTISSA_BITS);
+        let count = reader.u16("number of sources")?;
+        Ok(Self {
+            max_response,
+            group: (group != A::UNSPECIFIED).then_some(group),
+            suppress_router_processing: flags & 8 != 0,
+            robustness: flags & 7,
+            query_interval: Duration::from_secs(u64::from(query_interval)),
+            sources: address::read_many(&mut reader, "sources", count)?,
+        })
+    }
+
+    /// Length in bytes of the group address and all behind it.
+    pub(crate) fn tail_len(&self) -> usize {
+        4 + A::LEN * (1 + self.sources.len())
+    }
+
+    /// Appends the group address and all behind it.
+    pub(crate) fn emit_tail(&self, out: &mut Vec<u8>) {
+        self.group.unwrap_or(A::UNSPECIFIED).emit(out);
+        let robustness = if self.robustness > 7 { 0 } else { self.robustness };
+        out.push(u8::from(self.suppress_router_processing) << 3 | robustness);
+        let seconds = u32::try_from(self.query_interval.as_secs()).unwrap_or(u32::MAX);
+        out.push(encode(seconds, SHORT_MANTISSA_BITS) as u8);
+        address::emit_count(&self.sources, out);
+        address::emit_many(&self.sources, out);
+    }
+}
+
+impl<A: Address> fmt::Display for Query<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.group {
+            None => f.write_str("query general")?,
+            Some(group) => write!(f, "query {group}")?,
+        }
+        if !self.sources.is_empty() {
+            f.write_str(" sources=")?;
+            braced(f, &self.sources)?;
+        }
+        write!(
+            f,
+            " max-response={:?} interval={:?} robustness={}",
+            self.max_response, self.query_interval, self.robustness
+        )?;
+        f.write_str(if self.suppress_router_processing { " suppress" } else { "" })
+    }
+}

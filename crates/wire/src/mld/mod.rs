@@ -1,0 +1,160 @@
+//! Multicast Listener Discovery for IPv6: version 2 (RFC 9777), the messages of version 1 that its
+//! speakers must accept (RFC 2710), and multicast router discovery (RFC 4286). All are ICMPv6 messages.
+//!
+//! The checksum covers addresses that are not in the message, so [`Message::parse`] leaves it alone: a
+//! kernel checks it before a raw ICMPv6 socket sees the message, and fills it in behind one.
+//! Who reads whole frames calls [`verify`] first; who writes them calls [`seal`].
+
+mod query;
+mod v1;
+
+use std::{fmt, net::Ipv6Addr};
+
+pub use v1::V1;
+
+use crate::{
+    ParseError,
+    field::Reader,
+    membership::{self, RouterAdvertisement, fold, ones_complement_sum},
+};
+
+pub type Query = membership::Query<Ipv6Addr>;
+pub type Report = membership::Report<Ipv6Addr>;
+pub type GroupRecord = membership::GroupRecord<Ipv6Addr>;
+
+/// Where version 2 reports go: all MLDv2-capable routers.
+pub const REPORT_DESTINATION: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
+/// Where general queries go.
+pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+/// Where version 1's Done and router solicitations go.
+pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+/// Where router advertisements and terminations go.
+pub const ALL_SNOOPERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x6a);
+
+/// ICMPv6's number as a next header, and in the pseudo header.
+const NEXT_HEADER_ICMPV6: u8 = 58;
+
+const TYPE_QUERY: u8 = 130;
+const TYPE_REPORT_V1: u8 = 131;
+const TYPE_DONE_V1: u8 = 132;
+const TYPE_REPORT: u8 = 143;
+const TYPE_ROUTER_ADVERTISEMENT: u8 = 151;
+const TYPE_ROUTER_SOLICITATION: u8 = 152;
+const TYPE_ROUTER_TERMINATION: u8 = 153;
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    Query(Query),
+    QueryV1(V1),
+    Report(Report),
+    ReportV1(V1),
+    DoneV1(V1),
+    RouterAdvertisement(RouterAdvertisement),
+    RouterSolicitation,
+    RouterTermination,
+}
+
+impl Message {
+    /// Every ICMPv6 type that [`Self::parse`] knows.
+    pub const TYPES: [u8; 7] = [
+        TYPE_QUERY,
+        TYPE_REPORT_V1,
+        TYPE_DONE_V1,
+        TYPE_REPORT,
+        TYPE_ROUTER_ADVERTISEMENT,
+        TYPE_ROUTER_SOLICITATION,
+        TYPE_ROUTER_TERMINATION,
+    ];
+
+    /// Reads an ICMPv6 message from its type to its end; the checksum is not looked at.
+    ///
+    /// # Errors
+    /// When the type is another, or bytes are missing. A query is of version 1 when it is 24 bytes
+    /// long and of version 2 from 28 bytes on (RFC 9777, 8.1).
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(bytes);
+        let kind = reader.u8("ICMPv6 type")?;
+        reader.take("ICMPv6 code and checksum", 3)?;
+        Ok(match kind {
+            TYPE_QUERY if bytes.len() == V1::LEN => Self::QueryV1(V1::parse(bytes)?),
+            TYPE_QUERY => Self::Query(query::parse(bytes)?),
+            TYPE_REPORT_V1 => Self::ReportV1(V1::parse(bytes)?),
+            TYPE_DONE_V1 => Self::DoneV1(V1::parse(bytes)?),
+            TYPE_REPORT => Self::Report(Report::parse(bytes)?),
+            TYPE_ROUTER_ADVERTISEMENT => Self::RouterAdvertisement(RouterAdvertisement::parse(bytes)?),
+            TYPE_ROUTER_SOLICITATION => Self::RouterSolicitation,
+            TYPE_ROUTER_TERMINATION => Self::RouterTermination,
+            other => return Err(ParseError::invalid("ICMPv6 type", other, "130 to 132, 143 or 151 to 153")),
+        })
+    }
+
+    /// The message with checksum 0, as a raw ICMPv6 socket wants it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.emitted_len());
+        match self {
+            Self::Query(query) => query::emit(query, &mut out),
+            Self::QueryV1(body) => body.emit(TYPE_QUERY, &mut out),
+            Self::Report(report) => report.emit(TYPE_REPORT, &mut out),
+            Self::ReportV1(body) => body.emit(TYPE_REPORT_V1, &mut out),
+            Self::DoneV1(body) => body.emit(TYPE_DONE_V1, &mut out),
+            Self::RouterAdvertisement(body) => body.emit(TYPE_ROUTER_ADVERTISEMENT, &mut out),
+            Self::RouterSolicitation => out.extend_from_slice(&[TYPE_ROUTER_SOLICITATION, 0, 0, 0]),
+            Self::RouterTermination => out.extend_from_slice(&[TYPE_ROUTER_TERMINATION, 0, 0, 0]),
+        }
+        out
+    }
+
+    /// Length on the wire in bytes.
+    pub fn emitted_len(&self) -> usize {
+        match self {
+            Self::Query(query) => query::HEAD_LEN + query.tail_len(),
+            Self::QueryV1(_) | Self::ReportV1(_) | Self::DoneV1(_) => V1::LEN,
+            Self::Report(report) => report.emitted_len(),
+            Self::RouterAdvertisement(_) => RouterAdvertisement::LEN,
+            Self::RouterSolicitation | Self::RouterTermination => 4,
+        }
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Query(query) => write!(f, "MLDv2 {query}"),
+            Self::QueryV1(body) => write!(f, "MLDv1 query {body}"),
+            Self::Report(report) => write!(f, "MLDv2 {report}"),
+            Self::ReportV1(body) => write!(f, "MLDv1 report {body}"),
+            Self::DoneV1(body) => write!(f, "MLDv1 done {body}"),
+            Self::RouterAdvertisement(body) => write!(f, "MLD {body}"),
+            Self::RouterSolicitation => f.write_str("MLD router-solicitation"),
+            Self::RouterTermination => f.write_str("MLD router-termination"),
+        }
+    }
+}
+
+/// Writes the checksum of `message`, sent from `source` to `destination`, into its third and fourth
+/// byte; a message shorter than 4 bytes stays as it is.
+pub fn seal(message: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr) {
+    let Some(field) = message.get_mut(2..4) else { return };
+    field.fill(0);
+    let checksum = !checksum_sum(message, source, destination);
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// Checks the checksum that `message` came with.
+///
+/// # Errors
+/// When it is wrong.
+pub fn verify(message: &[u8], source: Ipv6Addr, destination: Ipv6Addr) -> Result<(), ParseError> {
+    match checksum_sum(message, source, destination) {
+        0xffff => Ok(()),
+        sum => Err(ParseError::invalid("ICMPv6 checksum", format!("a sum of {sum:#06x}"), "0xffff")),
+    }
+}
+
+/// The sum over the pseudo header (RFC 8200, 8.1) and the message.
+fn checksum_sum(message: &[u8], source: Ipv6Addr, destination: Ipv6Addr) -> u16 {
+    let addresses = ones_complement_sum(&source.octets()) + ones_complement_sum(&destination.octets());
+    let pseudo = addresses + message.len() as u64 + u64::from(NEXT_HEADER_ICMPV6);
+    fold(pseudo + ones_complement_sum(message))
+}
