@@ -13,7 +13,7 @@ use std::{
 use proptest::prelude::*;
 use treecast_wire::{
     igmp,
-    membership::{GroupRecord, Query, RecordKind, Report, RouterAdvertisement},
+    membership::{Address, GroupRecord, Query, RecordKind, Report, RouterAdvertisement},
     mld,
 };
 
@@ -190,14 +190,11 @@ fn igmp_message() -> impl Strategy<Value = igmp::Message> {
 }
 
 /// Queries whose times are below the floating-point codes, which the codes' own tests cover.
-fn query<A: std::fmt::Debug + Clone + 'static>(
+fn query<A: Address + 'static>(
     address: impl Strategy<Value = A> + Clone + 'static,
     unit_millis: u64,
     max_units: u64,
-) -> impl Strategy<Value = Query<A>>
-where
-    A: PartialEq + treecast_wire::membership::Address,
-{
+) -> impl Strategy<Value = Query<A>> {
     let group = prop::option::of(address.clone())
         .prop_map(|group: Option<A>| group.filter(|group| *group != A::UNSPECIFIED));
     let sources = prop::collection::vec(address, 0..40);
@@ -213,7 +210,7 @@ where
     )
 }
 
-fn report<A: std::fmt::Debug + Clone + 'static>(
+fn report<A: Address + 'static>(
     address: impl Strategy<Value = A> + Clone + 'static,
 ) -> impl Strategy<Value = Report<A>> {
     let kind = prop::sample::select(RecordKind::ALL.to_vec());
