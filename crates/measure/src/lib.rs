@@ -12,6 +12,7 @@
 //! ```
 
 pub mod db;
+pub mod sample;
 pub mod series;
 pub mod statistics;
 

@@ -1,0 +1,46 @@
+//! Reading what the kernel counts: of the machine, of the interfaces of any number of network
+//! namespaces, and of processes.
+//!
+//! Made to be cheap, as what measures must not disturb: files are opened once and read again from
+//! their start, a namespace is entered once to open a netlink socket that then stays in it, and one
+//! request gives all counters of all its interfaces.
+
+mod machine;
+mod netlink;
+mod nodes;
+mod process;
+mod procfile;
+mod recorder;
+
+use std::{io, path::PathBuf};
+
+use crate::series::Name;
+
+pub use machine::{MachineSampler, OwnCost};
+pub use nodes::{InterfaceSource, NodeSampler, NodeSource};
+pub use recorder::Recorder;
+
+/// The value of one series now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    pub name: Name,
+    pub value: i64,
+}
+
+/// What can go wrong when sampling starts. Later, a thing that is gone (a process that ended, an
+/// interface that was taken down) is left out of the readings; it is no error.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleError {
+    #[error("cannot read {}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("cannot enter the network namespace {}: {source}; is the node up, and are you root?", path.display())]
+    Namespace { path: PathBuf, source: io::Error },
+    #[error("cannot ask the kernel for the interfaces of {node}: {source}")]
+    Netlink { node: String, source: io::Error },
+    #[error("{node} has no interface {device}; it has {present}")]
+    NoInterface { node: String, device: String, present: String },
+    #[error(transparent)]
+    Database(#[from] crate::db::DbError),
+    #[error("cannot start the thread that samples: {0}")]
+    Thread(io::Error),
+}

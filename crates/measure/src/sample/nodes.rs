@@ -1,0 +1,193 @@
+//! The interfaces and processes of all nodes of a lab, from one thread.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    Reading, SampleError,
+    netlink::{self, Counters, Socket},
+    process::ProcessTree,
+};
+use crate::series::{self, Counter, Name};
+
+/// A node to sample.
+#[derive(Debug, Clone, Default)]
+pub struct NodeSource {
+    pub name: String,
+    /// Its network namespace, e.g. a file of /run/netns; `None` for the one of this thread.
+    pub namespace: Option<PathBuf>,
+    /// The interfaces to sample; when empty, all but the loopback.
+    pub interfaces: Vec<InterfaceSource>,
+}
+
+/// An interface to sample.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceSource {
+    /// Its name on the node.
+    pub device: String,
+    /// The name that it is reported under: of a router, `server` for the one towards the server and
+    /// `client` for the one towards the clients (librecast-updates-2022, 5.3).
+    pub label: String,
+}
+
+/// Samples the interfaces of any number of nodes, and the processes that run on them.
+pub struct NodeSampler {
+    nodes: Vec<Node>,
+    counters: Vec<Counters>,
+}
+
+struct Node {
+    source: NodeSource,
+    socket: Socket,
+    /// The series of each interface by its index; an interface that is not sampled has none.
+    series: HashMap<u32, Option<[Name; 6]>>,
+    processes: Vec<ProcessTree>,
+    cpu: Name,
+    resident: Name,
+}
+
+impl NodeSampler {
+    /// Opens all `nodes`. Errors name the node that is not there, or the interface that it lacks.
+    pub fn open(nodes: Vec<NodeSource>) -> Result<Self, SampleError> {
+        allow_many_files();
+        // A thread of its own, as entering a namespace changes the thread for good.
+        let opened = std::thread::scope(|scope| {
+            let opener = std::thread::Builder::new().name("namespaces".into());
+            let thread = opener
+                .spawn_scoped(scope, || nodes.into_iter().map(Node::open).collect::<Result<_, _>>())
+                .map_err(SampleError::Thread)?;
+            thread.join().map_err(|_| SampleError::Thread(io::Error::other("it panicked")))?
+        })?;
+        Ok(Self { nodes: opened, counters: Vec::new() })
+    }
+
+    /// Samples the process `pid`, and what it starts, with the node at `node` in the list that was opened.
+    pub fn watch_process(&mut self, node: usize, pid: u32) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.processes.push(ProcessTree::new(pid));
+        }
+    }
+
+    /// Hands every reading, with the index of its node, to `each`.
+    pub fn sample(&mut self, mut each: impl FnMut(usize, Reading)) {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            node.sample_interfaces(&mut self.counters, |reading| each(index, reading));
+            node.sample_processes(|reading| each(index, reading));
+        }
+    }
+}
+
+impl Node {
+    fn open(source: NodeSource) -> Result<Self, SampleError> {
+        if let Some(path) = &source.namespace {
+            enter(path)?;
+        }
+        let failed = |e| SampleError::Netlink { node: source.name.clone(), source: e };
+        let mut socket = Socket::open().map_err(failed)?;
+        let links = socket.links().map_err(failed)?;
+        let mut node = Self {
+            source,
+            socket,
+            series: HashMap::new(),
+            processes: Vec::new(),
+            cpu: series::PROCESS_CPU_NS.into(),
+            resident: series::PROCESS_RESIDENT_BYTES.into(),
+        };
+        node.check_interfaces(&links)?;
+        node.name_series(&links);
+        Ok(node)
+    }
+
+    fn check_interfaces(&self, links: &[(u32, String)]) -> Result<(), SampleError> {
+        let missing = self
+            .source
+            .interfaces
+            .iter()
+            .find(|wanted| !links.iter().any(|(_, name)| *name == wanted.device));
+        let Some(missing) = missing else { return Ok(()) };
+        let present: Vec<&str> = links.iter().map(|(_, name)| name.as_str()).collect();
+        Err(SampleError::NoInterface {
+            node: self.source.name.clone(),
+            device: missing.device.clone(),
+            present: present.join(", "),
+        })
+    }
+
+    fn name_series(&mut self, links: &[(u32, String)]) {
+        self.series = links
+            .iter()
+            .map(|(index, device)| {
+                let label = self.label(device);
+                (*index, label.map(|label| Counter::ALL.map(|counter| series::interface(label, counter))))
+            })
+            .collect();
+    }
+
+    fn label<'a>(&'a self, device: &'a str) -> Option<&'a str> {
+        if self.source.interfaces.is_empty() {
+            return (device != "lo").then_some(device);
+        }
+        let wanted = self.source.interfaces.iter().find(|wanted| wanted.device == device);
+        wanted.map(|wanted| wanted.label.as_str())
+    }
+
+    fn sample_interfaces(&mut self, counters: &mut Vec<Counters>, mut each: impl FnMut(Reading)) {
+        counters.clear();
+        if self.socket.counters(counters).is_err() {
+            return;
+        }
+        if counters.iter().any(|c| !self.series.contains_key(&c.index)) {
+            self.learn_new_interfaces();
+        }
+        for of_one in counters.iter() {
+            let Some(Some(names)) = self.series.get(&of_one.index) else { continue };
+            for (name, counter) in names.iter().zip(Counter::ALL) {
+                each(Reading { name: name.clone(), value: of_one.get(counter) as i64 });
+            }
+        }
+    }
+
+    /// An interface that came after the start is sampled, too, when it is one of those wanted.
+    fn learn_new_interfaces(&mut self) {
+        if let Ok(links) = self.socket.links() {
+            self.name_series(&links);
+        }
+    }
+
+    fn sample_processes(&mut self, mut each: impl FnMut(Reading)) {
+        if self.processes.is_empty() {
+            return;
+        }
+        let (mut cpu_ns, mut resident_bytes) = (0, 0);
+        for process in &mut self.processes {
+            let usage = process.sample();
+            cpu_ns += usage.cpu_ns;
+            resident_bytes += usage.resident_bytes;
+        }
+        each(Reading { name: self.cpu.clone(), value: cpu_ns });
+        each(Reading { name: self.resident.clone(), value: resident_bytes });
+    }
+}
+
+fn enter(path: &Path) -> Result<(), SampleError> {
+    File::open(path)
+        .and_then(|file| netlink::enter(&file))
+        .map_err(|source| SampleError::Namespace { path: path.to_owned(), source })
+}
+
+/// A socket a node and a few files a process are more than the usual limit of 1,024 allows in a large
+/// lab. Where the limit cannot be raised, opening fails and says so.
+fn allow_many_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit that outlives both calls.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! CPU and memory of a process and of what it started.
+
+use std::collections::{HashMap, hash_map::Entry};
+
+use super::procfile::{ProcFile, ns_per_tick};
+
+/// Follows a process and its descendants. A descendant is found while it lives (if the main thread
+/// of its parent started it), and counted by its parent when that has waited for it.
+pub struct ProcessTree {
+    root: u32,
+    files: HashMap<u32, Files>,
+    /// The largest sum so far: in the moment in which a process ends its time is nowhere to be read.
+    cpu_ns: i64,
+    ns_per_tick: i64,
+    page_bytes: i64,
+}
+
+struct Files {
+    stat: ProcFile,
+    children: ProcFile,
+}
+
+impl Files {
+    fn open(pid: u32) -> Option<Self> {
+        let stat = ProcFile::open(format!("/proc/{pid}/stat")).ok()?;
+        let children = ProcFile::open(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        Some(Self { stat, children })
+    }
+}
+
+/// What a tree uses now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    pub cpu_ns: i64,
+    pub resident_bytes: i64,
+}
+
+impl ProcessTree {
+    pub fn new(root: u32) -> Self {
+        Self {
+            root,
+            files: HashMap::new(),
+            cpu_ns: 0,
+            ns_per_tick: ns_per_tick(),
+            // SAFETY: sysconf has no preconditions.
+            page_bytes: unsafe { libc::sysconf(libc::_SC_PAGESIZE) },
+        }
+    }
+
+    /// What the tree has used until now; of a tree that has ended, what it used in all.
+    pub fn sample(&mut self) -> Usage {
+        let mut sum = Usage::default();
+        let mut seen = Vec::new();
+        let mut to_visit = vec![self.root];
+        while let Some(pid) = to_visit.pop() {
+            // A tree is walked once a process, whatever the kernel says about its parents.
+            if seen.contains(&pid) {
+                continue;
+            }
+            seen.push(pid);
+            if let Some(usage) = self.visit(pid, &mut to_visit) {
+                sum.cpu_ns += usage.cpu_ns;
+                sum.resident_bytes += usage.resident_bytes;
+            }
+        }
+        self.files.retain(|pid, _| seen.contains(pid));
+        self.cpu_ns = self.cpu_ns.max(sum.cpu_ns);
+        Usage { cpu_ns: self.cpu_ns, ..sum }
+    }
+
+    fn visit(&mut self, pid: u32, to_visit: &mut Vec<u32>) -> Option<Usage> {
+        let files = match self.files.entry(pid) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(new) => new.insert(Files::open(pid)?),
+        };
+        let stat = Stat::parse(files.stat.read().ok()?)?;
+        let children = files.children.read().unwrap_or_default();
+        to_visit.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        let own = clock_ns(process_clock(pid)).unwrap_or(stat.own_ticks * self.ns_per_tick);
+        Some(Usage {
+            cpu_ns: own + stat.waited_for_ticks * self.ns_per_tick,
+            resident_bytes: stat.resident_pages * self.page_bytes,
+        })
+    }
+}
+
+/// CPU that this process has used, all its threads together.
+pub fn own_cpu_ns() -> i64 {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
+}
+
+/// Fields 14 to 17 and 24 of /proc/PID/stat.
+struct Stat {
+    own_ticks: i64,
+    waited_for_ticks: i64,
+    resident_pages: i64,
+}
+
+impl Stat {
+    fn parse(stat: &str) -> Option<Self> {
+        // The name in parentheses may hold anything, spaces and parentheses too. Field 3 follows it.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<i64>().ok();
+        Some(Self {
+            own_ticks: field(14)? + field(15)?,
+            waited_for_ticks: field(16)? + field(17)?,
+            resident_pages: field(24)?,
+        })
+    }
+}
+
+/// The clock of another process' CPU time, to the nanosecond where /proc has ticks (see
+/// `clock_getcpuclockid(3)`: the complemented id, with the scheduler's clock in the low bits).
+fn process_clock(pid: u32) -> libc::clockid_t {
+    const SCHEDULER_CLOCK: libc::clockid_t = 2;
+    (!(pid as libc::clockid_t) << 3) | SCHEDULER_CLOCK
+}
+
+fn clock_ns(clock: libc::clockid_t) -> Option<i64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec that outlives the call.
+    let done = unsafe { libc::clock_gettime(clock, &mut time) };
+    (done == 0).then(|| time.tv_sec * 1_000_000_000 + time.tv_nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        process::{Child, Command, Stdio},
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_does_no_harm() {
+        let stat =
+            "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 11 12 13 14 20 0 1 0 99 1000 50 18446744073709551615 1";
+        let stat = Stat::parse(stat).unwrap();
+        assert_eq!((stat.own_ticks, stat.waited_for_ticks, stat.resident_pages), (23, 27, 50));
+        assert!(Stat::parse("7 (a) S 1").is_none());
+    }
+
+    #[test]
+    fn the_cpu_of_a_shell_and_of_its_child_is_found_while_both_live() {
+        // The colon after the loop keeps the shell from becoming its last command.
+        let mut shell = shell("(while :; do :; done); :");
+        let mut tree = ProcessTree::new(shell.id());
+        let busy = wait_for(|| tree.sample().cpu_ns > 100_000_000);
+        let resident = tree.sample().resident_bytes;
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", shell.id())).unwrap();
+        for pid in children.split_whitespace() {
+            // SAFETY: kill has no memory effects; the process is the shell's child, not yet waited for.
+            unsafe { libc::kill(pid.parse().unwrap(), libc::SIGKILL) };
+        }
+        shell.wait().unwrap();
+        assert!(busy, "100 ms of CPU were never seen");
+        assert!(resident > 0);
+        let end = tree.sample();
+        assert!(end.cpu_ns >= 100_000_000 && end.resident_bytes == 0, "{end:?}");
+    }
+
+    fn shell(script: &str) -> Child {
+        Command::new("sh").args(["-c", script]).stdin(Stdio::null()).spawn().unwrap()
+    }
+
+    fn wait_for(mut met: impl FnMut() -> bool) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(60) {
+            if met() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+}

@@ -1,0 +1,69 @@
+//! A file of /proc that stays open and is read again and again.
+
+use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
+
+use super::SampleError;
+
+/// Longer files are cut; the longest that is read here, /proc/stat of a large machine, has what
+/// matters in its first line.
+const MAX_LEN: usize = 64 * 1024;
+
+pub struct ProcFile {
+    file: File,
+    buffer: Vec<u8>,
+}
+
+impl ProcFile {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SampleError> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|source| SampleError::File { path: path.to_owned(), source })?;
+        Ok(Self { file, buffer: vec![0; 4096] })
+    }
+
+    /// The file's text now; an error when the process that it describes is gone.
+    pub fn read(&mut self) -> io::Result<&str> {
+        let mut len = 0;
+        loop {
+            match self.file.read_at(&mut self.buffer[len..], len as u64)? {
+                0 => break,
+                n => len += n,
+            }
+            if len == self.buffer.len() {
+                if len >= MAX_LEN {
+                    break;
+                }
+                self.buffer.resize(len * 2, 0);
+            }
+        }
+        std::str::from_utf8(&self.buffer[..len]).map_err(io::Error::other)
+    }
+}
+
+/// Nanoseconds in one tick of the times that /proc gives.
+pub fn ns_per_tick() -> i64 {
+    // SAFETY: sysconf has no preconditions.
+    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    1_000_000_000 / ticks_per_second.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_again_from_its_start_and_a_long_one_whole() {
+        let mut file = ProcFile::open("/proc/self/stat").unwrap();
+        assert!(file.read().unwrap().starts_with(&std::process::id().to_string()));
+        assert!(file.read().unwrap().starts_with(&std::process::id().to_string()));
+
+        let long = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(long.path(), "x".repeat(10_000)).unwrap();
+        assert_eq!(ProcFile::open(long.path()).unwrap().read().unwrap().len(), 10_000);
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = ProcFile::open("/proc/no such file").err().unwrap();
+        assert!(error.to_string().contains("/proc/no such file"));
+    }
+}
