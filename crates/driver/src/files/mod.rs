@@ -1,0 +1,17 @@
+//! Files: [`Source`]s that a sender reads, and the [`TargetFolder`] that a receiver writes to through its
+//! [`Store`] thread.
+//!
+//! A received file lies under a hidden temporary name, `.treecast-SESSION-INDEX-PID.part`, in the target
+//! folder and gets its final name only when it is complete and its hash is right; a file that had that
+//! name before is replaced in the same instant. The temporary file is removed whenever it is let go of.
+
+mod source;
+mod store;
+mod stored;
+mod target;
+mod walk;
+
+pub use source::{Source, SourceError};
+pub use store::{Part, Report, Store};
+pub use target::{PartFile, TargetError, TargetFolder, check_name};
+pub use walk::{NamedSource, find_sources};

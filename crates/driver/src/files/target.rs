@@ -1,0 +1,267 @@
+//! The folder that received files land in. No name can lead out of it: names are checked, and every step
+//! into a subfolder is taken without following symbolic links.
+
+use std::{
+    ffi::{CString, OsStr},
+    fs::File,
+    io,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::{ffi::OsStrExt, fs::OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use thiserror::Error;
+use treecast_wire::header::FileId;
+
+/// Why a file cannot be stored.
+#[derive(Debug, Error)]
+pub enum TargetError {
+    #[error("cannot use folder {folder}: {source}; name one that you may write to with --into",
+        folder = folder.display())]
+    Folder { folder: PathBuf, source: io::Error },
+    #[error("the name {name:?} is refused ({why}): nothing may leave the target folder")]
+    Name { name: String, why: String },
+    #[error("folder {folder} is full: {name} needs {needed} bytes and {free} are free",
+        folder = folder.display())]
+    Full { folder: PathBuf, name: String, needed: u64, free: u64 },
+    #[error("cannot {doing} in folder {folder}: {source}", folder = folder.display())]
+    Io { doing: String, folder: PathBuf, source: io::Error },
+}
+
+/// Whether a received file may be called so: a relative path of ordinary components.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_name(name: &str) -> Result<(), String> {
+    if name.starts_with('/') {
+        return Err("it begins at the root".into());
+    }
+    if name.chars().any(char::is_control) {
+        return Err("it holds control characters".into());
+    }
+    for component in name.split('/') {
+        match component {
+            "" => return Err("a component is empty".into()),
+            "." | ".." => return Err(format!("it holds {component:?}")),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// An open folder.
+#[derive(Debug, Clone)]
+pub struct TargetFolder {
+    folder: Arc<OwnedFd>,
+    path: PathBuf,
+}
+
+impl TargetFolder {
+    /// Opens a folder, which is made if only its last component is missing, and sees that files can be made
+    /// in it.
+    ///
+    /// # Errors
+    /// When it is missing, no folder, or not writable.
+    pub fn open(path: &Path) -> Result<Self, TargetError> {
+        let failed = |source| TargetError::Folder { folder: path.to_owned(), source };
+        match std::fs::create_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+            _ => {}
+        }
+        let folder = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(path).map_err(failed)?;
+        let here = c_string(OsStr::new(".")).map_err(failed)?;
+        // SAFETY: `here` is a C string and the folder is open.
+        if unsafe { libc::faccessat(folder.as_raw_fd(), here.as_ptr(), libc::W_OK | libc::X_OK, 0) } != 0 {
+            return Err(failed(io::Error::last_os_error()));
+        }
+        Ok(Self { folder: Arc::new(folder.into()), path: path.to_owned() })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the temporary file of an object.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn create(&self, file: FileId) -> Result<PartFile, TargetError> {
+        let name = format!(".treecast-{:08x}-{}-{}.part", file.session().0, file.index(), std::process::id());
+        let failed = |source| self.error(format!("make {name}"), source);
+        let c_name = c_string(OsStr::new(&name)).map_err(failed)?;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        let opened = open_at(&self.folder, &c_name, flags, 0o666).map_err(failed)?;
+        Ok(PartFile { folder: self.clone(), name: c_name, file: opened.into(), is_committed: false })
+    }
+
+    /// Sees whether `size` more bytes fit.
+    ///
+    /// # Errors
+    /// One line when they do not.
+    pub fn check_room(&self, name: &str, size: u64) -> Result<(), TargetError> {
+        // SAFETY: statvfs is plain data that fstatvfs fills.
+        let statistics = unsafe {
+            let mut statistics: libc::statvfs = std::mem::zeroed();
+            match libc::fstatvfs(self.folder.as_raw_fd(), &mut statistics) {
+                0 => statistics,
+                _ => return Ok(()),
+            }
+        };
+        let free = (statistics.f_bavail as u64).saturating_mul(statistics.f_frsize as u64);
+        // Some file systems (an unlimited tmpfs) tell no size at all; writing will show.
+        if statistics.f_blocks == 0 || size <= free {
+            return Ok(());
+        }
+        Err(TargetError::Full { folder: self.path.clone(), name: name.to_owned(), needed: size, free })
+    }
+
+    /// The line for an operation that failed here.
+    pub fn error(&self, doing: String, source: io::Error) -> TargetError {
+        TargetError::Io { doing, folder: self.path.clone(), source }
+    }
+
+    /// Opens the folder that `name`'s last component belongs in, making what is missing on the way.
+    fn parent_of<'a>(&self, name: &'a str) -> io::Result<(Arc<OwnedFd>, &'a str)> {
+        let mut folder = Arc::clone(&self.folder);
+        let mut rest = name;
+        while let Some((component, below)) = rest.split_once('/') {
+            let component = c_string(OsStr::new(component))?;
+            // SAFETY: a C string and an open folder.
+            if unsafe { libc::mkdirat(folder.as_raw_fd(), component.as_ptr(), 0o777) } != 0 {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::AlreadyExists {
+                    return Err(error);
+                }
+            }
+            let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+            folder = Arc::new(open_at(&folder, &component, flags, 0)?);
+            rest = below;
+        }
+        Ok((folder, rest))
+    }
+}
+
+/// A file under its temporary name; removed when dropped before [`PartFile::commit`].
+#[derive(Debug)]
+pub struct PartFile {
+    folder: TargetFolder,
+    name: CString,
+    file: File,
+    is_committed: bool,
+}
+
+impl PartFile {
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives the file its final name, replacing what had it.
+    ///
+    /// # Errors
+    /// When the name is refused, a symbolic link or a file is in its way, or the kernel says no.
+    pub fn commit(mut self, name: &str) -> Result<(), TargetError> {
+        check_name(name).map_err(|why| TargetError::Name { name: name.to_owned(), why })?;
+        let failed = |source| self.folder.error(format!("give a file the name {name:?}"), source);
+        let (parent, last) = self.folder.parent_of(name).map_err(failed)?;
+        let last = c_string(OsStr::new(last)).map_err(failed)?;
+        // SAFETY: two C strings and two open folders.
+        let result = unsafe {
+            libc::renameat(
+                self.folder.folder.as_raw_fd(),
+                self.name.as_ptr(),
+                parent.as_raw_fd(),
+                last.as_ptr(),
+            )
+        };
+        if result != 0 {
+            return Err(failed(io::Error::last_os_error()));
+        }
+        self.is_committed = true;
+        Ok(())
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if !self.is_committed {
+            // SAFETY: a C string and an open folder. A failure leaves a hidden file that names its origin.
+            unsafe { libc::unlinkat(self.folder.folder.as_raw_fd(), self.name.as_ptr(), 0) };
+        }
+    }
+}
+
+fn open_at(folder: &OwnedFd, name: &CString, flags: i32, mode: libc::mode_t) -> io::Result<OwnedFd> {
+    // SAFETY: a C string and an open folder; a result that is not negative is a new descriptor of ours.
+    unsafe {
+        match libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, mode) {
+            fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+fn c_string(name: &OsStr) -> io::Result<CString> {
+    CString::new(name.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::files::walk::tests::scratch;
+
+    #[test]
+    fn names_that_could_leave_the_folder_are_refused() {
+        for bad in ["", "/etc/passwd", "..", "a/../b", "a//b", "a/", "./a", "a\nb", "a\u{1b}[2J"] {
+            assert!(check_name(bad).is_err(), "{bad:?}");
+        }
+        for good in ["a", "a/b", "..a", ".hidden", "a b", "ä"] {
+            assert!(check_name(good).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_appears_only_when_committed_and_replaces_the_old_one() {
+        let path = scratch("commit");
+        let folder = TargetFolder::open(&path).unwrap();
+        std::fs::write(path.join("name"), "old").unwrap();
+        let part = folder.create(FileId(1)).unwrap();
+        part.file().write_all_at(b"new", 0).unwrap();
+        assert_eq!(std::fs::read(path.join("name")).unwrap(), b"old");
+        part.commit("name").unwrap();
+        assert_eq!(std::fs::read(path.join("name")).unwrap(), b"new");
+        folder.create(FileId(2)).unwrap().commit("sub/folder/name").unwrap();
+        assert!(path.join("sub/folder/name").is_file());
+        drop(folder.create(FileId(3)).unwrap());
+        let hidden = std::fs::read_dir(&path).unwrap().count();
+        assert_eq!(hidden, 2, "name and sub only");
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_symbolic_link_leads_nowhere() {
+        let path = scratch("symlink");
+        let outside = scratch("symlink-outside");
+        std::os::unix::fs::symlink(&outside, path.join("sub")).unwrap();
+        let folder = TargetFolder::open(&path).unwrap();
+        let error = folder.create(FileId(1)).unwrap().commit("sub/name").unwrap_err().to_string();
+        assert!(error.contains("sub/name") && !error.contains('\n'), "{error}");
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+        std::fs::remove_dir_all(path).unwrap();
+        std::fs::remove_dir_all(outside).unwrap();
+    }
+
+    #[test]
+    fn more_than_fits_is_refused_with_the_bytes_needed() {
+        let path = scratch("full");
+        let folder = TargetFolder::open(&path).unwrap();
+        folder.check_room("small", 1).unwrap();
+        let line = folder.check_room("huge", u64::MAX / 2).unwrap_err().to_string();
+        assert!(line.contains("is full") && line.contains(&(u64::MAX / 2).to_string()), "{line}");
+        std::fs::remove_dir_all(path).unwrap();
+    }
+}

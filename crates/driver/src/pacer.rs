@@ -1,0 +1,134 @@
+//! Pacing to a rate: a token bucket as a pure function of time.
+
+use std::time::Duration;
+
+use treecast_proto::Instant;
+
+/// The most bytes that leave at once, however long nothing was sent.
+pub const BURST_BYTES: u64 = 64 * 1024;
+
+/// Bytes of IP and UDP header in front of a packet's own 32.
+pub fn ip_overhead(is_ipv4: bool) -> u64 {
+    if is_ipv4 { 20 + 8 } else { 40 + 8 }
+}
+
+/// Says when the next packets may leave, so that in any span of time no more than the span's share of the
+/// rate and [`BURST_BYTES`] leave. Bytes are those of IP packets, headers included.
+#[derive(Debug, Clone)]
+pub struct Pacer {
+    rate_bps: Option<u64>,
+    /// Tokens in the bucket, in bits times nanoseconds per second: no rounding, however slow the rate.
+    tokens: u128,
+    filled: Instant,
+}
+
+const PER_BIT: u128 = 1_000_000_000;
+const DEPTH: u128 = BURST_BYTES as u128 * 8 * PER_BIT;
+
+impl Pacer {
+    /// A pacer whose bucket is full; without a rate everything may leave at once.
+    pub fn new(rate_bps: Option<u64>, now: Instant) -> Self {
+        Self { rate_bps: rate_bps.map(|rate| rate.max(1)), tokens: DEPTH, filled: now }
+    }
+
+    /// How long to wait before `bytes` may leave; zero for now. More than [`BURST_BYTES`] count as that.
+    pub fn delay(&mut self, now: Instant, bytes: u64) -> Duration {
+        let Some(rate) = self.rate_bps else { return Duration::ZERO };
+        self.fill(now, rate);
+        let missing = cost(bytes).min(DEPTH).saturating_sub(self.tokens);
+        Duration::from_nanos(u64::try_from(missing.div_ceil(u128::from(rate))).unwrap_or(u64::MAX))
+    }
+
+    /// Takes note that `bytes` have left.
+    pub fn sent(&mut self, now: Instant, bytes: u64) {
+        if let Some(rate) = self.rate_bps {
+            self.fill(now, rate);
+            self.tokens = self.tokens.saturating_sub(cost(bytes));
+        }
+    }
+
+    fn fill(&mut self, now: Instant, rate: u64) {
+        let span = now.saturating_duration_since(self.filled).as_nanos();
+        self.tokens = (self.tokens + span * u128::from(rate)).min(DEPTH);
+        self.filled = self.filled.max(now);
+    }
+}
+
+fn cost(bytes: u64) -> u128 {
+    u128::from(bytes) * 8 * PER_BIT
+}
+
+/// How many packets of `packet_bytes` (headers included) to send at once at this rate: a few
+/// milliseconds' worth and half a bucket at most, so that a late timer is made up for; without a rate,
+/// `limit`.
+pub fn packets_per_run(rate_bps: Option<u64>, packet_bytes: u64, limit: usize) -> usize {
+    const RUN_MILLIS: u64 = 4;
+    let Some(rate) = rate_bps else { return limit };
+    let bytes = (rate / 8 * RUN_MILLIS / 1000).min(BURST_BYTES / 2);
+    usize::try_from(bytes / packet_bytes).unwrap_or(limit).clamp(1, limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends runs of `run` bytes for a second as soon as they may leave, waking `late` after each
+    /// deadline; returns the moments and sizes.
+    fn departures(rate_bps: u64, run: u64, late: Duration) -> Vec<(Instant, u64)> {
+        let mut now = Instant::ZERO;
+        let mut pacer = Pacer::new(Some(rate_bps), now);
+        let mut sent = Vec::new();
+        while now < Instant::ZERO + Duration::from_secs(1) {
+            match pacer.delay(now, run) {
+                Duration::ZERO => {
+                    pacer.sent(now, run);
+                    sent.push((now, run));
+                }
+                delay => now += delay + late,
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn the_rate_is_kept_to_a_thousandth_even_with_late_timers() {
+        for rate_bps in [1_000_000, 100_000_000, 500_000_000, 2_000_000_000] {
+            let run = packets_per_run(Some(rate_bps), 1500, 45) as u64 * 1500;
+            let bytes: u64 =
+                departures(rate_bps, run, Duration::from_micros(100)).iter().map(|(_, bytes)| bytes).sum();
+            let expected = rate_bps / 8;
+            assert!(bytes <= expected + BURST_BYTES + run, "{rate_bps}: {bytes}");
+            assert!(bytes + expected / 1000 + run >= expected, "{rate_bps}: {bytes}");
+        }
+    }
+
+    #[test]
+    fn no_burst_exceeds_64_kib() {
+        let rate_bps = 800_000_000;
+        let sent = departures(rate_bps, 30_000, Duration::from_millis(5));
+        for (first, (start, _)) in sent.iter().enumerate() {
+            let mut bytes = 0;
+            for (at, run) in &sent[first..] {
+                bytes += run;
+                let share =
+                    at.saturating_duration_since(*start).as_nanos() as u64 * (rate_bps / 8) / 1_000_000_000;
+                assert!(bytes <= BURST_BYTES + share + 1, "{bytes} bytes from {start} to {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_rate_nothing_waits() {
+        let mut pacer = Pacer::new(None, Instant::ZERO);
+        pacer.sent(Instant::ZERO, 1 << 40);
+        assert_eq!(pacer.delay(Instant::ZERO, 1 << 40), Duration::ZERO);
+    }
+
+    #[test]
+    fn slow_rates_send_single_packets_and_fast_ones_half_a_bucket() {
+        assert_eq!(packets_per_run(Some(1_000_000), 1500, 45), 1);
+        assert_eq!(packets_per_run(Some(50_000_000), 1500, 45), 16);
+        assert_eq!(packets_per_run(Some(10_000_000_000), 1500, 45), 21);
+        assert_eq!(packets_per_run(None, 1500, 45), 45);
+    }
+}

@@ -1,0 +1,185 @@
+//! What a [`super::Collector`] receives: runs of blocks, side by side in one buffer, and messages
+//! between them, in the order of their arrival.
+
+use std::ops::Range;
+
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, Header},
+    message::Message,
+};
+
+/// Bytes of blocks that a batch has room for: a few super-packets, so that hashing and writing go in
+/// large pieces, and little enough to stay in a core's second-level cache.
+pub const BATCH_LEN: usize = 256 * 1024;
+
+/// One thing that came in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// The bytes `range` of an object; they lie at `at` in [`Batch::bytes`].
+    Blocks {
+        file: FileId,
+        range: Range<u64>,
+        at: usize,
+    },
+    Message {
+        file: FileId,
+        message: Message,
+    },
+}
+
+/// A buffer for blocks and the list of what is in it.
+#[derive(Debug)]
+pub struct Batch {
+    buffer: Box<[u8]>,
+    used: usize,
+    items: Vec<Item>,
+    malformed: u64,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { buffer: vec![0; BATCH_LEN].into(), used: 0, items: Vec::new(), malformed: 0 }
+    }
+}
+
+impl Batch {
+    /// Forgets what is in it; the buffer stays.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.items.clear();
+        self.malformed = 0;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Takes the list of what came in, oldest first; the blocks' bytes stay until [`Batch::clear`].
+    pub fn take_items(&mut self) -> Vec<Item> {
+        std::mem::take(&mut self.items)
+    }
+
+    /// The buffer that [`Item::Blocks`] points into.
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Bytes of blocks that are in it.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Packets that were no packets of treecast and were dropped.
+    pub fn malformed(&self) -> u64 {
+        self.malformed
+    }
+
+    /// Bytes of blocks that still fit.
+    pub fn room(&self) -> usize {
+        self.buffer.len() - self.used
+    }
+
+    /// Appends a block that lies elsewhere. The caller has seen to it that [`Batch::room`] suffices.
+    pub fn push_block(&mut self, file: FileId, sequence: u64, block: &[u8]) {
+        let at = self.used;
+        self.buffer[at..at + block.len()].copy_from_slice(block);
+        self.add_blocks(file, sequence, at, block.len());
+    }
+
+    /// Where the next block is to be received, and all the room behind it.
+    pub(super) fn free(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.used..]
+    }
+
+    /// Takes note of one datagram whose payload has been received in place, at `at`.
+    pub(super) fn add_received(&mut self, header: &[u8; HEADER_LEN], at: usize, payload_len: usize) {
+        let Some(header) = self.check(header, payload_len) else { return };
+        if header.kind.is_block() {
+            self.add_blocks(header.file_id, header.sequence, at, payload_len);
+            return;
+        }
+        match Message::parse(&header, &self.buffer[at..at + payload_len]) {
+            Ok(message) => self.items.push(Item::Message { file: header.file_id, message }),
+            Err(_) => self.malformed += 1,
+        }
+    }
+
+    /// Takes one whole datagram that has been received elsewhere.
+    pub(super) fn add_datagram(&mut self, datagram: &[u8]) {
+        let Some((header, payload)) = datagram.split_first_chunk::<HEADER_LEN>() else {
+            self.malformed += 1;
+            return;
+        };
+        let Some(header) = self.check(header, payload.len()) else { return };
+        if header.kind.is_block() && payload.len() <= self.room() {
+            self.push_block(header.file_id, header.sequence, payload);
+            return;
+        }
+        match Message::parse(&header, payload) {
+            Ok(message) => self.items.push(Item::Message { file: header.file_id, message }),
+            Err(_) => self.malformed += 1,
+        }
+    }
+
+    /// Counts a datagram that cannot be used.
+    pub(super) fn add_malformed(&mut self) {
+        self.malformed += 1;
+    }
+
+    fn check(&mut self, header: &[u8; HEADER_LEN], payload_len: usize) -> Option<Header> {
+        let header = Header::parse(header).ok().filter(|header| header.payload_len as usize == payload_len);
+        self.malformed += u64::from(header.is_none());
+        header
+    }
+
+    /// Lengthens the last run when the block continues it, in the object and in the buffer.
+    fn add_blocks(&mut self, file: FileId, sequence: u64, at: usize, len: usize) {
+        let end = sequence + len as u64;
+        self.used = at + len;
+        if let Some(Item::Blocks { file: last_file, range, at: last_at }) = self.items.last_mut() {
+            let last_end = *last_at + (range.end - range.start) as usize;
+            if *last_file == file && range.end == sequence && last_end == at {
+                range.end = end;
+                return;
+            }
+        }
+        if len > 0 {
+            self.items.push(Item::Blocks { file, range: sequence..end, at });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::header::PacketType;
+
+    use super::*;
+
+    fn header(sequence: u64, payload_len: u32) -> [u8; HEADER_LEN] {
+        Header { file_id: FileId(7), sequence, payload_len, kind: PacketType::Data }.to_bytes()
+    }
+
+    #[test]
+    fn consecutive_blocks_become_one_run() {
+        let mut batch = Batch::default();
+        batch.add_received(&header(100, 100), 0, 100);
+        batch.add_received(&header(200, 100), 100, 100);
+        batch.add_received(&header(400, 50), 200, 50);
+        let expected = [
+            Item::Blocks { file: FileId(7), range: 100..300, at: 0 },
+            Item::Blocks { file: FileId(7), range: 400..450, at: 200 },
+        ];
+        assert_eq!(batch.take_items(), expected);
+        assert_eq!((batch.used(), batch.malformed()), (250, 0));
+    }
+
+    #[test]
+    fn a_wrong_length_is_counted_and_leaves_a_gap() {
+        let mut batch = Batch::default();
+        batch.add_received(&header(0, 100), 0, 100);
+        batch.add_received(&header(100, 99), 100, 100);
+        batch.add_received(&header(200, 100), 200, 100);
+        assert_eq!(batch.take_items().len(), 2);
+        assert_eq!(batch.malformed(), 1);
+    }
+}

@@ -1,0 +1,230 @@
+//! Opening the sockets of a session.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
+    os::fd::AsRawFd,
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use thiserror::Error;
+
+use super::option;
+use crate::interface::Interface;
+
+/// The hop limit of multicast packets unless the user names one: crosses a site. (The kernel's own default
+/// is 1, which no router passes on.)
+pub const DEFAULT_MULTICAST_HOPS: u32 = 32;
+
+/// What a sender's socket may hold: enough to keep a fast link busy between two calls, and little
+/// enough not to delay retransmissions on a slow one.
+const SEND_BUFFER_BYTES: usize = 512 * 1024;
+
+/// A group, where it is heard and whom it is heard from.
+#[derive(Debug, Clone)]
+pub struct GroupAddress {
+    /// Group and UDP port.
+    pub group: SocketAddr,
+    /// The only source to listen to, or to send from; none means any.
+    pub source: Option<IpAddr>,
+    pub interface: Interface,
+}
+
+impl GroupAddress {
+    /// The group's address with the scope that IPv6 needs where the group is link-local.
+    pub fn scoped(&self) -> SocketAddr {
+        scoped(self.group, self.interface.index)
+    }
+}
+
+/// What a receiving socket can hold.
+#[derive(Debug, Clone)]
+pub struct ReceiveBuffer {
+    /// Bytes of packets that surely fit, whatever the kernel adds to each.
+    pub bytes: usize,
+    /// One line when it is less than asked for.
+    pub warning: Option<String>,
+}
+
+/// Why a socket cannot be opened.
+#[derive(Debug, Error)]
+pub enum UdpError {
+    #[error("{0} is no multicast address: name a group in 224.0.0.0/4 or ff00::/8, or none")]
+    NotMulticast(IpAddr),
+    #[error("UDP port {port} is in use on this host: choose another port or end the program that has it")]
+    PortInUse { port: u16 },
+    #[error("cannot {doing} on interface {interface}: {source}; choose another with --interface")]
+    Interface { doing: String, interface: String, source: io::Error },
+    #[error("cannot {doing}: {source}")]
+    Socket { doing: String, source: io::Error },
+}
+
+/// A socket that sends to `address` with this hop limit. Receivers on the same host hear it, too.
+///
+/// # Errors
+/// When the group is not multicast or the interface does not take it.
+pub fn open_group_sender(address: &GroupAddress, hops: u32) -> Result<UdpSocket, UdpError> {
+    let group = multicast(address.group.ip())?;
+    let socket = open(domain(group))?;
+    let attempt = || -> io::Result<()> {
+        set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
+        if group.is_ipv4() {
+            never_set_dont_fragment(&socket)?;
+            socket.set_multicast_ttl_v4(hops)?;
+            socket.set_multicast_loop_v4(true)?;
+            let request = libc::ip_mreqn {
+                imr_multiaddr: libc::in_addr { s_addr: 0 },
+                imr_address: libc::in_addr { s_addr: 0 },
+                imr_ifindex: address.interface.index as i32,
+            };
+            option::set(&socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, request)?;
+        } else {
+            socket.set_multicast_hops_v6(hops)?;
+            socket.set_multicast_loop_v6(true)?;
+            socket.set_multicast_if_v6(address.interface.index)?;
+        }
+        let from = address.source.unwrap_or(unspecified(group));
+        socket.bind(&SocketAddr::new(from, 0).into())
+    };
+    attempt().map_err(|source| UdpError::Interface {
+        doing: format!("send to group {group}"),
+        interface: address.interface.name.clone(),
+        source,
+    })?;
+    Ok(socket.into())
+}
+
+/// A socket that hears `address` and nothing else: it is bound to the group's own address and port, which
+/// other receivers on this host may share. `want_bytes` is how much it should hold.
+///
+/// # Errors
+/// When the group is not multicast, the port is taken, or the interface cannot join.
+pub fn open_group_receiver(
+    address: &GroupAddress,
+    want_bytes: usize,
+) -> Result<(UdpSocket, ReceiveBuffer), UdpError> {
+    let group = multicast(address.group.ip())?;
+    let socket = open(domain(group))?;
+    let doing = || format!("join group {group}");
+    let failed =
+        |source| UdpError::Interface { doing: doing(), interface: address.interface.name.clone(), source };
+    socket.set_reuse_address(true).map_err(failed)?;
+    bind(&socket, address.scoped())?;
+    let (level, name) = match group {
+        IpAddr::V4(_) => (libc::IPPROTO_IP, option::IP_MULTICAST_ALL),
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, option::IPV6_MULTICAST_ALL),
+    };
+    option::set(&socket, level, name, 0_i32).map_err(failed)?;
+    let buffer = grow_receive_buffer(&socket, want_bytes).map_err(failed)?;
+    option::join(&socket, group, address.source, address.interface.index).map_err(failed)?;
+    Ok((socket.into(), buffer))
+}
+
+/// A socket that hears unicast packets of both families (IPv4 only where there is no IPv6) at `port`; 0
+/// lets the kernel choose.
+///
+/// # Errors
+/// When the port is taken.
+pub fn open_unicast_receiver(port: u16, want_bytes: usize) -> Result<(UdpSocket, ReceiveBuffer), UdpError> {
+    let socket = open_dual()?;
+    let any = if is_ipv6(&socket) { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
+    bind(&socket, SocketAddr::new(any, port))?;
+    let buffer = grow_receive_buffer(&socket, want_bytes)
+        .map_err(|source| UdpError::Socket { doing: "size a receive buffer".into(), source })?;
+    Ok((socket.into(), buffer))
+}
+
+/// A socket that sends unicast packets to hosts of one family.
+///
+/// # Errors
+/// When the kernel has no sockets of that family.
+pub fn open_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
+    let socket = open(domain(family_of))?;
+    let attempt = || -> io::Result<()> {
+        set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
+        if family_of.is_ipv4() {
+            never_set_dont_fragment(&socket)?;
+        }
+        socket.bind(&SocketAddr::new(unspecified(family_of), 0).into())
+    };
+    attempt().map_err(|source| UdpError::Socket { doing: "open a UDP socket".into(), source })?;
+    Ok(socket.into())
+}
+
+fn multicast(group: IpAddr) -> Result<IpAddr, UdpError> {
+    if group.is_multicast() { Ok(group) } else { Err(UdpError::NotMulticast(group)) }
+}
+
+fn domain(address: IpAddr) -> Domain {
+    if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 }
+}
+
+fn unspecified(family_of: IpAddr) -> IpAddr {
+    if family_of.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
+fn scoped(address: SocketAddr, interface: u32) -> SocketAddr {
+    match address {
+        // Scopes 1 and 2 (RFC 4291, 2.7) mean an interface's and a link's; only those take a scope id.
+        SocketAddr::V6(v6) if matches!(v6.ip().octets()[1] & 0x0f, 1 | 2) => {
+            SocketAddrV6::new(*v6.ip(), v6.port(), 0, interface).into()
+        }
+        other => other,
+    }
+}
+
+fn open(domain: Domain) -> Result<Socket, UdpError> {
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))
+        .map_err(|source| UdpError::Socket { doing: "open a UDP socket".into(), source })?;
+    if domain == Domain::IPV6 {
+        // Both families get sockets of their own wherever both are needed.
+        let _ = socket.set_only_v6(true);
+    }
+    Ok(socket)
+}
+
+fn open_dual() -> Result<Socket, UdpError> {
+    match open(Domain::IPV6) {
+        Ok(socket) if socket.set_only_v6(false).is_ok() => Ok(socket),
+        _ => open(Domain::IPV4),
+    }
+}
+
+fn is_ipv6(socket: &Socket) -> bool {
+    socket.domain().is_ok_and(|domain| domain == Domain::IPV6)
+}
+
+fn bind(socket: &Socket, address: SocketAddr) -> Result<(), UdpError> {
+    socket.bind(&address.into()).map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => UdpError::PortInUse { port: address.port() },
+        _ => UdpError::Socket { doing: format!("bind a UDP socket to {address}"), source },
+    })
+}
+
+/// The kernel's multicast router drops every super-packet that has DF set, because as a whole it is longer
+/// than the MTU.
+fn never_set_dont_fragment(socket: &Socket) -> io::Result<()> {
+    option::set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)
+}
+
+/// Asks for a receive buffer beyond the limit (which takes CAP_NET_ADMIN), else as far as allowed.
+fn grow_receive_buffer(socket: &Socket, want_bytes: usize) -> io::Result<ReceiveBuffer> {
+    set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, want_bytes)?;
+    // The kernel doubles what it is asked for and counts its own overhead against it.
+    let bytes = socket.recv_buffer_size()? / 2;
+    let warning = (bytes < want_bytes).then(|| {
+        format!(
+            "the receive buffer holds {bytes} bytes instead of {want_bytes}, so bursts may be lost: \
+             run `sysctl -w net.core.rmem_max={want_bytes}` as root"
+        )
+    });
+    Ok(ReceiveBuffer { bytes, warning })
+}
+
+fn set_buffer(socket: &impl AsRawFd, force: i32, polite: i32, bytes: usize) -> io::Result<()> {
+    let value = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
+    if option::set(socket, libc::SOL_SOCKET, force, value).is_ok() {
+        return Ok(());
+    }
+    option::set(socket, libc::SOL_SOCKET, polite, value)
+}

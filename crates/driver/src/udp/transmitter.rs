@@ -1,0 +1,186 @@
+//! Sending: runs of blocks as super-packets, batches or single datagrams.
+
+use std::{
+    io, mem,
+    net::{SocketAddr, UdpSocket},
+    os::fd::AsRawFd,
+    ptr,
+};
+
+use socket2::SockAddr;
+use treecast_wire::header::{HEADER_LEN, Header};
+
+use super::{Offload, control, control::ControlBuffer};
+
+/// The most datagrams in a super-packet: `UDP_MAX_SEGMENTS` of kernels before 6.9; later ones take 128.
+const MAX_SEGMENTS: usize = 64;
+
+/// The most bytes in a super-packet: the longest UDP payload over IPv4.
+const MAX_SUPER_PACKET_LEN: usize = 65_507;
+
+/// How many blocks of `block_len` bytes, each behind its header, one super-packet carries; at least 1.
+pub fn blocks_in_super_packet(block_len: usize) -> usize {
+    (MAX_SUPER_PACKET_LEN / (HEADER_LEN + block_len)).clamp(1, MAX_SEGMENTS)
+}
+
+/// Sends blocks and messages from one socket. Blocks while the socket's send buffer is full, which is
+/// how a slow link slows its sender down.
+#[derive(Debug)]
+pub struct Transmitter {
+    socket: UdpSocket,
+    offload: Offload,
+    headers: Vec<[u8; HEADER_LEN]>,
+}
+
+impl Transmitter {
+    pub fn new(socket: UdpSocket, offload: Offload) -> Self {
+        Self { socket, offload, headers: Vec::new() }
+    }
+
+    /// The way in use: what was asked for, or what was left when the kernel had refused that.
+    pub fn offload(&self) -> Offload {
+        self.offload
+    }
+
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    /// Sends one whole datagram.
+    pub fn send_datagram(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
+        self.socket.send_to(datagram, to).map(drop)
+    }
+
+    /// Sends `run` as packets of `block_len` bytes (the last one shorter, where the run ends so), each
+    /// behind a header. `first` gives file, type and the sequence number of the run's first byte. Longer runs
+    /// than a super-packet are cut.
+    ///
+    /// # Errors
+    /// What the kernel says when even single datagrams are refused.
+    pub fn send_blocks(
+        &mut self,
+        to: SocketAddr,
+        first: Header,
+        block_len: usize,
+        run: &[u8],
+    ) -> io::Result<()> {
+        let to = SockAddr::from(to);
+        let mut header = first;
+        for piece in run.chunks(blocks_in_super_packet(block_len) * block_len) {
+            self.fill_headers(header, block_len, piece);
+            self.send_piece(&to, block_len, piece)?;
+            header.sequence += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn fill_headers(&mut self, mut header: Header, block_len: usize, piece: &[u8]) {
+        self.headers.clear();
+        for block in piece.chunks(block_len) {
+            header.payload_len = block.len() as u32;
+            self.headers.push(header.to_bytes());
+            header.sequence += block.len() as u64;
+        }
+    }
+
+    /// Sends one piece, stepping down to simpler ways until one is taken.
+    fn send_piece(&mut self, to: &SockAddr, block_len: usize, piece: &[u8]) -> io::Result<()> {
+        loop {
+            let result = match self.offload {
+                Offload::SuperPackets => self.send_super_packet(to, block_len, piece),
+                Offload::Batches => self.send_batch(to, block_len, piece),
+                Offload::Single => self.send_singly(to, block_len, piece),
+            };
+            match (result, self.offload.step_down()) {
+                (Err(error), Some(next)) if is_unsupported(&error) => self.offload = next,
+                (result, _) => return result,
+            }
+        }
+    }
+
+    fn send_super_packet(&self, to: &SockAddr, block_len: usize, piece: &[u8]) -> io::Result<()> {
+        let mut iovecs = self.iovecs(block_len, piece);
+        let mut message = message_to(to, &mut iovecs);
+        let mut control = ControlBuffer::new();
+        if self.headers.len() > 1 {
+            control::set_segment_len(&mut message, &mut control, (HEADER_LEN + block_len) as u16);
+        }
+        send_message(&self.socket, &message)
+    }
+
+    fn send_batch(&self, to: &SockAddr, block_len: usize, piece: &[u8]) -> io::Result<()> {
+        let mut iovecs = self.iovecs(block_len, piece);
+        let mut messages: Vec<_> = iovecs
+            .chunks_mut(2)
+            .map(|pair| libc::mmsghdr { msg_hdr: message_to(to, pair), msg_len: 0 })
+            .collect();
+        let mut rest = messages.as_mut_slice();
+        while !rest.is_empty() {
+            // SAFETY: the messages point at `iovecs`, the headers and `piece`, which all outlive the call.
+            let sent =
+                unsafe { libc::sendmmsg(self.socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as u32, 0) };
+            match usize::try_from(sent) {
+                Ok(sent) => rest = &mut rest[sent..],
+                Err(_) => retry_if_interrupted()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn send_singly(&self, to: &SockAddr, block_len: usize, piece: &[u8]) -> io::Result<()> {
+        let mut iovecs = self.iovecs(block_len, piece);
+        iovecs.chunks_mut(2).try_for_each(|pair| send_message(&self.socket, &message_to(to, pair)))
+    }
+
+    /// Header, block, header, block, ... as the kernel is to gather them.
+    fn iovecs(&self, block_len: usize, piece: &[u8]) -> Vec<libc::iovec> {
+        self.headers
+            .iter()
+            .zip(piece.chunks(block_len))
+            .flat_map(|(header, block)| [iovec(header), iovec(block)])
+            .collect()
+    }
+}
+
+fn iovec(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+}
+
+fn message_to(to: &SockAddr, iovecs: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: msghdr is plain data, for which zeroes are a value.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_name = to.as_ptr().cast_mut().cast();
+    message.msg_namelen = to.len();
+    message.msg_iov = iovecs.as_mut_ptr();
+    message.msg_iovlen = iovecs.len();
+    if iovecs.is_empty() {
+        message.msg_iov = ptr::null_mut();
+    }
+    message
+}
+
+fn send_message(socket: &UdpSocket, message: &libc::msghdr) -> io::Result<()> {
+    loop {
+        // SAFETY: the callers keep alive all that `message` points at.
+        if unsafe { libc::sendmsg(socket.as_raw_fd(), message, 0) } >= 0 {
+            return Ok(());
+        }
+        retry_if_interrupted()?;
+    }
+}
+
+fn retry_if_interrupted() -> io::Result<()> {
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        error => Err(error),
+    }
+}
+
+/// Whether the kernel refuses the way and not the packet: no such call or option, or a device that
+/// cannot fill in checksums (EIO), or segments longer than the MTU (EINVAL: single ones may be fragmented).
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EINVAL | libc::ENOPROTOOPT | libc::EOPNOTSUPP | libc::ENOSYS)
+    )
+}
