@@ -5,16 +5,19 @@
 //! version 1 ([`Repair::After`]) stores the requests and retransmits block by block once the object
 //! is out (3.3.1). [`Repair::None`] asks for nothing again.
 
+pub(crate) mod ranges;
 mod receiver;
 mod sender;
+#[cfg(test)]
+mod testing;
 
 pub use receiver::{
-    Channel, Notification, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
-    ReceiverWait, Response,
+    Channel, Notification, Receiver, ReceiverConfig, ReceiverCounters, ReceiverEvent, ReceiverInput,
+    ReceiverTransmit, ReceiverWait, Response,
 };
 pub use sender::{
-    Destination, Lane, Outcome, ReceiverId, Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit,
-    SenderWait,
+    Destination, Lane, Outcome, ReceiverId, ReceiverStatistics, Sender, SenderConfig, SenderEvent,
+    SenderInput, SenderTransmit, SenderWait,
 };
 
 /// When retransmissions are sent.

@@ -1,13 +1,26 @@
 //! The receiver: data receiver and retransmission requester
 //! (interdomain-2013, 4.4, tables 4.3, 4.7 and 4.8, procedures A to D).
 
-use std::{ops::Range, time::Duration};
+mod data_receiver;
+mod ledger;
+mod object;
+mod reporter;
+mod requester;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    time::Duration,
+};
 
 use treecast_wire::{
     header::{FileId, SessionId},
     message::{BeginOfFile, Message},
 };
 
+use self::{ledger::Ledger, object::Stage, reporter::Reporter, requester::Requester};
 use super::Repair;
 use crate::{Instant, Step};
 
@@ -119,23 +132,162 @@ pub enum ReceiverWait {
     Closed,
 }
 
+/// What came in and was of no use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReceiverCounters {
+    /// Blocks that were there already.
+    pub duplicate_blocks: u64,
+    /// Packets of objects that have ended here.
+    pub late: u64,
+    /// Packets of another session.
+    pub foreign: u64,
+    /// Blocks that do not start at a multiple of the block length or cross an object's end, and
+    /// messages that do not come from a sender.
+    pub malformed: u64,
+    /// Packets that would need more memory than a session may take, or that came before there was a
+    /// connection to ask for what they leave open. What they hold is asked for later.
+    pub refused: u64,
+}
+
 /// One session's receiver. Call order: see the crate's documentation; poll to the end after every
 /// [`ReceiverInput::Blocks`], while the packet's bytes are still at hand.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
+    state: State,
+    ledger: Ledger,
+    requester: Requester,
+    reporter: Reporter,
+    counters: ReceiverCounters,
+    /// Objects whose end the connection has announced, and until when blocks from the group may
+    /// still come.
+    quiet_at: BTreeMap<u32, Instant>,
+    /// Chunks of memory that all objects' sets of blocks take.
+    chunks: usize,
+    /// Why the connection was lost.
+    close_reason: Option<String>,
+    /// The object that the caller has just been told to commit.
+    committing: Option<u32>,
+    out: VecDeque<Step<ReceiverTransmit, ReceiverEvent, ReceiverWait>>,
 }
 
+/// The data receiver's state in table 4.7.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No connection yet.
+    Idle,
+    ReceivingData,
+    /// The sender has said Goodbye; what is whole is still checked and committed.
+    Leaving,
+    /// NULL again.
+    Closed,
+}
+
+/// # What happens
 impl Receiver {
     pub fn new(config: ReceiverConfig) -> Self {
-        Self { config }
+        let none = FileId::new(config.session, 0);
+        Self {
+            state: State::Idle,
+            ledger: Ledger::default(),
+            requester: Requester { repair: config.repair, ready_to_send: false },
+            reporter: Reporter::new(config.progress_bytes, config.progress_interval, none),
+            counters: ReceiverCounters::default(),
+            quiet_at: BTreeMap::new(),
+            chunks: 0,
+            close_reason: None,
+            committing: None,
+            out: VecDeque::new(),
+            config,
+        }
     }
 
-    pub fn handle(&mut self, _now: Instant, _input: ReceiverInput) {
-        todo!()
+    pub fn handle(&mut self, now: Instant, input: ReceiverInput) {
+        if self.state == State::Closed {
+            return;
+        }
+        if !matches!(input, ReceiverInput::StoreFailed { .. }) {
+            self.committed();
+        }
+        match input {
+            ReceiverInput::Connected => self.connected(),
+            ReceiverInput::Disconnected { reason } => self.disconnected(&reason),
+            ReceiverInput::Message { from, file, message } => self.message(now, from, file, message),
+            ReceiverInput::Blocks { from, file, range } => self.blocks(now, from, file, range),
+            ReceiverInput::Dropped { total } => self.dropped(now, total),
+            ReceiverInput::Respond { file, response } => self.respond(file, response),
+            ReceiverInput::Hashed { file, hash } => self.hashed(file, hash),
+            ReceiverInput::StoreFailed { file, reason } => self.store_failed(file, &reason),
+            ReceiverInput::Close => self.close(),
+        }
+    }
+}
+
+/// # What is to be done
+impl Receiver {
+    pub fn poll(&mut self, now: Instant) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
+        self.committed();
+        if let Some(step) = self.out.pop_front() {
+            if let Step::Transmit(ReceiverTransmit::Commit { file }) = &step {
+                self.committing = Some(file.index());
+            }
+            return step;
+        }
+        self.reach_quiet_ends(now);
+        if self.out.is_empty() {
+            self.report(now);
+            self.leave();
+        }
+        match self.out.is_empty() {
+            true => self.wait(),
+            false => self.poll(now),
+        }
     }
 
-    pub fn poll(&mut self, _now: Instant) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
-        todo!()
+    fn report(&mut self, now: Instant) {
+        if !self.requester.ready_to_send {
+            return;
+        }
+        if let Some((file, progress)) = self.reporter.due(now) {
+            let message = Message::Progress(progress);
+            self.out.push_back(Step::Transmit(ReceiverTransmit::Message { file, message }));
+        }
+    }
+
+    fn wait(&self) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
+        let reports = self.requester.ready_to_send.then(|| self.reporter.deadline()).flatten();
+        let quiet = self.quiet_at.values().min().copied();
+        let hashing = || self.ledger.iter().any(|(_, object)| object.stage == Stage::Hashing);
+        match self.state {
+            State::Idle => Step::Wait(None, ReceiverWait::Connection),
+            State::Closed => Step::Wait(None, ReceiverWait::Closed),
+            _ => match (reports, quiet) {
+                (Some(report), None) => Step::Wait(Some(report), ReceiverWait::Report),
+                (Some(report), Some(quiet)) if report <= quiet => {
+                    Step::Wait(Some(report), ReceiverWait::Report)
+                }
+                (_, Some(quiet)) => Step::Wait(Some(quiet), ReceiverWait::Sender),
+                (None, None) if hashing() => Step::Wait(None, ReceiverWait::Hash),
+                (None, None) => Step::Wait(None, ReceiverWait::Sender),
+            },
+        }
+    }
+}
+
+/// # What is to be seen
+impl Receiver {
+    /// Distinct bytes of all objects received so far.
+    pub fn received_bytes(&self) -> u64 {
+        self.reporter.progress.received_bytes
+    }
+
+    /// Bytes received and the size, where it is known, of an object that has not ended.
+    pub fn object_progress(&self, file: FileId) -> Option<(u64, Option<u64>)> {
+        let object = self.ledger.get(file.index()).filter(|_| file.session() == self.config.session)?;
+        Some((object.received_bytes, object.begin.as_ref().map(|begin| begin.file_size)))
+    }
+
+    pub fn counters(&self) -> ReceiverCounters {
+        self.counters
     }
 }

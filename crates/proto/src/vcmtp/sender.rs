@@ -1,13 +1,29 @@
 //! The sender: multicast sender, coordinator and one retransmitter a receiver
 //! (interdomain-2013, 4.4, tables 4.2 and 4.4 to 4.6).
 
-use std::{ops::Range, time::Duration};
+mod coordinator;
+mod credit;
+mod input;
+mod multicast_sender;
+mod objects;
+mod retransmitter;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use treecast_wire::{
     header::{FileId, PacketType, SessionId},
-    message::{BeginOfFile, Message},
+    message::{BeginOfFile, Digest, Message, PROTOCOL_VERSION, Progress, Reason, Welcome},
 };
 
+use self::{
+    coordinator::{Coordinator, State},
+    credit::Credit,
+    multicast_sender::MulticastSender,
+    objects::Objects,
+    retransmitter::{Action, Due, Retransmitter},
+};
 use super::Repair;
 use crate::{Instant, Step};
 
@@ -116,27 +132,253 @@ pub enum SenderWait {
     Closed,
 }
 
+/// What is known of one receiver, for displays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiverStatistics {
+    /// Its last report.
+    pub progress: Progress,
+    /// Bytes that it has asked for and that have not been sent to it again yet.
+    pub pending_retransmission_bytes: u64,
+    pub retransmitted_bytes: u64,
+    /// Messages that made no sense, and requests beyond what one receiver may have waiting.
+    pub ignored_messages: u64,
+}
+
 /// One session's sender. Call order: see the crate's documentation; poll each [`Lane`] on its own.
+///
+/// Any input can give any lane something to do. [`Sender::is_ready`] tells cheaply whether a
+/// receiver's lane has.
 #[derive(Debug)]
 pub struct Sender {
     config: SenderConfig,
+    objects: Objects,
+    multicast: MulticastSender,
+    coordinator: Coordinator,
+    retransmitters: BTreeMap<ReceiverId, Retransmitter>,
+    credit: Credit,
 }
 
+/// # What happens
 impl Sender {
     pub fn new(config: SenderConfig) -> Self {
-        Self { config }
+        let objects = Objects::new(config.session, config.block_len);
+        Self {
+            config,
+            objects,
+            multicast: MulticastSender::default(),
+            coordinator: Coordinator::new(),
+            retransmitters: BTreeMap::new(),
+            credit: Credit::default(),
+        }
     }
 
     /// API_Send: queues an object and returns its number.
-    pub fn send(&mut self, _now: Instant, _begin: BeginOfFile) -> FileId {
-        todo!()
+    pub fn send(&mut self, _now: Instant, begin: BeginOfFile) -> FileId {
+        let index = self.objects.add(begin);
+        self.multicast.queue(index);
+        self.objects.file_id(index)
     }
 
-    pub fn handle(&mut self, _now: Instant, _input: SenderInput) {
-        todo!()
+    pub fn handle(&mut self, now: Instant, input: SenderInput) {
+        match input {
+            SenderInput::Joined { receiver, receive_buffer_bytes } => {
+                self.join(receiver, receive_buffer_bytes)
+            }
+            SenderInput::Left { receiver, reason } => self.leave(receiver, &reason),
+            SenderInput::Message { from, file, message } => self.message(from, file, message),
+            SenderInput::Hashed { file, hash } => self.hashed(file, hash),
+            SenderInput::Withdraw { file, reason } => self.withdraw(file, &reason),
+            SenderInput::Close => {
+                if self.coordinator.state == State::Active {
+                    self.coordinator.state = State::Closing;
+                }
+            }
+        }
+        self.expire(now);
+    }
+}
+
+/// # What is to be done
+impl Sender {
+    pub fn poll(&mut self, now: Instant, lane: Lane) -> Step<SenderTransmit, SenderEvent, SenderWait> {
+        self.expire(now);
+        match lane {
+            Lane::Group => self.poll_group(now),
+            Lane::Receiver(receiver) => self.poll_receiver(receiver),
+        }
     }
 
-    pub fn poll(&mut self, _now: Instant, _lane: Lane) -> Step<SenderTransmit, SenderEvent, SenderWait> {
-        todo!()
+    /// Whether polling this receiver's lane would give something to transmit.
+    pub fn is_ready(&self, receiver: ReceiverId) -> bool {
+        let repair = self.config.repair;
+        self.retransmitters
+            .get(&receiver)
+            .is_some_and(|retransmitter| retransmitter.is_ready(&self.objects, repair))
     }
+
+    fn poll_group(&mut self, now: Instant) -> Step<SenderTransmit, SenderEvent, SenderWait> {
+        if let Some(index) = self.multicast.begin(now, &mut self.objects)
+            && let Some(begin) = self.begin(index)
+        {
+            return Step::Transmit(to_group(self.objects.file_id(index), Message::BeginOfFile(begin)));
+        }
+        if let Some(index) = self.multicast.end(now, &mut self.objects) {
+            self.handle_completion(now, index);
+            return Step::Transmit(to_group(self.objects.file_id(index), Message::EndOfFile));
+        }
+        self.advance_closing();
+        if let Some(event) = self.coordinator.events.pop_front() {
+            return Step::Event(event);
+        }
+        if let Err(deadline) = self.may_multicast(now) {
+            let deadline =
+                self.coordinator.deadline(&self.objects).map_or(deadline, |other| other.min(deadline));
+            return Step::Wait(Some(deadline), SenderWait::Credit);
+        }
+        match self.multicast.blocks(&mut self.objects, self.config.max_run_len) {
+            Some((index, range)) => Step::Transmit(self.blocks(index, range)),
+            None => self.wait(),
+        }
+    }
+
+    fn poll_receiver(&mut self, receiver: ReceiverId) -> Step<SenderTransmit, SenderEvent, SenderWait> {
+        let Some(retransmitter) = self.retransmitters.get_mut(&receiver) else {
+            return Step::Wait(None, SenderWait::Closed);
+        };
+        let (repair, max_run_len) = (self.config.repair, self.config.max_run_len);
+        while let Some(action) = retransmitter.next(&mut self.objects, repair, max_run_len) {
+            if let Some(transmit) = retransmission(&self.config, &self.objects, receiver, action) {
+                return Step::Transmit(transmit);
+            }
+        }
+        Step::Wait(None, SenderWait::Receivers)
+    }
+
+    /// The BOF of an object that starts; every receiver that is there is to have it.
+    fn begin(&mut self, index: u32) -> Option<BeginOfFile> {
+        let object = self.objects.get_mut(index)?;
+        for receiver in self.retransmitters.keys() {
+            object.add_receiver(*receiver);
+        }
+        Some(object.begin.clone())
+    }
+
+    /// INL_Handle_Completion(i), and the hash to everyone if it is known already.
+    fn handle_completion(&mut self, now: Instant, index: u32) {
+        let Some(object) = self.objects.get(index) else { return };
+        self.coordinator.handle_completion(now, &self.config, index, object);
+        let (hashed, pending) = (object.hash.is_some(), object.pending_receivers());
+        if pending.is_empty() {
+            self.file_done(index);
+        } else if hashed {
+            self.tell(index, &pending, Due::Digest);
+        }
+    }
+
+    fn may_multicast(&mut self, now: Instant) -> Result<(), Instant> {
+        if !self.config.follow_progress || !self.multicast.is_sending() {
+            return Ok(());
+        }
+        self.credit.check(now, u64::from(self.config.max_run_len), self.config.patience)
+    }
+
+    fn blocks(&mut self, index: u32, range: Range<u64>) -> SenderTransmit {
+        self.credit.sent(index, range.clone());
+        let file = self.objects.file_id(index);
+        SenderTransmit::Blocks { to: Destination::Group, kind: PacketType::Data, file, range }
+    }
+
+    /// CLOSING-RETXMITTERS begins when the last object has ended, and ends with the last connection.
+    fn advance_closing(&mut self) {
+        if self.coordinator.state == State::Closing && self.objects.is_empty() {
+            self.coordinator.state = State::ClosingRetransmitters;
+            self.retransmitters.values_mut().for_each(Retransmitter::close);
+        }
+        if self.coordinator.state == State::ClosingRetransmitters && self.retransmitters.is_empty() {
+            self.coordinator.state = State::Closed;
+            self.coordinator.events.push_back(SenderEvent::Closed);
+        }
+    }
+
+    fn wait(&self) -> Step<SenderTransmit, SenderEvent, SenderWait> {
+        let reason = match self.coordinator.state {
+            State::Closed => SenderWait::Closed,
+            State::ClosingRetransmitters => SenderWait::Receivers,
+            State::Active | State::Closing if self.objects.is_empty() => SenderWait::Objects,
+            State::Active | State::Closing if self.objects.is_unhashed() => SenderWait::Hash,
+            State::Active | State::Closing => SenderWait::Receivers,
+        };
+        Step::Wait(self.coordinator.deadline(&self.objects), reason)
+    }
+}
+
+/// # What is to be seen
+impl Sender {
+    /// Bytes of objects multicast so far.
+    pub fn multicast_bytes(&self) -> u64 {
+        self.multicast.sent_bytes()
+    }
+
+    /// End of what has been multicast of an object that is not done yet, in bytes.
+    pub fn multicast_position(&self, file: FileId) -> Option<u64> {
+        Some(self.objects.get(self.objects.index(file)?)?.sent)
+    }
+
+    /// Bytes sent again so far to the receivers that are there.
+    pub fn retransmitted_bytes(&self) -> u64 {
+        self.retransmitters.values().map(|retransmitter| retransmitter.retransmitted_bytes).sum()
+    }
+
+    /// The receivers that are there.
+    pub fn receivers(&self) -> impl Iterator<Item = ReceiverId> {
+        self.retransmitters.keys().copied()
+    }
+
+    pub fn receiver(&self, receiver: ReceiverId) -> Option<ReceiverStatistics> {
+        let retransmitter = self.retransmitters.get(&receiver)?;
+        Some(ReceiverStatistics {
+            progress: retransmitter.progress,
+            pending_retransmission_bytes: retransmitter.pending_blocks() * u64::from(self.config.block_len),
+            retransmitted_bytes: retransmitter.retransmitted_bytes,
+            ignored_messages: retransmitter.ignored_messages,
+        })
+    }
+}
+
+fn to_group(file: FileId, message: Message) -> SenderTransmit {
+    SenderTransmit::Message { to: Destination::Group, file, message }
+}
+
+/// What a retransmitter's action is on the wire; none when its object is done meanwhile.
+fn retransmission(
+    config: &SenderConfig,
+    objects: &Objects,
+    receiver: ReceiverId,
+    action: Action,
+) -> Option<SenderTransmit> {
+    let to = Destination::Receiver(receiver);
+    let session = FileId::new(config.session, 0);
+    let welcome = Welcome { version: PROTOCOL_VERSION, block_len: config.block_len };
+    let (file, message) = match action {
+        Action::Welcome => (session, Message::Welcome(welcome)),
+        Action::Message(index, Due::Reject) => (objects.file_id(index), Message::RetransmissionReject),
+        Action::Message(index, Due::BeginOfFile) => {
+            (objects.file_id(index), Message::BeginOfFile(objects.get(index)?.begin.clone()))
+        }
+        Action::Message(index, Due::EndOfFile) => {
+            objects.get(index)?;
+            (objects.file_id(index), Message::EndOfFile)
+        }
+        Action::Message(index, Due::Digest) => {
+            (objects.file_id(index), Message::Digest(Digest(objects.get(index)?.hash?)))
+        }
+        Action::Withdraw(index, reason) => (objects.file_id(index), Message::Withdraw(Reason::new(&reason))),
+        Action::Goodbye => (session, Message::Goodbye),
+        Action::Close => return Some(SenderTransmit::CloseConnection(receiver)),
+        Action::Blocks(index, range) => {
+            let (file, kind) = (objects.file_id(index), PacketType::RetransmittedData);
+            return Some(SenderTransmit::Blocks { to, kind, file, range });
+        }
+    };
+    Some(SenderTransmit::Message { to, file, message })
 }

@@ -1,0 +1,192 @@
+//! One object at the receiver: metadata(i), received_bytes(i) and write_condition(i) of table 4.3, and
+//! which blocks are there (procedures A to D; interdomain-2013, 4.4).
+
+use std::ops::Range;
+
+use treecast_wire::message::BeginOfFile;
+
+use super::super::ranges::BlockSet;
+
+/// What becomes of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// The application has not answered (per-file notification).
+    Pending,
+    Accepted,
+    Ignored,
+}
+
+/// Whether all of the object has been multicast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    NotYet,
+    /// The connection has said so, which may be ahead of blocks still in the group's socket.
+    Announced,
+    /// Nothing more will come from the group.
+    Reached,
+}
+
+/// What happens once every byte is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Receiving,
+    Hashing,
+    Committing,
+}
+
+#[derive(Debug)]
+pub(super) struct Object {
+    pub(super) begin: Option<BeginOfFile>,
+    pub(super) decision: Decision,
+    pub(super) bof_requested: bool,
+    /// Whether the application has been asked about an object of which only the end was heard.
+    pub(super) asked: bool,
+    pub(super) end: End,
+    pub(super) digest: Option<[u8; 32]>,
+    pub(super) stage: Stage,
+    /// Whether the object was whole once and had the wrong hash.
+    pub(super) mismatched: bool,
+    pub(super) received_bytes: u64,
+    blocks: BlockSet,
+    block_len: u64,
+    /// End of the last block from the group: everything before it is there or has been asked for.
+    expected: u64,
+    /// End of a block shorter than the others, seen before the size was known.
+    short_end: Option<u64>,
+}
+
+/// Why blocks are not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// They do not start at a multiple of the block length, or cross the object's end.
+    Malformed,
+    /// They are too far ahead to be kept before the object is announced and accepted.
+    TooEarly,
+}
+
+impl Object {
+    pub(super) fn new(block_len: u16, decision: Decision) -> Self {
+        Self {
+            begin: None,
+            decision,
+            bof_requested: false,
+            asked: false,
+            end: End::NotYet,
+            digest: None,
+            stage: Stage::Receiving,
+            mismatched: false,
+            received_bytes: 0,
+            blocks: BlockSet::default(),
+            block_len: u64::from(block_len.max(1)),
+            expected: 0,
+            short_end: None,
+        }
+    }
+
+    /// write_condition(i) is "final": blocks go to where the object is wanted.
+    pub(super) fn is_final(&self) -> bool {
+        self.begin.is_some() && self.decision == Decision::Accepted
+    }
+
+    /// Whether all bytes are there.
+    pub(super) fn is_whole(&self) -> bool {
+        self.begin.as_ref().is_some_and(|begin| begin.file_size == self.received_bytes)
+    }
+
+    /// How many bytes are still to come; none while the size is unknown.
+    pub(super) fn missing_bytes(&self) -> Option<u64> {
+        Some(self.begin.as_ref()?.file_size - self.received_bytes)
+    }
+
+    /// How much memory the set of blocks takes, in chunks.
+    pub(super) fn chunks(&self) -> usize {
+        self.blocks.chunks()
+    }
+
+    /// Checks blocks against the block length and the size, as far as it is known, and against `keep`,
+    /// the end of what is kept while the write condition is "temporary".
+    pub(super) fn check(&self, bytes: &Range<u64>, keep: u64) -> Result<(), Refusal> {
+        let whole_blocks = bytes.end.is_multiple_of(self.block_len);
+        let fits = match (&self.begin, self.short_end) {
+            (Some(begin), _) => bytes.end == begin.file_size || whole_blocks && bytes.end < begin.file_size,
+            (None, Some(short_end)) => bytes.end == short_end || whole_blocks && bytes.end < short_end,
+            (None, None) => whole_blocks || bytes.end > self.expected,
+        };
+        if bytes.is_empty() || !bytes.start.is_multiple_of(self.block_len) || !fits {
+            return Err(Refusal::Malformed);
+        }
+        if !self.is_final() && bytes.end > keep {
+            return Err(Refusal::TooEarly);
+        }
+        Ok(())
+    }
+
+    /// The first run of `bytes` that is not there yet.
+    pub(super) fn first_new(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
+        let gap = self.blocks.first_gap(self.block_range(bytes))?;
+        Some(gap.start * self.block_len..gap.end.saturating_mul(self.block_len).min(bytes.end))
+    }
+
+    /// Counts `bytes`, a run of checked blocks that are new, as there.
+    pub(super) fn take(&mut self, bytes: &Range<u64>) {
+        self.blocks.insert(self.block_range(bytes));
+        self.received_bytes += bytes.end - bytes.start;
+        if self.begin.is_none() && !bytes.end.is_multiple_of(self.block_len) {
+            self.short_end = Some(bytes.end);
+        }
+    }
+
+    /// How many blocks `bytes` are.
+    pub(super) fn count(&self, bytes: &Range<u64>) -> u64 {
+        let blocks = self.block_range(bytes);
+        blocks.end - blocks.start
+    }
+
+    /// The missing block handling procedure: blocks came from the group; whatever lies between them and
+    /// the last ones before is missing.
+    pub(super) fn gap_before(&mut self, bytes: &Range<u64>) -> Option<Range<u64>> {
+        let gap = self.expected..bytes.start;
+        self.expected = self.expected.max(bytes.end);
+        (!gap.is_empty()).then_some(gap)
+    }
+
+    /// The blocks missing at the end of an object that is out, not asked for yet.
+    pub(super) fn gap_at_end(&mut self) -> Option<Range<u64>> {
+        let size = self.begin.as_ref()?.file_size;
+        let gap = self.expected..size;
+        self.expected = size;
+        (!gap.is_empty()).then_some(gap)
+    }
+
+    /// The size becomes known. Returns whether what has been received contradicts it; it is then forgotten.
+    pub(super) fn announce(&mut self, begin: BeginOfFile) -> bool {
+        let size = begin.file_size;
+        let contradicted = self.short_end.is_some_and(|end| end != size) || self.expected > size;
+        self.begin = Some(begin);
+        if contradicted {
+            self.forget();
+            self.expected = 0;
+        }
+        contradicted
+    }
+
+    /// Drops all that has been received.
+    pub(super) fn forget(&mut self) {
+        self.blocks = BlockSet::default();
+        self.received_bytes = 0;
+        self.short_end = None;
+    }
+
+    /// Drops all that has been received; all of it is to be asked for.
+    pub(super) fn start_again(&mut self) -> Option<Range<u64>> {
+        self.forget();
+        self.mismatched = true;
+        self.stage = Stage::Receiving;
+        self.expected = 0;
+        self.gap_at_end()
+    }
+
+    fn block_range(&self, bytes: &Range<u64>) -> Range<u64> {
+        bytes.start / self.block_len..bytes.end.div_ceil(self.block_len)
+    }
+}

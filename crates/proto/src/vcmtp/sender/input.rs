@@ -1,0 +1,170 @@
+//! What the sender does with each input.
+
+use std::ops::Range;
+
+use treecast_wire::{
+    header::FileId,
+    message::{Message, Progress},
+};
+
+use super::{
+    super::Repair,
+    Outcome, ReceiverId, Sender,
+    coordinator::State,
+    retransmitter::{Due, Retransmitter},
+};
+use crate::Instant;
+
+impl Sender {
+    /// INL_Unicast_Connection_Created(j). What went to the group before the receiver was there goes to
+    /// it over its connection.
+    pub(super) fn join(&mut self, receiver: ReceiverId, receive_buffer_bytes: u32) {
+        let mut retransmitter = Retransmitter::new();
+        for (index, object) in self.objects.started() {
+            object.add_receiver(receiver);
+            retransmitter.tell(index, Due::BeginOfFile);
+            if object.out.is_some() {
+                retransmitter.tell(index, if object.hash.is_some() { Due::Digest } else { Due::EndOfFile });
+            }
+        }
+        if self.coordinator.state == State::ClosingRetransmitters {
+            retransmitter.close();
+        }
+        self.retransmitters.insert(receiver, retransmitter);
+        self.credit.join(receiver, receive_buffer_bytes);
+    }
+
+    /// INL_Unicast_Connection_Closed, INL_Retxmitter(j)_Exited.
+    pub(super) fn leave(&mut self, receiver: ReceiverId, reason: &str) {
+        if self.retransmitters.remove(&receiver).is_none() {
+            return;
+        }
+        self.credit.leave(receiver);
+        let started = self.objects.started();
+        let pending: Vec<u32> =
+            started.filter(|(_, object)| object.is_pending_at(receiver)).map(|(index, _)| index).collect();
+        for index in pending {
+            self.done_at(index, receiver, Outcome::Failed(format!("the receiver left: {reason}")));
+        }
+    }
+
+    pub(super) fn message(&mut self, from: ReceiverId, file: FileId, message: Message) {
+        let index = self.objects.index(file);
+        let Some(retransmitter) = self.retransmitters.get_mut(&from) else { return };
+        let Some(index) = index else {
+            retransmitter.ignored_messages += 1;
+            return;
+        };
+        match message {
+            Message::BeginOfFileRequest => self.begin_of_file_request(from, index),
+            Message::RetransmissionRequest(request) => {
+                self.retransmission_request(from, index, request.range())
+            }
+            Message::EndOfRetransmissionRequests => self.done_at(index, from, Outcome::Complete),
+            Message::Failed(reason) => self.done_at(index, from, Outcome::Failed(reason.as_str().to_owned())),
+            Message::Progress(progress) => self.progress(from, index, progress),
+            _ => retransmitter.ignored_messages += 1,
+        }
+    }
+
+    /// BOF-Request(i), table 4.5.
+    fn begin_of_file_request(&mut self, from: ReceiverId, index: u32) {
+        let due = if self.serves(from, index) { Due::BeginOfFile } else { Due::Reject };
+        self.tell(index, &[from], due);
+    }
+
+    /// Retx-Request(i,B), table 4.5. B must have been multicast before.
+    fn retransmission_request(&mut self, from: ReceiverId, index: u32, bytes: Range<u64>) {
+        if !self.serves(from, index) || self.config.repair == Repair::None {
+            return self.tell(index, &[from], Due::Reject);
+        }
+        let Some(retransmitter) = self.retransmitters.get_mut(&from) else { return };
+        match self.objects.get(index) {
+            Some(object) if !bytes.is_empty() && bytes.end <= object.sent => {
+                retransmitter.request(index, self.objects.blocks(bytes));
+            }
+            _ => retransmitter.ignored_messages += 1,
+        }
+    }
+
+    /// Whether the receiver is still at the object: it has neither ended with it nor has its time run out.
+    fn serves(&self, receiver: ReceiverId, index: u32) -> bool {
+        self.objects.get(index).is_some_and(|object| object.is_pending_at(receiver))
+    }
+
+    fn progress(&mut self, from: ReceiverId, index: u32, progress: Progress) {
+        self.credit.report(from, index, progress.position);
+        if let Some(retransmitter) = self.retransmitters.get_mut(&from) {
+            retransmitter.progress = progress;
+        }
+    }
+
+    pub(super) fn hashed(&mut self, file: FileId, hash: [u8; 32]) {
+        let Some(index) = self.objects.index(file) else { return };
+        let Some(object) = self.objects.get_mut(index) else { return };
+        object.hash = Some(hash);
+        if object.out.is_some() {
+            let pending = object.pending_receivers();
+            self.tell(index, &pending, Due::Digest);
+        }
+    }
+
+    pub(super) fn withdraw(&mut self, file: FileId, reason: &str) {
+        let Some(index) = self.objects.index(file) else { return };
+        let Some(object) = self.objects.get(index) else { return };
+        let pending = object.pending_receivers();
+        for receiver in &pending {
+            if let Some(retransmitter) = self.retransmitters.get_mut(receiver) {
+                retransmitter.withdraw(index, reason.to_owned());
+            }
+        }
+        self.fail_at(index, &pending, reason);
+    }
+
+    /// INL_Retx(i)_Timeout, table 4.6. Who still waits for something of the object is told.
+    pub(super) fn expire(&mut self, now: Instant) {
+        while let Some(index) = self.coordinator.expired(now, &self.objects) {
+            let Some(object) = self.objects.get(index) else { return };
+            let pending = object.pending_receivers();
+            for receiver in &pending {
+                if let Some(retransmitter) = self.retransmitters.get_mut(receiver)
+                    && retransmitter.forget(index)
+                {
+                    retransmitter.tell(index, Due::Reject);
+                }
+            }
+            self.fail_at(index, &pending, "its time for retransmissions was up");
+        }
+    }
+
+    fn fail_at(&mut self, index: u32, receivers: &[ReceiverId], reason: &str) {
+        for receiver in receivers {
+            let outcome = Outcome::Failed(reason.to_owned());
+            self.coordinator.done_at(&mut self.objects, index, *receiver, outcome);
+        }
+        self.file_done(index);
+    }
+
+    fn done_at(&mut self, index: u32, receiver: ReceiverId, outcome: Outcome) {
+        if let Some(retransmitter) = self.retransmitters.get_mut(&receiver) {
+            retransmitter.forget(index);
+        }
+        if self.coordinator.done_at(&mut self.objects, index, receiver, outcome) {
+            self.file_done(index);
+        }
+    }
+
+    /// API_File_Done(i). An object that nobody is left to have is not multicast to its end.
+    pub(super) fn file_done(&mut self, index: u32) {
+        self.multicast.forget(index);
+        self.coordinator.file_done(&mut self.objects, index);
+    }
+
+    pub(super) fn tell(&mut self, index: u32, receivers: &[ReceiverId], due: Due) {
+        for receiver in receivers {
+            if let Some(retransmitter) = self.retransmitters.get_mut(receiver) {
+                retransmitter.tell(index, due);
+            }
+        }
+    }
+}

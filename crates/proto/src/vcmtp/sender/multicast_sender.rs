@@ -1,0 +1,160 @@
+//! The multicast sender: BOF, blocks and EOF to the group (interdomain-2013, 4.4, table 4.4).
+//!
+//! It is READY-TO-SEND while nothing is queued or in flight, else SENDING-MSGS. Objects in flight
+//! take turns, a run of blocks each, so that a small one need not wait for a large one.
+
+use std::{collections::VecDeque, ops::Range};
+
+use super::objects::Objects;
+use crate::Instant;
+
+/// The most objects that are multicast at the same time: each costs a receiver an open file.
+const MAX_IN_FLIGHT: usize = 64;
+
+/// The most objects between their BOF and their end at the last receiver. Above it nothing new
+/// starts, so that receivers' memory stays bounded as well.
+const MAX_STARTED: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(super) struct MulticastSender {
+    /// API_Send has been called, BOF is not yet out.
+    queued: VecDeque<u32>,
+    /// BOF is out, EOF is not. The first one's turn is next.
+    in_flight: VecDeque<u32>,
+    sent_bytes: u64,
+}
+
+impl MulticastSender {
+    /// API_Send(i).
+    pub(super) fn queue(&mut self, index: u32) {
+        self.queued.push_back(index);
+    }
+
+    /// The object is withdrawn, or nobody is left who wants it.
+    pub(super) fn forget(&mut self, index: u32) {
+        self.queued.retain(|other| *other != index);
+        self.in_flight.retain(|other| *other != index);
+    }
+
+    /// Bytes of objects multicast so far.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    /// Starts the next queued object; its BOF is to be multicast.
+    pub(super) fn begin(&mut self, now: Instant, objects: &mut Objects) -> Option<u32> {
+        let started = objects.len() - self.queued.len();
+        if self.in_flight.len() >= MAX_IN_FLIGHT || started >= MAX_STARTED {
+            return None;
+        }
+        let index = self.queued.pop_front()?;
+        objects.get_mut(index)?.started = Some(now);
+        self.in_flight.push_back(index);
+        Some(index)
+    }
+
+    /// Ends the object whose turn it is when all of it is out; its EOF is to be multicast.
+    pub(super) fn end(&mut self, now: Instant, objects: &mut Objects) -> Option<u32> {
+        let index = *self.in_flight.front()?;
+        let object = objects.get_mut(index)?;
+        if object.sent < object.begin.file_size {
+            return None;
+        }
+        object.out = Some(now);
+        self.in_flight.pop_front();
+        Some(index)
+    }
+
+    /// Whether blocks are to be multicast.
+    pub(super) fn is_sending(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
+    /// The next run of blocks, at most `max_run_len` bytes (but at least a block) of one object.
+    pub(super) fn blocks(&mut self, objects: &mut Objects, max_run_len: u32) -> Option<(u32, Range<u64>)> {
+        let index = *self.in_flight.front()?;
+        let run = objects.blocks_per_run(max_run_len);
+        let object = objects.get(index)?;
+        let first = objects.blocks(object.sent..object.sent).start;
+        let range = objects.bytes(object, first..first + run);
+        let object = objects.get_mut(index)?;
+        object.sent = range.end;
+        self.sent_bytes += range.end - range.start;
+        // An object that is all out keeps its turn: its EOF follows at once.
+        if range.end < object.begin.file_size {
+            self.in_flight.rotate_left(1);
+        }
+        Some((index, range))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::{
+        header::SessionId,
+        message::{BeginOfFile, TransferType},
+    };
+
+    use super::*;
+
+    fn sender(sizes: &[u64]) -> (MulticastSender, Objects) {
+        let (mut sender, mut objects) = (MulticastSender::default(), Objects::new(SessionId(1), 100));
+        for size in sizes {
+            let begin = BeginOfFile::new(TransferType::DiskToDisk, *size, "name").unwrap();
+            sender.queue(objects.add(begin));
+        }
+        (sender, objects)
+    }
+
+    /// What goes out, as in table 4.4: "B0" a BOF, "0:0-250" blocks, "E0" an EOF.
+    fn output(sender: &mut MulticastSender, objects: &mut Objects) -> String {
+        let mut output = Vec::new();
+        loop {
+            if let Some(index) = sender.begin(Instant::ZERO, objects) {
+                output.push(format!("B{index}"));
+            } else if let Some(index) = sender.end(Instant::ZERO, objects) {
+                output.push(format!("E{index}"));
+            } else if let Some((index, range)) = sender.blocks(objects, 200) {
+                output.push(format!("{index}:{}-{}", range.start, range.end));
+            } else {
+                return output.join(" ");
+            }
+        }
+    }
+
+    #[test]
+    fn table_4_4_ready_to_send_api_send() {
+        let (mut sender, mut objects) = sender(&[250]);
+        assert_eq!(output(&mut sender, &mut objects), "B0 0:0-200 0:200-250 E0");
+        assert!(!sender.is_sending(), "READY-TO-SEND: no files pending");
+    }
+
+    #[test]
+    fn table_4_4_sending_msgs_api_send_for_new_files() {
+        let (mut sender, mut objects) = sender(&[600, 150]);
+        let out = output(&mut sender, &mut objects);
+        assert_eq!(out, "B0 B1 0:0-200 1:0-150 E1 0:200-400 0:400-600 E0", "the small one is not blocked");
+    }
+
+    #[test]
+    fn an_empty_object_is_a_bof_and_an_eof() {
+        let (mut sender, mut objects) = sender(&[0]);
+        assert_eq!(output(&mut sender, &mut objects), "B0 E0");
+    }
+
+    #[test]
+    fn a_bounded_number_of_objects_is_in_flight() {
+        let (mut sender, mut objects) = sender(&[1000; 100]);
+        let begun = std::iter::from_fn(|| sender.begin(Instant::ZERO, &mut objects)).count();
+        assert_eq!(begun, MAX_IN_FLIGHT);
+    }
+
+    #[test]
+    fn a_forgotten_object_leaves_its_turn_to_the_others() {
+        let (mut sender, mut objects) = sender(&[600, 150]);
+        sender.begin(Instant::ZERO, &mut objects);
+        sender.forget(0);
+        objects.remove(0);
+        assert_eq!(output(&mut sender, &mut objects), "B1 1:0-150 E1");
+    }
+}

@@ -1,0 +1,141 @@
+//! What the sender's three machines share about objects (interdomain-2013, table 4.2).
+
+use std::{collections::BTreeMap, ops::Range};
+
+use treecast_wire::{
+    header::{FileId, SessionId},
+    message::BeginOfFile,
+};
+
+use super::{Outcome, ReceiverId};
+use crate::Instant;
+
+/// One object: the paper's metadata(i), and its row of file_receive_status.
+#[derive(Debug)]
+pub(super) struct Object {
+    pub(super) begin: BeginOfFile,
+    /// When its BOF was multicast.
+    pub(super) started: Option<Instant>,
+    /// End of what has been multicast, in bytes.
+    pub(super) sent: u64,
+    /// When its EOF was multicast.
+    pub(super) out: Option<Instant>,
+    pub(super) hash: Option<[u8; 32]>,
+    /// file_receive_status(i): none while the receiver is still at it.
+    pub(super) status: BTreeMap<ReceiverId, Option<Outcome>>,
+    /// How many receivers are still at it.
+    pub(super) unfinished: usize,
+    /// Where in the object blocks were last read for a retransmission, as a block number
+    /// (VCMTP 1: all receivers' retransmissions go through the object together).
+    pub(super) repair_front: u64,
+}
+
+impl Object {
+    /// Adds a receiver that is to have the object.
+    pub(super) fn add_receiver(&mut self, receiver: ReceiverId) {
+        if self.status.insert(receiver, None).is_none() {
+            self.unfinished += 1;
+        }
+    }
+
+    /// Whether `receiver` is still at the object.
+    pub(super) fn is_pending_at(&self, receiver: ReceiverId) -> bool {
+        matches!(self.status.get(&receiver), Some(None))
+    }
+
+    pub(super) fn pending_receivers(&self) -> Vec<ReceiverId> {
+        let pending = self.status.iter().filter(|(_, outcome)| outcome.is_none());
+        pending.map(|(receiver, _)| *receiver).collect()
+    }
+}
+
+/// All objects that are queued, on their way or waiting for receivers. One whose API_File_Done has
+/// gone out is no longer here.
+#[derive(Debug)]
+pub(super) struct Objects {
+    session: SessionId,
+    block_len: u64,
+    next_index: u32,
+    open: BTreeMap<u32, Object>,
+}
+
+impl Objects {
+    pub(super) fn new(session: SessionId, block_len: u16) -> Self {
+        Self { session, block_len: u64::from(block_len.max(1)), next_index: 0, open: BTreeMap::new() }
+    }
+
+    pub(super) fn add(&mut self, begin: BeginOfFile) -> u32 {
+        let index = self.next_index;
+        self.next_index += 1;
+        let object = Object {
+            begin,
+            started: None,
+            sent: 0,
+            out: None,
+            hash: None,
+            status: BTreeMap::new(),
+            unfinished: 0,
+            repair_front: 0,
+        };
+        self.open.insert(index, object);
+        index
+    }
+
+    pub(super) fn file_id(&self, index: u32) -> FileId {
+        FileId::new(self.session, index)
+    }
+
+    /// The index of an object that this session has announced or will, whether it is open or done.
+    pub(super) fn index(&self, file: FileId) -> Option<u32> {
+        (file.session() == self.session && file.index() < self.next_index).then(|| file.index())
+    }
+
+    pub(super) fn get(&self, index: u32) -> Option<&Object> {
+        self.open.get(&index)
+    }
+
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Object> {
+        self.open.get_mut(&index)
+    }
+
+    pub(super) fn remove(&mut self, index: u32) -> Option<Object> {
+        self.open.remove(&index)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whether the hash of an object that is out is still missing.
+    pub(super) fn is_unhashed(&self) -> bool {
+        self.open.values().any(|object| object.out.is_some() && object.hash.is_none())
+    }
+
+    /// Those whose BOF has been multicast, in order.
+    pub(super) fn started(&mut self) -> impl Iterator<Item = (u32, &mut Object)> {
+        self.open
+            .iter_mut()
+            .filter(|(_, object)| object.started.is_some())
+            .map(|(index, object)| (*index, object))
+    }
+
+    /// The blocks that hold `bytes`.
+    pub(super) fn blocks(&self, bytes: Range<u64>) -> Range<u64> {
+        bytes.start / self.block_len..bytes.end.div_ceil(self.block_len)
+    }
+
+    /// The bytes of `object` that `blocks` hold.
+    pub(super) fn bytes(&self, object: &Object, blocks: Range<u64>) -> Range<u64> {
+        let size = object.begin.file_size;
+        blocks.start.saturating_mul(self.block_len)..blocks.end.saturating_mul(self.block_len).min(size)
+    }
+
+    /// How many blocks fit `run_len` bytes, at least one.
+    pub(super) fn blocks_per_run(&self, run_len: u32) -> u64 {
+        (u64::from(run_len) / self.block_len).max(1)
+    }
+}

@@ -1,0 +1,222 @@
+//! One receiver's retransmitter: answers its requests over its own connection
+//! (interdomain-2013, 4.4, table 4.5), at once (VCMTP 2) or when the object is out (VCMTP 1, 3.3.1).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+use treecast_wire::message::Progress;
+
+use super::{
+    super::{Repair, ranges::BlockSet},
+    objects::{Object, Objects},
+};
+
+/// The most control messages that wait for one receiver; a receiver that asks for more without
+/// reading the answers gets none.
+const MAX_DUE: usize = 16_384;
+
+/// How far a retransmission may lie behind the most recent one of the same object, in bytes, and
+/// still find it in the page cache (VCMTP 1).
+const CACHED_BYTES: u64 = 32 << 20;
+
+/// A control message that is to go to the receiver, in the order in which those about one object go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    BeginOfFile,
+    EndOfFile,
+    Digest,
+    Reject,
+}
+
+/// How the connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    No,
+    GoodbyeDue,
+    CloseDue,
+    Done,
+}
+
+/// What goes to the receiver next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Welcome,
+    Message(u32, Due),
+    Withdraw(u32, String),
+    Blocks(u32, Range<u64>),
+    Goodbye,
+    Close,
+}
+
+#[derive(Debug)]
+pub(super) struct Retransmitter {
+    welcome_due: bool,
+    due: BTreeSet<(u32, Due)>,
+    withdrawn: BTreeMap<u32, String>,
+    /// Blocks asked for and not yet sent again (VCMTP 1's retransmission store).
+    requested: BTreeMap<u32, Requested>,
+    /// The object after the one that was served last.
+    next: u32,
+    closing: Closing,
+    pub(super) progress: Progress,
+    pub(super) retransmitted_bytes: u64,
+    pub(super) ignored_messages: u64,
+}
+
+#[derive(Debug, Default)]
+struct Requested {
+    blocks: BlockSet,
+    /// The block after the one that was sent last.
+    at: u64,
+}
+
+impl Retransmitter {
+    /// INL_Init_Retransmitter(j).
+    pub(super) fn new() -> Self {
+        Self {
+            welcome_due: true,
+            due: BTreeSet::new(),
+            withdrawn: BTreeMap::new(),
+            requested: BTreeMap::new(),
+            next: 0,
+            closing: Closing::No,
+            progress: Progress::default(),
+            retransmitted_bytes: 0,
+            ignored_messages: 0,
+        }
+    }
+
+    pub(super) fn tell(&mut self, index: u32, due: Due) {
+        match self.due.len() < MAX_DUE {
+            true => _ = self.due.insert((index, due)),
+            false => self.ignored_messages += 1,
+        }
+    }
+
+    pub(super) fn withdraw(&mut self, index: u32, reason: String) {
+        self.forget(index);
+        self.withdrawn.insert(index, reason);
+    }
+
+    /// Retx-Request(i,B) for blocks that have been multicast.
+    pub(super) fn request(&mut self, index: u32, blocks: Range<u64>) {
+        self.requested.entry(index).or_default().blocks.insert(blocks);
+    }
+
+    /// The receiver has ended with the object, or its time is up: nothing more of it goes out.
+    /// Returns whether something was still to go.
+    pub(super) fn forget(&mut self, index: u32) -> bool {
+        let requested = self.requested.remove(&index).is_some();
+        let mut told = false;
+        for due in [Due::BeginOfFile, Due::EndOfFile, Due::Digest] {
+            told |= self.due.remove(&(index, due));
+        }
+        requested || told
+    }
+
+    /// INL_Close_Retransmitter(j).
+    pub(super) fn close(&mut self) {
+        if self.closing == Closing::No {
+            self.closing = Closing::GoodbyeDue;
+        }
+    }
+
+    /// Whether [`Self::next`] has something.
+    pub(super) fn is_ready(&self, objects: &Objects, repair: Repair) -> bool {
+        self.welcome_due
+            || !self.due.is_empty()
+            || !self.withdrawn.is_empty()
+            || self.next_requested(objects, repair).is_some()
+            || matches!(self.closing, Closing::GoodbyeDue | Closing::CloseDue)
+    }
+
+    pub(super) fn next(&mut self, objects: &mut Objects, repair: Repair, max_run_len: u32) -> Option<Action> {
+        if std::mem::take(&mut self.welcome_due) {
+            return Some(Action::Welcome);
+        }
+        if let Some((index, due)) = self.due.pop_first() {
+            return Some(Action::Message(index, due));
+        }
+        if let Some((index, reason)) = self.withdrawn.pop_first() {
+            return Some(Action::Withdraw(index, reason));
+        }
+        if let Some(index) = self.next_requested(objects, repair) {
+            let range = self.next_blocks(objects, index, repair, max_run_len)?;
+            return Some(Action::Blocks(index, range));
+        }
+        self.next_closing()
+    }
+
+    /// How many blocks are asked for and not yet sent again.
+    pub(super) fn pending_blocks(&self) -> u64 {
+        self.requested.values().map(|requested| requested.blocks.len()).sum()
+    }
+
+    fn next_closing(&mut self) -> Option<Action> {
+        match self.closing {
+            Closing::GoodbyeDue => {
+                self.closing = Closing::CloseDue;
+                Some(Action::Goodbye)
+            }
+            Closing::CloseDue => {
+                self.closing = Closing::Done;
+                Some(Action::Close)
+            }
+            Closing::No | Closing::Done => None,
+        }
+    }
+
+    /// The object whose turn it is: objects take turns, so that a small one need not wait for a large one.
+    fn next_requested(&self, objects: &Objects, repair: Repair) -> Option<u32> {
+        let may_go = |index: &u32| {
+            objects.get(*index).is_some_and(|object| repair == Repair::Nack || object.out.is_some())
+        };
+        let after = self.requested.range(self.next..).map(|(index, _)| *index).find(may_go);
+        after.or_else(|| self.requested.keys().copied().find(may_go))
+    }
+
+    fn next_blocks(
+        &mut self,
+        objects: &mut Objects,
+        index: u32,
+        repair: Repair,
+        max_run_len: u32,
+    ) -> Option<Range<u64>> {
+        let run_blocks = objects.blocks_per_run(max_run_len);
+        let cached_blocks = objects.blocks_per_run(CACHED_BYTES as u32);
+        let object = objects.get_mut(index)?;
+        let requested = self.requested.get_mut(&index)?;
+        let run = match repair {
+            Repair::After => requested.run_near(object, run_blocks, cached_blocks)?,
+            Repair::Nack | Repair::None => requested.run_from(requested.at, run_blocks)?,
+        };
+        requested.blocks.remove(run.clone());
+        requested.at = run.end;
+        if requested.blocks.is_empty() {
+            self.requested.remove(&index);
+        }
+        self.next = index + 1;
+        let range = objects.bytes(objects.get(index)?, run);
+        self.retransmitted_bytes += range.end - range.start;
+        Some(range)
+    }
+}
+
+impl Requested {
+    /// The next run at or behind block `from`, else the first.
+    fn run_from(&self, from: u64, most: u64) -> Option<Range<u64>> {
+        let run = self.blocks.first_run(from..u64::MAX).or_else(|| self.blocks.first_run(0..from))?;
+        Some(run.start..run.end.min(run.start + most))
+    }
+
+    /// VCMTP 1 sends a block to all who miss it while it is cached (3.3.1): who has fallen far
+    /// behind the others goes on where they are and comes back for the rest, so nobody waits for it.
+    fn run_near(&self, object: &mut Object, most: u64, cached: u64) -> Option<Range<u64>> {
+        let from = if self.at + cached < object.repair_front { object.repair_front } else { self.at };
+        let run = self.run_from(from, most)?;
+        object.repair_front = run.start;
+        Some(run)
+    }
+}
