@@ -1,0 +1,113 @@
+//! Whether an experiment has shown what it set out to show.
+
+use treecast_measure::statistics::percentile;
+
+use super::{
+    file::{Claim, Which},
+    quantity::Size,
+};
+
+/// How one run ended, as far as claims are about it.
+#[derive(Debug, Clone)]
+pub struct RunTime {
+    pub of: Which,
+    pub size: Size,
+    pub link_rate_bps: u64,
+    /// The run time of the slowest client; none when a client failed.
+    pub slowest_seconds: Option<f64>,
+}
+
+/// What became of a claim, for one size.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Finding {
+    pub says: String,
+    pub size_bytes: u64,
+    /// None when there is nothing to compare: a client failed, or the run was cut short.
+    pub ratio: Option<f64>,
+    pub at_most: Option<f64>,
+    pub at_least: Option<f64>,
+    pub holds: bool,
+}
+
+/// Compares what each claim compares, size by size.
+pub fn findings(claims: &[Claim], runs: &[RunTime]) -> Vec<Finding> {
+    let mut sizes: Vec<Size> = runs.iter().map(|run| run.size).collect();
+    sizes.sort();
+    sizes.dedup();
+    claims.iter().flat_map(|claim| sizes.iter().map(|&size| finding(claim, size, runs))).collect()
+}
+
+fn finding(claim: &Claim, size: Size, runs: &[RunTime]) -> Finding {
+    let of = median_seconds(&claim.of, size, runs);
+    let to = match &claim.to {
+        Some(which) => median_seconds(which, size, runs),
+        None => seconds_on_the_link(&claim.of, size, runs),
+    };
+    let ratio = of.zip(to).map(|(of, to)| of / to);
+    let holds = |ratio: f64| {
+        claim.at_most.is_none_or(|most| ratio <= most) && claim.at_least.is_none_or(|least| ratio >= least)
+    };
+    Finding {
+        says: claim.says.clone(),
+        size_bytes: size.0,
+        ratio,
+        at_most: claim.at_most,
+        at_least: claim.at_least,
+        holds: ratio.is_some_and(holds),
+    }
+}
+
+/// The median of the runs' slowest clients; none when there is no run, or one failed.
+fn median_seconds(which: &Which, size: Size, runs: &[RunTime]) -> Option<f64> {
+    let matching = runs.iter().filter(|run| run.size == size && run.of == *which);
+    let seconds: Option<Vec<f64>> = matching.map(|run| run.slowest_seconds).collect();
+    percentile(&seconds?, 50.0)
+}
+
+/// The size divided by the rate of the slowest link.
+fn seconds_on_the_link(which: &Which, size: Size, runs: &[RunTime]) -> Option<f64> {
+    let run = runs.iter().find(|run| run.of == *which)?;
+    Some(size.0 as f64 * 8.0 / run.link_rate_bps as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{delivery::Delivery, schedule::Schedule};
+
+    fn which(network: &str) -> Which {
+        Which { network: network.into(), delivery: Delivery::Nack, schedule: Schedule::Immediate }
+    }
+
+    fn run(network: &str, seconds: Option<f64>) -> RunTime {
+        let size = Size(100_000_000);
+        RunTime { of: which(network), size, link_rate_bps: 100_000_000, slowest_seconds: seconds }
+    }
+
+    fn claim(to: Option<&str>, at_most: Option<f64>, at_least: Option<f64>) -> Claim {
+        Claim { says: "flat".into(), of: which("L40"), to: to.map(which), at_most, at_least }
+    }
+
+    #[test]
+    fn medians_are_compared() {
+        let seconds = [("L40", 11.0), ("L40", 12.0), ("L40", 90.0), ("L5", 10.0)];
+        let runs = seconds.map(|(network, seconds)| run(network, Some(seconds)));
+        let found =
+            findings(&[claim(Some("L5"), Some(1.2), None), claim(Some("L5"), Some(1.1), None)], &runs);
+        assert_eq!(found[0].ratio, Some(1.2));
+        assert_eq!([found[0].holds, found[1].holds], [true, false]);
+    }
+
+    #[test]
+    fn without_to_the_link_is_the_measure() {
+        let found = findings(&[claim(None, None, Some(1.4))], &[run("L40", Some(12.0))]);
+        assert_eq!((found[0].ratio, found[0].holds), (Some(1.5), true));
+    }
+
+    #[test]
+    fn a_failed_client_leaves_nothing_to_compare() {
+        let runs = [run("L40", Some(1.0)), run("L40", None), run("L5", Some(1.0))];
+        let found = findings(&[claim(Some("L5"), Some(9.0), None)], &runs);
+        assert_eq!((found[0].ratio, found[0].holds), (None, false));
+    }
+}

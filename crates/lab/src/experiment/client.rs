@@ -1,0 +1,153 @@
+//! One client of a run: it waits for its moment, gets the object, and its time is taken.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    process::{Ended, Process},
+    server::{POLL, Server, last_line},
+    told::Told,
+    verify::{self, Digest},
+};
+
+/// A client of one run.
+pub struct Client<'a> {
+    pub node: String,
+    pub process: Process,
+    /// Where its copy goes.
+    pub folder: PathBuf,
+    pub copy: PathBuf,
+    /// Makes its program for a ticket's path.
+    pub command: Box<dyn Fn(&Path) -> Command + Sync + 'a>,
+    pub spawn: Box<dyn Fn(Command) -> io::Result<Child> + Sync + 'a>,
+    /// What the client compares its copy with, when its program does not (scp).
+    pub digest: Option<(u64, Digest)>,
+    /// Whether a session that is over before the client had a part in it is followed by another.
+    pub sessions_follow: bool,
+    /// How long after the run's clients start.
+    pub wait: Duration,
+}
+
+/// How a client fared, times since the run's start.
+#[derive(Debug, Clone, Default)]
+pub struct Fared {
+    pub started: Option<Duration>,
+    pub finished: Option<Duration>,
+    pub failure: Option<String>,
+    /// How often its program was started.
+    pub attempts: u32,
+    pub ended: Ended,
+    pub told: Told,
+}
+
+impl Client<'_> {
+    /// Waits, gets the object from `server`, and says how that went. `origin` is the run's start and
+    /// `clients_start` the moment that the wait counts from.
+    pub fn run(&self, server: &Server, origin: Instant, clients_start: Instant) -> Fared {
+        let mut fared = Fared::default();
+        if !self.sleep_until(clients_start + self.wait) {
+            fared.failure = Some(NOT_STARTED.into());
+            return fared;
+        }
+        fared.started = Some(origin.elapsed());
+        let mut tried = 0;
+        loop {
+            let Some((generation, ticket)) = self.next_session(server, tried) else {
+                let none = || if fared.attempts == 0 { NOT_STARTED } else { CUT_OFF }.to_string();
+                fared.failure = fared.failure.or_else(|| server.failure()).or_else(|| Some(none()));
+                return fared;
+            };
+            tried = generation;
+            fared.attempts += 1;
+            let failure = self.attempt(&ticket, origin, &mut fared).err();
+            let again = failure.is_some() && self.sessions_follow && !self.process.is_barred();
+            fared.failure = failure;
+            if !again {
+                return fared;
+            }
+        }
+    }
+
+    /// Runs the program once. An error says in a few words why there is no copy.
+    fn attempt(&self, ticket: &Path, origin: Instant, fared: &mut Fared) -> Result<(), String> {
+        let errors = self.folder.with_extension("stderr");
+        let failed = |error: io::Error| format!("its program could not be started: {error}");
+        let mut command = (self.command)(ticket);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(File::create(&errors).map_err(failed)?);
+        let spawned = self.process.start(|| (self.spawn)(command)).map_err(failed)?;
+        let mut child = spawned.ok_or_else(|| CUT_OFF.to_string())?;
+        let mut complete = None;
+        if let Some(output) = child.stdout.take() {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if fared.told.listen(&line) {
+                    complete = Some(origin.elapsed());
+                }
+            }
+        }
+        let ended = self.process.wait(child).map_err(failed)?;
+        let exited = origin.elapsed();
+        fared.ended.add(&ended);
+        match ended.code {
+            Some(0) => self.check_digest()?,
+            _ if self.process.is_barred() => return Err(CUT_OFF.into()),
+            _ => return Err(last_line(&errors).unwrap_or_else(|| ended.describe())),
+        }
+        let checked = if self.digest.is_some() { origin.elapsed() } else { exited };
+        fared.finished = Some(complete.unwrap_or(checked));
+        Ok(())
+    }
+
+    fn check_digest(&self) -> Result<(), String> {
+        match &self.digest {
+            Some((size_bytes, digest)) => verify::check_copy(&self.copy, *size_bytes, digest),
+            None => Ok(()),
+        }
+    }
+
+    /// The server's session after number `tried`; none when the client is cut off before there is one.
+    fn next_session(&self, server: &Server, tried: u32) -> Option<(u32, PathBuf)> {
+        loop {
+            if self.process.is_barred() || server.failure().is_some() {
+                return None;
+            }
+            match server.ready() {
+                Some((generation, ticket)) if generation > tried => return Some((generation, ticket)),
+                _ => thread::sleep(POLL),
+            }
+        }
+    }
+
+    /// False when the client was cut off meanwhile.
+    fn sleep_until(&self, moment: Instant) -> bool {
+        const SLICE: Duration = Duration::from_millis(50);
+        loop {
+            let left = moment.saturating_duration_since(Instant::now());
+            if self.process.is_barred() {
+                return false;
+            }
+            if left.is_zero() {
+                return true;
+            }
+            thread::sleep(left.min(SLICE));
+        }
+    }
+}
+
+impl Fared {
+    /// The run time of the paper's tables 1 to 5; none for a client without a verified copy.
+    pub fn run_seconds(&self) -> Option<f64> {
+        let (started, finished) = self.started.zip(self.finished.filter(|_| self.failure.is_none()))?;
+        Some(finished.saturating_sub(started).as_secs_f64())
+    }
+}
+
+/// Why a client has no copy when the run ended before it did.
+pub const CUT_OFF: &str = "the run ended before it had everything";
+const NOT_STARTED: &str = "the run ended before it started";

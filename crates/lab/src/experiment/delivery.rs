@@ -1,0 +1,62 @@
+//! The ways of delivery that an experiment compares.
+
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+/// A way of delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Delivery {
+    /// Unicast, one TCP stream a client.
+    Tcp,
+    /// Unicast, UDP with ranges asked for again.
+    Udp,
+    /// OpenSSH's scp.
+    Scp,
+    /// Multicast in a loop while somebody listens (the paper's "multicast").
+    Carousel,
+    /// Multicast once, mended afterwards (VCMTP 1).
+    After,
+    /// Multicast once, mended meanwhile (VCMTP 2).
+    Nack,
+}
+
+impl Delivery {
+    pub const ALL: [Delivery; 6] = [Self::Tcp, Self::Udp, Self::Scp, Self::Carousel, Self::After, Self::Nack];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Scp => "scp",
+            Self::Carousel => "carousel",
+            Self::After => "after",
+            Self::Nack => "nack",
+        }
+    }
+
+    /// Whether one packet reaches many clients.
+    pub fn is_multicast(self) -> bool {
+        matches!(self, Self::Carousel | Self::After | Self::Nack)
+    }
+}
+
+impl FromStr for Delivery {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|delivery| delivery.name() == text);
+        known.ok_or_else(|| {
+            format!("unknown delivery `{text}`: expected tcp, udp, scp, carousel, after or nack")
+        })
+    }
+}
+
+impl TryFrom<String> for Delivery {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}

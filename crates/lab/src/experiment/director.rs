@@ -1,0 +1,425 @@
+//! A whole experiment: network after network, run after run (librecast-updates-2022, 2.1; what the paper
+//! calls the director).
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use treecast_measure::{
+    Db,
+    db::{self, Machine, NodeId, NodeInfo, RunEnd, RunId, RunInfo, Status, Transfer},
+    sample::Recorder,
+};
+
+use super::{
+    Error,
+    claims::{self, Finding, RunTime},
+    client::Fared,
+    delivery::Delivery,
+    file::{Experiment, Objects, SendRate, Which},
+    network,
+    observer::Event,
+    plan::{Facts, Plan, Planned},
+    programs::Programs,
+    quantity::Size,
+    run::{Cast, Played},
+    schedule::{Schedule, seed_for},
+    settle::Baseline,
+    source::Source,
+    ssh::Ssh,
+    stage::Stage,
+    store::{self, Store},
+};
+use crate::topology::{Role, Topology};
+
+/// What an experiment needs beside its file.
+pub struct Order {
+    pub experiment: Experiment,
+    /// What the results are filed under.
+    pub name: String,
+    /// The results database; runs are added to it.
+    pub database: PathBuf,
+    /// The treecast program.
+    pub treecast: PathBuf,
+    pub version: String,
+    /// The command that repeats the experiment.
+    pub command: String,
+}
+
+/// How an experiment ended.
+#[derive(Debug, Default)]
+pub struct Results {
+    /// Runs of which every client has a verified copy.
+    pub whole_runs: usize,
+    pub runs: usize,
+    /// Each client that has none: run, node, reason.
+    pub failures: Vec<Failure>,
+    pub findings: Vec<Finding>,
+    pub interrupted: bool,
+}
+
+/// A client without a verified copy.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Failure {
+    pub run: String,
+    pub node: String,
+    pub reason: String,
+}
+
+/// Runs an experiment. `observe` hears of what happens; `stop` ends it early, and the run that it ends is
+/// marked as cut short. However it ends, what was built is taken down.
+pub fn run(order: &Order, observe: &dyn Fn(&Event), stop: &dyn Fn() -> bool) -> Result<Results, Error> {
+    let experiment = &order.experiment;
+    let topologies: Vec<Topology> =
+        experiment.networks.iter().map(network::topology).collect::<Result<_, _>>()?;
+    let facts: Vec<Facts> = topologies.iter().map(network::facts).collect();
+    let sizes = sizes(&experiment.objects)?;
+    let capacity_bytes =
+        store::capacity_bytes(experiment.store.as_deref()).map_err(store_failed(experiment))?;
+    let plan = Plan::new(experiment, &sizes, &facts, capacity_bytes)?;
+    observe(&Event::Planned {
+        runs: plan.runs.len(),
+        estimate: plan.estimate(&facts, experiment.settle.0),
+        left_out: &plan.left_out,
+    });
+    let mut director = Director {
+        order,
+        observe,
+        stop,
+        db: Db::open(&order.database)?,
+        store: open_store(experiment, &plan, &facts)?,
+        baseline: Baseline::measure().map_err(Error::Machine)?,
+        immediate: HashMap::new(),
+        times: Vec::new(),
+        results: Results::default(),
+        number: 0,
+        of: plan.runs.len(),
+    };
+    for (index, topology) in topologies.into_iter().enumerate() {
+        let runs: Vec<&Planned> = plan.runs.iter().filter(|run| run.network == index).collect();
+        if !runs.is_empty() && !director.results.interrupted {
+            director.play_network(index, topology, &runs)?;
+        }
+    }
+    director.results.findings = claims::findings(&experiment.claims, &director.times);
+    Ok(director.results)
+}
+
+struct Director<'a> {
+    order: &'a Order,
+    observe: &'a dyn Fn(&Event),
+    stop: &'a dyn Fn() -> bool,
+    db: Db,
+    store: Store,
+    baseline: Baseline,
+    /// How long the last immediate run took, by network, delivery and size.
+    immediate: HashMap<(usize, Delivery, Size), Duration>,
+    times: Vec<RunTime>,
+    results: Results,
+    /// The current run, from 1, and how many there are.
+    number: usize,
+    of: usize,
+}
+
+impl Director<'_> {
+    fn play_network(&mut self, index: usize, topology: Topology, runs: &[&Planned]) -> Result<(), Error> {
+        let description = &self.order.experiment.networks[index];
+        (self.observe)(&Event::Building { network: &description.name, nodes: topology.nodes.len() });
+        let logs = self.folder("routers")?;
+        let multicast = runs.iter().any(|run| run.delivery.is_multicast());
+        let ssh = match runs.iter().any(|run| run.delivery == Delivery::Scp) {
+            true => Some(self.ssh()?),
+            false => None,
+        };
+        let rate = self.rate(&topology);
+        let treecast = self.order.treecast.clone();
+        let stage = Stage::build(description, topology, multicast.then_some(logs.as_path()), |server| {
+            Programs { treecast, ssh, server, rate }
+        })?;
+        let mut source: Option<Source> = None;
+        for &planned in runs {
+            if (self.stop)() {
+                self.results.interrupted = true;
+                break;
+            }
+            let ready = source.take().filter(|source| source.size == planned.size);
+            let current = ready.map_or_else(|| self.source(planned.size), Ok)?;
+            self.play(&stage, planned, &current)?;
+            source = Some(current);
+        }
+        Ok(())
+    }
+
+    fn ssh(&self) -> Result<Ssh, Error> {
+        Ssh::prepare(&self.folder("ssh")?).map_err(|error| Error::Scp { error })
+    }
+
+    fn folder(&self, name: &str) -> Result<PathBuf, Error> {
+        self.store.fresh_folder(name).map_err(store_failed(&self.order.experiment))
+    }
+
+    fn source(&self, size: Size) -> Result<Source, Error> {
+        match &self.order.experiment.objects {
+            Objects::Random(_) => Source::random(&self.store, size, self.order.experiment.seed)
+                .map_err(store_failed(&self.order.experiment)),
+            Objects::File(path) => Source::copy_of(&self.store, path)
+                .map_err(|error| Error::Object { path: path.clone(), error }),
+        }
+    }
+
+    fn play(&mut self, stage: &Stage, planned: &Planned, source: &Source) -> Result<(), Error> {
+        let experiment = &self.order.experiment;
+        let name = planned.name(&experiment.networks[planned.network].name);
+        (self.observe)(&Event::Settling { run: &name });
+        self.baseline.settle(experiment.settle.0, self.stop).map_err(Error::Machine)?;
+        let seed = seed_for(experiment.seed, &name);
+        let waits = planned.schedule.waits(stage.clients.len(), self.immediate_duration(planned), seed);
+        self.number += 1;
+        (self.observe)(&Event::Started {
+            number: self.number,
+            of: self.of,
+            run: &name,
+            clients: stage.clients.len(),
+            expected: planned.estimate(&stage.facts),
+        });
+        let record = Record::begin(self, stage, planned, seed)?;
+        let recorder = record.recorder(self, stage)?;
+        let cast = Cast {
+            stage,
+            planned,
+            source,
+            store: &self.store,
+            waits,
+            origin: record.origin,
+            timeout: experiment.timeout.0,
+            recorder: &recorder,
+            server_node: record.server,
+            client_nodes: record.clients.clone(),
+        };
+        let mut each = |index: usize, fared: &Fared| {
+            (self.observe)(&Event::Client { run: &name, node: &stage.clients[index].name, fared });
+        };
+        let played = cast.play(&mut each, self.stop).map_err(store_failed(experiment))?;
+        recorder.stop()?;
+        self.conclude(stage, planned, &name, &record, source, &played)
+    }
+
+    /// Files how a run went.
+    fn conclude(
+        &mut self,
+        stage: &Stage,
+        planned: &Planned,
+        name: &str,
+        record: &Record,
+        source: &Source,
+        played: &Played,
+    ) -> Result<(), Error> {
+        record.finish(&mut self.db, played, source.size.0)?;
+        let failures = played.clients.iter().zip(&stage.clients).filter_map(|(fared, client)| {
+            let reason = fared.failure.clone()?;
+            Some(Failure { run: name.into(), node: client.name.clone(), reason })
+        });
+        let failures: Vec<Failure> = failures.collect();
+        if planned.schedule == Schedule::Immediate {
+            let key = (planned.network, planned.delivery, planned.size);
+            self.immediate.insert(key, played.duration);
+        }
+        self.results.interrupted |= played.interrupted;
+        if !played.interrupted {
+            self.times.push(self.run_time(stage, planned, played));
+        }
+        self.results.runs += 1;
+        self.results.whole_runs += usize::from(failures.is_empty());
+        (self.observe)(&Event::Finished {
+            number: self.number,
+            run: name,
+            duration: played.duration,
+            whole: played.clients.len() - failures.len(),
+            clients: played.clients.len(),
+            saturated: None,
+            cut_short: played.interrupted,
+        });
+        self.results.failures.extend(failures);
+        Ok(())
+    }
+
+    fn run_time(&self, stage: &Stage, planned: &Planned, played: &Played) -> RunTime {
+        let seconds: Option<Vec<f64>> = played.clients.iter().map(Fared::run_seconds).collect();
+        RunTime {
+            of: Which {
+                network: self.order.experiment.networks[planned.network].name.clone(),
+                delivery: planned.delivery,
+                schedule: planned.schedule,
+            },
+            size: planned.size,
+            link_rate_bps: stage.facts.link_rate_bps,
+            slowest_seconds: seconds.and_then(|seconds| seconds.into_iter().reduce(f64::max)),
+        }
+    }
+
+    fn immediate_duration(&self, planned: &Planned) -> Duration {
+        let key = (planned.network, planned.delivery, planned.size);
+        self.immediate.get(&key).copied().unwrap_or_default()
+    }
+
+    /// What `--rate` is told: what the experiment says, otherwise what the slowest link carries.
+    fn rate(&self, topology: &Topology) -> String {
+        match self.order.experiment.rate {
+            Some(SendRate::Max) => "max".into(),
+            Some(SendRate::Bps(rate)) => rate.0.to_string(),
+            None => network::link_rate_bps(topology)
+                .map_or("max".into(), |link| sending_rate_bps(link).to_string()),
+        }
+    }
+}
+
+/// The rate of IP packets that fills a link whose rate counts Ethernet frames: 1,500 of 1,514 bytes, less half
+/// a percent for everything else that crosses the link.
+fn sending_rate_bps(link_rate_bps: u64) -> u64 {
+    (link_rate_bps as f64 * 1500.0 / 1514.0 * 0.995) as u64
+}
+
+/// A run's place in the database.
+struct Record {
+    run: RunId,
+    origin: Instant,
+    server: NodeId,
+    clients: Vec<NodeId>,
+    nodes: Vec<NodeId>,
+    machine: NodeId,
+}
+
+impl Record {
+    fn begin(director: &mut Director, stage: &Stage, planned: &Planned, seed: u64) -> Result<Self, Error> {
+        let info = RunInfo {
+            experiment: director.order.name.clone(),
+            topology: director.order.experiment.networks[planned.network].name.clone(),
+            clients: stage.clients.len() as u32,
+            router_levels: network::router_levels(&stage.topology),
+            link_bps: network::link_rate_bps(&stage.topology),
+            delivery: planned.delivery.name().into(),
+            schedule: planned.schedule.name().into(),
+            size_bytes: planned.size.0,
+            repeat: planned.repeat - 1,
+            seed,
+            command: director.order.command.clone(),
+            machine: Machine::here(&director.order.version),
+        };
+        let origin = Instant::now();
+        let run = director.db.begin_run(&info)?;
+        let mut record = Self {
+            run,
+            origin,
+            server: NodeId(0),
+            clients: Vec::new(),
+            nodes: Vec::new(),
+            machine: director
+                .db
+                .add_node(run, &NodeInfo { name: "machine".into(), role: db::Role::Machine })?,
+        };
+        for node in &stage.topology.nodes {
+            record.add_node(&mut director.db, &node.name, node.role)?;
+        }
+        Ok(record)
+    }
+
+    fn add_node(&mut self, db: &mut Db, name: &str, role: Role) -> Result<(), Error> {
+        let role = match role {
+            Role::Server => db::Role::Server,
+            Role::Client => db::Role::Client,
+            Role::Router => db::Role::Router,
+        };
+        let id = db.add_node(self.run, &NodeInfo { name: name.into(), role })?;
+        self.nodes.push(id);
+        match role {
+            db::Role::Server if self.server == NodeId(0) => self.server = id,
+            db::Role::Client => self.clients.push(id),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn recorder(&self, director: &Director, stage: &Stage) -> Result<Recorder, Error> {
+        let sources = self.nodes.iter().copied().zip(stage.node_sources()).collect();
+        let every = director.order.experiment.sample.0;
+        Ok(Recorder::start(&director.order.database, self.origin, every, sources, Some(self.machine))?)
+    }
+
+    fn finish(&self, db: &mut Db, played: &Played, size_bytes: u64) -> Result<(), Error> {
+        for (&node, fared) in self.clients.iter().zip(&played.clients) {
+            db.add_transfer(node, &transfer(fared, size_bytes))?;
+        }
+        for event in self.events(played) {
+            db.add_event(self.run, &event)?;
+        }
+        let status = if played.interrupted { Status::CutShort } else { Status::Complete };
+        let end = RunEnd { status, duration: self.origin.elapsed(), saturated: None };
+        Ok(db.finish_run(self.run, &end)?)
+    }
+
+    fn events(&self, played: &Played) -> Vec<db::Event> {
+        let event = |at, node, kind: &str, detail: &str| db::Event {
+            at,
+            node: Some(node),
+            kind: kind.into(),
+            detail: detail.into(),
+        };
+        let mut events = vec![event(played.clients_start, self.server, "ready", "")];
+        for (&node, fared) in self.clients.iter().zip(&played.clients) {
+            events.extend(fared.started.map(|at| event(at, node, "started", "")));
+            events.extend(fared.finished.map(|at| event(at, node, "finished", "")));
+        }
+        if let Some(said) = &played.server_output {
+            events.push(event(played.clients_start + played.duration, self.server, "done", said));
+        }
+        events
+    }
+}
+
+fn transfer(fared: &Fared, size_bytes: u64) -> Transfer {
+    let verified = fared.failure.is_none();
+    Transfer {
+        started: fared.started.unwrap_or_default(),
+        finished: fared.finished,
+        received_bytes: if verified { size_bytes } else { fared.told.received_bytes },
+        verified,
+        failure: fared.failure.clone(),
+        retransmitted_bytes: fared.told.retransmitted_bytes,
+        duplicate_bytes: fared.told.duplicate_bytes,
+        dropped_packets: fared.told.dropped_packets,
+        cpu_user: fared.ended.cpu_user,
+        cpu_system: fared.ended.cpu_system,
+        peak_memory_bytes: fared.ended.peak_memory_bytes,
+    }
+}
+
+fn sizes(objects: &Objects) -> Result<Vec<Size>, Error> {
+    match objects {
+        Objects::Random(sizes) => Ok(sizes.clone()),
+        Objects::File(path) => {
+            let failed = |error| Error::Object { path: path.clone(), error };
+            let found = std::fs::metadata(path).map_err(failed)?;
+            if found.is_file() && found.len() > 0 {
+                Ok(vec![Size(found.len())])
+            } else {
+                Err(failed(std::io::Error::other("it is not a file with something in it")))
+            }
+        }
+    }
+}
+
+fn open_store(experiment: &Experiment, plan: &Plan, facts: &[Facts]) -> Result<Store, Error> {
+    let needed = plan.runs.iter().map(|run| run.size.0 * (facts[run.network].clients as u64 + 1));
+    match &experiment.store {
+        Some(folder) => Store::in_folder(folder),
+        None => Store::in_memory(needed.max().unwrap_or(0)),
+    }
+}
+
+fn store_failed(experiment: &Experiment) -> impl FnOnce(std::io::Error) -> Error {
+    let place = experiment.store.as_deref().unwrap_or(Path::new("memory")).display();
+    let what = format!("source and copies in {place}");
+    move |error| Error::Store { what, error }
+}

@@ -1,0 +1,32 @@
+//! What can go wrong with an experiment.
+
+use std::{io, path::PathBuf};
+
+/// Why an experiment did not start, or could not go on. One line each.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read experiment {}: {error}", path.display())]
+    Unreadable { path: PathBuf, error: io::Error },
+    #[error("{name}, line {line}: {what}")]
+    Syntax { name: String, line: usize, what: String },
+    #[error("{name}: {what}")]
+    Invalid { name: String, what: String },
+    #[error("--set {setting}: {what}")]
+    Setting { setting: String, what: String },
+    #[error("{what}")]
+    Oversize { what: String },
+    #[error("network {name}: {what}")]
+    Network { name: String, what: String },
+    #[error("cannot send {}: {error}", path.display())]
+    Object { path: PathBuf, error: io::Error },
+    #[error("scp: {error}")]
+    Scp { error: io::Error },
+    #[error("cannot tell how busy this machine is: {0}")]
+    Machine(io::Error),
+    #[error(transparent)]
+    Results(#[from] treecast_measure::DbError),
+    #[error(transparent)]
+    Sampling(#[from] treecast_measure::sample::SampleError),
+    #[error("no place for {what}: {error}")]
+    Store { what: String, error: io::Error },
+}

@@ -1,0 +1,498 @@
+//! The experiment file (TOML); `labs/README.md` describes every key for people.
+
+use std::{
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+use super::{
+    Error,
+    delivery::Delivery,
+    quantity::{Rate, Size, Time},
+    schedule::Schedule,
+};
+use crate::topology::Loss;
+
+/// What an experiment file may say at its top level. The same keys may be set on the command line.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    title: Option<String>,
+    deliveries: Option<Vec<Delivery>>,
+    schedules: Option<Vec<Schedule>>,
+    sizes: Option<Vec<Size>>,
+    file: Option<String>,
+    repeats: Option<u32>,
+    rate: Option<SendRate>,
+    settle: Option<Time>,
+    timeout: Option<Time>,
+    seed: Option<u64>,
+    sample: Option<Time>,
+    store: Option<String>,
+    oversize: Option<Oversize>,
+    network: Option<Vec<Network>>,
+    claim: Option<Vec<Claim>>,
+}
+
+/// An experiment, complete and consistent.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    pub title: String,
+    pub networks: Vec<Network>,
+    pub deliveries: Vec<Delivery>,
+    pub schedules: Vec<Schedule>,
+    pub objects: Objects,
+    pub repeats: u32,
+    /// The rate of after, nack and carousel; none takes what the slowest link carries.
+    pub rate: Option<SendRate>,
+    /// The longest wait between two runs.
+    pub settle: Time,
+    /// The longest time of one run.
+    pub timeout: Time,
+    pub seed: u64,
+    /// The time between two samples of all nodes.
+    pub sample: Time,
+    /// The folder for source and copies; none is memory.
+    pub store: Option<PathBuf>,
+    pub oversize: Oversize,
+    pub claims: Vec<Claim>,
+}
+
+/// What is delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Objects {
+    /// Random bytes of these sizes.
+    Random(Vec<Size>),
+    /// One real file.
+    File(PathBuf),
+}
+
+/// One network of the experiment.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    pub name: String,
+    /// What `treecast lab up` takes.
+    pub topology: String,
+    /// Packets that never reach some of the clients.
+    pub loss: Option<ClientLoss>,
+}
+
+/// Loss of what every `every`-th client is sent.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientLoss {
+    pub rate: LossRate,
+    #[serde(default = "one")]
+    pub every: NonZeroU32,
+}
+
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+/// Loss as a topology writes it: `5%`, or `gilbert:1%:25%`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+pub struct LossRate(pub Loss);
+
+impl TryFrom<String> for LossRate {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Loss::parse(&text).map(Self).map_err(|expected| format!("loss `{text}`: expected {expected}"))
+    }
+}
+
+/// How fast after, nack and carousel send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum SendRate {
+    /// As fast as the slowest attentive receiver takes it.
+    Max,
+    /// IP packets with their headers.
+    Bps(Rate),
+}
+
+impl TryFrom<String> for SendRate {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            "max" => Ok(Self::Max),
+            other => other.parse().map(Self::Bps).map_err(|error| format!("{error}, or `max`")),
+        }
+    }
+}
+
+/// What becomes of runs whose files do not fit the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Oversize {
+    /// The experiment does not start.
+    Refuse,
+    /// They are left out, and the user is told.
+    Skip,
+}
+
+/// A ratio of two durations that the experiment is to show. The duration of a run is the run time of its
+/// slowest client; of several runs that match it is the median.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    pub says: String,
+    pub of: Which,
+    /// None compares with the size divided by the rate of the slowest link.
+    pub to: Option<Which>,
+    pub at_most: Option<f64>,
+    pub at_least: Option<f64>,
+}
+
+/// The runs that a claim is about.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Which {
+    pub network: String,
+    pub delivery: Delivery,
+    #[serde(default = "immediate")]
+    pub schedule: Schedule,
+}
+
+fn immediate() -> Schedule {
+    Schedule::Immediate
+}
+
+impl Experiment {
+    /// Reads an experiment file; each of `settings` is a `key=value` that takes the place of the
+    /// file's key.
+    pub fn load(path: &Path, settings: &[String]) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::Unreadable { path: path.to_path_buf(), error })?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        Self::parse(&text, &path.display().to_string(), folder, settings)
+    }
+
+    /// Reads an experiment from `text`. `name` is what errors call it; its paths start at `folder`.
+    pub fn parse(text: &str, name: &str, folder: &Path, settings: &[String]) -> Result<Self, Error> {
+        let mut document = Document::parse(text, name)?;
+        document.resolve_paths(folder);
+        for setting in settings {
+            document.set(setting)?;
+        }
+        let experiment = document.complete(name)?;
+        experiment.check().map_err(|what| Error::Invalid { name: name.into(), what })?;
+        Ok(experiment)
+    }
+
+    /// What no single key can show to be wrong.
+    fn check(&self) -> Result<(), String> {
+        check_distinct("network", self.networks.iter().map(|network| network.name.as_str()))?;
+        check_distinct("delivery", self.deliveries.iter().map(|delivery| delivery.name()))?;
+        check_distinct("schedule", self.schedules.iter().map(|schedule| schedule.name()))?;
+        self.networks.iter().try_for_each(Network::check)?;
+        self.claims.iter().try_for_each(|claim| self.check_claim(claim))?;
+        if !self.schedules.contains(&Schedule::Immediate) {
+            return Err("schedules need `immediate`: the waits of the others are measured by it".into());
+        }
+        match self.repeats {
+            0 | 1001.. => Err(format!("repeats is {}: expected 1 to 1000", self.repeats)),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_claim(&self, claim: &Claim) -> Result<(), String> {
+        let says = &claim.says;
+        for which in std::iter::once(&claim.of).chain(&claim.to) {
+            let delivery = which.delivery.name();
+            let schedule = which.schedule.name();
+            let known = self.networks.iter().any(|network| network.name == which.network);
+            let missing = match () {
+                () if !known => format!("network `{}`", which.network),
+                () if !self.deliveries.contains(&which.delivery) => format!("delivery `{delivery}`"),
+                () if !self.schedules.contains(&which.schedule) => format!("schedule `{schedule}`"),
+                () => continue,
+            };
+            return Err(format!("claim `{says}` is about {missing}, which the experiment does not run"));
+        }
+        match (claim.at_most, claim.at_least) {
+            (None, None) => Err(format!("claim `{says}` needs `at_most` or `at_least`")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Network {
+    fn check(&self) -> Result<(), String> {
+        let name = &self.name;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if name.is_empty() || name.len() > 32 || !name.bytes().all(plain) {
+            return Err(format!("network name `{name}`: expected 1 to 32 letters, digits and `-`"));
+        }
+        Ok(())
+    }
+}
+
+impl Document {
+    fn parse(text: &str, name: &str) -> Result<Self, Error> {
+        toml::from_str(text).map_err(|error| Error::Syntax {
+            name: name.into(),
+            line: error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count()),
+            what: one_line(error.message()),
+        })
+    }
+
+    /// Paths in a file start at its folder.
+    fn resolve_paths(&mut self, folder: &Path) {
+        for path in [&mut self.file, &mut self.store].into_iter().flatten() {
+            if path != THIS_PROGRAM && path != MEMORY {
+                *path = folder.join(&*path).display().to_string();
+            }
+        }
+        for network in self.network.iter_mut().flatten() {
+            if network.topology.ends_with(".toml") && !network.topology.contains(':') {
+                network.topology = folder.join(&network.topology).display().to_string();
+            }
+        }
+    }
+
+    /// Lets one `key=value` take the place of the document's key.
+    fn set(&mut self, setting: &str) -> Result<(), Error> {
+        let refused = |what: String| Error::Setting { setting: setting.into(), what };
+        let (key, value) =
+            setting.split_once('=').ok_or_else(|| refused("expected key=value, such as repeats=2".into()))?;
+        let key = key.trim();
+        let over: Document = candidates(key, value.trim())
+            .map(|line| toml::from_str(&line).map_err(|error| refused(one_line(error.message()))))
+            .reduce(|first, second| first.or(second))
+            .unwrap_or_else(|| Err(refused("expected a value".into())))?;
+        self.take(over);
+        Ok(())
+    }
+
+    fn take(&mut self, over: Document) {
+        fn set<T>(key: &mut Option<T>, over: Option<T>) -> bool {
+            let given = over.is_some();
+            if given {
+                *key = over;
+            }
+            given
+        }
+        set(&mut self.title, over.title);
+        set(&mut self.deliveries, over.deliveries);
+        set(&mut self.schedules, over.schedules);
+        set(&mut self.repeats, over.repeats);
+        set(&mut self.rate, over.rate);
+        set(&mut self.settle, over.settle);
+        set(&mut self.timeout, over.timeout);
+        set(&mut self.seed, over.seed);
+        set(&mut self.sample, over.sample);
+        set(&mut self.store, over.store);
+        set(&mut self.oversize, over.oversize);
+        set(&mut self.network, over.network);
+        set(&mut self.claim, over.claim);
+        if set(&mut self.sizes, over.sizes) {
+            self.file = None;
+        }
+        if set(&mut self.file, over.file) {
+            self.sizes = None;
+        }
+    }
+
+    fn complete(self, name: &str) -> Result<Experiment, Error> {
+        let missing = |what: &str| Error::Invalid { name: name.into(), what: what.into() };
+        let objects = match (self.sizes, self.file) {
+            (Some(sizes), None) if !sizes.is_empty() => Objects::Random(sizes),
+            (None, Some(file)) => {
+                Objects::File(file_path(&file).map_err(|error| missing(&error.to_string()))?)
+            }
+            _ => return Err(missing("expected one of `sizes` and `file`, with something to send")),
+        };
+        Ok(Experiment {
+            title: self.title.ok_or_else(|| missing("`title` is missing"))?,
+            networks: some(self.network).ok_or_else(|| missing("no [[network]] to run in"))?,
+            deliveries: some(self.deliveries).ok_or_else(|| missing("`deliveries` is missing"))?,
+            schedules: self.schedules.unwrap_or_else(|| vec![Schedule::Immediate]),
+            objects,
+            repeats: self.repeats.unwrap_or(1),
+            rate: self.rate,
+            settle: self.settle.unwrap_or(DEFAULT_SETTLE),
+            timeout: self.timeout.unwrap_or(DEFAULT_TIMEOUT),
+            seed: self.seed.unwrap_or(1),
+            sample: self.sample.unwrap_or(DEFAULT_SAMPLE),
+            store: self.store.filter(|store| store != MEMORY).map(PathBuf::from),
+            oversize: self.oversize.unwrap_or(Oversize::Refuse),
+            claims: self.claim.unwrap_or_default(),
+        })
+    }
+}
+
+/// The value of `file` that means the treecast program itself.
+const THIS_PROGRAM: &str = "treecast";
+/// The value of `store` that means memory.
+const MEMORY: &str = "memory";
+/// The paper waits a minute for the load to settle (2.1).
+const DEFAULT_SETTLE: Time = Time(std::time::Duration::from_secs(60));
+/// The paper samples every second (A.2).
+const DEFAULT_SAMPLE: Time = Time(std::time::Duration::from_secs(1));
+const DEFAULT_TIMEOUT: Time = Time(std::time::Duration::from_secs(600));
+
+fn some<T>(list: Option<Vec<T>>) -> Option<Vec<T>> {
+    list.filter(|list| !list.is_empty())
+}
+
+fn file_path(file: &str) -> std::io::Result<PathBuf> {
+    if file == THIS_PROGRAM { std::env::current_exe() } else { Ok(PathBuf::from(file)) }
+}
+
+/// The ways in which `value` may be meant: as TOML writes it, as a string, as a list of strings.
+fn candidates<'a>(key: &'a str, value: &'a str) -> impl Iterator<Item = String> + 'a {
+    let quoted = |text: &str| toml::Value::String(text.into()).to_string();
+    let list: Vec<String> = value.split(',').map(|item| quoted(item.trim())).collect();
+    [value.to_string(), quoted(value), format!("[{}]", list.join(", "))]
+        .into_iter()
+        .map(move |value| format!("{key} = {value}"))
+}
+
+fn check_distinct<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let mut seen = Vec::new();
+    for name in names {
+        if seen.contains(&name) {
+            return Err(format!("{kind} `{name}` is there twice"));
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
+fn one_line(message: &str) -> String {
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+title = "small"
+deliveries = ["tcp", "nack"]
+sizes = ["1M"]
+
+[[network]]
+name = "L3"
+topology = "lan:clients=3"
+"#;
+
+    fn parse(text: &str, settings: &[&str]) -> Result<Experiment, String> {
+        let settings: Vec<String> = settings.iter().map(|setting| setting.to_string()).collect();
+        Experiment::parse(text, "x.toml", Path::new("labs"), &settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_left_out_has_the_papers_value() {
+        let small = parse(SMALL, &[]).unwrap();
+        assert_eq!(small.settle.0.as_secs(), 60);
+        assert_eq!(small.schedules, [Schedule::Immediate]);
+        assert_eq!((small.repeats, small.store, small.rate), (1, None, None));
+    }
+
+    #[test]
+    fn settings_take_the_place_of_keys() {
+        let set =
+            parse(SMALL, &["repeats=2", "sizes=2M,3M", "deliveries=scp", "settle=1s", "rate=max"]).unwrap();
+        assert_eq!(set.repeats, 2);
+        assert_eq!(set.objects, Objects::Random(vec![Size(2 << 20), Size(3 << 20)]));
+        assert_eq!(set.deliveries, [Delivery::Scp]);
+        assert_eq!(set.rate, Some(SendRate::Max));
+        let file = parse(SMALL, &["file=some/file"]).unwrap();
+        assert_eq!(file.objects, Objects::File("some/file".into()));
+    }
+
+    #[test]
+    fn paths_in_the_file_start_at_its_folder() {
+        let text = SMALL.replace("sizes = [\"1M\"]", "file = \"data/x\"").replace("lan:clients=3", "my.toml");
+        let experiment = parse(&text, &[]).unwrap();
+        assert_eq!(experiment.objects, Objects::File("labs/data/x".into()));
+        assert_eq!(experiment.networks[0].topology, "labs/my.toml");
+        let itself = parse(SMALL, &["file=treecast"]).unwrap();
+        assert_eq!(itself.objects, Objects::File(std::env::current_exe().unwrap()));
+    }
+
+    /// Replaces `from` in the small file and returns the error.
+    fn broken(from: &str, to: &str) -> String {
+        assert!(SMALL.contains(from));
+        parse(&SMALL.replace(from, to), &[]).unwrap_err()
+    }
+
+    #[test]
+    fn each_mistake_is_one_line_that_says_where_and_what() {
+        let cases = [
+            (
+                broken("sizes", "sises"),
+                "x.toml, line 4: unknown field `sises`, expected one of `title`, `deliveries`, `schedules`, \
+                 `sizes`, `file`, `repeats`, `rate`, `settle`, `timeout`, `seed`, `sample`, `store`, `oversize`, \
+                 `network`, `claim`",
+            ),
+            (
+                broken("\"tcp\"", "\"ftp\""),
+                "x.toml, line 3: unknown delivery `ftp`: expected tcp, udp, scp, carousel, after or nack",
+            ),
+            (
+                broken("\"1M\"", "\"0M\""),
+                "x.toml, line 4: size `0M`: expected 1 byte to 1024G, such as `500K`, `64M` or `2G`",
+            ),
+            (
+                broken("\"L3\"", "\"L 3\""),
+                "x.toml: network name `L 3`: expected 1 to 32 letters, digits and `-`",
+            ),
+            (
+                broken("title", "schedules = [\"random\"]\ntitle"),
+                "x.toml: schedules need `immediate`: the waits of the others are measured by it",
+            ),
+            (
+                broken("topology", "loss = { rate = \"101%\" }\ntopology"),
+                "x.toml, line 8: loss `101%`: expected a percentage like 5%, or \
+                 gilbert:TO_BAD:TO_GOOD[:IN_BAD[:IN_GOOD]]",
+            ),
+            (broken("title = \"small\"", ""), "x.toml: `title` is missing"),
+            (
+                broken("title = \"small\"", "title = "),
+                "x.toml, line 2: string values must be quoted, expected literal string",
+            ),
+            (broken("\"tcp\", ", "\"nack\", "), "x.toml: delivery `nack` is there twice"),
+            (
+                broken("sizes = [\"1M\"]", "repeats = 0\nfile = \"x\""),
+                "x.toml: repeats is 0: expected 1 to 1000",
+            ),
+        ];
+        for (found, expected) in cases {
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn wrong_settings_name_themselves() {
+        assert_eq!(
+            parse(SMALL, &["repeats"]).unwrap_err(),
+            "--set repeats: expected key=value, such as repeats=2"
+        );
+        assert_eq!(
+            parse(SMALL, &["deliveries=ftp"]).unwrap_err(),
+            "--set deliveries=ftp: unknown delivery `ftp`: expected tcp, udp, scp, carousel, after or nack"
+        );
+        assert!(
+            parse(SMALL, &["repeat=1"]).unwrap_err().starts_with("--set repeat=1: unknown field `repeat`")
+        );
+    }
+
+    #[test]
+    fn a_claim_about_what_is_not_run_is_refused() {
+        let claim =
+            "\n[[claim]]\nsays = \"flat\"\nof = { network = \"L3\", delivery = \"scp\" }\nat_most = 1.1\n";
+        assert_eq!(
+            parse(&format!("{SMALL}{claim}"), &[]).unwrap_err(),
+            "x.toml: claim `flat` is about delivery `scp`, which the experiment does not run"
+        );
+    }
+}

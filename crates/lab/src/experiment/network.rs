@@ -1,0 +1,119 @@
+//! A network of an experiment, read and understood before it is built.
+
+use std::net::IpAddr;
+
+use super::{Error, file::Network as Description, plan::Facts};
+use crate::topology::{Role, Topology};
+
+/// The rate that links without one are taken to have, for estimates.
+const UNLIMITED_BPS: u64 = 10_000_000_000;
+
+/// The topology that a description asks for, its loss applied.
+pub fn topology(description: &Description) -> Result<Topology, Error> {
+    let refused = |what| Error::Network { name: description.name.clone(), what };
+    let mut topology = Topology::parse(&description.topology).map_err(|error| refused(error.to_string()))?;
+    for (role, what) in [(Role::Server, "server"), (Role::Client, "client")] {
+        if topology.count(role) == 0 {
+            return Err(refused(format!("{} has no {what}", description.topology)));
+        }
+    }
+    lose(description, &mut topology);
+    Ok(topology)
+}
+
+fn lose(description: &Description, topology: &mut Topology) {
+    let Some(loss) = &description.loss else { return };
+    let losing: Vec<usize> = with_role(topology, Role::Client).step_by(loss.every.get() as usize).collect();
+    for member in topology.networks.iter_mut().flat_map(|network| &mut network.members) {
+        if losing.contains(&member.node) {
+            member.quality.loss = loss.rate.0;
+        }
+    }
+}
+
+/// What the plan needs to know.
+pub fn facts(topology: &Topology) -> Facts {
+    Facts {
+        clients: topology.count(Role::Client),
+        link_rate_bps: link_rate_bps(topology).unwrap_or(UNLIMITED_BPS),
+    }
+}
+
+/// The rate of the slowest link, Ethernet frames with their headers.
+pub fn link_rate_bps(topology: &Topology) -> Option<u64> {
+    let members = topology.networks.iter().flat_map(|network| &network.members);
+    members.filter_map(|member| member.quality.rate_bps).min()
+}
+
+/// The nodes of a role, by index, in the topology's order.
+pub fn with_role(topology: &Topology, role: Role) -> impl Iterator<Item = usize> {
+    topology.nodes.iter().enumerate().filter(move |(_, node)| node.role == role).map(|(index, _)| index)
+}
+
+/// The first interface of a node and its addresses.
+pub fn attachment(topology: &Topology, node: usize) -> Option<Attachment> {
+    let member = topology.networks.iter().flat_map(|network| &network.members).find(|m| m.node == node)?;
+    Some(Attachment { interface: member.interface.clone(), address: member.v6.into() })
+}
+
+/// Where a node meets the network.
+#[derive(Debug, Clone)]
+pub struct Attachment {
+    pub interface: String,
+    pub address: IpAddr,
+}
+
+/// How many routers a packet crosses from the first server to the first client.
+pub fn router_levels(topology: &Topology) -> u32 {
+    let (Some(server), Some(client)) =
+        (with_role(topology, Role::Server).next(), with_role(topology, Role::Client).next())
+    else {
+        return 0;
+    };
+    let mut reached = vec![server];
+    let mut networks_crossed = 0;
+    while !reached.contains(&client) && networks_crossed < topology.nodes.len() as u32 {
+        let next: Vec<usize> = neighbours(topology, &reached).collect();
+        reached.extend(next);
+        networks_crossed += 1;
+    }
+    networks_crossed.saturating_sub(1)
+}
+
+fn neighbours<'a>(topology: &'a Topology, nodes: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
+    let touched = move |network: &&crate::topology::Network| {
+        network.members.iter().any(|member| nodes.contains(&member.node))
+    };
+    let members = topology.networks.iter().filter(touched).flat_map(|network| &network.members);
+    members.map(|member| member.node).filter(move |node| !nodes.contains(node))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Loss;
+
+    fn network(spec: &str, loss: &str) -> Topology {
+        let text = format!("name = \"n\"\ntopology = \"{spec}\"\n{loss}");
+        topology(&toml::from_str(&text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_papers_tree_has_three_routers_on_every_way() {
+        let tree = network("tree:levels=3,clients=5", "");
+        assert_eq!(router_levels(&tree), 3);
+        assert_eq!(facts(&tree).clients, 20);
+        assert_eq!(router_levels(&network("lan:clients=2", "")), 0);
+    }
+
+    #[test]
+    fn every_third_client_loses_and_nobody_else() {
+        let lan = network("lan:clients=7", "loss = { rate = \"20%\", every = 3 }");
+        let members = lan.networks.iter().flat_map(|network| &network.members);
+        let losing: Vec<&str> = members
+            .filter(|member| member.quality.loss == Loss::Uniform(0.2))
+            .map(|member| lan.nodes[member.node].name.as_str())
+            .collect();
+        assert_eq!(losing, ["client0", "client3", "client6"]);
+    }
+}

@@ -1,0 +1,250 @@
+//! One run: a server, its clients, their times, and the check of what they got.
+
+use std::{
+    path::Path,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use treecast_measure::{db::NodeId, sample::Recorder};
+
+use super::{
+    client::{CUT_OFF, Client, Fared},
+    delivery::Delivery,
+    plan::Planned,
+    process::Process,
+    schedule::Schedule,
+    server::Server,
+    source::Source,
+    stage::Stage,
+    store::Store,
+    verify,
+};
+
+/// What a run has to work with.
+pub struct Cast<'a> {
+    pub stage: &'a Stage,
+    pub planned: &'a Planned,
+    pub source: &'a Source,
+    pub store: &'a Store,
+    /// When each client starts, from the first possible moment.
+    pub waits: Vec<Duration>,
+    /// The run's start.
+    pub origin: Instant,
+    pub timeout: Duration,
+    pub recorder: &'a Recorder,
+    pub server_node: NodeId,
+    pub client_nodes: Vec<NodeId>,
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Played {
+    /// By client, in the network's order. Copies are checked.
+    pub clients: Vec<Fared>,
+    /// When the clients could start, since the run's start.
+    pub clients_start: Duration,
+    /// From there until the last client was done.
+    pub duration: Duration,
+    /// The user stopped it.
+    pub interrupted: bool,
+    /// What the server said last.
+    pub server_output: Option<String>,
+    pub server_failure: Option<String>,
+}
+
+impl Cast<'_> {
+    /// Plays the run. `each` hears of every client that is done, `stop` ends the run early.
+    pub fn play(
+        &self,
+        each: &mut dyn FnMut(usize, &Fared),
+        stop: &dyn Fn() -> bool,
+    ) -> std::io::Result<Played> {
+        let server = self.server()?;
+        let clients = self.clients()?;
+        let mut played = thread::scope(|scope| {
+            scope.spawn(|| server.run());
+            let played = self.perform(&server, &clients, each, stop);
+            server.stop(self.leaves_by_itself() && !played.interrupted);
+            played
+        });
+        played.server_output = server.last_output();
+        self.check_copies(&clients, &mut played.clients);
+        Ok(played)
+    }
+
+    fn perform(
+        &self,
+        server: &Server,
+        clients: &[Client],
+        each: &mut dyn FnMut(usize, &Fared),
+        stop: &dyn Fn() -> bool,
+    ) -> Played {
+        let until = self.origin + self.timeout;
+        if let Err(reason) = server.wait_ready(until, stop) {
+            return self.without_server(reason, stop());
+        }
+        let clients_start = Instant::now();
+        let end = clients_start + self.timeout;
+        let (fares, interrupted) = thread::scope(|scope| {
+            let (done, outcomes) = mpsc::channel();
+            for (index, client) in clients.iter().enumerate() {
+                let done = done.clone();
+                scope.spawn(move || {
+                    // The other end is there until all have ended.
+                    _ = done.send((index, client.run(server, self.origin, clients_start)));
+                });
+            }
+            drop(done);
+            collect(clients.len(), &outcomes, each, &mut || {
+                let reached = stop() || Instant::now() > end;
+                if reached {
+                    clients.iter().for_each(|client| client.process.bar(libc::SIGKILL));
+                }
+                stop()
+            })
+        });
+        Played {
+            clients: fares,
+            clients_start: clients_start - self.origin,
+            duration: clients_start.elapsed(),
+            interrupted,
+            server_output: None,
+            server_failure: server.failure(),
+        }
+    }
+
+    fn without_server(&self, reason: String, interrupted: bool) -> Played {
+        let failure = format!("the server could not start: {reason}");
+        let fared = Fared { failure: Some(failure.clone()), ..Fared::default() };
+        Played {
+            clients: vec![fared; self.client_nodes.len()],
+            clients_start: self.origin.elapsed(),
+            duration: Duration::ZERO,
+            interrupted,
+            server_output: None,
+            server_failure: Some(failure),
+        }
+    }
+
+    /// after and nack end when every receiver that came has everything.
+    fn leaves_by_itself(&self) -> bool {
+        matches!(self.planned.delivery, Delivery::After | Delivery::Nack)
+    }
+
+    fn server(&self) -> std::io::Result<Server<'_>> {
+        let folder = self.store.fresh_folder("server")?;
+        let delivery = self.planned.delivery;
+        // With random schedules the last comes late, and the first need not wait for it.
+        let receivers =
+            if self.planned.schedule == Schedule::Immediate { self.client_nodes.len() } else { 1 };
+        Ok(Server::new(
+            folder,
+            move |ticket: &Path| self.stage.programs.server(delivery, &self.source.path, receivers, ticket),
+            |command| {
+                let child = self.stage.spawn_on_server(command)?;
+                self.recorder.watch_process(self.server_node, child.id());
+                Ok(child)
+            },
+        ))
+    }
+
+    fn clients(&self) -> std::io::Result<Vec<Client<'_>>> {
+        self.stage.clients.iter().enumerate().map(|(index, _)| self.client(index)).collect()
+    }
+
+    fn client(&self, index: usize) -> std::io::Result<Client<'_>> {
+        let at = &self.stage.clients[index];
+        let folder = self.store.fresh_folder(&at.name)?;
+        let delivery = self.planned.delivery;
+        let into = folder.clone();
+        Ok(Client {
+            node: at.name.clone(),
+            process: Process::default(),
+            copy: folder.join(&self.source.name),
+            folder,
+            command: Box::new(move |ticket| {
+                self.stage.programs.client(
+                    delivery,
+                    &at.attachment.interface,
+                    &self.source.path,
+                    ticket,
+                    &into,
+                )
+            }),
+            spawn: Box::new(move |command| {
+                let child = self.stage.spawn(&at.name, command)?;
+                self.recorder.watch_process(self.client_nodes[index], child.id());
+                Ok(child)
+            }),
+            digest: (delivery == Delivery::Scp).then_some((self.source.size.0, self.source.digest)),
+            sessions_follow: self.leaves_by_itself(),
+            wait: self.waits.get(index).copied().unwrap_or_default(),
+        })
+    }
+
+    /// Checks every copy against the source, and removes it.
+    fn check_copies(&self, clients: &[Client], fares: &mut [Fared]) {
+        let next = AtomicUsize::new(0);
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let verdicts: Vec<(usize, Result<(), String>)> = thread::scope(|scope| {
+            let workers: Vec<_> =
+                (0..workers).map(|_| scope.spawn(|| self.check_some(clients, fares, &next))).collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+        });
+        for (index, verdict) in verdicts {
+            if let Err(reason) = verdict {
+                fares[index].failure.get_or_insert(reason);
+            }
+        }
+    }
+
+    fn check_some(
+        &self,
+        clients: &[Client],
+        fares: &[Fared],
+        next: &AtomicUsize,
+    ) -> Vec<(usize, Result<(), String>)> {
+        let mut verdicts = Vec::new();
+        while let index = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(client) = clients.get(index)
+        {
+            if fares[index].failure.is_none() {
+                verdicts
+                    .push((index, verify::check_copy(&client.copy, self.source.size.0, &self.source.digest)));
+            }
+            // What cannot be removed now is overwritten by the next run, or goes with the store.
+            _ = std::fs::remove_dir_all(&client.folder);
+        }
+        verdicts
+    }
+}
+
+/// Collects how each of `count` clients fared until all have ended; `watch` is called all the while and
+/// says whether the user wants to stop.
+fn collect(
+    count: usize,
+    outcomes: &Receiver<(usize, Fared)>,
+    each: &mut dyn FnMut(usize, &Fared),
+    watch: &mut dyn FnMut() -> bool,
+) -> (Vec<Fared>, bool) {
+    const LOOK_EVERY: Duration = Duration::from_millis(50);
+    let lost = Fared { failure: Some(CUT_OFF.into()), ..Fared::default() };
+    let mut fares = vec![lost; count];
+    let mut interrupted = false;
+    loop {
+        interrupted |= watch();
+        match outcomes.recv_timeout(LOOK_EVERY) {
+            Ok((index, fared)) => {
+                each(index, &fared);
+                fares[index] = fared;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return (fares, interrupted),
+        }
+    }
+}

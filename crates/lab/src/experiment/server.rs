@@ -1,0 +1,259 @@
+//! The server's side of a run.
+//!
+//! tcp, udp, scp and carousel servers stay until the run is over. A sender of after or nack ends with its
+//! session: when every receiver that came has every byte. With random schedules the next client may come
+//! later than that, so the sender is started again, with a new ticket, as long as clients are to come.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    process::{Ended, Process},
+    programs::Ready,
+};
+
+/// How often the sign of readiness is looked for.
+pub const POLL: Duration = Duration::from_millis(5);
+/// How long a server may take to leave after it was asked to.
+const GRACE: Duration = Duration::from_secs(5);
+/// A server that ends so soon after its start, and with an error, is not started again.
+const TOO_SOON: Duration = Duration::from_secs(1);
+
+/// A server that clients can find.
+pub struct Server<'a> {
+    process: Process,
+    folder: PathBuf,
+    /// Which start this is, from 1; 0 before the first.
+    generation: AtomicU32,
+    pid: AtomicU32,
+    failure: Mutex<Option<String>>,
+    command: Box<dyn Fn(&Path) -> (Command, Ready) + Sync + 'a>,
+    spawn: Box<dyn Fn(Command) -> io::Result<Child> + Sync + 'a>,
+}
+
+impl<'a> Server<'a> {
+    /// A server whose output and tickets go to `folder`; `command` makes it for a ticket's path, `spawn`
+    /// starts it on its node.
+    pub fn new(
+        folder: PathBuf,
+        command: impl Fn(&Path) -> (Command, Ready) + Sync + 'a,
+        spawn: impl Fn(Command) -> io::Result<Child> + Sync + 'a,
+    ) -> Self {
+        Self {
+            process: Process::default(),
+            folder,
+            generation: AtomicU32::new(0),
+            pid: AtomicU32::new(0),
+            failure: Mutex::new(None),
+            command: Box::new(command),
+            spawn: Box::new(spawn),
+        }
+    }
+
+    /// Runs the server until [`Server::stop`]; to be called on a thread of its own. Returns how it ended
+    /// each time.
+    pub fn run(&self) -> Vec<Ended> {
+        let mut all = Vec::new();
+        while !self.process.is_barred() {
+            let start = Instant::now();
+            match self.run_once() {
+                Ok(Some(ended)) => {
+                    let failed = ended.code != Some(0) && start.elapsed() < TOO_SOON;
+                    all.push(ended);
+                    if failed && !self.process.is_barred() {
+                        self.fail(self.last_words());
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.fail(error.to_string());
+                    break;
+                }
+            }
+        }
+        all
+    }
+
+    fn run_once(&self) -> io::Result<Option<Ended>> {
+        let generation = self.generation.load(Ordering::SeqCst) + 1;
+        let (mut command, _) = (self.command)(&self.ticket(generation));
+        command.stdin(Stdio::null());
+        command.stdout(File::create(self.log("stdout"))?).stderr(File::create(self.log("stderr"))?);
+        let Some(child) = self.process.start(|| (self.spawn)(command))? else { return Ok(None) };
+        self.pid.store(child.id(), Ordering::SeqCst);
+        self.generation.store(generation, Ordering::SeqCst);
+        self.process.wait(child).map(Some)
+    }
+
+    /// The generation that takes clients now, and its ticket's path; none when there is none, now.
+    pub fn ready(&self) -> Option<(u32, PathBuf)> {
+        let generation = self.generation.load(Ordering::SeqCst);
+        let ticket = self.ticket(generation);
+        let (_, ready) = (self.command)(&ticket);
+        let is_ready = match ready {
+            Ready::Ticket(path) => fs::metadata(path).is_ok_and(|file| file.len() > 0),
+            Ready::Port(transport, port) => is_bound(self.pid.load(Ordering::SeqCst), transport, port),
+        };
+        (generation > 0 && is_ready).then_some((generation, ticket))
+    }
+
+    /// Waits for the first readiness. An error says in a few words why there is none.
+    pub fn wait_ready(&self, until: Instant, stop: &dyn Fn() -> bool) -> Result<(), String> {
+        while self.ready().is_none() {
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            if stop() || Instant::now() > until {
+                return Err("it did not become ready".into());
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Why the server could not go on.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the server: a session that is over may leave by itself, everything else is asked to.
+    pub fn stop(&self, leaves_by_itself: bool) {
+        let first = if leaves_by_itself { 0 } else { libc::SIGINT };
+        for signal in [first, libc::SIGINT, libc::SIGKILL] {
+            self.process.bar(signal);
+            let end = Instant::now() + GRACE;
+            while self.process.is_running() && Instant::now() < end {
+                thread::sleep(POLL);
+            }
+            if !self.process.is_running() {
+                return;
+            }
+        }
+    }
+
+    /// Ends the server at once.
+    pub fn kill(&self) {
+        self.process.bar(libc::SIGKILL);
+    }
+
+    /// The last line that the server wrote to its standard output.
+    pub fn last_output(&self) -> Option<String> {
+        last_line(&self.log("stdout"))
+    }
+
+    fn last_words(&self) -> String {
+        last_line(&self.log("stderr")).unwrap_or_else(|| "it ended without a word".into())
+    }
+
+    fn fail(&self, reason: String) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+    }
+
+    fn ticket(&self, generation: u32) -> PathBuf {
+        self.folder.join(format!("ticket-{generation}"))
+    }
+
+    fn log(&self, stream: &str) -> PathBuf {
+        self.folder.join(format!("server-{stream}"))
+    }
+}
+
+/// The last line of a program's output that says something, at most 500 characters of it.
+pub fn last_line(path: &Path) -> Option<String> {
+    let text = fs::read(path).ok()?;
+    let tail = String::from_utf8_lossy(&text[text.len().saturating_sub(4096)..]).into_owned();
+    let line = tail.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(line.trim().chars().take(500).collect())
+}
+
+/// Whether a socket is bound to `port` in the network namespace of `pid` (proc_pid_net(5)).
+fn is_bound(pid: u32, transport: &str, port: u16) -> bool {
+    let local = format!(":{port:04X}");
+    ["", "6"].iter().any(|version| {
+        let table = fs::read_to_string(format!("/proc/{pid}/net/{transport}{version}")).unwrap_or_default();
+        table.lines().skip(1).any(|line| is_open_socket(line, &local))
+    })
+}
+
+/// TCP sockets must listen (0A); UDP sockets that are bound are in state 07.
+fn is_open_socket(line: &str, local: &str) -> bool {
+    let mut fields = line.split_whitespace().skip(1);
+    let (address, _, state) = (fields.next(), fields.next(), fields.next());
+    address.is_some_and(|address| address.ends_with(local)) && matches!(state, Some("0A" | "07"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("treecast-server-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    fn never() -> bool {
+        false
+    }
+
+    #[test]
+    fn a_session_that_ends_is_followed_by_another_with_a_new_ticket() {
+        let folder = folder("again");
+        let session = |ticket: &Path| {
+            (shell(&format!("echo t > {}; sleep 0.05", ticket.display())), Ready::Ticket(ticket.into()))
+        };
+        let server = Server::new(folder.clone(), session, |mut command| command.spawn());
+        thread::scope(|scope| {
+            let running = scope.spawn(|| server.run());
+            let until = Instant::now() + Duration::from_secs(30);
+            while server.ready().is_none_or(|(generation, _)| generation < 3) {
+                assert!(Instant::now() < until);
+                thread::sleep(POLL);
+            }
+            server.stop(true);
+            assert!(running.join().unwrap().len() >= 3);
+        });
+        assert_eq!(server.failure(), None);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_server_that_cannot_start_says_why_and_is_not_tried_again() {
+        let folder = folder("broken");
+        let broken = |ticket: &Path| (shell("echo port in use >&2; exit 1"), Ready::Ticket(ticket.into()));
+        let server = Server::new(folder.clone(), broken, |mut command| command.spawn());
+        assert_eq!(server.run().len(), 1);
+        let until = Instant::now() + Duration::from_secs(30);
+        assert_eq!(server.wait_ready(until, &never), Err("port in use".into()));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_bound_port_is_seen_from_outside() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::UdpSocket::bind("[::1]:0").unwrap();
+        let pid = std::process::id();
+        assert!(is_bound(pid, "tcp", listener.local_addr().unwrap().port()));
+        assert!(is_bound(pid, "udp", socket.local_addr().unwrap().port()));
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        assert!(!is_bound(pid, "tcp", port));
+    }
+}

@@ -1,0 +1,158 @@
+//! Where the source and the copies of a run live: in memory, or in a folder that the user named.
+//!
+//! The memory is a tmpfs that is mounted nowhere: it exists as long as this process holds its
+//! descriptor, and processes on this machine reach it through `/proc/PID/fd/N`. So nothing is left
+//! behind, also after SIGKILL.
+
+use std::{
+    ffi::CStr,
+    fs, io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use super::Error;
+
+/// Room left beside source and copies: tickets, keys, temporary names.
+const MARGIN_BYTES: u64 = 64 << 20;
+/// Memory that is left to the programs themselves.
+const RESERVE_BYTES: u64 = 512 << 20;
+
+/// A place for the files of an experiment, emptied when dropped.
+pub struct Store {
+    path: PathBuf,
+    /// The tmpfs, when it is one; a folder of our own in the user's folder otherwise.
+    memory: Option<OwnedFd>,
+}
+
+impl Store {
+    /// Memory for `bytes` of files.
+    pub fn in_memory(bytes: u64) -> Result<Self, Error> {
+        let failed = |error: io::Error| Error::Store { what: "memory-backed files".into(), error };
+        let mount = mount_tmpfs(bytes + MARGIN_BYTES).map_err(failed)?;
+        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), mount.as_raw_fd()));
+        Ok(Self { path, memory: Some(mount) })
+    }
+
+    /// A folder of our own inside `folder`.
+    pub fn in_folder(folder: &Path) -> Result<Self, Error> {
+        let path = folder.join(format!("treecast-run-{}", std::process::id()));
+        let failed = |error| Error::Store { what: path.display().to_string(), error };
+        fs::create_dir_all(&path).map_err(failed)?;
+        let path = path.canonicalize().map_err(failed)?;
+        Ok(Self { path, memory: None })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// An empty folder of this name.
+    pub fn fresh_folder(&self, name: &str) -> io::Result<PathBuf> {
+        let folder = self.path.join(name);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => fs::create_dir_all(&folder)?,
+        }
+        Ok(folder)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if self.memory.is_none() {
+            // Nobody is left to be told; what stays carries our name.
+            _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// How many bytes of files fit: into memory, or into the file system of `folder`.
+pub fn capacity_bytes(folder: Option<&Path>) -> io::Result<u64> {
+    match folder {
+        None => Ok(available_memory_bytes()?.saturating_sub(RESERVE_BYTES + MARGIN_BYTES)),
+        Some(folder) => Ok(free_disk_bytes(folder)?.saturating_sub(MARGIN_BYTES)),
+    }
+}
+
+fn available_memory_bytes() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    let kilobytes = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))
+        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.map(|k| k * 1024).ok_or_else(|| io::Error::other("/proc/meminfo has no MemAvailable"))
+}
+
+fn free_disk_bytes(folder: &Path) -> io::Result<u64> {
+    let path = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
+    // SAFETY: statvfs is plain data, and valid when zeroed; the path is terminated.
+    let (result, status) = unsafe {
+        let mut status: libc::statvfs = std::mem::zeroed();
+        (libc::statvfs(path.as_ptr(), &mut status), status)
+    };
+    match result {
+        0 => Ok(status.f_bavail * status.f_frsize),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A tmpfs of at most `bytes`, not attached to any folder (fsopen(2), Linux 5.2).
+fn mount_tmpfs(bytes: u64) -> io::Result<OwnedFd> {
+    const FSCONFIG_SET_STRING: i32 = 1;
+    const FSCONFIG_CMD_CREATE: i32 = 6;
+    const CLOEXEC: u32 = 1;
+    let size = std::ffi::CString::new(bytes.to_string())?;
+    let none = std::ptr::null::<libc::c_char>();
+    let configure =
+        |context: &OwnedFd, command: i32, key: *const libc::c_char, value: *const libc::c_char| {
+            // SAFETY: key and value are null or terminated strings that outlive the call.
+            checked(unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, key, value, 0) })
+        };
+    let name: &CStr = c"tmpfs";
+    // SAFETY: the name is terminated.
+    let context = descriptor(unsafe { libc::syscall(libc::SYS_fsopen, name.as_ptr(), CLOEXEC) })?;
+    configure(&context, FSCONFIG_SET_STRING, c"size".as_ptr(), size.as_ptr())?;
+    configure(&context, FSCONFIG_CMD_CREATE, none, none)?;
+    // SAFETY: only integers are passed.
+    descriptor(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), CLOEXEC, 0) })
+}
+
+fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
+    // SAFETY: a new descriptor that nobody else owns.
+    checked(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_bounded_and_reached_by_other_processes() {
+        let store = Store::in_memory(1 << 20).expect("needs root");
+        let folder = store.fresh_folder("client0").unwrap();
+        fs::write(folder.join("hidden"), b"copy").unwrap();
+        fs::rename(folder.join("hidden"), folder.join("copy")).unwrap();
+        let seen = std::process::Command::new("cat").arg(folder.join("copy")).output().unwrap();
+        assert_eq!(seen.stdout, b"copy");
+        let too_much = vec![0; (MARGIN_BYTES + (2 << 20)) as usize];
+        let error = fs::write(folder.join("large"), too_much).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read_dir(store.fresh_folder("client0").unwrap()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_on_disk_is_removed_with_everything_in_it() {
+        let base = std::env::temp_dir().join(format!("treecast-store-{}", std::process::id()));
+        fs::create_dir_all(&base).unwrap();
+        let store = Store::in_folder(&base).unwrap();
+        fs::write(store.fresh_folder("client0").unwrap().join("copy"), b"copy").unwrap();
+        drop(store);
+        assert_eq!(fs::read_dir(&base).unwrap().count(), 0);
+        fs::remove_dir(&base).unwrap();
+    }
+}
