@@ -16,7 +16,10 @@
 //! A `Wait` says *why* it waits, so that progress displays and tests can tell one wait from another.
 #![forbid(unsafe_code)]
 
+pub mod carousel;
+mod stored;
 pub mod time;
+pub mod unicast;
 pub mod vcmtp;
 
 pub use time::Instant;

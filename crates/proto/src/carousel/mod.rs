@@ -1,0 +1,28 @@
+//! Carousel: the same objects again and again until nobody listens, without any feedback but that
+//! of multicast itself (librecast-updates-2022, 2.2 and A.3).
+//!
+//! One loop is every object once. Before an object's first block, and every [`ANNOUNCE_BYTES`] of it,
+//! go [`Contents`], Begin-of-File and, once it is known, [`Digest`], so that a receiver may join at any
+//! moment; behind its last block go End-of-File and Digest. A receiver keeps what it has not, goes on
+//! through as many loops as it takes, and leaves when it has them all.
+//!
+//! The IoT updater's dialect has no messages, since each of its frames carries the file's size and hash:
+//! there the sender only sends blocks, and [`iotup_inputs`] turns a frame into a receiver's inputs.
+//!
+//! [`Contents`]: treecast_wire::message::Contents
+//! [`Digest`]: treecast_wire::message::Digest
+
+mod iotup;
+mod object;
+mod receiver;
+mod sender;
+
+pub use iotup::iotup_inputs;
+pub use receiver::{
+    Progress, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
+};
+pub use sender::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, SenderWait};
+
+/// How many bytes of an object go out between two announcements of it: at 10 Mbit/s a receiver that
+/// joins waits less than a second for one, and they cost 0.04 % of the rate.
+pub const ANNOUNCE_BYTES: u64 = 1 << 20;

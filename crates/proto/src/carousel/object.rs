@@ -1,0 +1,55 @@
+//! What a carousel's receiver knows of one object.
+
+use treecast_wire::message::BeginOfFile;
+
+use crate::stored::Stored;
+
+/// One object, from the first thing heard of it to its end.
+#[derive(Debug)]
+pub(super) struct Object {
+    pub begin: Option<BeginOfFile>,
+    /// The hash that it should have.
+    pub digest: Option<[u8; 32]>,
+    /// The hash of what is stored.
+    pub hashed: Option<[u8; 32]>,
+    /// How many times the two were not the same.
+    pub mismatches: u32,
+    pub phase: Phase,
+    /// What is there; after a mismatch, what has been compared since.
+    pub stored: Stored,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Receiving,
+    /// All blocks are there; its hash, or the one that it should have, is not.
+    Hashing,
+    /// Committed, or given up.
+    Ended,
+}
+
+impl Object {
+    pub fn new(block_len: u16) -> Self {
+        Self {
+            begin: None,
+            digest: None,
+            hashed: None,
+            mismatches: 0,
+            phase: Phase::Receiving,
+            stored: Stored::new(block_len),
+        }
+    }
+
+    /// Notes the object's size and name.
+    pub fn announce(&mut self, begin: BeginOfFile) {
+        self.stored.set_size(begin.file_size);
+        self.begin = Some(begin);
+    }
+
+    /// Forgets which blocks are there, so that each is compared when it comes again.
+    pub fn start_again(&mut self) {
+        self.stored.clear();
+        self.hashed = None;
+        self.phase = Phase::Receiving;
+    }
+}

@@ -1,0 +1,612 @@
+//! The carousel's receiver.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Range,
+    time::Duration,
+};
+
+use treecast_wire::{
+    header::{FileId, SessionId},
+    message::{BeginOfFile, MAX_OBJECTS, Message},
+};
+
+use super::object::{Object, Phase};
+use crate::{Instant, Step};
+
+/// The most objects that are noted before it is known how many there are.
+const MAX_UNKNOWN_OBJECTS: usize = 64;
+
+#[derive(Debug, Clone)]
+pub struct ReceiverConfig {
+    pub session: SessionId,
+    /// Bytes of an object in each packet but the last.
+    pub block_len: u16,
+    /// How many times an object's hash may be wrong before it is given up.
+    pub hash_attempts: u32,
+    /// How long the sender may be silent; none waits for ever.
+    pub patience: Option<Duration>,
+}
+
+/// Something that has happened at the receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReceiverInput {
+    Message {
+        file: FileId,
+        message: Message,
+    },
+    /// Blocks of one object came in, without a gap between them (a super-packet is one input).
+    Blocks {
+        file: FileId,
+        range: Range<u64>,
+    },
+    /// Everything of the object is stored, and this is its BLAKE3 hash.
+    Hashed {
+        file: FileId,
+        hash: [u8; 32],
+    },
+    /// Storing failed for good (disk full, name refused).
+    StoreFailed {
+        file: FileId,
+        reason: String,
+    },
+    /// Enough.
+    Close,
+}
+
+/// Something for the caller to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReceiverTransmit {
+    /// The object's size and name are known: its file may be sized and will be called so.
+    Announce { file: FileId, begin: BeginOfFile },
+    /// Keep these bytes of the [`ReceiverInput::Blocks`] just handled. With `compare`, there are
+    /// bytes already, some of them wrong: only those that differ need be written (A.3).
+    Store { file: FileId, range: Range<u64>, compare: bool },
+    /// All bytes are stored: compute the hash, meanwhile go on, and hand it back.
+    Hash { file: FileId },
+    /// The hash is right: give the file its final name.
+    Commit { file: FileId },
+    /// Throw away all that is stored of the object.
+    Discard { file: FileId },
+}
+
+/// Something to tell the application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReceiverEvent {
+    /// Complete, right and committed.
+    Received {
+        file: FileId,
+        begin: BeginOfFile,
+    },
+    Failed {
+        file: FileId,
+        reason: String,
+    },
+    /// The session is over for this receiver: it may leave the group. With a reason, it did not get
+    /// all objects.
+    Closed {
+        reason: Option<String>,
+    },
+}
+
+/// What the receiver waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiverWait {
+    /// Anything from the sender.
+    Sender,
+    /// The hash of an object.
+    Hash,
+    Closed,
+}
+
+/// How far a receiver has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// How many objects there are, once that is known.
+    pub objects: Option<u32>,
+    /// How many of them are received or given up.
+    pub ended_objects: u32,
+    /// Size of all objects that are announced, in bytes.
+    pub announced_bytes: u64,
+    /// What is there of all objects, in bytes.
+    pub received_bytes: u64,
+    /// Blocks that came again.
+    pub duplicate_blocks: u64,
+}
+
+/// One receiver of a carousel. Call order: see the crate's documentation; poll to the end after every
+/// [`ReceiverInput::Blocks`], while the packet's bytes are still at hand.
+#[derive(Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    objects: BTreeMap<u32, Object>,
+    /// How many objects there are.
+    expected: Option<u32>,
+    ended: u32,
+    duplicate_blocks: u64,
+    last_heard: Option<Instant>,
+    /// Objects whose hash the caller is computing.
+    computing: BTreeSet<u32>,
+    /// Why the sender will send nothing more.
+    over: Option<String>,
+    closed: bool,
+    steps: VecDeque<Step<ReceiverTransmit, ReceiverEvent, ReceiverWait>>,
+}
+
+impl Receiver {
+    pub fn new(config: ReceiverConfig) -> Self {
+        Self {
+            config,
+            objects: BTreeMap::new(),
+            expected: None,
+            ended: 0,
+            duplicate_blocks: 0,
+            last_heard: None,
+            computing: BTreeSet::new(),
+            over: None,
+            closed: false,
+            steps: VecDeque::new(),
+        }
+    }
+
+    pub fn handle(&mut self, now: Instant, input: ReceiverInput) {
+        if self.closed {
+            return;
+        }
+        match input {
+            ReceiverInput::Message { file, message } if file.session() == self.config.session => {
+                self.last_heard = Some(now);
+                self.on_message(file, message);
+            }
+            ReceiverInput::Blocks { file, range } if file.session() == self.config.session => {
+                self.last_heard = Some(now);
+                self.on_blocks(file, range);
+            }
+            // Another session on the same group and port.
+            ReceiverInput::Message { .. } | ReceiverInput::Blocks { .. } => {}
+            ReceiverInput::Hashed { file, hash } => self.on_hashed(file, hash),
+            ReceiverInput::StoreFailed { file, reason } => self.on_store_failed(file, reason),
+            ReceiverInput::Close => self.over = Some("it was told to stop".into()),
+        }
+        self.close_when_done();
+    }
+
+    pub fn poll(&mut self, now: Instant) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
+        let deadline = self.deadline(now);
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            let patience = self.config.patience.unwrap_or_default();
+            self.over = Some(format!("nothing has come from the sender for {} s", patience.as_secs_f64()));
+            self.close_when_done();
+        }
+        if let Some(step) = self.steps.pop_front() {
+            return step;
+        }
+        match (self.closed, self.computing.is_empty()) {
+            (true, _) => Step::Wait(None, ReceiverWait::Closed),
+            (false, false) => Step::Wait(deadline, ReceiverWait::Hash),
+            (false, true) => Step::Wait(deadline, ReceiverWait::Sender),
+        }
+    }
+
+    pub fn progress(&self) -> Progress {
+        let announced = self.objects.values().filter_map(|object| object.begin.as_ref());
+        Progress {
+            objects: self.expected,
+            ended_objects: self.ended,
+            announced_bytes: announced.map(|begin| begin.file_size).fold(0, u64::saturating_add),
+            received_bytes: self.objects.values().map(|o| o.stored.bytes()).fold(0, u64::saturating_add),
+            duplicate_blocks: self.duplicate_blocks,
+        }
+    }
+
+    /// When patience ends; not while the caller computes a hash.
+    fn deadline(&mut self, now: Instant) -> Option<Instant> {
+        let patience = self.config.patience?;
+        let last_heard = *self.last_heard.get_or_insert(now);
+        let silent = !self.closed && self.over.is_none() && self.computing.is_empty();
+        silent.then(|| last_heard + patience)
+    }
+
+    fn on_message(&mut self, file: FileId, message: Message) {
+        match message {
+            Message::Contents(contents) => self.expected = Some(contents.objects()),
+            Message::BeginOfFile(begin) => self.on_begin(file, begin),
+            Message::Digest(digest) => {
+                if let Some(object) = self.object(file) {
+                    object.digest = Some(digest.0);
+                    self.check(file);
+                }
+            }
+            Message::Withdraw(reason) => self.fail(file, format!("the sender has withdrawn it: {reason}")),
+            Message::Goodbye => self.over = Some("the sender has stopped".into()),
+            // An end of file says nothing that the announcement does not; the others belong to VCMTP.
+            _ => {}
+        }
+    }
+
+    fn on_begin(&mut self, file: FileId, begin: BeginOfFile) {
+        let block_len = self.config.block_len;
+        let Some(object) = self.object(file) else { return };
+        if object.phase == Phase::Ended || object.begin.as_ref() == Some(&begin) {
+            return;
+        }
+        let changed = object.begin.is_some();
+        if changed {
+            // An IoT updater that was given another file.
+            *object = Object::new(block_len);
+        }
+        object.announce(begin.clone());
+        if changed {
+            self.computing.remove(&file.index());
+            self.transmit(ReceiverTransmit::Discard { file });
+        }
+        self.transmit(ReceiverTransmit::Announce { file, begin });
+        self.hash_when_complete(file);
+    }
+
+    fn on_blocks(&mut self, file: FileId, range: Range<u64>) {
+        let block_len = self.config.block_len;
+        let Some(object) = self.object(file) else { return };
+        if object.phase != Phase::Receiving {
+            self.duplicate_blocks += (range.end - range.start).div_ceil(u64::from(block_len));
+            return;
+        }
+        let compare = object.mismatches > 0;
+        let (new, had) = object.stored.add(range);
+        self.duplicate_blocks += had;
+        for range in new {
+            self.transmit(ReceiverTransmit::Store { file, range, compare });
+        }
+        self.hash_when_complete(file);
+    }
+
+    fn hash_when_complete(&mut self, file: FileId) {
+        let Some(object) = self.object(file) else { return };
+        if object.phase == Phase::Receiving && object.stored.is_complete() {
+            object.phase = Phase::Hashing;
+            self.computing.insert(file.index());
+            self.transmit(ReceiverTransmit::Hash { file });
+        }
+    }
+
+    fn on_hashed(&mut self, file: FileId, hash: [u8; 32]) {
+        if !self.computing.remove(&file.index()) {
+            return;
+        }
+        if let Some(object) = self.object(file) {
+            object.hashed = Some(hash);
+            self.check(file);
+        }
+    }
+
+    /// Compares the two hashes of an object once both are known.
+    fn check(&mut self, file: FileId) {
+        let attempts = self.config.hash_attempts;
+        let Some(object) = self.object(file) else { return };
+        let (Phase::Hashing, Some(hashed), Some(digest)) = (object.phase, object.hashed, object.digest)
+        else {
+            return;
+        };
+        if hashed == digest {
+            object.phase = Phase::Ended;
+            let begin = object.begin.clone();
+            self.ended += 1;
+            self.transmit(ReceiverTransmit::Commit { file });
+            self.steps.extend(begin.map(|begin| Step::Event(ReceiverEvent::Received { file, begin })));
+            return;
+        }
+        object.mismatches += 1;
+        if object.mismatches < attempts {
+            object.start_again();
+        } else {
+            self.fail(file, format!("its hash has been wrong {attempts} times"));
+        }
+    }
+
+    /// A commit that fails comes back here, too: before its success has been told.
+    fn on_store_failed(&mut self, file: FileId, reason: String) {
+        let told = self.steps.len();
+        self.steps.retain(
+            |step| !matches!(step, Step::Event(ReceiverEvent::Received { file: of, .. }) if *of == file),
+        );
+        if told != self.steps.len() {
+            self.ended -= 1;
+            if let Some(object) = self.object(file) {
+                object.phase = Phase::Hashing;
+            }
+        }
+        self.fail(file, reason);
+    }
+
+    fn fail(&mut self, file: FileId, reason: String) {
+        let Some(object) = self.object(file) else { return };
+        if object.phase == Phase::Ended {
+            return;
+        }
+        object.phase = Phase::Ended;
+        self.ended += 1;
+        self.computing.remove(&file.index());
+        self.transmit(ReceiverTransmit::Discard { file });
+        self.steps.push_back(Step::Event(ReceiverEvent::Failed { file, reason }));
+    }
+
+    /// Closes when every object has ended, or nothing more will come and no hash is awaited.
+    fn close_when_done(&mut self) {
+        if self.closed {
+            return;
+        }
+        if self.expected.is_some_and(|expected| self.ended >= expected) {
+            self.closed = true;
+            self.steps.push_back(Step::Event(ReceiverEvent::Closed { reason: None }));
+        } else if let Some(reason) = self.over.clone() {
+            self.give_up_unfinished(&reason);
+            if self.computing.is_empty() {
+                self.closed = true;
+                self.steps.push_back(Step::Event(ReceiverEvent::Closed { reason: Some(reason) }));
+            }
+        }
+    }
+
+    /// What needs more from the sender has failed; what is only being hashed has not.
+    fn give_up_unfinished(&mut self, reason: &str) {
+        let needs_more = |object: &Object| match object.phase {
+            Phase::Receiving => true,
+            Phase::Hashing => object.digest.is_none(),
+            Phase::Ended => false,
+        };
+        let unfinished: Vec<u32> =
+            self.objects.iter().filter(|(_, object)| needs_more(object)).map(|(index, _)| *index).collect();
+        for index in unfinished {
+            self.fail(FileId::new(self.config.session, index), reason.to_owned());
+        }
+    }
+
+    /// The object, noted when it is new; none when the carousel has no such object.
+    fn object(&mut self, file: FileId) -> Option<&mut Object> {
+        let index = file.index();
+        let known = self.objects.contains_key(&index);
+        let room = match self.expected {
+            Some(expected) => index < expected,
+            None => index < MAX_OBJECTS && self.objects.len() < MAX_UNKNOWN_OBJECTS,
+        };
+        (file.session() == self.config.session && (known || room))
+            .then(|| self.objects.entry(index).or_insert_with(|| Object::new(self.config.block_len)))
+    }
+
+    fn transmit(&mut self, transmit: ReceiverTransmit) {
+        self.steps.push_back(Step::Transmit(transmit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::message::{Contents, Digest, Reason, TransferType};
+
+    use super::*;
+
+    const NOW: Instant = Instant::ZERO;
+    const FILE: FileId = FileId(9 << 32);
+    const OTHER: FileId = FileId(9 << 32 | 1);
+
+    type Taken = Vec<Step<ReceiverTransmit, ReceiverEvent, ReceiverWait>>;
+
+    fn receiver() -> Receiver {
+        Receiver::new(ReceiverConfig {
+            session: SessionId(9),
+            block_len: 10,
+            hash_attempts: 2,
+            patience: Some(Duration::from_secs(30)),
+        })
+    }
+
+    fn begin() -> BeginOfFile {
+        BeginOfFile::new(TransferType::DiskToDisk, 95, "a").expect("a good name")
+    }
+
+    fn message(file: FileId, message: Message) -> ReceiverInput {
+        ReceiverInput::Message { file, message }
+    }
+
+    fn contents(objects: u32) -> ReceiverInput {
+        message(FILE, Message::Contents(Contents::new(objects).expect("few")))
+    }
+
+    fn digest(byte: u8) -> ReceiverInput {
+        message(FILE, Message::Digest(Digest([byte; 32])))
+    }
+
+    fn blocks(range: Range<u64>) -> ReceiverInput {
+        ReceiverInput::Blocks { file: FILE, range }
+    }
+
+    fn hashed(byte: u8) -> ReceiverInput {
+        ReceiverInput::Hashed { file: FILE, hash: [byte; 32] }
+    }
+
+    fn store(range: Range<u64>, compare: bool) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
+        Step::Transmit(ReceiverTransmit::Store { file: FILE, range, compare })
+    }
+
+    fn failed(reason: &str) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
+        Step::Event(ReceiverEvent::Failed { file: FILE, reason: reason.into() })
+    }
+
+    fn closed(reason: Option<&str>) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
+        Step::Event(ReceiverEvent::Closed { reason: reason.map(str::to_owned) })
+    }
+
+    /// Hands in the inputs; returns all steps up to the next wait.
+    fn take(receiver: &mut Receiver, now: Instant, inputs: impl IntoIterator<Item = ReceiverInput>) -> Taken {
+        let mut taken = Vec::new();
+        for input in inputs {
+            receiver.handle(now, input);
+            loop {
+                match receiver.poll(now) {
+                    Step::Wait(..) => break,
+                    step => taken.push(step),
+                }
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn joins_in_the_middle_and_stays_until_it_has_all() {
+        let mut receiver = receiver();
+        let early = take(&mut receiver, NOW, [blocks(50..80)]);
+        assert_eq!(early, [store(50..80, false)]);
+        let late = take(
+            &mut receiver,
+            NOW,
+            [
+                contents(1),
+                message(FILE, Message::BeginOfFile(begin())),
+                blocks(0..60),
+                blocks(60..95),
+                digest(7),
+                hashed(7),
+            ],
+        );
+        let expected = [
+            Step::Transmit(ReceiverTransmit::Announce { file: FILE, begin: begin() }),
+            store(0..50, false),
+            store(80..95, false),
+            Step::Transmit(ReceiverTransmit::Hash { file: FILE }),
+            Step::Transmit(ReceiverTransmit::Commit { file: FILE }),
+            Step::Event(ReceiverEvent::Received { file: FILE, begin: begin() }),
+            closed(None),
+        ];
+        assert_eq!(late, expected);
+        assert_eq!(receiver.progress().duplicate_blocks, 3);
+        assert_eq!(receiver.poll(NOW), Step::Wait(None, ReceiverWait::Closed));
+    }
+
+    #[test]
+    fn a_wrong_hash_lets_it_compare_all_that_comes_again() {
+        let mut receiver = receiver();
+        let first =
+            [contents(1), message(FILE, Message::BeginOfFile(begin())), digest(7), blocks(0..95), hashed(8)];
+        take(&mut receiver, NOW, first);
+        assert_eq!(take(&mut receiver, NOW, [blocks(30..50)]), [store(30..50, true)]);
+        let rest = take(&mut receiver, NOW, [blocks(0..95), hashed(7)]);
+        assert_eq!(rest[..2], [store(0..30, true), store(50..95, true)]);
+        assert_eq!(rest.last(), Some(&closed(None)));
+    }
+
+    #[test]
+    fn a_hash_that_stays_wrong_fails_the_object() {
+        let mut receiver = receiver();
+        let begin = message(FILE, Message::BeginOfFile(begin()));
+        let steps = [contents(1), begin, digest(7), blocks(0..95), hashed(8), blocks(0..95), hashed(8)];
+        let steps = take(&mut receiver, NOW, steps);
+        let last = [
+            Step::Transmit(ReceiverTransmit::Discard { file: FILE }),
+            failed("its hash has been wrong 2 times"),
+            closed(None),
+        ];
+        assert_eq!(steps[steps.len() - 3..], last);
+    }
+
+    #[test]
+    fn a_digest_that_comes_after_the_hash_settles_it() {
+        let mut receiver = receiver();
+        let begin = message(FILE, Message::BeginOfFile(begin()));
+        take(&mut receiver, NOW, [contents(1), begin, blocks(0..95), hashed(7)]);
+        assert!(matches!(receiver.poll(NOW), Step::Wait(Some(_), ReceiverWait::Sender)));
+        assert_eq!(take(&mut receiver, NOW, [digest(7)]).last(), Some(&closed(None)));
+    }
+
+    #[test]
+    fn is_not_done_before_it_knows_how_many_objects_there_are() {
+        let mut receiver = receiver();
+        let begin = message(FILE, Message::BeginOfFile(begin()));
+        let steps = take(&mut receiver, NOW, [begin, digest(7), blocks(0..95), hashed(7)]);
+        assert!(matches!(steps.last(), Some(Step::Event(ReceiverEvent::Received { .. }))));
+        assert_eq!(take(&mut receiver, NOW, [contents(2)]), []);
+        let reason = Message::Withdraw(Reason::new("gone"));
+        let end = take(&mut receiver, NOW, [message(OTHER, reason)]);
+        assert_eq!(end.last(), Some(&closed(None)));
+    }
+
+    #[test]
+    fn a_silent_sender_is_given_up() {
+        let mut receiver = receiver();
+        take(&mut receiver, NOW, [contents(1), message(FILE, Message::BeginOfFile(begin()))]);
+        let late = NOW + Duration::from_secs(30);
+        assert_eq!(receiver.poll(NOW), Step::Wait(Some(late), ReceiverWait::Sender));
+        let reason = "nothing has come from the sender for 30 s";
+        assert_eq!(receiver.poll(late), Step::Transmit(ReceiverTransmit::Discard { file: FILE }));
+        assert_eq!(receiver.poll(late), failed(reason));
+        assert_eq!(receiver.poll(late), closed(Some(reason)));
+    }
+
+    #[test]
+    fn a_goodbye_waits_for_the_hash_that_is_under_way() {
+        let mut receiver = receiver();
+        let begin = message(FILE, Message::BeginOfFile(begin()));
+        take(&mut receiver, NOW, [contents(1), begin, digest(7), blocks(0..95)]);
+        assert_eq!(take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]), []);
+        assert_eq!(take(&mut receiver, NOW, [hashed(7)]).last(), Some(&closed(None)));
+    }
+
+    #[test]
+    fn a_goodbye_ends_what_is_unfinished() {
+        let mut receiver = receiver();
+        take(&mut receiver, NOW, [contents(1), message(FILE, Message::BeginOfFile(begin())), blocks(0..50)]);
+        let end = take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]);
+        assert_eq!(end[1..], [failed("the sender has stopped"), closed(Some("the sender has stopped"))]);
+    }
+
+    #[test]
+    fn another_file_of_the_same_sender_begins_anew() {
+        let mut receiver = receiver();
+        let other = BeginOfFile::new(TransferType::DiskToDisk, 20, "a").expect("a good name");
+        take(&mut receiver, NOW, [contents(1), message(FILE, Message::BeginOfFile(begin())), blocks(0..95)]);
+        let steps =
+            take(&mut receiver, NOW, [message(FILE, Message::BeginOfFile(other.clone())), blocks(0..20)]);
+        let expected = [
+            Step::Transmit(ReceiverTransmit::Discard { file: FILE }),
+            Step::Transmit(ReceiverTransmit::Announce { file: FILE, begin: other }),
+            store(0..20, false),
+            Step::Transmit(ReceiverTransmit::Hash { file: FILE }),
+        ];
+        assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn a_commit_that_fails_is_a_failure() {
+        let mut receiver = receiver();
+        let begin = message(FILE, Message::BeginOfFile(begin()));
+        take(&mut receiver, NOW, [contents(2), begin, digest(7), blocks(0..95)]);
+        receiver.handle(NOW, hashed(7));
+        assert_eq!(receiver.poll(NOW), Step::Transmit(ReceiverTransmit::Commit { file: FILE }));
+        let reason = "the folder is gone".to_owned();
+        let steps = take(&mut receiver, NOW, [ReceiverInput::StoreFailed { file: FILE, reason }]);
+        assert_eq!(steps[1], failed("the folder is gone"));
+        assert_eq!(receiver.progress().ended_objects, 1);
+    }
+
+    #[test]
+    fn packets_of_another_session_or_beyond_the_contents_are_ignored() {
+        let mut receiver = receiver();
+        let stranger = FileId::new(SessionId(8), 0);
+        let inputs = [
+            contents(1),
+            message(stranger, Message::BeginOfFile(begin())),
+            ReceiverInput::Blocks { file: stranger, range: 0..10 },
+            message(OTHER, Message::BeginOfFile(begin())),
+            ReceiverInput::Blocks { file: OTHER, range: 0..10 },
+        ];
+        assert_eq!(take(&mut receiver, NOW, inputs), []);
+    }
+
+    #[test]
+    fn objects_are_bounded_while_their_number_is_unknown() {
+        let mut receiver = receiver();
+        for index in 0..1000 {
+            let file = FileId::new(SessionId(9), index);
+            take(&mut receiver, NOW, [ReceiverInput::Blocks { file, range: 0..10 }]);
+        }
+        assert_eq!(receiver.objects.len(), MAX_UNKNOWN_OBJECTS);
+    }
+}

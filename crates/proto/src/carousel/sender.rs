@@ -1,0 +1,413 @@
+//! The carousel's sender.
+
+use std::{collections::VecDeque, ops::Range, time::Duration};
+
+use treecast_wire::{
+    ParseError,
+    header::{FileId, SessionId},
+    message::{BeginOfFile, Contents, Digest, Message, Reason},
+};
+
+use super::ANNOUNCE_BYTES;
+use crate::{Instant, Step};
+
+/// How many times the end is said, since no receiver can ask for it.
+const GOODBYES: usize = 3;
+
+#[derive(Debug, Clone)]
+pub struct SenderConfig {
+    pub session: SessionId,
+    /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers: a multiple of the
+    /// block length.
+    pub max_run_len: u32,
+    /// Whether messages tell of the objects; without them (the IoT updater's dialect) the blocks must.
+    pub announce: bool,
+    /// How long it waits for another listener when the last has left.
+    pub idle: Duration,
+}
+
+/// Something that has happened at the sender.
+#[derive(Debug, Clone)]
+pub enum SenderInput {
+    /// Whether anybody listens to the group, as far as the sender's link tells (MLD, IGMP).
+    Listeners { present: bool },
+    /// The caller has read the object to its end, and this is its BLAKE3 hash.
+    Hashed { file: FileId, hash: [u8; 32] },
+    /// The object can no longer be read as it was announced.
+    Withdraw { file: FileId, reason: String },
+    /// Enough.
+    Close,
+}
+
+/// Something for the caller to send to the group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SenderTransmit {
+    Message {
+        file: FileId,
+        message: Message,
+    },
+    /// Read these bytes of the object and send them, a block a packet.
+    Blocks {
+        file: FileId,
+        range: Range<u64>,
+    },
+}
+
+/// Something to tell the application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SenderEvent {
+    /// Somebody listens: the first loop begins, or goes on where it was.
+    Started,
+    /// Nobody listens any more.
+    Paused,
+    /// Every object has been out so many times.
+    Looped { loops: u64 },
+    /// It is over: nobody has listened for [`SenderConfig::idle`], every object is withdrawn, or
+    /// [`SenderInput::Close`] said so.
+    Closed,
+}
+
+/// What the sender waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SenderWait {
+    /// A listener; with a deadline, another one.
+    Listener,
+    /// Nothing: it is closed.
+    Closed,
+}
+
+/// One carousel. Call order: see the crate's documentation. While somebody listens it always has
+/// something to send: the caller polls it as often as the rate allows.
+#[derive(Debug)]
+pub struct Sender {
+    config: SenderConfig,
+    contents: Contents,
+    objects: Vec<Object>,
+    state: State,
+    listeners: bool,
+    loops: u64,
+    /// Index of the object that is being sent.
+    current: usize,
+    /// Its next byte.
+    position: u64,
+    /// Where it is announced next.
+    announce_at: u64,
+    events: VecDeque<SenderEvent>,
+    /// Messages that go before the next block. At most a few for each object.
+    messages: VecDeque<(FileId, Message)>,
+}
+
+#[derive(Debug)]
+struct Object {
+    file: FileId,
+    begin: BeginOfFile,
+    hash: Option<[u8; 32]>,
+    withdrawn: Option<Reason>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nobody listens; with a deadline, any more.
+    Waiting(Option<Instant>),
+    Sending,
+    /// The last messages are going out.
+    Closing,
+    Closed,
+}
+
+impl Sender {
+    /// # Errors
+    /// When there are no objects, or more than [`treecast_wire::message::MAX_OBJECTS`].
+    pub fn new(config: SenderConfig, objects: Vec<BeginOfFile>) -> Result<Self, ParseError> {
+        let contents = Contents::new(u32::try_from(objects.len()).unwrap_or(u32::MAX))?;
+        let object = |(index, begin)| {
+            let file = FileId::new(config.session, index);
+            Object { file, begin, hash: None, withdrawn: None }
+        };
+        Ok(Self {
+            contents,
+            objects: (0..).zip(objects).map(object).collect(),
+            state: State::Waiting(None),
+            listeners: false,
+            loops: 0,
+            current: 0,
+            position: 0,
+            announce_at: 0,
+            events: VecDeque::new(),
+            messages: VecDeque::new(),
+            config,
+        })
+    }
+
+    pub fn handle(&mut self, _now: Instant, input: SenderInput) {
+        match input {
+            SenderInput::Listeners { present } => self.listeners = present,
+            SenderInput::Hashed { file, hash } => self.on_hashed(file, hash),
+            SenderInput::Withdraw { file, reason } => {
+                if let Some(object) = self.object(file) {
+                    object.withdrawn = Some(Reason::new(&reason));
+                }
+            }
+            SenderInput::Close => self.close(),
+        }
+    }
+
+    pub fn poll(&mut self, now: Instant) -> Step<SenderTransmit, SenderEvent, SenderWait> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Step::Event(event);
+            }
+            match self.state {
+                State::Waiting(_) if self.listeners => {
+                    self.state = State::Sending;
+                    self.events.push_back(SenderEvent::Started);
+                }
+                State::Waiting(Some(deadline)) if now >= deadline => self.close(),
+                State::Waiting(deadline) => return Step::Wait(deadline, SenderWait::Listener),
+                State::Sending if !self.listeners => {
+                    self.state = State::Waiting(Some(now + self.config.idle));
+                    self.events.push_back(SenderEvent::Paused);
+                }
+                State::Sending | State::Closing => {
+                    if let Some(transmit) = self.next_transmit() {
+                        return Step::Transmit(transmit);
+                    }
+                }
+                State::Closed => return Step::Wait(None, SenderWait::Closed),
+            }
+        }
+    }
+
+    fn on_hashed(&mut self, file: FileId, hash: [u8; 32]) {
+        let announce = self.config.announce;
+        let Some(object) = self.object(file) else { return };
+        let news = object.hash.replace(hash) != Some(hash);
+        if announce && news {
+            // Receivers that have all blocks wait for nothing else.
+            self.messages.push_back((file, Message::Digest(Digest(hash))));
+        }
+    }
+
+    fn object(&mut self, file: FileId) -> Option<&mut Object> {
+        self.objects.get_mut(file.index() as usize).filter(|object| object.file == file)
+    }
+
+    fn close(&mut self) {
+        if matches!(self.state, State::Closing | State::Closed) {
+            return;
+        }
+        self.state = State::Closing;
+        if self.config.announce {
+            let goodbye = (self.objects[0].file, Message::Goodbye);
+            self.messages.extend(std::iter::repeat_n(goodbye, GOODBYES));
+        }
+    }
+
+    /// What goes out next; none when the state or the place in the loop has changed instead.
+    fn next_transmit(&mut self) -> Option<SenderTransmit> {
+        if let Some((file, message)) = self.messages.pop_front() {
+            return Some(SenderTransmit::Message { file, message });
+        }
+        if self.state == State::Closing {
+            self.state = State::Closed;
+            self.events.push_back(SenderEvent::Closed);
+            return None;
+        }
+        let object = &self.objects[self.current];
+        if object.withdrawn.is_some() {
+            self.finish_object();
+            None
+        } else if self.config.announce && self.position >= self.announce_at {
+            self.announce();
+            None
+        } else if self.position < object.begin.file_size {
+            Some(self.next_run())
+        } else {
+            self.finish_object();
+            None
+        }
+    }
+
+    fn announce(&mut self) {
+        let object = &self.objects[self.current];
+        self.messages.push_back((object.file, Message::Contents(self.contents)));
+        self.messages.push_back((object.file, Message::BeginOfFile(object.begin.clone())));
+        if let Some(hash) = object.hash {
+            self.messages.push_back((object.file, Message::Digest(Digest(hash))));
+        }
+        self.announce_at = self.position + ANNOUNCE_BYTES;
+    }
+
+    fn next_run(&mut self) -> SenderTransmit {
+        let object = &self.objects[self.current];
+        let end = self.position.saturating_add(u64::from(self.config.max_run_len));
+        let range = self.position..end.min(object.begin.file_size);
+        self.position = range.end;
+        SenderTransmit::Blocks { file: object.file, range }
+    }
+
+    fn finish_object(&mut self) {
+        if self.config.announce {
+            let object = &self.objects[self.current];
+            let end = match (&object.withdrawn, object.hash) {
+                (Some(reason), _) => {
+                    vec![Message::Contents(self.contents), Message::Withdraw(reason.clone())]
+                }
+                (None, Some(hash)) => vec![Message::EndOfFile, Message::Digest(Digest(hash))],
+                (None, None) => vec![Message::EndOfFile],
+            };
+            let file = object.file;
+            self.messages.extend(end.into_iter().map(|message| (file, message)));
+        }
+        (self.position, self.announce_at) = (0, 0);
+        self.current += 1;
+        if self.current == self.objects.len() {
+            self.finish_loop();
+        }
+    }
+
+    fn finish_loop(&mut self) {
+        self.current = 0;
+        self.loops += 1;
+        self.events.push_back(SenderEvent::Looped { loops: self.loops });
+        if self.objects.iter().all(|object| object.withdrawn.is_some()) {
+            self.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::{header::PacketType, message::TransferType};
+
+    use super::*;
+
+    const NOW: Instant = Instant::ZERO;
+
+    fn sender(sizes: &[u64], announce: bool) -> Sender {
+        let config = SenderConfig {
+            session: SessionId(9),
+            max_run_len: 400_000,
+            announce,
+            idle: Duration::from_secs(5),
+        };
+        let begin = |size: &u64| BeginOfFile::new(TransferType::DiskToDisk, *size, "a").expect("a good name");
+        Sender::new(config, sizes.iter().map(begin).collect()).expect("few objects")
+    }
+
+    /// The next `count` things sent, as text.
+    fn sent(sender: &mut Sender, count: usize) -> Vec<String> {
+        let mut texts = Vec::new();
+        while texts.len() < count {
+            match sender.poll(NOW) {
+                Step::Transmit(SenderTransmit::Message { file, message }) => {
+                    texts.push(format!("{} {:?}", file.index(), message.packet_type()));
+                }
+                Step::Transmit(SenderTransmit::Blocks { file, range }) => {
+                    texts.push(format!("{} {range:?}", file.index()));
+                }
+                Step::Event(_) => {}
+                Step::Wait(_, wait) => panic!("waits for {wait:?} after {texts:?}"),
+            }
+        }
+        texts
+    }
+
+    #[test]
+    fn waits_for_the_first_listener_without_an_end() {
+        let mut sender = sender(&[10], true);
+        assert_eq!(sender.poll(NOW), Step::Wait(None, SenderWait::Listener));
+        sender.handle(NOW, SenderInput::Listeners { present: true });
+        assert_eq!(sender.poll(NOW), Step::Event(SenderEvent::Started));
+        assert_eq!(sent(&mut sender, 3), ["0 Contents", "0 BeginOfFile", "0 0..10"]);
+    }
+
+    #[test]
+    fn announces_an_object_again_and_again_and_loops() {
+        let mut sender = sender(&[1_500_000, 0], true);
+        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sender.handle(NOW, SenderInput::Hashed { file: FileId::new(SessionId(9), 1), hash: [1; 32] });
+        let first = [
+            "1 Digest",
+            "0 Contents",
+            "0 BeginOfFile",
+            "0 0..400000",
+            "0 400000..800000",
+            "0 800000..1200000",
+            "0 Contents",
+            "0 BeginOfFile",
+            "0 1200000..1500000",
+            "0 EndOfFile",
+            "1 Contents",
+            "1 BeginOfFile",
+            "1 Digest",
+            "1 EndOfFile",
+            "1 Digest",
+            "0 Contents",
+        ];
+        assert_eq!(sent(&mut sender, first.len()), first);
+    }
+
+    #[test]
+    fn stops_when_nobody_has_listened_for_the_idle_time() {
+        let mut sender = sender(&[10], true);
+        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sent(&mut sender, 3);
+        sender.handle(NOW, SenderInput::Listeners { present: false });
+        assert_eq!(sender.poll(NOW), Step::Event(SenderEvent::Paused));
+        let deadline = NOW + Duration::from_secs(5);
+        assert_eq!(sender.poll(NOW), Step::Wait(Some(deadline), SenderWait::Listener));
+        for _ in 0..GOODBYES {
+            let Step::Transmit(SenderTransmit::Message { message, .. }) = sender.poll(deadline) else {
+                panic!("it says goodbye");
+            };
+            assert_eq!(message.packet_type(), PacketType::Goodbye);
+        }
+        assert_eq!(sender.poll(deadline), Step::Event(SenderEvent::Closed));
+        assert_eq!(sender.poll(deadline), Step::Wait(None, SenderWait::Closed));
+    }
+
+    #[test]
+    fn a_listener_within_the_idle_time_lets_it_go_on_where_it_was() {
+        let mut sender = sender(&[1_000_000], true);
+        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sent(&mut sender, 3);
+        sender.handle(NOW, SenderInput::Listeners { present: false });
+        assert_eq!(sender.poll(NOW), Step::Event(SenderEvent::Paused));
+        sender.handle(NOW, SenderInput::Listeners { present: true });
+        assert_eq!(sender.poll(NOW), Step::Event(SenderEvent::Started));
+        assert_eq!(sent(&mut sender, 1), ["0 400000..800000"]);
+    }
+
+    #[test]
+    fn a_withdrawn_object_is_said_to_be_and_the_last_one_ends_the_carousel() {
+        let mut sender = sender(&[10], true);
+        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sent(&mut sender, 3);
+        let file = FileId::new(SessionId(9), 0);
+        sender.handle(NOW, SenderInput::Withdraw { file, reason: "it has shrunk".into() });
+        assert_eq!(sent(&mut sender, 5)[..3], ["0 Contents", "0 Withdraw", "0 Goodbye"]);
+        assert_eq!(sender.poll(NOW), Step::Event(SenderEvent::Closed));
+    }
+
+    #[test]
+    fn without_announcements_only_blocks_go_out() {
+        let mut sender = sender(&[500_000], false);
+        sender.handle(NOW, SenderInput::Listeners { present: true });
+        assert_eq!(sent(&mut sender, 3), ["0 0..400000", "0 400000..500000", "0 0..400000"]);
+        sender.handle(NOW, SenderInput::Close);
+        let mut last = sender.poll(NOW);
+        while let Step::Event(SenderEvent::Looped { .. }) = last {
+            last = sender.poll(NOW);
+        }
+        assert_eq!(last, Step::Event(SenderEvent::Closed));
+    }
+
+    #[test]
+    fn nothing_to_send_is_refused() {
+        let config =
+            SenderConfig { session: SessionId(9), max_run_len: 1420, announce: true, idle: Duration::ZERO };
+        let error = Sender::new(config, vec![]).expect_err("no objects");
+        assert_eq!(error.to_string(), "objects: 0 found, expected 1 to 65536");
+    }
+}
