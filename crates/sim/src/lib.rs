@@ -1,1 +1,15 @@
-//! (crate documentation)
+//! Runs treecast's protocol machines in a simulated network and virtual time, from a seed: the same
+//! seed gives the same run, packet for packet.
+//!
+//! This crate opens no socket or file, reads no clock and starts no thread. Its parts:
+//!
+//! - [`schedule`]: virtual time, as a queue of what happens when;
+//! - [`network`]: links that lose, delay, reorder and duplicate packets, connections with a delay and
+//!   a rate, and receive buffers;
+//! - [`trace`]: what happened, as a hash to compare and, when asked for, as lines to read;
+//! - one module a protocol, which draws a scenario from a seed, runs it and judges how it ended.
+#![forbid(unsafe_code)]
+
+pub mod network;
+pub mod schedule;
+pub mod trace;

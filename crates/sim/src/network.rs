@@ -1,0 +1,211 @@
+//! What packets go through: links, connections and receive buffers.
+
+use std::{collections::VecDeque, time::Duration};
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use treecast_proto::Instant;
+
+/// The generator that everything in a run draws from: `stream` tells its users apart, so that one
+/// that draws more does not change what the others see.
+pub fn generator(seed: u64, stream: u64) -> ChaCha8Rng {
+    let mut generator = ChaCha8Rng::seed_from_u64(seed);
+    generator.set_stream(stream);
+    generator
+}
+
+/// How packets get lost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Loss {
+    /// Each with the same probability.
+    Uniform(f64),
+    /// In bursts (Gilbert-Elliott): with probability `enter` a packet begins a burst, in which packets
+    /// are lost with probability `lost`; with probability `leave` the burst ends.
+    Bursts { enter: f64, leave: f64, lost: f64 },
+}
+
+/// What a link does to packets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Path {
+    pub loss: Loss,
+    /// The time that every packet takes.
+    pub delay: Duration,
+    /// The probability that a packet is held up by a random time of at most `hold`, so that others
+    /// overtake it.
+    pub reordered: f64,
+    pub hold: Duration,
+    /// The probability that a packet arrives twice.
+    pub duplicated: f64,
+}
+
+impl Path {
+    /// Nothing but a delay.
+    pub const fn clean(delay: Duration) -> Self {
+        Self { loss: Loss::Uniform(0.0), delay, reordered: 0.0, hold: Duration::ZERO, duplicated: 0.0 }
+    }
+}
+
+/// An unreliable way from one node to another: a receiver's branch of the multicast tree, or UDP.
+#[derive(Debug)]
+pub struct Link {
+    path: Path,
+    in_burst: bool,
+    random: ChaCha8Rng,
+}
+
+impl Link {
+    pub fn new(path: Path, random: ChaCha8Rng) -> Self {
+        Self { path, in_burst: false, random }
+    }
+
+    /// When a packet that is sent now arrives: never, once or twice.
+    pub fn carry(&mut self, now: Instant) -> Vec<Instant> {
+        if self.loses() {
+            return Vec::new();
+        }
+        let copies = 1 + usize::from(self.random.random_bool(self.path.duplicated));
+        (0..copies).map(|_| self.arrival(now)).collect()
+    }
+
+    fn loses(&mut self) -> bool {
+        match self.path.loss {
+            Loss::Uniform(lost) => self.random.random_bool(lost),
+            Loss::Bursts { enter, leave, lost } => {
+                let changes = self.random.random_bool(if self.in_burst { leave } else { enter });
+                self.in_burst ^= changes;
+                self.in_burst && self.random.random_bool(lost)
+            }
+        }
+    }
+
+    fn arrival(&mut self, now: Instant) -> Instant {
+        let held = self.random.random_bool(self.path.reordered);
+        let hold = if held { self.random.random_range(0..=self.path.hold.as_nanos() as u64) } else { 0 };
+        now + self.path.delay + Duration::from_nanos(hold)
+    }
+}
+
+/// One direction of a reliable connection: in order, with a delay and a rate.
+#[derive(Debug)]
+pub struct Connection {
+    delay: Duration,
+    rate_bps: u64,
+    /// When all that has been written is on its way.
+    free_at: Instant,
+}
+
+impl Connection {
+    pub fn new(delay: Duration, rate_bps: u64) -> Self {
+        Self { delay, rate_bps: rate_bps.max(1), free_at: Instant::ZERO }
+    }
+
+    /// Writes a packet of `len` bytes and says when it arrives.
+    pub fn send(&mut self, now: Instant, len: usize) -> Instant {
+        self.free_at = self.free_at.max(now) + transmission_time(len, self.rate_bps);
+        self.free_at + self.delay
+    }
+
+    /// When it takes more: as soon as all before is on its way.
+    pub fn writable_at(&self) -> Instant {
+        self.free_at
+    }
+}
+
+/// A socket's receive buffer, emptied at a rate; what does not fit is dropped.
+#[derive(Debug)]
+pub struct ReceiveBuffer {
+    capacity_bytes: usize,
+    rate_bps: u64,
+    held_bytes: usize,
+    /// When each packet that is in it will have been read, and its length.
+    held: VecDeque<(Instant, usize)>,
+    dropped: u64,
+}
+
+impl ReceiveBuffer {
+    pub fn new(capacity_bytes: usize, rate_bps: u64) -> Self {
+        Self { capacity_bytes, rate_bps: rate_bps.max(1), held_bytes: 0, held: VecDeque::new(), dropped: 0 }
+    }
+
+    /// A packet of `len` bytes arrives; says when it is read, unless it is dropped.
+    pub fn accept(&mut self, now: Instant, len: usize) -> Option<Instant> {
+        while let Some((_, read)) = self.held.front().filter(|(read_at, _)| *read_at <= now) {
+            self.held_bytes -= read;
+            self.held.pop_front();
+        }
+        if self.held_bytes + len > self.capacity_bytes {
+            self.dropped += 1;
+            return None;
+        }
+        let begin = self.held.back().map_or(now, |(read_at, _)| *read_at);
+        let read_at = begin.max(now) + transmission_time(len, self.rate_bps);
+        self.held.push_back((read_at, len));
+        self.held_bytes += len;
+        Some(read_at)
+    }
+
+    /// Packets dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+/// The time that `len` bytes take at a rate.
+pub fn transmission_time(len: usize, rate_bps: u64) -> Duration {
+    Duration::from_nanos((len as u64).saturating_mul(8_000_000_000) / rate_bps.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    /// How many of 10,000 packets get lost, and how many losses follow another one.
+    fn losses(loss: Loss) -> (usize, usize) {
+        let mut link = Link::new(Path { loss, ..Path::clean(Duration::ZERO) }, generator(1, 0));
+        let fates: Vec<bool> = (0..10_000).map(|_| link.carry(at(0)).is_empty()).collect();
+        let lost = fates.iter().filter(|lost| **lost).count();
+        (lost, fates.windows(2).filter(|pair| pair[0] && pair[1]).count())
+    }
+
+    #[test]
+    fn losses_are_as_many_as_asked_for_and_come_in_bursts_when_asked_for() {
+        let (uniform, together) = losses(Loss::Uniform(0.1));
+        assert!((900..1_100).contains(&uniform) && together < 200, "{uniform} {together}");
+        let (bursty, together) = losses(Loss::Bursts { enter: 0.01, leave: 0.09, lost: 1.0 });
+        assert!((600..1_400).contains(&bursty) && together > bursty * 8 / 10, "{bursty} {together}");
+    }
+
+    #[test]
+    fn packets_are_delayed_reordered_and_duplicated() {
+        let (delay, hold) = (Duration::from_millis(5), Duration::from_millis(3));
+        let path = Path { reordered: 0.5, hold, duplicated: 0.5, ..Path::clean(delay) };
+        let mut link = Link::new(path, generator(1, 0));
+        let arrivals: Vec<Vec<Instant>> = (0..1_000).map(|_| link.carry(at(0))).collect();
+        assert!(arrivals.iter().flatten().all(|time| (at(5)..=at(8)).contains(time)));
+        let twice = arrivals.iter().filter(|times| times.len() == 2).count();
+        let held = arrivals.iter().filter(|times| times[0] > at(5)).count();
+        assert!((400..600).contains(&twice) && (400..600).contains(&held), "{twice} {held}");
+    }
+
+    #[test]
+    fn a_connection_keeps_order_and_rate() {
+        let mut connection = Connection::new(Duration::from_millis(10), 8_000);
+        assert_eq!(connection.send(at(0), 5), at(15));
+        assert_eq!(connection.send(at(1), 1), at(16));
+        assert_eq!(connection.writable_at(), at(6));
+        assert_eq!(connection.send(at(100), 1), at(111));
+    }
+
+    #[test]
+    fn a_full_receive_buffer_drops() {
+        let mut buffer = ReceiveBuffer::new(10, 8_000);
+        assert_eq!(buffer.accept(at(0), 6), Some(at(6)));
+        assert_eq!(buffer.accept(at(0), 4), Some(at(10)));
+        assert_eq!((buffer.accept(at(5), 1), buffer.dropped()), (None, 1));
+        assert_eq!(buffer.accept(at(6), 1), Some(at(11)));
+    }
+}

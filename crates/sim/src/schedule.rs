@@ -1,0 +1,64 @@
+//! Virtual time: what happens when.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
+
+use treecast_proto::Instant;
+
+/// Events in the order of their time, and those of one time in the order in which they were added.
+#[derive(Debug)]
+pub struct Schedule<E> {
+    now: Instant,
+    added: u64,
+    due: BinaryHeap<Reverse<(Instant, u64)>>,
+    events: BTreeMap<u64, E>,
+}
+
+impl<E> Default for Schedule<E> {
+    fn default() -> Self {
+        Self { now: Instant::ZERO, added: 0, due: BinaryHeap::new(), events: BTreeMap::new() }
+    }
+}
+
+impl<E> Schedule<E> {
+    /// The time of the event that was taken last.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Adds an event; one in the past happens now.
+    pub fn at(&mut self, time: Instant, event: E) {
+        self.due.push(Reverse((time.max(self.now), self.added)));
+        self.events.insert(self.added, event);
+        self.added += 1;
+    }
+
+    /// Takes the next event and moves time on to it.
+    pub fn take(&mut self) -> Option<E> {
+        let Reverse((time, number)) = self.due.pop()?;
+        self.now = time;
+        self.events.remove(&number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_then_in_order() {
+        let mut schedule = Schedule::default();
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        for (time, event) in [(2, "c"), (1, "a"), (1, "b")] {
+            schedule.at(at(time), event);
+        }
+        assert_eq!((schedule.take(), schedule.now()), (Some("a"), at(1)));
+        schedule.at(at(0), "late");
+        let rest: String = std::iter::from_fn(|| schedule.take()).collect();
+        assert_eq!(rest, "blatec");
+    }
+}
