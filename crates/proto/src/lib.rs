@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod carousel;
+pub mod membership;
 mod stored;
 pub mod time;
 pub mod unicast;

@@ -1,0 +1,81 @@
+//! The forwarding entries that a router has told its kernel, and those that it is about to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    ops::Bound,
+    time::Duration,
+};
+
+use super::LinkId;
+use crate::Instant;
+
+/// Packets from one source to one group: where they come in and where they go out.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Where the first packet came in.
+    pub arrived: LinkId,
+    /// What the kernel has been told; none before the first time.
+    pub installed: Option<Forwarding>,
+    /// The kernel's count when it was last asked, and since when it has been that.
+    packets: u64,
+    since: Instant,
+}
+
+/// One incoming link, any number of outgoing ones; with none, packets end here without an upcall.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forwarding {
+    pub from: LinkId,
+    pub to: BTreeSet<LinkId>,
+}
+
+/// All entries, by group and source.
+#[derive(Debug, Default)]
+pub struct Entries {
+    map: BTreeMap<(IpAddr, IpAddr), Entry>,
+}
+
+impl Entries {
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    pub fn get_mut(&mut self, group: IpAddr, source: IpAddr) -> Option<&mut Entry> {
+        self.map.get_mut(&(group, source))
+    }
+
+    pub fn insert(&mut self, now: Instant, group: IpAddr, source: IpAddr, arrived: LinkId) {
+        let entry = Entry { arrived, installed: None, packets: 0, since: now };
+        self.map.insert((group, source), entry);
+    }
+
+    pub fn remove(&mut self, group: IpAddr, source: IpAddr) -> Option<Entry> {
+        self.map.remove(&(group, source))
+    }
+
+    /// The sources of `group` that have entries.
+    pub fn sources(&self, group: IpAddr) -> Vec<IpAddr> {
+        let lowest: IpAddr = match group {
+            IpAddr::V4(_) => IpAddr::from([0; 4]),
+            IpAddr::V6(_) => IpAddr::from([0; 16]),
+        };
+        let from_here = self.map.range((Bound::Included((group, lowest)), Bound::Unbounded));
+        from_here.take_while(|((of, _), _)| *of == group).map(|((_, source), _)| *source).collect()
+    }
+
+    /// Group, source and entry of all.
+    pub fn iter(&self) -> impl Iterator<Item = (IpAddr, IpAddr, &Entry)> {
+        self.map.iter().map(|((group, source), entry)| (*group, *source, entry))
+    }
+}
+
+impl Entry {
+    /// The kernel has counted `packets` for this entry. Returns whether none came for `idle`.
+    pub fn counted(&mut self, now: Instant, packets: u64, idle: Duration) -> bool {
+        if packets != self.packets {
+            self.packets = packets;
+            self.since = now;
+        }
+        now - self.since >= idle
+    }
+}

@@ -1,0 +1,122 @@
+//! What MLD and IGMP messages say, without saying which of the two it was.
+
+use std::{net::IpAddr, time::Duration};
+
+use treecast_wire::{
+    igmp,
+    membership::{self, GroupRecord, RouterAdvertisement},
+    mld,
+};
+
+pub type Query = membership::Query<IpAddr>;
+pub type Record = GroupRecord<IpAddr>;
+
+/// A message of either protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    Query(Query),
+    /// A query of an older protocol version.
+    OldQuery {
+        group: Option<IpAddr>,
+        max_response: Duration,
+    },
+    Report(Vec<Record>),
+    /// A report of MLDv1, IGMPv1 or IGMPv2: every source of this group, please.
+    OldReport(IpAddr),
+    /// MLDv1's Done, IGMPv2's Leave.
+    OldLeave(IpAddr),
+    RouterAdvertisement(RouterAdvertisement),
+    RouterSolicitation,
+    RouterTermination,
+}
+
+impl Message {
+    /// The message as MLD. Addresses of the other family are left out.
+    pub fn to_mld(&self) -> Option<mld::Message> {
+        Some(match self {
+            Self::Query(query) => mld::Message::Query(convert_query(query, v6)),
+            Self::RouterAdvertisement(body) => mld::Message::RouterAdvertisement(*body),
+            Self::RouterSolicitation => mld::Message::RouterSolicitation,
+            Self::RouterTermination => mld::Message::RouterTermination,
+            Self::OldQuery { .. } | Self::Report(_) | Self::OldReport(_) | Self::OldLeave(_) => return None,
+        })
+    }
+
+    /// The message as IGMP. Addresses of the other family are left out.
+    pub fn to_igmp(&self) -> Option<igmp::Message> {
+        Some(match self {
+            Self::Query(query) => igmp::Message::Query(convert_query(query, v4)),
+            Self::RouterAdvertisement(body) => igmp::Message::RouterAdvertisement(*body),
+            Self::RouterSolicitation => igmp::Message::RouterSolicitation,
+            Self::RouterTermination => igmp::Message::RouterTermination,
+            Self::OldQuery { .. } | Self::Report(_) | Self::OldReport(_) | Self::OldLeave(_) => return None,
+        })
+    }
+
+    /// What an MLD message says; none when it says nothing (an old report without a group).
+    pub fn from_mld(message: mld::Message) -> Option<Self> {
+        use mld::Message as Mld;
+        Some(match message {
+            Mld::Query(query) => Self::Query(convert_query(&query, |address| Some(address.into()))),
+            Mld::QueryV1(body) => {
+                Self::OldQuery { group: body.group.map(IpAddr::from), max_response: body.max_response }
+            }
+            Mld::Report(report) => Self::Report(report.records.into_iter().map(widen_record).collect()),
+            Mld::ReportV1(body) => Self::OldReport(body.group?.into()),
+            Mld::DoneV1(body) => Self::OldLeave(body.group?.into()),
+            Mld::RouterAdvertisement(body) => Self::RouterAdvertisement(body),
+            Mld::RouterSolicitation => Self::RouterSolicitation,
+            Mld::RouterTermination => Self::RouterTermination,
+        })
+    }
+
+    /// What an IGMP message says; none when it says nothing (an old report without a group).
+    pub fn from_igmp(message: igmp::Message) -> Option<Self> {
+        use igmp::Message as Igmp;
+        Some(match message {
+            Igmp::Query(query) => Self::Query(convert_query(&query, |address| Some(address.into()))),
+            Igmp::QueryV2(body) => {
+                Self::OldQuery { group: body.group.map(IpAddr::from), max_response: body.max_response }
+            }
+            Igmp::Report(report) => Self::Report(report.records.into_iter().map(widen_record).collect()),
+            Igmp::ReportV1(body) | Igmp::ReportV2(body) => Self::OldReport(body.group?.into()),
+            Igmp::Leave(body) => Self::OldLeave(body.group?.into()),
+            Igmp::RouterAdvertisement(body) => Self::RouterAdvertisement(body),
+            Igmp::RouterSolicitation => Self::RouterSolicitation,
+            Igmp::RouterTermination => Self::RouterTermination,
+        })
+    }
+}
+
+fn convert_query<A: Copy, B>(
+    query: &membership::Query<A>,
+    convert: impl Fn(A) -> Option<B>,
+) -> membership::Query<B> {
+    membership::Query {
+        max_response: query.max_response,
+        group: query.group.and_then(&convert),
+        suppress_router_processing: query.suppress_router_processing,
+        robustness: query.robustness,
+        query_interval: query.query_interval,
+        sources: query.sources.iter().copied().filter_map(convert).collect(),
+    }
+}
+
+fn widen_record<A: Into<IpAddr>>(record: GroupRecord<A>) -> Record {
+    let sources = record.sources.into_iter().map(Into::into).collect();
+    GroupRecord { kind: record.kind, group: record.group.into(), sources }
+}
+
+fn v4(address: IpAddr) -> Option<std::net::Ipv4Addr> {
+    match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn v6(address: IpAddr) -> Option<std::net::Ipv6Addr> {
+    match address {
+        IpAddr::V6(address) => Some(address),
+        IpAddr::V4(_) => None,
+    }
+}

@@ -1,0 +1,415 @@
+//! All interfaces of a router, of one address family: what to forward, and what to listen to.
+//!
+//! A packet from source S to group G is forwarded from the link that the route to S uses to every other
+//! link where somebody wants it. Where there is no route to S, the link where its packets arrive counts
+//! as that link. What the listeners of all other links want, the router itself listens to:
+//!
+//! - sources asked for by name: on the link of the route to each;
+//! - "any source": on the configured upstream, which then also gets all packets of such groups that come
+//!   from elsewhere (RFC 4605, 4.2); or, with none configured, on every link but the listeners' own. So in
+//!   a network without loops a sender may be anywhere, and every link carries what is wanted behind it
+//!   and nothing else. In a network with loops, configure the upstream.
+//!
+//! Unlike RFC 4605 has it, whether the router is the querier of a link plays no part: router and
+//! upstream router share a link, and either may win the election.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    convert::Infallible,
+    net::IpAddr,
+    time::Duration,
+};
+
+use super::{
+    Filter, Limits, Link, Message, Mode, Timers,
+    entries::{Entries, Forwarding},
+    link::Output,
+    scope::{is_routable_group, is_routable_source},
+    snapshot::RouterSnapshot,
+};
+use crate::{Instant, Step};
+
+/// An interface, by the number that the caller's system gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+#[derive(Debug, Clone, Copy)]
+pub struct RouterConfig {
+    pub timers: Timers,
+    pub limits: Limits,
+    /// Where packets of any-source groups come from; none: from wherever they come.
+    pub upstream: Option<LinkId>,
+    /// An entry whose packets have stopped for this long is removed.
+    pub entry_idle: Duration,
+}
+
+/// Something that has happened.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// An interface is up with this address, or has another address now.
+    Up {
+        link: LinkId,
+        address: IpAddr,
+    },
+    Down {
+        link: LinkId,
+    },
+    /// A neighbour on the link has sent this.
+    Message {
+        link: LinkId,
+        from: IpAddr,
+        message: Message,
+    },
+    /// The kernel holds a packet for which it has no entry.
+    NoEntry {
+        link: LinkId,
+        source: IpAddr,
+        group: IpAddr,
+    },
+    /// A packet has come in elsewhere than its entry says.
+    WrongLink {
+        link: LinkId,
+        source: IpAddr,
+        group: IpAddr,
+    },
+    /// The answer to [`Transmit::FindRoute`].
+    Route {
+        source: IpAddr,
+        route: Route,
+    },
+    /// Any route may be another now.
+    RoutesChanged,
+    /// The answer to [`Transmit::Count`]: packets that the entry has seen, ever.
+    Counted {
+        source: IpAddr,
+        group: IpAddr,
+        packets: u64,
+    },
+}
+
+/// Where the route to a source leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// Out of this interface, whether or not the router was given it.
+    Via(LinkId),
+    /// Nowhere, or it is this host itself: its packets come in where they come in.
+    None,
+}
+
+/// Something for the caller to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transmit {
+    /// Send this on the link.
+    Send { link: LinkId, message: Message },
+    /// Tell the kernel to forward so, in place of what it was told before.
+    Install { source: IpAddr, group: IpAddr, forwarding: Forwarding },
+    /// Tell the kernel to forget the entry.
+    Remove { source: IpAddr, group: IpAddr },
+    /// Listen, as a host on this link, to this and nothing else of the group.
+    Listen { link: LinkId, group: IpAddr, filter: Filter },
+    /// Look up the route to a source, and answer with [`Input::Route`].
+    FindRoute { source: IpAddr },
+    /// Ask the kernel for an entry's packets, and answer with [`Input::Counted`].
+    Count { source: IpAddr, group: IpAddr },
+}
+
+/// What a router waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Interfaces.
+    Links,
+    /// Listeners, packets, or the time for a query.
+    Network,
+}
+
+/// A multicast router for one address family. Call order: see the crate's documentation.
+#[derive(Debug)]
+pub struct Router {
+    config: RouterConfig,
+    links: BTreeMap<LinkId, Link>,
+    entries: Entries,
+    /// Routes to all sources of entries and of named requests; none while the answer is awaited.
+    routes: BTreeMap<IpAddr, Option<Route>>,
+    /// What this router listens to itself.
+    listening: BTreeMap<(LinkId, IpAddr), Filter>,
+    next_count: Option<Instant>,
+    /// Upcalls that found no room for an entry.
+    refused: u64,
+    out: VecDeque<Transmit>,
+}
+
+impl Router {
+    pub fn new(config: RouterConfig) -> Self {
+        Self {
+            config,
+            links: BTreeMap::new(),
+            entries: Entries::default(),
+            routes: BTreeMap::new(),
+            listening: BTreeMap::new(),
+            next_count: None,
+            refused: 0,
+            out: VecDeque::new(),
+        }
+    }
+
+    pub fn handle(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Up { link, address } => self.up(now, link, address),
+            Input::Down { link } => self.down(link),
+            Input::Message { link, from, message } => {
+                if let Some(link) = self.links.get_mut(&link) {
+                    link.handle(now, from, message);
+                }
+            }
+            Input::NoEntry { link, source, group } => self.no_entry(now, link, source, group),
+            Input::WrongLink { link, source, group } => self.wrong_link(link, source, group),
+            Input::Route { source, route } => self.found_route(source, route),
+            Input::RoutesChanged => self.look_up_all_routes(),
+            Input::Counted { source, group, packets } => self.counted(now, source, group, packets),
+        }
+    }
+
+    /// There are no events: all that a router does is in what it transmits.
+    pub fn poll(&mut self, now: Instant) -> Step<Transmit, Infallible, Wait> {
+        self.count(now);
+        while self.out.is_empty() {
+            let Some((link, output)) = self.poll_links(now) else { break };
+            match output {
+                Output::Send(message) => self.out.push_back(Transmit::Send { link, message }),
+                Output::Changed(group) => self.refresh(group),
+            }
+        }
+        if let Some(transmit) = self.out.pop_front() {
+            return Step::Transmit(transmit);
+        }
+        let links = self.links.values().map(Link::deadline).min();
+        let why = if links.is_some() { Wait::Network } else { Wait::Links };
+        Step::Wait(links.into_iter().chain(self.next_count).min(), why)
+    }
+
+    /// The router stops: tells bridges, so that they need not find out.
+    pub fn close(&mut self) {
+        let message = Message::RouterTermination;
+        let links = self.links.keys();
+        self.out.extend(links.map(|link| Transmit::Send { link: *link, message: message.clone() }));
+        self.links.clear();
+    }
+
+    /// What there is to see, for people.
+    pub fn snapshot(&self, now: Instant) -> RouterSnapshot {
+        let refused_links: u64 = self.links.values().map(Link::refused).sum();
+        RouterSnapshot::new(
+            now,
+            &self.links,
+            self.entries.iter(),
+            &self.listening,
+            self.refused + refused_links,
+        )
+    }
+
+    fn up(&mut self, now: Instant, id: LinkId, address: IpAddr) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.set_address(address);
+            return;
+        }
+        self.links.insert(id, Link::new(now, address, self.config.timers, self.config.limits));
+        self.refresh_all();
+    }
+
+    fn down(&mut self, id: LinkId) {
+        let Some(link) = self.links.remove(&id) else { return };
+        // The kernel has dropped its memberships there; so they are not to be left, but forgotten.
+        self.listening.retain(|(link, _), _| *link != id);
+        for (group, _) in link.groups() {
+            self.refresh(group);
+        }
+        self.refresh_all();
+    }
+
+    fn poll_links(&mut self, now: Instant) -> Option<(LinkId, Output)> {
+        self.links.iter_mut().find_map(|(id, link)| Some((*id, link.poll(now)?)))
+    }
+
+    fn no_entry(&mut self, now: Instant, link: LinkId, source: IpAddr, group: IpAddr) {
+        if !is_routable_group(group) || !self.links.contains_key(&link) {
+            return;
+        }
+        let full = self.entries.len() >= self.config.limits.entries;
+        match self.entries.get_mut(group, source) {
+            // The kernel has lost what it was told, or not been told yet.
+            Some(entry) => entry.installed = None,
+            None if full => {
+                self.refused += 1;
+                return;
+            }
+            None => self.entries.insert(now, group, source, link),
+        }
+        self.refresh_entry(group, source);
+    }
+
+    /// Either the route has changed or, without a route, the source has moved; or another router
+    /// forwards to a link to which this one does, which is not this entry's business.
+    fn wrong_link(&mut self, link: LinkId, source: IpAddr, group: IpAddr) {
+        let unrouted = self.routes.get(&source) == Some(&Some(Route::None));
+        if let Some(entry) = self.entries.get_mut(group, source)
+            && unrouted
+        {
+            entry.arrived = link;
+        }
+        if self.routes.contains_key(&source) {
+            self.out.push_back(Transmit::FindRoute { source });
+        }
+        self.refresh_entry(group, source);
+    }
+
+    fn found_route(&mut self, source: IpAddr, route: Route) {
+        let Some(known) = self.routes.get_mut(&source) else { return };
+        if known.replace(route) == Some(route) {
+            return;
+        }
+        let of_entries = self.entries.iter().filter(|(_, of, _)| *of == source).map(|(group, ..)| group);
+        let named = self.links.values().flat_map(Link::groups);
+        let of_requests =
+            named.filter(|(_, group)| group.requested().any(|(of, _)| of == source)).map(|(group, _)| group);
+        let groups: BTreeSet<_> = of_entries.chain(of_requests).collect();
+        groups.into_iter().for_each(|group| self.refresh(group));
+    }
+
+    fn look_up_all_routes(&mut self) {
+        self.out.extend(self.routes.keys().map(|source| Transmit::FindRoute { source: *source }));
+    }
+
+    /// The link that packets from `source` come in by, where a route says so.
+    fn route(&mut self, source: IpAddr) -> Option<Route> {
+        if let Some(known) = self.routes.get(&source) {
+            return *known;
+        }
+        if self.routes.len() >= self.config.limits.routes {
+            self.refused += 1;
+            return None;
+        }
+        self.routes.insert(source, None);
+        self.out.push_back(Transmit::FindRoute { source });
+        None
+    }
+
+    fn refresh_all(&mut self) {
+        let listened = self.links.values().flat_map(|link| link.groups().map(|(group, _)| group));
+        let forwarded = self.entries.iter().map(|(group, ..)| group);
+        let groups: BTreeSet<_> = listened.chain(forwarded).collect();
+        groups.into_iter().for_each(|group| self.refresh(group));
+    }
+
+    /// Brings all that concerns `group` into line with what its listeners want now.
+    fn refresh(&mut self, group: IpAddr) {
+        let filters: Vec<(LinkId, Filter)> =
+            self.links.iter().map(|(id, link)| (*id, link.filter(group))).collect();
+        for (link, _) in &filters {
+            self.listen(*link, group, &filters);
+        }
+        for source in self.entries.sources(group) {
+            self.refresh_entry(group, source);
+        }
+    }
+
+    /// Listens on `link` to what the listeners of all other links want from there.
+    fn listen(&mut self, link: LinkId, group: IpAddr, filters: &[(LinkId, Filter)]) {
+        let here = self.config.upstream.is_none_or(|upstream| upstream == link);
+        let mut wanted = Filter::NOTHING;
+        for (_, filter) in filters.iter().filter(|(other, _)| *other != link) {
+            if filter.mode == Mode::Include || here {
+                wanted.merge(filter);
+            }
+        }
+        if wanted.mode == Mode::Include {
+            wanted.sources.retain(|source| self.route(*source) == Some(Route::Via(link)));
+        }
+        let key = (link, group);
+        if self.listening.get(&key).unwrap_or(&Filter::NOTHING) == &wanted {
+            return;
+        }
+        if wanted.is_nothing() {
+            self.listening.remove(&key);
+        } else {
+            self.listening.insert(key, wanted.clone());
+        }
+        self.out.push_back(Transmit::Listen { link, group, filter: wanted });
+    }
+
+    fn refresh_entry(&mut self, group: IpAddr, source: IpAddr) {
+        let route = self.route(source);
+        let Some(entry) = self.entries.get_mut(group, source) else { return };
+        let forwarding = match route {
+            None => return,
+            Some(Route::Via(from)) if self.links.contains_key(&from) => {
+                Forwarding { from, to: outgoing(&self.links, &self.config, from, source, group) }
+            }
+            // The route leads out of an interface that is not this router's: nothing is forwarded.
+            Some(Route::Via(_)) => Forwarding { from: entry.arrived, to: BTreeSet::new() },
+            Some(Route::None) => {
+                let from = entry.arrived;
+                Forwarding { from, to: outgoing(&self.links, &self.config, from, source, group) }
+            }
+        };
+        let before = entry.installed.replace(forwarding.clone());
+        if before.as_ref() == Some(&forwarding) {
+            return;
+        }
+        let served = before.is_some_and(|before| !before.to.is_empty());
+        if !self.links.contains_key(&forwarding.from) || served && forwarding.to.is_empty() {
+            self.entries.remove(group, source);
+            self.out.push_back(Transmit::Remove { source, group });
+        } else {
+            self.out.push_back(Transmit::Install { source, group, forwarding });
+        }
+    }
+
+    fn count(&mut self, now: Instant) {
+        // Every source of an entry has a route, so with no routes there is nothing to look after.
+        if self.routes.is_empty() {
+            self.next_count = None;
+            return;
+        }
+        let at = *self.next_count.get_or_insert(now + self.config.entry_idle / 2);
+        if at > now {
+            return;
+        }
+        self.next_count = None;
+        self.forget_unused_routes();
+        let entries = self.entries.iter();
+        self.out.extend(entries.map(|(group, source, _)| Transmit::Count { source, group }));
+    }
+
+    fn counted(&mut self, now: Instant, source: IpAddr, group: IpAddr, packets: u64) {
+        let Some(entry) = self.entries.get_mut(group, source) else { return };
+        if entry.counted(now, packets, self.config.entry_idle) {
+            self.entries.remove(group, source);
+            self.out.push_back(Transmit::Remove { source, group });
+        }
+    }
+
+    fn forget_unused_routes(&mut self) {
+        let mut used: BTreeSet<IpAddr> = self.entries.iter().map(|(_, source, _)| source).collect();
+        for (_, group) in self.links.values().flat_map(Link::groups) {
+            used.extend(group.requested().map(|(source, _)| source));
+        }
+        self.routes.retain(|source, _| used.contains(source));
+    }
+}
+
+/// The links that packets of `source` go out by when they come in by `from`.
+fn outgoing(
+    links: &BTreeMap<LinkId, Link>,
+    config: &RouterConfig,
+    from: LinkId,
+    source: IpAddr,
+    group: IpAddr,
+) -> BTreeSet<LinkId> {
+    if !is_routable_source(source) {
+        return BTreeSet::new();
+    }
+    let wanted = links.iter().filter(|(_, link)| link.filter(group).passes(source)).map(|(id, _)| *id);
+    let upstream = config.upstream.filter(|upstream| links.contains_key(upstream));
+    let upstream = upstream.filter(|_| !super::scope::is_source_specific(group));
+    wanted.chain(upstream).filter(|link| *link != from).collect()
+}

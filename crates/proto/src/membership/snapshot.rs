@@ -1,0 +1,106 @@
+//! A router's state as plain values, for people and programs to look at.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use super::{Filter, Link, LinkId, entries::Entry, group::Group, link::Querier};
+use crate::Instant;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouterSnapshot {
+    pub links: Vec<LinkSnapshot>,
+    pub entries: Vec<EntrySnapshot>,
+    pub listening: Vec<MembershipSnapshot>,
+    /// Groups, sources and entries that found no room, ever.
+    pub refused: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkSnapshot {
+    pub link: LinkId,
+    pub address: IpAddr,
+    pub querier: IpAddr,
+    /// Time until the other querier counts as gone; none when this router is the querier.
+    pub querier_expires: Option<Duration>,
+    pub groups: Vec<GroupSnapshot>,
+}
+
+/// What the listeners of a link want of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupSnapshot {
+    pub group: IpAddr,
+    pub filter: Filter,
+    /// Time until the group is forgotten if nobody reports it again.
+    pub expires: Duration,
+    /// Sources asked for by name, and the time until each is forgotten.
+    pub requested: Vec<(IpAddr, Duration)>,
+}
+
+/// A forwarding entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntrySnapshot {
+    pub source: IpAddr,
+    pub group: IpAddr,
+    pub from: LinkId,
+    /// Empty: its packets end here.
+    pub to: Vec<LinkId>,
+}
+
+/// What the router itself listens to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MembershipSnapshot {
+    pub link: LinkId,
+    pub group: IpAddr,
+    pub filter: Filter,
+}
+
+impl RouterSnapshot {
+    pub(super) fn new<'a>(
+        now: Instant,
+        links: &BTreeMap<LinkId, Link>,
+        entries: impl Iterator<Item = (IpAddr, IpAddr, &'a Entry)>,
+        listening: &BTreeMap<(LinkId, IpAddr), Filter>,
+        refused: u64,
+    ) -> Self {
+        let memberships = listening.iter();
+        Self {
+            links: links.iter().map(|(id, link)| LinkSnapshot::new(now, *id, link)).collect(),
+            entries: entries
+                .filter_map(|(group, source, entry)| snapshot_entry(group, source, entry))
+                .collect(),
+            listening: memberships
+                .map(|((link, group), filter)| MembershipSnapshot {
+                    link: *link,
+                    group: *group,
+                    filter: filter.clone(),
+                })
+                .collect(),
+            refused,
+        }
+    }
+}
+
+impl LinkSnapshot {
+    fn new(now: Instant, id: LinkId, link: &Link) -> Self {
+        let (querier, querier_expires) = match link.querier() {
+            Querier::Own { .. } => (link.address(), None),
+            Querier::Other { address, until } => (address, Some(until - now)),
+        };
+        let groups = link.groups().map(|(address, group)| GroupSnapshot::new(now, address, group));
+        Self { link: id, address: link.address(), querier, querier_expires, groups: groups.collect() }
+    }
+}
+
+impl GroupSnapshot {
+    fn new(now: Instant, address: IpAddr, group: &Group) -> Self {
+        let last_source = group.requested().map(|(_, until)| until).max();
+        let expires = last_source.max(group.exclude_until()).unwrap_or(now) - now;
+        let requested = group.requested().map(|(source, until)| (source, until - now)).collect();
+        Self { group: address, filter: group.filter(), expires, requested }
+    }
+}
+
+fn snapshot_entry(group: IpAddr, source: IpAddr, entry: &Entry) -> Option<EntrySnapshot> {
+    let forwarding = entry.installed.as_ref()?;
+    let to = forwarding.to.iter().copied().collect();
+    Some(EntrySnapshot { source, group, from: forwarding.from, to })
+}
