@@ -220,13 +220,13 @@ impl Collector {
 
 /// Follows the kernel's 32-bit drop counter beyond its wrap.
 #[derive(Debug, Default)]
-struct DropCounter {
+pub(super) struct DropCounter {
     last: u32,
-    total: u64,
+    pub total: u64,
 }
 
 impl DropCounter {
-    fn note(&mut self, ancillary: Ancillary) {
+    pub fn note(&mut self, ancillary: Ancillary) {
         if let Some(now) = ancillary.dropped {
             self.total += u64::from(now.wrapping_sub(self.last));
             self.last = now;

@@ -13,17 +13,19 @@
 mod batch;
 mod collector;
 mod control;
+mod datagrams;
 mod open;
 mod option;
 mod transmitter;
 
 pub use batch::{BATCH_LEN, Batch, Item};
 pub use collector::Collector;
+pub use datagrams::DatagramReceiver;
 pub use open::{
     DEFAULT_MULTICAST_HOPS, GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_group_sender,
     open_unicast_receiver, open_unicast_sender,
 };
-pub use transmitter::{Transmitter, blocks_in_super_packet};
+pub use transmitter::{Transmitter, blocks_in_super_packet, frames_in_super_packet};
 
 /// How datagrams cross the border to the kernel, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

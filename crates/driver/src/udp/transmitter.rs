@@ -20,7 +20,13 @@ const MAX_SUPER_PACKET_LEN: usize = 65_507;
 
 /// How many blocks of `block_len` bytes, each behind its header, one super-packet carries; at least 1.
 pub fn blocks_in_super_packet(block_len: usize) -> usize {
-    (MAX_SUPER_PACKET_LEN / (HEADER_LEN + block_len)).clamp(1, MAX_SEGMENTS)
+    frames_in_super_packet(HEADER_LEN + block_len)
+}
+
+/// How many packets of `frame_len` bytes, headers of their own format included, one super-packet
+/// carries; at least 1.
+pub fn frames_in_super_packet(frame_len: usize) -> usize {
+    (MAX_SUPER_PACKET_LEN / frame_len.max(1)).clamp(1, MAX_SEGMENTS)
 }
 
 /// Sends blocks and messages from one socket. Blocks while the socket's send buffer is full, which is
@@ -29,12 +35,14 @@ pub fn blocks_in_super_packet(block_len: usize) -> usize {
 pub struct Transmitter {
     socket: UdpSocket,
     offload: Offload,
-    headers: Vec<[u8; HEADER_LEN]>,
+    /// Those of one super-packet, one behind the other.
+    headers: Vec<u8>,
+    header_len: usize,
 }
 
 impl Transmitter {
     pub fn new(socket: UdpSocket, offload: Offload) -> Self {
-        Self { socket, offload, headers: Vec::new() }
+        Self { socket, offload, headers: Vec::new(), header_len: HEADER_LEN }
     }
 
     /// The way in use: what was asked for, or what was left when the kernel had refused that.
@@ -64,23 +72,37 @@ impl Transmitter {
         block_len: usize,
         run: &[u8],
     ) -> io::Result<()> {
-        let to = SockAddr::from(to);
         let mut header = first;
-        for piece in run.chunks(blocks_in_super_packet(block_len) * block_len) {
-            self.fill_headers(header, block_len, piece);
-            self.send_piece(&to, block_len, piece)?;
-            header.sequence += piece.len() as u64;
-        }
-        Ok(())
+        self.send_frames(to, block_len, run, |block| {
+            header.payload_len = block.len() as u32;
+            let bytes = header.to_bytes();
+            header.sequence += block.len() as u64;
+            bytes
+        })
     }
 
-    fn fill_headers(&mut self, mut header: Header, block_len: usize, piece: &[u8]) {
-        self.headers.clear();
-        for block in piece.chunks(block_len) {
-            header.payload_len = block.len() as u32;
-            self.headers.push(header.to_bytes());
-            header.sequence += block.len() as u64;
+    /// As [`Transmitter::send_blocks`], with headers of another format: `header_of` gives that of each
+    /// block, in order.
+    ///
+    /// # Errors
+    /// What the kernel says when even single datagrams are refused.
+    pub fn send_frames<const LEN: usize>(
+        &mut self,
+        to: SocketAddr,
+        block_len: usize,
+        run: &[u8],
+        mut header_of: impl FnMut(&[u8]) -> [u8; LEN],
+    ) -> io::Result<()> {
+        let to = SockAddr::from(to);
+        self.header_len = LEN;
+        for piece in run.chunks(frames_in_super_packet(LEN + block_len) * block_len) {
+            self.headers.clear();
+            for block in piece.chunks(block_len) {
+                self.headers.extend_from_slice(&header_of(block));
+            }
+            self.send_piece(&to, block_len, piece)?;
         }
+        Ok(())
     }
 
     /// Sends one piece, stepping down to simpler ways until one is taken.
@@ -102,8 +124,9 @@ impl Transmitter {
         let mut iovecs = self.iovecs(block_len, piece);
         let mut message = message_to(to, &mut iovecs);
         let mut control = ControlBuffer::new();
-        if self.headers.len() > 1 {
-            control::set_segment_len(&mut message, &mut control, (HEADER_LEN + block_len) as u16);
+        if piece.len() > block_len {
+            let segment_len = (self.header_len + block_len) as u16;
+            control::set_segment_len(&mut message, &mut control, segment_len);
         }
         send_message(&self.socket, &message)
     }
@@ -135,7 +158,7 @@ impl Transmitter {
     /// Header, block, header, block, ... as the kernel is to gather them.
     fn iovecs(&self, block_len: usize, piece: &[u8]) -> Vec<libc::iovec> {
         self.headers
-            .iter()
+            .chunks_exact(self.header_len)
             .zip(piece.chunks(block_len))
             .flat_map(|(header, block)| [iovec(header), iovec(block)])
             .collect()

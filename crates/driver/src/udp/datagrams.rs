@@ -1,0 +1,108 @@
+//! Receiving datagrams of any format, super-packets told apart, each with who sent it.
+
+use std::{
+    io, mem,
+    net::{SocketAddr, UdpSocket},
+    os::fd::AsRawFd,
+};
+
+use socket2::SockAddr;
+
+use super::{
+    Offload,
+    collector::DropCounter,
+    control::{self, Ancillary, ControlBuffer},
+    option,
+};
+
+/// The longest UDP payload, and so the longest super-packet.
+const MAX_DATAGRAM_LEN: usize = 65_535;
+
+/// Receives into a buffer of its own; what is to be kept is copied from there.
+#[derive(Debug)]
+pub struct DatagramReceiver {
+    socket: UdpSocket,
+    buffer: Box<[u8]>,
+    dropped: DropCounter,
+}
+
+impl DatagramReceiver {
+    /// Takes over a socket, which becomes nonblocking; with [`Offload::SuperPackets`] the kernel joins
+    /// datagrams unless it cannot.
+    ///
+    /// # Errors
+    /// When the socket cannot be made nonblocking.
+    pub fn new(socket: UdpSocket, offload: Offload) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        if offload == Offload::SuperPackets {
+            // Without it datagrams come one by one, which works as well.
+            let _ = option::set(&socket, libc::SOL_UDP, libc::UDP_GRO, 1_i32);
+        }
+        let _ = option::set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1_i32);
+        Ok(Self { socket, buffer: vec![0; MAX_DATAGRAM_LEN].into(), dropped: DropCounter::default() })
+    }
+
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    /// Datagrams that the kernel has dropped at this socket so far because its buffer was full, as far as
+    /// one received since has told.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.total
+    }
+
+    /// Takes what one call to the kernel yields and hands each datagram in it to `each`, with its source.
+    /// Returns false when nothing is there.
+    ///
+    /// # Errors
+    /// What the kernel says, other than that nothing is there or nobody listened where this socket
+    /// has sent to.
+    pub fn receive(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<bool> {
+        loop {
+            match self.receive_message() {
+                Ok((from, len, ancillary)) => {
+                    self.dropped.note(ancillary);
+                    let Some(from) = from else { return Ok(true) };
+                    let segment_len = ancillary.segment_len.unwrap_or(len).max(1);
+                    if len == 0 {
+                        each(from, &[]);
+                    }
+                    self.buffer[..len].chunks(segment_len).for_each(|datagram| each(from, datagram));
+                    return Ok(true);
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EAGAIN) => return Ok(false),
+                    Some(libc::EINTR | libc::ECONNREFUSED) => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    fn receive_message(&mut self) -> io::Result<(Option<SocketAddr>, usize, Ancillary)> {
+        let mut iovec = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: self.buffer.len() };
+        let mut control = ControlBuffer::new();
+        // SAFETY: msghdr is plain data, for which zeroes are a value.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        message.msg_iov = &raw mut iovec;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr();
+        message.msg_controllen = ControlBuffer::LEN;
+        let socket = self.socket.as_raw_fd();
+        // SAFETY: `message` points at `iovec`, the buffer, `control` and the storage that try_init gives, and
+        // recvmsg leaves in the storage an address of the length that it tells.
+        let (len, from) = unsafe {
+            SockAddr::try_init(|storage, storage_len| {
+                message.msg_name = storage.cast();
+                message.msg_namelen = *storage_len;
+                let received = libc::recvmsg(socket, &mut message, 0);
+                *storage_len = message.msg_namelen;
+                usize::try_from(received).map_err(|_| io::Error::last_os_error())
+            })?
+        };
+        // SAFETY: recvmsg has filled `message`, and `control` lives.
+        let ancillary = unsafe { control::read(&message) };
+        Ok((from.as_socket(), len, ancillary))
+    }
+}
