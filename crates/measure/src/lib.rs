@@ -11,10 +11,13 @@
 //!     \--(recorder)----->  db (one SQLite file)   --> analysis --> tables, plot --> report (one HTML file)
 //! ```
 
+pub mod analysis;
 pub mod db;
+pub mod plot;
 pub mod sample;
 pub mod series;
 pub mod statistics;
+pub mod tables;
 
 pub use db::{Db, DbError};
 pub use statistics::Summary;

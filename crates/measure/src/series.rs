@@ -35,7 +35,7 @@ pub const SELF_CPU_NS: &str = "self/cpu_ns";
 pub const SELF_RESIDENT_BYTES: &str = "self/resident_bytes";
 
 /// What the kernel counts of an interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counter {
     RxBytes,
     RxPackets,

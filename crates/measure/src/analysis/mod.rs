@@ -1,0 +1,137 @@
+//! From the database to the numbers that tables and plots show (librecast-updates-2022, 5 and A.5).
+//!
+//! Order of calls: [`Results::load`] once, then any of its methods.
+
+mod rates;
+mod routers;
+mod run_time;
+mod saturation;
+mod server;
+
+use crate::{
+    db::{Db, NodeId, NodeInfo, Result, Role, Run, RunId, Status, Transfer},
+    series::{self, Counter},
+};
+
+pub use rates::{Counted, Rate};
+pub use routers::{RouterColumn, RouterTraffic};
+pub use run_time::{RunTime, RunTimeKey};
+pub use server::{ActiveClients, ServerBytes};
+
+/// The runs of a report, with all but their samples, which stay in the database until they are asked for.
+pub struct Results<'a> {
+    db: &'a Db,
+    pub runs: Vec<RunData>,
+}
+
+/// A run with its nodes and how its clients fared.
+pub struct RunData {
+    pub run: Run,
+    pub nodes: Vec<(NodeId, NodeInfo)>,
+    pub transfers: Vec<(NodeId, Transfer)>,
+}
+
+/// A network with an object of one size: what is compared with each other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Setting {
+    pub topology: String,
+    pub size_bytes: u64,
+}
+
+impl<'a> Results<'a> {
+    /// Loads `runs`, or all when the list is empty, in the order in which they began.
+    pub fn load(db: &'a Db, runs: &[RunId]) -> Result<Self> {
+        let wanted = |run: &Run| runs.is_empty() || runs.contains(&run.id);
+        let runs = db
+            .runs()?
+            .into_iter()
+            .filter(wanted)
+            .map(|run| {
+                let (nodes, transfers) = (db.nodes(run.id)?, db.transfers(run.id)?);
+                Ok(RunData { run, nodes, transfers })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self { db, runs })
+    }
+
+    /// The complete runs. Those cut short would make every average too small: their slow clients are missing.
+    pub fn complete(&self) -> impl Iterator<Item = &RunData> {
+        self.runs.iter().filter(|data| data.run.status == Status::Complete)
+    }
+
+    /// Networks and sizes, in the order in which their first complete runs began.
+    pub fn settings(&self) -> Vec<Setting> {
+        distinct(self.complete().map(|data| data.setting()))
+    }
+
+    /// The names of the networks, in the order in which their first complete runs began.
+    pub fn topologies(&self) -> Vec<String> {
+        distinct(self.complete().map(|data| data.run.info.topology.clone()))
+    }
+
+    /// The deliveries, in the order in which their first complete runs began.
+    pub fn deliveries(&self) -> Vec<String> {
+        distinct(self.complete().map(|data| data.run.info.delivery.clone()))
+    }
+
+    /// The schedules, in the order in which their first complete runs began.
+    pub fn schedules(&self) -> Vec<String> {
+        distinct(self.complete().map(|data| data.run.info.schedule.clone()))
+    }
+
+    /// The first complete run of a delivery in a setting and schedule.
+    pub fn example(&self, setting: &Setting, delivery: &str, schedule: &str) -> Option<&RunData> {
+        self.complete().find(|data| {
+            data.setting() == *setting
+                && data.run.info.delivery == delivery
+                && data.run.info.schedule == schedule
+        })
+    }
+
+    /// What `counter` of all sampled interfaces of a node came to, over time.
+    pub fn node_counter(&self, node: NodeId, counter: Counter) -> Result<Counted> {
+        let mut sum = Counted::default();
+        for name in self.db.series_names(node)? {
+            if series::parse_interface(&name).is_some_and(|(_, c)| c == counter) {
+                sum.add(&self.db.samples(node, &name)?);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// The samples of one series.
+    pub fn series(&self, node: NodeId, name: &str) -> Result<Counted> {
+        let mut counted = Counted::default();
+        counted.add(&self.db.samples(node, name)?);
+        Ok(counted)
+    }
+}
+
+impl RunData {
+    pub fn setting(&self) -> Setting {
+        Setting { topology: self.run.info.topology.clone(), size_bytes: self.run.info.size_bytes }
+    }
+
+    pub fn nodes_with(&self, role: Role) -> impl Iterator<Item = (NodeId, &NodeInfo)> {
+        self.nodes.iter().filter(move |(_, node)| node.role == role).map(|(id, node)| (*id, node))
+    }
+
+    /// How many clients were getting the object at a time of the run.
+    pub fn active_clients(&self, at: std::time::Duration) -> u32 {
+        let active = |transfer: &Transfer| {
+            transfer.started <= at && transfer.finished.is_none_or(|finished| at < finished)
+        };
+        self.transfers.iter().filter(|(_, transfer)| active(transfer)).count() as u32
+    }
+}
+
+/// Each item once, in the order of first appearance.
+fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for item in items {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    }
+    seen
+}

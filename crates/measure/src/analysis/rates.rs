@@ -1,0 +1,90 @@
+//! Counters over time, and the rates between their samples.
+
+use std::{collections::BTreeMap, time::Duration};
+
+/// A counter, or the sum of several that were sampled together, over time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Counted {
+    by_time: BTreeMap<Duration, i64>,
+}
+
+/// What a counter did between two samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    pub from: Duration,
+    pub to: Duration,
+    /// Growth in one second; never negative.
+    pub per_second: f64,
+}
+
+impl Rate {
+    /// The middle of the interval.
+    pub fn middle(&self) -> Duration {
+        (self.from + self.to) / 2
+    }
+}
+
+impl Counted {
+    /// Adds another series, sampled at the same times.
+    pub fn add(&mut self, samples: &[(Duration, i64)]) {
+        for &(at, value) in samples {
+            *self.by_time.entry(at).or_default() += value;
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_time.is_empty()
+    }
+
+    /// How much it grew from the first to the last sample.
+    pub fn growth(&self) -> i64 {
+        self.rates_raw().map(|(_, _, growth)| growth).sum()
+    }
+
+    /// The rate between each two samples that follow each other.
+    pub fn rates(&self) -> Vec<Rate> {
+        self.rates_raw()
+            .map(|(from, to, growth)| Rate {
+                from,
+                to,
+                per_second: growth as f64 / (to - from).as_secs_f64(),
+            })
+            .collect()
+    }
+
+    /// A counter that went backwards was started again (a link made anew): it grew by what it has now.
+    fn rates_raw(&self) -> impl Iterator<Item = (Duration, Duration, i64)> {
+        self.by_time.iter().zip(self.by_time.iter().skip(1)).map(|((&from, &before), (&to, &after))| {
+            let growth = if after >= before { after - before } else { after };
+            (from, to, growth)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(values: &[(u64, i64)]) -> Vec<(Duration, i64)> {
+        values.iter().map(|&(s, v)| (Duration::from_secs(s), v)).collect()
+    }
+
+    #[test]
+    fn rates_are_differences_over_time_and_series_add_up() {
+        let mut counted = Counted::default();
+        counted.add(&seconds(&[(0, 100), (2, 300), (3, 300)]));
+        counted.add(&seconds(&[(0, 1), (2, 11), (3, 12)]));
+        let rates: Vec<f64> = counted.rates().iter().map(|r| r.per_second).collect();
+        assert_eq!(rates, [105.0, 1.0]);
+        assert_eq!(counted.growth(), 211);
+        assert_eq!(counted.rates()[0].middle(), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_counter_that_started_again_is_no_negative_rate() {
+        let mut counted = Counted::default();
+        counted.add(&seconds(&[(0, 1000), (1, 10), (2, 30)]));
+        assert_eq!(counted.growth(), 30);
+        assert!(Counted::default().rates().is_empty() && Counted::default().growth() == 0);
+    }
+}

@@ -1,0 +1,98 @@
+//! What went into and out of the routers over time (librecast-updates-2022, 5.3, tables 10 and 11).
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{Results, RunData};
+use crate::{
+    db::{NodeId, Result, Role},
+    series::{self, Counter},
+};
+
+/// Traffic of the routers on the way from the server to the leftmost clients in one run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RouterTraffic {
+    pub columns: Vec<RouterColumn>,
+    /// Time since the run's start, and megabytes (10^6) a second in each column since the row before.
+    pub rows: Vec<(Duration, Vec<f64>)>,
+}
+
+/// `router:interface:direction`, as the paper writes it: `6:server:rx` is what router 6 received
+/// from the direction of the server.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RouterColumn {
+    pub router: String,
+    pub interface: String,
+    pub counter: Counter,
+}
+
+impl std::fmt::Display for RouterColumn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let direction = if self.counter == Counter::RxBytes { "rx" } else { "tx" };
+        let router = self.router.strip_prefix("router").unwrap_or(&self.router);
+        write!(f, "{router}:{}:{direction}", self.interface)
+    }
+}
+
+impl Results<'_> {
+    /// Traffic of a run's routers: received from the server's side, sent to the clients' side; of a
+    /// router whose interfaces have other labels, both of each. Empty when the run has no routers.
+    pub fn router_traffic(&self, data: &RunData) -> Result<RouterTraffic> {
+        let mut traffic = RouterTraffic::default();
+        let mut by_time: BTreeMap<Duration, Vec<f64>> = BTreeMap::new();
+        for (router, name) in path_to_the_leftmost(data) {
+            for (column, series) in self.columns_of(router, &name)? {
+                let index = traffic.columns.len();
+                traffic.columns.push(column);
+                for rate in self.series(router, &series)?.rates() {
+                    let row = by_time.entry(rate.to).or_default();
+                    row.resize(index, 0.0);
+                    row.push(rate.per_second / 1e6);
+                }
+            }
+        }
+        for row in by_time.values_mut() {
+            row.resize(traffic.columns.len(), 0.0);
+        }
+        traffic.rows = by_time.into_iter().collect();
+        Ok(traffic)
+    }
+
+    fn columns_of(&self, router: NodeId, name: &str) -> Result<Vec<(RouterColumn, String)>> {
+        let mut columns: Vec<(RouterColumn, String)> = Vec::new();
+        for series in self.db.series_names(router)? {
+            let Some((interface, counter)) = series::parse_interface(&series) else { continue };
+            if is_shown(interface, counter) {
+                let column =
+                    RouterColumn { router: name.to_owned(), interface: interface.to_owned(), counter };
+                columns.push((column, series));
+            }
+        }
+        // Towards the server first: the order in which the bytes pass.
+        columns.sort_by_key(|(column, _)| (column.counter, column.interface.clone()));
+        Ok(columns)
+    }
+}
+
+fn is_shown(interface: &str, counter: Counter) -> bool {
+    match interface {
+        "server" => counter == Counter::RxBytes,
+        "client" => counter == Counter::TxBytes,
+        _ => matches!(counter, Counter::RxBytes | Counter::TxBytes),
+    }
+}
+
+/// Routers are numbered level by level from the clients up, from left to right (librecast-updates-2022,
+/// A.5): with three levels the way is 6, 4, 0. A network that is no such tree shows all its routers.
+fn path_to_the_leftmost(data: &RunData) -> Vec<(NodeId, String)> {
+    let routers: Vec<_> = data.nodes_with(Role::Router).map(|(id, node)| (id, node.name.clone())).collect();
+    let levels = data.run.info.router_levels;
+    if levels == 0 || levels > 16 || routers.len() != (1 << levels) - 1 {
+        return routers;
+    }
+    let leftmost_of_each_level = (0..levels).map(|level| (1u32 << levels) - (1 << (levels - level)));
+    let path: Vec<_> = leftmost_of_each_level
+        .rev()
+        .filter_map(|number| routers.iter().find(|(_, name)| *name == format!("router{number}")).cloned())
+        .collect();
+    if path.len() == levels as usize { path } else { routers }
+}

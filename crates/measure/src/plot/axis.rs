@@ -1,0 +1,134 @@
+//! An axis: from values to positions, and where its ticks are.
+
+/// A range of values on a linear or logarithmic scale.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    min: f64,
+    max: f64,
+    logarithmic: bool,
+    pub ticks: Vec<f64>,
+}
+
+impl Axis {
+    /// From 0 to a little above `max`.
+    pub fn from_zero(max: f64) -> Self {
+        let max = if max > 0.0 && max.is_finite() { max } else { 1.0 };
+        let step = step_for(max / 5.0);
+        let top = (max * 1.04 / step).ceil() * step;
+        Self { min: 0.0, max: top, logarithmic: false, ticks: multiples(step, top) }
+    }
+
+    /// From 0 to exactly `max`, as for a share of all.
+    pub fn to_exactly(max: f64) -> Self {
+        Self { min: 0.0, max, logarithmic: false, ticks: multiples(max / 4.0, max) }
+    }
+
+    /// A logarithmic axis that has room for all `values` above 0; its ticks are at 1, 2 and 5 of each
+    /// power of ten, or at the powers alone when there are many.
+    pub fn logarithmic(values: impl IntoIterator<Item = f64>) -> Self {
+        let (low, high) = bounds(values.into_iter().filter(|v| *v > 0.0)).unwrap_or((1.0, 10.0));
+        let (min, max) = (low / 1.25, high * 1.25);
+        let steps: &[f64] = if high / low > 2e3 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let powers = min.log10().floor() as i32..=max.log10().ceil() as i32;
+        let ticks = powers
+            .flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)))
+            .filter(|tick| (min..=max).contains(tick))
+            .collect();
+        Self { min, max, logarithmic: true, ticks }
+    }
+
+    /// A logarithmic axis with a tick at each of `values`, e.g. the sizes that were measured.
+    pub fn logarithmic_at(values: &[f64]) -> Self {
+        Self { ticks: values.to_vec(), ..Self::logarithmic(values.iter().copied()) }
+    }
+
+    /// A linear axis from 0 with a tick at each of `values`.
+    pub fn from_zero_at(values: &[f64]) -> Self {
+        let max = values.iter().copied().fold(0.0, f64::max);
+        Self { min: 0.0, max: max * 1.05, logarithmic: false, ticks: values.to_vec() }
+    }
+
+    /// A linear axis of `count` rows, each 1 high, without ticks.
+    pub fn rows(count: f64) -> Self {
+        Self { min: 0.0, max: count, logarithmic: false, ticks: Vec::new() }
+    }
+
+    /// Where on the axis a value is: 0 at its start, 1 at its end. What lies outside is moved to the end.
+    pub fn position(&self, value: f64) -> f64 {
+        let position = if self.logarithmic {
+            (value.max(self.min) / self.min).ln() / (self.max / self.min).ln()
+        } else {
+            (value - self.min) / (self.max - self.min)
+        };
+        if position.is_finite() { position.clamp(0.0, 1.0) } else { 0.0 }
+    }
+}
+
+/// A number for a tick: no more digits than it needs.
+pub fn plain(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    let digits = (2 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn bounds(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.filter(|v| v.is_finite()).fold(None, |bounds, value| {
+        let (low, high) = bounds.unwrap_or((value, value));
+        Some((low.min(value), high.max(value)))
+    })
+}
+
+/// The next larger of 1, 2, 5 times a power of ten.
+fn step_for(rough: f64) -> f64 {
+    let power = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0].into_iter().find(|step| step * power >= rough * 0.999);
+    step.unwrap_or(10.0) * power
+}
+
+fn multiples(step: f64, top: f64) -> Vec<f64> {
+    (0..=(top / step + 0.5).floor() as usize).map(|i| i as f64 * step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linear_axis_has_round_ticks_and_room() {
+        let axis = Axis::from_zero(118.0);
+        assert_eq!(axis.ticks, [0.0, 50.0, 100.0, 150.0]);
+        assert_eq!(axis.position(75.0), 0.5);
+        assert_eq!(axis.position(500.0), 1.0);
+        assert_eq!(Axis::to_exactly(1.0).ticks, [0.0, 0.25, 0.5, 0.75, 1.0]);
+    }
+
+    #[test]
+    fn a_logarithmic_axis_spaces_factors_evenly() {
+        let axis = Axis::logarithmic([0.5, 40.0]);
+        assert_eq!(axis.ticks, [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
+        let step = |a, b| axis.position(b) - axis.position(a);
+        assert!((step(1.0, 2.0) - step(10.0, 20.0)).abs() < 1e-9);
+        assert!(Axis::logarithmic([1e-3, 1e6]).ticks.len() < 12);
+    }
+
+    #[test]
+    fn nothing_to_show_is_no_division_by_zero() {
+        for axis in
+            [Axis::from_zero(0.0), Axis::from_zero(f64::NAN), Axis::logarithmic([]), Axis::logarithmic([0.0])]
+        {
+            assert!((0.0..=1.0).contains(&axis.position(0.0)), "{axis:?}");
+            assert!((0.0..=1.0).contains(&axis.position(f64::NAN)), "{axis:?}");
+        }
+    }
+
+    #[test]
+    fn ticks_are_written_plainly() {
+        assert_eq!(
+            [0.0, 0.5, 0.02, 1.0, 2.5, 100.0, 12000.0].map(plain),
+            ["0", "0.5", "0.02", "1", "2.5", "100", "12000"]
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! A sheet with a title, a legend, two axes, and marks on it.
+//!
+//! Lengths are in points of a sheet 760 wide. plotters' SVG has whole pixels only, so that all is
+//! drawn [`SCALE`] times as large: curves stay smooth, and the viewer scales them.
+
+use plotters::{
+    coord::Shift,
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
+
+use super::{Ink, Mark, Plot, Style, axis::Axis};
+
+const SCALE: f64 = 4.0;
+pub const WIDTH: f64 = 760.0;
+/// plotters makes text that much smaller than it is told.
+const PLOTTERS_FONT_FACTOR: f64 = 1.24;
+const FONT: &str = "system-ui, Helvetica, Arial, sans-serif";
+
+pub const BODY: f64 = 12.5;
+pub const SMALL: f64 = 11.0;
+
+/// Drawing into a string cannot fail; the type says so only because plotters has one for all backends.
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// What stands around the marks.
+pub struct Sheet<'t> {
+    /// For a file, e.g. `run-time-S1L20`.
+    pub name: String,
+    pub title: String,
+    /// What a reader has to know: which runs, what error bars mean.
+    pub subtitle: String,
+    pub height: f64,
+    pub x_label: &'t str,
+    pub y_label: &'t str,
+    pub legend: Vec<(String, Style)>,
+    /// Room for what stands left of the y axis.
+    pub left: f64,
+    /// Room right of the last x position.
+    pub right: f64,
+}
+
+impl Default for Sheet<'_> {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            title: String::new(),
+            subtitle: String::new(),
+            height: 400.0,
+            x_label: "",
+            y_label: "",
+            legend: Vec::new(),
+            left: 64.0,
+            right: 24.0,
+        }
+    }
+}
+
+/// The sheet while it is drawn on. Positions are values on its axes.
+pub struct Canvas<'a> {
+    area: Area<'a>,
+    pub x: Axis,
+    pub y: Axis,
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
+
+/// How a tick of an axis is written.
+pub type TickText<'f> = &'f dyn Fn(f64) -> String;
+
+impl Sheet<'_> {
+    /// Draws the sheet with `x` and `y` and whatever `draw` adds to it.
+    pub fn plot(
+        self,
+        x: (Axis, TickText<'_>),
+        y: (Axis, TickText<'_>),
+        draw: impl FnOnce(&Canvas<'_>),
+    ) -> Plot {
+        let mut svg = String::new();
+        {
+            let size = ((WIDTH * SCALE) as u32, (self.height * SCALE) as u32);
+            let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+            let legend_height = if self.legend.is_empty() { 0.0 } else { 24.0 };
+            let canvas = Canvas {
+                area,
+                x: x.0,
+                y: y.0,
+                left: self.left,
+                right: WIDTH - self.right,
+                top: 62.0 + legend_height,
+                bottom: self.height - 52.0,
+            };
+            canvas.heading(&self);
+            canvas.grid(x.1, y.1);
+            canvas.axis_labels(&self);
+            draw(&canvas);
+            let _ = canvas.area.present();
+        }
+        Plot { name: self.name, title: self.title, svg }
+    }
+}
+
+impl Canvas<'_> {
+    fn heading(&self, sheet: &Sheet<'_>) {
+        let _ = self.area.fill(&colour(Ink::Surface));
+        self.text_at((16.0, 24.0), &sheet.title, Ink::Text, 16.0, HPos::Left, true);
+        self.text_at((16.0, 44.0), &sheet.subtitle, Ink::Muted, SMALL + 0.5, HPos::Left, false);
+        let mut left = 22.0;
+        for (name, style) in &sheet.legend {
+            self.mark_at((left, 66.0), *style, 4.5, true);
+            self.text_at((left + 10.0, 66.0), name, Ink::Text, BODY, HPos::Left, false);
+            left += 34.0 + name.chars().count() as f64 * BODY * 0.55;
+        }
+    }
+
+    fn grid(&self, x_text: TickText<'_>, y_text: TickText<'_>) {
+        for &tick in &self.x.ticks {
+            let x = self.x_at(tick);
+            self.line_at(&[(x, self.top), (x, self.bottom)], Ink::Grid, 1.0);
+            self.text_at((x, self.bottom + 14.0), &x_text(tick), Ink::Muted, SMALL, HPos::Center, false);
+        }
+        for &tick in &self.y.ticks {
+            let y = self.y_at(tick);
+            self.line_at(&[(self.left, y), (self.right, y)], Ink::Grid, 1.0);
+            self.text_at((self.left - 8.0, y), &y_text(tick), Ink::Muted, SMALL, HPos::Right, false);
+        }
+        self.line_at(&[(self.left, self.bottom), (self.right, self.bottom)], Ink::Muted, 1.0);
+    }
+
+    fn axis_labels(&self, sheet: &Sheet<'_>) {
+        let middle = (self.left + self.right) / 2.0;
+        self.text_at((middle, self.bottom + 36.0), sheet.x_label, Ink::Text, BODY, HPos::Center, false);
+        let style = self.font(BODY, false).transform(FontTransform::Rotate270);
+        let style = style.color(&colour(Ink::Text)).pos(Pos::new(HPos::Center, VPos::Center));
+        let place = pixel((18.0, (self.top + self.bottom) / 2.0));
+        let _ = self.area.draw_text(sheet.y_label, &style, place);
+    }
+
+    /// A line through values.
+    pub fn line(&self, points: &[(f64, f64)], ink: Ink, width: f64) {
+        let points: Vec<_> = points.iter().map(|&(x, y)| (self.x_at(x), self.y_at(y))).collect();
+        self.line_at(&points, ink, width);
+    }
+
+    /// A line that holds each value until the next.
+    pub fn steps(&self, points: &[(f64, f64)], ink: Ink, width: f64) {
+        let mut stairs: Vec<(f64, f64)> = Vec::with_capacity(points.len() * 2);
+        for &(x, y) in points {
+            if let Some(&(_, before)) = stairs.last() {
+                stairs.push((x, before));
+            }
+            stairs.push((x, y));
+        }
+        self.line(&stairs, ink, width);
+    }
+
+    /// A point, filled or hollow.
+    pub fn mark(&self, at: (f64, f64), style: Style, size: f64, filled: bool) {
+        self.mark_at((self.x_at(at.0), self.y_at(at.1)), style, size, filled);
+    }
+
+    /// A vertical error bar with caps.
+    pub fn vertical_bar(&self, x: f64, low: f64, high: f64, ink: Ink) {
+        let (x, low, high) = (self.x_at(x), self.y_at(low), self.y_at(high));
+        self.line_at(&[(x, low), (x, high)], ink, 1.25);
+        for y in [low, high] {
+            self.line_at(&[(x - 3.5, y), (x + 3.5, y)], ink, 1.25);
+        }
+    }
+
+    /// A range along x with caps, `offset` points below the position of `y`.
+    pub fn horizontal_bar(&self, y: f64, offset: f64, low: f64, high: f64, ink: Ink) {
+        let (y, low, high) = (self.y_at(y) + offset, self.x_at(low), self.x_at(high));
+        self.line_at(&[(low, y), (high, y)], ink, 1.5);
+        for x in [low, high] {
+            self.line_at(&[(x, y - 3.5), (x, y + 3.5)], ink, 1.5);
+        }
+    }
+
+    /// A filled bar from 0 to `value` along x, `height` points high.
+    pub fn bar(&self, y: f64, value: f64, height: f64, ink: Ink) {
+        let y = self.y_at(y);
+        let corners = [pixel((self.left, y - height / 2.0)), pixel((self.x_at(value), y + height / 2.0))];
+        let _ = self.area.draw(&Rectangle::new(corners, colour(ink).filled()));
+    }
+
+    /// Text, moved by `offset` points from a position of values.
+    pub fn text(&self, at: (f64, f64), offset: (f64, f64), text: &str, ink: Ink, size: f64, align: HPos) {
+        let place = (self.x_at(at.0) + offset.0, self.y_at(at.1) + offset.1);
+        self.text_at(place, text, ink, size, align, false);
+    }
+
+    /// Bold text left of the y axis, at a position of it.
+    pub fn row_label(&self, y: f64, text: &str, ink: Ink) {
+        self.text_at((16.0, self.y_at(y)), text, ink, BODY + 0.5, HPos::Left, true);
+    }
+
+    /// A vertical line across the sheet with a word at its top.
+    pub fn reference(&self, x: f64, text: &str) {
+        let x = self.x_at(x);
+        self.line_at(&[(x, self.top - 4.0), (x, self.bottom)], Ink::Text, 1.0);
+        self.text_at((x + 5.0, self.top), text, Ink::Text, SMALL, HPos::Left, false);
+    }
+
+    fn x_at(&self, value: f64) -> f64 {
+        self.left + (self.right - self.left) * self.x.position(value)
+    }
+
+    fn y_at(&self, value: f64) -> f64 {
+        self.bottom - (self.bottom - self.top) * self.y.position(value)
+    }
+
+    fn line_at(&self, points: &[(f64, f64)], ink: Ink, width: f64) {
+        let points: Vec<(i32, i32)> = points.iter().copied().map(pixel).collect();
+        let stroke = colour(ink).stroke_width((width * SCALE).round() as u32);
+        let _ = self.area.draw(&PathElement::new(points, stroke));
+    }
+
+    fn mark_at(&self, at: (f64, f64), style: Style, size: f64, filled: bool) {
+        let outline = outline(style.mark, at, size);
+        let fill = colour(if filled { style.ink } else { Ink::Surface });
+        let _ = self.area.draw(&Polygon::new(outline.clone(), fill.filled()));
+        let closed: Vec<_> = outline.iter().chain(outline.first()).copied().collect();
+        let stroke = colour(style.ink).stroke_width((1.75 * SCALE) as u32);
+        let _ = self.area.draw(&PathElement::new(closed, stroke));
+    }
+
+    fn text_at(&self, at: (f64, f64), text: &str, ink: Ink, size: f64, align: HPos, bold: bool) {
+        let style = self.font(size, bold).color(&colour(ink)).pos(Pos::new(align, VPos::Center));
+        let _ = self.area.draw_text(text, &style, pixel(at));
+    }
+
+    fn font(&self, size: f64, bold: bool) -> FontDesc<'static> {
+        let weight = if bold { FontStyle::Bold } else { FontStyle::Normal };
+        FontDesc::new(FontFamily::Name(FONT), size * SCALE * PLOTTERS_FONT_FACTOR, weight)
+    }
+}
+
+fn pixel((x, y): (f64, f64)) -> (i32, i32) {
+    ((x * SCALE).round() as i32, (y * SCALE).round() as i32)
+}
+
+fn colour(ink: Ink) -> RGBColor {
+    let [_, red, green, blue] = ink.light().to_be_bytes();
+    RGBColor(red, green, blue)
+}
+
+/// The corners of a mark; a circle is drawn as a polygon, too, so that all marks are of one kind.
+fn outline(mark: Mark, (x, y): (f64, f64), size: f64) -> Vec<(i32, i32)> {
+    let corner = |turn: f64, stretch: f64| {
+        let angle = turn * std::f64::consts::TAU;
+        pixel((x + size * stretch * angle.sin(), y - size * stretch * angle.cos()))
+    };
+    let corners = |count: usize, start: f64, stretch: f64| {
+        (0..count).map(|i| corner(start + i as f64 / count as f64, stretch)).collect()
+    };
+    match mark {
+        Mark::Circle => corners(24, 0.0, 1.0),
+        Mark::Square => corners(4, 0.125, 1.25),
+        Mark::Triangle => corners(3, 0.0, 1.3),
+        Mark::Diamond => corners(4, 0.0, 1.3),
+    }
+}

@@ -1,0 +1,123 @@
+//! What happened while a run went on.
+
+use super::{
+    Ink, Mark, Plot, Style,
+    axis::{Axis, plain},
+    canvas::Sheet,
+    style_of,
+};
+use crate::{
+    analysis::{Rate, RouterTraffic, RunTime, Setting},
+    db::RunInfo,
+    series::Counter,
+    statistics, tables,
+};
+
+/// Megabytes a second that the server sent in one run of each delivery; `None` without samples.
+pub fn server_rate(runs: &[(String, Vec<Rate>)], setting: &Setting, schedule: &str) -> Option<Plot> {
+    let points = |rates: &[Rate]| -> Vec<(f64, f64)> {
+        rates.iter().map(|rate| (rate.middle().as_secs_f64(), rate.per_second / 1e6)).collect()
+    };
+    let (longest, most) = extent(runs.iter().flat_map(|(_, rates)| points(rates)))?;
+    let sheet = Sheet {
+        name: format!("server-rate-{}-{}", setting.topology, setting.size_bytes),
+        title: format!(
+            "What the server sends while a run goes on: {}, {}, {schedule}",
+            setting.topology,
+            tables::bytes(setting.size_bytes)
+        ),
+        subtitle: "The first run of each delivery; bytes on the server's interface.".into(),
+        x_label: "seconds since the run's start",
+        y_label: "MB/s (10⁶ bytes)",
+        legend: runs.iter().map(|(delivery, _)| (delivery.clone(), style_of(delivery))).collect(),
+        ..Sheet::default()
+    };
+    Some(sheet.plot((Axis::from_zero(longest), &plain), (Axis::from_zero(most), &plain), |canvas| {
+        for (delivery, rates) in runs {
+            canvas.line(&points(rates), style_of(delivery).ink, 1.75);
+        }
+    }))
+}
+
+/// Into and out of the routers of one run: a colour a router, thick for what comes in from the
+/// server's side and thin for what goes on towards the clients.
+pub fn router_traffic(info: &RunInfo, traffic: &RouterTraffic) -> Option<Plot> {
+    let points = |column: usize| -> Vec<(f64, f64)> {
+        traffic.rows.iter().map(|(at, rates)| (at.as_secs_f64(), rates[column])).collect()
+    };
+    let (longest, most) = extent((0..traffic.columns.len()).flat_map(points))?;
+    let styles = column_styles(traffic);
+    let sheet = Sheet {
+        name: format!("routers-{}-{}-{}", info.topology, info.size_bytes, info.delivery),
+        title: format!(
+            "Through the routers: {}, {}, {}, {}",
+            info.delivery,
+            info.topology,
+            tables::bytes(info.size_bytes),
+            info.schedule
+        ),
+        subtitle: "router:interface:direction, on the way from the server to the leftmost clients; thick: in, thin: out."
+            .into(),
+        x_label: "seconds since the run's start",
+        y_label: "MB/s (10⁶ bytes)",
+        legend: traffic.columns.iter().zip(&styles).map(|(column, s)| (column.to_string(), *s)).collect(),
+        ..Sheet::default()
+    };
+    Some(sheet.plot((Axis::from_zero(longest), &plain), (Axis::from_zero(most), &plain), |canvas| {
+        for (index, (column, style)) in traffic.columns.iter().zip(&styles).enumerate() {
+            let width = if column.counter == Counter::RxBytes { 3.5 } else { 1.25 };
+            canvas.line(&points(index), style.ink, width);
+        }
+    }))
+}
+
+/// The share of clients that had their copy by a time, when all asked at once: one line a delivery.
+pub fn completions(rows: &[RunTime], setting: &Setting, schedule: &str) -> Option<Plot> {
+    let mut rows: Vec<&RunTime> =
+        rows.iter().filter(|row| row.key.setting == *setting && row.key.schedule == schedule).collect();
+    rows.sort_by(|a, b| a.summary.mean.total_cmp(&b.summary.mean));
+    let slowest = rows.iter().map(|row| row.summary.max).reduce(f64::max)?;
+    let fastest = rows.iter().map(|row| row.summary.min).fold(slowest, f64::min);
+    let sheet = Sheet {
+        name: format!("completions-{}-{}-{schedule}", setting.topology, setting.size_bytes),
+        title: format!(
+            "Clients that have their copy, over time: {}, {}, {schedule}",
+            setting.topology,
+            tables::bytes(setting.size_bytes)
+        ),
+        subtitle: "All runs; each step is one client's checked copy.".into(),
+        x_label: "seconds since the client asked (logarithmic)",
+        y_label: "share of clients",
+        legend: rows.iter().map(|row| (row.key.delivery.clone(), style_of(&row.key.delivery))).collect(),
+        ..Sheet::default()
+    };
+    let x = Axis::logarithmic([fastest, slowest]);
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    Some(sheet.plot((x, &plain), (Axis::to_exactly(1.0), &percent), |canvas| {
+        for row in &rows {
+            let mut steps = vec![(row.summary.min, 0.0)];
+            steps.extend(statistics::cumulative(&row.seconds));
+            canvas.steps(&steps, style_of(&row.key.delivery).ink, 2.0);
+        }
+    }))
+}
+
+fn column_styles(traffic: &RouterTraffic) -> Vec<Style> {
+    let mut routers: Vec<&str> = Vec::new();
+    let mut styles = Vec::new();
+    for column in &traffic.columns {
+        if !routers.contains(&column.router.as_str()) {
+            routers.push(&column.router);
+        }
+        let mark = if column.counter == Counter::RxBytes { Mark::Square } else { Mark::Circle };
+        // Blue, vermilion, green: as far apart as the palette has them.
+        let ink = Ink::Series([0, 3, 1, 4, 2, 5, 6, 7][(routers.len() - 1) % 8]);
+        styles.push(Style { ink, mark });
+    }
+    styles
+}
+
+/// The largest x and y; `None` when there are no points.
+fn extent(points: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
+    points.reduce(|(x, y), (other_x, other_y)| (x.max(other_x), y.max(other_y)))
+}
