@@ -1,1 +1,31 @@
-//! (crate documentation)
+//! A network of namespaces on this machine, with real processes in it and faults on demand.
+//!
+//! What it does not do: it forwards no packet itself (the kernel does), it speaks no routing protocol
+//! (it computes unicast routes once; multicast is `treecast mroute`'s), and it never touches an
+//! interface, namespace or process that it did not make.
+//!
+//! [`Topology::parse`] reads what the network shall be, [`Lab::up`] builds it. `plan` decides every
+//! number and name, `up` and `down` carry that out through `netlink` and `namespace`, `state` keeps
+//! on disk what is needed to remove a lab whose builder was killed.
+
+mod down;
+mod error;
+pub mod experiment;
+mod lab;
+mod namespace;
+mod neighbours;
+mod netlink;
+mod parallel;
+mod plan;
+mod routes;
+mod state;
+mod topology;
+mod up;
+
+pub use error::{Error, Result};
+pub use lab::{Lab, Options, Summary};
+pub use plan::{Interface, LabNode};
+pub use topology::{
+    Loss, MAX_MULTICAST_INTERFACES, Member, Network, NetworkKind, Node, Quality, Role, SpecError, Subnet, Topology,
+    parse_rate_bps,
+};

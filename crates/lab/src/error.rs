@@ -1,0 +1,54 @@
+//! What can go wrong in a lab, one line each: what happened, to what, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::topology::SpecError;
+
+/// Why a lab could not be built, found, changed or taken down.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("a lab makes network namespaces, which needs root: run it with sudo")]
+    NotRoot,
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error(
+        "lab name {name:?} is no good: use 1 to 32 lower-case letters, digits, '-' and '_', starting with a letter"
+    )]
+    BadName { name: String },
+    #[error(
+        "there is a lab {name} already: take it down with `treecast lab down {name}`, or pass another --name"
+    )]
+    Exists { name: String },
+    #[error("there is no lab {name}: `treecast lab list` shows those there are")]
+    NoSuchLab { name: String },
+    #[error("lab {lab} has no node {node}: its nodes are {known}")]
+    NoSuchNode { lab: String, node: String, known: String },
+    #[error("node {node} has no interface {interface}: it has {known}")]
+    NoSuchInterface { node: String, interface: String, known: String },
+    #[error("lab {name} was never finished: take it down with `treecast lab down {name}`")]
+    Unfinished { name: String },
+    #[error(
+        "namespace {namespace} exists and is not of this lab: remove it with `ip netns del {namespace}`, or pass another --name"
+    )]
+    NamespaceTaken { namespace: String },
+    #[error("lab {name} is held by another treecast process: wait for it to end, then try again")]
+    Busy { name: String },
+    #[error("lab {name}: {what} still there {seconds} s after its removal: {remaining}")]
+    StillThere { name: String, what: &'static str, seconds: u64, remaining: String },
+    #[error("the record of lab {name} in {} is damaged ({reason}): remove that file and the namespaces {name}-*", path.display())]
+    DamagedRecord { name: String, path: PathBuf, reason: String },
+    #[error("could not {action}: {source}")]
+    System { action: String, source: io::Error },
+}
+
+impl Error {
+    /// Names what was being done when the system refused it.
+    pub(crate) fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+        let action = action.into();
+        move |source| Error::System { action, source }
+    }
+}
+
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,241 @@
+//! A lab that is up, as its user sees it.
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+use crate::down;
+use crate::error::{Error, Result};
+use crate::namespace::{self, Namespace};
+use crate::parallel;
+use crate::plan::{Interface, LabNode, Plan};
+use crate::state::{self, Locked, Phase, Record};
+use crate::topology::Topology;
+use crate::up;
+
+/// How a lab is built.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the lab is recorded: the same for whoever is to find it again.
+    pub state_directory: PathBuf,
+}
+
+impl Default for Options {
+    /// `/run/treecast/labs`, or what `TREECAST_LAB_STATE` names.
+    fn default() -> Self {
+        Self { state_directory: state::directory() }
+    }
+}
+
+/// A network of namespaces on this machine.
+///
+/// [`Lab::up`] builds one, [`Lab::open`] finds one again; [`Lab::spawn`] and [`Lab::enter`] run
+/// programs and code in its nodes; [`Lab::down`] removes it. Dropping a `Lab` leaves the network as
+/// it is.
+pub struct Lab {
+    name: String,
+    options: Options,
+    topology: Topology,
+    plan: Plan,
+}
+
+/// One line of `lab list`.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Summary {
+    pub name: String,
+    /// `None`: the lab was never finished, and should be taken down.
+    pub nodes: Option<usize>,
+}
+
+// Building, finding, removing.
+impl Lab {
+    /// Builds the network and returns when every link and route works. A lab that cannot be built
+    /// leaves nothing behind.
+    ///
+    /// # Errors
+    /// [`Error::NotRoot`], [`Error::BadName`], [`Error::Exists`], [`Error::NamespaceTaken`], and what
+    /// the kernel refuses.
+    pub fn up(topology: &Topology, name: &str, options: &Options) -> Result<Self> {
+        require_root()?;
+        check_name(name)?;
+        let plan = Plan::of(name, topology);
+        if let Some(taken) = plan.namespaces().find(|namespace| namespace::exists(namespace)) {
+            if state::names(&options.state_directory)?.iter().any(|known| known == name) {
+                return Err(Error::Exists { name: name.to_owned() });
+            }
+            return Err(Error::NamespaceTaken { namespace: taken.to_owned() });
+        }
+        let locked = Locked::create(&options.state_directory, name)?;
+        let mut record = Record {
+            name: name.to_owned(),
+            phase: Phase::Unfinished,
+            topology: topology.clone(),
+            loss_map: None,
+            relayed: Vec::new(),
+        };
+        locked.write(&record)?;
+        if let Err(error) = up::build(topology, &plan) {
+            down::remove(name, &plan)?;
+            locked.remove()?;
+            return Err(error);
+        }
+        record.phase = Phase::Up;
+        locked.write(&record)?;
+        Ok(Self { name: name.to_owned(), options: options.clone(), topology: record.topology, plan })
+    }
+
+    /// Finds the lab called `name`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchLab`], and [`Error::Unfinished`] when it was not built to its end.
+    pub fn open(name: &str, options: &Options) -> Result<Self> {
+        let record = state::peek(&options.state_directory, name)?;
+        let finished = record.filter(|record| record.phase == Phase::Up);
+        let record = finished.ok_or_else(|| Error::Unfinished { name: name.to_owned() })?;
+        let plan = Plan::of(name, &record.topology);
+        Ok(Self { name: name.to_owned(), options: options.clone(), topology: record.topology, plan })
+    }
+
+    /// All labs of this machine, also those that were never finished.
+    pub fn list(options: &Options) -> Result<Vec<Summary>> {
+        let names = state::names(&options.state_directory)?;
+        let summary = |name: String| {
+            let record = state::peek(&options.state_directory, &name).ok().flatten();
+            let up = record.filter(|record| record.phase == Phase::Up);
+            Summary { name, nodes: up.map(|record| record.topology.nodes.len()) }
+        };
+        Ok(names.into_iter().map(summary).collect())
+    }
+
+    /// Removes the lab: its processes are ended, then nothing of it is left.
+    pub fn down(self) -> Result<()> {
+        Self::remove(&self.name, &self.options)
+    }
+
+    /// Removes the lab called `name`, whatever state it is in.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchLab`]; [`Error::Busy`] when another process is building it.
+    pub fn remove(name: &str, options: &Options) -> Result<()> {
+        require_root()?;
+        let locked = Locked::open(&options.state_directory, name)?;
+        if let Some(mut record) = locked.read()? {
+            if record.phase == Phase::Up {
+                record.phase = Phase::Unfinished;
+                locked.write(&record)?;
+            }
+            down::remove(name, &Plan::of(name, &record.topology))?;
+        }
+        locked.remove()
+    }
+
+    /// Removes every lab, and returns their names.
+    pub fn down_all(options: &Options) -> Result<Vec<String>> {
+        require_root()?;
+        let names = state::names(&options.state_directory)?;
+        for name in &names {
+            match Self::remove(name, options) {
+                // Somebody else was faster.
+                Err(Error::NoSuchLab { .. }) => (),
+                outcome => outcome?,
+            }
+        }
+        Ok(names)
+    }
+}
+
+// What it consists of.
+impl Lab {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// In the order of the topology.
+    pub fn nodes(&self) -> &[LabNode] {
+        &self.plan.nodes
+    }
+
+    pub fn node(&self, name: &str) -> Result<&LabNode> {
+        let known = || list(self.plan.nodes.iter().map(|node| node.name.as_str()));
+        let node = self.plan.nodes.iter().find(|node| node.name == name);
+        node.ok_or_else(|| Error::NoSuchNode {
+            lab: self.name.clone(),
+            node: name.to_owned(),
+            known: known(),
+        })
+    }
+
+    pub fn interface(&self, node: &str, name: &str) -> Result<&Interface> {
+        let node = self.node(node)?;
+        let known = || list(node.interfaces.iter().map(|interface| interface.name.as_str()));
+        node.interface(name).ok_or_else(|| Error::NoSuchInterface {
+            node: node.name.clone(),
+            interface: name.to_owned(),
+            known: known(),
+        })
+    }
+}
+
+// Running things in it.
+impl Lab {
+    /// Has `command` start inside `node`.
+    pub fn place(&self, node: &str, command: &mut Command) -> Result<()> {
+        let namespace = self.namespace(node)?;
+        // SAFETY: `enter` makes one system call and allocates nothing, as is needed after a fork.
+        unsafe { command.pre_exec(move || namespace.enter()) };
+        Ok(())
+    }
+
+    /// Starts a program inside `node`.
+    pub fn spawn(&self, node: &str, mut command: Command) -> Result<Child> {
+        self.place(node, &mut command)?;
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.spawn().map_err(Error::system(format!("start {program} in {node}")))
+    }
+
+    /// Runs `work` on a thread inside `node`. Sockets and files that it returns stay of that node.
+    pub fn enter<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let namespace = self.namespace(node)?;
+        parallel::aside(|| {
+            namespace.enter().map_err(Error::system(format!("enter {node}")))?;
+            Ok(work())
+        })
+    }
+
+    /// Ends all processes inside `node`; the node itself stays.
+    pub fn kill(&self, node: &str) -> Result<()> {
+        let node = self.node(node)?;
+        down::kill_processes(&self.name, &[&node.namespace])
+    }
+
+    fn namespace(&self, node: &str) -> Result<Namespace> {
+        let name = &self.node(node)?.namespace;
+        Namespace::open(name).map_err(Error::system(format!("open namespace {name}")))
+    }
+}
+
+fn require_root() -> Result<()> {
+    // SAFETY: takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } == 0 { Ok(()) } else { Err(Error::NotRoot) }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    let is_good = (1..=32).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(good);
+    if is_good { Ok(()) } else { Err(Error::BadName { name: name.to_owned() }) }
+}
+
+/// The first few names, so that a line stays one.
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<&str> = names.take(9).collect();
+    if names.len() == 9 {
+        names[8] = "...";
+    }
+    names.join(", ")
+}

@@ -1,0 +1,141 @@
+//! Network namespaces by name, as `ip netns` keeps them: a file in `/run/netns` on which the
+//! namespace is mounted, so that it lives without a process.
+
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const DIRECTORY: &str = "/run/netns";
+
+/// An open namespace: it lives at least as long as this.
+pub struct Namespace(OwnedFd);
+
+impl Namespace {
+    /// Moves the calling thread into a new namespace and gives that a name.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when there is a namespace of that name; it is left alone.
+    pub fn create(name: &str) -> io::Result<Self> {
+        let path = path(name);
+        OpenOptions::new().write(true).create_new(true).mode(0o444).open(&path)?;
+        // SAFETY: takes no pointers; only the calling thread changes its namespace.
+        check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+        let this = Self::of_thread()?;
+        mount(Path::new("/proc/thread-self/ns/net"), &path, libc::MS_BIND)?;
+        Ok(this)
+    }
+
+    /// The namespace of the calling thread.
+    pub fn of_thread() -> io::Result<Self> {
+        Ok(Self(File::open("/proc/thread-self/ns/net")?.into()))
+    }
+
+    /// The namespace called `name`.
+    pub fn open(name: &str) -> io::Result<Self> {
+        Ok(Self(File::open(path(name))?.into()))
+    }
+
+    /// Moves the calling thread into this namespace. Safe between `fork` and `exec`.
+    pub fn enter(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is open, and only the calling thread changes its namespace.
+        check(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) })
+    }
+
+    /// What tells this namespace from all others while it exists.
+    pub fn inode(&self) -> io::Result<u64> {
+        Ok(File::from(self.0.try_clone()?).metadata()?.ino())
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Where the namespace called `name` is to be found.
+pub fn path(name: &str) -> PathBuf {
+    Path::new(DIRECTORY).join(name)
+}
+
+/// Whether that name is taken.
+pub fn exists(name: &str) -> bool {
+    path(name).symlink_metadata().is_ok()
+}
+
+/// Makes `/run/netns` a shared mount of its own, exactly as `ip netns add` does: a namespace that is
+/// unmounted then goes from the copies that `ip netns exec` made, too.
+pub fn prepare_directory() -> io::Result<()> {
+    let directory = Path::new(DIRECTORY);
+    fs::create_dir_all(directory)?;
+    let lock = File::open(directory)?;
+    flock(&lock, libc::LOCK_EX)?;
+    let share = || mount(Path::new(""), directory, libc::MS_SHARED | libc::MS_REC);
+    if share().is_ok() {
+        return Ok(());
+    }
+    mount(directory, directory, libc::MS_BIND | libc::MS_REC)?;
+    share()
+}
+
+/// Takes the name away; the kernel ends the namespace when nothing else holds it. That there is none
+/// is no error: this is also how what a killed process left half-made is removed.
+pub fn remove(name: &str) -> io::Result<()> {
+    let path = path(name);
+    let target = c_path(&path)?;
+    // Once for each time it is mounted: a plain bind of the directory shows every mount twice.
+    // SAFETY: the string ends in a zero byte and outlives the call.
+    while unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) } == 0 {}
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Locks a file against other processes until it is closed; `operation` as in flock(2).
+pub fn flock(file: &File, operation: i32) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    check(unsafe { libc::flock(file.as_raw_fd(), operation) })
+}
+
+/// Writes a kernel setting of the calling thread's namespace.
+pub fn write_setting(name: &str, value: &str) -> io::Result<()> {
+    let path = format!("/proc/sys/net/{name}");
+    let written = OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()));
+    written.map_err(|error| io::Error::new(error.kind(), format!("set {path} to {value}: {error}")))
+}
+
+/// Lets this process open as many files as it may: a lab needs two for each node while it is built.
+pub fn raise_file_limit(needed: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a valid structure, which outlives the call.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    if limit.rlim_cur >= needed {
+        return Ok(());
+    }
+    limit.rlim_cur = needed;
+    limit.rlim_max = limit.rlim_max.max(needed);
+    // SAFETY: as above.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })
+}
+
+fn mount(source: &Path, target: &Path, flags: libc::c_ulong) -> io::Result<()> {
+    let (source, target) = (c_path(source)?, c_path(target)?);
+    // SAFETY: both strings end in a zero byte and outlive the call; type and data may be null.
+    check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), std::ptr::null(), flags, std::ptr::null()) })
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,77 @@
+//! Link addresses that nodes are told rather than left to ask for.
+//!
+//! The kernel keeps at most 1,024 learnt neighbours (`gc_thresh3`) for all namespaces together and
+//! only the host's administrator may raise that. Entries made for good are not counted, so a lab
+//! with LANs too large for the limit gets those.
+
+use std::collections::HashMap;
+
+use crate::netlink::{self, Batch};
+use crate::plan::{Interface, LabNode, Plan};
+use crate::topology::Role;
+
+/// Half the limit: there may be another lab, and link-local addresses are neighbours too.
+const MAX_LEARNT: usize = 512;
+
+/// Who is on which LAN, for those LANs where that must be told.
+pub(crate) struct Neighbours<'a> {
+    lans: HashMap<&'a str, Lan<'a>>,
+}
+
+/// Clients speak with servers and routers, hardly with each other.
+#[derive(Default)]
+struct Lan<'a> {
+    clients: Vec<&'a Interface>,
+    others: Vec<&'a Interface>,
+}
+
+impl<'a> Neighbours<'a> {
+    pub fn of(plan: &'a Plan) -> Self {
+        let mut lans: HashMap<&str, Lan> = HashMap::new();
+        for node in &plan.nodes {
+            for interface in &node.interfaces {
+                let lan = lans.entry(&interface.network).or_default();
+                let side = if node.role == Role::Client { &mut lan.clients } else { &mut lan.others };
+                side.push(interface);
+            }
+        }
+        let learnt: usize = lans.values().map(Lan::pairs).sum();
+        if learnt <= MAX_LEARNT {
+            lans.clear();
+        }
+        Self { lans }
+    }
+
+    /// Tells `node` of those it will speak with.
+    pub fn add(&self, batch: &mut Batch, node: &LabNode) {
+        for interface in &node.interfaces {
+            let Some(lan) = self.lans.get(interface.network.as_str()) else { continue };
+            let clients = lan.clients.iter().filter(|_| node.role != Role::Client);
+            for other in clients.chain(&lan.others).filter(|other| other.index != interface.index) {
+                for (address, _) in other.addresses() {
+                    netlink::set_address_permanent(batch, interface.index, address, other.mac);
+                }
+            }
+        }
+    }
+}
+
+impl Lan<'_> {
+    /// How many entries all members together come to have.
+    fn pairs(&self) -> usize {
+        2 * self.clients.len() * self.others.len() + self.others.len() * self.others.len().saturating_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Topology;
+
+    #[test]
+    fn only_a_lab_too_large_for_the_kernels_table_is_told() {
+        let told = |spec| !Neighbours::of(&Plan::of("x", &Topology::parse(spec).unwrap())).lans.is_empty();
+        assert!(!told("lan:clients=50") && !told("tree:levels=3,clients=10"));
+        assert!(told("lan:clients=300"));
+    }
+}

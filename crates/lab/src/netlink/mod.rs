@@ -1,0 +1,65 @@
+//! The kernel's interface to links, addresses, routes and queueing disciplines (rtnetlink, RFC 3549).
+//!
+//! Raw messages rather than the `rtnetlink` crate, because a lab of a thousand nodes sends ten
+//! thousand requests to a thousand sockets: here a whole namespace is configured by one `send` and
+//! one `recv`, where that crate takes a round trip through an async runtime for every request and has
+//! no queueing disciplines at all.
+
+mod message;
+mod request;
+
+use std::io::{self, Read};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+pub use message::{Attributes, Batch};
+pub use request::{
+    Bridge, End, Port, add_address, add_bridge, add_clsact, add_multicast_route, add_route, add_tbf,
+    add_veth, delete_group, remove_tbf, set_address_permanent, set_port_router, set_up,
+};
+
+/// A socket in the namespace of the thread that opened it; it may be used from any other.
+pub struct Netlink {
+    socket: Socket,
+}
+
+impl Netlink {
+    /// Opens a socket to the calling thread's network namespace.
+    pub fn open() -> io::Result<Self> {
+        let protocol = Some(Protocol::from(libc::NETLINK_ROUTE));
+        let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, protocol)?;
+        Ok(Self { socket })
+    }
+
+    /// Carries out every request in order and waits for the last. The first refusal is returned, with
+    /// what was asked for; later requests were carried out nevertheless.
+    pub fn run(&self, mut batch: Batch) -> io::Result<()> {
+        let mut first_refusal = None;
+        for part in batch.cut() {
+            self.socket.send(batch.bytes(&part))?;
+            if let Err(refusal) = self.wait_for(part.last_sequence, &batch) {
+                first_refusal.get_or_insert(refusal);
+            }
+        }
+        first_refusal.map_or(Ok(()), Err)
+    }
+
+    /// Reads answers until the one to `last_sequence`: refusals of others come before it.
+    fn wait_for(&self, last_sequence: u32, batch: &Batch) -> io::Result<()> {
+        let mut outcome = Ok(());
+        let mut buffer = vec![0; 32 * 1024];
+        loop {
+            let length = (&self.socket).read(&mut buffer)?;
+            for answer in message::answers(&buffer[..length]) {
+                if let Some(error) = answer.error() {
+                    let what = batch.description(answer.sequence);
+                    let kind = error.kind();
+                    outcome = outcome.and(Err(io::Error::new(kind, format!("{what}: {error}"))));
+                }
+                if answer.sequence == last_sequence {
+                    return outcome;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The requests that build a lab. Constants are those of `linux/if_link.h`, `linux/if_bridge.h` and
+//! `linux/pkt_sched.h` that the `libc` crate lacks.
+
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+
+use super::message::{Attributes, Batch};
+
+const CREATE: i32 = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+
+const VETH_INFO_PEER: u16 = 1;
+const IFLA_GROUP: u16 = 27;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_GSO_MAX_SEGS: u16 = 40;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_INFO_SLAVE_KIND: u16 = 4;
+const IFLA_INFO_SLAVE_DATA: u16 = 5;
+const IFLA_BR_MCAST_SNOOPING: u16 = 23;
+const IFLA_BR_MCAST_QUERIER: u16 = 25;
+const IFLA_BR_MCAST_IGMP_VERSION: u16 = 43;
+const IFLA_BR_MCAST_MLD_VERSION: u16 = 44;
+const IFLA_BRPORT_MULTICAST_ROUTER: u16 = 25;
+/// `MDB_RTR_TYPE_PERM`: always treated as leading to a multicast router.
+const ROUTER_PERMANENT: u8 = 2;
+
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_RATE64: u16 = 4;
+const TCA_TBF_BURST: u16 = 6;
+const TC_H_ROOT: u32 = 0xffff_ffff;
+const TC_H_CLSACT: u32 = 0xffff_fff1;
+const TC_LINKLAYER_ETHERNET: u8 = 1;
+
+/// A LAN's bridge.
+pub struct Bridge<'a> {
+    pub name: &'a str,
+    pub index: u32,
+    pub mac: [u8; 6],
+    pub group: u32,
+    /// Whether it asks for listeners itself; snooping is of no use without somebody who does.
+    pub querier: bool,
+}
+
+/// One end of a veth pair, which is made in its namespace at once rather than moved there.
+pub struct End<'a> {
+    pub name: &'a str,
+    pub index: u32,
+    pub mac: [u8; 6],
+    pub namespace: RawFd,
+    /// The bridge it is a port of, in the same namespace.
+    pub master: Option<u32>,
+    /// By which the lab deletes all its links in one request.
+    pub group: u32,
+    /// Whether super-packets are cut into datagrams before they leave through this end.
+    pub splits_super_packets: bool,
+    pub up: bool,
+}
+
+/// A port's bridge keeps sending it every group.
+pub struct Port {
+    pub index: u32,
+}
+
+pub fn add_bridge(batch: &mut Batch, bridge: &Bridge) {
+    let what = format!("add bridge {}", bridge.name);
+    batch.request(what, libc::RTM_NEWLINK, CREATE, &link_header(bridge.index, false), |attributes| {
+        attributes.text(libc::IFLA_IFNAME, bridge.name);
+        attributes.bytes(libc::IFLA_ADDRESS, &bridge.mac);
+        attributes.u32(IFLA_GROUP, bridge.group);
+        attributes.nest(libc::IFLA_LINKINFO, |info| {
+            info.text(IFLA_INFO_KIND, "bridge");
+            info.nest(IFLA_INFO_DATA, |data| {
+                data.u8(IFLA_BR_MCAST_SNOOPING, 1);
+                data.u8(IFLA_BR_MCAST_QUERIER, u8::from(bridge.querier));
+                data.u8(IFLA_BR_MCAST_IGMP_VERSION, 3);
+                data.u8(IFLA_BR_MCAST_MLD_VERSION, 2);
+            });
+        });
+    });
+}
+
+pub fn add_veth(batch: &mut Batch, near: &End, far: &End) {
+    let what = format!("join {} to {}", near.name, far.name);
+    batch.request(what, libc::RTM_NEWLINK, CREATE, &link_header(near.index, near.up), |attributes| {
+        end_attributes(attributes, near);
+        if let Some(master) = near.master {
+            attributes.u32(libc::IFLA_MASTER, master);
+        }
+        attributes.nest(libc::IFLA_LINKINFO, |info| {
+            info.text(IFLA_INFO_KIND, "veth");
+            info.nest(IFLA_INFO_DATA, |data| {
+                data.nest(VETH_INFO_PEER, |peer| {
+                    peer.raw(&link_header(far.index, far.up));
+                    end_attributes(peer, far);
+                });
+            });
+        });
+    });
+}
+
+fn end_attributes(attributes: &mut Attributes, end: &End) {
+    attributes.text(libc::IFLA_IFNAME, end.name);
+    attributes.bytes(libc::IFLA_ADDRESS, &end.mac);
+    attributes.u32(IFLA_NET_NS_FD, end.namespace as u32);
+    attributes.u32(IFLA_GROUP, end.group);
+    attributes.u32(IFLA_NUM_TX_QUEUES, 1);
+    attributes.u32(IFLA_NUM_RX_QUEUES, 1);
+    if end.splits_super_packets {
+        attributes.u32(IFLA_GSO_MAX_SEGS, 1);
+    }
+}
+
+pub fn set_up(batch: &mut Batch, index: u32, up: bool) {
+    let what = format!("set interface {index} {}", if up { "up" } else { "down" });
+    let mut header = link_header(index, up);
+    header[12..16].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+    batch.request(what, libc::RTM_NEWLINK, 0, &header, |_| ());
+}
+
+pub fn set_port_router(batch: &mut Batch, port: &Port) {
+    let what = format!("send every group to port {}", port.index);
+    batch.request(what, libc::RTM_NEWLINK, 0, &link_header(port.index, false), |attributes| {
+        attributes.nest(libc::IFLA_LINKINFO, |info| {
+            info.text(IFLA_INFO_SLAVE_KIND, "bridge");
+            info.nest(IFLA_INFO_SLAVE_DATA, |data| data.u8(IFLA_BRPORT_MULTICAST_ROUTER, ROUTER_PERMANENT));
+        });
+    });
+}
+
+/// Deletes every link of `group` in the socket's namespace, and with each the other end of its cable.
+pub fn delete_group(batch: &mut Batch, group: u32) {
+    let what = format!("delete link group {group}");
+    batch.request(what, libc::RTM_DELLINK, 0, &link_header(0, false), |attributes| {
+        attributes.u32(IFLA_GROUP, group)
+    });
+}
+
+/// `struct ifinfomsg`.
+fn link_header(index: u32, up: bool) -> [u8; 16] {
+    let mut header = [0; 16];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    if up {
+        header[8..12].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+        header[12..16].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+    }
+    header
+}
+
+pub fn add_address(batch: &mut Batch, index: u32, address: IpAddr, prefix_length: u8) {
+    const IFA_F_NODAD: u8 = 0x02;
+    let what = format!("add {address}/{prefix_length} to interface {index}");
+    let (family, bytes) = family_and_bytes(address);
+    let flags = if address.is_ipv6() { IFA_F_NODAD } else { 0 };
+    let mut header = vec![family, prefix_length, flags, 0];
+    header.extend(index.to_ne_bytes());
+    batch.request(what, libc::RTM_NEWADDR, CREATE, &header, |attributes| {
+        attributes.bytes(libc::IFA_LOCAL, &bytes);
+        attributes.bytes(libc::IFA_ADDRESS, &bytes);
+    });
+}
+
+/// Sends `prefix/length` to `gateway`, which is on the network of interface `index`.
+pub fn add_route(batch: &mut Batch, prefix: IpAddr, length: u8, gateway: IpAddr, index: u32) {
+    let what = format!("route {prefix}/{length} via {gateway}");
+    let (family, bytes) = family_and_bytes(prefix);
+    let header = route_header(family, length, libc::RT_SCOPE_UNIVERSE);
+    batch.request(what, libc::RTM_NEWROUTE, CREATE, &header, |attributes| {
+        if length > 0 {
+            attributes.bytes(libc::RTA_DST, &bytes);
+        }
+        attributes.bytes(libc::RTA_GATEWAY, &family_and_bytes(gateway).1);
+        attributes.u32(libc::RTA_OIF, index);
+    });
+}
+
+/// Sends IPv4 groups out of interface `index` where the program names none; IPv6 has such a route by itself.
+pub fn add_multicast_route(batch: &mut Batch, index: u32) {
+    let header = route_header(libc::AF_INET as u8, 4, libc::RT_SCOPE_LINK);
+    batch.request("route 224.0.0.0/4".into(), libc::RTM_NEWROUTE, CREATE, &header, |attributes| {
+        attributes.bytes(libc::RTA_DST, &[224, 0, 0, 0]);
+        attributes.u32(libc::RTA_OIF, index);
+    });
+}
+
+/// `struct rtmsg`.
+fn route_header(family: u8, length: u8, scope: u8) -> [u8; 12] {
+    let mut header = [0; 12];
+    header[0] = family;
+    header[1] = length;
+    header[4] = libc::RT_TABLE_MAIN;
+    header[5] = libc::RTPROT_STATIC;
+    header[6] = scope;
+    header[7] = libc::RTN_UNICAST;
+    header
+}
+
+/// Tells the node behind the socket the link address of a neighbour, for good. Such entries do not
+/// count against the kernel's limit of neighbours, which all namespaces share.
+pub fn set_address_permanent(batch: &mut Batch, index: u32, address: IpAddr, mac: [u8; 6]) {
+    const NDA_DST: u16 = 1;
+    const NDA_LLADDR: u16 = 2;
+    const NUD_PERMANENT: u16 = 0x80;
+    let (family, bytes) = family_and_bytes(address);
+    let mut header = vec![family, 0, 0, 0];
+    header.extend(index.to_ne_bytes());
+    header.extend(NUD_PERMANENT.to_ne_bytes());
+    header.extend([0, 0]);
+    let what = format!("tell interface {index} of neighbour {address}");
+    batch.request(
+        what,
+        libc::RTM_NEWNEIGH,
+        libc::NLM_F_CREATE | libc::NLM_F_REPLACE,
+        &header,
+        |attributes| {
+            attributes.bytes(NDA_DST, &bytes);
+            attributes.bytes(NDA_LLADDR, &mac);
+        },
+    );
+}
+
+fn family_and_bytes(address: IpAddr) -> (u8, Vec<u8>) {
+    match address {
+        IpAddr::V4(v4) => (libc::AF_INET as u8, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (libc::AF_INET6 as u8, v6.octets().to_vec()),
+    }
+}
+
+/// Limits what leaves through interface `index`; `burst_bytes` must hold a super-packet with its
+/// headers, or it is cut to pieces. Replaces the limit there is.
+pub fn add_tbf(batch: &mut Batch, index: u32, rate_bps: u64, burst_bytes: u32, queue_bytes: u32) {
+    let bytes_per_second = rate_bps / 8;
+    let mut parameters = Vec::with_capacity(36);
+    parameters.extend([0, TC_LINKLAYER_ETHERNET]);
+    parameters.extend([0; 6]);
+    parameters.extend(u32::try_from(bytes_per_second).unwrap_or(u32::MAX).to_ne_bytes());
+    parameters.extend([0; 12]);
+    parameters.extend(queue_bytes.to_ne_bytes());
+    parameters.extend([0; 8]);
+    let what = format!("limit interface {index} to {rate_bps} bit/s");
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+    batch.request(what, libc::RTM_NEWQDISC, flags, &queue_header(index, 0, TC_H_ROOT), |attributes| {
+        attributes.text(libc::TCA_KIND, "tbf");
+        attributes.nest(libc::TCA_OPTIONS, |options| {
+            options.bytes(TCA_TBF_PARMS, &parameters);
+            options.u32(TCA_TBF_BURST, burst_bytes);
+            if u32::try_from(bytes_per_second).is_err() {
+                options.bytes(TCA_TBF_RATE64, &bytes_per_second.to_ne_bytes());
+            }
+        });
+    });
+}
+
+/// Takes the limit of interface `index` away.
+pub fn remove_tbf(batch: &mut Batch, index: u32) {
+    let what = format!("take the limit of interface {index} away");
+    batch.request(what, libc::RTM_DELQDISC, 0, &queue_header(index, 0, TC_H_ROOT), |_| ());
+}
+
+/// Makes room for filters on what arrives at interface `index`.
+pub fn add_clsact(batch: &mut Batch, index: u32) {
+    let header = queue_header(index, TC_H_CLSACT & 0xffff_0000, TC_H_CLSACT);
+    let what = format!("prepare interface {index} for filters");
+    batch.request(what, libc::RTM_NEWQDISC, CREATE, &header, |attributes| {
+        attributes.text(libc::TCA_KIND, "clsact")
+    });
+}
+
+/// `struct tcmsg`.
+fn queue_header(index: u32, handle: u32, parent: u32) -> [u8; 20] {
+    let mut header = [0; 20];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..12].copy_from_slice(&handle.to_ne_bytes());
+    header[12..16].copy_from_slice(&parent.to_ne_bytes());
+    header
+}

@@ -1,0 +1,192 @@
+//! The networks of librecast-updates-2022: a LAN (section 2), two LANs with a router between them
+//! (section 3) and a tree of routers (section 4).
+
+use super::check::{Draft, DraftMember, DraftNetwork, DraftNode};
+use super::spec::{Keys, SpecError, number};
+use super::{NetworkKind, Quality, Role, Topology};
+
+const MAX_CLIENTS: usize = 4000;
+const MAX_LEVELS: usize = 8;
+const MAX_SERVERS: usize = 100;
+
+/// The interface that leads to clients, and the one that leads to servers (A.2, figure 6).
+const TOWARDS_CLIENTS: &str = "if1";
+const TOWARDS_SERVERS: &str = "if2";
+
+/// `lan:clients=20`: servers and clients on one LAN; the paper's `S1L20`.
+pub(super) fn lan(keys: &Keys) -> Result<Topology, SpecError> {
+    let size = Size::parse(keys, false)?;
+    let mut draft = size.start(keys, format!("s{}l{}", size.servers, size.clients));
+    let mut front = network("lan0");
+    size.add_servers(&mut draft, &mut front);
+    size.add_clients(&mut draft, &mut front);
+    draft.networks.push(front);
+    draft.finish()
+}
+
+/// `tree:levels=3,clients=5`: the paper's `S1R3L5`, a binary tree of routers with `clients` on each
+/// of the 2^(levels-1) LANs at its leaves.
+///
+/// Routers are counted from the leftmost client LAN to the right, then one level up and so on
+/// (A.5): with three levels, router 4 joins routers 0 and 1, and router 6 is the server's. Each has
+/// two interfaces, so the routers below one share a LAN with it.
+pub(super) fn tree(keys: &Keys) -> Result<Topology, SpecError> {
+    let size = Size::parse(keys, true)?;
+    let leaves = 1 << (size.levels - 1);
+    if size.clients * leaves > MAX_CLIENTS {
+        let message = format!("makes {} clients: at most {MAX_CLIENTS} were expected", size.clients * leaves);
+        return Err(SpecError::new(keys.spec, None, message));
+    }
+    let mut draft = size.start(keys, format!("s{}r{}l{}", size.servers, size.levels, size.clients));
+    let routers = 2 * leaves - 1;
+    let mut up = network("up");
+    size.add_servers(&mut draft, &mut up);
+    draft.nodes.extend((0..routers).map(|n| node(format!("router{n}"), Role::Router)));
+    up.members.push(size.router(routers - 1, TOWARDS_SERVERS));
+    draft.networks.push(up);
+    for router in 0..routers {
+        let mut down = network(&format!("lan{router}"));
+        down.members.push(size.router(router, TOWARDS_CLIENTS));
+        down.members.extend(children(router, leaves).map(|child| size.router(child, TOWARDS_SERVERS)));
+        if router < leaves {
+            size.add_clients(&mut draft, &mut down);
+        }
+        draft.networks.push(down);
+    }
+    draft.finish()
+}
+
+/// The routers one level below `router`: none for those on a client LAN.
+fn children(router: usize, leaves: usize) -> std::ops::Range<usize> {
+    match router.checked_sub(leaves) {
+        None => 0..0,
+        Some(inner) => 2 * inner..2 * inner + 2,
+    }
+}
+
+/// The keys that both generators understand.
+struct Size {
+    servers: usize,
+    clients: usize,
+    levels: usize,
+    /// Every cable.
+    cable: Quality,
+    /// The clients' cables, which alone have the loss and the delay.
+    client_cable: Quality,
+}
+
+impl Size {
+    fn parse(keys: &Keys, with_levels: bool) -> Result<Self, SpecError> {
+        let known = if with_levels { "levels, clients, servers" } else { "clients, servers" };
+        let known = format!("{known}, rate, queue, loss, delay, jitter");
+        let (mut servers, mut clients, mut levels) = (1, None, None);
+        let mut client_cable = Quality::default();
+        keys.each(&known, |key, value| {
+            Some(match key {
+                "servers" => number(value, 1..=MAX_SERVERS).map(|n| servers = n),
+                "clients" => number(value, 1..=MAX_CLIENTS).map(|n| clients = Some(n)),
+                "levels" if with_levels => number(value, 1..=MAX_LEVELS).map(|n| levels = Some(n)),
+                _ => return client_cable.set(key, value).map(|set| set.map_err(str::to_owned)),
+            })
+        })?;
+        let missing = |key| SpecError::new(keys.spec, None, format!("{key}=N is missing"));
+        let clients = clients.ok_or_else(|| missing("clients"))?;
+        let levels = if with_levels { levels.ok_or_else(|| missing("levels"))? } else { 0 };
+        let Quality { rate_bps, queue_bytes, .. } = client_cable;
+        let cable = Quality { rate_bps, queue_bytes, ..Quality::default() };
+        Ok(Self { servers, clients, levels, cable, client_cable })
+    }
+
+    fn start<'a>(&self, keys: &Keys<'a>, name: String) -> Draft<'a> {
+        Draft { file: keys.spec, name, nodes: Vec::new(), networks: Vec::new() }
+    }
+
+    fn add_servers(&self, draft: &mut Draft, network: &mut DraftNetwork) {
+        for server in 0..self.servers {
+            let name = format!("server{server}");
+            network.members.push(DraftMember::of(name.clone(), self.cable.clone()));
+            draft.nodes.push(node(name, Role::Server));
+        }
+    }
+
+    fn add_clients(&self, draft: &mut Draft, network: &mut DraftNetwork) {
+        let first = draft.nodes.iter().filter(|node| node.role == Role::Client).count();
+        for client in first..first + self.clients {
+            let name = format!("client{client}");
+            network.members.push(DraftMember::of(name.clone(), self.client_cable.clone()));
+            draft.nodes.push(node(name, Role::Client));
+        }
+    }
+
+    fn router(&self, number: usize, interface: &str) -> DraftMember {
+        DraftMember::of(format!("router{number}"), self.cable.clone()).on(interface)
+    }
+}
+
+fn node(name: String, role: Role) -> DraftNode {
+    DraftNode { name, role, loopback_v6: Vec::new(), line: None }
+}
+
+fn network(name: &str) -> DraftNetwork {
+    let (kind, v4, v6) = (NetworkKind::Lan, None, None);
+    DraftNetwork { name: name.to_owned(), kind, v4, v6, members: Vec::new(), line: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(topology: &Topology, network: &str) -> Vec<String> {
+        let network = topology.networks.iter().find(|n| n.name == network).expect(network);
+        let name = |m: &super::super::Member| format!("{}.{}", topology.nodes[m.node].name, m.interface);
+        network.members.iter().map(name).collect()
+    }
+
+    #[test]
+    fn a_lan_has_its_server_first() {
+        let topology = Topology::parse("lan:clients=20,rate=1G,loss=5%").unwrap();
+        assert_eq!((topology.nodes.len(), topology.name.as_str()), (21, "s1l20"));
+        assert_eq!(members(&topology, "lan0")[..2], ["server0.if1", "client0.if1"]);
+        let [server, client, ..] = &topology.networks[0].members[..] else { panic!() };
+        assert_eq!(
+            (server.v4.to_string(), server.v6.to_string()),
+            ("10.0.1.1".into(), "fd00:0:0:1::1".into())
+        );
+        assert_eq!(
+            (client.v4.to_string(), client.v6.to_string()),
+            ("10.0.1.2".into(), "fd00:0:0:1::2".into())
+        );
+        assert!(server.quality.loss.is_none() && !client.quality.loss.is_none());
+        assert_eq!(server.quality.rate_bps, Some(1_000_000_000));
+    }
+
+    #[test]
+    fn a_tree_is_numbered_as_in_the_paper() {
+        let topology = Topology::parse("tree:levels=3,clients=5").unwrap();
+        assert_eq!((topology.count(Role::Router), topology.count(Role::Client)), (7, 20));
+        assert_eq!(members(&topology, "up"), ["server0.if1", "router6.if2"]);
+        assert_eq!(members(&topology, "lan6"), ["router6.if1", "router4.if2", "router5.if2"]);
+        assert_eq!(members(&topology, "lan4"), ["router4.if1", "router0.if2", "router1.if2"]);
+        assert_eq!(members(&topology, "lan1")[..2], ["router1.if1", "client5.if1"]);
+        assert_eq!(members(&topology, "lan3")[5], "client19.if1");
+    }
+
+    #[test]
+    fn one_router_joins_two_lans() {
+        let topology = Topology::parse("tree:levels=1,clients=20").unwrap();
+        assert_eq!(members(&topology, "up"), ["server0.if1", "router0.if2"]);
+        assert_eq!(members(&topology, "lan0").len(), 21);
+    }
+
+    #[test]
+    fn a_generator_says_what_it_does_not_understand() {
+        let refused = |spec: &str| Topology::parse(spec).unwrap_err().to_string();
+        assert_eq!(refused("lan:"), "lan:: clients=N is missing");
+        assert!(refused("lan:clients=0").contains("a number from 1 to"));
+        assert!(refused("lan:levels=2").contains("unknown key \"levels\": use clients, servers"));
+        assert!(refused("tree:levels=3,clients=5,levels=4").contains("levels is given twice"));
+        assert!(refused("lan:clients=1,loss=5").contains("a percentage like 5%"));
+        assert!(refused("tree:levels=8,clients=4000").contains("makes 512000 clients"));
+        assert!(refused("lan:20").contains("no key=value"));
+    }
+}

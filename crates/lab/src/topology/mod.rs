@@ -1,0 +1,117 @@
+//! What a lab looks like: nodes, the networks that join them, and how good each cable is.
+//!
+//! A [`Topology`] is only ever made whole: [`Topology::parse`] (a generator or a file) ends in the
+//! checks of `check.rs`, so whoever holds one knows that names are unique, references resolve,
+//! addresses differ and no router has more multicast interfaces than the kernel can route between.
+
+mod check;
+mod file;
+mod generate;
+mod quality;
+mod spec;
+mod testbed;
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+pub use quality::{Loss, Quality, parse_rate_bps};
+pub use spec::SpecError;
+
+/// The kernel's limit: `MAXVIFS` (IPv4) and `MAXMIFS` (IPv6) of one multicast routing table.
+pub const MAX_MULTICAST_INTERFACES: usize = 32;
+
+/// The longest name of an interface (`IFNAMSIZ` - 1); bridges are named after LANs.
+pub const MAX_NAME_BYTES: usize = 15;
+
+/// A network as it shall be built. Nodes are referred to by their index in `nodes`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Topology {
+    /// The lab's name when none is given.
+    pub name: String,
+    pub nodes: Vec<Node>,
+    pub networks: Vec<Network>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    pub name: String,
+    pub role: Role,
+    /// Addresses of the node itself rather than of one of its interfaces; reachable from everywhere.
+    pub loopback_v6: Vec<Ipv6Addr>,
+}
+
+/// What a node is for. Only routers forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    Server,
+    Client,
+    Router,
+}
+
+/// Nodes that reach each other without a router between them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    pub name: String,
+    pub kind: NetworkKind,
+    pub v4: Subnet<Ipv4Addr>,
+    pub v6: Subnet<Ipv6Addr>,
+    pub members: Vec<Member>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworkKind {
+    /// A bridge that snoops MLD and IGMP; each member has a cable of its own to it.
+    Lan,
+    /// One cable between two nodes.
+    Link,
+}
+
+/// The first address of a prefix, and its length in bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subnet<A> {
+    pub base: A,
+    pub length: u8,
+}
+
+/// One end of a cable: a node's interface in a network.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    pub node: usize,
+    pub interface: String,
+    pub v4: Ipv4Addr,
+    pub v6: Ipv6Addr,
+    pub quality: Quality,
+}
+
+impl Topology {
+    /// Reads a topology from what a person names it by: `lan:clients=20`,
+    /// `tree:levels=3,clients=5`, `testbed:FILE`, or the path of a TOML file.
+    pub fn parse(spec: &str) -> Result<Self, SpecError> {
+        spec::parse(spec)
+    }
+
+    /// Reads a topology from the text of a TOML file, which errors call `file_name`.
+    pub fn from_toml(text: &str, file_name: &str) -> Result<Self, SpecError> {
+        file::parse(text, file_name)
+    }
+
+    /// How many nodes have `role`.
+    pub fn count(&self, role: Role) -> usize {
+        self.nodes.iter().filter(|node| node.role == role).count()
+    }
+
+    /// Whether packets must be forwarded anywhere.
+    pub fn has_routers(&self) -> bool {
+        self.count(Role::Router) > 0
+    }
+}
+
+impl Network {
+    /// Whether a router is a member, which then asks for listeners itself.
+    pub fn has_router(&self, nodes: &[Node]) -> bool {
+        self.members.iter().any(|member| nodes[member.node].role == Role::Router)
+    }
+}

@@ -1,0 +1,179 @@
+//! How good a cable is: rate, queue, loss, delay and jitter, and how people write them.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// One cable. Rate, queue, delay and jitter hold for each direction by itself; loss is what the
+/// node at this end loses of what it is sent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quality {
+    /// Ethernet frames with their headers, in bits a second; `None`: as fast as the machine can.
+    pub rate_bps: Option<u64>,
+    /// What waits in front of the rate before packets are dropped; `None`: see [`Quality::queue_bytes`].
+    pub queue_bytes: Option<u64>,
+    pub loss: Loss,
+    /// One way.
+    pub delay: Duration,
+    /// Each packet's delay is drawn evenly from `delay` ± `jitter`; packets are not reordered.
+    pub jitter: Duration,
+}
+
+/// Which packets are lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Loss {
+    #[default]
+    None,
+    /// Each packet by itself, with this probability.
+    Uniform(f64),
+    /// Two states, each with its own loss, changed between packets (Gilbert 1960, Elliott 1963).
+    Gilbert { to_bad: f64, to_good: f64, in_bad: f64, in_good: f64 },
+}
+
+impl Quality {
+    /// The shortest queue in front of a rate: four super-packets.
+    const MIN_QUEUE_BYTES: u64 = 256 * 1024;
+
+    /// The queue in front of the rate: what was asked for, otherwise 50 ms of the rate.
+    pub fn queue_bytes(&self) -> u64 {
+        let fifty_milliseconds = self.rate_bps.unwrap_or(0) / 8 / 20;
+        self.queue_bytes.unwrap_or(fifty_milliseconds.max(Self::MIN_QUEUE_BYTES))
+    }
+
+    /// Whether packets are held back on their way, by `netem` or a relay.
+    pub fn is_delayed(&self) -> bool {
+        !self.delay.is_zero() || !self.jitter.is_zero()
+    }
+
+    /// Sets one property from the words of a spec. `Err` says what was expected.
+    pub(super) fn set(&mut self, key: &str, value: &str) -> Option<Result<(), &'static str>> {
+        Some(match key {
+            "rate" => parse_rate_bps(value).map(|rate| self.rate_bps = Some(rate)),
+            "queue" => parse_bytes(value).map(|bytes| self.queue_bytes = Some(bytes)),
+            "loss" => Loss::parse(value).map(|loss| self.loss = loss),
+            "delay" => parse_duration(value).map(|delay| self.delay = delay),
+            "jitter" => parse_duration(value).map(|jitter| self.jitter = jitter),
+            _ => return None,
+        })
+    }
+}
+
+impl Loss {
+    /// Reads `5%`, or `gilbert:1%:25%` (into the bad state, out of it), to which the loss inside the
+    /// bad state (100 %) and inside the good one (0 %) may be added.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        const EXPECTED: &str = "a percentage like 5%, or gilbert:TO_BAD:TO_GOOD[:IN_BAD[:IN_GOOD]]";
+        let Some(states) = text.strip_prefix("gilbert:") else {
+            let loss = parse_percentage(text).ok_or(EXPECTED)?;
+            return Ok(if loss > 0.0 { Self::Uniform(loss) } else { Self::None });
+        };
+        let parts: Option<Vec<f64>> = states.split(':').map(parse_percentage).collect();
+        let parts = parts.filter(|parts| (2..=4).contains(&parts.len())).ok_or(EXPECTED)?;
+        Ok(Self::Gilbert {
+            to_bad: parts[0],
+            to_good: parts[1],
+            in_bad: parts.get(2).copied().unwrap_or(1.0),
+            in_good: parts.get(3).copied().unwrap_or(0.0),
+        })
+    }
+
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("0%"),
+            Self::Uniform(loss) => write!(f, "{}%", percent(*loss)),
+            Self::Gilbert { to_bad, to_good, in_bad, in_good } => write!(
+                f,
+                "gilbert:{}%:{}%:{}%:{}%",
+                percent(*to_bad),
+                percent(*to_good),
+                percent(*in_bad),
+                percent(*in_good)
+            ),
+        }
+    }
+}
+
+/// Undoes the rounding of a division by 100: 0.07 is 7 %, not 7.000000000000001 %.
+fn percent(fraction: f64) -> f64 {
+    (fraction * 1e8).round() / 1e6
+}
+
+fn parse_percentage(text: &str) -> Option<f64> {
+    let number: f64 = text.strip_suffix('%')?.trim().parse().ok()?;
+    (0.0..=100.0).contains(&number).then_some(number / 100.0)
+}
+
+/// Reads a rate: `500M`, `1G`, `64k`, or bits a second.
+pub fn parse_rate_bps(text: &str) -> Result<u64, &'static str> {
+    let rate = parse_scaled(text, 1000).filter(|&rate| (8_000..=400_000_000_000).contains(&rate));
+    rate.ok_or("a rate from 8k to 400G, like 500M or 1G")
+}
+
+fn parse_bytes(text: &str) -> Result<u64, &'static str> {
+    let bytes = parse_scaled(text, 1024).filter(|&bytes| (65_536..=1 << 30).contains(&bytes));
+    bytes.ok_or("a size from 64k to 1G, like 512k")
+}
+
+fn parse_scaled(text: &str, thousand: u64) -> Option<u64> {
+    let factor = match text.chars().last()? {
+        'k' | 'K' => thousand,
+        'm' | 'M' => thousand.pow(2),
+        'g' | 'G' => thousand.pow(3),
+        _ => 1,
+    };
+    let number = if factor == 1 { text } else { &text[..text.len() - 1] };
+    let value = number.parse::<f64>().ok()? * factor as f64;
+    (value.is_finite() && value >= 0.0).then_some(value as u64)
+}
+
+fn parse_duration(text: &str) -> Result<Duration, &'static str> {
+    const EXPECTED: &str = "a time up to 10s, like 10ms or 500us";
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or(EXPECTED)?;
+    let number: f64 = text[..split].trim().parse().map_err(|_| EXPECTED)?;
+    let unit = match &text[split..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return Err(EXPECTED),
+    };
+    let seconds = number * unit;
+    (0.0..=10.0).contains(&seconds).then(|| Duration::from_secs_f64(seconds)).ok_or(EXPECTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_write_rates_losses_and_delays() {
+        assert_eq!(parse_rate_bps("1G"), Ok(1_000_000_000));
+        assert_eq!(parse_rate_bps("2.5M"), Ok(2_500_000));
+        assert!(parse_rate_bps("fast").is_err() && parse_rate_bps("-1M").is_err());
+        assert!(parse_rate_bps("").is_err() && parse_rate_bps("1").is_err());
+        assert_eq!(Loss::parse("5%"), Ok(Loss::Uniform(0.05)));
+        assert_eq!(Loss::parse("0%"), Ok(Loss::None));
+        assert!(Loss::parse("105%").is_err() && Loss::parse("NaN%").is_err());
+        let gilbert = Loss::Gilbert { to_bad: 0.01, to_good: 0.25, in_bad: 1.0, in_good: 0.0 };
+        assert_eq!(Loss::parse("gilbert:1%:25%"), Ok(gilbert));
+        assert_eq!(Loss::parse(&gilbert.to_string()), Ok(gilbert));
+        assert_eq!(parse_duration("10ms"), Ok(Duration::from_millis(10)));
+        assert!(parse_duration("10").is_err() && parse_duration("11s").is_err());
+    }
+
+    #[test]
+    fn the_queue_is_fifty_milliseconds_but_never_less_than_four_super_packets() {
+        let mut quality = Quality { rate_bps: Some(1_000_000_000), ..Quality::default() };
+        assert_eq!(quality.queue_bytes(), 6_250_000);
+        quality.rate_bps = Some(1_000_000);
+        assert_eq!(quality.queue_bytes(), 262_144);
+        quality.queue_bytes = Some(100_000);
+        assert_eq!(quality.queue_bytes(), 100_000);
+    }
+}
