@@ -18,7 +18,6 @@ use super::{
 
 /// A client of one run.
 pub struct Client<'a> {
-    pub node: String,
     pub process: Process,
     /// Where its copy goes.
     pub folder: PathBuf,
@@ -151,3 +150,85 @@ impl Fared {
 /// Why a client has no copy when the run ended before it did.
 pub const CUT_OFF: &str = "the run ended before it had everything";
 const NOT_STARTED: &str = "the run ended before it started";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::programs::Ready;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("treecast-client-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn shell(script: String) -> Command {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(script);
+        command
+    }
+
+    fn client<'a>(folder: &Path, script: impl Fn(&Path) -> String + Sync + 'a) -> Client<'a> {
+        Client {
+            process: Process::default(),
+            folder: folder.join("client0"),
+            copy: folder.join("client0/copy"),
+            command: Box::new(move |ticket| shell(script(ticket))),
+            spawn: Box::new(|mut command| command.spawn()),
+            digest: None,
+            sessions_follow: true,
+            wait: Duration::ZERO,
+        }
+    }
+
+    /// Runs `client` against a server whose sessions last a moment each.
+    fn run(folder: &Path, client: &Client) -> Fared {
+        let session = |ticket: &Path| {
+            let script = format!("echo ticket > {}; sleep 0.05", ticket.display());
+            (shell(script), Ready::Ticket(ticket.into()))
+        };
+        let server = Server::new(folder.into(), session, |mut command| command.spawn());
+        let now = Instant::now();
+        let fared = thread::scope(|scope| {
+            scope.spawn(|| server.run());
+            let fared = client.run(&server, now, now);
+            server.stop(true);
+            fared
+        });
+        std::fs::remove_dir_all(folder).unwrap();
+        fared
+    }
+
+    #[test]
+    fn a_client_that_came_too_late_for_a_session_takes_part_in_the_next() {
+        let folder = folder("late");
+        let late = client(&folder, |ticket| {
+            format!(
+                "case {} in *-1) echo too late >&2; exit 1;; esac; echo '{{\"event\":\"object\",\"bytes\":7}}'",
+                ticket.display()
+            )
+        });
+        let fared = run(&folder, &late);
+        assert_eq!((fared.failure.clone(), fared.attempts, fared.told.received_bytes), (None, 2, 7));
+        assert!(fared.run_seconds().unwrap() >= 0.05);
+    }
+
+    #[test]
+    fn a_client_whose_delivery_has_no_sessions_fails_with_its_last_words() {
+        let folder = folder("fails");
+        let mut broken = client(&folder, |_| "echo disk full >&2; exit 1".into());
+        broken.sessions_follow = false;
+        let fared = run(&folder, &broken);
+        assert_eq!((fared.failure.as_deref(), fared.attempts), (Some("disk full"), 1));
+        assert_eq!(fared.run_seconds(), None);
+    }
+
+    #[test]
+    fn a_client_that_is_cut_off_says_so() {
+        let folder = folder("cut");
+        let mut endless = client(&folder, |_| "sleep 60".into());
+        endless.wait = Duration::from_secs(60);
+        endless.process.bar(libc::SIGKILL);
+        assert_eq!(run(&folder, &endless).failure.as_deref(), Some(NOT_STARTED));
+    }
+}

@@ -8,7 +8,7 @@ use std::{
 };
 
 use treecast_measure::{
-    Db,
+    Db, analysis,
     db::{self, Machine, NodeId, NodeInfo, RunEnd, RunId, RunInfo, Status, Transfer},
     sample::Recorder,
 };
@@ -72,13 +72,11 @@ pub struct Failure {
 /// marked as cut short. However it ends, what was built is taken down.
 pub fn run(order: &Order, observe: &dyn Fn(&Event), stop: &dyn Fn() -> bool) -> Result<Results, Error> {
     let experiment = &order.experiment;
-    let topologies: Vec<Topology> =
-        experiment.networks.iter().map(network::topology).collect::<Result<_, _>>()?;
-    let facts: Vec<Facts> = topologies.iter().map(network::facts).collect();
-    let sizes = sizes(&experiment.objects)?;
-    let capacity_bytes =
-        store::capacity_bytes(experiment.store.as_deref()).map_err(store_failed(experiment))?;
-    let plan = Plan::new(experiment, &sizes, &facts, capacity_bytes)?;
+    // SAFETY: takes no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return Err(Error::NotRoot);
+    }
+    let Prepared { topologies, facts, plan } = Prepared::of(experiment)?;
     observe(&Event::Planned {
         runs: plan.runs.len(),
         estimate: plan.estimate(&facts, experiment.settle.0),
@@ -105,6 +103,47 @@ pub fn run(order: &Order, observe: &dyn Fn(&Event), stop: &dyn Fn() -> bool) -> 
     }
     director.results.findings = claims::findings(&experiment.claims, &director.times);
     Ok(director.results)
+}
+
+/// What an experiment will do, without doing it.
+#[derive(Debug, Clone)]
+pub struct Preview {
+    /// The name of each run, in order.
+    pub runs: Vec<String>,
+    pub estimate: Duration,
+    /// A line for each kind of run that is left out.
+    pub left_out: Vec<String>,
+}
+
+/// Plans an experiment; builds and sends nothing, and needs no root.
+pub fn preview(experiment: &Experiment) -> Result<Preview, Error> {
+    let Prepared { facts, plan, .. } = Prepared::of(experiment)?;
+    let name = |run: &Planned| run.name(&experiment.networks[run.network].name);
+    Ok(Preview {
+        runs: plan.runs.iter().map(name).collect(),
+        estimate: plan.estimate(&facts, experiment.settle.0),
+        left_out: plan.left_out,
+    })
+}
+
+/// An experiment whose networks and objects are understood.
+struct Prepared {
+    topologies: Vec<Topology>,
+    facts: Vec<Facts>,
+    plan: Plan,
+}
+
+impl Prepared {
+    fn of(experiment: &Experiment) -> Result<Self, Error> {
+        let topologies: Vec<Topology> =
+            experiment.networks.iter().map(network::topology).collect::<Result<_, _>>()?;
+        let facts: Vec<Facts> = topologies.iter().map(network::facts).collect();
+        let sizes = sizes(&experiment.objects)?;
+        let capacity_bytes =
+            store::capacity_bytes(experiment.store.as_deref()).map_err(store_failed(experiment))?;
+        let plan = Plan::new(experiment, &sizes, &facts, capacity_bytes)?;
+        Ok(Self { topologies, facts, plan })
+    }
 }
 
 struct Director<'a> {
@@ -216,7 +255,7 @@ impl Director<'_> {
         source: &Source,
         played: &Played,
     ) -> Result<(), Error> {
-        record.finish(&mut self.db, played, source.size.0)?;
+        let saturated = record.finish(&mut self.db, played, source.size.0)?;
         let failures = played.clients.iter().zip(&stage.clients).filter_map(|(fared, client)| {
             let reason = fared.failure.clone()?;
             Some(Failure { run: name.into(), node: client.name.clone(), reason })
@@ -238,7 +277,7 @@ impl Director<'_> {
             duration: played.duration,
             whole: played.clients.len() - failures.len(),
             clients: played.clients.len(),
-            saturated: None,
+            saturated: saturated.as_deref(),
             cut_short: played.interrupted,
         });
         self.results.failures.extend(failures);
@@ -347,16 +386,27 @@ impl Record {
         Ok(Recorder::start(&director.order.database, self.origin, every, sources, Some(self.machine))?)
     }
 
-    fn finish(&self, db: &mut Db, played: &Played, size_bytes: u64) -> Result<(), Error> {
+    /// Files how the run went. Returns why this machine, and not the network, was its limit.
+    fn finish(&self, db: &mut Db, played: &Played, size_bytes: u64) -> Result<Option<String>, Error> {
+        let duration = self.origin.elapsed();
         for (&node, fared) in self.clients.iter().zip(&played.clients) {
-            db.add_transfer(node, &transfer(fared, size_bytes))?;
+            db.add_transfer(node, &transfer(fared, size_bytes, duration))?;
         }
         for event in self.events(played) {
             db.add_event(self.run, &event)?;
         }
+        let saturated = self.saturation(db)?;
         let status = if played.interrupted { Status::CutShort } else { Status::Complete };
-        let end = RunEnd { status, duration: self.origin.elapsed(), saturated: None };
-        Ok(db.finish_run(self.run, &end)?)
+        db.finish_run(self.run, &RunEnd { status, duration, saturated: saturated.clone() })?;
+        Ok(saturated)
+    }
+
+    fn saturation(&self, db: &Db) -> Result<Option<String>, Error> {
+        let results = analysis::Results::load(db, &[self.run])?;
+        match results.runs.first() {
+            Some(data) => Ok(results.saturation(data)?),
+            None => Ok(None),
+        }
     }
 
     fn events(&self, played: &Played) -> Vec<db::Event> {
@@ -371,6 +421,9 @@ impl Record {
             events.extend(fared.started.map(|at| event(at, node, "started", "")));
             events.extend(fared.finished.map(|at| event(at, node, "finished", "")));
         }
+        if let Some(reason) = &played.server_failure {
+            events.push(event(played.clients_start + played.duration, self.server, "failed", reason));
+        }
         if let Some(said) = &played.server_output {
             events.push(event(played.clients_start + played.duration, self.server, "done", said));
         }
@@ -378,10 +431,11 @@ impl Record {
     }
 }
 
-fn transfer(fared: &Fared, size_bytes: u64) -> Transfer {
+/// `end` is the end of the run, from which on a client that never started is not active.
+fn transfer(fared: &Fared, size_bytes: u64, end: Duration) -> Transfer {
     let verified = fared.failure.is_none();
     Transfer {
-        started: fared.started.unwrap_or_default(),
+        started: fared.started.unwrap_or(end),
         finished: fared.finished,
         received_bytes: if verified { size_bytes } else { fared.told.received_bytes },
         verified,

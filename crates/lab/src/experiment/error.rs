@@ -5,6 +5,8 @@ use std::{io, path::PathBuf};
 /// Why an experiment did not start, or could not go on. One line each.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    #[error("an experiment builds a network of namespaces, which needs root: run it with sudo")]
+    NotRoot,
     #[error("cannot read experiment {}: {error}", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
     #[error("{name}, line {line}: {what}")]

@@ -76,8 +76,9 @@ pub struct Network {
     pub name: String,
     /// What `treecast lab up` takes.
     pub topology: String,
-    /// Packets that never reach some of the clients.
-    pub loss: Option<ClientLoss>,
+    /// Packets that never reach some of the clients; for a client that several entries name, the last counts.
+    #[serde(default)]
+    pub loss: Vec<ClientLoss>,
 }
 
 /// Loss of what every `every`-th client is sent.
@@ -451,7 +452,7 @@ topology = "lan:clients=3"
                 "x.toml: schedules need `immediate`: the waits of the others are measured by it",
             ),
             (
-                broken("topology", "loss = { rate = \"101%\" }\ntopology"),
+                broken("topology", "loss = [{ rate = \"101%\" }]\ntopology"),
                 "x.toml, line 8: loss `101%`: expected a percentage like 5%, or \
                  gilbert:TO_BAD:TO_GOOD[:IN_BAD[:IN_GOOD]]",
             ),

@@ -22,10 +22,11 @@ pub fn topology(description: &Description) -> Result<Topology, Error> {
 }
 
 fn lose(description: &Description, topology: &mut Topology) {
-    let Some(loss) = &description.loss else { return };
-    let losing: Vec<usize> = with_role(topology, Role::Client).step_by(loss.every.get() as usize).collect();
-    for member in topology.networks.iter_mut().flat_map(|network| &mut network.members) {
-        if losing.contains(&member.node) {
+    for loss in &description.loss {
+        let losing: Vec<usize> =
+            with_role(topology, Role::Client).step_by(loss.every.get() as usize).collect();
+        let members = topology.networks.iter_mut().flat_map(|network| &mut network.members);
+        for member in members.filter(|member| losing.contains(&member.node)) {
             member.quality.loss = loss.rate.0;
         }
     }
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn every_third_client_loses_and_nobody_else() {
-        let lan = network("lan:clients=7", "loss = { rate = \"20%\", every = 3 }");
+        let lan = network("lan:clients=7", "loss = [{ rate = \"5%\" }, { rate = \"20%\", every = 3 }]");
         let members = lan.networks.iter().flat_map(|network| &network.members);
         let losing: Vec<&str> = members
             .filter(|member| member.quality.loss == Loss::Uniform(0.2))

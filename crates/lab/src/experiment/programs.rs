@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
 };

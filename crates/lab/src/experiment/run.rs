@@ -163,7 +163,6 @@ impl Cast<'_> {
         let delivery = self.planned.delivery;
         let into = folder.clone();
         Ok(Client {
-            node: at.name.clone(),
             process: Process::default(),
             copy: folder.join(&self.source.name),
             folder,

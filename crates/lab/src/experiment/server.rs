@@ -142,11 +142,6 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Ends the server at once.
-    pub fn kill(&self) {
-        self.process.bar(libc::SIGKILL);
-    }
-
     /// The last line that the server wrote to its standard output.
     pub fn last_output(&self) -> Option<String> {
         last_line(&self.log("stdout"))

@@ -22,7 +22,7 @@ use super::{
     server::last_line,
 };
 use crate::{
-    Lab,
+    Lab, Options,
     topology::{Role, Topology},
 };
 
@@ -36,7 +36,7 @@ pub struct ClientNode {
 pub struct Stage {
     /// Before the lab, so that their processes are gone when it goes.
     routers: Vec<Router>,
-    lab: Lab,
+    lab: Network,
     pub topology: Topology,
     pub facts: Facts,
     pub programs: Programs,
@@ -62,11 +62,19 @@ impl Stage {
         let server = network::with_role(&topology, Role::Server).next();
         let server = node(server.ok_or_else(|| refused("it has no server".into()))?)?;
         let clients = network::with_role(&topology, Role::Client).map(node).collect::<Result<Vec<_>, _>>()?;
-        let lab = Lab::up(&topology, &lab_name(description)).map_err(|error| refused(error.to_string()))?;
+        let lab = Lab::up(&topology, &lab_name(description), &Options::default())
+            .map_err(|error| refused(error.to_string()))?;
         let facts = network::facts(&topology);
         let programs = programs(server.attachment);
-        let mut stage =
-            Self { routers: Vec::new(), lab, topology, facts, programs, server: server.name, clients };
+        let mut stage = Self {
+            routers: Vec::new(),
+            lab: Network(lab),
+            topology,
+            facts,
+            programs,
+            server: server.name,
+            clients,
+        };
         if let Some(logs) = routing_logs {
             stage.start_routers(logs).map_err(|error| refused(format!("multicast routing: {error}")))?;
         }
@@ -76,7 +84,7 @@ impl Stage {
     /// Starts a program on a node; it ends with the thread that calls.
     pub fn spawn(&self, node: &str, mut command: Command) -> io::Result<Child> {
         process::die_with_parent(&mut command);
-        self.lab.spawn(node, command).map_err(io::Error::other)
+        self.lab.0.spawn(node, command).map_err(io::Error::other)
     }
 
     pub fn spawn_on_server(&self, command: Command) -> io::Result<Child> {
@@ -85,11 +93,11 @@ impl Stage {
 
     /// Every node and where its counters are, in the topology's order.
     pub fn node_sources(&self) -> Vec<NodeSource> {
-        let nodes = self.topology.nodes.iter().enumerate();
+        let nodes = self.lab.0.nodes().iter().enumerate();
         nodes
             .map(|(index, node)| NodeSource {
                 name: node.name.clone(),
-                namespace: Some(self.lab.namespace_path(&node.name)),
+                namespace: Some(Path::new("/run/netns").join(&node.namespace)),
                 interfaces: self.interfaces(index),
             })
             .collect()
@@ -129,9 +137,20 @@ impl Stage {
     }
 }
 
-/// A name for the lab that no other experiment has.
+/// A name for the lab that no other experiment has, within the 32 bytes of one.
 fn lab_name(description: &Description) -> String {
-    format!("x{}-{}", std::process::id(), description.name.to_lowercase())
+    format!("x{}-{:.20}", std::process::id(), description.name.to_lowercase())
+}
+
+/// A lab that is taken down when it is dropped.
+struct Network(Lab);
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        if let Err(error) = Lab::remove(self.0.name(), &Options::default()) {
+            eprintln!("treecast: {error}");
+        }
+    }
 }
 
 /// The routing daemon of one router. Dropped, it is gone.

@@ -43,10 +43,6 @@ impl Store {
         Ok(Self { path, memory: None })
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// An empty folder of this name.
     pub fn fresh_folder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = self.path.join(name);
