@@ -1,8 +1,14 @@
 //! `treecast lab`.
 
+mod progress;
 mod run;
+mod summary;
+
+use std::process::{Command as Process, ExitCode};
 
 use clap::Subcommand;
+use serde_json::json;
+use treecast_lab::{Lab, LabNode, Options, Topology};
 
 use crate::Outcome;
 
@@ -15,13 +21,144 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    Up(UpArgs),
+    Exec(ExecArgs),
+    List(ListArgs),
+    Down(DownArgs),
     Run(run::RunArgs),
     Report(run::ReportArgs),
 }
 
+/// Build a network
+///
+/// SPEC is a TOML file, or lan:clients=N[,KEY=VALUE...], or tree:levels=R,clients=L[,KEY=VALUE...] with the keys
+/// servers, rate, queue, loss, delay and jitter, or testbed:FILE.
+#[derive(clap::Args)]
+struct UpArgs {
+    spec: String,
+    /// What to call it; its nodes are the namespaces NAME-NODE
+    #[arg(long)]
+    name: Option<String>,
+    /// Describe the network as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Run a program in a node, and end with its exit code
+#[derive(clap::Args)]
+struct ExecArgs {
+    lab: String,
+    node: String,
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// List the networks there are
+#[derive(clap::Args)]
+struct ListArgs {
+    #[arg(long)]
+    json: bool,
+}
+
+/// Remove a network, its programs first
+#[derive(clap::Args)]
+struct DownArgs {
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    lab: Option<String>,
+    /// Remove every network, also what was left by a command that was killed
+    #[arg(long)]
+    all: bool,
+}
+
 pub fn run(args: Args) -> Outcome {
     match args.command {
+        Command::Up(args) => up(args),
+        Command::Exec(args) => exec(args),
+        Command::List(args) => list(args),
+        Command::Down(args) => down(args),
         Command::Run(args) => run::run(args),
         Command::Report(args) => run::report(args),
     }
+}
+
+fn up(args: UpArgs) -> Outcome {
+    let topology = Topology::parse(&args.spec)?;
+    let name = args.name.unwrap_or_else(|| topology.name.clone());
+    let lab = Lab::up(&topology, &name, &Options::default())?;
+    if args.json {
+        println!("{}", describe(&lab));
+    } else {
+        let (nodes, networks) = (lab.nodes().len(), topology.networks.len());
+        println!("lab {name} is up: {nodes} nodes, {networks} LANs and links");
+        if let Some(node) = lab.nodes().first() {
+            println!("  treecast lab exec {name} {} -- ip address", node.name);
+            println!("  treecast lab down {name}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(lab: &Lab) -> serde_json::Value {
+    let interface = |interface: &treecast_lab::Interface| {
+        json!({
+            "name": interface.name,
+            "index": interface.index,
+            "network": interface.network,
+            "addresses": interface.addresses().map(|(address, length)| format!("{address}/{length}")),
+        })
+    };
+    let node = |node: &LabNode| {
+        json!({
+            "name": node.name,
+            "role": node.role,
+            "namespace": node.namespace,
+            "address": node.v6(),
+            "interfaces": node.interfaces.iter().map(interface).collect::<Vec<_>>(),
+        })
+    };
+    json!({ "name": lab.name(), "nodes": lab.nodes().iter().map(node).collect::<Vec<_>>() })
+}
+
+fn exec(args: ExecArgs) -> Outcome {
+    let lab = Lab::open(&args.lab, &Options::default())?;
+    let [program, arguments @ ..] = &args.command[..] else { return Ok(ExitCode::FAILURE) };
+    let mut command = Process::new(program);
+    command.args(arguments);
+    let status = lab.spawn(&args.node, command)?.wait()?;
+    Ok(exit_code(status))
+}
+
+/// A program ended by a signal counts as 128 and the signal's number, as in a shell.
+fn exit_code(status: std::process::ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt;
+    let signalled = status.signal().map(|signal| 128 + signal);
+    let code = status.code().or(signalled).and_then(|code| u8::try_from(code).ok());
+    ExitCode::from(code.unwrap_or(1))
+}
+
+fn list(args: ListArgs) -> Outcome {
+    let labs = Lab::list(&Options::default())?;
+    if args.json {
+        println!("{}", serde_json::to_string(&labs)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let width = labs.iter().map(|lab| lab.name.len()).max().unwrap_or(0);
+    for lab in labs {
+        let state = lab.nodes.map_or("never finished".into(), |nodes| format!("{nodes} nodes"));
+        println!("{:width$}  {state}", lab.name);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn down(args: DownArgs) -> Outcome {
+    let options = Options::default();
+    match args.lab {
+        Some(lab) => Lab::remove(&lab, &options)?,
+        None => {
+            for name in Lab::down_all(&options)? {
+                println!("lab {name} is down");
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
