@@ -4,13 +4,13 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Stdio,
     thread,
     time::{Duration, Instant},
 };
 
 use super::{
-    process::{Ended, Process},
+    process::{Ended, Make, Process, Spawn},
     server::{POLL, Server, last_line},
     told::Told,
     verify::{self, Digest},
@@ -23,8 +23,8 @@ pub struct Client<'a> {
     pub folder: PathBuf,
     pub copy: PathBuf,
     /// Makes its program for a ticket's path.
-    pub command: Box<dyn Fn(&Path) -> Command + Sync + 'a>,
-    pub spawn: Box<dyn Fn(Command) -> io::Result<Child> + Sync + 'a>,
+    pub command: Make<'a>,
+    pub spawn: Spawn<'a>,
     /// What the client compares its copy with, when its program does not (scp).
     pub digest: Option<(u64, Digest)>,
     /// Whether a session that is over before the client had a part in it is followed by another.
@@ -153,6 +153,8 @@ const NOT_STARTED: &str = "the run ended before it started";
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
     use crate::experiment::programs::Ready;
 
@@ -183,11 +185,9 @@ mod tests {
 
     /// Runs `client` against a server whose sessions last a moment each.
     fn run(folder: &Path, client: &Client) -> Fared {
-        let session = |ticket: &Path| {
-            let script = format!("echo ticket > {}; sleep 0.05", ticket.display());
-            (shell(script), Ready::Ticket(ticket.into()))
-        };
-        let server = Server::new(folder.into(), session, |mut command| command.spawn());
+        let session = |ticket: &Path| shell(format!("echo ticket > {}; sleep 0.05", ticket.display()));
+        let spawn: Spawn = Box::new(|mut command| command.spawn());
+        let server = Server::new(folder.into(), Ready::Ticket, Box::new(session), spawn);
         let now = Instant::now();
         let fared = thread::scope(|scope| {
             scope.spawn(|| server.run());

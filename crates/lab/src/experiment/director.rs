@@ -4,13 +4,12 @@
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use treecast_measure::{
-    Db, analysis,
-    db::{self, Machine, NodeId, NodeInfo, RunEnd, RunId, RunInfo, Status, Transfer},
-    sample::Recorder,
+    Db,
+    db::{Machine, RunInfo},
 };
 
 use super::{
@@ -24,6 +23,7 @@ use super::{
     plan::{Facts, Plan, Planned},
     programs::Programs,
     quantity::Size,
+    record::Record,
     run::{Cast, Played},
     schedule::{Schedule, seed_for},
     settle::Baseline,
@@ -32,7 +32,7 @@ use super::{
     stage::Stage,
     store::{self, Store},
 };
-use crate::topology::{Role, Topology};
+use crate::topology::Topology;
 
 /// What an experiment needs beside its file.
 pub struct Order {
@@ -223,8 +223,9 @@ impl Director<'_> {
             clients: stage.clients.len(),
             expected: planned.estimate(&stage.facts),
         });
-        let record = Record::begin(self, stage, planned, seed)?;
-        let recorder = record.recorder(self, stage)?;
+        let info = self.info(stage, planned, seed);
+        let record = Record::begin(&mut self.db, &info, &stage.topology)?;
+        let recorder = record.recorder(&self.db, experiment.sample.0, stage.node_sources())?;
         let cast = Cast {
             stage,
             planned,
@@ -237,10 +238,15 @@ impl Director<'_> {
             server_node: record.server,
             client_nodes: record.clients.clone(),
         };
+        let mut filed = Ok(());
         let mut each = |index: usize, fared: &Fared| {
             (self.observe)(&Event::Client { run: &name, node: &stage.clients[index].name, fared });
+            if filed.is_ok() {
+                filed = record.client_done(&mut self.db, index, fared);
+            }
         };
         let played = cast.play(&mut each, self.stop).map_err(store_failed(experiment))?;
+        filed?;
         recorder.stop()?;
         self.conclude(stage, planned, &name, &record, source, &played)
     }
@@ -284,6 +290,23 @@ impl Director<'_> {
         Ok(())
     }
 
+    fn info(&self, stage: &Stage, planned: &Planned, seed: u64) -> RunInfo {
+        RunInfo {
+            experiment: self.order.name.clone(),
+            topology: self.order.experiment.networks[planned.network].name.clone(),
+            clients: stage.clients.len() as u32,
+            router_levels: network::router_levels(&stage.topology),
+            link_bps: network::link_rate_bps(&stage.topology),
+            delivery: planned.delivery.name().into(),
+            schedule: planned.schedule.name().into(),
+            size_bytes: planned.size.0,
+            repeat: planned.repeat - 1,
+            seed,
+            command: self.order.command.clone(),
+            machine: Machine::here(&self.order.version),
+        }
+    }
+
     fn run_time(&self, stage: &Stage, planned: &Planned, played: &Played) -> RunTime {
         let seconds: Option<Vec<f64>> = played.clients.iter().map(Fared::run_seconds).collect();
         RunTime {
@@ -318,135 +341,6 @@ impl Director<'_> {
 /// a percent for everything else that crosses the link.
 fn sending_rate_bps(link_rate_bps: u64) -> u64 {
     (link_rate_bps as f64 * 1500.0 / 1514.0 * 0.995) as u64
-}
-
-/// A run's place in the database.
-struct Record {
-    run: RunId,
-    origin: Instant,
-    server: NodeId,
-    clients: Vec<NodeId>,
-    nodes: Vec<NodeId>,
-    machine: NodeId,
-}
-
-impl Record {
-    fn begin(director: &mut Director, stage: &Stage, planned: &Planned, seed: u64) -> Result<Self, Error> {
-        let info = RunInfo {
-            experiment: director.order.name.clone(),
-            topology: director.order.experiment.networks[planned.network].name.clone(),
-            clients: stage.clients.len() as u32,
-            router_levels: network::router_levels(&stage.topology),
-            link_bps: network::link_rate_bps(&stage.topology),
-            delivery: planned.delivery.name().into(),
-            schedule: planned.schedule.name().into(),
-            size_bytes: planned.size.0,
-            repeat: planned.repeat - 1,
-            seed,
-            command: director.order.command.clone(),
-            machine: Machine::here(&director.order.version),
-        };
-        let origin = Instant::now();
-        let run = director.db.begin_run(&info)?;
-        let mut record = Self {
-            run,
-            origin,
-            server: NodeId(0),
-            clients: Vec::new(),
-            nodes: Vec::new(),
-            machine: director
-                .db
-                .add_node(run, &NodeInfo { name: "machine".into(), role: db::Role::Machine })?,
-        };
-        for node in &stage.topology.nodes {
-            record.add_node(&mut director.db, &node.name, node.role)?;
-        }
-        Ok(record)
-    }
-
-    fn add_node(&mut self, db: &mut Db, name: &str, role: Role) -> Result<(), Error> {
-        let role = match role {
-            Role::Server => db::Role::Server,
-            Role::Client => db::Role::Client,
-            Role::Router => db::Role::Router,
-        };
-        let id = db.add_node(self.run, &NodeInfo { name: name.into(), role })?;
-        self.nodes.push(id);
-        match role {
-            db::Role::Server if self.server == NodeId(0) => self.server = id,
-            db::Role::Client => self.clients.push(id),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn recorder(&self, director: &Director, stage: &Stage) -> Result<Recorder, Error> {
-        let sources = self.nodes.iter().copied().zip(stage.node_sources()).collect();
-        let every = director.order.experiment.sample.0;
-        Ok(Recorder::start(&director.order.database, self.origin, every, sources, Some(self.machine))?)
-    }
-
-    /// Files how the run went. Returns why this machine, and not the network, was its limit.
-    fn finish(&self, db: &mut Db, played: &Played, size_bytes: u64) -> Result<Option<String>, Error> {
-        let duration = self.origin.elapsed();
-        for (&node, fared) in self.clients.iter().zip(&played.clients) {
-            db.add_transfer(node, &transfer(fared, size_bytes, duration))?;
-        }
-        for event in self.events(played) {
-            db.add_event(self.run, &event)?;
-        }
-        let saturated = self.saturation(db)?;
-        let status = if played.interrupted { Status::CutShort } else { Status::Complete };
-        db.finish_run(self.run, &RunEnd { status, duration, saturated: saturated.clone() })?;
-        Ok(saturated)
-    }
-
-    fn saturation(&self, db: &Db) -> Result<Option<String>, Error> {
-        let results = analysis::Results::load(db, &[self.run])?;
-        match results.runs.first() {
-            Some(data) => Ok(results.saturation(data)?),
-            None => Ok(None),
-        }
-    }
-
-    fn events(&self, played: &Played) -> Vec<db::Event> {
-        let event = |at, node, kind: &str, detail: &str| db::Event {
-            at,
-            node: Some(node),
-            kind: kind.into(),
-            detail: detail.into(),
-        };
-        let mut events = vec![event(played.clients_start, self.server, "ready", "")];
-        for (&node, fared) in self.clients.iter().zip(&played.clients) {
-            events.extend(fared.started.map(|at| event(at, node, "started", "")));
-            events.extend(fared.finished.map(|at| event(at, node, "finished", "")));
-        }
-        if let Some(reason) = &played.server_failure {
-            events.push(event(played.clients_start + played.duration, self.server, "failed", reason));
-        }
-        if let Some(said) = &played.server_output {
-            events.push(event(played.clients_start + played.duration, self.server, "done", said));
-        }
-        events
-    }
-}
-
-/// `end` is the end of the run, from which on a client that never started is not active.
-fn transfer(fared: &Fared, size_bytes: u64, end: Duration) -> Transfer {
-    let verified = fared.failure.is_none();
-    Transfer {
-        started: fared.started.unwrap_or(end),
-        finished: fared.finished,
-        received_bytes: if verified { size_bytes } else { fared.told.received_bytes },
-        verified,
-        failure: fared.failure.clone(),
-        retransmitted_bytes: fared.told.retransmitted_bytes,
-        duplicate_bytes: fared.told.duplicate_bytes,
-        dropped_packets: fared.told.dropped_packets,
-        cpu_user: fared.ended.cpu_user,
-        cpu_system: fared.ended.cpu_system,
-        peak_memory_bytes: fared.ended.peak_memory_bytes,
-    }
 }
 
 fn sizes(objects: &Objects) -> Result<Vec<Size>, Error> {

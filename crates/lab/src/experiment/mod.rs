@@ -20,6 +20,7 @@ mod plan;
 mod process;
 mod programs;
 mod quantity;
+mod record;
 mod run;
 mod schedule;
 mod server;

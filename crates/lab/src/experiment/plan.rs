@@ -110,7 +110,8 @@ fn oversize(network: &str, facts: &Facts, size: Size, capacity_bytes: u64) -> Op
     if needed.is_some_and(|needed| needed <= capacity_bytes) {
         return None;
     }
-    let fits = Size(capacity_bytes / (facts.clients as u64 + 1) >> 20 << 20);
+    let share_bytes = capacity_bytes / (facts.clients as u64 + 1);
+    let fits = Size(share_bytes - share_bytes % (1 << 20));
     let clients = facts.clients;
     Some(format!(
         "{network}: {clients} copies of {size} do not fit; at most {fits} each: send less (--set sizes=..., file=...) \

@@ -4,10 +4,17 @@
 use std::{
     io, mem,
     os::unix::process::CommandExt,
+    path::Path,
     process::{Child, Command},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+
+/// Makes the command line of a program for a ticket's path.
+pub type Make<'a> = Box<dyn Fn(&Path) -> Command + Sync + 'a>;
+
+/// Starts a program where it belongs.
+pub type Spawn<'a> = Box<dyn Fn(Command) -> io::Result<Child> + Sync + 'a>;
 
 /// A process that may be killed from another thread; never one that has its number by chance.
 #[derive(Debug, Default)]

@@ -27,38 +27,39 @@ pub struct Programs {
 }
 
 /// How a server shows that clients may come.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
-    /// This file has a ticket in it.
-    Ticket(PathBuf),
-    /// A socket is bound to this port: TCP or UDP.
+    /// The file of its ticket has something in it.
+    Ticket,
+    /// A socket is bound to a port of `tcp` or `udp`.
     Port(&'static str, u16),
 }
 
-impl Programs {
-    /// The server of a delivery, and how it shows that it is ready. after and nack start when `receivers`
-    /// clients are there.
-    pub fn server(
-        &self,
-        delivery: Delivery,
-        source: &Path,
-        receivers: usize,
-        ticket: &Path,
-    ) -> (Command, Ready) {
+impl Ready {
+    pub fn of(delivery: Delivery) -> Self {
         match delivery {
-            Delivery::Tcp => (self.unicast("server", "tcp", source), Ready::Port("tcp", UNICAST_PORT)),
-            Delivery::Udp => (self.unicast("server", "udp", source), Ready::Port("udp", UNICAST_PORT)),
-            Delivery::Scp => match &self.ssh {
-                Some(ssh) => (ssh.server(), Ready::Port("tcp", ssh::PORT)),
-                None => (Command::new("false"), Ready::Port("tcp", ssh::PORT)),
-            },
+            Delivery::Tcp => Self::Port("tcp", UNICAST_PORT),
+            Delivery::Udp => Self::Port("udp", UNICAST_PORT),
+            Delivery::Scp => Self::Port("tcp", ssh::PORT),
+            Delivery::Carousel | Delivery::After | Delivery::Nack => Self::Ticket,
+        }
+    }
+}
+
+impl Programs {
+    /// The server of a delivery. after and nack start when `receivers` clients are there.
+    pub fn server(&self, delivery: Delivery, source: &Path, receivers: usize, ticket: &Path) -> Command {
+        match delivery {
+            Delivery::Tcp => self.unicast("server", "tcp", source),
+            Delivery::Udp => self.unicast("server", "udp", source),
+            Delivery::Scp => self.ssh.as_ref().map_or_else(no_ssh, Ssh::server),
             Delivery::Carousel | Delivery::After | Delivery::Nack => {
-                (self.send(delivery, source, receivers, ticket), Ready::Ticket(ticket.into()))
+                self.send(delivery, source, receivers, ticket)
             }
         }
     }
 
-    /// A client that puts its copy into `folder`, and the name of the copy.
+    /// A client that puts its copy into `folder`, under the source's name.
     pub fn client(
         &self,
         delivery: Delivery,
@@ -71,10 +72,9 @@ impl Programs {
         match delivery {
             Delivery::Tcp => self.unicast("client", "tcp", &copy),
             Delivery::Udp => self.unicast("client", "udp", &copy),
-            Delivery::Scp => match &self.ssh {
-                Some(ssh) => ssh.client(self.server.address, source, &copy),
-                None => Command::new("false"),
-            },
+            Delivery::Scp => {
+                self.ssh.as_ref().map_or_else(no_ssh, |ssh| ssh.client(self.server.address, source, &copy))
+            }
             Delivery::Carousel | Delivery::After | Delivery::Nack => self.receive(interface, ticket, folder),
         }
     }
@@ -104,4 +104,9 @@ impl Programs {
         command.arg(format!("@{}", ticket.display()));
         command
     }
+}
+
+/// An experiment without scp prepares none, and starts none.
+fn no_ssh() -> Command {
+    Command::new("false")
 }

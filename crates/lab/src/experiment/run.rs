@@ -1,7 +1,6 @@
 //! One run: a server, its clients, their times, and the check of what they got.
 
 use std::{
-    path::Path,
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError},
@@ -16,7 +15,8 @@ use super::{
     client::{CUT_OFF, Client, Fared},
     delivery::Delivery,
     plan::Planned,
-    process::Process,
+    process::{Make, Process, Spawn},
+    programs::Ready,
     schedule::Schedule,
     server::Server,
     source::Source,
@@ -142,15 +142,15 @@ impl Cast<'_> {
         // With random schedules the last comes late, and the first need not wait for it.
         let receivers =
             if self.planned.schedule == Schedule::Immediate { self.client_nodes.len() } else { 1 };
-        Ok(Server::new(
-            folder,
-            move |ticket: &Path| self.stage.programs.server(delivery, &self.source.path, receivers, ticket),
-            |command| {
-                let child = self.stage.spawn_on_server(command)?;
-                self.recorder.watch_process(self.server_node, child.id());
-                Ok(child)
-            },
-        ))
+        let command: Make = Box::new(move |ticket| {
+            self.stage.programs.server(delivery, &self.source.path, receivers, ticket)
+        });
+        let spawn: Spawn = Box::new(|command| {
+            let child = self.stage.spawn_on_server(command)?;
+            self.recorder.watch_process(self.server_node, child.id());
+            Ok(child)
+        });
+        Ok(Server::new(folder, Ready::of(delivery), command, spawn))
     }
 
     fn clients(&self) -> std::io::Result<Vec<Client<'_>>> {

@@ -8,7 +8,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Stdio,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
@@ -18,7 +18,7 @@ use std::{
 };
 
 use super::{
-    process::{Ended, Process},
+    process::{Ended, Make, Process, Spawn},
     programs::Ready,
 };
 
@@ -37,26 +37,24 @@ pub struct Server<'a> {
     generation: AtomicU32,
     pid: AtomicU32,
     failure: Mutex<Option<String>>,
-    command: Box<dyn Fn(&Path) -> (Command, Ready) + Sync + 'a>,
-    spawn: Box<dyn Fn(Command) -> io::Result<Child> + Sync + 'a>,
+    sign: Ready,
+    command: Make<'a>,
+    spawn: Spawn<'a>,
 }
 
 impl<'a> Server<'a> {
-    /// A server whose output and tickets go to `folder`; `command` makes it for a ticket's path, `spawn`
-    /// starts it on its node.
-    pub fn new(
-        folder: PathBuf,
-        command: impl Fn(&Path) -> (Command, Ready) + Sync + 'a,
-        spawn: impl Fn(Command) -> io::Result<Child> + Sync + 'a,
-    ) -> Self {
+    /// A server whose output and tickets go to `folder`, that shows by `sign` that it is ready, and is
+    /// made and started by `command` and `spawn`.
+    pub fn new(folder: PathBuf, sign: Ready, command: Make<'a>, spawn: Spawn<'a>) -> Self {
         Self {
             process: Process::default(),
             folder,
             generation: AtomicU32::new(0),
             pid: AtomicU32::new(0),
             failure: Mutex::new(None),
-            command: Box::new(command),
-            spawn: Box::new(spawn),
+            sign,
+            command,
+            spawn,
         }
     }
 
@@ -87,7 +85,7 @@ impl<'a> Server<'a> {
 
     fn run_once(&self) -> io::Result<Option<Ended>> {
         let generation = self.generation.load(Ordering::SeqCst) + 1;
-        let (mut command, _) = (self.command)(&self.ticket(generation));
+        let mut command = (self.command)(&self.ticket(generation));
         command.stdin(Stdio::null());
         command.stdout(File::create(self.log("stdout"))?).stderr(File::create(self.log("stderr"))?);
         let Some(child) = self.process.start(|| (self.spawn)(command))? else { return Ok(None) };
@@ -100,9 +98,8 @@ impl<'a> Server<'a> {
     pub fn ready(&self) -> Option<(u32, PathBuf)> {
         let generation = self.generation.load(Ordering::SeqCst);
         let ticket = self.ticket(generation);
-        let (_, ready) = (self.command)(&ticket);
-        let is_ready = match ready {
-            Ready::Ticket(path) => fs::metadata(path).is_ok_and(|file| file.len() > 0),
+        let is_ready = match self.sign {
+            Ready::Ticket => fs::metadata(&ticket).is_ok_and(|file| file.len() > 0),
             Ready::Port(transport, port) => is_bound(self.pid.load(Ordering::SeqCst), transport, port),
         };
         (generation > 0 && is_ready).then_some((generation, ticket))
@@ -190,6 +187,8 @@ fn is_open_socket(line: &str, local: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
@@ -204,6 +203,10 @@ mod tests {
         command
     }
 
+    fn server<'a>(folder: &Path, command: impl Fn(&Path) -> Command + Sync + 'a) -> Server<'a> {
+        Server::new(folder.into(), Ready::Ticket, Box::new(command), Box::new(|mut command| command.spawn()))
+    }
+
     fn never() -> bool {
         false
     }
@@ -211,10 +214,8 @@ mod tests {
     #[test]
     fn a_session_that_ends_is_followed_by_another_with_a_new_ticket() {
         let folder = folder("again");
-        let session = |ticket: &Path| {
-            (shell(&format!("echo t > {}; sleep 0.05", ticket.display())), Ready::Ticket(ticket.into()))
-        };
-        let server = Server::new(folder.clone(), session, |mut command| command.spawn());
+        let session = |ticket: &Path| shell(&format!("echo t > {}; sleep 0.05", ticket.display()));
+        let server = server(&folder, session);
         thread::scope(|scope| {
             let running = scope.spawn(|| server.run());
             let until = Instant::now() + Duration::from_secs(30);
@@ -232,8 +233,7 @@ mod tests {
     #[test]
     fn a_server_that_cannot_start_says_why_and_is_not_tried_again() {
         let folder = folder("broken");
-        let broken = |ticket: &Path| (shell("echo port in use >&2; exit 1"), Ready::Ticket(ticket.into()));
-        let server = Server::new(folder.clone(), broken, |mut command| command.spawn());
+        let server = server(&folder, |_| shell("echo port in use >&2; exit 1"));
         assert_eq!(server.run().len(), 1);
         let until = Instant::now() + Duration::from_secs(30);
         assert_eq!(server.wait_ready(until, &never), Err("port in use".into()));
