@@ -14,6 +14,7 @@
 pub mod analysis;
 pub mod db;
 pub mod plot;
+pub mod report;
 pub mod sample;
 pub mod series;
 pub mod statistics;

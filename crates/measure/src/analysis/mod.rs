@@ -13,7 +13,7 @@ use crate::{
     series::{self, Counter},
 };
 
-pub use rates::{Counted, Rate};
+pub use rates::{Counted, Rate, RateList};
 pub use routers::{RouterColumn, RouterTraffic};
 pub use run_time::{RunTime, RunTimeKey};
 pub use server::{ActiveClients, ServerBytes};

@@ -61,6 +61,25 @@ impl Counted {
     }
 }
 
+/// Lists of rates, over time.
+pub trait RateList {
+    /// At most `most` rates over the same time and with the same sums, neighbours taken together.
+    fn thinned(&self, most: usize) -> Self;
+}
+
+impl RateList for Vec<Rate> {
+    fn thinned(&self, most: usize) -> Self {
+        let together = self.len().div_ceil(most.max(1)).max(1);
+        self.chunks(together).filter_map(merged).collect()
+    }
+}
+
+fn merged(rates: &[Rate]) -> Option<Rate> {
+    let (from, to) = (rates.first()?.from, rates.last()?.to);
+    let sum: f64 = rates.iter().map(|rate| rate.per_second * (rate.to - rate.from).as_secs_f64()).sum();
+    Some(Rate { from, to, per_second: sum / (to - from).as_secs_f64() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,5 +105,16 @@ mod tests {
         counted.add(&seconds(&[(0, 1000), (1, 10), (2, 30)]));
         assert_eq!(counted.growth(), 30);
         assert!(Counted::default().rates().is_empty() && Counted::default().growth() == 0);
+    }
+
+    #[test]
+    fn thinning_keeps_the_sum_and_the_time() {
+        let mut counted = Counted::default();
+        counted.add(&seconds(&[(0, 0), (1, 10), (3, 20), (4, 100), (5, 100)]));
+        let thin = counted.rates().thinned(2);
+        assert_eq!(thin.len(), 2);
+        let sum: f64 = thin.iter().map(|r| r.per_second * (r.to - r.from).as_secs_f64()).sum();
+        assert!((sum - 100.0).abs() < 1e-9);
+        assert_eq!(counted.rates().thinned(100), counted.rates());
     }
 }

@@ -33,6 +33,21 @@ impl std::fmt::Display for RouterColumn {
     }
 }
 
+impl RouterTraffic {
+    /// At most `most` rows: of rows taken together, each column has the mean.
+    pub fn thinned(&self, most: usize) -> Self {
+        let together = self.rows.len().div_ceil(most.max(1)).max(1);
+        let mean = |rows: &[(Duration, Vec<f64>)], column: usize| {
+            rows.iter().map(|(_, rates)| rates[column]).sum::<f64>() / rows.len() as f64
+        };
+        let merged = |rows: &[(Duration, Vec<f64>)]| {
+            let (at, _) = rows.last()?;
+            Some((*at, (0..self.columns.len()).map(|column| mean(rows, column)).collect()))
+        };
+        Self { columns: self.columns.clone(), rows: self.rows.chunks(together).filter_map(merged).collect() }
+    }
+}
+
 impl Results<'_> {
     /// Traffic of a run's routers: received from the server's side, sent to the clients' side; of a
     /// router whose interfaces have other labels, both of each. Empty when the run has no routers.

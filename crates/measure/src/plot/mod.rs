@@ -6,11 +6,13 @@
 
 mod axis;
 mod canvas;
+mod compare;
 mod over_time;
 mod palette;
 mod run_time;
 mod server;
 
+pub use compare::{Pair, beside_the_paper};
 pub use over_time::{completions, router_traffic, server_rate};
 pub use palette::{Ink, Mark, Style, style_of};
 pub use run_time::{run_time_by_clients, run_time_by_schedule, run_time_by_size};

@@ -1,0 +1,259 @@
+//! HTML: escaping, tables, plots, and the page around them.
+
+use super::Report;
+use crate::{
+    plot::{Ink, Plot, style_of},
+    tables::{Align, Cell, Mark, Table},
+};
+
+/// Longer tables are cut in the middle, as the paper's are; the database has all of it.
+const MAX_ROWS: usize = 240;
+
+/// A page while it is written. What is handed in as text is escaped; HTML comes only from this module's
+/// and its callers' own literals.
+#[derive(Default)]
+pub struct Page {
+    body: String,
+    /// Anchor and name of each section.
+    contents: Vec<(String, String)>,
+    plots: Vec<Plot>,
+}
+
+impl Page {
+    /// Adds HTML that a caller made of literals and escaped text.
+    pub fn raw(&mut self, html: &str) {
+        self.body += html;
+        self.body.push('\n');
+    }
+
+    /// Opens a section with an entry in the contents.
+    pub fn section(&mut self, name: &str) {
+        let anchor = format!("section-{}", self.contents.len() + 1);
+        self.raw(&format!("<section id=\"{anchor}\"><h2>{}</h2>", escape(name)));
+        self.contents.push((anchor, name.to_owned()));
+    }
+
+    pub fn end_section(&mut self) {
+        self.raw("</section>");
+    }
+
+    pub fn heading(&mut self, text: &str) {
+        self.raw(&format!("<h3>{}</h3>", escape(text)));
+    }
+
+    pub fn paragraph(&mut self, text: &str) {
+        self.raw(&format!("<p>{}</p>", escape(text)));
+    }
+
+    /// A box that tells of something good or bad.
+    pub fn banner(&mut self, good: bool, text: &str) {
+        let (class, sign) = if good { ("good", "✓") } else { ("warning", "!") };
+        let text = escape(text);
+        self.raw(&format!("<p class=\"banner {class}\"><b aria-hidden=\"true\">{sign}</b> {text}</p>"));
+    }
+
+    /// A plot, and nothing where there is none.
+    pub fn plot(&mut self, plot: Option<Plot>) {
+        let Some(plot) = plot else { return };
+        self.raw(&format!("<figure>{}</figure>", inline_svg(&plot)));
+        self.plots.push(plot);
+    }
+
+    pub fn table(&mut self, table: &Table) {
+        self.raw(&table_html(table));
+    }
+
+    /// Tables that a reader opens when interested.
+    pub fn folded(&mut self, summary: &str, tables: &[Table]) {
+        if tables.iter().all(|table| table.rows.is_empty()) {
+            return;
+        }
+        self.raw(&format!("<details><summary>{}</summary>", escape(summary)));
+        for table in tables {
+            self.table(table);
+        }
+        self.raw("</details>");
+    }
+
+    /// An SVG drawing from elsewhere, as an image, in which no script of it can run.
+    pub fn picture(&mut self, svg: &str, description: &str) {
+        self.raw(&format!(
+            "<figure class=\"picture\"><img alt=\"{}\" src=\"data:image/svg+xml,{}\"></figure>",
+            escape(description),
+            percent_encode(svg)
+        ));
+    }
+
+    /// The whole page.
+    pub fn finish(self, title: &str) -> Report {
+        let contents: String = self
+            .contents
+            .iter()
+            .map(|(anchor, name)| format!("<a href=\"#{anchor}\">{}</a>", escape(name)))
+            .collect();
+        let html = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{title}</title>\n<style>\n{colours}{style}</style>\n</head>\n<body>\n\
+             <nav>{contents}</nav>\n<main>\n{body}</main>\n</body>\n</html>\n",
+            title = escape(title),
+            colours = colour_sheet(),
+            style = include_str!("style.css"),
+            body = self.body,
+        );
+        Report { html, plots: self.plots }
+    }
+}
+
+/// Text as HTML text or as the value of a quoted attribute.
+pub fn escape(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => html += "&amp;",
+            '<' => html += "&lt;",
+            '>' => html += "&gt;",
+            '"' => html += "&quot;",
+            '\'' => html += "&#39;",
+            // HTML has no place for control characters, not even escaped.
+            c if c.is_control() && c != '\n' => html.push('\u{fffd}'),
+            c => html.push(c),
+        }
+    }
+    html
+}
+
+fn table_html(table: &Table) -> String {
+    let align = |index: usize| match table.columns.get(index).map(|column| column.align) {
+        Some(Align::Left) => " class=\"left\"",
+        _ => "",
+    };
+    let mut html =
+        format!("<div class=\"table\"><table><caption>{}</caption><thead><tr>", escape(&table.title));
+    for (index, column) in table.columns.iter().enumerate() {
+        html += &format!("<th scope=\"col\"{}>{}</th>", align(index), escape(&column.name));
+    }
+    html += "</tr></thead><tbody>";
+    let row_html = |row: &Vec<Cell>| {
+        let cells = row
+            .iter()
+            .enumerate()
+            .map(|(index, cell)| format!("<td{}>{}</td>", align(index), cell_html(cell)));
+        format!("<tr>{}</tr>\n", cells.collect::<String>())
+    };
+    if table.rows.len() > MAX_ROWS {
+        let (first, last) = (&table.rows[..MAX_ROWS / 2], &table.rows[table.rows.len() - MAX_ROWS / 2..]);
+        html += &first.iter().map(row_html).collect::<String>();
+        let left_out = table.rows.len() - MAX_ROWS;
+        html += &format!(
+            "<tr><td class=\"left muted\" colspan=\"{}\">{left_out} rows left out; the results database has them</td></tr>",
+            table.columns.len()
+        );
+        html += &last.iter().map(row_html).collect::<String>();
+    } else {
+        html += &table.rows.iter().map(row_html).collect::<String>();
+    }
+    html += "</tbody></table>";
+    for note in &table.notes {
+        html += &format!("<p class=\"note\">{}</p>", escape(note));
+    }
+    html + "</div>"
+}
+
+fn cell_html(cell: &Cell) -> String {
+    let text = escape(&cell.text);
+    match cell.mark {
+        Mark::Plain => text,
+        Mark::Delivery => {
+            let colour = style_of(&cell.text).ink.variable();
+            format!("<span class=\"delivery\" style=\"--c:var({colour})\">{text}</span>")
+        }
+        Mark::Good => format!("<span class=\"ok\">{text}</span>"),
+        Mark::Warning => format!("<span class=\"bad\">{text}</span>"),
+    }
+}
+
+/// The plot as part of a page: as wide as there is room, in the page's colours.
+fn inline_svg(plot: &Plot) -> String {
+    let mut svg = plot.svg.clone();
+    if let Some(start) = svg.find("<svg ")
+        && let Some(end) = svg[start..].find("viewBox")
+    {
+        let label = format!("<svg role=\"img\" aria-label=\"{}\" ", escape(&plot.title));
+        svg.replace_range(start..start + end, &label);
+    }
+    for ink in Ink::all() {
+        svg = svg.replace(&format!("\"#{:06X}\"", ink.light()), &format!("\"var({})\"", ink.variable()));
+    }
+    svg
+}
+
+fn colour_sheet() -> String {
+    let variables = |value: fn(Ink) -> u32| -> String {
+        Ink::all().map(|ink| format!("{}:#{:06X};", ink.variable(), value(ink))).collect()
+    };
+    format!(
+        ":root{{color-scheme:light dark;{}}}\n@media (prefers-color-scheme:dark){{:root{{{}}}}}\n",
+        variables(Ink::light),
+        variables(Ink::dark)
+    )
+}
+
+fn percent_encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z'
+            | b'A'..=b'Z'
+            | b'0'..=b'9'
+            | b'-'
+            | b'_'
+            | b'.'
+            | b'/'
+            | b' '
+            | b'='
+            | b':'
+            | b',' => {
+                encoded.push(byte as char);
+            }
+            _ => encoded += &format!("%{byte:02X}"),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_text_can_be_taken_for_html() {
+        let nasty = "<script>alert('x')</script> & \"quotes\" \u{1}";
+        assert_eq!(
+            escape(nasty),
+            "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; &quot;quotes&quot; \u{fffd}"
+        );
+        let mut page = Page::default();
+        let mut table = Table::new(nasty, &[nasty]);
+        table.rows.push(vec![Cell::marked(nasty, Mark::Delivery)]);
+        table.notes.push(nasty.into());
+        page.section(nasty);
+        page.heading(nasty);
+        page.banner(true, nasty);
+        page.folded(nasty, &[table]);
+        page.picture(nasty, nasty);
+        page.end_section();
+        let report = page.finish(nasty);
+        assert!(!report.html.contains("<script") && !report.html.contains("alert('"), "{}", report.html);
+    }
+
+    #[test]
+    fn a_long_table_is_cut_in_the_middle_and_says_so() {
+        let mut table = Table::new("long", &["N"]);
+        table.rows = (0..1000).map(|n| vec![format!("row{n}").into()]).collect();
+        let html = table_html(&table);
+        assert!(html.contains("760 rows left out"));
+        assert!(html.contains(">row119<") && html.contains(">row880<"));
+        assert!(!html.contains(">row120<") && !html.contains(">row879<"));
+    }
+}

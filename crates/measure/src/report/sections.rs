@@ -1,0 +1,137 @@
+//! The body of the report: a section a network, then what goes across networks.
+
+use super::{ReportInput, html::Page, paper, summary::hardest};
+use crate::{
+    analysis::{RateList, Results, RunTime, Setting},
+    db::{Result, Role},
+    plot,
+    series::Counter,
+    tables::{self, Table},
+};
+
+/// Points of a line over time; more than a page can show.
+const MAX_POINTS: usize = 800;
+
+/// Writes all sections.
+pub fn write(page: &mut Page, results: &Results<'_>, input: &ReportInput) -> Result<()> {
+    let rows = results.run_times();
+    let time_tables = tables::run_time_tables(results);
+    for (topology, table) in results.topologies().into_iter().zip(time_tables) {
+        page.section(&topology);
+        for picture in input.pictures.iter().filter(|picture| picture.topology == topology) {
+            page.picture(&picture.svg, &format!("The network {topology}"));
+        }
+        run_times(page, results, &rows, &topology, &table);
+        if let Some((setting, schedule)) = hardest(results, &topology) {
+            server(page, results, &rows, &setting, &schedule)?;
+            routers(page, results, &setting, &schedule)?;
+        }
+        page.end_section();
+    }
+    across_networks(page, results, &rows);
+    all_runs(page, results)
+}
+
+fn run_times(page: &mut Page, results: &Results<'_>, rows: &[RunTime], topology: &str, table: &Table) {
+    page.heading("How long the clients took");
+    let mut settings: Vec<Setting> =
+        results.settings().into_iter().filter(|setting| setting.topology == topology).collect();
+    settings.sort_by_key(|setting| std::cmp::Reverse(setting.size_bytes));
+    for schedule in results.schedules() {
+        page.plot(plot::run_time_by_size(rows, topology, &schedule));
+    }
+    for setting in &settings {
+        page.plot(plot::run_time_by_schedule(rows, setting));
+    }
+    if let Some(largest) = settings.first() {
+        for schedule in results.schedules() {
+            page.plot(plot::completions(rows, largest, &schedule));
+        }
+    }
+    page.table(table);
+}
+
+fn server(
+    page: &mut Page,
+    results: &Results<'_>,
+    rows: &[RunTime],
+    setting: &Setting,
+    schedule: &str,
+) -> Result<()> {
+    let clients = rows.iter().find(|row| row.key.setting == *setting).map_or(0, |row| row.clients);
+    page.heading("What it cost the server");
+    page.plot(plot::server_copies(&results.server_bytes()?, setting, schedule, clients));
+    let mut over_time = Vec::new();
+    let mut by_clients = Vec::new();
+    for delivery in results.deliveries() {
+        let Some(example) = results.example(setting, &delivery, schedule) else { continue };
+        for (server, _) in example.nodes_with(Role::Server).take(1) {
+            let rates = results.node_counter(server, Counter::TxBytes)?.rates();
+            if !rates.is_empty() {
+                over_time.push((delivery.clone(), rates.thinned(MAX_POINTS)));
+            }
+        }
+        let rows = results.server_by_active_clients(setting, &delivery, schedule)?;
+        if !rows.is_empty() {
+            by_clients.push((delivery, rows));
+        }
+    }
+    page.plot(plot::server_rate(&over_time, setting, schedule));
+    page.plot(plot::server_rate_by_clients(&by_clients, setting, schedule));
+    page.plot(plot::server_load_by_clients(&by_clients, setting, schedule));
+    page.folded(
+        "Tables: server bytes and load by number of active clients (the paper's tables 6 to 9)",
+        &tables::server_tables(results, setting, schedule)?,
+    );
+    Ok(())
+}
+
+fn routers(page: &mut Page, results: &Results<'_>, setting: &Setting, schedule: &str) -> Result<()> {
+    let (mut plots, mut tables) = (Vec::new(), Vec::new());
+    for delivery in results.deliveries() {
+        let Some(example) = results.example(setting, &delivery, schedule) else { continue };
+        let traffic = results.router_traffic(example)?;
+        tables.extend((!traffic.rows.is_empty()).then(|| tables::router_table(example, &traffic)));
+        plots.extend(plot::router_traffic(&example.run.info, &traffic.thinned(MAX_POINTS)));
+    }
+    if plots.is_empty() {
+        return Ok(());
+    }
+    page.heading("What went through the routers");
+    plots.into_iter().for_each(|plot| page.plot(Some(plot)));
+    page.folded("Tables: bytes in and out of each router over time (the paper's tables 10 and 11)", &tables);
+    Ok(())
+}
+
+fn across_networks(page: &mut Page, results: &Results<'_>, rows: &[RunTime]) {
+    let mut plots = Vec::new();
+    let mut kinds: Vec<(u32, u64)> =
+        rows.iter().map(|row| (row.router_levels, row.key.setting.size_bytes)).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    for (levels, size_bytes) in kinds {
+        for schedule in results.schedules() {
+            plots.extend(plot::run_time_by_clients(rows, levels, size_bytes, &schedule));
+        }
+    }
+    if !plots.is_empty() {
+        page.section("More clients");
+        plots.into_iter().for_each(|plot| page.plot(Some(plot)));
+        page.end_section();
+    }
+    let beside = paper::table(rows);
+    if !beside.rows.is_empty() {
+        page.section("Beside the paper");
+        page.plot(plot::beside_the_paper(&paper::pairs(rows)));
+        page.folded("Table: our averages and the paper's", &[beside]);
+        page.end_section();
+    }
+}
+
+fn all_runs(page: &mut Page, results: &Results<'_>) -> Result<()> {
+    page.section("All runs");
+    page.table(&tables::server_bytes_table(results)?);
+    page.folded(&format!("Table: all {} runs", results.runs.len()), &[tables::runs_table(results)]);
+    page.end_section();
+    Ok(())
+}

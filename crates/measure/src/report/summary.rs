@@ -1,0 +1,345 @@
+//! What a reader sees first: what was done, what came out, whether to trust it, how to repeat it.
+
+use std::time::SystemTime;
+
+use super::{
+    ReportInput,
+    html::{Page, escape},
+};
+use crate::{
+    analysis::{Results, RunTime, Setting},
+    db::{Result, Run, Status},
+    plot::style_of,
+    tables::{self, Cell, Mark, Table},
+};
+
+/// Writes the head of the report.
+pub fn write(page: &mut Page, results: &Results<'_>, input: &ReportInput) -> Result<()> {
+    page.raw(&format!("<header><p class=\"eyebrow\">treecast report</p><h1>{}</h1>", escape(&input.title)));
+    page.raw(&format!("<p class=\"lede\">{}</p></header>", escape(&what_was_run(results))));
+    verification(page, results);
+    cards(page, results)?;
+    warnings(page, results);
+    for note in &input.notes {
+        page.paragraph(note);
+    }
+    findings(page, input);
+    facts(page, results, input);
+    Ok(())
+}
+
+/// The result in sentences: which delivery was fastest in each network, and by what factor.
+pub fn sentences(results: &Results<'_>) -> Result<Vec<String>> {
+    let headlines = headlines(results)?;
+    let mut sentences: Vec<String> = headlines.iter().map(Headline::sentence).collect();
+    sentences.push(Verification::of(results).sentence());
+    Ok(sentences)
+}
+
+fn what_was_run(results: &Results<'_>) -> String {
+    let (deliveries, topologies) = (results.deliveries(), results.topologies());
+    if deliveries.is_empty() {
+        return "No run is complete.".into();
+    }
+    let mut sizes: Vec<u64> = results.settings().into_iter().map(|setting| setting.size_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let sizes: Vec<String> = sizes.into_iter().map(tables::bytes).collect();
+    format!(
+        "{} of {} in {} ways ({}) over {} ({}), clients asking {}.",
+        if sizes.len() == 1 { "An object" } else { "Objects" },
+        list(&sizes),
+        deliveries.len(),
+        deliveries.join(", "),
+        if topologies.len() == 1 { "one network" } else { "several networks" },
+        topologies.join(", "),
+        list(&results.schedules()),
+    )
+}
+
+fn list(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// How many copies came out right.
+struct Verification {
+    expected: usize,
+    verified: usize,
+    failures: Vec<String>,
+}
+
+impl Verification {
+    fn of(results: &Results<'_>) -> Self {
+        let mut all = Self { expected: 0, verified: 0, failures: Vec::new() };
+        for data in results.complete() {
+            all.expected += data.run.info.clients as usize;
+            all.verified += data.transfers.iter().filter(|(_, transfer)| transfer.verified).count();
+            for (node, transfer) in &data.transfers {
+                let Some(why) = &transfer.failure else { continue };
+                let name = data.nodes.iter().find(|(id, _)| id == node).map_or("?", |(_, n)| n.name.as_str());
+                all.failures.push(format!("run {}, {name}: {why}", data.run.id.0));
+            }
+        }
+        all
+    }
+
+    fn sentence(&self) -> String {
+        if self.verified == self.expected {
+            format!(
+                "All {} copies are whole: each was compared with the sender's BLAKE3 hash.",
+                self.expected
+            )
+        } else {
+            format!(
+                "{} of {} copies are missing or wrong; the others were compared with the sender's BLAKE3 hash.",
+                self.expected - self.verified.min(self.expected),
+                self.expected
+            )
+        }
+    }
+}
+
+fn verification(page: &mut Page, results: &Results<'_>) {
+    const MOST_SHOWN: usize = 20;
+    let all = Verification::of(results);
+    page.banner(all.expected > 0 && all.verified == all.expected, &all.sentence());
+    for failure in all.failures.iter().take(MOST_SHOWN) {
+        page.paragraph(failure);
+    }
+    if all.failures.len() > MOST_SHOWN {
+        page.paragraph(&format!("... and {} more.", all.failures.len() - MOST_SHOWN));
+    }
+}
+
+fn warnings(page: &mut Page, results: &Results<'_>) {
+    let saturated = results.complete().filter(|data| data.run.saturated.is_some()).count();
+    if saturated > 0 {
+        page.banner(
+            false,
+            &format!(
+                "{saturated} of {} complete runs are marked *: this machine, not the network that it emulates, was their limit.",
+                results.complete().count()
+            ),
+        );
+    }
+    for (status, what) in [(Status::CutShort, "cut short"), (Status::Running, "still running")] {
+        let count = results.runs.iter().filter(|data| data.run.status == status).count();
+        if count > 0 {
+            page.banner(
+                false,
+                &format!("{count} runs were {what}: they are listed, but in no average and no plot."),
+            );
+        }
+    }
+}
+
+/// The result in one network.
+struct Headline {
+    setting: Setting,
+    schedule: String,
+    fastest: RunTime,
+    /// What it is compared with: tcp when that was run, else the slowest.
+    other: RunTime,
+    /// Copies that the server sent: the fastest delivery's, the other's.
+    copies: Option<(f64, f64)>,
+}
+
+impl Headline {
+    fn factor(&self) -> f64 {
+        self.other.summary.mean / self.fastest.summary.mean
+    }
+
+    fn sentence(&self) -> String {
+        let mut sentence = format!(
+            "{}, {}, {}: {} was fastest at {} s on average, {:.1} times as fast as {}",
+            self.setting.topology,
+            tables::bytes(self.setting.size_bytes),
+            self.schedule,
+            self.fastest.key.delivery,
+            tables::seconds(self.fastest.summary.mean),
+            self.factor(),
+            self.other.key.delivery,
+        );
+        if let Some((fastest, other)) = self.copies {
+            sentence += &format!("; its server sent {fastest:.2} copies instead of {other:.2}");
+        }
+        sentence + "."
+    }
+}
+
+/// One for each network, at its largest size and its hardest schedule.
+fn headlines(results: &Results<'_>) -> Result<Vec<Headline>> {
+    let (rows, sent) = (results.run_times(), results.server_bytes()?);
+    let mut headlines = Vec::new();
+    for topology in results.topologies() {
+        let Some((setting, schedule)) = hardest(results, &topology) else { continue };
+        let compared: Vec<&RunTime> =
+            rows.iter().filter(|row| row.key.setting == setting && row.key.schedule == schedule).collect();
+        let (Some(fastest), Some(slowest)) = (compared.first(), compared.last()) else { continue };
+        let tcp = compared.iter().find(|row| row.key.delivery == "tcp");
+        let other = tcp.filter(|tcp| tcp.key != fastest.key).unwrap_or(slowest);
+        let copies = |row: &RunTime| {
+            let key = &row.key;
+            sent.iter()
+                .find(|s| {
+                    s.setting == key.setting && s.delivery == key.delivery && s.schedule == key.schedule
+                })
+                .map(|s| s.copies())
+        };
+        headlines.push(Headline {
+            copies: copies(fastest).zip(copies(other)),
+            fastest: (*fastest).clone(),
+            other: (**other).clone(),
+            setting,
+            schedule,
+        });
+    }
+    Ok(headlines)
+}
+
+/// The largest size that a network carried and the schedule in which all clients ask at once, or
+/// else its first.
+pub fn hardest(results: &Results<'_>, topology: &str) -> Option<(Setting, String)> {
+    let of_topology = results.settings().into_iter().filter(|setting| setting.topology == topology);
+    let setting = of_topology.max_by_key(|setting| setting.size_bytes)?;
+    let schedules: Vec<&str> = results
+        .complete()
+        .filter(|data| data.setting() == setting)
+        .map(|data| data.run.info.schedule.as_str())
+        .collect();
+    let schedule = schedules.iter().find(|schedule| **schedule == "immediate").or(schedules.first())?;
+    Some((setting, (*schedule).to_owned()))
+}
+
+fn cards(page: &mut Page, results: &Results<'_>) -> Result<()> {
+    page.raw("<div class=\"cards\">");
+    for headline in headlines(results)? {
+        let (fastest, other) = (&headline.fastest, &headline.other);
+        let detail = match headline.copies {
+            Some((few, many)) => format!("The server sent {few:.2} copies instead of {many:.2}."),
+            None => String::new(),
+        };
+        page.raw(&format!(
+            "<div class=\"card\"><p class=\"where\">{}</p><p class=\"big\" style=\"--c:var({})\">{:.1}×</p>\
+             <p><b>{}</b> was the fastest: {} s on average, {} took {} s. {detail}</p></div>",
+            escape(&format!(
+                "{} · {} clients · {} · {}",
+                headline.setting.topology,
+                fastest.clients,
+                tables::bytes(headline.setting.size_bytes),
+                headline.schedule
+            )),
+            style_of(&fastest.key.delivery).ink.variable(),
+            headline.factor(),
+            escape(&fastest.key.delivery),
+            tables::seconds(fastest.summary.mean),
+            escape(&other.key.delivery),
+            tables::seconds(other.summary.mean),
+        ));
+    }
+    page.raw("</div>");
+    Ok(())
+}
+
+fn findings(page: &mut Page, input: &ReportInput) {
+    if input.findings.is_empty() {
+        return;
+    }
+    let mut table = Table::new("What this was to show", &["<CLAIM", "MEASURED", "LIMIT", "<"]);
+    for finding in &input.findings {
+        let mark = if finding.holds { Mark::Good } else { Mark::Warning };
+        table.rows.push(vec![
+            finding.says.as_str().into(),
+            finding.measured.as_str().into(),
+            finding.limit.as_str().into(),
+            Cell::marked(if finding.holds { "holds" } else { "does not hold" }, mark),
+        ]);
+    }
+    page.table(&table);
+}
+
+/// Where and when it was run, and how to run it again.
+fn facts(page: &mut Page, results: &Results<'_>, input: &ReportInput) {
+    let (Some(first), Some(last)) = (results.runs.first(), results.runs.last()) else { return };
+    let (first, last) = (&first.run, &last.run);
+    let machine = &last.info.machine;
+    let command = if input.command.is_empty() { &last.info.command } else { &input.command };
+    let took = ended(last).duration_since(first.started).unwrap_or_default();
+    let rows = [
+        ("Repeat it", format!("<code>{}</code>", escape(command))),
+        ("When", escape(&format!("{} UTC, {} in all", utc(first.started), whole_seconds(took.as_secs())))),
+        (
+            "Machine",
+            escape(&format!(
+                "{}: {}, {} processors, {} memory",
+                machine.hostname,
+                machine.cpu_model,
+                machine.cpus,
+                gib(machine.memory_bytes)
+            )),
+        ),
+        ("System", escape(&format!("{}, treecast {}", machine.kernel, machine.treecast_version))),
+        ("Links", escape(&first.info.link_bps.map_or("not limited".to_owned(), tables::rate))),
+    ];
+    page.raw("<dl class=\"facts\">");
+    for (term, html) in rows {
+        page.raw(&format!("<div><dt>{term}</dt><dd>{html}</dd></div>"));
+    }
+    page.raw("</dl>");
+}
+
+fn ended(run: &Run) -> SystemTime {
+    run.started + run.duration
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+}
+
+fn whole_seconds(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// `2026-11-20 19:35`, by the rule for the Gregorian calendar with years that start in March.
+fn utc(time: SystemTime) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (days, minute_of_day) = (seconds / 86_400 + 719_468, seconds % 86_400 / 60);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minute_of_day / 60, minute_of_day % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn dates_are_right_around_leap_days_and_new_year() {
+        let at = |seconds| utc(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0), "1970-01-01 00:00");
+        assert_eq!(at(951_782_400), "2000-02-29 00:00");
+        assert_eq!(at(1_709_251_199), "2024-02-29 23:59");
+        assert_eq!(at(1_767_225_600), "2026-01-01 00:00");
+    }
+
+    #[test]
+    fn lists_read_as_english() {
+        let words = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!([list(&words), list(&words[..2]), list(&words[..1])], ["a, b and c", "a and b", "a"]);
+    }
+}
