@@ -15,7 +15,7 @@ mod collector;
 mod control;
 mod datagrams;
 mod open;
-mod option;
+pub(crate) mod option;
 mod transmitter;
 
 pub use batch::{BATCH_LEN, Batch, Item};

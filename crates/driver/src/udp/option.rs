@@ -9,7 +9,7 @@ use std::{
 use socket2::{SockAddr, SockAddrStorage};
 
 /// `setsockopt` with a plain value.
-pub(super) fn set<T: Copy>(socket: &impl AsRawFd, level: i32, name: i32, value: T) -> io::Result<()> {
+pub(crate) fn set<T: Copy>(socket: &impl AsRawFd, level: i32, name: i32, value: T) -> io::Result<()> {
     // SAFETY: the pointer and the length describe `value`, which outlives the call.
     let result = unsafe {
         libc::setsockopt(

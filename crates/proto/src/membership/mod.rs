@@ -23,8 +23,9 @@ mod snapshot;
 use std::time::Duration;
 
 pub use filter::{Filter, Mode};
-pub use link::Link;
+pub use link::{Link, Output as LinkOutput};
 pub use message::{Message, Query, Record};
+pub use scope::is_routable_group;
 pub use router::{Input, LinkId, Route, Router, Transmit, Wait};
 pub use snapshot::{EntrySnapshot, GroupSnapshot, LinkSnapshot, MembershipSnapshot, RouterSnapshot};
 

@@ -1,0 +1,92 @@
+//! The IoT updater's frames on a socket.
+
+use std::{io, net::SocketAddr};
+
+use treecast_proto::carousel::{ReceiverInput, iotup_inputs};
+use treecast_wire::{
+    header::FileId,
+    iotup::{Frame, HEADER_LEN},
+};
+
+use crate::udp::{Batch, DatagramReceiver, Item, Transmitter};
+
+/// Numbers frames and sends them.
+#[derive(Debug)]
+pub(super) struct FrameSender {
+    pub file_size: u64,
+    pub hash: [u8; 32],
+    pub sequence: u16,
+}
+
+impl FrameSender {
+    /// Sends the bytes of the file that begin at `offset`.
+    pub fn send(
+        &mut self,
+        transmitter: &mut Transmitter,
+        to: SocketAddr,
+        mut offset: u64,
+        block_len: u16,
+        run: &[u8],
+    ) -> io::Result<()> {
+        transmitter.send_frames(to, usize::from(block_len), run, |block| {
+            let frame = Frame::new(self.sequence, self.file_size, offset, block.len() as u16, self.hash);
+            self.sequence = self.sequence.wrapping_add(1);
+            offset += block.len() as u64;
+            // The machine hands out runs within the file, of blocks that fit.
+            frame.map_or([0; HEADER_LEN], |frame| frame.to_bytes())
+        })
+    }
+}
+
+/// Takes frames of one file, that of the first frame.
+#[derive(Debug)]
+pub(super) struct FrameCollector {
+    receiver: DatagramReceiver,
+    file: FileId,
+    name: String,
+    /// Size and hash of the file.
+    expected: Option<(u64, [u8; 32])>,
+    items: Vec<Item>,
+}
+
+impl FrameCollector {
+    pub fn new(receiver: DatagramReceiver, file: FileId, name: String) -> Self {
+        Self { receiver, file, name, expected: None, items: Vec::new() }
+    }
+
+    pub fn receiver(&self) -> &DatagramReceiver {
+        &self.receiver
+    }
+
+    /// Takes what one call to the kernel yields: blocks into the batch, and, with the first frame, what it
+    /// says about the file. Returns false when nothing is there.
+    pub fn receive(&mut self, batch: &mut Batch) -> io::Result<bool> {
+        let Self { receiver, file, name, expected, items } = self;
+        receiver.receive(|_, datagram| {
+            let Ok((frame, data)) = Frame::parse(datagram) else { return };
+            let described = (frame.file_size, frame.hash);
+            if expected.is_none()
+                && let Ok(inputs) = iotup_inputs(*file, name, &frame)
+            {
+                *expected = Some(described);
+                items.extend(inputs.into_iter().filter_map(message));
+            }
+            if *expected != Some(described) || data.len() > batch.room() {
+                return;
+            }
+            batch.push_block(*file, frame.range().start, data);
+        })
+    }
+
+    /// What the first frame said besides its block, once.
+    pub fn take_items(&mut self) -> Vec<Item> {
+        std::mem::take(&mut self.items)
+    }
+}
+
+fn message(input: ReceiverInput) -> Option<Item> {
+    match input {
+        ReceiverInput::Message { file, message } => Some(Item::Message { file, message }),
+        _ => None,
+    }
+}

@@ -1,0 +1,289 @@
+//! Hearing who listens to a group on the sender's link: MLD for IPv6, IGMP for IPv4.
+//!
+//! A bridge that snoops passes reports on to routers only. So the sender behaves as a multicast router
+//! that forwards nothing: it makes itself known by Multicast Router Discovery (RFC 4286), and it asks
+//! when nobody else does, which also finds out listeners that went without a word.
+
+use std::{
+    io,
+    mem::MaybeUninit,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use thiserror::Error;
+use treecast_proto::{
+    Instant,
+    membership::{Limits, Link, LinkOutput, Message, Timers, is_routable_group},
+};
+use treecast_wire::{igmp, mld};
+
+use crate::{
+    interface::Interface,
+    udp::{GroupAddress, option},
+};
+
+/// Time between queries while no other querier is on the link: a listener that crashed is noticed after a
+/// little more than two of them.
+const QUERY_INTERVAL: Duration = Duration::from_secs(20);
+
+/// The longest report that a link of ordinary MTU carries, and more.
+const MAX_MESSAGE_LEN: usize = 9216;
+
+/// How many messages are read at a time, so that a flood of them cannot keep a sender from sending.
+const MAX_MESSAGES: usize = 64;
+
+/// Router Alert, which every message of both protocols carries (RFC 2711; RFC 2113).
+const HOP_BY_HOP_ROUTER_ALERT: [u8; 8] = [0, 0, 5, 2, 0, 0, 1, 0];
+const IP_ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
+
+/// Why listeners cannot be heard.
+#[derive(Debug, Error)]
+pub enum ListenError {
+    #[error("hearing who listens takes root (CAP_NET_RAW)")]
+    Permission,
+    #[error("listeners to {0} are not reported beyond their own host or link")]
+    Scope(IpAddr),
+    #[error("interface {0} has no address that can ask who listens")]
+    NoAddress(String),
+    #[error("cannot hear listeners on interface {interface}: {source}")]
+    Socket { interface: String, source: io::Error },
+}
+
+/// Knows whether anybody on the link listens to one group.
+#[derive(Debug)]
+pub struct ListenerWatch {
+    socket: Socket,
+    link: Link,
+    /// The group, and the source that packets to it come from, if the group is for one source.
+    group: IpAddr,
+    source: Option<IpAddr>,
+    interface: Interface,
+    buffer: Box<[u8]>,
+}
+
+impl ListenerWatch {
+    /// Opens a raw socket and asks, at the first [`ListenerWatch::look`], who is there.
+    ///
+    /// # Errors
+    /// When this process is not allowed to, or nobody reports such a group.
+    pub fn open(address: &GroupAddress, now: Instant) -> Result<Self, ListenError> {
+        let group = address.group.ip();
+        if address.interface.is_loopback || !is_routable_group(group) {
+            return Err(ListenError::Scope(group));
+        }
+        let interface = address.interface.clone();
+        let own = own_address(&interface, group)?;
+        let socket = open_socket(&interface, group).map_err(|source| match source.kind() {
+            io::ErrorKind::PermissionDenied => ListenError::Permission,
+            _ => ListenError::Socket { interface: interface.name.clone(), source },
+        })?;
+        let link = Link::new(now, own, Timers::with_query_interval(QUERY_INTERVAL), Limits::default());
+        let buffer = vec![0; MAX_MESSAGE_LEN].into();
+        Ok(Self { socket, link, group, source: address.source, interface, buffer })
+    }
+
+    /// Reads what has come, sends what is due, and says whether anybody listens.
+    ///
+    /// # Errors
+    /// When the interface is gone.
+    pub fn look(&mut self, now: Instant) -> Result<bool, ListenError> {
+        for _ in 0..MAX_MESSAGES {
+            match self.receive() {
+                Ok(Some((from, message))) => self.link.handle(now, from, message),
+                // Not one of the two protocols', or damaged.
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+        while let Some(output) = self.link.poll(now) {
+            if let LinkOutput::Send(message) = output {
+                // A link that takes nothing for a moment (its queue is full) is asked again later.
+                let _ = self.send(&message);
+            }
+        }
+        let filter = self.link.filter(self.group);
+        Ok(self.source.map_or(!filter.is_nothing(), |source| filter.passes(source)))
+    }
+
+    /// When [`ListenerWatch::look`] has something to do even if nothing comes.
+    pub fn deadline(&self) -> Instant {
+        self.link.deadline()
+    }
+
+    /// Says that no router is here any longer.
+    pub fn leave(&self) {
+        let _ = self.send(&Message::RouterTermination);
+    }
+
+    fn receive(&mut self) -> io::Result<Option<(IpAddr, Message)>> {
+        // SAFETY: recv_from only writes, and `u8` may take any value it writes.
+        let buffer = unsafe {
+            std::slice::from_raw_parts_mut(
+                self.buffer.as_mut_ptr().cast::<MaybeUninit<u8>>(),
+                self.buffer.len(),
+            )
+        };
+        let (len, from) = self.socket.recv_from(buffer)?;
+        let Some(from) = from.as_socket().map(|from| from.ip()) else { return Ok(None) };
+        let message = match self.group {
+            IpAddr::V6(_) => mld::Message::parse(&self.buffer[..len]).ok().and_then(Message::from_mld),
+            IpAddr::V4(_) => without_ip_header(&self.buffer[..len])
+                .and_then(|bytes| igmp::Message::parse(bytes).ok())
+                .and_then(Message::from_igmp),
+        };
+        Ok(message.map(|message| (self.speaker(from, &message), message)))
+    }
+
+    /// The link ignores what comes from its own address, but receivers on this host report from there.
+    fn speaker(&self, from: IpAddr, message: &Message) -> IpAddr {
+        let is_report = matches!(message, Message::Report(_) | Message::OldReport(_) | Message::OldLeave(_));
+        match (is_report && from == self.link.address(), from) {
+            (true, IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+            (true, IpAddr::V4(_)) => Ipv4Addr::UNSPECIFIED.into(),
+            (false, from) => from,
+        }
+    }
+
+    fn send(&self, message: &Message) -> io::Result<()> {
+        let Some((to, bytes)) = self.packet(message) else { return Ok(()) };
+        self.socket.send_to(&bytes, &to.into()).map(drop)
+    }
+
+    /// Where a message goes, and its bytes. The kernel fills in ICMPv6's checksum.
+    fn packet(&self, message: &Message) -> Option<(SocketAddr, Vec<u8>)> {
+        let group = match message {
+            Message::Query(query) => query.group,
+            _ => None,
+        };
+        let is_query = matches!(message, Message::Query(_));
+        match self.group {
+            IpAddr::V6(_) => {
+                let general = if is_query { mld::ALL_NODES } else { mld::ALL_SNOOPERS };
+                let Some(IpAddr::V6(to)) = group.or(Some(general.into())) else { return None };
+                let to = SocketAddrV6::new(to, 0, 0, self.interface.index);
+                Some((to.into(), message.to_mld()?.to_bytes()))
+            }
+            IpAddr::V4(_) => {
+                let general = if is_query { igmp::ALL_NODES } else { igmp::ALL_SNOOPERS };
+                let to = group.unwrap_or(general.into());
+                Some((SocketAddr::new(to, 0), message.to_igmp()?.to_bytes()))
+            }
+        }
+    }
+
+    fn failed(&self, source: io::Error) -> ListenError {
+        ListenError::Socket { interface: self.interface.name.clone(), source }
+    }
+}
+
+impl AsFd for ListenerWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The address that queries come from: link-local for MLD (RFC 9777, 5.1.14).
+fn own_address(interface: &Interface, group: IpAddr) -> Result<IpAddr, ListenError> {
+    let suits = |address: &&IpAddr| match address {
+        IpAddr::V6(address) => group.is_ipv6() && address.is_unicast_link_local(),
+        IpAddr::V4(_) => group.is_ipv4(),
+    };
+    let found = interface.addresses.iter().find(suits).copied();
+    found.ok_or_else(|| ListenError::NoAddress(interface.name.clone()))
+}
+
+fn open_socket(interface: &Interface, group: IpAddr) -> io::Result<Socket> {
+    let socket = match group {
+        IpAddr::V6(_) => open_v6(interface)?,
+        IpAddr::V4(_) => open_v4(interface)?,
+    };
+    socket.bind_device(Some(interface.name.as_bytes()))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn open_v6(interface: &Interface) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
+    option::set(&socket, libc::IPPROTO_ICMPV6, ICMP6_FILTER, filter_for_mld())?;
+    option::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, HOP_BY_HOP_ROUTER_ALERT)?;
+    socket.set_multicast_hops_v6(1)?;
+    socket.set_multicast_if_v6(interface.index)?;
+    for group in [mld::REPORT_DESTINATION, mld::ALL_ROUTERS] {
+        socket.join_multicast_v6(&group, interface.index)?;
+    }
+    Ok(socket)
+}
+
+fn open_v4(interface: &Interface) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_IGMP)))?;
+    option::set(&socket, libc::IPPROTO_IP, libc::IP_OPTIONS, IP_ROUTER_ALERT)?;
+    socket.set_multicast_ttl_v4(1)?;
+    let on = socket2::InterfaceIndexOrAddress::Index(interface.index);
+    let request = libc::ip_mreqn {
+        imr_multiaddr: libc::in_addr { s_addr: 0 },
+        imr_address: libc::in_addr { s_addr: 0 },
+        imr_ifindex: interface.index as i32,
+    };
+    option::set(&socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, request)?;
+    for group in [igmp::REPORT_DESTINATION, igmp::ALL_ROUTERS] {
+        socket.join_multicast_v4_n(&group, &on)?;
+    }
+    Ok(socket)
+}
+
+/// `ICMP6_FILTER` in Linux's `icmpv6.h`: a bit for each type, set where it is not wanted.
+const ICMP6_FILTER: i32 = 1;
+
+fn filter_for_mld() -> [u32; 8] {
+    let mut blocked = [u32::MAX; 8];
+    for kind in mld::Message::TYPES {
+        blocked[usize::from(kind >> 5)] &= !(1 << (kind & 31));
+    }
+    blocked
+}
+
+/// A raw IPv4 socket hands the IP header over, too.
+fn without_ip_header(packet: &[u8]) -> Option<&[u8]> {
+    let words = packet.first()? & 0x0f;
+    packet.get(usize::from(words) * 4..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_mld_passes_the_filter() {
+        let filter = filter_for_mld();
+        let passes = |kind: u8| filter[usize::from(kind / 32)] & 1 << (kind % 32) == 0;
+        assert!(passes(130) && passes(143) && passes(151));
+        assert!(!passes(128) && !passes(135));
+    }
+
+    #[test]
+    fn the_ip_header_is_as_long_as_it_says() {
+        let mut packet = [0; 28];
+        packet[0] = 0x46;
+        packet[24] = 0x22;
+        assert_eq!(without_ip_header(&packet), Some(&[0x22, 0, 0, 0][..]));
+        assert_eq!(without_ip_header(&packet[..10]), None);
+        assert_eq!(without_ip_header(&[]), None);
+    }
+
+    #[test]
+    fn nobody_reports_listeners_on_loopback_or_to_a_link_local_group() {
+        let interface = Interface::named("lo").unwrap();
+        let open = |group: &str, interface: Interface| {
+            let address = GroupAddress { group: group.parse().unwrap(), source: None, interface };
+            ListenerWatch::open(&address, Instant::ZERO).map(drop)
+        };
+        assert!(matches!(open("[ff15::1]:5000", interface.clone()), Err(ListenError::Scope(_))));
+        let elsewhere = Interface { is_loopback: false, ..interface };
+        assert!(matches!(open("[ff02::99]:5000", elsewhere.clone()), Err(ListenError::Scope(_))));
+        assert!(matches!(open("224.0.0.99:5000", elsewhere), Err(ListenError::Scope(_))));
+    }
+}

@@ -1,0 +1,405 @@
+//! Sending a carousel: reads each object again in every loop, and hashes it in the first.
+
+use std::{io, net::SocketAddr, ops::Range, time::Duration};
+
+use treecast_proto::{
+    Instant, Step,
+    carousel::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, SenderWait},
+};
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, Header, PacketType, SessionId},
+    iotup,
+    message::{BeginOfFile, Message, TransferType},
+};
+
+use super::{CarouselError, Dialect, ListenerWatch, iotup::FrameSender};
+use crate::{
+    clock::Clock,
+    files::{NamedSource, SourceError},
+    pacer::{self, Pacer},
+    poller::{Interest, Poller},
+    stop::Stop,
+    udp::{GroupAddress, Offload, Transmitter, frames_in_super_packet, open_group_sender},
+};
+
+/// How often listeners are looked for while packets go out.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How often progress is told.
+const TELL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How much of a file is hashed at once where the hash is needed before the first packet.
+const HASH_RUN_LEN: usize = 1 << 20;
+
+/// What to send where.
+#[derive(Debug)]
+pub struct SendOptions {
+    pub group: GroupAddress,
+    pub hops: u32,
+    pub session: SessionId,
+    /// Bytes of an object in each packet but the last; the IoT updater's frames have their own.
+    pub block_len: u16,
+    pub dialect: Dialect,
+    /// Bits of IP packets a second, headers included; none sends as fast as the link takes it.
+    pub rate_bps: Option<u64>,
+    /// Ends when nobody has listened for this long.
+    pub idle: Duration,
+    /// Fails when nobody has listened for this long before the first listener; none waits for ever.
+    pub wait_timeout: Option<Duration>,
+    pub offload: Offload,
+}
+
+/// Something to tell whoever watches.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SendEvent {
+    /// Somebody listens.
+    Started,
+    /// Nobody listens any more.
+    Paused,
+    /// Every object has been out so many times.
+    Looped {
+        loops: u64,
+    },
+    /// An object cannot be sent as it was announced.
+    Withdrawn {
+        name: String,
+        reason: String,
+    },
+    Progress(SendSummary),
+}
+
+/// How far a carousel is, or was at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SendSummary {
+    /// Loops that are complete.
+    pub loops: u64,
+    /// Bytes of objects sent in all loops together.
+    pub sent_bytes: u64,
+    /// Size of all objects: what one loop sends.
+    pub loop_bytes: u64,
+    /// Since the first packet.
+    pub seconds: f64,
+    /// Ended by a signal.
+    pub interrupted: bool,
+}
+
+/// Runs a carousel until nobody listens any more, or `stop` is requested. Without `listeners` somebody is
+/// taken to listen all the time.
+///
+/// # Errors
+/// When the options do not fit, nobody comes in time, or the network fails.
+pub fn send(
+    options: SendOptions,
+    sources: Vec<NamedSource>,
+    listeners: Option<ListenerWatch>,
+    stop: &Stop,
+    mut tell: impl FnMut(SendEvent),
+) -> Result<SendSummary, CarouselError> {
+    let mut carousel = Carousel::new(options, sources, listeners, stop)?;
+    if carousel.hash_first(&mut tell)? {
+        carousel.run(&mut tell)?;
+    }
+    if let Some(listeners) = &carousel.listeners {
+        listeners.leave();
+    }
+    Ok(carousel.summary)
+}
+
+struct Carousel<'a> {
+    options: SendOptions,
+    sources: Vec<NamedSource>,
+    machine: Sender,
+    listeners: Option<ListenerWatch>,
+    next_look: Instant,
+    stop: &'a Stop,
+    poller: Poller,
+    clock: Clock,
+    pacer: Pacer,
+    transmitter: Transmitter,
+    to: SocketAddr,
+    /// Bytes of IP, UDP and the dialect's header before each block.
+    overhead: u64,
+    frames: Option<FrameSender>,
+    /// The object that is being hashed, and how far.
+    hashing: Option<(FileId, u64, blake3::Hasher)>,
+    buffer: Vec<u8>,
+    started: Option<Instant>,
+    next_tell: Instant,
+    summary: SendSummary,
+}
+
+impl<'a> Carousel<'a> {
+    fn new(
+        options: SendOptions,
+        sources: Vec<NamedSource>,
+        listeners: Option<ListenerWatch>,
+        stop: &'a Stop,
+    ) -> Result<Self, CarouselError> {
+        let mut options = options;
+        let header_len = match options.dialect {
+            Dialect::Session => HEADER_LEN,
+            Dialect::Iotup { .. } => iotup::HEADER_LEN,
+        };
+        if options.dialect != Dialect::Session {
+            options.block_len = iotup::MAX_DATA_LEN as u16;
+        }
+        let block_len = usize::from(options.block_len);
+        let overhead = pacer::ip_overhead(options.group.group.is_ipv4()) + header_len as u64;
+        let limit = frames_in_super_packet(header_len + block_len);
+        let blocks = pacer::packets_per_run(options.rate_bps, overhead + block_len as u64, limit);
+        let clock = Clock::start();
+        let poller = Poller::new()?;
+        poller.add(stop, 0, Interest::Read)?;
+        if let Some(listeners) = &listeners {
+            poller.add(listeners, 1, Interest::Read)?;
+        }
+        Ok(Self {
+            machine: machine(&options, &sources, blocks * block_len)?,
+            transmitter: Transmitter::new(open_group_sender(&options.group, options.hops)?, options.offload),
+            to: options.group.scoped(),
+            pacer: Pacer::new(options.rate_bps, clock.now()),
+            buffer: vec![0; blocks * block_len],
+            summary: SendSummary {
+                loop_bytes: sources.iter().map(|source| source.source.size()).sum(),
+                ..SendSummary::default()
+            },
+            options,
+            sources,
+            listeners,
+            next_look: Instant::ZERO,
+            stop,
+            poller,
+            clock,
+            overhead,
+            frames: None,
+            hashing: None,
+            started: None,
+            next_tell: Instant::ZERO,
+        })
+    }
+
+    /// The IoT updater's frames carry the hash, so it comes before the first of them. False when that was
+    /// interrupted.
+    fn hash_first(&mut self, tell: &mut impl FnMut(SendEvent)) -> Result<bool, CarouselError> {
+        let Some(source) = self.sources.first_mut().filter(|_| self.options.dialect != Dialect::Session)
+        else {
+            return Ok(true);
+        };
+        let (size, mut position) = (source.source.size(), 0);
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; HASH_RUN_LEN];
+        while position < size {
+            if self.stop.is_requested() {
+                self.summary.interrupted = true;
+                return Ok(false);
+            }
+            let run = &mut buffer[..(size - position).min(HASH_RUN_LEN as u64) as usize];
+            source.source.read(position, run)?;
+            hasher.update(run);
+            position += run.len() as u64;
+        }
+        self.frames = Some(FrameSender { file_size: size, hash: *hasher.finalize().as_bytes(), sequence: 0 });
+        tell(SendEvent::Progress(self.summary));
+        Ok(true)
+    }
+
+    fn run(&mut self, tell: &mut impl FnMut(SendEvent)) -> Result<(), CarouselError> {
+        if self.listeners.is_none() {
+            self.machine.handle(self.clock.now(), SenderInput::Listeners { present: true });
+        }
+        loop {
+            let now = self.clock.now();
+            self.look(now)?;
+            if self.stop.is_requested() && !self.summary.interrupted {
+                self.summary.interrupted = true;
+                self.machine.handle(now, SenderInput::Close);
+            }
+            match self.machine.poll(now) {
+                Step::Transmit(SenderTransmit::Message { file, message }) => self.message(file, &message)?,
+                Step::Transmit(SenderTransmit::Blocks { file, range }) => self.blocks(file, range, tell)?,
+                Step::Event(SenderEvent::Closed) | Step::Wait(_, SenderWait::Closed) => return Ok(()),
+                Step::Event(event) => self.event(now, &event, tell),
+                Step::Wait(deadline, SenderWait::Listener) => self.wait_for_listener(now, deadline)?,
+            }
+            self.progress(now, tell);
+        }
+    }
+
+    fn look(&mut self, now: Instant) -> Result<(), CarouselError> {
+        if let Some(listeners) = self.listeners.as_mut().filter(|_| now >= self.next_look) {
+            self.next_look = now + LOOK_INTERVAL;
+            let present = listeners.look(now)?;
+            self.machine.handle(now, SenderInput::Listeners { present });
+        }
+        Ok(())
+    }
+
+    fn wait_for_listener(&mut self, now: Instant, deadline: Option<Instant>) -> Result<(), CarouselError> {
+        let patience = self.options.wait_timeout.filter(|_| self.started.is_none());
+        if let Some(patience) = patience.filter(|patience| now >= Instant::ZERO + *patience) {
+            let group = self.options.group.group.ip();
+            return Err(CarouselError::NoListener { group, seconds: patience.as_secs() });
+        }
+        let look = self.listeners.as_ref().map(ListenerWatch::deadline);
+        let give_up = patience.map(|patience| Instant::ZERO + patience);
+        let until = [deadline, look, give_up].into_iter().flatten().min();
+        self.wait(until.map(|until| until - now))?;
+        // Whatever woke it is looked at now.
+        self.next_look = now;
+        Ok(())
+    }
+
+    fn event(&mut self, now: Instant, event: &SenderEvent, tell: &mut impl FnMut(SendEvent)) {
+        match event {
+            SenderEvent::Started => {
+                self.started.get_or_insert(now);
+                tell(SendEvent::Started);
+            }
+            SenderEvent::Paused => tell(SendEvent::Paused),
+            SenderEvent::Looped { loops } => {
+                self.summary.loops = *loops;
+                tell(SendEvent::Looped { loops: *loops });
+            }
+            SenderEvent::Closed => {}
+        }
+    }
+
+    fn progress(&mut self, now: Instant, tell: &mut impl FnMut(SendEvent)) {
+        if now >= self.next_tell {
+            self.next_tell = now + TELL_INTERVAL;
+            self.summary.seconds = self.started.map_or(0.0, |started| (now - started).as_secs_f64());
+            tell(SendEvent::Progress(self.summary));
+        }
+    }
+
+    fn message(&mut self, file: FileId, message: &Message) -> Result<(), CarouselError> {
+        let packet = message.to_packet(file);
+        self.pace(self.overhead + (packet.len() - HEADER_LEN) as u64)?;
+        self.transmitter.send_datagram(self.to, &packet).map_err(|source| self.failed(source))
+    }
+
+    fn blocks(
+        &mut self,
+        file: FileId,
+        range: Range<u64>,
+        tell: &mut impl FnMut(SendEvent),
+    ) -> Result<(), CarouselError> {
+        let len = (range.end - range.start) as usize;
+        let mut run = std::mem::take(&mut self.buffer);
+        let result = match self.read(file, range.start, &mut run[..len]) {
+            Ok(()) => self.send_run(file, range.start, &run[..len]),
+            Err(error) => {
+                self.withdraw(file, &error, tell);
+                Ok(())
+            }
+        };
+        self.buffer = run;
+        result
+    }
+
+    /// Reads a run, hashes it where that is still to be done, and sees at the end of the object that it is
+    /// still the same.
+    fn read(&mut self, file: FileId, position: u64, run: &mut [u8]) -> Result<(), SourceError> {
+        let Some(source) = self.sources.get_mut(file.index() as usize) else { return Ok(()) };
+        source.source.read(position, run)?;
+        let end = position + run.len() as u64;
+        let is_last = end == source.source.size();
+        if is_last {
+            source.source.check_unchanged()?;
+            source.source.close();
+        }
+        if self.frames.is_none() && self.summary.loops == 0 {
+            self.hash(file, position, run, is_last);
+        }
+        Ok(())
+    }
+
+    fn hash(&mut self, file: FileId, position: u64, run: &[u8], is_last: bool) {
+        if position == 0 {
+            self.hashing = Some((file, 0, blake3::Hasher::new()));
+        }
+        let Some((of, next, hasher)) = &mut self.hashing else { return };
+        if (*of, *next) != (file, position) {
+            return;
+        }
+        hasher.update(run);
+        *next += run.len() as u64;
+        if is_last {
+            let hash = *hasher.finalize().as_bytes();
+            self.machine.handle(self.clock.now(), SenderInput::Hashed { file, hash });
+        }
+    }
+
+    fn send_run(&mut self, file: FileId, position: u64, run: &[u8]) -> Result<(), CarouselError> {
+        let block_len = self.options.block_len;
+        let packets = run.len().div_ceil(usize::from(block_len)) as u64;
+        self.pace(packets * self.overhead + run.len() as u64)?;
+        let result = match &mut self.frames {
+            Some(frames) => frames.send(&mut self.transmitter, self.to, position, block_len, run),
+            None => {
+                let first =
+                    Header { file_id: file, sequence: position, payload_len: 0, kind: PacketType::Data };
+                self.transmitter.send_blocks(self.to, first, usize::from(block_len), run)
+            }
+        };
+        self.summary.sent_bytes += run.len() as u64;
+        result.map_err(|source| self.failed(source))
+    }
+
+    fn withdraw(&mut self, file: FileId, error: &SourceError, tell: &mut impl FnMut(SendEvent)) {
+        let reason = error.to_string();
+        let name = self.sources.get(file.index() as usize).map(|source| source.name.clone());
+        tell(SendEvent::Withdrawn { name: name.unwrap_or_default(), reason: reason.clone() });
+        self.machine.handle(self.clock.now(), SenderInput::Withdraw { file, reason });
+    }
+
+    /// Waits until the rate allows `bytes` more.
+    fn pace(&mut self, bytes: u64) -> Result<(), CarouselError> {
+        loop {
+            let now = self.clock.now();
+            let delay = self.pacer.delay(now, bytes);
+            if delay.is_zero() {
+                self.pacer.sent(now, bytes);
+                return Ok(());
+            }
+            std::thread::sleep(delay);
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.poller.wait(timeout, &mut Vec::new())
+    }
+
+    fn failed(&self, source: io::Error) -> CarouselError {
+        CarouselError::Send { group: self.to, source }
+    }
+}
+
+fn machine(
+    options: &SendOptions,
+    sources: &[NamedSource],
+    max_run_len: usize,
+) -> Result<Sender, CarouselError> {
+    let config = SenderConfig {
+        session: options.session,
+        max_run_len: max_run_len as u32,
+        announce: options.dialect == Dialect::Session,
+        idle: options.idle,
+    };
+    let objects = sources.iter().map(begin).collect::<Result<_, _>>()?;
+    let mut machine = Sender::new(config, objects).map_err(|_| CarouselError::Contents(sources.len()))?;
+    // No block of an empty object will be read.
+    for (index, _) in (0..).zip(sources).filter(|(_, source)| source.source.size() == 0) {
+        let file = FileId::new(options.session, index);
+        let hash = *blake3::hash(&[]).as_bytes();
+        machine.handle(Instant::ZERO, SenderInput::Hashed { file, hash });
+    }
+    Ok(machine)
+}
+
+fn begin(source: &NamedSource) -> Result<BeginOfFile, CarouselError> {
+    BeginOfFile::new(TransferType::DiskToDisk, source.source.size(), &source.name).map_err(|error| {
+        let path = source.source.path().to_owned();
+        SourceError::Name { path, why: error.to_string() }.into()
+    })
+}

@@ -1,0 +1,180 @@
+//! Carousels over loopback, where everybody hears everything and nobody reports listeners.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use treecast_driver::{
+    carousel::{
+        CarouselError, Dialect, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, receive, send,
+    },
+    files::{TargetFolder, find_sources},
+    interface::Interface,
+    stop::Stop,
+    udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, Offload},
+};
+use treecast_wire::{header::SessionId, iotup};
+
+/// One test's group, folder and data.
+struct Bench {
+    folder: PathBuf,
+    group: GroupAddress,
+    session: SessionId,
+}
+
+impl Bench {
+    fn new(number: u8) -> Self {
+        let folder = std::env::temp_dir().join(format!("treecast-carousel-{number}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(folder.join("from/deep")).unwrap();
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let group = GroupAddress {
+            group: SocketAddr::new(
+                IpAddr::V4(Ipv4Addr::new(239, 254, high, low)),
+                22_000 + u16::from(number),
+            ),
+            source: None,
+            interface: Interface::named("lo").unwrap(),
+        };
+        Self { folder, group, session: SessionId(77) }
+    }
+
+    fn write(&self, name: &str, len: usize) {
+        let bytes: Vec<u8> = (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        fs::write(self.folder.join("from").join(name), bytes).unwrap();
+    }
+
+    fn send(&self, dialect: Dialect, stop: &Stop) -> Result<SendSummary, CarouselError> {
+        let sources = find_sources(&[self.folder.join("from")]).unwrap();
+        let options = SendOptions {
+            group: self.group.clone(),
+            hops: DEFAULT_MULTICAST_HOPS,
+            session: self.session,
+            block_len: 1420,
+            dialect,
+            rate_bps: Some(200_000_000),
+            idle: Duration::from_secs(1),
+            wait_timeout: None,
+            offload: Offload::SuperPackets,
+        };
+        send(options, sources, None, stop, |_| {})
+    }
+
+    fn receive(&self, into: &str, dialect: Dialect) -> Result<ReceiveSummary, CarouselError> {
+        let options = ReceiveOptions {
+            group: self.group.clone(),
+            session: self.session,
+            block_len: 1420,
+            dialect,
+            patience: Some(Duration::from_secs(20)),
+            receive_buffer_bytes: 8 << 20,
+            offload: Offload::SuperPackets,
+        };
+        let folder = TargetFolder::open(&self.folder.join(into)).unwrap();
+        receive(options, folder, &Stop::new().unwrap(), |_| {})
+    }
+
+    fn assert_same(&self, from: &str, copy: &str) {
+        let read = |path: &Path| fs::read(self.folder.join(path)).unwrap();
+        assert!(read(Path::new(from)) == read(Path::new(copy)), "{copy}");
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn receivers_that_join_at_different_times_get_all_objects() {
+    let bench = Bench::new(0);
+    bench.write("large", 9_000_001);
+    bench.write("deep/small", 1);
+    bench.write("empty", 0);
+    let stop = Stop::new().unwrap();
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| bench.send(Dialect::Session, &stop));
+        let receivers: Vec<_> = ["a", "b", "c"]
+            .into_iter()
+            .map(|into| {
+                thread::sleep(Duration::from_millis(130));
+                scope.spawn(|| bench.receive(into, Dialect::Session))
+            })
+            .collect();
+        for receiver in receivers {
+            let summary = receiver.join().unwrap().unwrap();
+            assert!(summary.is_complete(), "{summary:?}");
+            assert_eq!(summary.received_objects, 3);
+            assert_eq!(summary.progress.received_bytes, 9_000_002);
+        }
+        stop.request();
+        let summary = sender.join().unwrap().unwrap();
+        assert!(summary.interrupted && summary.sent_bytes > 9_000_002, "{summary:?}");
+    });
+    for into in ["a", "b", "c"] {
+        for name in ["large", "deep/small", "empty"] {
+            bench.assert_same(&format!("from/{name}"), &format!("{into}/from/{name}"));
+        }
+        assert_eq!(fs::read_dir(bench.folder.join(into)).unwrap().count(), 1, "no temporary files");
+    }
+}
+
+#[test]
+fn the_iot_updaters_frames_carry_one_file() {
+    let mut bench = Bench::new(1);
+    bench.group.group.set_port(iotup::PORT);
+    bench.write("image", 3_000_007);
+    let stop = Stop::new().unwrap();
+    let dialect = || Dialect::Iotup { name: "firmware".into() };
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| bench.send(dialect(), &stop));
+        thread::sleep(Duration::from_millis(60));
+        let summary = bench.receive("a", dialect()).unwrap();
+        assert!(summary.is_complete(), "{summary:?}");
+        stop.request();
+        sender.join().unwrap().unwrap();
+    });
+    bench.assert_same("from/image", "a/firmware");
+}
+
+#[test]
+fn a_file_that_shrinks_is_withdrawn_and_nothing_is_left_of_it() {
+    let bench = Bench::new(2);
+    bench.write("large", 40_000_000);
+    let stop = Stop::new().unwrap();
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
+        thread::sleep(Duration::from_millis(300));
+        let sender = scope.spawn(|| bench.send(Dialect::Session, &stop));
+        thread::sleep(Duration::from_millis(300));
+        let file = fs::File::options().write(true).open(bench.folder.join("from/large")).unwrap();
+        file.set_len(20_000_000).unwrap();
+        let summary = receiver.join().unwrap().unwrap();
+        assert!(!summary.is_complete() && summary.failed_objects == 1, "{summary:?}");
+        // Its only object is withdrawn, so it ends by itself.
+        assert!(!sender.join().unwrap().unwrap().interrupted);
+    });
+    assert_eq!(fs::read_dir(bench.folder.join("a")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_sender_that_is_silent_is_given_up() {
+    let bench = Bench::new(3);
+    let options = ReceiveOptions {
+        group: bench.group.clone(),
+        session: bench.session,
+        block_len: 1420,
+        dialect: Dialect::Session,
+        patience: Some(Duration::from_millis(200)),
+        receive_buffer_bytes: 1 << 20,
+        offload: Offload::SuperPackets,
+    };
+    let folder = TargetFolder::open(&bench.folder.join("a")).unwrap();
+    let summary = receive(options, folder, &Stop::new().unwrap(), |_| {}).unwrap();
+    assert_eq!(summary.reason.as_deref(), Some("nothing has come from the sender for 0.2 s"));
+}
