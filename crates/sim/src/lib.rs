@@ -13,3 +13,4 @@
 pub mod network;
 pub mod schedule;
 pub mod trace;
+pub mod vcmtp;

@@ -156,6 +156,8 @@ pub struct Sender {
     coordinator: Coordinator,
     retransmitters: BTreeMap<ReceiverId, Retransmitter>,
     credit: Credit,
+    /// Bytes sent again to receivers that have left.
+    retransmitted_before_bytes: u64,
 }
 
 /// # What happens
@@ -169,6 +171,7 @@ impl Sender {
             coordinator: Coordinator::new(),
             retransmitters: BTreeMap::new(),
             credit: Credit::default(),
+            retransmitted_before_bytes: 0,
         }
     }
 
@@ -324,9 +327,10 @@ impl Sender {
         Some(self.objects.get(self.objects.index(file)?)?.sent)
     }
 
-    /// Bytes sent again so far to the receivers that are there.
+    /// Bytes sent again so far, to all receivers.
     pub fn retransmitted_bytes(&self) -> u64 {
-        self.retransmitters.values().map(|retransmitter| retransmitter.retransmitted_bytes).sum()
+        let retransmitters = self.retransmitters.values();
+        self.retransmitted_before_bytes + retransmitters.map(|one| one.retransmitted_bytes).sum::<u64>()
     }
 
     /// The receivers that are there.

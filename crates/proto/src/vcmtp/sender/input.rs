@@ -36,9 +36,8 @@ impl Sender {
 
     /// INL_Unicast_Connection_Closed, INL_Retxmitter(j)_Exited.
     pub(super) fn leave(&mut self, receiver: ReceiverId, reason: &str) {
-        if self.retransmitters.remove(&receiver).is_none() {
-            return;
-        }
+        let Some(gone) = self.retransmitters.remove(&receiver) else { return };
+        self.retransmitted_before_bytes += gone.retransmitted_bytes;
         self.credit.leave(receiver);
         let started = self.objects.started();
         let pending: Vec<u32> =

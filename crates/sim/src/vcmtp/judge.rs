@@ -1,0 +1,128 @@
+//! The reference model: what each receiver must end up with, from the scenario alone, held against what
+//! it did end up with.
+
+use treecast_proto::vcmtp::{Outcome, ReceiverId, Repair};
+
+use super::{
+    Fault, Scenario,
+    receiver_node::{Fate, ReceiverNode},
+    sender_node::SenderNode,
+};
+
+/// What a receiver may make of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    /// Nothing goes wrong that cannot be mended.
+    Whole,
+    /// The application does not want it.
+    Ignored,
+    /// It may fail, and must then say so.
+    WholeOrFailed,
+    /// Its storage fails it.
+    Failed,
+}
+
+/// Everything that is wrong with a run, one line each.
+pub(super) fn faults(
+    scenario: &Scenario,
+    sender: &SenderNode,
+    receivers: &[Option<ReceiverNode>],
+) -> Vec<String> {
+    let mut faults = sender.complaints.clone();
+    if !sender.closed {
+        faults.push("the sender has not closed".to_owned());
+    }
+    for index in 0..scenario.objects.len() as u32 {
+        let Some(outcomes) = sender.done.get(&index) else {
+            faults.push(format!("object {index} is not done"));
+            continue;
+        };
+        for (receiver, outcome) in outcomes {
+            if sender.told.get(&(index, *receiver)) != Some(outcome) {
+                faults.push(format!("receiver {}'s end with object {index} was not told", receiver.0));
+            }
+            if let Some(node) = &receivers[receiver.0 as usize] {
+                faults.extend(object_fault(scenario, index, *receiver, outcome, node));
+            }
+        }
+    }
+    for (number, receiver) in receivers.iter().enumerate() {
+        if let Some(receiver) = receiver {
+            faults.extend(receiver_faults(sender, number, receiver));
+        }
+    }
+    faults
+}
+
+/// One object at one receiver that the sender has counted in.
+fn object_fault(
+    scenario: &Scenario,
+    index: u32,
+    receiver: ReceiverId,
+    outcome: &Outcome,
+    node: &ReceiverNode,
+) -> Option<String> {
+    let expected = expected(scenario, index as usize, receiver.0 as usize);
+    let fate = node.fates.get(&index);
+    let ignored = scenario.receivers[receiver.0 as usize].ignores[index as usize];
+    let consistent = match (outcome, fate) {
+        (Outcome::Complete, Some(Fate::Received)) => true,
+        (Outcome::Complete, None) => ignored,
+        (Outcome::Complete, Some(Fate::Failed(_))) => false,
+        (Outcome::Failed(_), _) => true,
+    };
+    let as_expected = match expected {
+        Expected::Whole => *outcome == Outcome::Complete && fate == Some(&Fate::Received),
+        Expected::Ignored => *outcome == Outcome::Complete && fate.is_none(),
+        Expected::WholeOrFailed => true,
+        Expected::Failed => matches!((outcome, fate), (Outcome::Failed(_), Some(Fate::Failed(_)))),
+    };
+    (!consistent || !as_expected).then(|| {
+        format!(
+            "object {index} at receiver {}: {expected:?} is expected, the sender has {outcome:?}, it has {fate:?}",
+            receiver.0
+        )
+    })
+}
+
+fn expected(scenario: &Scenario, position: usize, receiver: usize) -> Expected {
+    let (object, plan) = (&scenario.objects[position], &scenario.receivers[receiver]);
+    let uncertain = plan.leave.is_some()
+        || object.withdraw_at.is_some()
+        || scenario.retransmission_timeout_factor.is_some()
+        || (scenario.repair == Repair::None && !(plan.hears_everything() && plan.join_at.is_zero()));
+    match plan.faults[position] {
+        Some(Fault::StoreFails(_)) if plan.ignores[position] => Expected::WholeOrFailed,
+        _ if uncertain => Expected::WholeOrFailed,
+        _ if plan.ignores[position] => Expected::Ignored,
+        Some(Fault::StoreFails(_) | Fault::CommitFails | Fault::DamagedAlways) => Expected::Failed,
+        Some(Fault::DamagedOnce) if scenario.repair == Repair::None => Expected::Failed,
+        Some(Fault::DamagedOnce) | None => Expected::Whole,
+    }
+}
+
+/// What holds for a receiver whatever it went through: nothing wrong under a final name, nothing left
+/// under a temporary one, and its session has ended.
+fn receiver_faults(sender: &SenderNode, number: usize, receiver: &ReceiverNode) -> Vec<String> {
+    let mut faults = receiver.complaints.clone();
+    for (index, bytes) in receiver.storage.committed() {
+        if sender.content(*index as usize) != bytes.as_slice() {
+            faults.push(format!("object {index} is wrong at receiver {number}"));
+        }
+        if receiver.fates.get(index) != Some(&Fate::Received) && !receiver.dead {
+            faults.push(format!("object {index} is committed at receiver {number}, which was not told"));
+        }
+    }
+    for (index, fate) in &receiver.fates {
+        if *fate == Fate::Received && !receiver.storage.committed().contains_key(index) {
+            faults.push(format!("object {index} is said to be at receiver {number} and is not"));
+        }
+    }
+    if !receiver.dead && !receiver.closed {
+        faults.push(format!("receiver {number} has not closed"));
+    }
+    if !receiver.dead && receiver.storage.leftovers() > 0 {
+        faults.push(format!("receiver {number} has left temporary files behind"));
+    }
+    faults
+}

@@ -1,0 +1,275 @@
+//! A receiver's host: its socket, its storage, and the application that answers.
+
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+
+use treecast_proto::{
+    Instant, Step,
+    vcmtp::{
+        Channel, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
+        Response,
+    },
+};
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, Header},
+    message::Message,
+};
+
+use super::{
+    ReceiverPlan, Scenario,
+    sender_node::{Packet, message_verb, session},
+    storage::Storage,
+};
+use crate::{
+    network::{Connection, ReceiveBuffer},
+    trace::{Entry, Node, Trace},
+};
+
+/// The kernel's own bookkeeping for a packet in a socket, as a multiple of the packet.
+const BOOKKEEPING: usize = 2;
+
+/// How an object ended at a receiver, as its application was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fate {
+    Received,
+    Failed(String),
+}
+
+/// What the receiver's host asks of the world.
+#[derive(Debug)]
+pub(super) enum Output {
+    /// To the sender, at the time when it arrives.
+    ToSender(Instant, Packet),
+    Close(Instant),
+    /// The hash of an object is to be handed in.
+    Hash(FileId),
+    /// The application is to answer.
+    Ask(FileId),
+    Wake(Instant),
+}
+
+#[derive(Debug)]
+pub(super) struct ReceiverNode {
+    number: usize,
+    pub(super) machine: Receiver,
+    pub(super) storage: Storage,
+    pub(super) socket: ReceiveBuffer,
+    ignores: Vec<bool>,
+    block_len: u16,
+    connection: Connection,
+    pub(super) connected: bool,
+    /// Its host is gone.
+    pub(super) dead: bool,
+    dropped: u64,
+    /// The blocks that came in last, for [`ReceiverTransmit::Store`].
+    at_hand: Option<Packet>,
+    pub(super) fates: BTreeMap<u32, Fate>,
+    pub(super) closed: bool,
+    pub(super) complaints: Vec<String>,
+    /// When the last object was received.
+    pub(super) last_received_at: Instant,
+}
+
+impl ReceiverNode {
+    pub(super) fn new(scenario: &Scenario, number: usize, plan: &ReceiverPlan) -> Self {
+        let config = ReceiverConfig {
+            session: session(scenario),
+            repair: scenario.repair,
+            block_len: scenario.block_len,
+            notification: plan.notification,
+            progress_bytes: u64::from(plan.receive_buffer_bytes) / 8,
+            progress_interval: Duration::from_millis(25),
+        };
+        let capacity = plan.receive_buffer_bytes as usize;
+        Self {
+            number,
+            machine: Receiver::new(config),
+            storage: Storage::new(plan.faults.clone()),
+            socket: ReceiveBuffer::new(capacity, plan.read_rate_bps.saturating_mul(BOOKKEEPING as u64)),
+            ignores: plan.ignores.clone(),
+            block_len: scenario.block_len,
+            connection: Connection::new(plan.control_delay, plan.control_rate_bps),
+            connected: false,
+            dead: false,
+            dropped: 0,
+            at_hand: None,
+            fates: BTreeMap::new(),
+            closed: false,
+            complaints: Vec::new(),
+            last_received_at: Instant::ZERO,
+        }
+    }
+
+    pub(super) fn connect(&mut self, now: Instant) {
+        self.connected = true;
+        self.machine.handle(now, ReceiverInput::Connected);
+    }
+
+    pub(super) fn disconnect(&mut self, now: Instant, reason: &str) {
+        if std::mem::take(&mut self.connected) {
+            self.machine.handle(now, ReceiverInput::Disconnected { reason: reason.to_owned() });
+        }
+    }
+
+    /// A packet arrives at the socket; says when it is read, unless it is dropped.
+    pub(super) fn arrive(&mut self, now: Instant, packet: &Packet) -> Option<Instant> {
+        self.socket.accept(now, packet.len(self.block_len) * BOOKKEEPING)
+    }
+
+    pub(super) fn packet(&mut self, now: Instant, from: Channel, packet: Packet) {
+        if self.dropped != self.socket.dropped() {
+            self.dropped = self.socket.dropped();
+            self.machine.handle(now, ReceiverInput::Dropped { total: self.dropped });
+        }
+        match &packet {
+            Packet::Message(bytes) => match parse(bytes) {
+                Ok((file, message)) => {
+                    self.machine.handle(now, ReceiverInput::Message { from, file, message })
+                }
+                Err(error) => self.complaints.push(error),
+            },
+            Packet::Blocks { file, range, .. } => {
+                let (file, range) = (*file, range.clone());
+                self.at_hand = Some(packet);
+                self.machine.handle(now, ReceiverInput::Blocks { from, file, range });
+            }
+        }
+    }
+
+    /// The application answers.
+    pub(super) fn respond(&mut self, now: Instant, file: FileId) {
+        let ignores = self.ignores.get(file.index() as usize).copied().unwrap_or_default();
+        let response = if ignores { Response::Ignore } else { Response::Accept };
+        self.machine.handle(now, ReceiverInput::Respond { file, response });
+    }
+
+    pub(super) fn hashed(&mut self, now: Instant, file: FileId, size: usize) {
+        let Some((hash, stored)) = self.storage.hash(file.index()) else { return };
+        if stored != size {
+            self.complaints.push(format!("{stored} of {size} bytes of {file} were stored before its hash"));
+        }
+        self.machine.handle(now, ReceiverInput::Hashed { file, hash });
+    }
+
+    /// Polls to the end.
+    pub(super) fn pump(&mut self, now: Instant, trace: &mut Trace) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        loop {
+            match self.machine.poll(now) {
+                Step::Transmit(transmit) => self.transmit(now, transmit, trace, &mut outputs),
+                Step::Event(event) => self.event(now, event, trace, &mut outputs),
+                Step::Wait(deadline, why) => {
+                    self.wait(now, deadline, why, &mut outputs);
+                    self.at_hand = None;
+                    return outputs;
+                }
+            }
+        }
+    }
+
+    fn wait(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        why: ReceiverWait,
+        outputs: &mut Vec<Output>,
+    ) {
+        match deadline {
+            Some(deadline) if deadline > now => outputs.push(Output::Wake(deadline)),
+            Some(deadline) => {
+                self.complaints.push(format!("a receiver waits for the past {deadline}: {why:?}"));
+            }
+            None => {}
+        }
+    }
+
+    fn transmit(
+        &mut self,
+        now: Instant,
+        transmit: ReceiverTransmit,
+        trace: &mut Trace,
+        outputs: &mut Vec<Output>,
+    ) {
+        match transmit {
+            ReceiverTransmit::Message { file, message } => {
+                let range = match &message {
+                    Message::RetransmissionRequest(request) => request.range(),
+                    _ => 0..0,
+                };
+                trace.add(self.entry(now, message_verb(&message), file, range));
+                let packet = Packet::Message(message.to_packet(file).into());
+                let arrival = self.connection.send(now, packet.len(self.block_len));
+                outputs.push(Output::ToSender(arrival, packet));
+                if !self.connected {
+                    self.complaints.push(format!("{message:?} without a connection"));
+                }
+            }
+            ReceiverTransmit::CloseConnection => outputs.push(Output::Close(self.connection.send(now, 1))),
+            ReceiverTransmit::Announce { file, begin } => {
+                self.storage.announce(file.index(), begin.file_size)
+            }
+            ReceiverTransmit::Store { file, range } => {
+                trace.add(self.entry(now, "stores", file, range.clone()));
+                self.store(now, file, range);
+            }
+            ReceiverTransmit::Hash { file } => outputs.push(Output::Hash(file)),
+            ReceiverTransmit::Commit { file } => {
+                trace.add(self.entry(now, "commits", file, 0..0));
+                if let Err(reason) = self.storage.commit(file.index()) {
+                    self.machine.handle(now, ReceiverInput::StoreFailed { file, reason });
+                }
+            }
+            ReceiverTransmit::Discard { file } => self.storage.discard(file.index()),
+        }
+    }
+
+    fn store(&mut self, now: Instant, file: FileId, range: Range<u64>) {
+        let content = match &self.at_hand {
+            Some(Packet::Blocks { file: of, range: there, content })
+                if *of == file && there.start <= range.start && range.end <= there.end =>
+            {
+                content
+            }
+            _ => return self.complaints.push(format!("{range:?} of {file} is not at hand")),
+        };
+        let bytes = &content[range.start as usize..range.end as usize];
+        if let Err(reason) = self.storage.store(file.index(), range, bytes) {
+            self.machine.handle(now, ReceiverInput::StoreFailed { file, reason });
+        }
+    }
+
+    fn event(&mut self, now: Instant, event: ReceiverEvent, trace: &mut Trace, outputs: &mut Vec<Output>) {
+        match event {
+            ReceiverEvent::Announced { file, .. } | ReceiverEvent::EndOfFileOnly { file } => {
+                outputs.push(Output::Ask(file));
+            }
+            ReceiverEvent::Received { file, .. } => {
+                trace.add(self.entry(now, "has received", file, 0..0));
+                self.last_received_at = now;
+                self.end(file, Fate::Received);
+            }
+            ReceiverEvent::Failed { file, reason } => {
+                trace.add(self.entry(now, "has failed", file, 0..0));
+                self.end(file, Fate::Failed(reason));
+            }
+            ReceiverEvent::Closed { .. } => self.closed = true,
+        }
+    }
+
+    fn end(&mut self, file: FileId, fate: Fate) {
+        if let Some(before) = self.fates.insert(file.index(), fate) {
+            self.complaints.push(format!("{file} ends twice, before: {before:?}"));
+        }
+    }
+
+    fn entry(&self, now: Instant, verb: &'static str, file: FileId, range: Range<u64>) -> Entry {
+        let node = Node::Receiver(self.number);
+        Entry { now, node, verb, object: file.index(), start: range.start, end: range.end }
+    }
+}
+
+/// A control message from the wire.
+pub(super) fn parse(bytes: &[u8]) -> Result<(FileId, Message), String> {
+    let header = Header::parse(bytes).map_err(|error| error.to_string())?;
+    let message = Message::parse(&header, &bytes[HEADER_LEN..]).map_err(|error| error.to_string())?;
+    Ok((header.file_id, message))
+}

@@ -1,0 +1,219 @@
+//! What a run is about: objects, receivers, the network between them, and what goes wrong.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use treecast_proto::vcmtp::{Notification, Repair};
+
+use crate::network::{Loss, Path, generator};
+
+/// By then, every receiver that joins at once is there.
+const FIRST_SEND: Duration = Duration::from_millis(50);
+
+/// One run. Times are since its begin.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    pub seed: u64,
+    pub repair: Repair,
+    pub block_len: u16,
+    pub max_run_len: u32,
+    pub retransmission_timeout_factor: Option<f64>,
+    pub follow_progress: bool,
+    /// The rate of the group's lane.
+    pub rate_bps: u64,
+    /// In the order of their API_Send; an object's index is its position here.
+    pub objects: Vec<ObjectPlan>,
+    pub receivers: Vec<ReceiverPlan>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ObjectPlan {
+    pub size: usize,
+    /// API_Send.
+    pub send_at: Duration,
+    pub withdraw_at: Option<Duration>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ReceiverPlan {
+    pub join_at: Duration,
+    pub leave: Option<(Duration, Leaving)>,
+    pub notification: Notification,
+    /// From the sender, through the group.
+    pub path: Path,
+    /// The control connection, each way.
+    pub control_delay: Duration,
+    pub control_rate_bps: u64,
+    pub receive_buffer_bytes: u32,
+    /// How fast it empties its receive buffer.
+    pub read_rate_bps: u64,
+    /// Which objects the application ignores (per-file notification).
+    pub ignores: Vec<bool>,
+    /// What goes wrong with its storage, object by object.
+    pub faults: Vec<Option<Fault>>,
+}
+
+/// How a receiver leaves early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaving {
+    /// API_Close_Receiver.
+    Closes,
+    /// The host is gone.
+    Dies,
+    /// Only its connection breaks.
+    Disconnects,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Storing the byte at this position fails for good.
+    StoreFails(usize),
+    CommitFails,
+    /// The first block that is stored is damaged on its way to the disk.
+    DamagedOnce,
+    /// Every first block is.
+    DamagedAlways,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub fn from_seed(seed: u64) -> Self {
+        let mut random = generator(seed, 0);
+        let repair =
+            *pick(&mut random, &[Repair::Nack, Repair::Nack, Repair::After, Repair::After, Repair::None]);
+        let block_len = *pick(&mut random, &[100, 512, 1000, 1420]);
+        let factors = [None, None, None, Some(0.0), Some(0.5), Some(20.0)];
+        let mut objects: Vec<ObjectPlan> =
+            (0..random.random_range(1..=5)).map(|_| ObjectPlan::draw(&mut random, block_len)).collect();
+        objects.sort_by_key(|object| object.send_at);
+        let receivers = (0..random.random_range(1..=8))
+            .map(|_| ReceiverPlan::draw(&mut random, objects.iter().map(|object| object.size).collect()))
+            .collect();
+        Self {
+            seed,
+            repair,
+            block_len,
+            max_run_len: u32::from(block_len) * random.random_range(1..=45),
+            retransmission_timeout_factor: *pick(&mut random, &factors),
+            follow_progress: random.random_bool(0.5),
+            rate_bps: *pick(&mut random, &[2_000_000, 20_000_000, 200_000_000]),
+            objects,
+            receivers,
+        }
+    }
+
+    /// The time by which everything must have ended: all that is planned, and then long enough for
+    /// every byte to be sent again to everyone eight times over the slowest connection.
+    pub fn deadline(&self) -> Duration {
+        let bytes: usize = self.objects.iter().map(|object| object.size + 1000).sum();
+        let slowest =
+            self.receivers.iter().map(|receiver| receiver.control_rate_bps.min(receiver.read_rate_bps));
+        let slowest = slowest.chain([self.rate_bps]).min().unwrap_or(1);
+        let again = crate::network::transmission_time(bytes * 8, slowest);
+        let factor = 1.0 + self.retransmission_timeout_factor.unwrap_or(0.0);
+        self.last_planned() + Duration::from_secs(20) + again.mul_f64(factor)
+    }
+
+    fn last_planned(&self) -> Duration {
+        let objects = self.objects.iter().flat_map(|object| [Some(object.send_at), object.withdraw_at]);
+        let receivers = self.receivers.iter();
+        let receivers =
+            receivers.flat_map(|receiver| [Some(receiver.join_at), receiver.leave.map(|leave| leave.0)]);
+        objects.chain(receivers).flatten().max().unwrap_or_default()
+    }
+}
+
+impl ObjectPlan {
+    fn draw(random: &mut ChaCha8Rng, block_len: u16) -> Self {
+        let block_len = usize::from(block_len);
+        let size = match random.random_range(0..10) {
+            0 => 0,
+            1 => block_len,
+            2 => random.random_range(1..3 * block_len),
+            3..8 => random.random_range(1..30_000),
+            _ => random.random_range(1..200_000),
+        };
+        let late = random.random_bool(0.3);
+        let send_at = FIRST_SEND + millis(if late { random.random_range(0..300) } else { 0 });
+        let withdrawn = random.random_bool(0.05);
+        let withdraw_at = withdrawn.then(|| send_at + millis(random.random_range(0..100)));
+        Self { size, send_at, withdraw_at }
+    }
+}
+
+impl ReceiverPlan {
+    fn draw(random: &mut ChaCha8Rng, sizes: Vec<usize>) -> Self {
+        let late = random.random_bool(0.2);
+        let join_at = millis(if late { random.random_range(0..400) } else { 0 });
+        let ways = [Leaving::Closes, Leaving::Dies, Leaving::Disconnects];
+        let leaves = random.random_bool(0.1);
+        let leave = leaves.then(|| (join_at + millis(random.random_range(0..400)), *pick(random, &ways)));
+        let per_file = random.random_bool(0.4);
+        let slow = random.random_bool(0.1);
+        Self {
+            join_at,
+            leave,
+            notification: if per_file { Notification::PerFile } else { Notification::Batched },
+            path: draw_path(random),
+            control_delay: millis(random.random_range(0..40)),
+            control_rate_bps: *pick(random, &[2_000_000, 50_000_000, 1_000_000_000]),
+            receive_buffer_bytes: *pick(random, &[20_000, 400_000, 4_000_000]),
+            read_rate_bps: if slow { 3_000_000 } else { 10_000_000_000 },
+            ignores: sizes.iter().map(|_| per_file && random.random_bool(0.3)).collect(),
+            faults: sizes.iter().map(|size| draw_fault(random, *size)).collect(),
+        }
+    }
+
+    /// Whether every packet to the group arrives, in order and once.
+    pub fn hears_everything(&self) -> bool {
+        self.path == Path::clean(self.path.delay)
+            && self.read_rate_bps >= 10_000_000_000
+            && self.receive_buffer_bytes >= 4_000_000
+    }
+}
+
+/// A path: a third of them clean, the others with losses of up to half of the packets.
+fn draw_path(random: &mut ChaCha8Rng) -> Path {
+    let clean = Path::clean(millis(random.random_range(0..20)));
+    if random.random_bool(0.3) {
+        return clean;
+    }
+    let loss = match random.random_range(0..3) {
+        0 => Loss::Uniform(random.random_range(0.0..0.5)),
+        1 => Loss::Uniform(random.random_range(0.0..0.05)),
+        _ => Loss::Bursts {
+            enter: random.random_range(0.001..0.05),
+            leave: random.random_range(0.05..0.5),
+            lost: random.random_range(0.5..=1.0),
+        },
+    };
+    let reorders = random.random_bool(0.4);
+    let duplicates = random.random_bool(0.4);
+    Path {
+        loss,
+        reordered: if reorders { random.random_range(0.0..0.5) } else { 0.0 },
+        hold: millis(random.random_range(0..20)),
+        duplicated: if duplicates { random.random_range(0.0..0.3) } else { 0.0 },
+        ..clean
+    }
+}
+
+fn draw_fault(random: &mut ChaCha8Rng, size: usize) -> Option<Fault> {
+    let fault = random.random_range(0..100);
+    match fault {
+        0 if size > 0 => Some(Fault::StoreFails(random.random_range(0..size))),
+        1 => Some(Fault::CommitFails),
+        2 | 3 if size > 0 => Some(Fault::DamagedOnce),
+        4 if size > 0 => Some(Fault::DamagedAlways),
+        _ => None,
+    }
+}
+
+fn pick<'a, T>(random: &mut ChaCha8Rng, choices: &'a [T]) -> &'a T {
+    &choices[random.random_range(0..choices.len())]
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}

@@ -1,0 +1,296 @@
+//! The sender's host: reads objects, keeps to its rate, writes to connections.
+
+use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
+
+use rand::Rng as _;
+use treecast_proto::{
+    Instant, Step,
+    vcmtp::{
+        Destination, Lane, Outcome, ReceiverId, Sender, SenderConfig, SenderEvent, SenderInput,
+        SenderTransmit, SenderWait,
+    },
+};
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, SessionId},
+    message::{BeginOfFile, Message, TransferType},
+};
+
+use super::Scenario;
+use crate::{
+    network::{Connection, generator, transmission_time},
+    trace::{Entry, Node, Trace},
+};
+
+/// How far ahead of the wire a connection's socket takes data.
+const SOCKET_BUFFER: Duration = Duration::from_millis(5);
+
+/// IP and UDP around each packet, in bytes.
+const LOWER_HEADERS: usize = 48;
+
+/// What goes over a link or a connection.
+#[derive(Debug, Clone)]
+pub(super) enum Packet {
+    /// A control message as it stands on the wire.
+    Message(Rc<[u8]>),
+    /// Blocks of an object, with the whole object's bytes.
+    Blocks { file: FileId, range: Range<u64>, content: Rc<[u8]> },
+}
+
+impl Packet {
+    pub(super) fn len(&self, block_len: u16) -> usize {
+        match self {
+            Self::Message(bytes) => bytes.len() + LOWER_HEADERS,
+            Self::Blocks { range, .. } => {
+                let bytes = (range.end - range.start) as usize;
+                bytes + bytes.div_ceil(usize::from(block_len)) * (HEADER_LEN + LOWER_HEADERS)
+            }
+        }
+    }
+}
+
+/// What the sender's host asks of the world.
+#[derive(Debug)]
+pub(super) enum Output {
+    ToGroup(Packet),
+    /// At the time when it arrives.
+    ToReceiver(usize, Instant, Packet),
+    /// The connection is closed at the other end at this time.
+    Close(usize, Instant),
+    /// The hash of an object is to be handed in.
+    Hash(u32),
+    Wake(Instant),
+}
+
+#[derive(Debug)]
+pub(super) struct SenderNode {
+    pub(super) machine: Sender,
+    block_len: u16,
+    rate_bps: u64,
+    contents: Vec<Rc<[u8]>>,
+    group_free_at: Instant,
+    connections: BTreeMap<ReceiverId, Connection>,
+    /// API_File_Done, object by object.
+    pub(super) done: BTreeMap<u32, Vec<(ReceiverId, Outcome)>>,
+    /// Each receiver's end with each object, as it was told.
+    pub(super) told: BTreeMap<(u32, ReceiverId), Outcome>,
+    pub(super) closed: bool,
+    pub(super) complaints: Vec<String>,
+}
+
+impl SenderNode {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let config = SenderConfig {
+            session: session(scenario),
+            repair: scenario.repair,
+            block_len: scenario.block_len,
+            max_run_len: scenario.max_run_len,
+            retransmission_timeout_factor: scenario.retransmission_timeout_factor,
+            minimum_retransmission_time: Duration::from_millis(20),
+            follow_progress: scenario.follow_progress,
+            patience: Duration::from_millis(500),
+        };
+        Self {
+            machine: Sender::new(config),
+            block_len: scenario.block_len,
+            rate_bps: scenario.rate_bps,
+            contents: contents(scenario),
+            group_free_at: Instant::ZERO,
+            connections: BTreeMap::new(),
+            done: BTreeMap::new(),
+            told: BTreeMap::new(),
+            closed: false,
+            complaints: Vec::new(),
+        }
+    }
+
+    /// API_Send of the objects in order; their numbers are their positions in the scenario.
+    pub(super) fn send(&mut self, now: Instant, position: usize) {
+        let size = self.contents[position].len() as u64;
+        match BeginOfFile::new(TransferType::DiskToDisk, size, &format!("object-{position}")) {
+            Ok(begin) => _ = self.machine.send(now, begin),
+            Err(error) => self.complaints.push(error.to_string()),
+        }
+    }
+
+    pub(super) fn content(&self, position: usize) -> &[u8] {
+        &self.contents[position]
+    }
+
+    pub(super) fn hash(&self, index: u32) -> [u8; 32] {
+        blake3::hash(&self.contents[index as usize]).into()
+    }
+
+    pub(super) fn join(&mut self, now: Instant, receiver: usize, connection: Connection, buffer_bytes: u32) {
+        let id = ReceiverId(receiver as u32);
+        self.connections.insert(id, connection);
+        self.machine.handle(now, SenderInput::Joined { receiver: id, receive_buffer_bytes: buffer_bytes });
+    }
+
+    pub(super) fn left(&mut self, now: Instant, receiver: usize) {
+        let id = ReceiverId(receiver as u32);
+        if self.connections.remove(&id).is_some() {
+            self.machine.handle(now, SenderInput::Left { receiver: id, reason: "gone".to_owned() });
+        }
+    }
+
+    /// Polls every lane that is not blocked.
+    pub(super) fn pump(&mut self, now: Instant, trace: &mut Trace) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        self.pump_group(now, trace, &mut outputs);
+        for id in self.connections.keys().copied().collect::<Vec<_>>() {
+            self.pump_receiver(now, id, trace, &mut outputs);
+        }
+        outputs
+    }
+
+    fn pump_group(&mut self, now: Instant, trace: &mut Trace, outputs: &mut Vec<Output>) {
+        loop {
+            if self.group_free_at > now {
+                return outputs.push(Output::Wake(self.group_free_at));
+            }
+            match self.machine.poll(now, Lane::Group) {
+                Step::Transmit(transmit) => self.transmit(now, transmit, trace, outputs),
+                Step::Event(event) => self.event(now, event, trace),
+                Step::Wait(deadline, why) => return self.wait(now, deadline, why, outputs),
+            }
+        }
+    }
+
+    fn pump_receiver(&mut self, now: Instant, id: ReceiverId, trace: &mut Trace, outputs: &mut Vec<Output>) {
+        loop {
+            let Some(connection) = self.connections.get(&id) else { return };
+            let writable_at = connection.writable_at();
+            if writable_at > now + SOCKET_BUFFER {
+                return outputs.push(Output::Wake(writable_at));
+            }
+            let ready = self.machine.is_ready(id);
+            match self.machine.poll(now, Lane::Receiver(id)) {
+                Step::Transmit(transmit) => self.transmit(now, transmit, trace, outputs),
+                Step::Event(event) => self.complaints.push(format!("{event:?} on a receiver's lane")),
+                Step::Wait(deadline, why) => return self.wait(now, deadline, why, outputs),
+            }
+            if !ready {
+                self.complaints.push("a lane that was not ready had something to send".to_owned());
+            }
+        }
+    }
+
+    fn wait(&mut self, now: Instant, deadline: Option<Instant>, why: SenderWait, outputs: &mut Vec<Output>) {
+        match deadline {
+            Some(deadline) if deadline > now => outputs.push(Output::Wake(deadline)),
+            Some(deadline) => {
+                self.complaints.push(format!("the sender waits for the past {deadline}: {why:?}"))
+            }
+            None => {}
+        }
+    }
+
+    fn transmit(
+        &mut self,
+        now: Instant,
+        transmit: SenderTransmit,
+        trace: &mut Trace,
+        outputs: &mut Vec<Output>,
+    ) {
+        match transmit {
+            SenderTransmit::Message { to, file, message } => {
+                trace.add(entry(now, message_verb(&message), file, 0..0));
+                self.put(now, to, Packet::Message(message.to_packet(file).into()), outputs);
+                if matches!(message, Message::BeginOfFile(_)) {
+                    self.note_read(to, file, 0, outputs);
+                }
+            }
+            SenderTransmit::Blocks { to, file, range, .. } => {
+                let verb = if to == Destination::Group { "sends data" } else { "sends data again" };
+                trace.add(entry(now, verb, file, range.clone()));
+                let content = Rc::clone(&self.contents[file.index() as usize]);
+                self.note_read(to, file, range.end, outputs);
+                self.put(now, to, Packet::Blocks { file, range, content }, outputs);
+            }
+            SenderTransmit::CloseConnection(id) => {
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    outputs.push(Output::Close(id.0 as usize, connection.send(now, 1)));
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, now: Instant, to: Destination, packet: Packet, outputs: &mut Vec<Output>) {
+        let len = packet.len(self.block_len);
+        match to {
+            Destination::Group => {
+                self.group_free_at = self.group_free_at.max(now) + transmission_time(len, self.rate_bps);
+                outputs.push(Output::ToGroup(packet));
+            }
+            Destination::Receiver(id) => {
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    outputs.push(Output::ToReceiver(id.0 as usize, connection.send(now, len), packet));
+                }
+            }
+        }
+    }
+
+    /// The object is hashed while it is read for the group: at its end, the hash is known.
+    fn note_read(&self, to: Destination, file: FileId, end: u64, outputs: &mut Vec<Output>) {
+        if to == Destination::Group && end == self.contents[file.index() as usize].len() as u64 {
+            outputs.push(Output::Hash(file.index()));
+        }
+    }
+
+    fn event(&mut self, now: Instant, event: SenderEvent, trace: &mut Trace) {
+        match event {
+            SenderEvent::ReceiverDone { file, receiver, outcome } => {
+                trace.add(entry(now, "receiver is done", file, u64::from(receiver.0)..0));
+                if self.told.insert((file.index(), receiver), outcome).is_some() {
+                    self.complaints.push(format!("receiver {} is done twice with {file}", receiver.0));
+                }
+            }
+            SenderEvent::FileDone { file, outcomes } => {
+                trace.add(entry(now, "object is done", file, 0..outcomes.len() as u64));
+                if self.done.insert(file.index(), outcomes).is_some() {
+                    self.complaints.push(format!("{file} is done twice"));
+                }
+            }
+            SenderEvent::Closed => self.closed = true,
+        }
+    }
+}
+
+pub(super) fn session(scenario: &Scenario) -> SessionId {
+    SessionId(scenario.seed as u32 ^ 0x7c57_0000)
+}
+
+fn entry(now: Instant, verb: &'static str, file: FileId, range: Range<u64>) -> Entry {
+    Entry { now, node: Node::Sender, verb, object: file.index(), start: range.start, end: range.end }
+}
+
+fn contents(scenario: &Scenario) -> Vec<Rc<[u8]>> {
+    let mut random = generator(scenario.seed, 1);
+    let objects = scenario.objects.iter();
+    objects
+        .map(|object| {
+            let mut bytes = vec![0; object.size];
+            random.fill_bytes(&mut bytes);
+            bytes.into()
+        })
+        .collect()
+}
+
+/// What a node does when it sends this, in a trace.
+pub(super) fn message_verb(message: &Message) -> &'static str {
+    match message {
+        Message::BeginOfFile(_) => "sends BOF",
+        Message::EndOfFile => "sends EOF",
+        Message::BeginOfFileRequest => "sends BOF-Request",
+        Message::RetransmissionRequest(_) => "sends Retx-Request",
+        Message::EndOfRetransmissionRequests => "sends End-Of-Retx-Reqs",
+        Message::RetransmissionReject => "sends Retx-Reject",
+        Message::Welcome(_) => "sends Welcome",
+        Message::Digest(_) => "sends Digest",
+        Message::Progress(_) => "sends Progress",
+        Message::Withdraw(_) => "sends Withdraw",
+        Message::Failed(_) => "sends Failed",
+        Message::Goodbye => "sends Goodbye",
+        _ => "sends another message",
+    }
+}

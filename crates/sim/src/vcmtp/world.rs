@@ -1,0 +1,373 @@
+//! The event loop of one run.
+
+use std::{rc::Rc, time::Duration};
+
+use treecast_proto::{
+    Instant,
+    vcmtp::{Channel, ReceiverId, ReceiverInput, SenderInput},
+};
+use treecast_wire::header::FileId;
+
+use super::{
+    Leaving, Scenario, judge,
+    receiver_node::{self, ReceiverNode, parse},
+    sender_node::{self, Packet, SenderNode, session},
+};
+use crate::{
+    network::{Connection, Link, generator},
+    schedule::Schedule,
+    trace::Trace,
+};
+
+/// More events than this are a run that goes round in circles.
+const MAX_EVENTS: u64 = 3_000_000;
+
+/// How long hashing takes, and how long the application thinks.
+const HASHING: Duration = Duration::from_millis(2);
+const THINKING: Duration = Duration::from_millis(15);
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Run {
+    pub trace: Trace,
+    /// What is wrong with it, one line each; none is as it should be.
+    pub faults: Vec<String>,
+    pub figures: Figures,
+}
+
+/// What a run cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Figures {
+    /// Bytes of objects that the sender multicast.
+    pub multicast_bytes: u64,
+    /// Bytes of objects that it sent again.
+    pub retransmitted_bytes: u64,
+    /// Blocks that receivers had already.
+    pub duplicate_blocks: u64,
+    /// Packets dropped by receivers' sockets.
+    pub dropped_packets: u64,
+    /// Packets on the control connections, both ways, that carry no blocks.
+    pub control_messages: u64,
+    /// Until the last object was received by the last receiver.
+    pub time: Duration,
+}
+
+#[derive(Debug)]
+enum Event {
+    Send(usize),
+    Withdraw(u32),
+    CloseSender,
+    Join(usize),
+    Leave(usize, Leaving),
+    /// A packet arrives.
+    ToSender(usize, Packet),
+    ToReceiver(usize, Packet),
+    ToSocket(usize, Packet),
+    /// A receiver reads a packet from its socket.
+    Read(usize, Packet),
+    /// A connection is closed at that end.
+    ClosedAtSender(usize),
+    ClosedAtReceiver(usize),
+    SenderHashed(u32),
+    ReceiverHashed(usize, FileId),
+    Respond(usize, FileId),
+    WakeSender,
+    WakeReceiver(usize),
+}
+
+#[derive(Debug)]
+pub(super) struct World<'a> {
+    scenario: &'a Scenario,
+    schedule: Schedule<Event>,
+    trace: Trace,
+    sender: SenderNode,
+    /// None before they join.
+    receivers: Vec<Option<ReceiverNode>>,
+    links: Vec<Link>,
+    /// The wake-up that counts; later ones that were asked for before are passed over.
+    wake_sender_at: Option<Instant>,
+    wake_receivers_at: Vec<Option<Instant>>,
+    figures: Figures,
+    faults: Vec<String>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(scenario: &'a Scenario, verbose: bool) -> Self {
+        let links = scenario.receivers.iter().enumerate();
+        let links =
+            links.map(|(number, plan)| Link::new(plan.path, generator(scenario.seed, 100 + number as u64)));
+        let count = scenario.receivers.len();
+        let mut world = Self {
+            scenario,
+            schedule: Schedule::default(),
+            trace: Trace::new(verbose),
+            sender: SenderNode::new(scenario),
+            receivers: (0..count).map(|_| None).collect(),
+            links: links.collect(),
+            wake_sender_at: None,
+            wake_receivers_at: vec![None; count],
+            figures: Figures::default(),
+            faults: Vec::new(),
+        };
+        world.plan();
+        world
+    }
+
+    fn plan(&mut self) {
+        let at = |time| Instant::ZERO + time;
+        for (number, plan) in self.scenario.receivers.iter().enumerate() {
+            self.schedule.at(at(plan.join_at + plan.control_delay), Event::Join(number));
+            if let Some((time, how)) = plan.leave {
+                self.schedule.at(at(time + plan.control_delay), Event::Leave(number, how));
+            }
+        }
+        for (position, plan) in self.scenario.objects.iter().enumerate() {
+            self.schedule.at(at(plan.send_at), Event::Send(position));
+            if let Some(time) = plan.withdraw_at {
+                self.schedule.at(at(time), Event::Withdraw(position as u32));
+            }
+        }
+        let last = self.scenario.objects.iter().map(|object| object.send_at).max().unwrap_or_default();
+        self.schedule.at(at(last), Event::CloseSender);
+    }
+
+    pub(super) fn run(mut self) -> Run {
+        let deadline = Instant::ZERO + self.scenario.deadline();
+        let mut events = 0;
+        while let Some(event) = self.schedule.take() {
+            events += 1;
+            if (self.schedule.now() > deadline && !self.is_over()) || events > MAX_EVENTS {
+                self.faults.push(format!("not over at {} after {events} events", self.schedule.now()));
+                break;
+            }
+            self.event(event);
+        }
+        self.figures();
+        let Self { scenario, sender, receivers, trace, mut faults, figures, .. } = self;
+        faults.extend(judge::faults(scenario, &sender, &receivers));
+        Run { trace, faults, figures }
+    }
+
+    fn is_over(&self) -> bool {
+        self.sender.closed && self.receivers.iter().flatten().all(|receiver| receiver.closed || receiver.dead)
+    }
+
+    fn event(&mut self, event: Event) {
+        let now = self.schedule.now();
+        match event {
+            Event::Send(position) => self.sender.send(now, position),
+            Event::Withdraw(index) => {
+                let (file, reason) = (self.file(index), "it has shrunk".to_owned());
+                self.sender.machine.handle(now, SenderInput::Withdraw { file, reason });
+            }
+            Event::CloseSender => self.sender.machine.handle(now, SenderInput::Close),
+            Event::Join(number) => self.join(now, number),
+            Event::Leave(number, how) => self.leave(now, number, how),
+            Event::ToSender(number, packet) => self.to_sender(now, number, &packet),
+            Event::ClosedAtSender(number) => self.sender.left(now, number),
+            Event::SenderHashed(index) => {
+                let (file, hash) = (self.file(index), self.sender.hash(index));
+                self.sender.machine.handle(now, SenderInput::Hashed { file, hash });
+            }
+            Event::WakeSender if self.wake_sender_at != Some(now) => return,
+            Event::WakeSender => self.wake_sender_at = None,
+            Event::ToSocket(number, packet) => return self.to_socket(now, number, packet),
+            other => return self.receiver_event(now, other),
+        }
+        self.pump_sender();
+    }
+
+    fn receiver_event(&mut self, now: Instant, event: Event) {
+        let number = match &event {
+            Event::ToReceiver(number, _) | Event::Read(number, _) | Event::ReceiverHashed(number, _) => {
+                *number
+            }
+            Event::ClosedAtReceiver(number) | Event::Respond(number, _) => *number,
+            Event::WakeReceiver(number) if self.wake_receivers_at[*number] != Some(now) => return,
+            Event::WakeReceiver(number) => {
+                self.wake_receivers_at[*number] = None;
+                *number
+            }
+            _ => return,
+        };
+        let Some(receiver) = self.receivers[number].as_mut().filter(|receiver| !receiver.dead) else {
+            return;
+        };
+        match event {
+            Event::ToReceiver(_, packet) if receiver.connected => {
+                receiver.packet(now, Channel::Control, packet)
+            }
+            Event::Read(_, packet) => receiver.packet(now, Channel::Group, packet),
+            Event::ReceiverHashed(_, file) => {
+                receiver.hashed(now, file, self.sender.content(file.index() as usize).len());
+            }
+            Event::Respond(_, file) => receiver.respond(now, file),
+            Event::ClosedAtReceiver(_) => {
+                receiver.disconnect(now, "closed by the sender");
+                let delay = self.scenario.receivers[number].control_delay;
+                self.schedule.at(now + delay, Event::ClosedAtSender(number));
+            }
+            _ => {}
+        }
+        self.pump_receiver(number);
+    }
+
+    fn join(&mut self, now: Instant, number: usize) {
+        if self.sender.closed {
+            return;
+        }
+        let plan = &self.scenario.receivers[number];
+        let connection = Connection::new(plan.control_delay, plan.control_rate_bps);
+        self.sender.join(now, number, connection, plan.receive_buffer_bytes);
+        let mut receiver = ReceiverNode::new(self.scenario, number, plan);
+        receiver.connect(now);
+        self.receivers[number] = Some(receiver);
+        self.pump_receiver(number);
+    }
+
+    fn leave(&mut self, now: Instant, number: usize, how: Leaving) {
+        let Some(receiver) = self.receivers[number].as_mut() else { return };
+        match how {
+            Leaving::Closes => receiver.machine.handle(now, ReceiverInput::Close),
+            Leaving::Dies => receiver.dead = true,
+            Leaving::Disconnects => receiver.disconnect(now, "no route to host"),
+        }
+        if how != Leaving::Closes {
+            let delay = self.scenario.receivers[number].control_delay;
+            self.schedule.at(now + delay, Event::ClosedAtSender(number));
+        }
+        if how != Leaving::Dies {
+            self.pump_receiver(number);
+        }
+    }
+
+    fn file(&self, index: u32) -> FileId {
+        FileId::new(session(self.scenario), index)
+    }
+
+    fn to_sender(&mut self, now: Instant, number: usize, packet: &Packet) {
+        let Packet::Message(bytes) = packet else { return };
+        match parse(bytes) {
+            Ok((file, message)) => {
+                let from = ReceiverId(number as u32);
+                self.sender.machine.handle(now, SenderInput::Message { from, file, message });
+            }
+            Err(error) => self.faults.push(error),
+        }
+    }
+
+    fn to_socket(&mut self, now: Instant, number: usize, packet: Packet) {
+        if let Some(receiver) = self.receivers[number].as_mut()
+            && let Some(read_at) = receiver.arrive(now, &packet)
+        {
+            self.schedule.at(read_at, Event::Read(number, packet));
+        }
+    }
+
+    fn pump_sender(&mut self) {
+        let now = self.schedule.now();
+        for output in self.sender.pump(now, &mut self.trace) {
+            match output {
+                sender_node::Output::ToGroup(packet) => self.to_group(now, &packet),
+                sender_node::Output::ToReceiver(number, arrival, packet) => {
+                    self.figures.control_messages += u64::from(matches!(packet, Packet::Message(_)));
+                    self.schedule.at(arrival, Event::ToReceiver(number, packet));
+                }
+                sender_node::Output::Close(number, arrival) => {
+                    self.schedule.at(arrival, Event::ClosedAtReceiver(number));
+                }
+                sender_node::Output::Hash(index) => {
+                    self.schedule.at(now + HASHING, Event::SenderHashed(index))
+                }
+                sender_node::Output::Wake(time) => {
+                    if self.wake_sender_at.is_none_or(|other| time < other) {
+                        self.wake_sender_at = Some(time);
+                        self.schedule.at(time, Event::WakeSender);
+                    }
+                }
+            }
+        }
+    }
+
+    fn pump_receiver(&mut self, number: usize) {
+        let now = self.schedule.now();
+        let Some(receiver) = self.receivers[number].as_mut() else { return };
+        for output in receiver.pump(now, &mut self.trace) {
+            match output {
+                receiver_node::Output::ToSender(arrival, packet) => {
+                    self.figures.control_messages += 1;
+                    self.schedule.at(arrival, Event::ToSender(number, packet));
+                }
+                receiver_node::Output::Close(arrival) => {
+                    self.schedule.at(arrival, Event::ClosedAtSender(number));
+                }
+                receiver_node::Output::Hash(file) => {
+                    self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file));
+                }
+                receiver_node::Output::Ask(file) => {
+                    self.schedule.at(now + THINKING, Event::Respond(number, file));
+                }
+                receiver_node::Output::Wake(time) => {
+                    if self.wake_receivers_at[number].is_none_or(|other| time < other) {
+                        self.wake_receivers_at[number] = Some(time);
+                        self.schedule.at(time, Event::WakeReceiver(number));
+                    }
+                }
+            }
+        }
+    }
+
+    fn to_group(&mut self, now: Instant, packet: &Packet) {
+        for number in 0..self.receivers.len() {
+            if self.receivers[number].as_ref().is_none_or(|receiver| receiver.dead) {
+                continue;
+            }
+            match packet {
+                Packet::Message(_) => {
+                    for arrival in self.links[number].carry(now) {
+                        self.schedule.at(arrival, Event::ToSocket(number, packet.clone()));
+                    }
+                }
+                Packet::Blocks { file, range, content } => {
+                    for (arrival, range) in self.carry_blocks(now, number, range.start, range.end) {
+                        let content = Rc::clone(content);
+                        let packet = Packet::Blocks { file: *file, range: range.0..range.1, content };
+                        self.schedule.at(arrival, Event::ToSocket(number, packet));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Each block of a run has its own fate; neighbours that arrive together arrive as one super-packet.
+    fn carry_blocks(
+        &mut self,
+        now: Instant,
+        number: usize,
+        start: u64,
+        end: u64,
+    ) -> Vec<(Instant, (u64, u64))> {
+        let block_len = u64::from(self.scenario.block_len);
+        let mut arrivals: Vec<(Instant, (u64, u64))> = Vec::new();
+        for position in (start..end).step_by(block_len as usize) {
+            let block = (position, end.min(position + block_len));
+            for arrival in self.links[number].carry(now) {
+                match arrivals.last_mut() {
+                    Some((time, run)) if *time == arrival && run.1 == block.0 => run.1 = block.1,
+                    _ => arrivals.push((arrival, block)),
+                }
+            }
+        }
+        arrivals
+    }
+
+    fn figures(&mut self) {
+        self.figures.multicast_bytes = self.sender.machine.multicast_bytes();
+        self.figures.retransmitted_bytes = self.sender.machine.retransmitted_bytes();
+        for receiver in self.receivers.iter().flatten() {
+            self.figures.duplicate_blocks += receiver.machine.counters().duplicate_blocks;
+            self.figures.dropped_packets += receiver.socket.dropped();
+            self.figures.time = self.figures.time.max(receiver.last_received_at - Instant::ZERO);
+        }
+    }
+}
