@@ -1,6 +1,7 @@
 //! `treecast lab`.
 
 mod progress;
+mod report;
 mod run;
 mod summary;
 

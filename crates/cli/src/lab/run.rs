@@ -1,19 +1,146 @@
 //! `treecast lab run` and `treecast lab report`.
 
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use treecast_lab::experiment::{self, Experiment, Order, Results};
+use treecast_measure::Db;
+
+use super::{
+    progress::Progress,
+    report::{self, DATABASE, Kept},
+    summary,
+};
 use crate::Outcome;
 
-/// Run an experiment file
+/// Run an experiment: every delivery, over every network, with every schedule, measured
+///
+/// Exit code 0: every client has a verified copy and every claim of the file holds; 3: not so; 1: the
+/// experiment could not be run.
 #[derive(clap::Args)]
-pub struct RunArgs {}
-
-/// Write the report of a finished run
-#[derive(clap::Args)]
-pub struct ReportArgs {}
-
-pub fn run(_args: RunArgs) -> Outcome {
-    Err("not there yet".into())
+pub struct RunArgs {
+    /// The experiment (TOML; labs/README.md describes it)
+    file: PathBuf,
+    /// Folder for results.sqlite and report.html [default: out/NAME-OF-FILE]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Take this instead of what the file says, such as file=PATH, sizes=32M,128M or repeats=2
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    /// Add to the results that DIR has, instead of putting them aside
+    #[arg(long)]
+    append: bool,
+    /// List the runs and about how long they take; run nothing
+    #[arg(long)]
+    plan: bool,
+    /// Print one JSON event a line
+    #[arg(long)]
+    json: bool,
 }
 
-pub fn report(_args: ReportArgs) -> Outcome {
-    Err("not there yet".into())
+/// Write report.html again, from the results of an experiment
+#[derive(clap::Args)]
+pub struct ReportArgs {
+    /// The folder that `lab run` wrote to
+    dir: PathBuf,
+}
+
+/// The exit code when the experiment ran, but not everything arrived or was shown.
+const NOT_ALL_WELL: u8 = 3;
+
+pub fn run(args: RunArgs) -> Outcome {
+    let experiment = Experiment::load(&args.file, &args.settings)?;
+    if args.plan {
+        return plan(&experiment, args.json);
+    }
+    let name = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));
+    let database = prepare(&out, args.append)?;
+    let order = Order {
+        experiment,
+        name,
+        database: database.clone(),
+        treecast: std::env::current_exe()?,
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: command(&args),
+    };
+    let stop = stop_on_signals()?;
+    let progress = Progress::new(args.json);
+    let results = experiment::run(&order, &|event| progress.show(event), &|| stop.load(Ordering::Relaxed))?;
+    progress.finish();
+    conclude(&order, &out, &results, args.json)
+}
+
+fn plan(experiment: &Experiment, json: bool) -> Outcome {
+    let preview = experiment::preview(experiment)?;
+    if json {
+        println!("{}", summary::preview_as_json(&preview));
+    } else {
+        summary::print_preview(&preview);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn report(args: ReportArgs) -> Outcome {
+    let database = args.dir.join(DATABASE);
+    if !database.is_file() {
+        return Err(format!("{} is not there: `treecast lab run` makes it", database.display()).into());
+    }
+    let (report, text) = report::write(&args.dir, &Kept::load(&args.dir)?)?;
+    println!("{text}\n{}", report.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn conclude(order: &Order, out: &Path, results: &Results, json: bool) -> Outcome {
+    let kept = Kept::of(&order.experiment, &order.command, results);
+    kept.save(out)?;
+    let (report, text) = report::write(out, &kept)?;
+    if json {
+        summary::print_json(results, &report);
+    } else {
+        println!("{text}");
+        summary::print(results, &report);
+    }
+    let well = results.failures.is_empty() && results.findings.iter().all(|finding| finding.holds);
+    Ok(if well && !results.interrupted { ExitCode::SUCCESS } else { ExitCode::from(NOT_ALL_WELL) })
+}
+
+/// Makes the folder for the results. Earlier ones are put aside under another name, unless they are to
+/// be added to.
+fn prepare(out: &Path, append: bool) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let failed = |error: io::Error| format!("cannot keep results in {}: {error}", out.display());
+    fs::create_dir_all(out).map_err(failed)?;
+    let database = out.join(DATABASE);
+    if database.exists() && !append {
+        // Opened and closed, so that its journal is in it before it moves.
+        drop(Db::open(&database)?);
+        let aside = (1..).map(|n| out.join(format!("results-{n}.sqlite"))).find(|path| !path.exists());
+        fs::rename(&database, aside.unwrap_or_else(|| out.join("results-0.sqlite"))).map_err(failed)?;
+    }
+    Ok(database)
+}
+
+/// The command that repeats the experiment.
+fn command(args: &RunArgs) -> String {
+    let mut words = vec!["treecast lab run".to_string(), args.file.display().to_string()];
+    words.extend(args.settings.iter().map(|setting| format!("--set {setting}")));
+    words.join(" ")
+}
+
+/// A flag that Ctrl-C and SIGTERM set; the second time they end the program at once.
+fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
+    use signal_hook::{consts::TERM_SIGNALS, flag};
+    let stop = Arc::new(AtomicBool::new(false));
+    for &signal in TERM_SIGNALS {
+        flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
+        flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
 }

@@ -18,7 +18,7 @@ pub struct RunTime {
 }
 
 /// What became of a claim, for one size.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Finding {
     pub says: String,
     pub size_bytes: u64,
@@ -27,6 +27,20 @@ pub struct Finding {
     pub at_most: Option<f64>,
     pub at_least: Option<f64>,
     pub holds: bool,
+}
+
+impl Finding {
+    /// The ratio, for a person.
+    pub fn measured(&self) -> String {
+        self.ratio.map_or("nothing: a client failed".into(), |ratio| format!("{ratio:.3} times"))
+    }
+
+    /// The bounds, for a person.
+    pub fn limit(&self) -> String {
+        let bound = |word: &str, bound: Option<f64>| bound.map(|bound| format!("at {word} {bound} times"));
+        let bounds = [bound("most", self.at_most), bound("least", self.at_least)];
+        bounds.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Compares what each claim compares, size by size.

@@ -57,6 +57,8 @@ pub struct Results {
     /// Each client that has none: run, node, reason.
     pub failures: Vec<Failure>,
     pub findings: Vec<Finding>,
+    /// A line for each kind of run that was left out.
+    pub left_out: Vec<String>,
     pub interrupted: bool,
 }
 
@@ -101,6 +103,7 @@ pub fn run(order: &Order, observe: &dyn Fn(&Event), stop: &dyn Fn() -> bool) -> 
             director.play_network(index, topology, &runs)?;
         }
     }
+    director.results.left_out = plan.left_out;
     director.results.findings = claims::findings(&experiment.claims, &director.times);
     Ok(director.results)
 }

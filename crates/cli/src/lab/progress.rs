@@ -1,0 +1,190 @@
+//! What a person, or a program, sees while an experiment runs.
+
+use std::{
+    cell::RefCell,
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde_json::json;
+use treecast_lab::experiment::{Event, Fared};
+
+/// Shows an experiment's events as bars, as lines where there is no terminal, or as JSON.
+pub struct Progress {
+    json: bool,
+    bars: MultiProgress,
+    /// All runs.
+    all: ProgressBar,
+    /// The clients of the current run.
+    run: ProgressBar,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    start: Option<Instant>,
+    estimate: Duration,
+    runs: usize,
+}
+
+impl Progress {
+    pub fn new(json: bool) -> Self {
+        let bars = MultiProgress::new();
+        let style = |template: &str| {
+            ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("=> ")
+        };
+        let all = bars.add(ProgressBar::no_length());
+        all.set_style(style("{prefix:>9} [{bar:40}] {pos}/{len} runs  {msg}"));
+        let run = bars.add(ProgressBar::no_length());
+        run.set_style(style("{prefix:>9} [{bar:40}] {pos}/{len} clients  {msg}"));
+        if json {
+            bars.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+        }
+        Self { json, bars, all, run, state: RefCell::default() }
+    }
+
+    pub fn show(&self, event: &Event) {
+        if self.json { println!("{}", as_json(event)) } else { self.show_person(event) }
+    }
+
+    pub fn finish(&self) {
+        self.run.finish_and_clear();
+        self.all.finish_and_clear();
+    }
+
+    fn show_person(&self, event: &Event) {
+        match event {
+            Event::Planned { runs, estimate, left_out } => self.plan(*runs, *estimate, left_out),
+            Event::Building { network, nodes } => {
+                self.run.set_message(format!("building {network}: {nodes} nodes"));
+            }
+            Event::Settling { run } => {
+                self.run.set_message(format!("{run}: waiting until the machine is quiet"))
+            }
+            Event::Started { number, run, clients, .. } => {
+                self.all.set_position(*number as u64 - 1);
+                self.run.set_length(*clients as u64);
+                self.run.set_position(0);
+                self.run.set_message(run.to_string());
+            }
+            Event::Client { .. } => self.run.inc(1),
+            Event::Finished { .. } => self.finished(event),
+        }
+    }
+
+    fn plan(&self, runs: usize, estimate: Duration, left_out: &[String]) {
+        for line in left_out {
+            self.line(&format!("left out: {line}"));
+        }
+        self.line(&format!("{runs} runs, about {}", span(estimate)));
+        *self.state.borrow_mut() = State { start: Some(Instant::now()), estimate, runs };
+        self.all.set_length(runs as u64);
+        self.all.set_prefix("all");
+        self.run.set_prefix("this run");
+        self.run.enable_steady_tick(Duration::from_millis(200));
+    }
+
+    fn finished(&self, event: &Event) {
+        let Event::Finished { number, run, duration, whole, clients, saturated, cut_short } = event else {
+            return;
+        };
+        let mut line = format!(
+            "{run}: {whole} of {clients} copies verified, last after {:.3} s",
+            duration.as_secs_f64()
+        );
+        if *cut_short {
+            line += " (cut short)";
+        }
+        if let Some(reason) = saturated {
+            line += &format!(" (saturated: {reason})");
+        }
+        self.line(&line);
+        self.all.set_position(*number as u64);
+        self.all.set_message(format!("{} left", span(self.left(*number))));
+    }
+
+    /// The time that is left, from what the first `done` runs took, and from the estimate as long as they
+    /// say little.
+    fn left(&self, done: usize) -> Duration {
+        let state = self.state.borrow();
+        let elapsed = state.start.map_or(Duration::ZERO, |start| start.elapsed());
+        let share = done as f64 / state.runs.max(1) as f64;
+        let by_pace = elapsed.mul_f64((1.0 - share) / share.max(0.001));
+        let by_estimate = state.estimate.mul_f64(1.0 - share);
+        by_pace.mul_f64(share.sqrt()) + by_estimate.mul_f64(1.0 - share.sqrt())
+    }
+
+    /// A line that stays.
+    fn line(&self, text: &str) {
+        if std::io::stderr().is_terminal() {
+            // A terminal that is gone shows nothing; the results are in the database.
+            _ = self.bars.println(text);
+        } else {
+            eprintln!("{text}");
+        }
+    }
+}
+
+/// A length of time as a person says it.
+pub fn span(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..90 => format!("{seconds} s"),
+        seconds @ 90..7200 => format!("{} min", (seconds + 30) / 60),
+        seconds => format!("{:.1} h", seconds as f64 / 3600.0),
+    }
+}
+
+fn as_json(event: &Event) -> serde_json::Value {
+    match event {
+        Event::Planned { runs, estimate, left_out } => {
+            json!({"event": "planned", "runs": runs, "estimate_seconds": estimate.as_secs_f64(), "left_out": left_out})
+        }
+        Event::Building { network, nodes } => {
+            json!({"event": "building", "network": network, "nodes": nodes})
+        }
+        Event::Settling { run } => json!({"event": "settling", "run": run}),
+        Event::Started { number, of, run, clients, expected } => json!({
+            "event": "started", "number": number, "of": of, "run": run, "clients": clients,
+            "expected_seconds": expected.as_secs_f64(),
+        }),
+        Event::Client { run, node, fared } => client_as_json(run, node, fared),
+        Event::Finished { number, run, duration, whole, clients, saturated, cut_short } => json!({
+            "event": "finished", "number": number, "run": run, "seconds": duration.as_secs_f64(),
+            "whole": whole, "clients": clients, "saturated": saturated, "cut_short": cut_short,
+        }),
+    }
+}
+
+fn client_as_json(run: &str, node: &str, fared: &Fared) -> serde_json::Value {
+    json!({
+        "event": "client", "run": run, "node": node, "seconds": fared.run_seconds(), "failure": fared.failure,
+        "attempts": fared.attempts, "retransmitted_bytes": fared.told.retransmitted_bytes,
+        "duplicate_bytes": fared.told.duplicate_bytes, "dropped_packets": fared.told.dropped_packets,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_said_as_people_say_them() {
+        assert_eq!(
+            [45, 100, 3600, 9000].map(|s| span(Duration::from_secs(s))),
+            ["45 s", "2 min", "60 min", "2.5 h"]
+        );
+    }
+
+    #[test]
+    fn the_time_left_goes_from_the_estimate_to_the_pace() {
+        let progress = Progress::new(true);
+        let start = Instant::now().checked_sub(Duration::from_secs(90));
+        *progress.state.borrow_mut() = State { start, estimate: Duration::from_secs(1000), runs: 100 };
+        assert!(progress.left(1) > Duration::from_secs(900));
+        assert!(progress.left(90) < Duration::from_secs(20));
+        assert_eq!(progress.left(100), Duration::ZERO);
+    }
+}
