@@ -1,0 +1,286 @@
+//! The kernel's IPv4 multicast router (linux/mroute.h), and IGMP through its socket.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr},
+    os::fd::{AsRawFd, RawFd},
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use treecast_proto::membership::Message;
+use treecast_wire::igmp;
+
+use super::{
+    Error, MAX_INTERFACES,
+    kernel::{Counters, Incoming, Kernel, Refusal, Slot},
+    sys::{self, Plain},
+};
+
+const MRT_INIT: i32 = 200;
+const MRT_DONE: i32 = 201;
+const MRT_ADD_VIF: i32 = 202;
+const MRT_DEL_VIF: i32 = 203;
+const MRT_ADD_MFC: i32 = 204;
+const MRT_DEL_MFC: i32 = 205;
+const MRT_ASSERT: i32 = 207;
+const VIFF_USE_IFINDEX: u8 = 8;
+const IGMPMSG_NOCACHE: u8 = 1;
+const IGMPMSG_WRONGVIF: u8 = 2;
+const SIOCGETSGCNT: libc::c_ulong = 0x89e1;
+
+/// The IP option that has routers look at a packet (RFC 2113).
+const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
+
+/// Internetwork control, as IGMP is sent with (RFC 9776, 4).
+const TOS_INTERNETWORK_CONTROL: i32 = 0xc0;
+
+/// struct vifctl.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct VifCtl {
+    vifi: u16,
+    flags: u8,
+    threshold: u8,
+    rate_limit: u32,
+    interface: u32,
+    remote: [u8; 4],
+}
+
+/// struct mfcctl.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct MfcCtl {
+    origin: [u8; 4],
+    group: [u8; 4],
+    parent: u16,
+    /// For each interface the TTL that a packet must exceed to go out; 0 for none.
+    ttls: [u8; MAX_INTERFACES],
+    unused: [u32; 4],
+}
+
+/// struct sioc_sg_req.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct SgReq {
+    source: [u8; 4],
+    group: [u8; 4],
+    packets: libc::c_ulong,
+    bytes: libc::c_ulong,
+    wrong_interface: libc::c_ulong,
+}
+
+const _: () = assert!(size_of::<VifCtl>() == 16);
+const _: () = assert!(size_of::<MfcCtl>() == 60);
+const _: () = assert!(size_of::<SgReq>() == 8 + 3 * size_of::<libc::c_ulong>());
+
+// SAFETY: integers and arrays of integers only.
+unsafe impl Plain for VifCtl {}
+unsafe impl Plain for MfcCtl {}
+unsafe impl Plain for SgReq {}
+
+/// The kernel's IPv4 multicast router.
+#[derive(Debug)]
+pub struct Ipv4Kernel {
+    socket: Socket,
+}
+
+impl Ipv4Kernel {
+    /// Becomes the multicast router of this network namespace.
+    pub fn open() -> Result<Self, Error> {
+        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_IGMP))).map_err(
+            |error| match error.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => Error::Permission,
+                _ => Error::System { what: "cannot open a raw IGMP socket", source: error },
+            },
+        )?;
+        sys::set_option(&socket, libc::IPPROTO_IP, MRT_INIT, &1i32).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::EADDRINUSE) => Error::AlreadyRuns { family: "IPv4" },
+                Some(libc::EPERM | libc::EACCES) => Error::Permission,
+                Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP) => {
+                    Error::NoKernelSupport { family: "IPv4", option: "CONFIG_IP_MROUTE" }
+                }
+                _ => Error::System { what: "cannot start IPv4 multicast routing", source: error },
+            }
+        })?;
+        configure(&socket).map_err(Error::system("cannot set up the IGMP socket"))?;
+        Ok(Self { socket })
+    }
+}
+
+fn configure(socket: &Socket) -> io::Result<()> {
+    let option = |name, value: i32| sys::set_option(socket, libc::IPPROTO_IP, name, &value);
+    option(MRT_ASSERT, 1)?;
+    option(libc::IP_PKTINFO, 1)?;
+    option(libc::IP_MULTICAST_TTL, 1)?;
+    option(libc::IP_TOS, TOS_INTERNETWORK_CONTROL)?;
+    sys::set_option(socket, libc::IPPROTO_IP, libc::IP_OPTIONS, &ROUTER_ALERT)?;
+    // A burst of reports must fit; more than the system's limit is root's to take.
+    let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &(1i32 << 20));
+    socket.set_nonblocking(true)
+}
+
+impl AsRawFd for Ipv4Kernel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl Kernel for Ipv4Kernel {
+    fn router_groups(&self) -> [IpAddr; 3] {
+        [igmp::REPORT_DESTINATION.into(), igmp::ALL_ROUTERS.into(), igmp::ALL_SNOOPERS.into()]
+    }
+
+    fn add_interface(&self, slot: Slot, interface: u32) -> io::Result<()> {
+        sys::set_option(self, libc::IPPROTO_IP, MRT_ADD_VIF, &vif(slot, interface))
+    }
+
+    fn remove_interface(&self, slot: Slot) -> io::Result<()> {
+        sys::set_option(self, libc::IPPROTO_IP, MRT_DEL_VIF, &vif(slot, 0))
+    }
+
+    fn install(&self, source: IpAddr, group: IpAddr, from: Slot, to: &[Slot]) -> io::Result<()> {
+        let mut entry = entry(source, group);
+        entry.parent = from;
+        for slot in to {
+            entry.ttls[usize::from(*slot) % MAX_INTERFACES] = 1;
+        }
+        sys::set_option(self, libc::IPPROTO_IP, MRT_ADD_MFC, &entry)
+    }
+
+    fn remove(&self, source: IpAddr, group: IpAddr) -> io::Result<()> {
+        sys::set_option(self, libc::IPPROTO_IP, MRT_DEL_MFC, &entry(source, group))
+    }
+
+    fn count(&self, source: IpAddr, group: IpAddr) -> io::Result<Counters> {
+        let (source, group) = (octets(source), octets(group));
+        let mut request = SgReq { source, group, packets: 0, bytes: 0, wrong_interface: 0 };
+        sys::ioctl(self, SIOCGETSGCNT, &mut request)?;
+        Ok(Counters {
+            packets: request.packets,
+            bytes: request.bytes,
+            wrong_interface: request.wrong_interface,
+        })
+    }
+
+    fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()> {
+        let Some(message) = message.to_igmp() else { return Ok(()) };
+        let destination = match &message {
+            igmp::Message::Query(query) => query.group.unwrap_or(igmp::ALL_NODES),
+            _ => igmp::ALL_SNOOPERS,
+        };
+        sys::send(self, interface, source, destination.into(), &message.to_bytes())
+    }
+
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Incoming> {
+        let received = sys::receive(self, buffer)?;
+        let packet = &buffer[..received.len];
+        // The kernel's own messages have protocol 0 where a packet has IGMP's number (struct igmpmsg).
+        let incoming = match packet.get(9) {
+            Some(0) => parse_upcall(packet),
+            _ => parse_packet(packet, received.interface),
+        };
+        Ok(incoming.unwrap_or(Incoming::Refused(Refusal::Malformed)))
+    }
+
+    fn close(&self) -> io::Result<()> {
+        sys::set_option(self, libc::IPPROTO_IP, MRT_DONE, &1i32)
+    }
+}
+
+/// struct igmpmsg, laid over an IP header: 8 bytes unused, type, zero, vif in two halves, source, group.
+fn parse_upcall(packet: &[u8]) -> Option<Incoming> {
+    let slot = Slot::from(*packet.get(10)?) | Slot::from(*packet.get(11)?) << 8;
+    let source = Ipv4Addr::from(*packet.get(12..)?.first_chunk::<4>()?).into();
+    let group = Ipv4Addr::from(*packet.get(16..)?.first_chunk::<4>()?).into();
+    match packet.get(8)? {
+        &IGMPMSG_NOCACHE => Some(Incoming::NoEntry { slot, source, group }),
+        &IGMPMSG_WRONGVIF => Some(Incoming::WrongInterface { slot, source, group }),
+        _ => None,
+    }
+}
+
+/// A whole IP packet, as raw sockets get it.
+fn parse_packet(packet: &[u8], interface: Option<u32>) -> Option<Incoming> {
+    let header_len = usize::from(packet.first()? & 0xf) * 4;
+    let (header, body) = packet.split_at_checked(header_len)?;
+    let from = Ipv4Addr::from(*header.get(12..)?.first_chunk::<4>()?);
+    // RFC 9776, 4: all messages have TTL 1 and the router alert option.
+    if *header.get(8)? != 1 {
+        return Some(Incoming::Refused(Refusal::NotFromLink));
+    }
+    if !has_router_alert(header.get(20..)?) {
+        return Some(Incoming::Refused(Refusal::NoRouterAlert));
+    }
+    let message = Message::from_igmp(igmp::Message::parse(body).ok()?)?;
+    Some(Incoming::Message { interface: interface?, from: from.into(), message })
+}
+
+fn has_router_alert(mut options: &[u8]) -> bool {
+    loop {
+        match options {
+            [0x94, 4, 0, 0, ..] => return true,
+            [1, rest @ ..] => options = rest,
+            [kind, len, ..] if *kind > 1 && *len >= 2 && options.len() >= usize::from(*len) => {
+                options = &options[usize::from(*len)..];
+            }
+            _ => return false,
+        }
+    }
+}
+
+fn vif(slot: Slot, interface: u32) -> VifCtl {
+    VifCtl { vifi: slot, flags: VIFF_USE_IFINDEX, threshold: 1, rate_limit: 0, interface, remote: [0; 4] }
+}
+
+fn entry(source: IpAddr, group: IpAddr) -> MfcCtl {
+    let (origin, group) = (octets(source), octets(group));
+    MfcCtl { origin, group, parent: 0, ttls: [0; MAX_INTERFACES], unused: [0; 4] }
+}
+
+/// An IPv6 address, which nobody hands in, becomes 0.0.0.0.
+fn octets(address: IpAddr) -> [u8; 4] {
+    match address {
+        IpAddr::V4(address) => address.octets(),
+        IpAddr::V6(_) => [0; 4],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPv4 header with the options, as far as it is looked at.
+    fn packet(ttl: u8, options: &[u8], body: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0x45 + (options.len() / 4) as u8, 0xc0, 0, 0, 0, 0, 0, 0, ttl, 2, 0, 0];
+        packet.extend_from_slice(&[192, 0, 2, 8, 224, 0, 0, 22]);
+        packet.extend_from_slice(options);
+        packet.extend_from_slice(body);
+        packet
+    }
+
+    #[test]
+    fn takes_only_what_comes_from_the_link() {
+        let report = igmp::Message::Report(igmp::Report { records: vec![] }).to_bytes();
+        let refusal = |packet: &[u8]| match parse_packet(packet, Some(3)) {
+            Some(Incoming::Refused(refusal)) => Some(refusal),
+            _ => None,
+        };
+        let good = packet(1, &ROUTER_ALERT, &report);
+        assert_eq!(
+            parse_packet(&good, Some(3)),
+            Some(Incoming::Message {
+                interface: 3,
+                from: IpAddr::from([192, 0, 2, 8]),
+                message: Message::Report(vec![])
+            })
+        );
+        assert_eq!(refusal(&packet(2, &ROUTER_ALERT, &report)), Some(Refusal::NotFromLink));
+        assert_eq!(refusal(&packet(1, &[], &report)), Some(Refusal::NoRouterAlert));
+        assert_eq!(refusal(&packet(1, &[0, 0x94, 4, 0], &report)), Some(Refusal::NoRouterAlert));
+        assert!(parse_packet(&packet(1, &[1, 1, 1, 1, 0x94, 4, 0, 0], &report), Some(3)).is_some());
+        for len in 0..good.len() {
+            assert_ne!(parse_packet(&good[..len], Some(3)), parse_packet(&good, Some(3)));
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The kernel's IPv6 multicast router (linux/mroute6.h), and MLD through its socket.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv6Addr},
+    os::fd::{AsRawFd, RawFd},
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use treecast_proto::membership::Message;
+use treecast_wire::mld;
+
+use super::{
+    Error,
+    kernel::{Counters, Incoming, Kernel, Refusal, Slot},
+    sys::{self, Plain},
+};
+
+const MRT6_INIT: i32 = 200;
+const MRT6_DONE: i32 = 201;
+const MRT6_ADD_MIF: i32 = 202;
+const MRT6_DEL_MIF: i32 = 203;
+const MRT6_ADD_MFC: i32 = 204;
+const MRT6_DEL_MFC: i32 = 205;
+const MRT6_ASSERT: i32 = 207;
+const MRT6MSG_NOCACHE: u8 = 1;
+const MRT6MSG_WRONGMIF: u8 = 2;
+const SIOCGETSGCNT_IN6: libc::c_ulong = 0x89e1;
+const ICMP6_FILTER: i32 = 1;
+
+/// Padding, router alert for MLD (RFC 2711), padding; the kernel fills in the next header.
+const HOP_BY_HOP_ROUTER_ALERT: [u8; 8] = [0, 0, 5, 2, 0, 0, 1, 0];
+
+/// struct mif6ctl.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Mif6Ctl {
+    mifi: u16,
+    flags: u8,
+    threshold: u8,
+    pifi: u16,
+    rate_limit: u32,
+}
+
+/// struct sockaddr_in6.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct SockAddrIn6 {
+    family: u16,
+    port: u16,
+    flow_info: u32,
+    address: [u8; 16],
+    scope_id: u32,
+}
+
+/// struct mf6cctl.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Mf6cCtl {
+    origin: SockAddrIn6,
+    group: SockAddrIn6,
+    parent: u16,
+    outgoing: [u32; 8],
+}
+
+/// struct sioc_sg_req6.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct SgReq6 {
+    source: SockAddrIn6,
+    group: SockAddrIn6,
+    packets: libc::c_ulong,
+    bytes: libc::c_ulong,
+    wrong_interface: libc::c_ulong,
+}
+
+const _: () = assert!(size_of::<Mif6Ctl>() == 12);
+const _: () = assert!(size_of::<Mf6cCtl>() == 92);
+const _: () = assert!(size_of::<SgReq6>() == 56 + 3 * size_of::<libc::c_ulong>());
+
+// SAFETY: integers and arrays of integers only.
+unsafe impl Plain for Mif6Ctl {}
+unsafe impl Plain for Mf6cCtl {}
+unsafe impl Plain for SgReq6 {}
+
+/// The kernel's IPv6 multicast router.
+#[derive(Debug)]
+pub struct Ipv6Kernel {
+    socket: Socket,
+}
+
+impl Ipv6Kernel {
+    /// Becomes the multicast router of this network namespace; none where there is no IPv6 at all.
+    pub fn open() -> Result<Option<Self>, Error> {
+        let socket = match Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)) {
+            Ok(socket) => socket,
+            Err(error) => {
+                return match error.raw_os_error() {
+                    Some(libc::EAFNOSUPPORT) => Ok(None),
+                    Some(libc::EPERM | libc::EACCES) => Err(Error::Permission),
+                    _ => Err(Error::System { what: "cannot open a raw ICMPv6 socket", source: error }),
+                };
+            }
+        };
+        sys::set_option(&socket, libc::IPPROTO_IPV6, MRT6_INIT, &1i32).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::EADDRINUSE) => Error::AlreadyRuns { family: "IPv6" },
+                Some(libc::EPERM | libc::EACCES) => Error::Permission,
+                Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP) => {
+                    Error::NoKernelSupport { family: "IPv6", option: "CONFIG_IPV6_MROUTE" }
+                }
+                _ => Error::System { what: "cannot start IPv6 multicast routing", source: error },
+            }
+        })?;
+        configure(&socket).map_err(Error::system("cannot set up the MLD socket"))?;
+        Ok(Some(Self { socket }))
+    }
+}
+
+fn configure(socket: &Socket) -> io::Result<()> {
+    let option = |name, value: i32| sys::set_option(socket, libc::IPPROTO_IPV6, name, &value);
+    option(MRT6_ASSERT, 1)?;
+    option(libc::IPV6_RECVPKTINFO, 1)?;
+    option(libc::IPV6_RECVHOPLIMIT, 1)?;
+    option(libc::IPV6_RECVHOPOPTS, 1)?;
+    option(libc::IPV6_MULTICAST_HOPS, 1)?;
+    sys::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &HOP_BY_HOP_ROUTER_ALERT)?;
+    sys::set_option(socket, libc::IPPROTO_ICMPV6, ICMP6_FILTER, &filter())?;
+    // A burst of reports must fit; more than the system's limit is root's to take.
+    let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &(1i32 << 20));
+    socket.set_nonblocking(true)
+}
+
+/// struct icmp6_filter, in which a set bit blocks its type: all but MLD and router discovery.
+fn filter() -> [u32; 8] {
+    let mut blocked = [u32::MAX; 8];
+    for kind in mld::Message::TYPES {
+        blocked[usize::from(kind >> 5)] &= !(1 << (kind & 31));
+    }
+    blocked
+}
+
+impl AsRawFd for Ipv6Kernel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl Kernel for Ipv6Kernel {
+    fn router_groups(&self) -> [IpAddr; 3] {
+        [mld::REPORT_DESTINATION.into(), mld::ALL_ROUTERS.into(), mld::ALL_SNOOPERS.into()]
+    }
+
+    fn add_interface(&self, slot: Slot, interface: u32) -> io::Result<()> {
+        // The kernel's structure has 16 bits for a number that has 31 everywhere else.
+        let pifi = u16::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mif = Mif6Ctl { mifi: slot, flags: 0, threshold: 1, pifi, rate_limit: 0 };
+        sys::set_option(self, libc::IPPROTO_IPV6, MRT6_ADD_MIF, &mif)
+    }
+
+    fn remove_interface(&self, slot: Slot) -> io::Result<()> {
+        sys::set_option(self, libc::IPPROTO_IPV6, MRT6_DEL_MIF, &slot)
+    }
+
+    fn install(&self, source: IpAddr, group: IpAddr, from: Slot, to: &[Slot]) -> io::Result<()> {
+        let mut outgoing = [0u32; 8];
+        for slot in to {
+            outgoing[usize::from(slot / 32) % 8] |= 1 << (slot % 32);
+        }
+        let entry = Mf6cCtl { origin: sockaddr(source), group: sockaddr(group), parent: from, outgoing };
+        sys::set_option(self, libc::IPPROTO_IPV6, MRT6_ADD_MFC, &entry)
+    }
+
+    fn remove(&self, source: IpAddr, group: IpAddr) -> io::Result<()> {
+        let (origin, group) = (sockaddr(source), sockaddr(group));
+        let entry = Mf6cCtl { origin, group, parent: 0, outgoing: [0; 8] };
+        sys::set_option(self, libc::IPPROTO_IPV6, MRT6_DEL_MFC, &entry)
+    }
+
+    fn count(&self, source: IpAddr, group: IpAddr) -> io::Result<Counters> {
+        let (source, group) = (sockaddr(source), sockaddr(group));
+        let mut request = SgReq6 { source, group, packets: 0, bytes: 0, wrong_interface: 0 };
+        sys::ioctl(self, SIOCGETSGCNT_IN6, &mut request)?;
+        Ok(Counters {
+            packets: request.packets,
+            bytes: request.bytes,
+            wrong_interface: request.wrong_interface,
+        })
+    }
+
+    fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()> {
+        let Some(message) = message.to_mld() else { return Ok(()) };
+        let destination = match &message {
+            mld::Message::Query(query) => query.group.unwrap_or(mld::ALL_NODES),
+            _ => mld::ALL_SNOOPERS,
+        };
+        sys::send(self, interface, source, destination.into(), &message.to_bytes())
+    }
+
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Incoming> {
+        let received = sys::receive(self, buffer)?;
+        let packet = &buffer[..received.len];
+        // No ICMPv6 message has type 0, so the kernel's own begin with it (struct mrt6msg).
+        if packet.first() == Some(&0) {
+            return Ok(parse_upcall(packet).unwrap_or(Incoming::Refused(Refusal::Malformed)));
+        }
+        let (Some(IpAddr::V6(from)), Some(interface)) = (received.from, received.interface) else {
+            return Ok(Incoming::Refused(Refusal::Malformed));
+        };
+        // RFC 9777, 5.1.14 and 5.2.13.
+        if !from.is_unicast_link_local() || received.hop_limit != Some(1) {
+            return Ok(Incoming::Refused(Refusal::NotFromLink));
+        }
+        if !received.router_alert {
+            return Ok(Incoming::Refused(Refusal::NoRouterAlert));
+        }
+        Ok(match mld::Message::parse(packet).ok().and_then(Message::from_mld) {
+            Some(message) => Incoming::Message { interface, from: from.into(), message },
+            None => Incoming::Refused(Refusal::Malformed),
+        })
+    }
+
+    fn close(&self) -> io::Result<()> {
+        sys::set_option(self, libc::IPPROTO_IPV6, MRT6_DONE, &1i32)
+    }
+}
+
+/// struct mrt6msg: zero, type, 16 bits of mif, 4 bytes of padding, source, destination.
+fn parse_upcall(packet: &[u8]) -> Option<Incoming> {
+    let slot = Slot::from_ne_bytes(packet.get(2..4)?.try_into().ok()?);
+    let source = Ipv6Addr::from(*packet.get(8..)?.first_chunk::<16>()?).into();
+    let group = Ipv6Addr::from(*packet.get(24..)?.first_chunk::<16>()?).into();
+    match packet.get(1)? {
+        &MRT6MSG_NOCACHE => Some(Incoming::NoEntry { slot, source, group }),
+        &MRT6MSG_WRONGMIF => Some(Incoming::WrongInterface { slot, source, group }),
+        _ => None,
+    }
+}
+
+/// An IPv4 address, which nobody hands in, becomes ::.
+fn sockaddr(address: IpAddr) -> SockAddrIn6 {
+    let address = match address {
+        IpAddr::V6(address) => address.octets(),
+        IpAddr::V4(_) => [0; 16],
+    };
+    SockAddrIn6 { family: libc::AF_INET6 as u16, address, ..SockAddrIn6::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_passes_what_can_be_parsed() {
+        let filter = filter();
+        let passes = |kind: u8| filter[usize::from(kind >> 5)] >> (kind & 31) & 1 == 0;
+        assert!(mld::Message::TYPES.into_iter().all(passes));
+        assert_eq!((0..=255).filter(|kind| passes(*kind)).count(), mld::Message::TYPES.len());
+    }
+
+    #[test]
+    fn reads_an_upcall() {
+        let mut packet = vec![0, MRT6MSG_NOCACHE];
+        packet.extend_from_slice(&7u16.to_ne_bytes());
+        packet.extend_from_slice(&[0; 4]);
+        packet.extend_from_slice(&"2001:db8::1".parse::<Ipv6Addr>().expect("an address").octets());
+        packet.extend_from_slice(&"ff15::42".parse::<Ipv6Addr>().expect("an address").octets());
+        let (source, group) = ("2001:db8::1".parse(), "ff15::42".parse());
+        let expected = Incoming::NoEntry {
+            slot: 7,
+            source: source.expect("an address"),
+            group: group.expect("an address"),
+        };
+        assert_eq!(parse_upcall(&packet), Some(expected));
+        assert_eq!(parse_upcall(&packet[..39]), None);
+    }
+}

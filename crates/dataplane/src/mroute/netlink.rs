@@ -1,0 +1,337 @@
+//! Interfaces, their addresses and the routes to sources, from the kernel's rtnetlink (rtnetlink(7)).
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    net::IpAddr,
+    os::fd::{AsRawFd, RawFd},
+    time::Duration,
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::sys;
+
+const HEADER_LEN: usize = 16;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MASTER: u16 = 10;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTN_UNICAST: u8 = 1;
+const RT_SCOPE_LINK: u8 = 253;
+
+/// Room for the largest message that a kernel puts together for a dump.
+const BUFFER_LEN: usize = 32 * 1024;
+
+/// One network interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    pub index: u32,
+    pub name: String,
+    pub is_up: bool,
+    /// Whether it can multicast and is neither the loopback nor part of another, as a bridge's port is.
+    pub is_usable: bool,
+    /// The address that it sends IGMP from: its first.
+    pub ipv4: Option<IpAddr>,
+    /// The address that it sends MLD from: its first link-local one, once that is known to be unique.
+    pub ipv6: Option<IpAddr>,
+    /// Its IPv4 networks.
+    pub networks: Vec<(IpAddr, u8)>,
+    /// All addresses of either family.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Changes {
+    pub interfaces: bool,
+    pub routes: bool,
+}
+
+/// Questions to the kernel.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+/// News from the kernel.
+#[derive(Debug)]
+pub struct Monitor {
+    socket: Socket,
+}
+
+impl Netlink {
+    pub fn open() -> io::Result<Self> {
+        let socket = open()?;
+        // The kernel answers before the request returns; this is for a kernel that does not.
+        socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// All interfaces of the network namespace, by name.
+    pub fn interfaces(&mut self) -> io::Result<BTreeMap<String, Interface>> {
+        let mut by_index = HashMap::new();
+        self.dump(libc::RTM_GETLINK, &[0; 16], |body| {
+            if let Some(interface) = parse_link(body) {
+                by_index.insert(interface.index, interface);
+            }
+        })?;
+        self.dump(libc::RTM_GETADDR, &[0; 8], |body| add_address(body, &mut by_index))?;
+        Ok(by_index.into_values().map(|interface| (interface.name.clone(), interface)).collect())
+    }
+
+    /// The interface that packets to `address` leave by; none when there is no route, or when the
+    /// address is this host's own.
+    pub fn route(&mut self, address: IpAddr) -> io::Result<Option<u32>> {
+        let (family, octets) = match address {
+            IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
+            IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
+        };
+        // struct rtmsg: family, length of the destination, and 10 bytes that may stay zero.
+        let mut body = vec![0; 12];
+        body[0] = family as u8;
+        body[1] = (octets.len() * 8) as u8;
+        body.extend_from_slice(&((4 + octets.len()) as u16).to_ne_bytes());
+        body.extend_from_slice(&RTA_DST.to_ne_bytes());
+        body.extend_from_slice(&octets);
+
+        let mut route = None;
+        let answered = self.ask(libc::RTM_GETROUTE, 0, &body, |body| {
+            let is_unicast = body.get(7) == Some(&RTN_UNICAST);
+            let interface = attributes(body.get(12..).unwrap_or_default())
+                .find(|(kind, _)| *kind == RTA_OIF)
+                .and_then(|(_, value)| read_u32(value));
+            route = interface.filter(|_| is_unicast);
+        });
+        match answered.map_err(|error| (error.raw_os_error(), error)) {
+            Ok(()) => Ok(route),
+            Err((Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL), _)) => Ok(None),
+            Err((_, error)) => Err(error),
+        }
+    }
+
+    fn dump(&mut self, kind: u16, body: &[u8], take: impl FnMut(&[u8])) -> io::Result<()> {
+        self.ask(kind, libc::NLM_F_DUMP as u16, body, take)
+    }
+
+    /// Sends a request and hands on the body of each message of the answer.
+    fn ask(&mut self, kind: u16, flags: u16, body: &[u8], mut take: impl FnMut(&[u8])) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut request = Vec::with_capacity(HEADER_LEN + body.len());
+        request.extend_from_slice(&((HEADER_LEN + body.len()) as u32).to_ne_bytes());
+        request.extend_from_slice(&kind.to_ne_bytes());
+        request.extend_from_slice(&(flags | libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        request.extend_from_slice(&self.sequence.to_ne_bytes());
+        request.extend_from_slice(&[0; 4]);
+        request.extend_from_slice(body);
+        self.socket.send(&request)?;
+
+        let is_dump = flags & libc::NLM_F_DUMP as u16 != 0;
+        let mut buffer = vec![0; BUFFER_LEN];
+        loop {
+            let len = io::Read::read(&mut &self.socket, &mut buffer)?;
+            for message in messages(&buffer[..len]).filter(|message| message.sequence == self.sequence) {
+                match message.kind {
+                    NLMSG_DONE => return Ok(()),
+                    NLMSG_ERROR => return parse_error(message.body),
+                    _ => take(message.body),
+                }
+                if !is_dump {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+impl Monitor {
+    pub fn open() -> io::Result<Self> {
+        let socket = open()?;
+        let groups = libc::RTMGRP_LINK
+            | libc::RTMGRP_IPV4_IFADDR
+            | libc::RTMGRP_IPV6_IFADDR
+            | libc::RTMGRP_IPV4_ROUTE
+            | libc::RTMGRP_IPV6_ROUTE;
+        sys::bind_netlink(&socket, groups as u32)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket })
+    }
+
+    /// What has changed since the last call; everything, when there was more news than room for it.
+    pub fn changes(&self) -> io::Result<Changes> {
+        let mut changes = Changes::default();
+        let mut buffer = vec![0; BUFFER_LEN];
+        loop {
+            match io::Read::read(&mut &self.socket, &mut buffer) {
+                Ok(len) => messages(&buffer[..len]).for_each(|message| changes.add(message.kind)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(changes),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    changes = Changes { interfaces: true, routes: true };
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl AsRawFd for Monitor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl Changes {
+    fn add(&mut self, kind: u16) {
+        match kind {
+            libc::RTM_NEWLINK | libc::RTM_DELLINK | libc::RTM_NEWADDR | libc::RTM_DELADDR => {
+                self.interfaces = true;
+            }
+            libc::RTM_NEWROUTE | libc::RTM_DELROUTE => self.routes = true,
+            _ => {}
+        }
+    }
+}
+
+fn open() -> io::Result<Socket> {
+    Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(Protocol::from(libc::NETLINK_ROUTE)))
+}
+
+/// struct ifinfomsg: family, padding, 2 bytes of type, index, flags, change; then attributes.
+fn parse_link(body: &[u8]) -> Option<Interface> {
+    let index = read_u32(body.get(4..)?)?;
+    let flags = read_u32(body.get(8..)?)? as i32;
+    let mut interface = Interface {
+        index,
+        name: String::new(),
+        is_up: flags & libc::IFF_UP != 0,
+        is_usable: flags & libc::IFF_MULTICAST != 0 && flags & libc::IFF_LOOPBACK == 0,
+        ipv4: None,
+        ipv6: None,
+        networks: Vec::new(),
+        addresses: Vec::new(),
+    };
+    for (kind, value) in attributes(body.get(16..)?) {
+        match kind {
+            IFLA_IFNAME => interface.name = text(value),
+            IFLA_MASTER => interface.is_usable = false,
+            _ => {}
+        }
+    }
+    Some(interface)
+}
+
+/// struct ifaddrmsg: family, prefix length, flags, scope, index; then attributes.
+fn add_address(body: &[u8], interfaces: &mut HashMap<u32, Interface>) {
+    let &[family, prefix_len, flags, scope, ..] = body else { return };
+    let index = body.get(4..).and_then(read_u32);
+    let Some(interface) = index.and_then(|index| interfaces.get_mut(&index)) else { return };
+    let (mut address, mut local, mut flags) = (None, None, u32::from(flags));
+    for (kind, value) in attributes(body.get(8..).unwrap_or_default()) {
+        match kind {
+            IFA_ADDRESS => address = sys::address(family, value),
+            IFA_LOCAL => local = sys::address(family, value),
+            IFA_FLAGS => flags = read_u32(value).unwrap_or(flags),
+            _ => {}
+        }
+    }
+    // On point-to-point links the address is the peer's, and the local one is ours.
+    let Some(own) = local.or(address) else { return };
+    interface.addresses.push(own);
+    match own {
+        IpAddr::V4(_) => {
+            interface.ipv4.get_or_insert(own);
+            interface.networks.push((address.unwrap_or(own), prefix_len));
+        }
+        IpAddr::V6(_) => {
+            let is_usable = flags & (libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED) == 0;
+            if scope == RT_SCOPE_LINK && is_usable {
+                interface.ipv6.get_or_insert(own);
+            }
+        }
+    }
+}
+
+struct NetlinkMessage<'a> {
+    kind: u16,
+    sequence: u32,
+    body: &'a [u8],
+}
+
+/// The messages of one datagram, as far as they are whole.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = NetlinkMessage<'_>> {
+    std::iter::from_fn(move || {
+        let len = read_u32(bytes)? as usize;
+        let message = bytes.get(HEADER_LEN..len)?;
+        let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
+        let sequence = read_u32(bytes.get(8..)?)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(NetlinkMessage { kind, sequence, body: message })
+    })
+}
+
+/// The attributes in `bytes`, as far as they are whole: their types, without flags, and values.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = usize::from(u16::from_ne_bytes(*bytes.first_chunk::<2>()?));
+        let kind = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?);
+        let value = bytes.get(4..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind & 0x3fff, value))
+    })
+}
+
+/// struct nlmsgerr: minus an error number, or 0 for an acknowledgement.
+fn parse_error(body: &[u8]) -> io::Result<()> {
+    match read_u32(body).map(|code| code as i32) {
+        Some(0) => Ok(()),
+        Some(code) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+fn read_u32(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.first_chunk::<4>()?))
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_there_and_not_usable() {
+        let mut netlink = Netlink::open().expect("netlink is there");
+        let interfaces = netlink.interfaces().expect("a list");
+        let loopback = &interfaces["lo"];
+        assert_eq!((loopback.index, loopback.is_usable), (1, false));
+        assert_eq!(netlink.route(IpAddr::from([127, 0, 0, 1])).expect("an answer"), None, "it is ours");
+    }
+
+    #[test]
+    fn cut_messages_and_attributes_end_the_walk() {
+        let mut bytes = vec![0; 24];
+        bytes[0] = 24;
+        bytes[16] = 8;
+        bytes[18] = 5;
+        assert_eq!(messages(&bytes).count(), 1);
+        assert_eq!(attributes(&bytes[16..]).collect::<Vec<_>>(), [(5, &[0u8; 4][..])]);
+        for len in 0..bytes.len() {
+            assert_eq!(messages(&bytes[..len]).count(), 0);
+        }
+        bytes[16] = 3;
+        assert_eq!(attributes(&bytes[16..]).count(), 0, "shorter than its own header");
+        bytes[0] = 15;
+        assert_eq!(messages(&bytes).count(), 0, "shorter than its own header");
+    }
+}

@@ -1,0 +1,316 @@
+//! One address family: its machine, and the kernel that does what the machine wants.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::IpAddr,
+    os::fd::{AsRawFd, RawFd},
+};
+
+use treecast_proto::{
+    Instant, Step,
+    membership::{Filter, Input, LinkId, Route, Router, RouterConfig, Transmit},
+};
+
+use super::{
+    Family, MAX_INTERFACES, Notice,
+    kernel::{Counters, Incoming, Kernel, Refusal, Slot},
+    memberships::{Memberships, Outcome},
+    netlink::{Interface, Netlink},
+};
+
+/// Packets taken from the socket before the machine's wishes are carried out.
+const BATCH: usize = 64;
+
+/// An IPv6 packet's longest payload; no message is longer.
+const BUFFER_LEN: usize = 65_536;
+
+/// Multicast routing of one address family.
+pub struct Plane {
+    kernel: Box<dyn Kernel>,
+    router: Router,
+    memberships: Memberships,
+    served: BTreeMap<u32, Served>,
+    dropped: BTreeMap<Refusal, u64>,
+    buffer: Vec<u8>,
+}
+
+/// An interface that the kernel routes to and from.
+struct Served {
+    slot: Slot,
+    interface: Interface,
+    address: IpAddr,
+}
+
+impl Plane {
+    pub fn new(kernel: Box<dyn Kernel>, memberships: Memberships, config: RouterConfig) -> Self {
+        Self {
+            kernel,
+            router: Router::new(config),
+            memberships,
+            served: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            buffer: vec![0; BUFFER_LEN],
+        }
+    }
+
+    /// Serves these interfaces, by the address given with each, and no others from now on.
+    pub fn serve(
+        &mut self,
+        now: Instant,
+        wanted: &BTreeMap<u32, (&Interface, IpAddr)>,
+        notify: &mut dyn FnMut(Notice),
+    ) {
+        let gone: Vec<_> = self.served.keys().filter(|index| !wanted.contains_key(index)).copied().collect();
+        gone.into_iter().for_each(|index| self.remove(now, index));
+        for (index, (interface, address)) in wanted {
+            if self.served.contains_key(index) {
+                self.update(now, interface, *address);
+            } else if let Err(error) = self.add(now, interface, *address) {
+                let warning = format!("interface {} cannot be served: {error}", interface.name);
+                notify(Notice::Warning(warning));
+            }
+        }
+    }
+
+    /// Takes what has come in, a batch of it at most; what is left keeps the socket readable.
+    pub fn receive(&mut self, now: Instant) -> io::Result<()> {
+        for _ in 0..BATCH {
+            match self.kernel.receive(&mut self.buffer) {
+                Ok(incoming) => self.take(now, incoming),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // Trouble of an interface, reported on the next call, which it does not concern.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::EINTR)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out all that the machine wants now. Returns when it wants something again.
+    pub fn carry_out(
+        &mut self,
+        now: Instant,
+        netlink: &mut Netlink,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Option<Instant> {
+        loop {
+            match self.router.poll(now) {
+                Step::Transmit(transmit) => self.execute(now, transmit, netlink, notify),
+                Step::Wait(deadline, _) => return deadline,
+                Step::Event(never) => match never {},
+            }
+        }
+    }
+
+    pub fn routes_changed(&mut self, now: Instant) {
+        self.router.handle(now, Input::RoutesChanged);
+    }
+
+    /// The machine says goodbye to the links; then the kernel stops routing.
+    pub fn close(&mut self, now: Instant, netlink: &mut Netlink, notify: &mut dyn FnMut(Notice)) {
+        self.router.close();
+        self.carry_out(now, netlink, notify);
+        if let Err(error) = self.kernel.close() {
+            notify(Notice::Warning(format!("multicast routing is not ended properly: {error}")));
+        }
+    }
+
+    pub fn status(&self, now: Instant) -> Family {
+        let dropped = self.dropped.iter().map(|(reason, count)| (reason.to_string(), *count)).collect();
+        let name = |link: LinkId| match self.served.get(&link.0) {
+            Some(served) => served.interface.name.clone(),
+            None => format!("#{}", link.0),
+        };
+        let count = |source, group| self.kernel.count(source, group).unwrap_or_default();
+        Family::new(self.router.snapshot(now), dropped, name, count)
+    }
+
+    fn add(&mut self, now: Instant, interface: &Interface, address: IpAddr) -> io::Result<()> {
+        let taken: BTreeSet<Slot> = self.served.values().map(|served| served.slot).collect();
+        let free = (0..MAX_INTERFACES as Slot).find(|slot| !taken.contains(slot));
+        let slot = free.ok_or_else(|| io::Error::other("the kernel routes between 32 at most"))?;
+        self.kernel.add_interface(slot, interface.index)?;
+        for group in self.kernel.router_groups() {
+            if let Err(error) = self.memberships.set(interface.index, group, &Filter::EVERYTHING) {
+                self.memberships.forget_interface(interface.index);
+                self.kernel.remove_interface(slot)?;
+                return Err(error);
+            }
+        }
+        self.served.insert(interface.index, Served { slot, interface: interface.clone(), address });
+        self.router.handle(now, Input::Up { link: LinkId(interface.index), address });
+        Ok(())
+    }
+
+    fn update(&mut self, now: Instant, interface: &Interface, address: IpAddr) {
+        let Some(served) = self.served.get_mut(&interface.index) else { return };
+        if served.address != address {
+            self.router.handle(now, Input::Up { link: LinkId(interface.index), address });
+        }
+        served.address = address;
+        served.interface = interface.clone();
+    }
+
+    fn remove(&mut self, now: Instant, index: u32) {
+        let Some(served) = self.served.remove(&index) else { return };
+        self.router.handle(now, Input::Down { link: LinkId(index) });
+        self.memberships.forget_interface(index);
+        // Fails when the interface is gone, and the kernel has taken it out itself.
+        let _ = self.kernel.remove_interface(served.slot);
+    }
+
+    fn take(&mut self, now: Instant, incoming: Incoming) {
+        let input = match incoming {
+            Incoming::NoEntry { slot, source, group } => {
+                self.link(slot).map(|link| Input::NoEntry { link, source, group })
+            }
+            Incoming::WrongInterface { slot, source, group } => {
+                self.link(slot).map(|link| Input::WrongLink { link, source, group })
+            }
+            Incoming::Message { interface, from, message } => {
+                let Some(served) = self.served.get(&interface) else { return };
+                if served.interface.addresses.contains(&from) {
+                    return;
+                }
+                if !is_on_link(from, &served.interface) {
+                    return self.refuse(Refusal::NotFromLink);
+                }
+                Some(Input::Message { link: LinkId(interface), from, message })
+            }
+            Incoming::Refused(refusal) => return self.refuse(refusal),
+        };
+        if let Some(input) = input {
+            self.router.handle(now, input);
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        *self.dropped.entry(refusal).or_default() += 1;
+    }
+
+    fn link(&self, slot: Slot) -> Option<LinkId> {
+        self.served.iter().find(|(_, served)| served.slot == slot).map(|(index, _)| LinkId(*index))
+    }
+
+    fn slot(&self, link: LinkId) -> Option<Slot> {
+        self.served.get(&link.0).map(|served| served.slot)
+    }
+
+    fn execute(
+        &mut self,
+        now: Instant,
+        transmit: Transmit,
+        netlink: &mut Netlink,
+        notify: &mut dyn FnMut(Notice),
+    ) {
+        let done = match transmit {
+            Transmit::Send { link, message } => {
+                if let Some(served) = self.served.get(&link.0) {
+                    // A query that does not go out is one that got lost: the next one follows.
+                    let _ = self.kernel.send(link.0, served.address, &message);
+                }
+                Ok(())
+            }
+            Transmit::Install { source, group, forwarding } => {
+                let to: Vec<_> = forwarding.to.iter().filter_map(|link| self.slot(*link)).collect();
+                match self.slot(forwarding.from) {
+                    Some(from) => self.kernel.install(source, group, from, &to),
+                    None => Ok(()),
+                }
+                .map_err(|error| format!("packets of {source} to {group} are not forwarded: {error}"))
+            }
+            Transmit::Remove { source, group } => {
+                // Fails when the kernel had only waited to be told.
+                let _ = self.kernel.remove(source, group);
+                Ok(())
+            }
+            Transmit::Listen { link, group, filter } => self.listen(link, group, &filter),
+            Transmit::FindRoute { source } => self.find_route(now, source, netlink),
+            Transmit::Count { source, group } => {
+                let Counters { packets, wrong_interface, .. } =
+                    self.kernel.count(source, group).unwrap_or_default();
+                let packets = packets.saturating_sub(wrong_interface);
+                self.router.handle(now, Input::Counted { source, group, packets });
+                Ok(())
+            }
+        };
+        if let Err(warning) = done {
+            notify(Notice::Warning(warning));
+        }
+    }
+
+    fn listen(&mut self, link: LinkId, group: IpAddr, filter: &Filter) -> Result<(), String> {
+        let Some(served) = self.served.get(&link.0) else { return Ok(()) };
+        let name = &served.interface.name;
+        match self.memberships.set(link.0, group, filter) {
+            Ok(Outcome::AsWanted) => Ok(()),
+            Ok(Outcome::AllSources) => {
+                let sysctl = if group.is_ipv4() { "net.ipv4.igmp_max_msf" } else { "net.ipv6.mld_max_msf" };
+                let count = filter.sources.len();
+                Err(format!(
+                    "{name} listens to all sources of {group}: raise {sysctl} to {count} to have only those wanted"
+                ))
+            }
+            Err(error) => Err(format!("{name} cannot listen to {group}: {error}")),
+        }
+    }
+
+    fn find_route(&mut self, now: Instant, source: IpAddr, netlink: &mut Netlink) -> Result<(), String> {
+        let found = netlink.route(source);
+        let warning = found.as_ref().err().map(|error| format!("no route to {source} can be found: {error}"));
+        let route = match found {
+            Ok(Some(interface)) => Route::Via(LinkId(interface)),
+            Ok(None) | Err(_) => Route::None,
+        };
+        self.router.handle(now, Input::Route { source, route });
+        warning.map_or(Ok(()), Err)
+    }
+}
+
+impl AsRawFd for Plane {
+    fn as_raw_fd(&self) -> RawFd {
+        self.kernel.as_raw_fd()
+    }
+}
+
+/// Whether a neighbour can have this address: for IPv6 the kernel's side has checked that it is
+/// link-local; for IPv4 it is in one of the interface's networks, or is 0.0.0.0, as that of a host that
+/// has none yet (RFC 9776, 4.2.13) or of a snooping bridge.
+fn is_on_link(address: IpAddr, interface: &Interface) -> bool {
+    let IpAddr::V4(address) = address else { return true };
+    let in_network = |(network, prefix_len): &(IpAddr, u8)| match network {
+        IpAddr::V4(network) => {
+            let host_bits = 32 - u32::from(*prefix_len).min(32);
+            let differing = u64::from(network.to_bits() ^ address.to_bits());
+            differing >> host_bits == 0
+        }
+        IpAddr::V6(_) => false,
+    };
+    address.is_unspecified() || interface.networks.iter().any(in_network)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_in_the_interfaces_networks() {
+        let network = |address: [u8; 4], prefix_len| (IpAddr::from(address), prefix_len);
+        let interface = Interface {
+            index: 2,
+            name: "eth0".into(),
+            is_up: true,
+            is_usable: true,
+            ipv4: None,
+            ipv6: None,
+            networks: vec![network([192, 0, 2, 1], 24), network([10, 0, 0, 1], 32)],
+            addresses: vec![],
+        };
+        assert!(is_on_link(IpAddr::from([192, 0, 2, 200]), &interface));
+        assert!(is_on_link(IpAddr::from([10, 0, 0, 1]), &interface));
+        assert!(is_on_link(IpAddr::from([0, 0, 0, 0]), &interface));
+        assert!(!is_on_link(IpAddr::from([10, 0, 0, 2]), &interface));
+        assert!(!is_on_link(IpAddr::from([192, 0, 3, 1]), &interface));
+    }
+}

@@ -1,0 +1,307 @@
+//! The system calls that the standard library and socket2 have no words for. All `unsafe` of this crate
+//! is here, in functions that are safe to call.
+
+use std::{
+    io, mem,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    ptr,
+};
+
+use socket2::{SockAddr, SockAddrStorage};
+
+/// A type that is plain bytes to the kernel: no padding that matters, no pointers.
+///
+/// # Safety
+/// Every bit pattern is a value of the type, and it holds no references.
+pub unsafe trait Plain: Copy {}
+
+// SAFETY: integers and arrays of integers.
+unsafe impl Plain for libc::c_int {}
+unsafe impl Plain for u16 {}
+unsafe impl Plain for [u8; 8] {}
+unsafe impl Plain for [u8; 4] {}
+unsafe impl Plain for [u32; 8] {}
+
+/// Sets a socket option to a structure.
+pub fn set_option<T: Plain>(fd: &impl AsRawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of a live value of plain bytes.
+    check(unsafe {
+        let len = mem::size_of::<T>() as libc::socklen_t;
+        libc::setsockopt(fd.as_raw_fd(), level, name, ptr::from_ref(value).cast(), len)
+    })
+    .map(drop)
+}
+
+/// Sets a socket option to bytes, of whatever structure the kernel takes them for.
+pub fn set_option_bytes(fd: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of a live slice.
+    check(unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast(), value.len() as libc::socklen_t)
+    })
+    .map(drop)
+}
+
+/// An ioctl that reads and writes a structure.
+pub fn ioctl<T: Plain>(fd: &impl AsRawFd, request: libc::c_ulong, value: &mut T) -> io::Result<()> {
+    // SAFETY: the callers' requests read and write exactly a T, which is live and plain bytes.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request as _, ptr::from_mut(value)) }).map(drop)
+}
+
+/// What came with a received packet, as far as the kernel was asked to tell.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    pub len: usize,
+    pub from: Option<IpAddr>,
+    /// The interface it came in by.
+    pub interface: Option<u32>,
+    pub hop_limit: Option<u8>,
+    /// Whether an IPv6 hop-by-hop header asks routers to look at it for MLD (RFC 2711, value 0).
+    pub router_alert: bool,
+}
+
+/// Room for control messages, aligned as they must be.
+#[repr(C, align(8))]
+struct ControlBuffer([u8; 512]);
+
+/// Receives one packet without waiting.
+pub fn receive(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<Received> {
+    let mut control = ControlBuffer([0; 512]);
+    let mut address = SockAddrStorage::zeroed();
+    // SAFETY: all zeros are a value of it.
+    let mut header = unsafe { mem::zeroed::<libc::msghdr>() };
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    header.msg_name = ptr::from_mut(&mut address).cast();
+    header.msg_namelen = address.size_of();
+    header.msg_iov = &mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = control.0.len() as _;
+    // SAFETY: all pointers of the header are to live buffers of the lengths given.
+    let len = check_size(unsafe { libc::recvmsg(fd.as_raw_fd(), &mut header, libc::MSG_DONTWAIT) })?;
+    // SAFETY: the kernel has written a socket address of this length.
+    let address = unsafe { SockAddr::new(address, header.msg_namelen) };
+    let from = address.as_socket().map(|address| address.ip());
+    let mut received = Received { len, from, ..Received::default() };
+    read_control(&header, &mut received);
+    Ok(received)
+}
+
+fn read_control(header: &libc::msghdr, received: &mut Received) {
+    // SAFETY: the kernel has filled the control buffer, and the macros stay within its length; each
+    // message is copied out of bytes that its own length covers.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            let len = ((*message).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+            let data = std::slice::from_raw_parts(libc::CMSG_DATA(message), len);
+            take_control((*message).cmsg_level, (*message).cmsg_type, data, received);
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+}
+
+fn take_control(level: i32, kind: i32, data: &[u8], received: &mut Received) {
+    let word =
+        |at: usize| data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+    match (level, kind) {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => received.interface = word(0),
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => received.interface = word(16),
+        (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+            received.hop_limit = word(0).and_then(|limit| u8::try_from(limit).ok());
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS) => received.router_alert = has_router_alert(data),
+        _ => {}
+    }
+}
+
+/// Whether a hop-by-hop options header holds the router alert of MLD (RFC 2711, 2.1).
+fn has_router_alert(header: &[u8]) -> bool {
+    let mut options = header.get(2..).unwrap_or_default();
+    loop {
+        match options {
+            [5, 2, 0, 0, ..] => return true,
+            [0, rest @ ..] => options = rest,
+            [_, len, rest @ ..] if rest.len() >= usize::from(*len) => options = &rest[usize::from(*len)..],
+            _ => return false,
+        }
+    }
+}
+
+/// Sends one packet from `source` out of `interface`.
+pub fn send(
+    fd: &impl AsRawFd,
+    interface: u32,
+    source: IpAddr,
+    destination: IpAddr,
+    packet: &[u8],
+) -> io::Result<()> {
+    let address = SockAddr::from(std::net::SocketAddr::new(destination, 0));
+    let mut control = ControlBuffer([0; 512]);
+    // SAFETY: all zeros are a value of it.
+    let mut header = unsafe { mem::zeroed::<libc::msghdr>() };
+    let mut part = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
+    header.msg_name = address.as_ptr().cast_mut().cast();
+    header.msg_namelen = address.len();
+    header.msg_iov = &mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = control.0.len() as _;
+    let (level, kind, info) = packet_info(interface, source);
+    // SAFETY: the control buffer has room for one message of at most 20 bytes; the address, the packet
+    // and the buffer live until the call returns, and it does not write to them.
+    check_size(unsafe {
+        let message = libc::CMSG_FIRSTHDR(&header);
+        (*message).cmsg_level = level;
+        (*message).cmsg_type = kind;
+        (*message).cmsg_len = libc::CMSG_LEN(info.len() as u32) as _;
+        ptr::copy_nonoverlapping(info.as_ptr(), libc::CMSG_DATA(message), info.len());
+        header.msg_controllen = libc::CMSG_SPACE(info.len() as u32) as _;
+        libc::sendmsg(fd.as_raw_fd(), &header, libc::MSG_DONTWAIT)
+    })
+    .map(drop)
+}
+
+/// struct in_pktinfo (interface, source, unused) or in6_pktinfo (source, interface).
+fn packet_info(interface: u32, source: IpAddr) -> (i32, i32, Vec<u8>) {
+    match source {
+        IpAddr::V4(source) => {
+            let info = [&interface.to_ne_bytes()[..], &source.octets(), &[0; 4]].concat();
+            (libc::IPPROTO_IP, libc::IP_PKTINFO, info)
+        }
+        IpAddr::V6(source) => {
+            let info = [&source.octets()[..], &interface.to_ne_bytes()].concat();
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info)
+        }
+    }
+}
+
+/// Subscribes a netlink socket to `groups`, a bit for each.
+pub fn bind_netlink(fd: &impl AsRawFd, groups: u32) -> io::Result<()> {
+    // SAFETY: all zeros are a value of it, and it lives until the call returns.
+    unsafe {
+        let mut address = mem::zeroed::<libc::sockaddr_nl>();
+        address.nl_family = libc::AF_NETLINK as _;
+        address.nl_groups = groups;
+        let len = mem::size_of_val(&address) as libc::socklen_t;
+        check(libc::bind(fd.as_raw_fd(), ptr::from_ref(&address).cast(), len)).map(drop)
+    }
+}
+
+/// An epoll instance. What is watched is known by the number given with it.
+#[derive(Debug)]
+pub struct Poll(OwnedFd);
+
+impl Poll {
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointers; a descriptor that is returned is ours alone.
+        unsafe { Ok(Self(OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?))) }
+    }
+
+    /// Wakes up when `fd` can be read, or has been closed at the other end.
+    pub fn watch(&self, fd: &impl AsRawFd, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd.as_raw_fd(), libc::EPOLLIN, token)
+    }
+
+    /// Wakes up when `fd` can be written, too.
+    pub fn watch_writing(&self, fd: &impl AsRawFd, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd.as_raw_fd(), libc::EPOLLIN | libc::EPOLLOUT, token)
+    }
+
+    fn control(&self, operation: i32, fd: RawFd, events: i32, token: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events as u32, u64: token };
+        // SAFETY: the event lives until the call returns.
+        check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd, &mut event) }).map(drop)
+    }
+
+    /// The numbers of what is ready, at most 16 of them; none when the time is up (-1: never).
+    pub fn wait(&self, timeout_millis: i32) -> io::Result<Vec<u64>> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
+        // SAFETY: the pointer and the length are those of the array.
+        let count = check(unsafe {
+            libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, timeout_millis)
+        });
+        match count {
+            Ok(count) => Ok(events[..count as usize].iter().map(|event| event.u64).collect()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A descriptor that becomes readable when the process is asked to end (SIGINT, SIGTERM), which from now
+/// on does not end it by itself.
+pub fn termination_signals() -> io::Result<OwnedFd> {
+    // SAFETY: the set is filled before it is used; a descriptor that is returned is ours alone.
+    unsafe {
+        let mut set = mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGINT);
+        libc::sigaddset(&mut set, libc::SIGTERM);
+        check(libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut()))?;
+        Ok(OwnedFd::from_raw_fd(check(libc::signalfd(-1, &set, libc::SFD_CLOEXEC))?))
+    }
+}
+
+/// Lets the process open as many descriptors as it may, since groups take one for every few.
+pub fn raise_descriptor_limit() {
+    // SAFETY: the structure is read and written by the two calls only while it lives. Without success
+    // the old limit stays, and is met later with an error of its own.
+    unsafe {
+        let mut limit = mem::zeroed::<libc::rlimit>();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+/// `address` as the bytes of a struct sockaddr_storage.
+pub fn storage(address: IpAddr) -> [u8; 128] {
+    let mut bytes = [0; 128];
+    match address {
+        IpAddr::V4(address) => {
+            bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+            bytes[4..8].copy_from_slice(&address.octets());
+        }
+        IpAddr::V6(address) => {
+            bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+            bytes[8..24].copy_from_slice(&address.octets());
+        }
+    }
+    bytes
+}
+
+/// An address out of the 4 or 16 bytes at the start of `bytes`.
+pub fn address(family: u8, bytes: &[u8]) -> Option<IpAddr> {
+    match i32::from(family) {
+        libc::AF_INET => Some(Ipv4Addr::from(*bytes.first_chunk::<4>()?).into()),
+        libc::AF_INET6 => Some(Ipv6Addr::from(*bytes.first_chunk::<16>()?).into()),
+        _ => None,
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn check_size(result: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_router_alert_behind_any_padding() {
+        assert!(has_router_alert(&[58, 0, 5, 2, 0, 0, 1, 0]), "as hosts send it");
+        assert!(has_router_alert(&[58, 0, 5, 2, 0, 0, 0, 0]), "as bridges send it");
+        assert!(has_router_alert(&[58, 0, 0, 0, 5, 2, 0, 0]));
+        assert!(has_router_alert(&[58, 0, 1, 0, 5, 2, 0, 0]));
+        assert!(!has_router_alert(&[58, 0, 5, 2, 0, 1, 1, 0]), "RSVP's");
+        assert!(!has_router_alert(&[58, 0, 1, 4, 0, 0, 0, 0]));
+        assert!(!has_router_alert(&[58, 0, 1, 9, 0, 0, 0, 0]), "a length beyond the end");
+        assert!(!has_router_alert(&[58]));
+    }
+}
