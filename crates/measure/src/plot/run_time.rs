@@ -25,7 +25,7 @@ pub fn run_time_by_schedule(rows: &[RunTime], setting: &Setting) -> Option<Plot>
     let sheet = Sheet {
         name: format!("run-time-{}-{}", setting.topology, setting.size_bytes),
         title: format!(
-            "Time until a client has its checked copy: {}, {}",
+            "How long a client waits for its checked copy: {}, {}",
             setting.topology,
             tables::bytes(setting.size_bytes)
         ),
@@ -49,8 +49,9 @@ pub fn run_time_by_schedule(rows: &[RunTime], setting: &Setting) -> Option<Plot>
         }
         let mut place = lines;
         for delivery in &deliveries {
-            let of_delivery = rows.iter().filter(|row| row.key.delivery == *delivery);
-            for (index, row) in of_delivery.enumerate() {
+            let mut of_delivery: Vec<_> = rows.iter().filter(|row| row.key.delivery == *delivery).collect();
+            of_delivery.sort_by(|a, b| a.key.schedule.cmp(&b.key.schedule));
+            for (index, row) in of_delivery.into_iter().enumerate() {
                 place -= 1.0;
                 draw_row(canvas, row, place + 0.4, index == 0);
             }
@@ -91,7 +92,7 @@ pub fn run_time_by_size(rows: &[RunTime], topology: &str, schedule: &str) -> Opt
     let x = Axis::logarithmic_at(&at_least_two(rows.iter().map(|row| size(row)))?);
     let sheet = Sheet {
         name: format!("run-time-by-size-{topology}-{schedule}"),
-        title: format!("Time until a client has its checked copy, by size: {topology}, {schedule}"),
+        title: format!("How long a client waits, by size: {topology}, {schedule}"),
         x_label: "size in MiB (logarithmic)",
         ..lines_sheet(&rows)
     };
@@ -121,7 +122,7 @@ pub fn run_time_by_clients(
     let sheet = Sheet {
         name: format!("run-time-by-clients-R{router_levels}-{size_bytes}-{schedule}"),
         title: format!(
-            "Time until a client has its checked copy, by number of clients: {network}, {}, {schedule}",
+            "How long a client waits, by number of clients: {network}, {}, {schedule}",
             tables::bytes(size_bytes)
         ),
         x_label: "clients",
@@ -133,7 +134,9 @@ pub fn run_time_by_clients(
 fn lines_sheet(rows: &[&RunTime]) -> Sheet<'static> {
     let legend = deliveries_fastest_first(rows);
     Sheet {
-        subtitle: "Average; error bars: its 95 % confidence interval. Lower is better.".into(),
+        subtitle:
+            "Until the copy is checked. Average; error bars: its 95 % confidence interval. Lower is better."
+                .into(),
         y_label: "seconds (logarithmic)",
         legend: legend.into_iter().map(|delivery| (delivery.clone(), style_of(&delivery))).collect(),
         ..Sheet::default()

@@ -92,8 +92,10 @@ fn by_clients(
     Some(sheet.plot((Axis::from_zero(most_clients), &plain), (Axis::from_zero(most), &plain), |canvas| {
         for (delivery, rows) in rows {
             let (points, style) = (points(rows), style_of(delivery));
-            let line: Vec<_> = points.iter().map(|(clients, s)| (*clients, s.mean)).collect();
-            canvas.line(&line, style.ink, 1.5);
+            // A line from 2 to 9 clients would say something about 3 to 8.
+            for pair in points.windows(2).filter(|pair| pair[1].0 - pair[0].0 < 1.5) {
+                canvas.line(&[(pair[0].0, pair[0].1.mean), (pair[1].0, pair[1].1.mean)], style.ink, 1.5);
+            }
             for (clients, s) in points {
                 if s.standard_deviation > 0.0 {
                     let low = (s.mean - s.standard_deviation).max(0.0);

@@ -26,10 +26,11 @@ impl Page {
         self.body.push('\n');
     }
 
-    /// Opens a section with an entry in the contents.
-    pub fn section(&mut self, name: &str) {
+    /// Opens a section with an entry in the contents; `about` follows its name in smaller letters.
+    pub fn section(&mut self, name: &str, about: &str) {
         let anchor = format!("section-{}", self.contents.len() + 1);
-        self.raw(&format!("<section id=\"{anchor}\"><h2>{}</h2>", escape(name)));
+        let (heading, about) = (escape(name), escape(about));
+        self.raw(&format!("<section id=\"{anchor}\"><h2>{heading} <small>{about}</small></h2>"));
         self.contents.push((anchor, name.to_owned()));
     }
 
@@ -63,16 +64,21 @@ impl Page {
         self.raw(&table_html(table));
     }
 
+    /// What a reader opens when interested; nothing when `write` adds nothing.
+    pub fn folded(&mut self, summary: &str, write: impl FnOnce(&mut Page)) {
+        let before = self.body.len();
+        write(self);
+        if self.body.len() > before {
+            let opening = format!("<details><summary>{}</summary>\n", escape(summary));
+            self.body.insert_str(before, &opening);
+            self.raw("</details>");
+        }
+    }
+
     /// Tables that a reader opens when interested.
-    pub fn folded(&mut self, summary: &str, tables: &[Table]) {
-        if tables.iter().all(|table| table.rows.is_empty()) {
-            return;
-        }
-        self.raw(&format!("<details><summary>{}</summary>", escape(summary)));
-        for table in tables {
-            self.table(table);
-        }
-        self.raw("</details>");
+    pub fn folded_tables(&mut self, summary: &str, tables: &[Table]) {
+        let filled = tables.iter().filter(|table| !table.rows.is_empty());
+        self.folded(summary, |page| filled.for_each(|table| page.table(table)));
     }
 
     /// An SVG drawing from elsewhere, as an image, in which no script of it can run.
@@ -237,10 +243,10 @@ mod tests {
         let mut table = Table::new(nasty, &[nasty]);
         table.rows.push(vec![Cell::marked(nasty, Mark::Delivery)]);
         table.notes.push(nasty.into());
-        page.section(nasty);
+        page.section(nasty, nasty);
         page.heading(nasty);
         page.banner(true, nasty);
-        page.folded(nasty, &[table]);
+        page.folded_tables(nasty, &[table]);
         page.picture(nasty, nasty);
         page.end_section();
         let report = page.finish(nasty);

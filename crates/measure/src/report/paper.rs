@@ -69,11 +69,16 @@ pub fn counterpart(ours: &RunTime, paper: &[PaperRow]) -> Option<PaperRow> {
         .copied()
 }
 
-/// For the plot: what the paper has a counterpart for, when all clients ask at once.
+/// For the plot: what the paper has a counterpart for, each network's largest size, when all clients
+/// ask at once.
 pub fn pairs(ours: &[RunTime]) -> Vec<Pair> {
     let paper = rows();
-    let immediate = ours.iter().filter(|row| row.key.schedule == "immediate");
-    immediate
+    let largest = |row: &RunTime| {
+        let of_network = ours.iter().filter(|r| r.key.setting.topology == row.key.setting.topology);
+        of_network.map(|r| r.key.setting.size_bytes).max() == Some(row.key.setting.size_bytes)
+    };
+    ours.iter()
+        .filter(|row| row.key.schedule == "immediate" && largest(row))
         .filter_map(|row| {
             Some(Pair {
                 topology: row.key.setting.topology.clone(),

@@ -17,7 +17,7 @@ pub fn write(page: &mut Page, results: &Results<'_>, input: &ReportInput) -> Res
     let rows = results.run_times();
     let time_tables = tables::run_time_tables(results);
     for (topology, table) in results.topologies().into_iter().zip(time_tables) {
-        page.section(&topology);
+        page.section(&topology, &describe(results, &topology));
         for picture in input.pictures.iter().filter(|picture| picture.topology == topology) {
             page.picture(&picture.svg, &format!("The network {topology}"));
         }
@@ -32,22 +32,40 @@ pub fn write(page: &mut Page, results: &Results<'_>, input: &ReportInput) -> Res
     all_runs(page, results)
 }
 
+fn describe(results: &Results<'_>, topology: &str) -> String {
+    let Some(data) = results.complete().find(|data| data.run.info.topology == topology) else {
+        return String::new();
+    };
+    let info = &data.run.info;
+    let clients = if info.clients == 1 { "1 client".to_owned() } else { format!("{} clients", info.clients) };
+    match info.router_levels {
+        0 => format!("{clients} and the server on one LAN"),
+        1 => format!("{clients} behind one router"),
+        levels => format!("{clients} behind {levels} levels of routers"),
+    }
+}
+
 fn run_times(page: &mut Page, results: &Results<'_>, rows: &[RunTime], topology: &str, table: &Table) {
     page.heading("How long the clients took");
     let mut settings: Vec<Setting> =
         results.settings().into_iter().filter(|setting| setting.topology == topology).collect();
     settings.sort_by_key(|setting| std::cmp::Reverse(setting.size_bytes));
-    for schedule in results.schedules() {
-        page.plot(plot::run_time_by_size(rows, topology, &schedule));
+    let Some((largest, smaller)) = settings.split_first() else { return };
+    let mut schedules = results.schedules();
+    schedules.sort_by_key(|schedule| schedule != "immediate");
+    let (hardest, others) = schedules.split_at(schedules.len().min(1));
+    page.plot(plot::run_time_by_schedule(rows, largest));
+    for schedule in hardest {
+        page.plot(plot::run_time_by_size(rows, topology, schedule));
+        page.plot(plot::completions(rows, largest, schedule));
     }
-    for setting in &settings {
-        page.plot(plot::run_time_by_schedule(rows, setting));
-    }
-    if let Some(largest) = settings.first() {
-        for schedule in results.schedules() {
-            page.plot(plot::completions(rows, largest, &schedule));
+    page.folded("Plots: other sizes and schedules", |page| {
+        smaller.iter().for_each(|setting| page.plot(plot::run_time_by_schedule(rows, setting)));
+        for schedule in others {
+            page.plot(plot::run_time_by_size(rows, topology, schedule));
+            page.plot(plot::completions(rows, largest, schedule));
         }
-    }
+    });
     page.table(table);
 }
 
@@ -79,7 +97,7 @@ fn server(
     page.plot(plot::server_rate(&over_time, setting, schedule));
     page.plot(plot::server_rate_by_clients(&by_clients, setting, schedule));
     page.plot(plot::server_load_by_clients(&by_clients, setting, schedule));
-    page.folded(
+    page.folded_tables(
         "Tables: server bytes and load by number of active clients (the paper's tables 6 to 9)",
         &tables::server_tables(results, setting, schedule)?,
     );
@@ -99,7 +117,10 @@ fn routers(page: &mut Page, results: &Results<'_>, setting: &Setting, schedule: 
     }
     page.heading("What went through the routers");
     plots.into_iter().for_each(|plot| page.plot(Some(plot)));
-    page.folded("Tables: bytes in and out of each router over time (the paper's tables 10 and 11)", &tables);
+    page.folded_tables(
+        "Tables: bytes in and out of each router over time (the paper's tables 10 and 11)",
+        &tables,
+    );
     Ok(())
 }
 
@@ -115,23 +136,23 @@ fn across_networks(page: &mut Page, results: &Results<'_>, rows: &[RunTime]) {
         }
     }
     if !plots.is_empty() {
-        page.section("More clients");
+        page.section("More clients", "");
         plots.into_iter().for_each(|plot| page.plot(Some(plot)));
         page.end_section();
     }
     let beside = paper::table(rows);
     if !beside.rows.is_empty() {
-        page.section("Beside the paper");
+        page.section("Beside the paper", "");
         page.plot(plot::beside_the_paper(&paper::pairs(rows)));
-        page.folded("Table: our averages and the paper's", &[beside]);
+        page.folded_tables("Table: our averages and the paper's", &[beside]);
         page.end_section();
     }
 }
 
 fn all_runs(page: &mut Page, results: &Results<'_>) -> Result<()> {
-    page.section("All runs");
+    page.section("All runs", "");
     page.table(&tables::server_bytes_table(results)?);
-    page.folded(&format!("Table: all {} runs", results.runs.len()), &[tables::runs_table(results)]);
+    page.folded_tables(&format!("Table: all {} runs", results.runs.len()), &[tables::runs_table(results)]);
     page.end_section();
     Ok(())
 }

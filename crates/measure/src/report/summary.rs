@@ -37,7 +37,8 @@ pub fn sentences(results: &Results<'_>) -> Result<Vec<String>> {
 }
 
 fn what_was_run(results: &Results<'_>) -> String {
-    let (deliveries, topologies) = (results.deliveries(), results.topologies());
+    let (deliveries, topologies, schedules) =
+        (results.deliveries(), results.topologies(), results.schedules());
     if deliveries.is_empty() {
         return "No run is complete.".into();
     }
@@ -46,14 +47,13 @@ fn what_was_run(results: &Results<'_>) -> String {
     sizes.dedup();
     let sizes: Vec<String> = sizes.into_iter().map(tables::bytes).collect();
     format!(
-        "{} of {} in {} ways ({}) over {} ({}), clients asking {}.",
+        "{} of {} delivered by {}, over {}, on the {} {}.",
         if sizes.len() == 1 { "An object" } else { "Objects" },
         list(&sizes),
-        deliveries.len(),
-        deliveries.join(", "),
-        if topologies.len() == 1 { "one network" } else { "several networks" },
-        topologies.join(", "),
-        list(&results.schedules()),
+        list(&deliveries),
+        list(&topologies),
+        if schedules.len() == 1 { "schedule" } else { "schedules" },
+        list(&schedules),
     )
 }
 
@@ -224,7 +224,7 @@ fn cards(page: &mut Page, results: &Results<'_>) -> Result<()> {
             None => String::new(),
         };
         page.raw(&format!(
-            "<div class=\"card\"><p class=\"where\">{}</p><p class=\"big\" style=\"--c:var({})\">{:.1}×</p>\
+            "<div class=\"card\"><p class=\"where\">{}</p><p class=\"big\" style=\"--c:var({})\">{:.1}×<small> as fast as {}</small></p>\
              <p><b>{}</b> was the fastest: {} s on average, {} took {} s. {detail}</p></div>",
             escape(&format!(
                 "{} · {} clients · {} · {}",
@@ -235,6 +235,7 @@ fn cards(page: &mut Page, results: &Results<'_>) -> Result<()> {
             )),
             style_of(&fastest.key.delivery).ink.variable(),
             headline.factor(),
+            escape(&other.key.delivery),
             escape(&fastest.key.delivery),
             tables::seconds(fastest.summary.mean),
             escape(&other.key.delivery),
@@ -249,7 +250,7 @@ fn findings(page: &mut Page, input: &ReportInput) {
     if input.findings.is_empty() {
         return;
     }
-    let mut table = Table::new("What this was to show", &["<CLAIM", "MEASURED", "LIMIT", "<"]);
+    let mut table = Table::new("What this was to show", &["<CLAIM", "MEASURED", "LIMIT", "<RESULT"]);
     for finding in &input.findings {
         let mark = if finding.holds { Mark::Good } else { Mark::Warning };
         table.rows.push(vec![
@@ -283,13 +284,29 @@ fn facts(page: &mut Page, results: &Results<'_>, input: &ReportInput) {
             )),
         ),
         ("System", escape(&format!("{}, treecast {}", machine.kernel, machine.treecast_version))),
-        ("Links", escape(&first.info.link_bps.map_or("not limited".to_owned(), tables::rate))),
+        ("Links", escape(&links(results))),
     ];
     page.raw("<dl class=\"facts\">");
     for (term, html) in rows {
         page.raw(&format!("<div><dt>{term}</dt><dd>{html}</dd></div>"));
     }
     page.raw("</dl>");
+}
+
+/// The rates of the links, of each network where they differ.
+fn links(results: &Results<'_>) -> String {
+    let rate = |run: &Run| run.info.link_bps.map_or("not limited".to_owned(), tables::rate);
+    let mut of_networks: Vec<(&str, String)> = Vec::new();
+    for data in &results.runs {
+        let network = (&*data.run.info.topology, rate(&data.run));
+        if !of_networks.contains(&network) {
+            of_networks.push(network);
+        }
+    }
+    match &of_networks[..] {
+        [(_, first), others @ ..] if others.iter().all(|(_, rate)| rate == first) => first.clone(),
+        all => all.iter().map(|(name, rate)| format!("{name}: {rate}")).collect::<Vec<_>>().join(", "),
+    }
 }
 
 fn ended(run: &Run) -> SystemTime {

@@ -103,8 +103,9 @@ fn add_run(db: &mut Db, info: RunInfo, noise: &mut Noise) {
     let sent_bps = info.size_bytes as f64 * copies / (last - 0.3);
     let mut samples = traffic(server, "if0", duration, last, 0.3, sent_bps, noise);
     samples.extend(traffic_of_process(server, duration, if unicast { 0.3 } else { 0.8 }));
-    for (level, &router) in routers.iter().rev().enumerate() {
-        let from = 0.3 + 0.1 * level as f64;
+    for (number, &router) in routers.iter().rev().enumerate() {
+        let level = (number + 1).ilog2();
+        let from = 0.3 + 0.1 * f64::from(level);
         samples.extend(traffic(router, "server", duration, last, from, sent_bps, noise));
         samples.extend(traffic(router, "client", duration, last, from + 0.05, sent_bps * 0.99, noise));
     }
