@@ -27,13 +27,17 @@ pub fn find_sources(paths: &[PathBuf]) -> Result<Vec<NamedSource>, SourceError> 
     for path in paths {
         let before = found.len();
         let unreadable = |source| SourceError::Unreadable { path: path.clone(), source };
-        // The canonical path gives "." and ".." a name.
-        let real = path.canonicalize().map_err(unreadable)?;
-        let own_name = real.file_name().map(PathBuf::from).unwrap_or_default();
-        if real.is_dir() {
-            walk(&real, &own_name, &mut found)?;
+        let own_name = match path.file_name() {
+            Some(name) => PathBuf::from(name),
+            // "." and "..": the canonical path has a name. Others need none, and may have none: a file
+            // reached through /proc/PID/fd.
+            None => {
+                path.canonicalize().map_err(unreadable)?.file_name().map(PathBuf::from).unwrap_or_default()
+            }
+        };
+        if path.metadata().map_err(unreadable)?.is_dir() {
+            walk(path, &own_name, &mut found)?;
         } else {
-            let own_name = path.file_name().map(PathBuf::from).unwrap_or(own_name);
             found.push(named(path, &own_name)?);
         }
         if found.len() == before {
