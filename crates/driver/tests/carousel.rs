@@ -9,11 +9,10 @@ use std::{
 };
 
 use treecast_driver::{
-    carousel::{
-        CarouselError, Dialect, ReceiveOptions, ReceiveSummary, SendOptions, SendSummary, receive, send,
-    },
+    carousel::{CarouselError, Dialect, ReceiveOptions, SendOptions, SendSummary, receive, send},
     files::{TargetFolder, find_sources},
     interface::Interface,
+    receive::ReceiveSummary,
     stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, Offload},
 };
@@ -71,11 +70,11 @@ impl Bench {
             block_len: 1420,
             dialect,
             patience: Some(Duration::from_secs(20)),
-            receive_buffer_bytes: 8 << 20,
+            only: None,
             offload: Offload::SuperPackets,
         };
         let folder = TargetFolder::open(&self.folder.join(into)).unwrap();
-        receive(options, folder, &Stop::new().unwrap(), |_| {})
+        receive(options, folder, &Stop::new().unwrap(), &mut |_| {})
     }
 
     fn assert_same(&self, from: &str, copy: &str) {
@@ -109,7 +108,7 @@ fn receivers_that_join_at_different_times_get_all_objects() {
         for receiver in receivers {
             let summary = receiver.join().unwrap().unwrap();
             assert!(summary.is_complete(), "{summary:?}");
-            assert_eq!(summary.received_objects, 3);
+            assert_eq!(summary.received.len(), 3);
             assert_eq!(summary.progress.received_bytes, 9_000_002);
         }
         stop.request();
@@ -155,7 +154,7 @@ fn a_file_that_shrinks_is_withdrawn_and_nothing_is_left_of_it() {
         let file = fs::File::options().write(true).open(bench.folder.join("from/large")).unwrap();
         file.set_len(20_000_000).unwrap();
         let summary = receiver.join().unwrap().unwrap();
-        assert!(!summary.is_complete() && summary.failed_objects == 1, "{summary:?}");
+        assert!(!summary.is_complete() && summary.failed.len() == 1, "{summary:?}");
         // Its only object is withdrawn, so it ends by itself.
         assert!(!sender.join().unwrap().unwrap().interrupted);
     });
@@ -171,10 +170,10 @@ fn a_sender_that_is_silent_is_given_up() {
         block_len: 1420,
         dialect: Dialect::Session,
         patience: Some(Duration::from_millis(200)),
-        receive_buffer_bytes: 1 << 20,
+        only: None,
         offload: Offload::SuperPackets,
     };
     let folder = TargetFolder::open(&bench.folder.join("a")).unwrap();
-    let summary = receive(options, folder, &Stop::new().unwrap(), |_| {}).unwrap();
-    assert_eq!(summary.reason.as_deref(), Some("nothing has come from the sender for 0.2 s"));
+    let summary = receive(options, folder, &Stop::new().unwrap(), &mut |_| {}).unwrap();
+    assert_eq!(summary.cut_short.as_deref(), Some("nothing has come from the sender for 0.2 s"));
 }

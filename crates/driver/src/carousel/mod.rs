@@ -10,7 +10,7 @@ use std::io;
 use thiserror::Error;
 
 pub use listeners::{ListenError, ListenerWatch};
-pub use receive::{ReceiveEvent, ReceiveOptions, ReceiveSummary, receive};
+pub use receive::{ReceiveOptions, receive};
 pub use send::{SendEvent, SendOptions, SendSummary, send};
 
 use crate::{files::SourceError, udp::UdpError};

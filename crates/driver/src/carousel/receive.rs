@@ -1,27 +1,29 @@
 //! Receiving from a carousel: joins, keeps what is new, leaves when it has everything.
 
-use std::{io, ops::Range, time::Duration};
+use std::{collections::BTreeMap, io, ops::Range, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
-    carousel::{
-        Progress, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
-    },
+    carousel::{Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait},
 };
-use treecast_wire::header::{FileId, SessionId};
+use treecast_wire::{
+    header::{FileId, SessionId},
+    message::BeginOfFile,
+};
 
 use super::{CarouselError, Dialect, iotup::FrameCollector};
 use crate::{
     clock::Clock,
     files::{Report, Store, TargetFolder, Task},
     poller::{Interest, Poller},
+    receive::{NameFilter, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
     stop::Stop,
     udp::{Batch, Collector, DatagramReceiver, GroupAddress, Item, Offload, open_group_receiver},
     wake::Waker,
 };
 
 /// How often progress is told.
-const TELL_INTERVAL: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How many times an object's hash may be wrong.
 const HASH_ATTEMPTS: u32 = 3;
@@ -38,51 +40,9 @@ pub struct ReceiveOptions {
     pub dialect: Dialect,
     /// How long the sender may be silent; none waits for ever.
     pub patience: Option<Duration>,
-    pub receive_buffer_bytes: usize,
+    /// Objects whose names are wanted; none wants all.
+    pub only: Option<NameFilter>,
     pub offload: Offload,
-}
-
-/// Something to tell whoever watches.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ReceiveEvent {
-    /// The socket is open. With a warning: one line about its buffer.
-    Joined {
-        warning: Option<String>,
-    },
-    Progress(ReceiveSummary),
-    /// An object lies under its final name.
-    Received {
-        name: String,
-        bytes: u64,
-    },
-    /// An object failed.
-    Failed {
-        name: String,
-        reason: String,
-    },
-}
-
-/// How far a receiver is, or was at its end.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct ReceiveSummary {
-    pub progress: Progress,
-    /// Since the first packet.
-    pub seconds: f64,
-    pub received_objects: u64,
-    pub failed_objects: u64,
-    /// Packets that the kernel dropped because the receive buffer was full.
-    pub dropped_packets: u64,
-    /// Packets that were none of the dialect's.
-    pub malformed_packets: u64,
-    /// Why not all objects came, if so.
-    pub reason: Option<String>,
-}
-
-impl ReceiveSummary {
-    /// Whether every object is there.
-    pub fn is_complete(&self) -> bool {
-        self.reason.is_none() && self.failed_objects == 0
-    }
 }
 
 /// Receives until all objects are there or given up, or `stop` is requested.
@@ -93,10 +53,14 @@ pub fn receive(
     options: ReceiveOptions,
     folder: TargetFolder,
     stop: &Stop,
-    mut tell: impl FnMut(ReceiveEvent),
+    on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<ReceiveSummary, CarouselError> {
-    let (socket, buffer) = open_group_receiver(&options.group, options.receive_buffer_bytes)?;
-    tell(ReceiveEvent::Joined { warning: buffer.warning });
+    let (socket, buffer) = open_group_receiver(&options.group, RECEIVE_BUFFER_BYTES)?;
+    if let Some(warning) = buffer.warning {
+        on_event(ReceiveEvent::Warning(warning));
+    }
+    let interface = options.group.interface.name.clone();
+    on_event(ReceiveEvent::Joined { sender: options.group.group, interface });
     let waker = Waker::new()?;
     let poller = Poller::new()?;
     poller.add(&socket, 0, Interest::Read)?;
@@ -116,12 +80,15 @@ pub fn receive(
         waker,
         poller,
         clock: Clock::start(),
-        names: Vec::new(),
+        only: options.only,
+        names: BTreeMap::new(),
         started: None,
-        next_tell: Instant::ZERO,
+        next_progress: Instant::ZERO,
+        malformed: 0,
         summary: ReceiveSummary::default(),
+        on_event,
     };
-    session.run(stop, &mut tell)?;
+    session.run(stop)?;
     Ok(session.summary)
 }
 
@@ -136,7 +103,7 @@ impl Source {
         Ok(match &options.dialect {
             Dialect::Session => Self::Session(Collector::new(socket, options.offload, options.block_len)?),
             Dialect::Iotup { name } => {
-                let receiver = DatagramReceiver::new(socket, options.offload)?;
+                let receiver = DatagramReceiver::new(socket, options.offload);
                 let file = FileId::new(options.session, 0);
                 Self::Iotup(FrameCollector::new(receiver, file, name.clone()))
             }
@@ -174,46 +141,41 @@ impl Source {
     }
 }
 
-struct Session {
+struct Session<'a> {
     source: Source,
     machine: Receiver,
     store: Store,
     waker: Waker,
     poller: Poller,
     clock: Clock,
-    /// Of the objects announced so far. At most one for each object of the carousel.
-    names: Vec<(FileId, String)>,
+    only: Option<NameFilter>,
+    /// Of the objects announced so far.
+    names: BTreeMap<FileId, String>,
     started: Option<Instant>,
-    next_tell: Instant,
+    next_progress: Instant,
+    malformed: u64,
     summary: ReceiveSummary,
+    on_event: &'a mut dyn FnMut(ReceiveEvent),
 }
 
-impl Session {
-    fn run(&mut self, stop: &Stop, tell: &mut impl FnMut(ReceiveEvent)) -> Result<(), CarouselError> {
+impl Session<'_> {
+    fn run(&mut self, stop: &Stop) -> Result<(), CarouselError> {
         loop {
             let now = self.clock.now();
             if stop.is_requested() {
+                self.summary.interrupted = true;
                 self.machine.handle(now, ReceiverInput::Close);
             }
             let mut batch = self.store.batch();
             let mut tasks = Vec::new();
-            self.take_reports(now, &mut tasks, tell);
-            let items = self.source.receive(&mut batch)?;
-            let is_quiet = items.is_empty();
-            if !is_quiet {
-                self.started.get_or_insert(now);
-            }
-            self.summary.malformed_packets += batch.malformed();
-            for item in items {
-                let at = self.handle(now, item);
-                self.carry_out(now, at, &mut tasks, tell);
-            }
-            let wait = self.carry_out(now, None, &mut tasks, tell);
+            self.take_reports(now, &mut tasks);
+            let is_quiet = self.take_packets(now, &mut batch, &mut tasks)?;
+            let wait = self.carry_out(now, None, &mut tasks);
             self.store.submit(batch, tasks);
-            if now >= self.next_tell || wait.1 == ReceiverWait::Closed {
-                self.next_tell = now + TELL_INTERVAL;
+            if now >= self.next_progress || wait.1 == ReceiverWait::Closed {
+                self.next_progress = now + PROGRESS_INTERVAL;
                 self.sum_up(now);
-                tell(ReceiveEvent::Progress(self.summary.clone()));
+                (self.on_event)(ReceiveEvent::Progress(self.summary.progress));
             }
             match wait {
                 (_, ReceiverWait::Closed) => return Ok(()),
@@ -223,7 +185,7 @@ impl Session {
         }
     }
 
-    fn take_reports(&mut self, now: Instant, tasks: &mut Vec<Task>, tell: &mut impl FnMut(ReceiveEvent)) {
+    fn take_reports(&mut self, now: Instant, tasks: &mut Vec<Task>) {
         self.waker.take();
         while let Some(report) = self.store.report() {
             let input = match report {
@@ -231,11 +193,26 @@ impl Session {
                 Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
             };
             self.machine.handle(now, input);
-            self.carry_out(now, None, tasks, tell);
+            self.carry_out(now, None, tasks);
         }
     }
 
-    /// Hands an item to the machine; returns where blocks lie in the batch, and their first position.
+    /// Takes what has come; returns whether that was nothing.
+    fn take_packets(&mut self, now: Instant, batch: &mut Batch, tasks: &mut Vec<Task>) -> io::Result<bool> {
+        let items = self.source.receive(batch)?;
+        let is_quiet = items.is_empty();
+        if !is_quiet {
+            self.started.get_or_insert(now);
+        }
+        self.malformed += batch.malformed();
+        for item in items {
+            let at = self.handle(now, item);
+            self.carry_out(now, at, tasks);
+        }
+        Ok(is_quiet)
+    }
+
+    /// Hands an item to the machine; returns the first position of blocks, and where they lie in the batch.
     fn handle(&mut self, now: Instant, item: Item) -> Option<(u64, usize)> {
         let (input, at) = match item {
             Item::Message { file, message } => (ReceiverInput::Message { file, message }, None),
@@ -254,35 +231,30 @@ impl Session {
         now: Instant,
         blocks: Option<(u64, usize)>,
         tasks: &mut Vec<Task>,
-        tell: &mut impl FnMut(ReceiveEvent),
     ) -> (Option<Instant>, ReceiverWait) {
         loop {
             match self.machine.poll(now) {
                 Step::Transmit(ReceiverTransmit::Commit { file }) => self.commit(now, file),
-                Step::Transmit(transmit) => tasks.extend(self.task(transmit, blocks)),
-                Step::Event(event) => self.event(event, tell),
+                Step::Transmit(ReceiverTransmit::Announce { file, begin }) => {
+                    tasks.extend(self.announce(now, file, begin));
+                }
+                Step::Transmit(transmit) => tasks.extend(task(transmit, blocks)),
+                Step::Event(event) => self.event(event),
                 Step::Wait(deadline, wait) => return (deadline, wait),
             }
         }
     }
 
-    fn task(&mut self, transmit: ReceiverTransmit, blocks: Option<(u64, usize)>) -> Option<Task> {
-        Some(match transmit {
-            ReceiverTransmit::Announce { file, begin } => {
-                self.names.push((file, begin.file_name().to_owned()));
-                Task::Announce { file, begin }
-            }
-            ReceiverTransmit::Store { file, range, compare } => {
-                let at = position_in_batch(blocks, &range)?;
-                match compare {
-                    false => Task::Keep { file, range, at },
-                    true => Task::Overwrite { file, range, at },
-                }
-            }
-            ReceiverTransmit::Hash { file } => Task::Hash { file },
-            ReceiverTransmit::Discard { file } => Task::Discard { file },
-            ReceiverTransmit::Commit { .. } => return None,
-        })
+    fn announce(&mut self, now: Instant, file: FileId, begin: BeginOfFile) -> Option<Task> {
+        let name = begin.file_name().to_owned();
+        if self.only.as_ref().is_some_and(|only| !only.accepts(&name)) {
+            self.machine.handle(now, ReceiverInput::Ignore { file });
+            (self.on_event)(ReceiveEvent::Ignored { name });
+            return None;
+        }
+        (self.on_event)(ReceiveEvent::Announced { name: name.clone(), bytes: begin.file_size });
+        self.names.insert(file, name);
+        Some(Task::Announce { file, begin })
     }
 
     /// An object is committed when its hash has come back, so all of it has been stored before.
@@ -292,33 +264,56 @@ impl Session {
         }
     }
 
-    fn event(&mut self, event: ReceiverEvent, tell: &mut impl FnMut(ReceiveEvent)) {
+    fn event(&mut self, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Received { begin, .. } => {
-                self.summary.received_objects += 1;
-                let name = begin.file_name().to_owned();
-                tell(ReceiveEvent::Received { name, bytes: begin.file_size });
+                let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
+                self.summary.received.push((name.clone(), bytes));
+                (self.on_event)(ReceiveEvent::Received { name, bytes });
             }
             ReceiverEvent::Failed { file, reason } => {
-                self.summary.failed_objects += 1;
-                let known = self.names.iter().find(|(known, _)| *known == file);
-                let name = known.map_or_else(|| format!("object {}", file.index()), |(_, name)| name.clone());
-                tell(ReceiveEvent::Failed { name, reason });
+                let name = self.names.get(&file).cloned();
+                let name = name.unwrap_or_else(|| format!("object {}", file.index()));
+                self.summary.failed.push((name.clone(), reason.clone()));
+                (self.on_event)(ReceiveEvent::Failed { name, reason });
             }
-            ReceiverEvent::Closed { reason } => self.summary.reason = reason,
+            ReceiverEvent::Closed { reason } => self.summary.cut_short = reason,
         }
     }
 
     fn sum_up(&mut self, now: Instant) {
-        self.summary.progress = self.machine.progress();
-        self.summary.dropped_packets = self.source.dropped();
-        self.summary.seconds = self.started.map_or(0.0, |started| (now - started).as_secs_f64());
+        let progress = self.machine.progress();
+        self.summary.progress = ReceiveProgress {
+            seconds: self.started.map_or(0.0, |started| (now - started).as_secs_f64()),
+            received_bytes: progress.received_bytes,
+            announced_bytes: progress.announced_bytes,
+            retransmitted_bytes: 0,
+            duplicate_blocks: progress.duplicate_blocks,
+            dropped_packets: self.source.dropped(),
+            ignored_packets: self.malformed,
+        };
     }
 
     fn wait(&mut self, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
-        let until = deadline.map_or(self.next_tell, |deadline| deadline.min(self.next_tell));
+        let until = deadline.map_or(self.next_progress, |deadline| deadline.min(self.next_progress));
         self.poller.wait(Some(until - now), &mut Vec::new())
     }
+}
+
+/// What the store is to do, other than what needs an answer.
+fn task(transmit: ReceiverTransmit, blocks: Option<(u64, usize)>) -> Option<Task> {
+    Some(match transmit {
+        ReceiverTransmit::Store { file, range, compare } => {
+            let at = position_in_batch(blocks, &range)?;
+            match compare {
+                false => Task::Keep { file, range, at },
+                true => Task::Overwrite { file, range, at },
+            }
+        }
+        ReceiverTransmit::Hash { file } => Task::Hash { file },
+        ReceiverTransmit::Discard { file } => Task::Discard { file },
+        ReceiverTransmit::Announce { .. } | ReceiverTransmit::Commit { .. } => return None,
+    })
 }
 
 /// Where `range`, a part of the blocks that lie at `at` from position `start` on, lies itself.

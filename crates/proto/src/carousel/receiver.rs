@@ -50,6 +50,10 @@ pub enum ReceiverInput {
         file: FileId,
         reason: String,
     },
+    /// The application does not want the object.
+    Ignore {
+        file: FileId,
+    },
     /// Enough.
     Close,
 }
@@ -166,6 +170,7 @@ impl Receiver {
             ReceiverInput::Message { .. } | ReceiverInput::Blocks { .. } => {}
             ReceiverInput::Hashed { file, hash } => self.on_hashed(file, hash),
             ReceiverInput::StoreFailed { file, reason } => self.on_store_failed(file, reason),
+            ReceiverInput::Ignore { file } => drop(self.give_up(file)),
             ReceiverInput::Close => self.over = Some("it was told to stop".into()),
         }
         self.close_when_done();
@@ -310,15 +315,20 @@ impl Receiver {
     }
 
     fn fail(&mut self, file: FileId, reason: String) {
-        let Some(object) = self.object(file) else { return };
-        if object.phase == Phase::Ended {
-            return;
+        if self.give_up(file) {
+            self.steps.push_back(Step::Event(ReceiverEvent::Failed { file, reason }));
         }
+    }
+
+    /// Ends an object without success; false when it has ended already.
+    fn give_up(&mut self, file: FileId) -> bool {
+        let object = self.object(file).filter(|object| object.phase != Phase::Ended);
+        let Some(object) = object else { return false };
         object.phase = Phase::Ended;
         self.ended += 1;
         self.computing.remove(&file.index());
         self.transmit(ReceiverTransmit::Discard { file });
-        self.steps.push_back(Step::Event(ReceiverEvent::Failed { file, reason }));
+        true
     }
 
     /// Closes when every object has ended, or nothing more will come and no hash is awaited.
@@ -559,6 +569,14 @@ mod tests {
         let steps = take(&mut receiver, NOW, [ReceiverInput::StoreFailed { file: FILE, reason }]);
         assert_eq!(steps[1], failed("the folder is gone"));
         assert_eq!(receiver.progress().ended_objects, 1);
+    }
+
+    #[test]
+    fn an_object_that_is_not_wanted_needs_nothing_more() {
+        let mut receiver = receiver();
+        let begin = message(FILE, Message::BeginOfFile(begin()));
+        let steps = take(&mut receiver, NOW, [contents(1), begin, ReceiverInput::Ignore { file: FILE }]);
+        assert_eq!(steps[1..], [Step::Transmit(ReceiverTransmit::Discard { file: FILE }), closed(None)]);
     }
 
     #[test]
