@@ -1,7 +1,7 @@
 //! What a [`super::Collector`] receives: runs of blocks, side by side in one buffer, and messages
 //! between them, in the order of their arrival.
 
-use std::ops::Range;
+use std::{io, ops::Range};
 
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header},
@@ -84,6 +84,25 @@ impl Batch {
         let at = self.used;
         self.buffer[at..at + block.len()].copy_from_slice(block);
         self.add_blocks(file, sequence, at, block.len());
+    }
+
+    /// Appends what one read from a stream yields, at most `limit` bytes, as a block that begins at
+    /// `sequence`. Returns how many bytes that were; 0 at the stream's end.
+    ///
+    /// # Errors
+    /// What the stream says.
+    pub fn read_block(
+        &mut self,
+        file: FileId,
+        sequence: u64,
+        limit: usize,
+        from: &mut impl io::Read,
+    ) -> io::Result<usize> {
+        let at = self.used;
+        let room = limit.min(self.room());
+        let len = from.read(&mut self.buffer[at..at + room])?;
+        self.add_blocks(file, sequence, at, len);
+        Ok(len)
     }
 
     /// Where the next block is to be received, and all the room behind it.

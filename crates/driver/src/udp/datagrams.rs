@@ -27,19 +27,15 @@ pub struct DatagramReceiver {
 }
 
 impl DatagramReceiver {
-    /// Takes over a socket, which becomes nonblocking; with [`Offload::SuperPackets`] the kernel joins
-    /// datagrams unless it cannot.
-    ///
-    /// # Errors
-    /// When the socket cannot be made nonblocking.
-    pub fn new(socket: UdpSocket, offload: Offload) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
+    /// Takes over a socket, which stays as blocking for sending as it is; with [`Offload::SuperPackets`]
+    /// the kernel joins datagrams unless it cannot.
+    pub fn new(socket: UdpSocket, offload: Offload) -> Self {
         if offload == Offload::SuperPackets {
             // Without it datagrams come one by one, which works as well.
             let _ = option::set(&socket, libc::SOL_UDP, libc::UDP_GRO, 1_i32);
         }
         let _ = option::set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1_i32);
-        Ok(Self { socket, buffer: vec![0; MAX_DATAGRAM_LEN].into(), dropped: DropCounter::default() })
+        Self { socket, buffer: vec![0; MAX_DATAGRAM_LEN].into(), dropped: DropCounter::default() }
     }
 
     pub fn socket(&self) -> &UdpSocket {
@@ -96,7 +92,7 @@ impl DatagramReceiver {
             SockAddr::try_init(|storage, storage_len| {
                 message.msg_name = storage.cast();
                 message.msg_namelen = *storage_len;
-                let received = libc::recvmsg(socket, &mut message, 0);
+                let received = libc::recvmsg(socket, &mut message, libc::MSG_DONTWAIT);
                 *storage_len = message.msg_namelen;
                 usize::try_from(received).map_err(|_| io::Error::last_os_error())
             })?

@@ -23,7 +23,7 @@ pub use collector::Collector;
 pub use datagrams::DatagramReceiver;
 pub use open::{
     DEFAULT_MULTICAST_HOPS, GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_group_sender,
-    open_unicast_receiver, open_unicast_sender,
+    open_unicast_client, open_unicast_receiver, open_unicast_sender, open_unicast_server,
 };
 pub use transmitter::{Transmitter, blocks_in_super_packet, frames_in_super_packet};
 

@@ -151,6 +151,32 @@ pub fn open_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
     Ok(socket.into())
 }
 
+/// A socket that serves unicast clients at `address`: hears requests and sends replies.
+///
+/// # Errors
+/// What the kernel says: the port is taken, or the address is none of this host.
+pub fn open_unicast_server(address: SocketAddr, want_bytes: usize) -> io::Result<UdpSocket> {
+    let socket = Socket::new(domain(address.ip()), Type::DGRAM, Some(Protocol::UDP))?;
+    set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
+    grow_receive_buffer(&socket, want_bytes)?;
+    if address.is_ipv4() {
+        never_set_dont_fragment(&socket)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// A socket that speaks to `server` alone.
+///
+/// # Errors
+/// What the kernel says: no route, or no sockets of that family.
+pub fn open_unicast_client(server: SocketAddr, want_bytes: usize) -> io::Result<(UdpSocket, ReceiveBuffer)> {
+    let socket = Socket::new(domain(server.ip()), Type::DGRAM, Some(Protocol::UDP))?;
+    let buffer = grow_receive_buffer(&socket, want_bytes)?;
+    socket.connect(&server.into())?;
+    Ok((socket.into(), buffer))
+}
+
 fn multicast(group: IpAddr) -> Result<IpAddr, UdpError> {
     if group.is_multicast() { Ok(group) } else { Err(UdpError::NotMulticast(group)) }
 }

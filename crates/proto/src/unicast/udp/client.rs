@@ -29,7 +29,7 @@ pub struct ClientConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientInput {
     /// Replies with these bytes of one file came, without a gap between them; `block_len` is the
-    /// length of the first one's data.
+    /// length of the longest one's data.
     Replies { file: FileHeader, range: Range<u64>, block_len: u16 },
     /// Everything is stored, and this is its BLAKE3 hash.
     Hashed { hash: [u8; 32] },
@@ -151,16 +151,11 @@ impl Client {
     }
 
     fn on_replies(&mut self, now: Instant, header: FileHeader, range: Range<u64>, block_len: u16) {
-        if self.file.as_ref().is_some_and(|file| file.header != header) {
-            // The server was given another file.
-            self.transmit(ClientTransmit::Discard);
-            self.file = None;
-            self.asked.clear();
-        }
         if self.file.is_none() && !self.begin(header, &range, block_len) {
             return;
         }
-        let Some(file) = &mut self.file else { return };
+        // A server that was given another file is silent about this one.
+        let Some(file) = self.file.as_mut().filter(|file| file.header == header) else { return };
         let (new, _) = file.stored.add(range.clone());
         if !new.is_empty() {
             self.active = now;

@@ -21,11 +21,13 @@ pub struct ServerConfig {
     pub max_clients: usize,
 }
 
-/// A request has come.
+/// Something that has happened at the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ServerInput {
-    pub client: SocketAddr,
-    pub request: Request,
+pub enum ServerInput {
+    /// A request has come.
+    Request { client: SocketAddr, request: Request },
+    /// A client cannot be sent to.
+    Unreachable { client: SocketAddr },
 }
 
 /// Read these bytes of the file and send them, a block a packet. Without bytes (an empty file): one
@@ -81,19 +83,9 @@ impl Server {
     }
 
     pub fn handle(&mut self, _now: Instant, input: ServerInput) {
-        let ServerInput { client: address, request } = input;
-        let range = request.range(self.config.file_size);
-        if range.is_empty() && self.config.file_size > 0 {
-            return;
-        }
-        let asked = Asked { next: range.start, range };
-        if let Some(client) = self.clients.iter_mut().find(|client| client.address == address) {
-            client.ask(asked);
-        } else if self.clients.len() < self.config.max_clients {
-            self.clients.push_back(Client { address, requests: VecDeque::from([asked]) });
-            self.events.push_back(ServerEvent::Active { client: address });
-        } else {
-            self.events.push_back(ServerEvent::Refused { client: address });
+        match input {
+            ServerInput::Request { client, request } => self.on_request(client, request),
+            ServerInput::Unreachable { client } => self.clients.retain(|known| known.address != client),
         }
     }
 
@@ -117,6 +109,22 @@ impl Server {
     /// How many clients have requests.
     pub fn active(&self) -> usize {
         self.clients.len()
+    }
+
+    fn on_request(&mut self, address: SocketAddr, request: Request) {
+        let range = request.range(self.config.file_size);
+        if range.is_empty() && self.config.file_size > 0 {
+            return;
+        }
+        let asked = Asked { next: range.start, range };
+        if let Some(client) = self.clients.iter_mut().find(|client| client.address == address) {
+            client.ask(asked);
+        } else if self.clients.len() < self.config.max_clients {
+            self.clients.push_back(Client { address, requests: VecDeque::from([asked]) });
+            self.events.push_back(ServerEvent::Active { client: address });
+        } else {
+            self.events.push_back(ServerEvent::Refused { client: address });
+        }
     }
 }
 
@@ -160,7 +168,7 @@ mod tests {
 
     fn ask(server: &mut Server, number: u16, start: u64, end: u64) {
         let request = Request::new(start, end).expect("a range");
-        server.handle(NOW, ServerInput { client: client(number), request });
+        server.handle(NOW, ServerInput::Request { client: client(number), request });
     }
 
     fn sent(server: &mut Server) -> Vec<(u16, Range<u64>)> {

@@ -1,0 +1,163 @@
+//! Unicast servers and clients of one file (librecast-updates-2022, 2.2 and A.4), over TCP and UDP: what
+//! the multicast deliveries are compared with.
+
+pub mod tcp;
+pub mod udp;
+
+use std::{
+    fs::File,
+    io,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use thiserror::Error;
+use treecast_proto::{Instant, unicast::ClientEvent};
+use treecast_wire::{
+    ParseError,
+    header::{FileId, SessionId},
+    message::{BeginOfFile, TransferType},
+    unicast::FileHeader,
+};
+
+use crate::{
+    files::{Source, SourceError, TargetError, TargetFolder},
+    stop::Stop,
+};
+
+/// What a client's machine wants of its driver once all else is done.
+enum Next {
+    End(ClientEvent),
+    Wait(Option<Instant>),
+}
+
+/// How much of a file is read at once to hash it.
+const HASH_RUN_LEN: usize = 1 << 20;
+
+/// How often progress is told.
+const TELL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How many times a client tries the whole file.
+const ATTEMPTS: u32 = 3;
+
+/// Why a server or client ended before its time.
+#[derive(Debug, Error)]
+pub enum UnicastError {
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error("{address} is in use on this host: choose another port or end the program that has it")]
+    InUse { address: SocketAddr },
+    #[error("cannot serve at {address}: {source}; name an address of this host")]
+    Bind { address: SocketAddr, source: io::Error },
+    #[error("{} is no name for a file: {why}", path.display())]
+    Name { path: PathBuf, why: String },
+    #[error("cannot get the file from {address}: {reason}")]
+    Failed { address: SocketAddr, reason: String },
+    #[error("stopped before the file was there")]
+    Interrupted,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// Something that a server tells whoever watches.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ServerEvent {
+    /// The file is hashed and clients can come.
+    Ready { size: u64, hash: [u8; 32] },
+    /// A client's request has come.
+    Active { client: SocketAddr },
+    /// The last request of a client has been served.
+    Served { client: SocketAddr },
+    /// A client's request failed, or was turned away.
+    Failed { client: SocketAddr, reason: String },
+}
+
+/// What a server did in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ServerSummary {
+    pub served: u64,
+    pub failed: u64,
+}
+
+/// How far a client is, or was at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ClientProgress {
+    /// Size of the file, once it is known.
+    pub total_bytes: Option<u64>,
+    pub received_bytes: u64,
+    pub seconds: f64,
+    /// Requests sent, the first one included.
+    pub requests: u64,
+    /// Packets that the kernel dropped because the receive buffer was full.
+    pub dropped_packets: u64,
+}
+
+/// Hashes a file; none when that was interrupted.
+fn hash(source: &mut Source, stop: &Stop) -> Result<Option<FileHeader>, SourceError> {
+    let file_size = source.size();
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; HASH_RUN_LEN];
+    let mut position = 0;
+    while position < file_size {
+        if stop.is_requested() {
+            return Ok(None);
+        }
+        let run = &mut buffer[..(file_size - position).min(HASH_RUN_LEN as u64) as usize];
+        source.read(position, run)?;
+        hasher.update(run);
+        position += run.len() as u64;
+    }
+    source.check_unchanged()?;
+    Ok(Some(FileHeader { file_size, hash: *hasher.finalize().as_bytes() }))
+}
+
+/// Opens the file that clients get, for reading by several at once.
+fn open_again(source: &Source) -> Result<File, SourceError> {
+    File::open(source.path())
+        .map_err(|error| SourceError::Unreadable { path: source.path().to_owned(), source: error })
+}
+
+/// Where a client's copy goes: the folder, and the name in it.
+fn target(path: &Path) -> Result<(TargetFolder, String), UnicastError> {
+    let refuse = |why: &str| UnicastError::Name { path: path.to_owned(), why: why.into() };
+    let name = path.file_name().ok_or_else(|| refuse("name a file in a folder"))?;
+    let name = name.to_str().ok_or_else(|| refuse("it is not UTF-8"))?;
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    Ok((TargetFolder::open(folder)?, name.to_owned()))
+}
+
+/// The only object of a client.
+fn object() -> FileId {
+    FileId::new(SessionId(0), 0)
+}
+
+fn begin(size: u64, name: &str, path: &Path) -> Result<BeginOfFile, UnicastError> {
+    BeginOfFile::new(TransferType::DiskToDisk, size, name)
+        .map_err(|error: ParseError| UnicastError::Name { path: path.to_owned(), why: error.to_string() })
+}
+
+fn bind_error(address: SocketAddr, source: io::Error) -> UnicastError {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => UnicastError::InUse { address },
+        _ => UnicastError::Bind { address, source },
+    }
+}
+
+/// What a client's last event means for its caller.
+fn outcome(event: ClientEvent, server: SocketAddr) -> Result<(), UnicastError> {
+    match event {
+        ClientEvent::Received { .. } => Ok(()),
+        ClientEvent::Failed { reason } => Err(UnicastError::Failed { address: server, reason }),
+    }
+}
+
+/// Bytes of IP and UDP header before a packet to `address`.
+fn udp_overhead(address: IpAddr) -> u64 {
+    crate::pacer::ip_overhead(address.is_ipv4())
+}

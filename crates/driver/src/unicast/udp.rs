@@ -1,0 +1,427 @@
+//! Over UDP: ranges on request, in super-packets.
+
+use std::{io, net::SocketAddr, path::Path, time::Duration};
+
+use treecast_proto::{
+    Instant, Step,
+    unicast::{
+        ClientEvent,
+        udp::{
+            Client, ClientConfig, ClientInput, ClientTransmit, Server, ServerConfig, ServerEvent as Told,
+            ServerInput, ServerTransmit,
+        },
+    },
+};
+use treecast_wire::unicast::{FileHeader, Reply, Request};
+
+use super::{
+    ATTEMPTS, ClientProgress, Next, ServerEvent, ServerSummary, TELL_INTERVAL, UnicastError, begin,
+    bind_error, hash, object, outcome, target, udp_overhead,
+};
+use crate::{
+    clock::Clock,
+    files::{Report, Source, Store, Task},
+    interface,
+    pacer::{self, Pacer},
+    poller::{Interest, Poller},
+    stop::Stop,
+    udp::{
+        Batch, DatagramReceiver, Item, Offload, Transmitter, frames_in_super_packet, open_unicast_client,
+        open_unicast_server,
+    },
+    wake::Waker,
+};
+
+/// How many clients are served in turn.
+const MAX_CLIENTS: usize = 256;
+
+/// When nothing new has come for so long, a client asks again. With many clients on a slow link the
+/// server's turns take long.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How many times in a row it does so.
+const MAX_TIMEOUTS: u32 = 30;
+
+/// The longest packet that passes most networks whole.
+const MAX_PACKET_LEN: u64 = 1500;
+
+const SERVER_BUFFER_BYTES: usize = 1 << 20;
+const CLIENT_BUFFER_BYTES: usize = 8 << 20;
+
+/// A batch takes a super-packet whole.
+const SUPER_PACKET_LEN: usize = 65_536;
+
+/// How many calls' worth of requests are read between two runs of blocks.
+const MAX_REQUEST_READS: usize = 64;
+
+/// Serves the file at `path` to whoever asks, at no more than `rate_bps` bits of IP packets a second, until
+/// `stop` is requested.
+///
+/// # Errors
+/// When the file cannot be read, or is not the same any longer, or the address cannot be used.
+pub fn serve(
+    path: &Path,
+    address: SocketAddr,
+    rate_bps: Option<u64>,
+    offload: Offload,
+    stop: &Stop,
+    mut tell: impl FnMut(ServerEvent),
+) -> Result<ServerSummary, UnicastError> {
+    let mut source = Source::new(path)?;
+    let Some(file) = hash(&mut source, stop)? else { return Ok(ServerSummary::default()) };
+    let socket =
+        open_unicast_server(address, SERVER_BUFFER_BYTES).map_err(|error| bind_error(address, error))?;
+    let overhead = udp_overhead(address.ip()) + Reply::HEADER_LEN as u64;
+    let block_len = (packet_len(address) - overhead) as usize;
+    let limit = frames_in_super_packet(Reply::HEADER_LEN + block_len);
+    let blocks = pacer::packets_per_run(rate_bps, overhead + block_len as u64, limit);
+    let clock = Clock::start();
+    let server = UdpServer {
+        source,
+        file,
+        machine: Server::new(ServerConfig {
+            file_size: file.file_size,
+            max_run_len: (blocks * block_len) as u32,
+            max_clients: MAX_CLIENTS,
+        }),
+        requests: DatagramReceiver::new(socket.try_clone()?, Offload::Single),
+        transmitter: Transmitter::new(socket, offload),
+        pacer: Pacer::new(rate_bps, clock.now()),
+        clock,
+        overhead,
+        block_len,
+        buffer: vec![0; blocks * block_len],
+        summary: ServerSummary::default(),
+    };
+    tell(ServerEvent::Ready { size: file.file_size, hash: file.hash });
+    server.run(stop, &mut tell)
+}
+
+struct UdpServer {
+    source: Source,
+    file: FileHeader,
+    machine: Server,
+    requests: DatagramReceiver,
+    transmitter: Transmitter,
+    pacer: Pacer,
+    clock: Clock,
+    /// Bytes of headers before each block.
+    overhead: u64,
+    block_len: usize,
+    buffer: Vec<u8>,
+    summary: ServerSummary,
+}
+
+impl UdpServer {
+    fn run(mut self, stop: &Stop, tell: &mut impl FnMut(ServerEvent)) -> Result<ServerSummary, UnicastError> {
+        let mut poller = Poller::new()?;
+        poller.add(self.requests.socket(), 0, Interest::Read)?;
+        poller.add(stop, 1, Interest::Read)?;
+        while !stop.is_requested() {
+            self.take_requests()?;
+            match self.machine.poll(self.clock.now()) {
+                Step::Transmit(transmit) => self.reply(transmit, tell)?,
+                Step::Event(Told::Active { client }) => {
+                    self.source.check_unchanged()?;
+                    tell(ServerEvent::Active { client });
+                }
+                Step::Event(Told::Idle { client }) => {
+                    self.summary.served += 1;
+                    tell(ServerEvent::Served { client });
+                }
+                Step::Event(Told::Refused { client }) => {
+                    self.fail(client, "too many clients are being served".into(), tell);
+                }
+                Step::Wait(..) => poller.wait(None, &mut Vec::new())?,
+            }
+        }
+        Ok(self.summary)
+    }
+
+    fn take_requests(&mut self) -> io::Result<()> {
+        let (machine, now) = (&mut self.machine, self.clock.now());
+        for _ in 0..MAX_REQUEST_READS {
+            let came = self.requests.receive(|client, datagram| {
+                if let Ok(request) = Request::parse(datagram) {
+                    machine.handle(now, ServerInput::Request { client, request });
+                }
+            })?;
+            if !came {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn reply(
+        &mut self,
+        transmit: ServerTransmit,
+        tell: &mut impl FnMut(ServerEvent),
+    ) -> Result<(), UnicastError> {
+        let ServerTransmit { to, range } = transmit;
+        let len = (range.end - range.start) as usize;
+        let packets = len.div_ceil(self.block_len).max(1) as u64;
+        self.pace(packets * self.overhead + len as u64);
+        self.source.read(range.start, &mut self.buffer[..len])?;
+        if let Err(error) = self.send(to, range.start, len) {
+            self.machine.handle(self.clock.now(), ServerInput::Unreachable { client: to });
+            self.fail(to, error.to_string(), tell);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, to: SocketAddr, mut offset: u64, len: usize) -> io::Result<()> {
+        let file = self.file;
+        let mut header_of = |block: &[u8]| {
+            let reply = Reply::new(file, offset, block.len() as u16);
+            offset += block.len() as u64;
+            // The machine hands out runs within the file.
+            reply.map_or([0; Reply::HEADER_LEN], |reply| reply.to_bytes())
+        };
+        if len == 0 {
+            return self.transmitter.send_datagram(to, &header_of(&[]));
+        }
+        self.transmitter.send_frames(to, self.block_len, &self.buffer[..len], header_of)
+    }
+
+    fn fail(&mut self, client: SocketAddr, reason: String, tell: &mut impl FnMut(ServerEvent)) {
+        self.summary.failed += 1;
+        tell(ServerEvent::Failed { client, reason });
+    }
+
+    fn pace(&mut self, bytes: u64) {
+        loop {
+            let now = self.clock.now();
+            let delay = self.pacer.delay(now, bytes);
+            if delay.is_zero() {
+                return self.pacer.sent(now, bytes);
+            }
+            std::thread::sleep(delay);
+        }
+    }
+}
+
+/// The longest IP packet that the interface with this address takes, within what most networks pass.
+fn packet_len(address: SocketAddr) -> u64 {
+    let all = interface::list().unwrap_or_default();
+    let of = all.iter().find(|interface| interface.addresses.contains(&address.ip()));
+    of.map_or(MAX_PACKET_LEN, |interface| u64::from(interface.mtu).clamp(1280, MAX_PACKET_LEN))
+}
+
+/// Gets the file from the server at `server` and keeps it at `path`.
+///
+/// # Errors
+/// When it cannot be had or kept; nothing is at `path` then that was not there before.
+pub fn fetch(
+    path: &Path,
+    server: SocketAddr,
+    offload: Offload,
+    stop: &Stop,
+    mut tell: impl FnMut(ClientProgress),
+) -> Result<ClientProgress, UnicastError> {
+    let (folder, name) = target(path)?;
+    let (socket, _) = open_unicast_client(server, CLIENT_BUFFER_BYTES)?;
+    let waker = Waker::new()?;
+    let poller = Poller::new()?;
+    poller.add(&waker, 0, Interest::Read)?;
+    poller.add(stop, 1, Interest::Read)?;
+    poller.add(&socket, 2, Interest::Read)?;
+    let config = ClientConfig { timeout: TIMEOUT, max_timeouts: MAX_TIMEOUTS, hash_attempts: ATTEMPTS };
+    let mut client = UdpClient {
+        path,
+        name,
+        machine: Client::new(config),
+        replies: ReplyCollector::new(DatagramReceiver::new(socket, offload)),
+        store: Store::start(folder, waker.clone())?,
+        waker,
+        poller,
+        clock: Clock::start(),
+        next_tell: Instant::ZERO,
+        progress: ClientProgress::default(),
+    };
+    let event = client.run(stop, &mut tell)?;
+    outcome(event, server)?;
+    Ok(client.progress)
+}
+
+/// Takes replies about one file, that of the first reply.
+struct ReplyCollector {
+    receiver: DatagramReceiver,
+    file: Option<FileHeader>,
+    /// Length of the longest data so far.
+    block_len: u16,
+}
+
+impl ReplyCollector {
+    fn new(receiver: DatagramReceiver) -> Self {
+        Self { receiver, file: None, block_len: 0 }
+    }
+
+    /// Takes what is there, as far as it fits; returns the inputs that it makes, each with the place of
+    /// its bytes in the batch.
+    fn receive(&mut self, batch: &mut Batch) -> io::Result<Vec<(ClientInput, usize)>> {
+        let Self { receiver, file, block_len } = self;
+        let mut is_empty = false;
+        while batch.room() >= SUPER_PACKET_LEN
+            && receiver.receive(|_, datagram| {
+                let Ok((reply, data)) = Reply::parse(datagram) else { return };
+                if *file.get_or_insert(reply.file) != reply.file || data.len() > batch.room() {
+                    return;
+                }
+                *block_len = (*block_len).max(data.len() as u16);
+                is_empty |= reply.file.file_size == 0;
+                batch.push_block(object(), reply.range().start, data);
+            })?
+        {}
+        let Some(file) = self.file else { return Ok(Vec::new()) };
+        let input = |range| ClientInput::Replies { file, range, block_len: self.block_len };
+        let mut inputs: Vec<_> = batch.take_items().into_iter().filter_map(blocks).collect();
+        if is_empty {
+            inputs.push((0..0, 0));
+        }
+        Ok(inputs.into_iter().map(|(range, at)| (input(range), at)).collect())
+    }
+}
+
+fn blocks(item: Item) -> Option<(std::ops::Range<u64>, usize)> {
+    match item {
+        Item::Blocks { range, at, .. } => Some((range, at)),
+        Item::Message { .. } => None,
+    }
+}
+
+struct UdpClient<'a> {
+    path: &'a Path,
+    name: String,
+    machine: Client,
+    replies: ReplyCollector,
+    store: Store,
+    waker: Waker,
+    poller: Poller,
+    clock: Clock,
+    next_tell: Instant,
+    progress: ClientProgress,
+}
+
+impl UdpClient<'_> {
+    fn run(
+        &mut self,
+        stop: &Stop,
+        tell: &mut impl FnMut(ClientProgress),
+    ) -> Result<ClientEvent, UnicastError> {
+        loop {
+            if stop.is_requested() {
+                return Err(UnicastError::Interrupted);
+            }
+            let now = self.clock.now();
+            let mut batch = self.store.batch();
+            let mut tasks = Vec::new();
+            self.take_reports(now);
+            let inputs = self.replies.receive(&mut batch)?;
+            let is_quiet = inputs.is_empty();
+            for (input, at) in inputs {
+                let start = match &input {
+                    ClientInput::Replies { range, .. } => range.start,
+                    _ => 0,
+                };
+                self.machine.handle(now, input);
+                if let Next::End(event) = self.carry_out(now, (start, at), &mut tasks)? {
+                    return Ok(self.end(now, event, tell));
+                }
+            }
+            let next = self.carry_out(now, (0, 0), &mut tasks)?;
+            self.store.submit(batch, tasks);
+            if now >= self.next_tell {
+                self.next_tell = now + TELL_INTERVAL;
+                self.sum_up(now);
+                tell(self.progress);
+            }
+            match next {
+                Next::End(event) => return Ok(self.end(now, event, tell)),
+                Next::Wait(deadline) if is_quiet => self.wait(now, deadline)?,
+                Next::Wait(_) => {}
+            }
+        }
+    }
+
+    fn end(
+        &mut self,
+        now: Instant,
+        event: ClientEvent,
+        tell: &mut impl FnMut(ClientProgress),
+    ) -> ClientEvent {
+        self.sum_up(now);
+        tell(self.progress);
+        event
+    }
+
+    fn take_reports(&mut self, now: Instant) {
+        self.waker.take();
+        while let Some(report) = self.store.report() {
+            let input = match report {
+                Report::Hashed { hash, .. } => ClientInput::Hashed { hash },
+                Report::Failed { reason, .. } => ClientInput::StoreFailed { reason },
+            };
+            self.machine.handle(now, input);
+        }
+    }
+
+    /// Does all that the machine wants; the bytes that have come begin at a position of the file and lie at
+    /// a place in the batch.
+    fn carry_out(
+        &mut self,
+        now: Instant,
+        (start, at): (u64, usize),
+        tasks: &mut Vec<Task>,
+    ) -> Result<Next, UnicastError> {
+        let file = object();
+        loop {
+            match self.machine.poll(now) {
+                Step::Transmit(ClientTransmit::Request(request)) => self.request(request)?,
+                Step::Transmit(ClientTransmit::Commit) => {
+                    if let Err(reason) = self.store.commit(file) {
+                        self.machine.handle(now, ClientInput::StoreFailed { reason });
+                    }
+                }
+                Step::Transmit(ClientTransmit::Announce { size }) => {
+                    let begin = begin(size, &self.name, self.path)?;
+                    tasks.push(Task::Announce { file, begin });
+                }
+                Step::Transmit(ClientTransmit::Store { range }) => {
+                    let at = at + range.start.saturating_sub(start) as usize;
+                    tasks.push(Task::Keep { file, range, at });
+                }
+                Step::Transmit(ClientTransmit::Hash) => tasks.push(Task::Hash { file }),
+                Step::Transmit(ClientTransmit::Discard) => tasks.push(Task::Discard { file }),
+                Step::Event(event) => return Ok(Next::End(event)),
+                Step::Wait(deadline, _) => return Ok(Next::Wait(deadline)),
+            }
+        }
+    }
+
+    fn request(&mut self, request: Request) -> Result<(), UnicastError> {
+        self.progress.requests += 1;
+        match self.replies.receiver.socket().send(&request.to_bytes()) {
+            // Nobody listens there yet: the machine asks again after its timeout.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    fn sum_up(&mut self, now: Instant) {
+        let (total_bytes, received_bytes) = self.machine.progress();
+        self.progress = ClientProgress {
+            total_bytes,
+            received_bytes,
+            seconds: (now - Instant::ZERO).as_secs_f64(),
+            dropped_packets: self.replies.receiver.dropped(),
+            ..self.progress
+        };
+    }
+
+    fn wait(&mut self, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
+        let until = deadline.map_or(self.next_tell, |deadline| deadline.min(self.next_tell));
+        self.poller.wait(Some(until - now), &mut Vec::new())
+    }
+}
