@@ -1,11 +1,104 @@
-//! `treecast receive`.
+//! `treecast receive`: arguments in, progress and summary out.
+
+mod display;
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use treecast_driver::{
+    receive::{self, NameFilter, ReceiveEvent, ReceiveOptions, ReceiveSummary},
+    stop::Stop,
+    udp::Offload,
+};
+use treecast_wire::ticket::Ticket;
 
 use crate::Outcome;
 
-/// (about)
+/// Receive the files of a session.
+///
+/// A file gets its name only when it is whole and its hash is right; one that had the name before is replaced.
+/// Exit code: 0 when every file came; 3 when some failed; 1 for anything else.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Network interface to listen on [default: the one of the route to the sender]
+    #[arg(long, value_name = "IF")]
+    interface: Option<String>,
+    /// Folder for the files; made if it is missing
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    into: PathBuf,
+    /// Take only files whose names match, like '*.iso' or 'docs/*'
+    #[arg(long, value_name = "GLOB")]
+    only: Option<glob::Pattern>,
+    /// What the sender calls this receiver [default: host name and process id]
+    #[arg(long)]
+    name: Option<String>,
+    /// Give up when the sender cannot be reached in so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    connect_timeout: u64,
+    /// One JSON event a line on standard output
+    #[arg(long)]
+    json: bool,
+    /// The first line that `treecast send` prints, or @ and a file that holds it
+    #[arg(value_name = "TICKET|@PATH")]
+    ticket: String,
+}
 
-pub fn run(_args: Args) -> Outcome {
-    todo!()
+pub fn run(args: Args) -> Outcome {
+    let options = options(&args)?;
+    let stop = Stop::on_signals()?;
+    let mut display = display::Display::new(args.json, options.ticket.block_len);
+    let mut on_event = |event: ReceiveEvent| display.show(&event);
+    let summary = receive::run(&options, &stop, &mut on_event)?;
+    display.finish(&summary);
+    exit_code(&summary)
+}
+
+fn options(args: &Args) -> Result<ReceiveOptions, String> {
+    let ticket = read_ticket(&args.ticket)?;
+    Ok(ReceiveOptions {
+        name: args.name.clone(),
+        interface: args.interface.clone(),
+        only: args.only.clone().map(|pattern| NameFilter::new(move |name| pattern.matches(name))),
+        connect_timeout: Duration::from_secs(args.connect_timeout),
+        offload: Offload::from_environment()?,
+        ..ReceiveOptions::new(ticket, args.into.clone())
+    })
+}
+
+/// The ticket itself, or from the first line of the file behind `@`.
+fn read_ticket(text: &str) -> Result<Ticket, String> {
+    /// More than the longest ticket.
+    const MAX_TICKET_FILE_LEN: u64 = 64 * 1024;
+    let Some(path) = text.strip_prefix('@') else {
+        return text.parse().map_err(|error| format!("{error}"));
+    };
+    let failed = |error: std::io::Error| format!("cannot read the ticket from {path}: {error}");
+    let mut content = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_TICKET_FILE_LEN), &mut content)
+        .map_err(failed)?;
+    let line = content.lines().next().unwrap_or_default();
+    line.parse().map_err(|error| format!("{path}: {error}"))
+}
+
+fn exit_code(summary: &ReceiveSummary) -> Outcome {
+    if summary.interrupted {
+        return Err("interrupted: what was not complete is removed".into());
+    }
+    if let Some(reason) = &summary.cut_short {
+        return Err(format!("the session ended early ({reason}); what was not complete is removed").into());
+    }
+    Ok(if summary.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_cut_short_is_explained_in_one_line() {
+        let line = read_ticket("treecast1.AAAA").unwrap_err();
+        assert!(line.contains("cut short") && !line.contains('\n'), "{line}");
+        let line = read_ticket("@/no/such/file").unwrap_err();
+        assert!(line.contains("/no/such/file"), "{line}");
+    }
 }

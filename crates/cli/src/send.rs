@@ -1,11 +1,238 @@
-//! `treecast send`.
+//! `treecast send`: arguments in, progress and summary out.
+
+mod display;
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::ValueEnum;
+use treecast_driver::{
+    send::{self, SendEvent, SendOptions, SendSummary},
+    stop::Stop,
+    udp::{DEFAULT_MULTICAST_HOPS, Offload},
+};
+use treecast_wire::ticket;
 
 use crate::Outcome;
 
-/// (about)
+/// Send files to everyone who has the ticket.
+///
+/// Prints the ticket as its first line; receivers start with it. Starts when enough receivers are there and
+/// ends when every receiver has every file. Exit code: 0 when all have all; 3 when some receivers failed (a table says who and why); 1 for
+/// anything else.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// How a packet reaches many hosts
+    #[arg(long, value_enum, default_value = "multicast")]
+    fanout: Fanout,
+    /// How loss is mended: while the file is out (nack), afterwards (after), by sending again and again
+    /// until nobody listens (carousel), or not (none)
+    #[arg(long, value_enum, default_value = "nack")]
+    repair: Repair,
+    /// Multicast group, with or without a port [default: a random one of site scope]
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_group)]
+    group: Option<Group>,
+    /// Network interface to send on [default: the one of the route]
+    #[arg(long, value_name = "IF")]
+    interface: Option<String>,
+    /// Source-specific multicast: receivers listen to this address of the interface alone
+    #[arg(long, value_name = "ADDR")]
+    source: Option<IpAddr>,
+    /// Where to take control connections [default: any address, a free port]
+    #[arg(long, value_name = "ADDR:PORT")]
+    control: Option<SocketAddr>,
+    /// Bits of IP packets a second, headers included (500k, 100M, 2.5G), or max: as fast as the slowest
+    /// attentive receiver takes it
+    #[arg(long, default_value = "max", value_parser = parse_rate)]
+    rate: Rate,
+    /// Hop limit of multicast packets: the routers that they may cross
+    #[arg(long, default_value_t = DEFAULT_MULTICAST_HOPS, value_parser = clap::value_parser!(u32).range(1..=255))]
+    ttl: u32,
+    /// Start when so many receivers are there
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    wait: u32,
+    /// Give up when they are not there in so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    wait_timeout: u64,
+    /// Give up on retransmissions of a file after X times what its multicast took [default: never]
+    #[arg(long, value_name = "X", value_parser = parse_factor)]
+    retx_factor: Option<f64>,
+    /// Bytes of a file in each packet [default: what the interface's MTU allows]
+    #[arg(long, value_name = "BYTES")]
+    block: Option<u16>,
+    /// Write the ticket to this file, too
+    #[arg(long, value_name = "PATH")]
+    ticket_file: Option<PathBuf>,
+    /// One JSON event a line on standard output
+    #[arg(long)]
+    json: bool,
+    /// Files, and folders of files
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+}
 
-pub fn run(_args: Args) -> Outcome {
-    todo!()
+#[derive(Clone, Copy, ValueEnum)]
+enum Fanout {
+    Multicast,
+    Unicast,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Repair {
+    Nack,
+    After,
+    Carousel,
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Group {
+    address: IpAddr,
+    port: Option<u16>,
+}
+
+/// Bits a second; none follows the receivers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Rate(Option<u64>);
+
+pub fn run(args: Args) -> Outcome {
+    let options = options(&args)?;
+    let stop = Stop::on_signals()?;
+    let ticket_file = TicketFile(args.ticket_file.clone());
+    let mut display = display::Display::new(args.json);
+    let mut failed_ticket = None;
+    let mut on_event = |event: SendEvent| {
+        if let SendEvent::Ready { ticket } = &event
+            && let Err(line) = ticket_file.write(&ticket.to_string())
+        {
+            failed_ticket = Some(line);
+            stop.request();
+        }
+        display.show(&event);
+    };
+    let result = send::run(&options, &stop, &mut on_event);
+    if let Some(line) = failed_ticket {
+        return Err(line.into());
+    }
+    let summary = result?;
+    display.finish(&summary);
+    exit_code(&summary)
+}
+
+fn options(args: &Args) -> Result<SendOptions, String> {
+    Ok(SendOptions {
+        fanout: match args.fanout {
+            Fanout::Multicast => ticket::Fanout::Multicast,
+            Fanout::Unicast => ticket::Fanout::Unicast,
+        },
+        repair: match args.repair {
+            Repair::Nack => ticket::Repair::Nack,
+            Repair::After => ticket::Repair::After,
+            Repair::Carousel => ticket::Repair::Carousel,
+            Repair::None => ticket::Repair::None,
+        },
+        group: args.group.map(|group| group.address),
+        port: args.group.and_then(|group| group.port),
+        interface: args.interface.clone(),
+        source: args.source,
+        control: args.control,
+        rate_bps: args.rate.0,
+        hops: args.ttl,
+        wait_for: args.wait,
+        wait_timeout: Duration::from_secs(args.wait_timeout),
+        retransmission_timeout_factor: args.retx_factor,
+        block_len: args.block,
+        offload: Offload::from_environment()?,
+        ..SendOptions::new(args.paths.clone())
+    })
+}
+
+/// A sender that could not read its own files failed; otherwise receivers did.
+fn exit_code(summary: &SendSummary) -> Outcome {
+    if summary.interrupted {
+        return Err("interrupted: receivers keep only the files that were complete".into());
+    }
+    if let Some((_, reason)) = summary.withdrawn.first() {
+        return Err(reason.clone().into());
+    }
+    Ok(if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+/// The file that other programs read the ticket from: it is there whole or not at all.
+struct TicketFile(Option<PathBuf>);
+
+impl TicketFile {
+    fn write(&self, ticket: &str) -> Result<(), String> {
+        let Some(path) = &self.0 else { return Ok(()) };
+        let failed = |error| format!("cannot write the ticket to {}: {error}", path.display());
+        let Some(name) = path.file_name() else {
+            return Err(failed("it names no file".to_owned()));
+        };
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}", std::process::id()));
+        let temporary = path.parent().unwrap_or(Path::new("")).join(hidden);
+        std::fs::write(&temporary, format!("{ticket}\n"))
+            .and_then(|()| std::fs::rename(&temporary, path))
+            .map_err(|error| failed(error.to_string()))
+    }
+}
+
+fn parse_group(text: &str) -> Result<Group, String> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(Group { address, port: None });
+    }
+    let both = text.parse::<SocketAddr>();
+    both.map(|both| Group { address: both.ip(), port: Some(both.port()) }).map_err(|_| {
+        "expected an address like ff15::1 or 239.255.1.1, or one with a port like [ff15::1]:5000".into()
+    })
+}
+
+fn parse_rate(text: &str) -> Result<Rate, String> {
+    if text == "max" {
+        return Ok(Rate(None));
+    }
+    let (number, unit) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1e3),
+        Some((at, 'M' | 'm')) => (&text[..at], 1e6),
+        Some((at, 'G' | 'g')) => (&text[..at], 1e9),
+        _ => (text, 1.0),
+    };
+    let rate = number.parse::<f64>().map(|number| number * unit).unwrap_or(f64::NAN);
+    if !(1000.0..=1e12).contains(&rate) {
+        return Err("expected bits a second from 1k to 1000G, like 500M, or max".into());
+    }
+    Ok(Rate(Some(rate as u64)))
+}
+
+fn parse_factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse::<f64>().unwrap_or(f64::NAN);
+    if (0.0..=1e6).contains(&factor) { Ok(factor) } else { Err("expected a number of 0 or more".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_bits_a_second() {
+        assert_eq!(parse_rate("max"), Ok(Rate(None)));
+        assert_eq!(parse_rate("2.5G"), Ok(Rate(Some(2_500_000_000))));
+        assert_eq!(parse_rate("64000"), Ok(Rate(Some(64_000))));
+        for bad in ["", "M", "-1M", "1T", "nan", "0", "12"] {
+            assert!(parse_rate(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_group_may_have_a_port() {
+        let group = parse_group("[ff15::7]:5000").unwrap();
+        assert_eq!((group.address, group.port), ("ff15::7".parse().unwrap(), Some(5000)));
+        assert_eq!(parse_group("239.255.0.1").unwrap().port, None);
+        assert!(parse_group("ff15::7:port").is_err());
+    }
 }

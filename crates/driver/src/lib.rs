@@ -3,8 +3,16 @@
 //! This crate decides nothing about a protocol: what to send, ask for or store is up to the machines of
 //! `treecast-proto`. It has nearly all the `unsafe` of treecast, each behind a safe function.
 
+pub mod carousel;
+pub mod clock;
+pub mod connection;
 pub mod files;
 pub mod interface;
 pub mod pacer;
+pub mod poller;
+pub mod receive;
+pub mod send;
+pub mod stop;
 pub mod udp;
+pub mod unicast;
 pub mod wake;

@@ -18,12 +18,13 @@ pub fn ip_overhead(is_ipv4: bool) -> u64 {
 pub struct Pacer {
     rate_bps: Option<u64>,
     /// Tokens in the bucket, in bits times nanoseconds per second: no rounding, however slow the rate.
-    tokens: u128,
+    /// Negative after more than a bucket has left at once.
+    tokens: i128,
     filled: Instant,
 }
 
-const PER_BIT: u128 = 1_000_000_000;
-const DEPTH: u128 = BURST_BYTES as u128 * 8 * PER_BIT;
+const PER_BIT: i128 = 1_000_000_000;
+const DEPTH: i128 = BURST_BYTES as i128 * 8 * PER_BIT;
 
 impl Pacer {
     /// A pacer whose bucket is full; without a rate everything may leave at once.
@@ -35,7 +36,7 @@ impl Pacer {
     pub fn delay(&mut self, now: Instant, bytes: u64) -> Duration {
         let Some(rate) = self.rate_bps else { return Duration::ZERO };
         self.fill(now, rate);
-        let missing = cost(bytes).min(DEPTH).saturating_sub(self.tokens);
+        let missing = (cost(bytes).min(DEPTH) - self.tokens).max(0).unsigned_abs();
         Duration::from_nanos(u64::try_from(missing.div_ceil(u128::from(rate))).unwrap_or(u64::MAX))
     }
 
@@ -43,19 +44,19 @@ impl Pacer {
     pub fn sent(&mut self, now: Instant, bytes: u64) {
         if let Some(rate) = self.rate_bps {
             self.fill(now, rate);
-            self.tokens = self.tokens.saturating_sub(cost(bytes));
+            self.tokens -= cost(bytes);
         }
     }
 
     fn fill(&mut self, now: Instant, rate: u64) {
-        let span = now.saturating_duration_since(self.filled).as_nanos();
-        self.tokens = (self.tokens + span * u128::from(rate)).min(DEPTH);
+        let span = now.as_nanos().saturating_sub(self.filled.as_nanos());
+        self.tokens = self.tokens.saturating_add(i128::from(span) * i128::from(rate)).min(DEPTH);
         self.filled = self.filled.max(now);
     }
 }
 
-fn cost(bytes: u64) -> u128 {
-    u128::from(bytes) * 8 * PER_BIT
+fn cost(bytes: u64) -> i128 {
+    i128::from(bytes) * 8 * PER_BIT
 }
 
 /// How many packets of `packet_bytes` (headers included) to send at once at this rate: a few

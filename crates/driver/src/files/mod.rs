@@ -12,6 +12,6 @@ mod target;
 mod walk;
 
 pub use source::{Source, SourceError};
-pub use store::{Part, Report, Store};
+pub use store::{Report, Store, Task};
 pub use target::{PartFile, TargetError, TargetFolder, check_name};
 pub use walk::{NamedSource, find_sources};

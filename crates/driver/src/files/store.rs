@@ -11,7 +11,7 @@ use std::{
 use treecast_wire::{header::FileId, message::BeginOfFile};
 
 use super::{
-    TargetError, TargetFolder,
+    TargetError, TargetFolder, check_name,
     stored::{CATCH_UP_LEN, Stored},
 };
 use crate::{udp::Batch, wake::Waker};
@@ -19,12 +19,19 @@ use crate::{udp::Batch, wake::Waker};
 /// The most batches there are at a time: 12 MiB.
 const MAX_BATCHES: usize = 48;
 
-/// Bytes to keep: `range` of an object, lying at `at` in the batch.
+/// Something to do, in the order given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
-    pub file: FileId,
-    pub range: Range<u64>,
-    pub at: usize,
+pub enum Task {
+    /// The object's size and name are known.
+    Announce { file: FileId, begin: BeginOfFile },
+    /// Write `range` of an object, which lies at `at` in the batch handed over with it.
+    Keep { file: FileId, range: Range<u64>, at: usize },
+    /// As `Keep` where something is stored already: only what differs is written.
+    Overwrite { file: FileId, range: Range<u64>, at: usize },
+    /// Compute the hash of what is stored; it comes as a [`Report`].
+    Hash { file: FileId },
+    /// Throw away what is stored, and forget that it has failed.
+    Discard { file: FileId },
 }
 
 /// What the thread has to tell.
@@ -53,11 +60,8 @@ pub struct Store {
 
 #[derive(Debug)]
 enum Job {
-    Announce { file: FileId, begin: BeginOfFile },
-    Write { batch: Batch, parts: Vec<Part> },
-    Hash { file: FileId },
+    Tasks { batch: Batch, tasks: Vec<Task> },
     Commit { file: FileId, done: SyncSender<Result<(), String>> },
-    Discard { file: FileId },
 }
 
 impl Store {
@@ -89,19 +93,9 @@ impl Store {
         self.free.recv().unwrap_or_default()
     }
 
-    /// The object's size and name are known.
-    pub fn announce(&self, file: FileId, begin: BeginOfFile) {
-        self.submit(Job::Announce { file, begin });
-    }
-
-    /// Keeps these parts of the batch, and gives it back to [`Store::batch`].
-    pub fn write(&self, batch: Batch, parts: Vec<Part>) {
-        self.submit(Job::Write { batch, parts });
-    }
-
-    /// Asks for the hash of what is stored; it comes as a [`Report`].
-    pub fn hash(&self, file: FileId) {
-        self.submit(Job::Hash { file });
+    /// Has these tasks carried out; the batch comes back to [`Store::batch`].
+    pub fn submit(&self, batch: Batch, tasks: Vec<Task>) {
+        self.queue(Job::Tasks { batch, tasks });
     }
 
     /// Gives an announced object its final name, and waits until it has it.
@@ -110,13 +104,8 @@ impl Store {
     /// One line when it cannot have it; nothing of the object is kept then.
     pub fn commit(&self, file: FileId) -> Result<(), String> {
         let (done, result) = mpsc::sync_channel(1);
-        self.submit(Job::Commit { file, done });
+        self.queue(Job::Commit { file, done });
         result.recv().unwrap_or_else(|_| Err("the thread that writes files has ended".into()))
-    }
-
-    /// Throws away what is stored of an object.
-    pub fn discard(&self, file: FileId) {
-        self.submit(Job::Discard { file });
     }
 
     /// The next report, if there is one.
@@ -124,7 +113,7 @@ impl Store {
         self.reports.try_recv().ok()
     }
 
-    fn submit(&self, job: Job) {
+    fn queue(&self, job: Job) {
         if let Some(jobs) = &self.jobs {
             // As in `batch`: a thread that is gone shows in the hashes that never come.
             let _ = jobs.send(job);
@@ -147,7 +136,8 @@ struct Worker {
     waker: Waker,
     free: Sender<Batch>,
     reports: Sender<Report>,
-    objects: BTreeMap<FileId, Object>,
+    /// None for an object that has failed and is not to be stored again.
+    objects: BTreeMap<FileId, Option<Object>>,
 }
 
 /// One object; its name is known once it is announced.
@@ -175,106 +165,107 @@ impl Worker {
 
     fn carry_out(&mut self, job: Job, buffer: &mut [u8]) {
         match job {
-            Job::Announce { file, begin } => self.announce(file, &begin),
-            Job::Write { mut batch, parts } => {
-                for part in parts {
-                    self.write(&batch, part);
+            Job::Tasks { mut batch, tasks } => {
+                for task in tasks {
+                    self.task(task, &batch, buffer);
                 }
                 batch.clear();
                 let _ = self.free.send(batch);
             }
-            Job::Hash { file } => self.hash(file, buffer),
             Job::Commit { file, done } => {
                 let _ = done.send(self.commit(file));
             }
-            Job::Discard { file } => drop(self.objects.remove(&file)),
+        }
+    }
+
+    fn task(&mut self, task: Task, batch: &Batch, buffer: &mut [u8]) {
+        match task {
+            Task::Announce { file, begin } => self.attempt(file, |object, folder| {
+                let name = begin.file_name();
+                check_name(name).map_err(|why| TargetError::Name { name: name.to_owned(), why })?;
+                object.name = Some(name.to_owned());
+                object.stored.announce(folder, name, begin.file_size)
+            }),
+            Task::Keep { file, range, at } => self.attempt(file, |object, folder| {
+                let bytes = &batch.bytes()[at..at + (range.end - range.start) as usize];
+                object.stored.write(range.start, bytes).map_err(|source| {
+                    let name = object.name.as_deref().unwrap_or("an object");
+                    folder.error(format!("write {name} (bytes from {} on)", range.start), source)
+                })
+            }),
+            Task::Overwrite { file, range, at } => self.attempt(file, |object, folder| {
+                let bytes = &batch.bytes()[at..at + (range.end - range.start) as usize];
+                let result = object.stored.overwrite(range.start, bytes, buffer);
+                result.map_err(|source| folder.error("compare with a file".into(), source))
+            }),
+            Task::Hash { file } => self.hash(file, buffer),
+            Task::Discard { file } => drop(self.objects.remove(&file)),
         }
     }
 
     /// Hashes one piece of what was stored out of order; false when no object has one.
     fn catch_up(&mut self, buffer: &mut [u8]) -> bool {
-        let mut failed = None;
-        for (file, object) in &mut self.objects {
-            match object.stored.catch_up(buffer) {
-                Ok(true) => return true,
-                Ok(false) => {}
-                Err(error) => {
-                    failed = Some((*file, error));
-                    break;
-                }
-            }
-        }
-        if let Some((file, error)) = failed {
-            self.fail(file, self.folder.error("read back a file".into(), error));
-            return true;
-        }
-        false
-    }
-
-    fn announce(&mut self, file: FileId, begin: &BeginOfFile) {
-        let name = begin.file_name();
-        let folder = self.folder.clone();
-        let result = super::check_name(name)
-            .map_err(|why| TargetError::Name { name: name.to_owned(), why })
-            .and_then(|()| self.object(file))
-            .and_then(|object| {
-                object.name = Some(name.to_owned());
-                object.stored.announce(&folder, name, begin.file_size)
+        let mut done = false;
+        let behind: Vec<FileId> = self
+            .objects
+            .iter()
+            .filter(|(_, object)| object.as_ref().is_some_and(|object| object.stored.is_behind()))
+            .map(|(file, _)| *file)
+            .collect();
+        for file in behind {
+            done = true;
+            self.attempt(file, |object, folder| {
+                object.stored.catch_up(buffer).map(drop).map_err(|source| read_back(folder, source))
             });
-        if let Err(error) = result {
-            self.fail(file, error);
         }
-    }
-
-    fn write(&mut self, batch: &Batch, part: Part) {
-        let len = (part.range.end - part.range.start) as usize;
-        let bytes = &batch.bytes()[part.at..part.at + len];
-        let folder = self.folder.clone();
-        let result = self.object(part.file).and_then(|object| {
-            object.stored.write(part.range.start, bytes).map_err(|source| {
-                let name = object.name.as_deref().unwrap_or("an object");
-                folder.error(format!("write {name} (bytes from {} on)", part.range.start), source)
-            })
-        });
-        if let Err(error) = result {
-            self.fail(part.file, error);
-        }
+        done
     }
 
     fn hash(&mut self, file: FileId, buffer: &mut [u8]) {
-        let result = self.object(file).map(|object| object.stored.hash(buffer));
-        match result {
-            Ok(Ok(hash)) => self.report(Report::Hashed { file, hash }),
-            Ok(Err(source)) => self.fail(file, self.folder.error("read back a file".into(), source)),
-            Err(error) => self.fail(file, error),
+        let mut hash = None;
+        self.attempt(file, |object, folder| {
+            hash = Some(object.stored.hash(buffer).map_err(|source| read_back(folder, source))?);
+            Ok(())
+        });
+        if let Some(hash) = hash {
+            self.report(Report::Hashed { file, hash });
         }
     }
 
     fn commit(&mut self, file: FileId) -> Result<(), String> {
-        let object = self.objects.remove(&file).ok_or("nothing is stored of it")?;
+        let object = self.objects.remove(&file).flatten().ok_or("nothing is stored of it")?;
         let name = object.name.ok_or("its name is not known")?;
         object.stored.commit(&name).map_err(|error| error.to_string())
     }
 
-    /// The object, which gets its temporary file when it is first needed.
-    fn object(&mut self, file: FileId) -> Result<&mut Object, TargetError> {
-        use std::collections::btree_map::Entry;
-        match self.objects.entry(file) {
-            Entry::Occupied(entry) => Ok(entry.into_mut()),
-            Entry::Vacant(entry) => {
-                let stored = Stored::new(self.folder.create(file)?);
-                Ok(entry.insert(Object { stored, name: None }))
-            }
+    /// Does something with an object, which gets its temporary file when it is first needed. A failure is
+    /// reported and is the object's end.
+    fn attempt(
+        &mut self,
+        file: FileId,
+        act: impl FnOnce(&mut Object, &TargetFolder) -> Result<(), TargetError>,
+    ) {
+        let result = match self.objects.get_mut(&file) {
+            Some(None) => return,
+            Some(Some(object)) => act(object, &self.folder),
+            None => self.folder.create(file).and_then(|part| {
+                let object = Object { stored: Stored::new(part), name: None };
+                let object = self.objects.entry(file).or_insert(Some(object));
+                object.as_mut().map_or(Ok(()), |object| act(object, &self.folder))
+            }),
+        };
+        if let Err(error) = result {
+            self.objects.insert(file, None);
+            self.report(Report::Failed { file, reason: error.to_string() });
         }
-    }
-
-    fn fail(&mut self, file: FileId, error: TargetError) {
-        self.objects.remove(&file);
-        self.report(Report::Failed { file, reason: error.to_string() });
     }
 
     fn report(&self, report: Report) {
         let _ = self.reports.send(report);
         self.waker.wake();
     }
+}
+
+fn read_back(folder: &TargetFolder, source: io::Error) -> TargetError {
+    folder.error("read back a file".into(), source)
 }

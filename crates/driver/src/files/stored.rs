@@ -17,11 +17,13 @@ pub(super) struct Stored {
     hashed: u64,
     /// What is stored beyond `hashed`, start to end, without two that touch.
     beyond: BTreeMap<u64, u64>,
+    /// The hash has been given out once.
+    is_finished: bool,
 }
 
 impl Stored {
     pub fn new(part: PartFile) -> Self {
-        Self { part, hasher: blake3::Hasher::new(), hashed: 0, beyond: BTreeMap::new() }
+        Self { part, hasher: blake3::Hasher::new(), hashed: 0, beyond: BTreeMap::new(), is_finished: false }
     }
 
     /// Writes bytes at their place.
@@ -37,12 +39,31 @@ impl Stored {
         Ok(())
     }
 
+    /// Whether [`Stored::catch_up`] has something to do.
+    pub fn is_behind(&self) -> bool {
+        self.beyond.first_key_value().is_some_and(|(start, _)| *start <= self.hashed)
+    }
+
+    /// Writes those of the bytes that differ from what is stored at their place. The hash does not
+    /// follow: the next [`Stored::hash`] reads the whole file.
+    pub fn overwrite(&mut self, position: u64, bytes: &[u8], buffer: &mut [u8]) -> io::Result<()> {
+        let mut at = position;
+        for piece in bytes.chunks(buffer.len()) {
+            let stored = &mut buffer[..piece.len()];
+            self.part.file().read_exact_at(stored, at)?;
+            if stored != piece {
+                self.part.file().write_all_at(piece, at)?;
+            }
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
     /// Hashes the next stored piece that is not hashed yet; false when there is none.
     pub fn catch_up(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
-        let Some((&start, &end)) = self.beyond.first_key_value() else { return Ok(false) };
-        if start > self.hashed {
+        let Some((_, &end)) = self.beyond.first_key_value().filter(|_| self.is_behind()) else {
             return Ok(false);
-        }
+        };
         let len = (end - self.hashed).min(buffer.len() as u64) as usize;
         self.part.file().read_exact_at(&mut buffer[..len], self.hashed)?;
         self.hasher.update(&buffer[..len]);
@@ -54,8 +75,14 @@ impl Stored {
         Ok(true)
     }
 
-    /// The hash of what is stored from the file's start to its first gap.
+    /// The hash of what is stored from the file's start to its first gap. Asked a second time, it reads
+    /// all of that again, since it may have been overwritten.
     pub fn hash(&mut self, buffer: &mut [u8]) -> io::Result<[u8; 32]> {
+        if std::mem::replace(&mut self.is_finished, true) {
+            self.hasher.reset();
+            self.note(0..self.hashed);
+            self.hashed = 0;
+        }
         while self.catch_up(buffer)? {}
         Ok(*self.hasher.finalize().as_bytes())
     }
@@ -119,6 +146,22 @@ mod tests {
             assert_eq!(stored.hash(&mut buffer).unwrap(), *blake3::hash(&data).as_bytes(), "{order:?}");
             assert!(stored.beyond.is_empty() && stored.hashed == 100_000);
         }
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn what_is_overwritten_is_hashed_again() {
+        let path = scratch("overwritten");
+        let folder = TargetFolder::open(&path).unwrap();
+        let right: Vec<u8> = (0..50_000_u32).map(|at| (at % 249) as u8).collect();
+        let mut wrong = right.clone();
+        wrong[33_333] ^= 1;
+        let mut stored = Stored::new(folder.create(FileId(0)).unwrap());
+        let mut buffer = vec![0; 7000];
+        stored.write(0, &wrong).unwrap();
+        assert_eq!(stored.hash(&mut buffer).unwrap(), *blake3::hash(&wrong).as_bytes());
+        stored.overwrite(20_000, &right[20_000..40_000], &mut buffer).unwrap();
+        assert_eq!(stored.hash(&mut buffer).unwrap(), *blake3::hash(&right).as_bytes());
         std::fs::remove_dir_all(path).unwrap();
     }
 }

@@ -1,0 +1,123 @@
+//! Joining a session: the group first, so that nothing is missed, then the sender.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpStream, UdpSocket},
+    time::{Duration, Instant},
+};
+
+use treecast_wire::{
+    header::{FileId, MAX_PAYLOAD_LEN},
+    message::{Hello, MAX_RECEIVER_NAME_LEN, Message, PROTOCOL_VERSION},
+    ticket::{Fanout, Ticket},
+};
+
+use super::{RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions};
+use crate::{
+    connection::Connection,
+    interface::Interface,
+    stop::Stop,
+    udp::{GroupAddress, ReceiveBuffer, open_group_receiver, open_unicast_receiver},
+};
+
+/// How long one address gets to answer.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long to wait before the addresses are tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A receiver with its sockets, whose Hello is on its way.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub socket: UdpSocket,
+    pub connection: Connection,
+}
+
+pub(super) fn join(
+    options: &ReceiveOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(ReceiveEvent),
+) -> Result<Joined, ReceiveError> {
+    let ticket = &options.ticket;
+    let first = ticket.control.first().ok_or(ReceiveError::NoControl)?;
+    let name = options.name.clone().unwrap_or_else(default_name);
+    // Refused before anything is opened.
+    check_name(&name)?;
+    let interface = interface(options, *first)?;
+    let (socket, buffer) = open(ticket, &interface)?;
+    if let Some(warning) = &buffer.warning {
+        on_event(ReceiveEvent::Warning(warning.clone()));
+    }
+    let udp_port = match ticket.fanout {
+        Fanout::Unicast => socket.local_addr()?.port(),
+        Fanout::Multicast => 0,
+    };
+    let stream = connect(options, stop)?;
+    let mut connection = Connection::new(stream, MAX_PAYLOAD_LEN)?;
+    let hello = Hello::new(PROTOCOL_VERSION, udp_port, kernel_bytes(&buffer), &name)
+        .map_err(|error| ReceiveError::Name { name, reason: error.to_string() })?;
+    let file = FileId::new(ticket.session, 0);
+    connection.queue(&Message::Hello(hello).to_packet(file));
+    on_event(ReceiveEvent::Joined { sender: connection.peer(), interface: interface.name });
+    Ok(Joined { socket, connection })
+}
+
+fn check_name(name: &str) -> Result<(), ReceiveError> {
+    Hello::new(PROTOCOL_VERSION, 0, 0, name)
+        .map(drop)
+        .map_err(|error| ReceiveError::Name { name: name.to_owned(), reason: error.to_string() })
+}
+
+/// The host's name and the process id.
+fn default_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host: String = host.trim().chars().filter(|letter| letter.is_ascii_graphic()).collect();
+    let suffix = format!("-{}", std::process::id());
+    let len = host.len().min(MAX_RECEIVER_NAME_LEN - suffix.len());
+    format!("{}{suffix}", &host[..len])
+}
+
+fn interface(options: &ReceiveOptions, sender: SocketAddr) -> Result<Interface, ReceiveError> {
+    Ok(match &options.interface {
+        Some(name) => Interface::named(name)?,
+        None => Interface::by_route(Some(sender.ip()))?,
+    })
+}
+
+fn open(ticket: &Ticket, interface: &Interface) -> Result<(UdpSocket, ReceiveBuffer), ReceiveError> {
+    if ticket.fanout == Fanout::Unicast {
+        return Ok(open_unicast_receiver(0, RECEIVE_BUFFER_BYTES)?);
+    }
+    let address = GroupAddress { group: ticket.group, source: ticket.source, interface: interface.clone() };
+    Ok(open_group_receiver(&address, RECEIVE_BUFFER_BYTES)?)
+}
+
+/// What the kernel lets the buffer grow to, its own bookkeeping included: twice what was asked for.
+fn kernel_bytes(buffer: &ReceiveBuffer) -> u32 {
+    u32::try_from(buffer.bytes * 2).unwrap_or(u32::MAX)
+}
+
+/// Tries the ticket's addresses in their order, again and again until the time is up.
+fn connect(options: &ReceiveOptions, stop: &Stop) -> Result<TcpStream, ReceiveError> {
+    let deadline = Instant::now() + options.connect_timeout;
+    loop {
+        let mut reason = io::Error::from(io::ErrorKind::TimedOut);
+        for address in &options.ticket.control {
+            match TcpStream::connect_timeout(address, ATTEMPT_TIMEOUT) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => reason = error,
+            }
+            if stop.is_requested() {
+                return Err(ReceiveError::Interrupted);
+            }
+        }
+        if Instant::now() >= deadline {
+            let addresses = options.ticket.control.iter().map(ToString::to_string).collect::<Vec<_>>();
+            return Err(ReceiveError::Unreachable {
+                addresses: addresses.join(", "),
+                reason: reason.to_string(),
+            });
+        }
+        std::thread::sleep(RETRY_INTERVAL);
+    }
+}

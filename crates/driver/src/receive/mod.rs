@@ -1,0 +1,177 @@
+//! Receiving a session: from a ticket to verified files.
+//!
+//! Two threads: this one takes packets from the kernel as fast as they come and runs the machine; the
+//! store's writes and hashes. Between them go batches of 256 KiB from a bounded pool, so that a disk that
+//! stalls holds up, in the end, the sender, and costs memory nowhere.
+
+mod join;
+mod session;
+
+use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use thiserror::Error;
+use treecast_wire::ticket::Ticket;
+
+use crate::{
+    files::TargetError,
+    interface::InterfaceError,
+    stop::Stop,
+    udp::{Offload, UdpError},
+};
+
+/// What the receive buffer should hold: a few milliseconds at 10 Gbit/s, and as far as a sender runs ahead.
+pub const RECEIVE_BUFFER_BYTES: usize = 8 * 1024 * 1024;
+
+/// What to receive, and how.
+#[derive(Debug, Clone)]
+pub struct ReceiveOptions {
+    pub ticket: Ticket,
+    /// What the sender is to call this receiver; none takes the host's name and the process id.
+    pub name: Option<String>,
+    pub interface: Option<String>,
+    pub into: PathBuf,
+    /// Objects whose names it accepts; none accepts all.
+    pub only: Option<NameFilter>,
+    /// How long to try to reach the sender.
+    pub connect_timeout: Duration,
+    pub offload: Offload,
+}
+
+/// Says whether an object of this name is wanted.
+#[derive(Clone)]
+pub struct NameFilter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl NameFilter {
+    pub fn new(accepts: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(accepts))
+    }
+
+    pub fn accepts(&self, name: &str) -> bool {
+        (self.0)(name)
+    }
+}
+
+impl fmt::Debug for NameFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NameFilter")
+    }
+}
+
+impl ReceiveOptions {
+    pub fn new(ticket: Ticket, into: PathBuf) -> Self {
+        Self {
+            ticket,
+            name: None,
+            interface: None,
+            into,
+            only: None,
+            connect_timeout: Duration::from_secs(30),
+            offload: Offload::SuperPackets,
+        }
+    }
+}
+
+/// Something to tell whoever watches.
+#[derive(Debug, Clone)]
+pub enum ReceiveEvent {
+    /// Something is not as good as it could be.
+    Warning(String),
+    /// The sender is reached.
+    Joined {
+        sender: SocketAddr,
+        interface: String,
+    },
+    /// An object begins.
+    Announced {
+        name: String,
+        bytes: u64,
+    },
+    /// An object was not wanted.
+    Ignored {
+        name: String,
+    },
+    Progress(ReceiveProgress),
+    /// An object is whole, right and under its name.
+    Received {
+        name: String,
+        bytes: u64,
+    },
+    Failed {
+        name: String,
+        reason: String,
+    },
+}
+
+/// How far a receiver is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReceiveProgress {
+    pub seconds: f64,
+    /// Distinct bytes of objects, and the size of all objects announced so far.
+    pub received_bytes: u64,
+    pub announced_bytes: u64,
+    /// Bytes that came a second time on purpose, over the control connection.
+    pub retransmitted_bytes: u64,
+    pub duplicate_blocks: u64,
+    /// Packets that the kernel dropped because the receive buffer was full.
+    pub dropped_packets: u64,
+    /// Packets that were of no use: foreign, late or malformed.
+    pub ignored_packets: u64,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, Default)]
+pub struct ReceiveSummary {
+    pub progress: ReceiveProgress,
+    /// Names and sizes in bytes.
+    pub received: Vec<(String, u64)>,
+    /// Names and reasons.
+    pub failed: Vec<(String, String)>,
+    /// Why the session ended early, if it did.
+    pub cut_short: Option<String>,
+    /// Ended by a signal.
+    pub interrupted: bool,
+}
+
+impl ReceiveSummary {
+    pub fn is_complete(&self) -> bool {
+        !self.interrupted && self.failed.is_empty() && self.cut_short.is_none()
+    }
+}
+
+/// Why nothing could be received.
+#[derive(Debug, Error)]
+pub enum ReceiveError {
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    #[error(transparent)]
+    Udp(#[from] UdpError),
+    #[error(
+        "cannot reach the sender at {addresses} ({reason}): see that `treecast send` runs and that its port is open"
+    )]
+    Unreachable { addresses: String, reason: String },
+    #[error("the ticket names no address of the sender: use the first line that `treecast send` prints")]
+    NoControl,
+    #[error("the name {name:?} cannot be used ({reason}): give another with --name")]
+    Name { name: String, reason: String },
+    #[error("the sender did not admit this receiver ({0}): see what it says")]
+    NotAdmitted(String),
+    #[error("interrupted before anything was received")]
+    Interrupted,
+    #[error("cannot run the session: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Receives a session until the sender ends it, or `stop` is requested.
+///
+/// # Errors
+/// When nothing could be received; what failed of single objects is in the summary.
+pub fn run(
+    options: &ReceiveOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(ReceiveEvent),
+) -> Result<ReceiveSummary, ReceiveError> {
+    let joined = join::join(options, stop, on_event)?;
+    session::Session::open(options, joined, on_event)?.run(stop)
+}

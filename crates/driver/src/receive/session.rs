@@ -1,0 +1,427 @@
+//! The receiver's loop.
+
+use std::{collections::BTreeMap, net::SocketAddr, ops::Range, time::Duration};
+
+use treecast_proto::{
+    Instant, Step,
+    vcmtp::{
+        Channel, Notification, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
+        Repair, Response,
+    },
+};
+use treecast_wire::{
+    header::FileId,
+    message::{BeginOfFile, Message, PROTOCOL_VERSION},
+    ticket,
+};
+
+use super::{
+    NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProgress,
+    ReceiveSummary, join::Joined,
+};
+use crate::{
+    clock::Clock,
+    connection::Connection,
+    files::{Report, Store, TargetFolder, Task},
+    poller::{Interest, Poller, Ready},
+    stop::Stop,
+    udp::{Batch, Collector, Item},
+    wake::Waker,
+};
+
+const GROUP: u64 = 0;
+const CONTROL: u64 = 1;
+const STORE: u64 = 2;
+const STOP: u64 = 3;
+
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A report goes to the sender at least so often while something is new ...
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// ... or when a fraction of what the sender may run ahead has come.
+const REPORT_BYTES: u64 = RECEIVE_BUFFER_BYTES as u64 / 8;
+
+/// The time for the sender's Welcome.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(super) struct Session<'a> {
+    on_event: &'a mut dyn FnMut(ReceiveEvent),
+    clock: Clock,
+    poller: Poller,
+    collector: Collector,
+    /// None once it is closed.
+    connection: Option<Connection>,
+    sender: SocketAddr,
+    /// Messages for the sender that the connection has not been given yet.
+    outbox: Vec<u8>,
+    waits_for_room: bool,
+    /// To be closed when all output is written.
+    closes: bool,
+    block_len: u16,
+    is_welcome: bool,
+    machine: Receiver,
+    store: Store,
+    store_waker: Waker,
+    batch: Batch,
+    tasks: Vec<Task>,
+    only: Option<NameFilter>,
+    begins: BTreeMap<FileId, BeginOfFile>,
+    announced_bytes: u64,
+    retransmitted_bytes: u64,
+    malformed: u64,
+    dropped: u64,
+    next_progress: Instant,
+    summary: ReceiveSummary,
+    closed: bool,
+}
+
+impl<'a> Session<'a> {
+    pub fn open(
+        options: &ReceiveOptions,
+        joined: Joined,
+        on_event: &'a mut dyn FnMut(ReceiveEvent),
+    ) -> Result<Self, ReceiveError> {
+        let ticket = &options.ticket;
+        let folder = TargetFolder::open(&options.into)?;
+        let poller = Poller::new()?;
+        let collector = Collector::new(joined.socket, options.offload, ticket.block_len)?;
+        let store_waker = Waker::new()?;
+        poller.add(collector.socket(), GROUP, Interest::Read)?;
+        poller.add(&joined.connection, CONTROL, Interest::Read)?;
+        poller.add(&store_waker, STORE, Interest::Read)?;
+        let clock = Clock::start();
+        let mut store = Store::start(folder, store_waker.clone())?;
+        let mut session = Self {
+            on_event,
+            poller,
+            collector,
+            sender: joined.connection.peer(),
+            connection: Some(joined.connection),
+            outbox: Vec::new(),
+            waits_for_room: false,
+            closes: false,
+            block_len: ticket.block_len,
+            is_welcome: false,
+            machine: Receiver::new(machine_config(options)),
+            batch: store.batch(),
+            store,
+            store_waker,
+            tasks: Vec::new(),
+            only: options.only.clone(),
+            begins: BTreeMap::new(),
+            announced_bytes: 0,
+            retransmitted_bytes: 0,
+            malformed: 0,
+            dropped: 0,
+            next_progress: clock.now(),
+            summary: ReceiveSummary::default(),
+            closed: false,
+            clock,
+        };
+        session.machine.handle(clock.now(), ReceiverInput::Connected);
+        Ok(session)
+    }
+
+    pub fn run(mut self, stop: &Stop) -> Result<ReceiveSummary, ReceiveError> {
+        self.poller.add(stop, STOP, Interest::Read)?;
+        let mut ready = Vec::new();
+        let mut deadline = self.settle(None);
+        loop {
+            self.submit();
+            self.flush()?;
+            if self.closed {
+                return Ok(self.finish());
+            }
+            self.poller.wait(self.timeout(deadline), &mut ready)?;
+            for event in ready.drain(..) {
+                self.handle_ready(event)?;
+            }
+            deadline = self.settle(None);
+            self.report_progress();
+            if stop.is_requested() {
+                self.summary.interrupted = true;
+                return Ok(self.finish());
+            }
+            if !self.is_welcome && self.clock.now() > Instant::ZERO + WELCOME_TIMEOUT {
+                return Err(ReceiveError::NotAdmitted("no answer".into()));
+            }
+        }
+    }
+
+    fn handle_ready(&mut self, ready: Ready) -> Result<(), ReceiveError> {
+        match ready.token {
+            GROUP => self.receive_group()?,
+            CONTROL if ready.readable => self.receive_control()?,
+            STORE => self.take_reports(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes a batch from the group's socket; what is left makes the poller return at once.
+    fn receive_group(&mut self) -> Result<(), ReceiveError> {
+        while self.collector.fits(&self.batch) && self.collector.receive(&mut self.batch)? {}
+        let dropped = self.collector.dropped();
+        if dropped != self.dropped {
+            self.dropped = dropped;
+            self.handle(ReceiverInput::Dropped { total: dropped }, None);
+        }
+        self.process(Channel::Group);
+        Ok(())
+    }
+
+    fn receive_control(&mut self) -> Result<(), ReceiveError> {
+        let Some(mut connection) = self.connection.take() else { return Ok(()) };
+        let mut result = connection.read().map(drop);
+        while result.is_ok() {
+            match connection.next_packet() {
+                Ok(Some((header, payload))) if header.kind.is_block() => {
+                    if self.batch.room() < payload.len() {
+                        self.process(Channel::Control);
+                    }
+                    self.retransmitted_bytes += payload.len() as u64;
+                    self.batch.push_block(header.file_id, header.sequence, payload);
+                }
+                Ok(Some((header, payload))) => match Message::parse(&header, payload) {
+                    Ok(message) => {
+                        self.process(Channel::Control);
+                        self.control_message(header.file_id, message)?;
+                    }
+                    Err(error) => result = Err(error.into()),
+                },
+                Ok(None) => break,
+                Err(error) => result = Err(error),
+            }
+        }
+        self.process(Channel::Control);
+        match result {
+            Ok(()) => self.connection = Some(connection),
+            Err(error) if !self.is_welcome => return Err(ReceiveError::NotAdmitted(error.to_string())),
+            Err(error) => {
+                self.handle(ReceiverInput::Disconnected { reason: error.to_string() }, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn control_message(&mut self, file: FileId, message: Message) -> Result<(), ReceiveError> {
+        if let Message::Welcome(welcome) = message {
+            if welcome.version != PROTOCOL_VERSION || welcome.block_len != self.block_len {
+                let line = format!(
+                    "it speaks version {} with blocks of {} bytes, and the ticket says {PROTOCOL_VERSION} and {}",
+                    welcome.version, welcome.block_len, self.block_len
+                );
+                return Err(ReceiveError::NotAdmitted(line));
+            }
+            self.is_welcome = true;
+        }
+        self.handle(ReceiverInput::Message { from: Channel::Control, file, message }, None);
+        Ok(())
+    }
+
+    fn take_reports(&mut self) {
+        self.store_waker.take();
+        while let Some(report) = self.store.report() {
+            let input = match report {
+                Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
+                Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
+            };
+            self.handle(input, None);
+        }
+    }
+
+    /// Hands everything in the batch to the machine, and what the machine keeps of it to the store.
+    fn process(&mut self, from: Channel) {
+        if self.batch.is_empty() {
+            self.malformed += self.batch.malformed();
+            self.batch.clear();
+            return;
+        }
+        for item in self.batch.take_items() {
+            match item {
+                Item::Message { file, message } => {
+                    self.handle(ReceiverInput::Message { from, file, message }, None);
+                }
+                Item::Blocks { file, range, at } => {
+                    let input = ReceiverInput::Blocks { from, file, range: range.clone() };
+                    self.handle(input, Some((range, at)));
+                }
+            }
+        }
+        self.malformed += self.batch.malformed();
+        self.submit();
+    }
+
+    /// Has the tasks carried out that refer to the batch, and takes another one.
+    fn submit(&mut self) {
+        if self.tasks.is_empty() {
+            self.batch.clear();
+            return;
+        }
+        let next = self.store.batch();
+        let batch = std::mem::replace(&mut self.batch, next);
+        self.store.submit(batch, std::mem::take(&mut self.tasks));
+    }
+
+    fn handle(&mut self, input: ReceiverInput, blocks: Option<(Range<u64>, usize)>) {
+        self.machine.handle(self.clock.now(), input);
+        self.settle(blocks);
+    }
+
+    /// Carries out all that the machine wants. `blocks` are those just handled: their positions, and where in
+    /// the batch they lie. Returns when it wants to be asked again.
+    fn settle(&mut self, blocks: Option<(Range<u64>, usize)>) -> Option<Instant> {
+        loop {
+            let now = self.clock.now();
+            match self.machine.poll(now) {
+                Step::Transmit(transmit) => self.carry_out(transmit, blocks.as_ref()),
+                Step::Event(event) => self.note(event),
+                Step::Wait(deadline, _) => return deadline,
+            }
+        }
+    }
+
+    fn carry_out(&mut self, transmit: ReceiverTransmit, blocks: Option<&(Range<u64>, usize)>) {
+        match transmit {
+            ReceiverTransmit::Message { file, message } => {
+                self.outbox.extend_from_slice(&message.to_packet(file));
+            }
+            ReceiverTransmit::Announce { file, begin } => {
+                self.announced_bytes += begin.file_size;
+                let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
+                self.begins.insert(file, begin.clone());
+                (self.on_event)(ReceiveEvent::Announced { name, bytes });
+                self.tasks.push(Task::Announce { file, begin });
+            }
+            ReceiverTransmit::Store { file, range } => {
+                if let Some((all, at)) = blocks {
+                    let at = at + (range.start - all.start) as usize;
+                    self.tasks.push(Task::Keep { file, range, at });
+                }
+            }
+            ReceiverTransmit::Hash { file } => self.tasks.push(Task::Hash { file }),
+            ReceiverTransmit::Commit { file } => {
+                if let Err(reason) = self.store.commit(file) {
+                    self.machine.handle(self.clock.now(), ReceiverInput::StoreFailed { file, reason });
+                }
+            }
+            ReceiverTransmit::Discard { file } => self.tasks.push(Task::Discard { file }),
+            ReceiverTransmit::CloseConnection => self.closes = true,
+        }
+    }
+
+    fn note(&mut self, event: ReceiverEvent) {
+        match event {
+            ReceiverEvent::Announced { file, begin } => {
+                let name = begin.file_name();
+                let wanted = self.only.as_ref().is_none_or(|only| only.accepts(name));
+                let response = if wanted { Response::Accept } else { Response::Ignore };
+                if !wanted {
+                    (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned() });
+                }
+                self.machine.handle(self.clock.now(), ReceiverInput::Respond { file, response });
+            }
+            // Its name is not known yet; once it is, the machine asks again.
+            ReceiverEvent::EndOfFileOnly { file } => {
+                let input = ReceiverInput::Respond { file, response: Response::Accept };
+                self.machine.handle(self.clock.now(), input);
+            }
+            ReceiverEvent::Received { begin, .. } => {
+                let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
+                self.summary.received.push((name.clone(), bytes));
+                (self.on_event)(ReceiveEvent::Received { name, bytes });
+            }
+            ReceiverEvent::Failed { file, reason } => {
+                let name = self.begins.get(&file).map(|begin| begin.file_name().to_owned());
+                let name = name.unwrap_or_else(|| format!("object {}", file.index()));
+                self.summary.failed.push((name.clone(), reason.clone()));
+                (self.on_event)(ReceiveEvent::Failed { name, reason });
+            }
+            ReceiverEvent::Closed { reason } => {
+                self.summary.cut_short = reason;
+                self.closed = true;
+            }
+        }
+    }
+
+    /// Writes what is queued for the sender.
+    fn flush(&mut self) -> Result<(), ReceiveError> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        connection.queue(&self.outbox);
+        self.outbox.clear();
+        let all_written = match connection.flush() {
+            Ok(all_written) => all_written,
+            // Reading tells the same, and what came before the end counts.
+            Err(_) => {
+                connection.discard_output();
+                true
+            }
+        };
+        if all_written && self.closes {
+            connection.finish();
+            self.connection = None;
+        } else if self.waits_for_room == all_written {
+            self.waits_for_room = !all_written;
+            let interest = if all_written { Interest::Read } else { Interest::ReadWrite };
+            self.poller.modify(connection, CONTROL, interest)?;
+        }
+        Ok(())
+    }
+
+    fn timeout(&self, machine: Option<Instant>) -> Option<Duration> {
+        let now = self.clock.now();
+        let welcome = (!self.is_welcome).then_some(Instant::ZERO + WELCOME_TIMEOUT);
+        let deadlines = [machine, Some(self.next_progress), welcome];
+        deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
+    }
+
+    fn report_progress(&mut self) {
+        let now = self.clock.now();
+        if now >= self.next_progress {
+            self.next_progress = now + PROGRESS_INTERVAL;
+            let progress = self.progress();
+            (self.on_event)(ReceiveEvent::Progress(progress));
+        }
+    }
+
+    fn progress(&self) -> ReceiveProgress {
+        let counters = self.machine.counters();
+        ReceiveProgress {
+            seconds: self.clock.now().saturating_duration_since(Instant::ZERO).as_secs_f64(),
+            received_bytes: self.machine.received_bytes(),
+            announced_bytes: self.announced_bytes,
+            retransmitted_bytes: self.retransmitted_bytes,
+            duplicate_blocks: counters.duplicate_blocks,
+            dropped_packets: self.collector.dropped(),
+            ignored_packets: self.malformed + counters.foreign + counters.late + counters.malformed,
+        }
+    }
+
+    fn finish(mut self) -> ReceiveSummary {
+        self.summary.progress = self.progress();
+        (self.on_event)(ReceiveEvent::Progress(self.summary.progress));
+        if let Some(reason) = &self.summary.cut_short {
+            self.summary.cut_short = Some(format!("the sender at {}: {reason}", self.sender));
+        }
+        self.summary
+    }
+}
+
+fn machine_config(options: &ReceiveOptions) -> ReceiverConfig {
+    ReceiverConfig {
+        session: options.ticket.session,
+        repair: match options.ticket.repair {
+            ticket::Repair::None | ticket::Repair::Carousel => Repair::None,
+            ticket::Repair::After => Repair::After,
+            ticket::Repair::Nack => Repair::Nack,
+        },
+        block_len: options.ticket.block_len,
+        notification: match options.only {
+            Some(_) => Notification::PerFile,
+            None => Notification::Batched,
+        },
+        progress_bytes: REPORT_BYTES,
+        progress_interval: REPORT_INTERVAL,
+    }
+}

@@ -1,0 +1,95 @@
+//! Connections whose Hello has not come yet. There are few of them and none for long, so that strangers
+//! cannot use up a sender's memory or descriptors.
+
+use std::{collections::BTreeMap, io, net::TcpListener, time::Duration};
+
+use treecast_proto::Instant;
+use treecast_wire::message::{Hello, Message, PROTOCOL_VERSION};
+
+use crate::connection::{Connection, ConnectionError};
+
+/// The most connections without a Hello.
+const MAX_PENDING: usize = 64;
+
+/// The time for a Hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest message that a receiver sends: a reason of 512 bytes.
+const MAX_MESSAGE_LEN: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Lobby {
+    pending: BTreeMap<u64, (Connection, Instant)>,
+}
+
+/// What became of a connection.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    Waiting,
+    Admitted(Connection, Hello),
+    Refused(Connection, String),
+}
+
+impl Lobby {
+    /// Takes the next connection, under the number `token`; none when no more are waiting.
+    pub fn accept(
+        &mut self,
+        listener: &TcpListener,
+        token: u64,
+        now: Instant,
+    ) -> io::Result<Option<&Connection>> {
+        let (stream, _) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if self.pending.len() >= MAX_PENDING {
+            // The oldest goes: a crowd of strangers must not keep receivers out.
+            self.pending.pop_first();
+        }
+        let connection = Connection::new(stream, MAX_MESSAGE_LEN)?;
+        let (connection, _) = &*self.pending.entry(token).or_insert((connection, now + HELLO_TIMEOUT));
+        Ok(Some(connection))
+    }
+
+    pub fn contains(&self, token: u64) -> bool {
+        self.pending.contains_key(&token)
+    }
+
+    /// Looks for the Hello of a connection that has become readable.
+    pub fn read(&mut self, token: u64) -> Arrival {
+        let Some((mut connection, deadline)) = self.pending.remove(&token) else { return Arrival::Waiting };
+        match hello(&mut connection) {
+            Ok(Some(hello)) if hello.version == PROTOCOL_VERSION => Arrival::Admitted(connection, hello),
+            Ok(Some(hello)) => {
+                let reason = format!("it speaks version {} and not {PROTOCOL_VERSION}", hello.version);
+                Arrival::Refused(connection, reason)
+            }
+            Ok(None) => {
+                self.pending.insert(token, (connection, deadline));
+                Arrival::Waiting
+            }
+            Err(error) => Arrival::Refused(connection, error.to_string()),
+        }
+    }
+
+    /// Lets go of a connection whose time is up.
+    pub fn expire(&mut self, now: Instant) -> Option<Connection> {
+        let token = *self.pending.iter().find(|(_, (_, deadline))| *deadline <= now)?.0;
+        self.pending.remove(&token).map(|(connection, _)| connection)
+    }
+
+    /// When the next time is up.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.pending.values().map(|(_, deadline)| *deadline).min()
+    }
+}
+
+fn hello(connection: &mut Connection) -> Result<Option<Hello>, ConnectionError> {
+    connection.read()?;
+    let Some((header, payload)) = connection.next_packet()? else { return Ok(None) };
+    match Message::parse(&header, payload)? {
+        Message::Hello(hello) => Ok(Some(hello)),
+        _ => Err(treecast_wire::ParseError::invalid("flags", header.kind as u64, "Hello first").into()),
+    }
+}

@@ -1,0 +1,217 @@
+//! Sending a session: from paths and options to the summary of who has what.
+//!
+//! One thread waits on everything (group socket, listener, control connections, timers). It takes from the
+//! machine only what can leave now, so that nothing queues without bound: the group's lane when the pacer
+//! lets packets go, a receiver's lane while its connection has room.
+
+mod lobby;
+mod multicast;
+mod peer;
+mod plan;
+mod session;
+mod source_table;
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use thiserror::Error;
+use treecast_wire::ticket::{Fanout, Repair, Ticket};
+
+pub use plan::Plan;
+
+use crate::{
+    files::SourceError,
+    interface::InterfaceError,
+    stop::Stop,
+    udp::{DEFAULT_MULTICAST_HOPS, Offload, UdpError},
+};
+
+/// What to send, and how.
+#[derive(Debug, Clone)]
+pub struct SendOptions {
+    pub paths: Vec<PathBuf>,
+    pub fanout: Fanout,
+    pub repair: Repair,
+    /// The group; none picks a random one.
+    pub group: Option<IpAddr>,
+    /// The group's UDP port; none picks a random one.
+    pub port: Option<u16>,
+    pub interface: Option<String>,
+    /// The sender's address, when receivers are to listen to it alone (source-specific multicast).
+    pub source: Option<IpAddr>,
+    /// Where to take control connections; none takes them on any address, at a port of the kernel's choice.
+    pub control: Option<SocketAddr>,
+    /// Bits of IP packets a second, headers included; none follows the slowest attentive receiver.
+    pub rate_bps: Option<u64>,
+    pub hops: u32,
+    /// Starts when so many receivers are there ...
+    pub wait_for: u32,
+    /// ... and gives up when they are not there in this time.
+    pub wait_timeout: Duration,
+    /// The time for retransmissions as a multiple of the time that an object's multicast took; none waits for
+    /// ever.
+    pub retransmission_timeout_factor: Option<f64>,
+    /// Bytes of an object in each packet; none takes the most that the interface's MTU allows.
+    pub block_len: Option<u16>,
+    pub offload: Offload,
+}
+
+impl SendOptions {
+    /// The defaults: multicast, mended meanwhile, as fast as the slowest receiver takes it.
+    pub fn new(paths: Vec<PathBuf>) -> Self {
+        Self {
+            paths,
+            fanout: Fanout::Multicast,
+            repair: Repair::Nack,
+            group: None,
+            port: None,
+            interface: None,
+            source: None,
+            control: None,
+            rate_bps: None,
+            hops: DEFAULT_MULTICAST_HOPS,
+            wait_for: 1,
+            wait_timeout: Duration::from_secs(60),
+            retransmission_timeout_factor: None,
+            block_len: None,
+            offload: Offload::SuperPackets,
+        }
+    }
+}
+
+/// Something to tell whoever watches.
+#[derive(Debug, Clone)]
+pub enum SendEvent {
+    /// Receivers can come now.
+    Ready {
+        ticket: Ticket,
+    },
+    Joined {
+        receiver: String,
+        address: SocketAddr,
+        joined: u32,
+        wanted: u32,
+    },
+    Left {
+        receiver: String,
+        reason: String,
+    },
+    /// A connection that was no receiver's.
+    Refused {
+        address: SocketAddr,
+        reason: String,
+    },
+    /// The receivers waited for are there.
+    Started {
+        objects: u64,
+        bytes: u64,
+    },
+    Progress(SendProgress),
+    /// Every receiver has ended with an object.
+    ObjectDone {
+        name: String,
+        bytes: u64,
+        complete: u32,
+        failed: u32,
+    },
+    /// An object could not be read to its end as it was announced.
+    Withdrawn {
+        name: String,
+        reason: String,
+    },
+}
+
+/// How far a session is.
+#[derive(Debug, Clone, Default)]
+pub struct SendProgress {
+    pub seconds: f64,
+    /// Bytes of objects sent to the group so far, and in all.
+    pub sent_bytes: u64,
+    pub total_bytes: u64,
+    pub receivers: Vec<ReceiverProgress>,
+}
+
+/// How far one receiver is, by its own last report.
+#[derive(Debug, Clone, Default)]
+pub struct ReceiverProgress {
+    pub name: String,
+    pub address: String,
+    /// Bytes of objects that it has.
+    pub received_bytes: u64,
+    /// Bytes sent to it again.
+    pub retransmitted_bytes: u64,
+    pub duplicate_blocks: u64,
+    /// Packets that its kernel dropped.
+    pub dropped_packets: u64,
+    pub objects_complete: u32,
+    /// The objects that it does not have, and why.
+    pub failures: Vec<(String, String)>,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, Default)]
+pub struct SendSummary {
+    /// From the start (all receivers there) to the end, and how far everyone was then.
+    pub progress: SendProgress,
+    pub objects: u64,
+    /// The objects that the sender could not send to their end, and why.
+    pub withdrawn: Vec<(String, String)>,
+    /// Ended by a signal.
+    pub interrupted: bool,
+}
+
+impl SendSummary {
+    /// Whether every receiver has every object.
+    pub fn is_complete(&self) -> bool {
+        let whole = |receiver: &ReceiverProgress| receiver.failures.is_empty();
+        !self.interrupted && self.withdrawn.is_empty() && self.progress.receivers.iter().all(whole)
+    }
+}
+
+/// Why a session could not be held at all.
+#[derive(Debug, Error)]
+pub enum SendError {
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    #[error(transparent)]
+    Udp(#[from] UdpError),
+    #[error("{0}")]
+    Options(String),
+    #[error("TCP port {port} is in use on this host: choose another with --control, or none")]
+    PortInUse { port: u16 },
+    #[error(
+        "cannot take control connections at {address}: {source}; choose an address of this host with --control"
+    )]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error(
+        "{joined} of {wanted} receivers came within {seconds} s: start them with the ticket, or wait longer with \
+         --wait-timeout"
+    )]
+    NoReceivers { joined: u32, wanted: u32, seconds: u64 },
+    #[error("cannot send to {to}: {source}; check the interface and its routes")]
+    Send { to: SocketAddr, source: io::Error },
+    #[error("interrupted before the first byte was sent")]
+    Interrupted,
+    #[error("cannot run the session: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Sends everything to everyone. Returns when every receiver has ended with every object, or `stop` is
+/// requested.
+///
+/// # Errors
+/// When nothing could be sent; what failed at single receivers is in the summary.
+pub fn run(
+    options: &SendOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(SendEvent),
+) -> Result<SendSummary, SendError> {
+    let plan = Plan::new(options)?;
+    session::Session::open(plan, on_event)?.run(stop)
+}

@@ -1,0 +1,208 @@
+//! From options to the facts of a session: interface, group, block length, files.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use treecast_wire::{
+    header::{HEADER_LEN, MAX_PAYLOAD_LEN, SessionId},
+    ticket::{Fanout, Ticket},
+};
+
+use super::{SendError, SendOptions};
+use crate::{
+    files::{NamedSource, find_sources},
+    interface::Interface,
+    pacer,
+    udp::GroupAddress,
+};
+
+/// A block holds at least the longest control message.
+const MIN_BLOCK_LEN: u16 = 512;
+
+/// All that is known before the first packet.
+#[derive(Debug)]
+pub struct Plan {
+    pub options: SendOptions,
+    pub session: SessionId,
+    /// Group, source and interface.
+    pub group: GroupAddress,
+    pub block_len: u16,
+    pub sources: Vec<NamedSource>,
+}
+
+impl Plan {
+    /// Looks at files and interfaces, and draws what is random; sends nothing.
+    ///
+    /// # Errors
+    /// One line for each thing that does not fit.
+    pub fn new(options: &SendOptions) -> Result<Self, SendError> {
+        let sources = find_sources(&options.paths)?;
+        let interface = interface(options)?;
+        let mut random = Random::new()?;
+        let ip = group(options, &interface, &mut random)?;
+        interface.check_family(ip)?;
+        check_source(options, &interface, ip)?;
+        let port = options.port.unwrap_or_else(|| 20_000 + random.u16() % 10_000);
+        let group = GroupAddress { group: SocketAddr::new(ip, port), source: options.source, interface };
+        let block_len = block_len(options, &group)?;
+        Ok(Self { options: options.clone(), session: SessionId(random.u32()), group, block_len, sources })
+    }
+
+    /// The ticket, for a sender that takes control connections at `control`.
+    pub fn ticket(&self, control: Vec<SocketAddr>) -> Ticket {
+        Ticket {
+            session: self.session,
+            fanout: self.options.fanout,
+            repair: self.options.repair,
+            block_len: self.block_len,
+            group: self.group.group,
+            source: self.options.source,
+            control,
+        }
+    }
+
+    /// Length of a full packet with its IP and UDP headers, in bytes.
+    pub fn packet_bytes(&self) -> u64 {
+        let overhead = pacer::ip_overhead(self.group.group.is_ipv4());
+        overhead + HEADER_LEN as u64 + u64::from(self.block_len)
+    }
+
+    /// Size of all objects, in bytes.
+    pub fn total_bytes(&self) -> u64 {
+        self.sources.iter().map(|source| source.source.size()).sum()
+    }
+}
+
+fn interface(options: &SendOptions) -> Result<Interface, SendError> {
+    match &options.interface {
+        Some(name) => Ok(Interface::named(name)?),
+        None => Ok(Interface::by_route(options.group)?),
+    }
+}
+
+/// The group named, or a random one: IPv6 where the interface has an address that others can use. The scope
+/// is the site's, transient (RFC 4291, 2.7; RFC 2365, 6.1), or, with a source, from the range for
+/// source-specific multicast (RFC 4607, 1).
+fn group(options: &SendOptions, interface: &Interface, random: &mut Random) -> Result<IpAddr, SendError> {
+    if let Some(group) = options.group {
+        if !group.is_multicast() {
+            return Err(crate::udp::UdpError::NotMulticast(group).into());
+        }
+        return Ok(group);
+    }
+    let addresses = interface.reachable_addresses();
+    let is_ipv4 = match options.source {
+        Some(source) => source.is_ipv4(),
+        // Linux routes no IPv6 multicast to the loopback interface.
+        None => interface.is_loopback || !addresses.iter().any(IpAddr::is_ipv6),
+    };
+    let bytes = random.bytes();
+    Ok(match (is_ipv4, options.source.is_some()) {
+        (true, false) => Ipv4Addr::new(239, 255, bytes[0], bytes[1]).into(),
+        (true, true) => Ipv4Addr::new(232, bytes[0].max(1), bytes[1], bytes[2]).into(),
+        (false, false) => {
+            let mut octets = bytes;
+            octets[..2].copy_from_slice(&[0xff, 0x15]);
+            Ipv6Addr::from(octets).into()
+        }
+        (false, true) => {
+            let low = u128::from(u32::from_be_bytes([bytes[0] | 0x80, bytes[1], bytes[2], bytes[3]]));
+            Ipv6Addr::from(0xff35_u128 << 112 | low).into()
+        }
+    })
+}
+
+fn check_source(options: &SendOptions, interface: &Interface, group: IpAddr) -> Result<(), SendError> {
+    let Some(source) = options.source else { return Ok(()) };
+    if source.is_ipv4() != group.is_ipv4() {
+        let line = format!("source {source} and group {group} are of two families: name both of one");
+        return Err(SendError::Options(line));
+    }
+    if !interface.addresses.contains(&source) {
+        let line = format!("source {source} is no address of interface {}: name one of it", interface.name);
+        return Err(SendError::Options(line));
+    }
+    Ok(())
+}
+
+fn block_len(options: &SendOptions, group: &GroupAddress) -> Result<u16, SendError> {
+    // Unicast packets may go to hosts of either family.
+    let is_ipv4 = group.group.is_ipv4() && options.fanout == Fanout::Multicast;
+    let headers = pacer::ip_overhead(is_ipv4) + HEADER_LEN as u64;
+    let fits = u64::from(group.interface.mtu).saturating_sub(headers).min(MAX_PAYLOAD_LEN as u64) as u16;
+    let block_len = options.block_len.unwrap_or(fits);
+    if !(MIN_BLOCK_LEN..=fits).contains(&block_len) {
+        return Err(SendError::Options(format!(
+            "blocks of {block_len} bytes do not do on interface {} (MTU {}): they may have {MIN_BLOCK_LEN} to {fits}",
+            group.interface.name, group.interface.mtu
+        )));
+    }
+    Ok(block_len)
+}
+
+/// Random bytes from the kernel.
+struct Random(File);
+
+impl Random {
+    fn new() -> io::Result<Self> {
+        Ok(Self(File::open("/dev/urandom")?))
+    }
+
+    /// Sixteen of them. Reading so few from the kernel's source cannot fail once it is open.
+    fn bytes(&mut self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        let _ = self.0.read_exact(&mut bytes);
+        bytes
+    }
+
+    fn u32(&mut self) -> u32 {
+        let [a, b, c, d, ..] = self.bytes();
+        u32::from_be_bytes([a, b, c, d])
+    }
+
+    fn u16(&mut self) -> u16 {
+        self.u32() as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> SendOptions {
+        let mut options = SendOptions::new(vec!["/proc/self/exe".into()]);
+        options.interface = Some("lo".into());
+        options
+    }
+
+    #[test]
+    fn groups_are_of_the_right_scope() {
+        let lo = Interface::named("lo").unwrap();
+        let mut random = Random::new().unwrap();
+        let mut pick = |source: Option<&str>| {
+            let source = source.map(|source| source.parse().unwrap());
+            group(&SendOptions { source, ..options() }, &lo, &mut random).unwrap().to_string()
+        };
+        assert!(pick(Some("127.0.0.1")).starts_with("232."));
+        assert!(pick(Some("::1")).starts_with("ff35::"));
+        let any = pick(None);
+        assert!(any.starts_with("ff15:") || any.starts_with("239.255."), "{any}");
+        assert_ne!(any, pick(None));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_in_one_line() {
+        let line = |options: SendOptions| Plan::new(&options).unwrap_err().to_string();
+        let unicast = line(SendOptions { group: Some("192.0.2.1".parse().unwrap()), ..options() });
+        assert!(unicast.contains("192.0.2.1") && unicast.contains("multicast"), "{unicast}");
+        let foreign = line(SendOptions { source: Some("192.0.2.9".parse().unwrap()), ..options() });
+        assert!(foreign.contains("192.0.2.9") && foreign.contains("lo"), "{foreign}");
+        let long = line(SendOptions { block_len: Some(100), ..options() });
+        assert!(long.contains("100 bytes"), "{long}");
+        let missing = line(SendOptions { interface: Some("nowhere0".into()), ..options() });
+        assert!(missing.contains("nowhere0"), "{missing}");
+    }
+}

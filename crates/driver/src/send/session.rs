@@ -1,0 +1,626 @@
+//! The sender's loop.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    ops::Range,
+    time::Duration,
+};
+
+use socket2::{Domain, Socket, Type};
+use treecast_proto::{
+    Instant, Step,
+    vcmtp::{
+        Destination, Lane, Outcome, ReceiverId, Repair, Sender, SenderConfig, SenderEvent, SenderInput,
+        SenderTransmit,
+    },
+};
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, Header, PacketType},
+    message::{BeginOfFile, Message, TransferType},
+    ticket::{self, Fanout},
+};
+
+use super::{
+    Plan, SendError, SendEvent, SendProgress, SendSummary,
+    lobby::{Arrival, Lobby},
+    multicast::GroupLane,
+    peer::Peer,
+    source_table::SourceTable,
+};
+use crate::{
+    clock::Clock,
+    connection::Connection,
+    files::SourceError,
+    pacer::{self, Pacer},
+    poller::{Interest, Poller, Ready},
+    stop::Stop,
+    udp::blocks_in_super_packet,
+};
+
+/// What the poller's tokens mean: below `FIRST_CONNECTION` one of these, else a connection's number.
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+const FIRST_CONNECTION: u64 = 2;
+
+/// Runs of blocks that leave before connections are looked at again.
+const RUNS_A_TURN: usize = 4;
+
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A receiver that reports nothing for this long while it holds the rest up is not waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Retransmissions get at least this long.
+const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
+
+/// The most receivers in a session: each takes a descriptor and up to half a megabyte of buffers.
+const MAX_RECEIVERS: usize = 10_000;
+
+pub(super) struct Session<'a> {
+    plan: Plan,
+    on_event: &'a mut dyn FnMut(SendEvent),
+    clock: Clock,
+    poller: Poller,
+    listener: TcpListener,
+    lobby: Lobby,
+    next_token: u64,
+    machine: Sender,
+    group: GroupLane,
+    pacer: Pacer,
+    run_bytes: u64,
+    sources: SourceTable,
+    peers: BTreeMap<ReceiverId, Peer>,
+    /// Where unicast copies go.
+    destinations: Vec<SocketAddr>,
+    started: Option<Instant>,
+    total_bytes: u64,
+    next_progress: Instant,
+    summary: SendSummary,
+    /// Whether the group's lane may have something new to do.
+    has_news: bool,
+    closed: bool,
+}
+
+/// Whether a lane wants to be polled again at once, or when.
+enum Turn {
+    Again,
+    Until(Option<Instant>),
+}
+
+impl<'a> Session<'a> {
+    pub fn open(plan: Plan, on_event: &'a mut dyn FnMut(SendEvent)) -> Result<Self, SendError> {
+        let (listener, control) = listen(&plan)?;
+        let poller = Poller::new()?;
+        poller.add(&listener, LISTENER, Interest::Read)?;
+        let clock = Clock::start();
+        let config = machine_config(&plan);
+        let run_bytes = u64::from(config.max_run_len) / u64::from(plan.block_len) * plan.packet_bytes();
+        let session = Self {
+            group: GroupLane::open(&plan)?,
+            pacer: Pacer::new(plan.options.rate_bps, clock.now()),
+            run_bytes,
+            total_bytes: plan.total_bytes(),
+            machine: Sender::new(config),
+            clock,
+            poller,
+            listener,
+            lobby: Lobby::default(),
+            next_token: FIRST_CONNECTION,
+            sources: SourceTable::default(),
+            peers: BTreeMap::new(),
+            destinations: Vec::new(),
+            started: None,
+            next_progress: clock.now(),
+            summary: SendSummary { objects: plan.sources.len() as u64, ..SendSummary::default() },
+            has_news: false,
+            closed: false,
+            plan,
+            on_event,
+        };
+        (session.on_event)(SendEvent::Ready { ticket: session.plan.ticket(control) });
+        Ok(session)
+    }
+
+    pub fn run(mut self, stop: &Stop) -> Result<SendSummary, SendError> {
+        self.poller.add(stop, STOP, Interest::Read)?;
+        let mut ready = Vec::new();
+        loop {
+            let now = self.clock.now();
+            self.start_if_due(now)?;
+            let turn = self.turn_group(now)?;
+            let lanes_again = self.serve_connections(now);
+            self.report_progress(now);
+            if self.closed {
+                return Ok(self.finish(now));
+            }
+            let timeout = match turn {
+                Turn::Again => Some(Duration::ZERO),
+                Turn::Until(_) if self.has_news => Some(Duration::ZERO),
+                Turn::Until(_) if lanes_again => Some(Duration::ZERO),
+                Turn::Until(deadline) => self.timeout(deadline),
+            };
+            self.poller.wait(timeout, &mut ready)?;
+            for event in ready.drain(..) {
+                self.handle_ready(event)?;
+            }
+            if stop.is_requested() {
+                return self.interrupt();
+            }
+        }
+    }
+
+    /// Waits for the first receivers, and hands the objects to the machine when they are there.
+    fn start_if_due(&mut self, now: Instant) -> Result<(), SendError> {
+        if self.started.is_some() {
+            return Ok(());
+        }
+        let wanted = self.plan.options.wait_for;
+        let joined = self.peers.values().filter(|peer| peer.connection.is_some()).count() as u32;
+        if joined < wanted {
+            let waited = self.plan.options.wait_timeout;
+            if now < Instant::ZERO + waited {
+                return Ok(());
+            }
+            return Err(SendError::NoReceivers { joined, wanted, seconds: waited.as_secs() });
+        }
+        self.started = Some(now);
+        let objects = self.summary.objects;
+        (self.on_event)(SendEvent::Started { objects, bytes: self.total_bytes });
+        for named in std::mem::take(&mut self.plan.sources) {
+            let size = named.source.size();
+            let begin = BeginOfFile::new(TransferType::DiskToDisk, size, &named.name).map_err(|error| {
+                SendError::Options(format!("the name {:?} cannot be sent: {error}", named.name))
+            })?;
+            let file = self.machine.send(now, begin);
+            self.sources.add(file, named);
+            if size == 0 {
+                self.hash_if_read(now, file);
+            }
+        }
+        self.handle(now, SenderInput::Close);
+        Ok(())
+    }
+
+    fn handle(&mut self, now: Instant, input: SenderInput) {
+        self.has_news = true;
+        self.machine.handle(now, input);
+    }
+
+    /// Carries out what the machine has for the group, as far as the pacer lets it.
+    fn turn_group(&mut self, now: Instant) -> Result<Turn, SendError> {
+        self.has_news = false;
+        for _ in 0..RUNS_A_TURN {
+            let copies = match self.plan.options.fanout {
+                Fanout::Multicast => 1,
+                Fanout::Unicast => self.destinations.len().max(1) as u64,
+            };
+            let delay = self.pacer.delay(now, self.run_bytes * copies);
+            if delay > Duration::ZERO {
+                return Ok(Turn::Until(Some(now + delay)));
+            }
+            match self.machine.poll(now, Lane::Group) {
+                Step::Transmit(transmit) => self.transmit(now, transmit)?,
+                Step::Event(event) => self.note(now, event),
+                Step::Wait(deadline, _) => return Ok(Turn::Until(deadline)),
+            }
+        }
+        Ok(Turn::Again)
+    }
+
+    /// Fills and writes each connection that has room. Returns whether one would take more at once.
+    fn serve_connections(&mut self, now: Instant) -> bool {
+        let mut again = false;
+        let receivers: Vec<ReceiverId> = self.machine.receivers().collect();
+        for receiver in receivers {
+            if self.machine.is_ready(receiver) && self.has_room(receiver) {
+                self.turn_receiver(now, receiver);
+                again |= self.machine.is_ready(receiver) && self.has_room(receiver);
+            }
+            self.flush(now, receiver);
+        }
+        again
+    }
+
+    fn turn_receiver(&mut self, now: Instant, receiver: ReceiverId) {
+        while self.has_room(receiver) {
+            let result = match self.machine.poll(now, Lane::Receiver(receiver)) {
+                Step::Transmit(transmit) => self.transmit(now, transmit),
+                Step::Event(event) => {
+                    self.note(now, event);
+                    Ok(())
+                }
+                Step::Wait(..) => return,
+            };
+            // What goes over a connection fails with the connection, which `flush` notices.
+            if result.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn has_room(&self, receiver: ReceiverId) -> bool {
+        let connection = self.peers.get(&receiver).and_then(|peer| peer.connection.as_ref());
+        connection.is_some_and(|connection| connection.has_room())
+    }
+
+    fn transmit(&mut self, now: Instant, transmit: SenderTransmit) -> Result<(), SendError> {
+        match transmit {
+            SenderTransmit::Message { to, file, message } => self.send_message(now, to, file, &message)?,
+            SenderTransmit::Blocks { to: Destination::Group, kind, file, range } => {
+                self.multicast(now, kind, file, range)?;
+            }
+            SenderTransmit::Blocks { to: Destination::Receiver(receiver), kind, file, range } => {
+                self.retransmit(now, receiver, kind, file, range);
+            }
+            SenderTransmit::CloseConnection(receiver) => {
+                if let Some(peer) = self.peers.get_mut(&receiver) {
+                    peer.closes = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn send_message(
+        &mut self,
+        now: Instant,
+        to: Destination,
+        file: FileId,
+        message: &Message,
+    ) -> Result<(), SendError> {
+        let packet = message.to_packet(file);
+        match to {
+            Destination::Group => {
+                let sent = self.group.send_message(&self.destinations, &packet)?;
+                self.pacer.sent(now, sent);
+            }
+            Destination::Receiver(receiver) => {
+                let connection = self.peers.get_mut(&receiver).and_then(|peer| peer.connection.as_mut());
+                if let Some(connection) = connection {
+                    connection.queue(&packet);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn multicast(
+        &mut self,
+        now: Instant,
+        kind: PacketType,
+        file: FileId,
+        range: Range<u64>,
+    ) -> Result<(), SendError> {
+        let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind };
+        match self.sources.read_in_order(file, range.clone()) {
+            Ok(run) => {
+                let sent = self.group.send_blocks(&self.destinations, first, self.plan.block_len, run)?;
+                self.pacer.sent(now, sent);
+            }
+            Err(error) => {
+                self.withdraw(now, file, &error);
+                return Ok(());
+            }
+        }
+        if range.end == self.sources.size(file) {
+            self.hash_if_read(now, file);
+        }
+        Ok(())
+    }
+
+    fn retransmit(
+        &mut self,
+        now: Instant,
+        to: ReceiverId,
+        kind: PacketType,
+        file: FileId,
+        range: Range<u64>,
+    ) {
+        let Some(peer) = self.peers.get_mut(&to) else { return };
+        let Some(connection) = &mut peer.connection else { return };
+        let len = (range.end - range.start) as usize;
+        let header = Header { file_id: file, sequence: range.start, payload_len: len as u32, kind };
+        let result = connection.queue_with(HEADER_LEN + len, |packet| {
+            packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
+            self.sources.read_any(file, range.start, &mut packet[HEADER_LEN..])
+        });
+        match result {
+            Ok(()) => peer.retransmitted_bytes += len as u64,
+            Err(error) => self.withdraw(now, file, &error),
+        }
+    }
+
+    /// Tells the machine the hash of an object that has been read to its end.
+    fn hash_if_read(&mut self, now: Instant, file: FileId) {
+        match self.sources.hash(file) {
+            Some(Ok(hash)) => self.handle(now, SenderInput::Hashed { file, hash }),
+            Some(Err(error)) => self.withdraw(now, file, &error),
+            None => {}
+        }
+    }
+
+    fn withdraw(&mut self, now: Instant, file: FileId, error: &SourceError) {
+        let (name, reason) = (self.sources.name(file).to_owned(), error.to_string());
+        self.handle(now, SenderInput::Withdraw { file, reason: reason.clone() });
+        if self.summary.withdrawn.iter().all(|(other, _)| *other != name) {
+            (self.on_event)(SendEvent::Withdrawn { name: name.clone(), reason: reason.clone() });
+            self.summary.withdrawn.push((name, reason));
+        }
+    }
+
+    fn note(&mut self, _now: Instant, event: SenderEvent) {
+        match event {
+            SenderEvent::ReceiverDone { file, receiver, outcome } => {
+                let name = self.sources.name(file).to_owned();
+                let Some(peer) = self.peers.get_mut(&receiver) else { return };
+                match outcome {
+                    Outcome::Complete => peer.objects_complete += 1,
+                    Outcome::Failed(reason) => peer.failures.push((name, reason)),
+                }
+            }
+            SenderEvent::FileDone { file, outcomes } => {
+                self.sources.close(file);
+                let complete = outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Complete).count();
+                (self.on_event)(SendEvent::ObjectDone {
+                    name: self.sources.name(file).to_owned(),
+                    bytes: self.sources.size(file),
+                    complete: complete as u32,
+                    failed: (outcomes.len() - complete) as u32,
+                });
+            }
+            SenderEvent::Closed => self.closed = true,
+        }
+    }
+
+    fn handle_ready(&mut self, ready: Ready) -> Result<(), SendError> {
+        match ready.token {
+            LISTENER => self.accept()?,
+            STOP => {}
+            token if self.lobby.contains(token) => self.admit(token),
+            token => self.read(ReceiverId((token - FIRST_CONNECTION) as u32)),
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        let now = self.clock.now();
+        loop {
+            let token = self.next_token;
+            match self.lobby.accept(&self.listener, token, now) {
+                Ok(Some(connection)) => self.poller.add(connection, token, Interest::Read)?,
+                // One connection that failed before it was taken is no reason to end the session.
+                Ok(None) | Err(_) => return Ok(()),
+            }
+            self.next_token += 1;
+        }
+    }
+
+    fn admit(&mut self, token: u64) {
+        match self.lobby.read(token) {
+            Arrival::Waiting => {}
+            Arrival::Refused(connection, reason) => self.refuse(&connection, reason),
+            Arrival::Admitted(connection, _) if self.peers.len() >= MAX_RECEIVERS => {
+                self.refuse(&connection, format!("{MAX_RECEIVERS} receivers are there already"));
+            }
+            Arrival::Admitted(connection, hello) => {
+                let receiver = ReceiverId((token - FIRST_CONNECTION) as u32);
+                let peer = Peer::new(connection, &hello);
+                let (name, address) = (peer.name.clone(), peer.address);
+                self.peers.insert(receiver, peer);
+                self.update_destinations();
+                let receive_buffer_bytes = hello.receive_buffer_bytes;
+                let input = SenderInput::Joined { receiver, receive_buffer_bytes };
+                self.handle(self.clock.now(), input);
+                let joined = self.peers.values().filter(|peer| peer.connection.is_some()).count() as u32;
+                let wanted = self.plan.options.wait_for;
+                (self.on_event)(SendEvent::Joined { receiver: name, address, joined, wanted });
+                self.take_messages(receiver);
+            }
+        }
+    }
+
+    fn refuse(&mut self, connection: &Connection, reason: String) {
+        (self.on_event)(SendEvent::Refused { address: connection.peer(), reason });
+    }
+
+    /// Takes what a receiver has sent.
+    fn read(&mut self, receiver: ReceiverId) {
+        let Some(peer) = self.peers.get_mut(&receiver) else { return };
+        let Some(connection) = &mut peer.connection else { return };
+        match connection.read() {
+            Ok(_) => self.take_messages(receiver),
+            Err(error) => self.disconnect(receiver, &error.to_string()),
+        }
+    }
+
+    fn take_messages(&mut self, from: ReceiverId) {
+        let now = self.clock.now();
+        loop {
+            let Some(peer) = self.peers.get_mut(&from) else { return };
+            let Some(connection) = &mut peer.connection else { return };
+            let parsed = match connection.next_packet() {
+                Ok(None) => return,
+                Ok(Some((header, payload))) => Message::parse(&header, payload)
+                    .map(|message| (header.file_id, message))
+                    .map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            match parsed {
+                Ok((file, message)) => {
+                    if let Message::Progress(progress) = message {
+                        peer.progress = progress;
+                    }
+                    self.handle(now, SenderInput::Message { from, file, message });
+                }
+                Err(reason) => return self.disconnect(from, &reason),
+            }
+        }
+    }
+
+    fn flush(&mut self, now: Instant, receiver: ReceiverId) {
+        let Some(peer) = self.peers.get_mut(&receiver) else { return };
+        let Some(connection) = &mut peer.connection else { return };
+        if !connection.has_output() && !peer.closes && !peer.waits_for_room {
+            return;
+        }
+        let all_written = match connection.flush() {
+            Ok(all_written) => all_written,
+            Err(error) => return self.disconnect(receiver, &error.to_string()),
+        };
+        if all_written && peer.closes {
+            connection.finish();
+            peer.connection = None;
+            self.update_destinations();
+            self.handle(now, SenderInput::Left { receiver, reason: "the session is over".into() });
+            return;
+        }
+        if peer.waits_for_room == all_written {
+            peer.waits_for_room = !all_written;
+            let interest = if all_written { Interest::Read } else { Interest::ReadWrite };
+            // A descriptor that is in the poller can be changed there; were it not, reading would tell.
+            let _ = self.poller.modify(connection, u64::from(receiver.0) + FIRST_CONNECTION, interest);
+        }
+    }
+
+    fn disconnect(&mut self, receiver: ReceiverId, reason: &str) {
+        let Some(peer) = self.peers.get_mut(&receiver) else { return };
+        peer.connection = None;
+        let closes = peer.closes;
+        let name = peer.name.clone();
+        self.update_destinations();
+        let input = SenderInput::Left { receiver, reason: reason.to_owned() };
+        self.handle(self.clock.now(), input);
+        if !closes && self.started.is_none() {
+            self.peers.remove(&receiver);
+        }
+        if let Some(peer) = self.peers.get_mut(&receiver).filter(|_| !closes) {
+            peer.left = Some(reason.to_owned());
+        }
+        if !closes {
+            (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
+        }
+    }
+
+    fn update_destinations(&mut self) {
+        let connected = self.peers.values().filter(|peer| peer.connection.is_some());
+        self.destinations = connected.filter_map(|peer| peer.udp).collect();
+    }
+
+    fn timeout(&mut self, machine: Option<Instant>) -> Option<Duration> {
+        let now = self.clock.now();
+        let give_up = Instant::ZERO + self.plan.options.wait_timeout;
+        let start = self.started.is_none().then_some(give_up);
+        let progress = self.started.is_some().then_some(self.next_progress);
+        let deadlines = [machine, start, progress, self.lobby.deadline()];
+        deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
+    }
+
+    fn report_progress(&mut self, now: Instant) {
+        while let Some(connection) = self.lobby.expire(now) {
+            self.refuse(&connection, "it did not say who it is in time".into());
+        }
+        if self.started.is_some() && now >= self.next_progress {
+            self.next_progress = now + PROGRESS_INTERVAL;
+            let progress = self.progress(now);
+            (self.on_event)(SendEvent::Progress(progress));
+        }
+    }
+
+    fn progress(&self, now: Instant) -> SendProgress {
+        let started = self.started.unwrap_or(now);
+        SendProgress {
+            seconds: now.saturating_duration_since(started).as_secs_f64(),
+            sent_bytes: self.machine.multicast_bytes(),
+            total_bytes: self.total_bytes,
+            receivers: self.peers.values().map(Peer::report).collect(),
+        }
+    }
+
+    fn finish(mut self, now: Instant) -> SendSummary {
+        let objects = self.summary.objects;
+        self.peers.values_mut().for_each(|peer| peer.settle(objects));
+        self.summary.progress = self.progress(now);
+        (self.on_event)(SendEvent::Progress(self.summary.progress.clone()));
+        self.summary
+    }
+
+    fn interrupt(mut self) -> Result<SendSummary, SendError> {
+        if self.started.is_none() {
+            return Err(SendError::Interrupted);
+        }
+        self.summary.interrupted = true;
+        let now = self.clock.now();
+        Ok(self.finish(now))
+    }
+}
+
+fn machine_config(plan: &Plan) -> SenderConfig {
+    let block_len = usize::from(plan.block_len);
+    let blocks =
+        pacer::packets_per_run(plan.options.rate_bps, plan.packet_bytes(), blocks_in_super_packet(block_len));
+    SenderConfig {
+        session: plan.session,
+        repair: match plan.options.repair {
+            ticket::Repair::None | ticket::Repair::Carousel => Repair::None,
+            ticket::Repair::After => Repair::After,
+            ticket::Repair::Nack => Repair::Nack,
+        },
+        block_len: plan.block_len,
+        max_run_len: (blocks * block_len) as u32,
+        retransmission_timeout_factor: plan.options.retransmission_timeout_factor,
+        minimum_retransmission_time: MINIMUM_RETRANSMISSION_TIME,
+        follow_progress: plan.options.rate_bps.is_none(),
+        patience: PATIENCE,
+    }
+}
+
+/// Opens the control port, and lists the addresses that receivers reach it at.
+fn listen(plan: &Plan) -> Result<(TcpListener, Vec<SocketAddr>), SendError> {
+    let asked = plan.options.control;
+    let any_v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+    let any_v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+    let listener = match asked {
+        Some(address) => bind(address),
+        None => bind(any_v6).or_else(|_| bind(any_v4)),
+    };
+    let listener = listener.map_err(|source| {
+        let address = asked.unwrap_or(any_v4);
+        match source.kind() {
+            io::ErrorKind::AddrInUse => SendError::PortInUse { port: address.port() },
+            _ => SendError::Listen { address, source },
+        }
+    })?;
+    listener.set_nonblocking(true)?;
+    let local = listener.local_addr()?;
+    if !local.ip().is_unspecified() {
+        return Ok((listener, vec![local]));
+    }
+    let addresses = plan.group.interface.reachable_addresses();
+    let reached = addresses.into_iter().filter(|address| local.is_ipv6() || address.is_ipv4());
+    let control: Vec<_> = reached
+        .map(|address| SocketAddr::new(address, local.port()))
+        .take(ticket::MAX_CONTROL_ADDRESSES)
+        .collect();
+    if control.is_empty() {
+        let interface = &plan.group.interface.name;
+        let line = format!(
+            "interface {interface} has no address that receivers could connect to: name one with --control"
+        );
+        return Err(SendError::Options(line));
+    }
+    Ok((listener, control))
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    const BACKLOG: i32 = 1024;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}

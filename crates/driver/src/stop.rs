@@ -1,0 +1,82 @@
+//! Stopping a session from outside: Ctrl-C, SIGTERM, or another thread.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI32, Ordering},
+    },
+};
+
+use crate::wake::Waker;
+
+/// A request to stop, shared by who makes it and who heeds it.
+#[derive(Debug, Clone)]
+pub struct Stop {
+    requested: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+/// The descriptor that the signal handler writes to; negative without one.
+static SIGNAL_FD: AtomicI32 = AtomicI32::new(-1);
+
+impl Stop {
+    /// # Errors
+    /// When no more descriptors are to be had.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { requested: Arc::default(), waker: Waker::new()? })
+    }
+
+    /// One that SIGINT and SIGTERM request, too. For one at a time in a process; the descriptor stays open
+    /// until the process ends. A second signal ends the process at once.
+    ///
+    /// # Errors
+    /// When no more descriptors are to be had.
+    pub fn on_signals() -> io::Result<Self> {
+        let stop = Self::new()?;
+        SIGNAL_FD.store(stop.waker.as_fd().as_raw_fd(), Ordering::SeqCst);
+        // The handler must never meet a closed descriptor, or one that is another file by then.
+        std::mem::forget(stop.waker.clone());
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            // SAFETY: the action is plain data; the handler only calls what is safe in one. SA_RESETHAND
+            // gives the second signal its usual effect.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
+                action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+                if libc::sigaction(signal, &action, std::ptr::null_mut()) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+        }
+        Ok(stop)
+    }
+
+    pub fn request(&self) {
+        self.requested.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+
+    /// Whether a stop has been requested. Once true it stays so.
+    pub fn is_requested(&self) -> bool {
+        if self.waker.take() {
+            self.requested.store(true, Ordering::SeqCst);
+        }
+        self.requested.load(Ordering::SeqCst)
+    }
+}
+
+impl AsFd for Stop {
+    /// Readable once a stop is requested, until [`Stop::is_requested`] has told so.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waker.as_fd()
+    }
+}
+
+extern "C" fn on_signal(_: libc::c_int) {
+    let one = 1_u64;
+    let fd = SIGNAL_FD.load(Ordering::SeqCst);
+    // SAFETY: write is safe in a signal handler; eight bytes of `one`.
+    unsafe { libc::write(fd, (&raw const one).cast(), 8) };
+}
