@@ -10,7 +10,7 @@ mod requester;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeSet, VecDeque},
     ops::Range,
     time::Duration,
 };
@@ -159,9 +159,8 @@ pub struct Receiver {
     requester: Requester,
     reporter: Reporter,
     counters: ReceiverCounters,
-    /// Objects whose end the connection has announced, and until when blocks from the group may
-    /// still come.
-    quiet_at: BTreeMap<u32, Instant>,
+    /// The objects whose end the connection has announced, by the time when it is believed.
+    quiet: BTreeSet<(Instant, u32)>,
     /// Chunks of memory that all objects' sets of blocks take.
     chunks: usize,
     /// Why the connection was lost.
@@ -193,7 +192,7 @@ impl Receiver {
             requester: Requester { repair: config.repair, ready_to_send: false },
             reporter: Reporter::new(config.progress_bytes, config.progress_interval, none),
             counters: ReceiverCounters::default(),
-            quiet_at: BTreeMap::new(),
+            quiet: BTreeSet::new(),
             chunks: 0,
             close_reason: None,
             committing: None,
@@ -256,7 +255,7 @@ impl Receiver {
 
     fn wait(&self) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
         let reports = self.requester.ready_to_send.then(|| self.reporter.deadline()).flatten();
-        let quiet = self.quiet_at.values().min().copied();
+        let quiet = self.quiet.first().map(|(quiet_at, _)| *quiet_at);
         let hashing = || self.ledger.iter().any(|(_, object)| object.stage == Stage::Hashing);
         match self.state {
             State::Idle => Step::Wait(None, ReceiverWait::Connection),

@@ -189,7 +189,7 @@ impl Sender {
             }
             SenderInput::Left { receiver, reason } => self.leave(receiver, &reason),
             SenderInput::Message { from, file, message } => self.message(from, file, message),
-            SenderInput::Hashed { file, hash } => self.hashed(file, hash),
+            SenderInput::Hashed { file, hash } => self.hashed(now, file, hash),
             SenderInput::Withdraw { file, reason } => self.withdraw(file, &reason),
             SenderInput::Close => {
                 if self.coordinator.state == State::Active {
@@ -234,8 +234,7 @@ impl Sender {
             return Step::Event(event);
         }
         if let Err(deadline) = self.may_multicast(now) {
-            let deadline =
-                self.coordinator.deadline(&self.objects).map_or(deadline, |other| other.min(deadline));
+            let deadline = self.coordinator.deadline().map_or(deadline, |other| other.min(deadline));
             return Step::Wait(Some(deadline), SenderWait::Credit);
         }
         match self.multicast.blocks(&mut self.objects, self.config.max_run_len) {
@@ -266,9 +265,9 @@ impl Sender {
         Some(object.begin.clone())
     }
 
-    /// INL_Handle_Completion(i), and the hash to everyone if it is known already.
+    /// INL_Handle_Completion(i), and the hash to everyone once it is known.
     fn handle_completion(&mut self, now: Instant, index: u32) {
-        let Some(object) = self.objects.get(index) else { return };
+        let Some(object) = self.objects.get_mut(index) else { return };
         self.coordinator.handle_completion(now, &self.config, index, object);
         let (hashed, pending) = (object.hash.is_some(), object.pending_receivers());
         if pending.is_empty() {
@@ -308,10 +307,10 @@ impl Sender {
             State::Closed => SenderWait::Closed,
             State::ClosingRetransmitters => SenderWait::Receivers,
             State::Active | State::Closing if self.objects.is_empty() => SenderWait::Objects,
-            State::Active | State::Closing if self.objects.is_unhashed() => SenderWait::Hash,
+            State::Active | State::Closing if self.coordinator.waits_for_hash() => SenderWait::Hash,
             State::Active | State::Closing => SenderWait::Receivers,
         };
-        Step::Wait(self.coordinator.deadline(&self.objects), reason)
+        Step::Wait(self.coordinator.deadline(), reason)
     }
 }
 

@@ -163,7 +163,7 @@ impl<'a> World<'a> {
             Event::CloseSender => self.sender.machine.handle(now, SenderInput::Close),
             Event::Join(number) => self.join(now, number),
             Event::Leave(number, how) => self.leave(now, number, how),
-            Event::ToSender(number, packet) => self.to_sender(now, number, &packet),
+            Event::ToSender(number, packet) => self.arrive_at_sender(now, number, &packet),
             Event::ClosedAtSender(number) => self.sender.left(now, number),
             Event::SenderHashed(index) => {
                 let (file, hash) = (self.file(index), self.sender.hash(index));
@@ -171,7 +171,7 @@ impl<'a> World<'a> {
             }
             Event::WakeSender if self.wake_sender_at != Some(now) => return,
             Event::WakeSender => self.wake_sender_at = None,
-            Event::ToSocket(number, packet) => return self.to_socket(now, number, packet),
+            Event::ToSocket(number, packet) => return self.arrive_at_socket(now, number, packet),
             other => return self.receiver_event(now, other),
         }
         self.pump_sender();
@@ -245,7 +245,7 @@ impl<'a> World<'a> {
         FileId::new(session(self.scenario), index)
     }
 
-    fn to_sender(&mut self, now: Instant, number: usize, packet: &Packet) {
+    fn arrive_at_sender(&mut self, now: Instant, number: usize, packet: &Packet) {
         let Packet::Message(bytes) = packet else { return };
         match parse(bytes) {
             Ok((file, message)) => {
@@ -256,7 +256,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn to_socket(&mut self, now: Instant, number: usize, packet: Packet) {
+    fn arrive_at_socket(&mut self, now: Instant, number: usize, packet: Packet) {
         if let Some(receiver) = self.receivers[number].as_mut()
             && let Some(read_at) = receiver.arrive(now, &packet)
         {
@@ -268,7 +268,7 @@ impl<'a> World<'a> {
         let now = self.schedule.now();
         for output in self.sender.pump(now, &mut self.trace) {
             match output {
-                sender_node::Output::ToGroup(packet) => self.to_group(now, &packet),
+                sender_node::Output::ToGroup(packet) => self.multicast(now, &packet),
                 sender_node::Output::ToReceiver(number, arrival, packet) => {
                     self.figures.control_messages += u64::from(matches!(packet, Packet::Message(_)));
                     self.schedule.at(arrival, Event::ToReceiver(number, packet));
@@ -317,7 +317,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn to_group(&mut self, now: Instant, packet: &Packet) {
+    fn multicast(&mut self, now: Instant, packet: &Packet) {
         for number in 0..self.receivers.len() {
             if self.receivers[number].as_ref().is_none_or(|receiver| receiver.dead) {
                 continue;

@@ -131,24 +131,32 @@ impl Receiver {
         self.settle(index);
     }
 
-    /// EOF(i), from the group or over the connection.
+    /// EOF(i), from the group or over the connection. The latter is believed a little later, and so is
+    /// the former where nothing is mended: blocks that were overtaken may still come.
     fn end_of_file(&mut self, now: Instant, from: Channel, index: u32) {
-        let eof_only = self.config.notification == Notification::PerFile && self.ledger.get(index).is_none();
         let believe = from == Channel::Group && self.config.repair != Repair::None;
         let Some(object) = self.open(from, index) else { return };
-        object.asked |= eof_only;
-        let unanswered = object.asked && object.decision == Decision::Pending;
         if believe {
-            object.end = End::Reached;
+            self.reach_end(index);
         } else if object.end == End::NotYet {
             object.end = End::Announced;
-            self.quiet_at.insert(index, now + QUIET);
+            self.be_quiet_at(index, Some(now + QUIET));
+            self.settle(index);
         }
-        if eof_only {
-            let file = self.file_id(index);
-            self.out.push_back(Step::Event(ReceiverEvent::EndOfFileOnly { file }));
-        }
-        if !unanswered {
+    }
+
+    /// Nothing more of the object will come from the group.
+    fn reach_end(&mut self, index: u32) {
+        self.be_quiet_at(index, None);
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        object.end = End::Reached;
+        let nothing_heard = object.begin.is_none() && !object.bof_requested;
+        if nothing_heard && object.decision == Decision::Pending {
+            if !std::mem::replace(&mut object.asked, true) {
+                let file = self.file_id(index);
+                self.out.push_back(Step::Event(ReceiverEvent::EndOfFileOnly { file }));
+            }
+        } else {
             self.request_begin_of_file(index);
         }
         self.settle(index);
@@ -206,24 +214,28 @@ impl Receiver {
             if let Some(gap) = object.gap_before(&bytes) {
                 self.request(index, Request::Retransmission(gap));
             }
-            if let Some(quiet_at) = self.quiet_at.get_mut(&index) {
-                *quiet_at = now + QUIET;
+            if self.ledger.get(index).is_some_and(|object| object.quiet_at.is_some()) {
+                self.be_quiet_at(index, Some(now + QUIET));
             }
         }
         self.settle(index);
     }
 
-    /// Ends of objects that the connection announced while the group had blocks of them left.
+    /// Ends that the connection announced, once the group is quiet.
     pub(super) fn reach_quiet_ends(&mut self, now: Instant) {
-        let due = self.quiet_at.iter().filter(|(_, quiet_at)| **quiet_at <= now);
-        let due: Vec<u32> = due.map(|(index, _)| *index).collect();
-        for index in due {
-            self.quiet_at.remove(&index);
-            if let Some(object) = self.ledger.get_mut(index) {
-                object.end = End::Reached;
-                self.settle(index);
-            }
+        while self.quiet.first().is_some_and(|(quiet_at, _)| *quiet_at <= now)
+            && let Some((_, index)) = self.quiet.pop_first()
+        {
+            self.reach_end(index);
         }
+    }
+
+    fn be_quiet_at(&mut self, index: u32, time: Option<Instant>) {
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        if let Some(before) = std::mem::replace(&mut object.quiet_at, time) {
+            self.quiet.remove(&(before, index));
+        }
+        self.quiet.extend(time.map(|time| (time, index)));
     }
 
     pub(super) fn dropped(&mut self, now: Instant, total: u64) {
@@ -317,7 +329,7 @@ impl Receiver {
         if object.is_final() && object.is_whole() {
             if object.digest.is_some() {
                 object.stage = Stage::Hashing;
-                self.quiet_at.remove(&index);
+                self.be_quiet_at(index, None);
                 self.transmit(ReceiverTransmit::Hash { file });
             }
         } else if object.end == End::Reached {
@@ -372,7 +384,7 @@ impl Receiver {
     }
 
     fn end(&mut self, index: u32) -> Option<Object> {
-        self.quiet_at.remove(&index);
+        self.be_quiet_at(index, None);
         self.committing = self.committing.filter(|other| *other != index);
         let object = self.ledger.end(index)?;
         self.chunks -= object.chunks();

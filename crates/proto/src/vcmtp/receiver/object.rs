@@ -6,6 +6,7 @@ use std::ops::Range;
 use treecast_wire::message::BeginOfFile;
 
 use super::super::ranges::BlockSet;
+use crate::Instant;
 
 /// What becomes of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(super) struct Object {
     /// Whether the application has been asked about an object of which only the end was heard.
     pub(super) asked: bool,
     pub(super) end: End,
+    /// When an announced end is believed, unless more comes from the group before.
+    pub(super) quiet_at: Option<Instant>,
     pub(super) digest: Option<[u8; 32]>,
     pub(super) stage: Stage,
     /// Whether the object was whole once and had the wrong hash.
@@ -72,6 +75,7 @@ impl Object {
             bof_requested: false,
             asked: false,
             end: End::NotYet,
+            quiet_at: None,
             digest: None,
             stage: Stage::Receiving,
             mismatched: false,

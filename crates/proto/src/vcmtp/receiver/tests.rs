@@ -137,4 +137,360 @@ fn a_whole_object_is_hashed_committed_and_reported() {
     assert_eq!(bench.eof(), "");
     assert_eq!(bench.digest(), "hash 0");
     assert_eq!(bench.hashed(HASH), "commit 0, API_File_Received 0, End-Of-Retx-Reqs 0");
+    assert_eq!((bench.receiver.received_bytes(), bench.receiver.object_progress(file(0))), (250, None));
+}
+
+#[test]
+fn an_empty_object_needs_no_block() {
+    let mut bench = Bench::new(Notification::Batched);
+    assert_eq!(bench.bof(0), "announce 0 0");
+    assert_eq!(bench.digest(), "hash 0");
+    assert_eq!(bench.hashed(HASH), "commit 0, API_File_Received 0, End-Of-Retx-Reqs 0");
+}
+
+/// Table 4.7, IDLE.
+#[test]
+fn table_4_7_idle_connection_created() {
+    let mut bench = Bench::idle(Repair::Nack, Notification::Batched);
+    assert_eq!(bench.data(0..100), "", "there is nobody to ask for what it leaves open");
+    assert_eq!(bench.receiver.counters().refused, 1);
+    let wait = bench.receiver.poll(bench.now);
+    assert_eq!(wait, Step::Wait(None, ReceiverWait::Connection));
+    bench.input(ReceiverInput::Connected);
+    assert_eq!(bench.data(0..100), "BOF-Request 0, store 0 0..100", "RECVING-DATA");
+}
+
+/// Table 4.7, RECVING-DATA.
+#[test]
+fn table_4_7_bof_per_file() {
+    let mut bench = Bench::new(Notification::PerFile);
+    assert_eq!(bench.bof(250), "API_BOF_Received 0");
+    assert_eq!(bench.bof_again(250), "", "the same again changes nothing");
+}
+
+#[test]
+fn table_4_7_bof_batched() {
+    let mut bench = Bench::new(Notification::Batched);
+    assert_eq!(bench.bof(250), "announce 0 250");
+}
+
+#[test]
+fn table_4_7_bof_retransmitted_per_file() {
+    let mut bench = Bench::new(Notification::PerFile);
+    assert_eq!(bench.data(0..200), "BOF-Request 0, store 0 0..200");
+    assert_eq!(bench.bof_again(250), "API_BOF_Received 0");
+}
+
+#[test]
+fn table_4_7_bof_retransmitted_batched() {
+    let mut bench = Bench::new(Notification::Batched);
+    assert_eq!(bench.data(0..200), "BOF-Request 0, store 0 0..200");
+    assert_eq!(bench.bof_again(250), "announce 0 250", "the temporary buffer becomes the final one");
+}
+
+#[test]
+fn table_4_7_bof_response_accept() {
+    let mut bench = Bench::new(Notification::PerFile);
+    bench.bof(250);
+    bench.data(0..200);
+    assert_eq!(bench.respond(Response::Accept), "announce 0 250");
+    assert_eq!(bench.respond(Response::Ignore), "", "it has been decided");
+}
+
+#[test]
+fn table_4_7_bof_response_after_the_last_byte() {
+    let mut bench = Bench::new(Notification::PerFile);
+    bench.bof(200);
+    bench.data(0..200);
+    assert_eq!(bench.digest(), "", "an object is not hashed before it is wanted");
+    assert_eq!(bench.respond(Response::Accept), "announce 0 200, hash 0");
+}
+
+#[test]
+fn table_4_7_bof_response_ignore() {
+    let mut bench = Bench::new(Notification::PerFile);
+    bench.bof(250);
+    bench.data(0..100);
+    assert_eq!(bench.respond(Response::Ignore), "discard 0");
+    assert_eq!(bench.data(200..250), "", "dropped, and no gap is mended");
+    assert_eq!(bench.eof(), "End-Of-Retx-Reqs 0");
+}
+
+#[test]
+fn procedure_a_asks_for_missing_blocks_at_once() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    assert_eq!(bench.data(200..300), "store 0 200..300, Retx-Request 0 0..200", "the first block is lost");
+    assert_eq!(bench.data(500..700), "store 0 500..700, Retx-Request 0 300..500", "a gap is one request");
+    assert_eq!(bench.data(700..800), "store 0 700..800");
+}
+
+#[test]
+fn procedure_a_checks_for_missing_blocks_only_on_multicast() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    bench.data(0..100);
+    assert_eq!(bench.data_again(500..600), "store 0 500..600");
+    assert_eq!(bench.data(100..200), "store 0 100..200", "the last multicast block is what counts");
+}
+
+#[test]
+fn procedure_a_late_blocks_fill_gaps_without_new_requests() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    bench.data(300..400);
+    assert_eq!(bench.data(100..200), "store 0 100..200");
+    assert_eq!(bench.data(400..500), "store 0 400..500");
+}
+
+#[test]
+fn duplicate_blocks_are_not_stored_again() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    bench.data(0..300);
+    assert_eq!(bench.data_again(100..200), "");
+    assert_eq!(bench.data_again(200..500), "store 0 300..500");
+    assert_eq!(bench.receiver.counters().duplicate_blocks, 2);
+    assert_eq!(bench.receiver.received_bytes(), 500);
+}
+
+#[test]
+fn procedure_b_asks_for_a_lost_bof() {
+    let mut bench = Bench::new(Notification::Batched);
+    let output = bench.data(100..200);
+    assert_eq!(output, "BOF-Request 0, store 0 100..200, Retx-Request 0 0..100");
+}
+
+#[test]
+fn procedure_c_does_not_ask_for_the_bof_again() {
+    for notification in [Notification::Batched, Notification::PerFile] {
+        let mut bench = Bench::new(notification);
+        bench.data(0..100);
+        assert_eq!(bench.data(200..300), "store 0 200..300, Retx-Request 0 100..200");
+    }
+}
+
+#[test]
+fn procedure_d_keeps_blocks_while_the_answer_is_pending() {
+    let mut bench = Bench::new(Notification::PerFile);
+    bench.bof(1_000);
+    assert_eq!(bench.data(0..100), "store 0 0..100", "the first block: as B, but without BOF-Request");
+    assert_eq!(bench.data(200..300), "store 0 200..300, Retx-Request 0 100..200", "others: as C");
+}
+
+#[test]
+fn procedures_b_to_d_keep_a_bounded_part() {
+    let mut bench = Bench::new(Notification::Batched);
+    let far = 100_000_000;
+    assert_eq!(bench.data(far..far + 100), "BOF-Request 0", "asked for, but not kept");
+    bench.bof_again(2 * far);
+    let output = bench.data(far + 100..far + 200);
+    let (stored, gap) =
+        (format!("store 0 {}..{}", far + 100, far + 200), format!("Retx-Request 0 0..{}", far + 100));
+    assert_eq!(output, format!("{stored}, {gap}"), "what was dropped is a gap");
+}
+
+#[test]
+fn a_bof_that_contradicts_earlier_blocks_wins() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.data(0..250);
+    assert_eq!(bench.bof_again(1_000), "announce 0 1000");
+    assert_eq!(bench.receiver.received_bytes(), 0);
+    assert_eq!(bench.data(300..400), "store 0 300..400, Retx-Request 0 0..300");
+}
+
+#[test]
+fn table_4_7_eof_with_data_loss() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    bench.data(0..300);
+    assert_eq!(bench.eof(), "Retx-Request 0 300..1000");
+    assert_eq!(bench.eof(), "", "once");
+    assert_eq!(bench.digest(), "");
+    assert_eq!(bench.data_again(300..1_000), "store 0 300..1000, hash 0");
+}
+
+#[test]
+fn table_4_7_eof_over_the_connection_waits_for_a_quiet_group() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    assert_eq!(bench.digest(), "", "it may have overtaken blocks in the group's socket");
+    let half = Duration::from_millis(15);
+    assert_eq!(bench.later(half), "");
+    assert_eq!(bench.data(0..300), "store 0 0..300");
+    assert_eq!(bench.later(half), "");
+    assert_eq!(bench.later(half), "Retx-Request 0 300..1000");
+}
+
+#[test]
+fn table_4_7_eof_only_batched() {
+    let mut bench = Bench::new(Notification::Batched);
+    assert_eq!(bench.eof(), "BOF-Request 0");
+    assert_eq!(bench.bof_again(250), "announce 0 250, Retx-Request 0 0..250");
+}
+
+#[test]
+fn table_4_7_eof_only_per_file() {
+    let mut bench = Bench::new(Notification::PerFile);
+    assert_eq!(bench.eof(), "INL_EOF_Only 0");
+    assert_eq!(bench.digest(), "");
+    assert_eq!(bench.later(Duration::from_secs(1)), "", "it is asked once");
+    assert_eq!(bench.respond(Response::Accept), "BOF-Request 0");
+    assert_eq!(bench.bof_again(250), "announce 0 250, Retx-Request 0 0..250", "it need not be asked again");
+}
+
+#[test]
+fn table_4_7_eof_only_ignored() {
+    let mut bench = Bench::new(Notification::PerFile);
+    bench.eof();
+    assert_eq!(bench.respond(Response::Ignore), "discard 0, End-Of-Retx-Reqs 0");
+}
+
+#[test]
+fn the_digest_alone_tells_of_an_object_of_which_all_else_was_lost() {
+    let mut bench = Bench::new(Notification::Batched);
+    assert_eq!(bench.digest(), "");
+    assert_eq!(bench.later(Duration::from_millis(30)), "BOF-Request 0");
+    assert_eq!(bench.bof_again(150), "announce 0 150, Retx-Request 0 0..150");
+    assert_eq!(bench.data_again(0..150), "store 0 0..150, hash 0");
+}
+
+#[test]
+fn table_4_7_retx_reject() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    assert_eq!(bench.control(Message::RetransmissionReject), "discard 0, API_File_Receive_Failed 0");
+    assert_eq!(bench.data(0..100), "", "it has ended");
+    assert_eq!(bench.receiver.counters().late, 1);
+}
+
+#[test]
+fn table_4_7_close_receiver() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    let output = bench.input(ReceiverInput::Close);
+    let failed = "discard 0, API_File_Receive_Failed 0, Failed 0 (the receiver was closed)";
+    assert_eq!(output, format!("{failed}, close connection, closed"));
+}
+
+#[test]
+fn table_4_7_connection_closed_by_the_sender() {
+    let mut bench = Bench::new(Notification::Batched);
+    assert_eq!(bench.control(Message::Goodbye), "close connection, closed");
+}
+
+#[test]
+fn goodbye_waits_for_what_is_being_checked() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(100);
+    bench.data(0..100);
+    bench.digest();
+    assert_eq!(bench.control(Message::Goodbye), "");
+    let ended = "commit 0, API_File_Received 0, End-Of-Retx-Reqs 0, close connection, closed";
+    assert_eq!(bench.hashed(HASH), ended);
+}
+
+#[test]
+fn table_4_7_connection_lost() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    let output = bench.input(ReceiverInput::Disconnected { reason: "reset".to_owned() });
+    assert_eq!(output, "discard 0, API_File_Receive_Failed 0, closed (reset)");
+    assert_eq!(bench.receiver.poll(bench.now), Step::Wait(None, ReceiverWait::Closed));
+}
+
+#[test]
+fn a_wrong_hash_fetches_everything_once_more_and_then_fails() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(300);
+    bench.data(0..300);
+    bench.digest();
+    assert_eq!(bench.hashed([0; 32]), "Retx-Request 0 0..300");
+    assert_eq!(bench.data_again(0..300), "store 0 0..300, hash 0");
+    assert_eq!(bench.receiver.received_bytes(), 300);
+    let reason = "its content does not have the hash that the sender gave";
+    let failed = format!("discard 0, API_File_Receive_Failed 0, Failed 0 ({reason})");
+    assert_eq!(bench.hashed([0; 32]), failed);
+}
+
+#[test]
+fn a_failing_store_fails_the_object() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(300);
+    bench
+        .receiver
+        .handle(bench.now, ReceiverInput::Blocks { from: Channel::Group, file: file(0), range: 0..100 });
+    let output = bench.input(ReceiverInput::StoreFailed { file: file(0), reason: "disk full".to_owned() });
+    let failed = "discard 0, API_File_Receive_Failed 0, Failed 0 (disk full)";
+    assert_eq!(output, failed, "and what was to be stored is not");
+}
+
+#[test]
+fn a_failing_commit_is_no_reception() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(0);
+    bench.digest();
+    bench.receiver.handle(bench.now, ReceiverInput::Hashed { file: file(0), hash: HASH });
+    let commit = Step::Transmit(ReceiverTransmit::Commit { file: file(0) });
+    assert_eq!(bench.receiver.poll(bench.now), commit);
+    let output = bench.input(ReceiverInput::StoreFailed { file: file(0), reason: "read-only".to_owned() });
+    assert_eq!(output, "discard 0, API_File_Receive_Failed 0, Failed 0 (read-only)");
+}
+
+#[test]
+fn a_withdrawn_object_fails() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(300);
+    let output = bench.control(Message::Withdraw(Reason::new("it has shrunk")));
+    assert_eq!(output, "discard 0, API_File_Receive_Failed 0");
+}
+
+#[test]
+fn without_repair_a_gap_at_the_end_fails_the_object() {
+    let mut bench = Bench::with(Repair::None, Notification::Batched);
+    bench.bof(300);
+    assert_eq!(bench.data(100..200), "store 0 100..200");
+    assert_eq!(bench.eof(), "", "blocks may have been overtaken");
+    let failed = "Failed 0 (200 bytes were lost and are not sent again)";
+    let output = bench.later(Duration::from_millis(30));
+    assert_eq!(output, format!("discard 0, API_File_Receive_Failed 0, {failed}"));
+}
+
+#[test]
+fn what_makes_no_sense_is_counted_and_dropped() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(250);
+    for range in [50..150, 100..150, 200..300, 0..0, 300..400] {
+        assert_eq!(bench.data(range.clone()), "", "{range:?}");
+    }
+    assert_eq!(bench.group(Message::Goodbye), "", "the group cannot end a session");
+    assert_eq!(bench.group(Message::Digest(Digest(HASH))), "");
+    assert_eq!(bench.receiver.counters().malformed, 7);
+    let foreign = FileId::new(SessionId(1), 0);
+    bench.input(ReceiverInput::Blocks { from: Channel::Group, file: foreign, range: 0..100 });
+    assert_eq!(bench.receiver.counters().foreign, 1);
+}
+
+#[test]
+fn sparse_blocks_of_a_huge_object_take_bounded_memory() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(u64::MAX);
+    for step in 0..200_000_u64 {
+        let start = step * 100 * 4096;
+        bench.data(start..start + 100);
+    }
+    let refused = bench.receiver.counters().refused;
+    assert_eq!(refused, 200_000 - 131_072, "chunks of 600 bytes are kept");
+}
+
+#[test]
+fn progress_is_reported_after_so_many_bytes() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.receiver = Receiver::new(ReceiverConfig { progress_bytes: 300, ..bench.receiver.config.clone() });
+    bench.input(ReceiverInput::Connected);
+    bench.bof(1_000);
+    assert_eq!(bench.data(0..200), "store 0 0..200");
+    assert_eq!(bench.data(200..300), "store 0 200..300, Progress 0 300");
+    let wait = bench.receiver.poll(bench.now);
+    assert_eq!(wait, Step::Wait(None, ReceiverWait::Sender), "nothing new to report");
 }

@@ -27,29 +27,48 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Coordinator {
     pub(super) state: State,
-    /// retx_timeout(i): when the time for retransmissions of an object is up.
+    /// When the time for retransmissions of an object is up.
     timers: BTreeSet<(Instant, u32)>,
+    /// Objects that are out and whose hash is not known.
+    unhashed: BTreeSet<u32>,
     pub(super) events: VecDeque<SenderEvent>,
 }
 
 impl Coordinator {
     pub(super) fn new() -> Self {
-        Self { state: State::Active, timers: BTreeSet::new(), events: VecDeque::new() }
+        Self {
+            state: State::Active,
+            timers: BTreeSet::new(),
+            unhashed: BTreeSet::new(),
+            events: VecDeque::new(),
+        }
     }
 
-    /// INL_Handle_Completion(i): the object is out, its retransmission timer starts. The timer is a
-    /// multiple of the time that the multicast took (4.1).
+    /// INL_Handle_Completion(i): the object is out. Its retransmission timer, a multiple of the time that
+    /// the multicast took (4.1), starts when its hash is known, too: no receiver can finish before.
     pub(super) fn handle_completion(
         &mut self,
         now: Instant,
         config: &SenderConfig,
         index: u32,
-        object: &Object,
+        object: &mut Object,
     ) {
+        let Some(out) = object.out else { return };
+        if object.hash.is_none() {
+            self.unhashed.insert(index);
+            return;
+        }
+        self.unhashed.remove(&index);
         let Some(factor) = config.retransmission_timeout_factor else { return };
-        let multicast_time = object.started.map_or(Duration::ZERO, |started| now - started);
+        let multicast_time = object.started.map_or(Duration::ZERO, |started| out - started);
         let time = retransmission_time(multicast_time, factor).max(config.minimum_retransmission_time);
-        self.timers.insert((now + time, index));
+        let expires = *object.expires.get_or_insert(now + time);
+        self.timers.insert((expires, index));
+    }
+
+    /// Whether the hash of an object that is out is still missing.
+    pub(super) fn waits_for_hash(&self) -> bool {
+        !self.unhashed.is_empty()
     }
 
     /// INL_File(i)_Done_Rcvr(j): a receiver has ended with an object. Returns whether it was the last
@@ -74,27 +93,39 @@ impl Coordinator {
     pub(super) fn file_done(&mut self, objects: &mut Objects, index: u32) {
         let file = objects.file_id(index);
         let Some(object) = objects.remove(index) else { return };
-        self.timers.retain(|(_, other)| *other != index);
+        self.unhashed.remove(&index);
+        if let Some(expires) = object.expires {
+            self.timers.remove(&(expires, index));
+        }
         let outcomes = object.status.into_iter();
         let outcomes = outcomes.filter_map(|(receiver, outcome)| Some((receiver, outcome?))).collect();
         self.events.push_back(SenderEvent::FileDone { file, outcomes });
     }
 
-    /// INL_Retx(i)_Timeout: an object whose time is up. Its hash must be known: before, receivers
-    /// cannot have finished.
-    pub(super) fn expired(&self, now: Instant, objects: &Objects) -> Option<u32> {
-        let due = self.timers.iter().take_while(|(deadline, _)| *deadline <= now);
-        due.map(|(_, index)| *index)
-            .find(|index| objects.get(*index).is_some_and(|object| object.hash.is_some()))
+    /// INL_Retx(i)_Timeout: an object whose time is up.
+    pub(super) fn expired(&self, now: Instant) -> Option<u32> {
+        self.timers.first().filter(|(expires, _)| *expires <= now).map(|(_, index)| *index)
     }
 
-    /// When the next object's time is up, among those whose hash is known.
-    pub(super) fn deadline(&self, objects: &Objects) -> Option<Instant> {
-        let hashed = |index: &u32| objects.get(*index).is_some_and(|object| object.hash.is_some());
-        self.timers.iter().find(|(_, index)| hashed(index)).map(|(deadline, _)| *deadline)
+    /// When the next object's time is up.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.timers.first().map(|(expires, _)| *expires)
     }
 }
 
 fn retransmission_time(multicast_time: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(multicast_time.as_secs_f64() * factor.max(0.0)).unwrap_or(Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_for_retransmissions_is_a_multiple_of_the_multicast_time() {
+        let time = |factor| retransmission_time(Duration::from_secs(2), factor);
+        assert_eq!((time(1.5), time(0.0)), (Duration::from_secs(3), Duration::ZERO));
+        assert_eq!((time(-1.0), time(f64::NAN)), (Duration::ZERO, Duration::ZERO));
+        assert_eq!((time(1e30), time(f64::INFINITY)), (Duration::MAX, Duration::MAX));
+    }
 }

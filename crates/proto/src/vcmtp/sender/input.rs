@@ -98,13 +98,12 @@ impl Sender {
         }
     }
 
-    pub(super) fn hashed(&mut self, file: FileId, hash: [u8; 32]) {
+    pub(super) fn hashed(&mut self, now: Instant, file: FileId, hash: [u8; 32]) {
         let Some(index) = self.objects.index(file) else { return };
         let Some(object) = self.objects.get_mut(index) else { return };
         object.hash = Some(hash);
         if object.out.is_some() {
-            let pending = object.pending_receivers();
-            self.tell(index, &pending, Due::Digest);
+            self.handle_completion(now, index);
         }
     }
 
@@ -122,7 +121,7 @@ impl Sender {
 
     /// INL_Retx(i)_Timeout, table 4.6. Who still waits for something of the object is told.
     pub(super) fn expire(&mut self, now: Instant) {
-        while let Some(index) = self.coordinator.expired(now, &self.objects) {
+        while let Some(index) = self.coordinator.expired(now) {
             let Some(object) = self.objects.get(index) else { return };
             let pending = object.pending_receivers();
             for receiver in &pending {

@@ -32,8 +32,11 @@ impl MulticastSender {
 
     /// The object is withdrawn, or nobody is left who wants it.
     pub(super) fn forget(&mut self, index: u32) {
-        self.queued.retain(|other| *other != index);
         self.in_flight.retain(|other| *other != index);
+        // Objects start in order: one behind the first that is queued is queued, too.
+        if self.queued.front().is_some_and(|first| index >= *first) {
+            self.queued.retain(|other| *other != index);
+        }
     }
 
     /// Bytes of objects multicast so far.

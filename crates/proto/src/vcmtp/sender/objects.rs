@@ -21,6 +21,8 @@ pub(super) struct Object {
     /// When its EOF was multicast.
     pub(super) out: Option<Instant>,
     pub(super) hash: Option<[u8; 32]>,
+    /// When its retransmission timer expires: retx_timeout(i).
+    pub(super) expires: Option<Instant>,
     /// file_receive_status(i): none while the receiver is still at it.
     pub(super) status: BTreeMap<ReceiverId, Option<Outcome>>,
     /// How many receivers are still at it.
@@ -73,6 +75,7 @@ impl Objects {
             sent: 0,
             out: None,
             hash: None,
+            expires: None,
             status: BTreeMap::new(),
             unfinished: 0,
             repair_front: 0,
@@ -110,17 +113,10 @@ impl Objects {
         self.open.is_empty()
     }
 
-    /// Whether the hash of an object that is out is still missing.
-    pub(super) fn is_unhashed(&self) -> bool {
-        self.open.values().any(|object| object.out.is_some() && object.hash.is_none())
-    }
-
-    /// Those whose BOF has been multicast, in order.
+    /// Those whose BOF has been multicast: objects start in order.
     pub(super) fn started(&mut self) -> impl Iterator<Item = (u32, &mut Object)> {
-        self.open
-            .iter_mut()
-            .filter(|(_, object)| object.started.is_some())
-            .map(|(index, object)| (*index, object))
+        let open = self.open.iter_mut().map(|(index, object)| (*index, object));
+        open.take_while(|(_, object)| object.started.is_some())
     }
 
     /// The blocks that hold `bytes`.
