@@ -52,6 +52,31 @@ impl Bench {
         self.input(SenderInput::Message { from, file: file(0), message });
     }
 
+    /// An object that is out at these receivers, with its hash known.
+    fn out(&mut self, size: u64, receivers: &[ReceiverId]) {
+        for receiver in receivers {
+            self.join(*receiver);
+        }
+        self.send(size);
+        self.group();
+        self.hashed();
+        for receiver in receivers {
+            self.to(*receiver);
+        }
+    }
+
+    fn left(&mut self, receiver: ReceiverId) {
+        self.input(SenderInput::Left { receiver, reason: "reset".to_owned() });
+    }
+
+    /// Where the next blocks that are sent again start.
+    fn retransmission(&mut self, receiver: ReceiverId) -> u64 {
+        match self.sender.poll(self.now, Lane::Receiver(receiver)) {
+            Step::Transmit(SenderTransmit::Blocks { range, .. }) => range.start,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn hashed(&mut self) {
         self.input(SenderInput::Hashed { file: file(0), hash: HASH });
     }
@@ -120,6 +145,7 @@ fn an_object_goes_out_and_is_done_when_its_receiver_says_so() {
     assert_eq!(bench.group(), "closed");
 }
 
+/// Table 4.5, ACTIVE.
 #[test]
 fn table_4_5_retx_request() {
     let mut bench = Bench::new(Repair::Nack);
@@ -133,4 +159,269 @@ fn table_4_5_retx_request() {
     assert_eq!(bench.to(A), "data again 0 0..200", "meanwhile, and overlapping requests are one");
     bench.message(A, request(100, 300));
     assert_eq!(bench.to(A), "", "not beyond what has been multicast");
+    assert_eq!(bench.sender.receiver(A).map(|receiver| receiver.ignored_messages), Some(1));
+}
+
+#[test]
+fn table_4_5_retx_request_after_the_timeout() {
+    let mut bench = Bench::with(Repair::Nack, Some(1.0));
+    bench.out(500, &[A, B]);
+    bench.message(A, request(0, 200));
+    bench.now += Duration::from_millis(10);
+    let done = "1 Failed(\"its time for retransmissions was up\"), 2 Failed(\"its time for retransmissions was up\")";
+    assert_eq!(bench.group(), format!("{done}, API_File_Done 0 of 2"));
+    assert_eq!(bench.to(A), "Retx-Reject 0", "what it had asked for does not come");
+    assert_eq!(bench.to(B), "");
+    bench.message(B, request(0, 200));
+    assert_eq!(bench.to(B), "Retx-Reject 0");
+    bench.message(B, Message::BeginOfFileRequest);
+    assert_eq!(bench.to(B), "Retx-Reject 0");
+}
+
+#[test]
+fn table_4_5_bof_request() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(500, &[A]);
+    bench.message(A, Message::BeginOfFileRequest);
+    bench.message(A, Message::BeginOfFileRequest);
+    assert_eq!(bench.to(A), "BOF 0", "asked for twice before it could go out");
+}
+
+#[test]
+fn table_4_5_end_of_retx_reqs() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(500, &[A, B]);
+    bench.message(A, request(0, 500));
+    bench.message(A, Message::EndOfRetransmissionRequests);
+    assert_eq!(bench.to(A), "", "it has everything: nothing is sent again");
+    assert_eq!(bench.group(), "1 Complete");
+    bench.message(A, request(0, 100));
+    assert_eq!(bench.to(A), "Retx-Reject 0");
+    bench.message(B, Message::EndOfRetransmissionRequests);
+    assert_eq!(bench.group(), "2 Complete, API_File_Done 0 of 2");
+}
+
+#[test]
+fn table_4_5_close_retransmitter() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(500, &[A]);
+    bench.input(SenderInput::Close);
+    assert_eq!((bench.group(), bench.to(A)), (String::new(), String::new()), "an object is under way");
+    bench.message(A, Message::EndOfRetransmissionRequests);
+    bench.group();
+    assert_eq!(bench.to(A), "Goodbye, close connection");
+    assert_eq!(bench.to(A), "");
+}
+
+/// Table 4.6, ACTIVE.
+#[test]
+fn table_4_6_connection_created_late() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.join(A);
+    bench.send(500);
+    bench.group();
+    bench.join(B);
+    assert_eq!(bench.to(B), "Welcome, BOF 0, EOF 0", "it has missed both");
+    bench.hashed();
+    assert_eq!(bench.to(B), "Digest 0");
+    bench.join(ReceiverId(3));
+    assert_eq!(bench.to(ReceiverId(3)), "Welcome, BOF 0, Digest 0");
+    bench.message(ReceiverId(3), request(0, 500));
+    assert_eq!(bench.to(ReceiverId(3)), "data again 0 0..200, data again 0 200..400, data again 0 400..500");
+}
+
+#[test]
+fn table_4_6_handle_completion_starts_the_timer() {
+    let mut bench = Bench::with(Repair::Nack, Some(3.0));
+    bench.join(A);
+    bench.send(400);
+    assert_eq!(bench.step(Lane::Group).as_deref(), Some("BOF 0"));
+    bench.now += Duration::from_millis(20);
+    bench.group();
+    let wait = bench.sender.poll(bench.now, Lane::Group);
+    assert_eq!(wait, Step::Wait(None, SenderWait::Hash), "nobody can be done before");
+    bench.hashed();
+    let wait = bench.sender.poll(bench.now, Lane::Group);
+    let expires = bench.now + Duration::from_millis(60);
+    assert_eq!(wait, Step::Wait(Some(expires), SenderWait::Receivers), "three times the multicast's 20 ms");
+}
+
+#[test]
+fn table_4_6_file_done_receiver_no_pending_receivers() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(500, &[A, B]);
+    bench.message(A, Message::EndOfRetransmissionRequests);
+    bench.message(B, Message::Failed(Reason::new("disk full")));
+    assert_eq!(bench.group(), "1 Complete, 2 Failed(\"disk full\"), API_File_Done 0 of 2");
+}
+
+#[test]
+fn table_4_6_retx_timeout() {
+    let mut bench = Bench::with(Repair::Nack, Some(0.0));
+    bench.out(500, &[A, B]);
+    bench.message(A, Message::EndOfRetransmissionRequests);
+    bench.now += Duration::from_millis(10);
+    let done = "1 Complete, 2 Failed(\"its time for retransmissions was up\"), API_File_Done 0 of 2";
+    assert_eq!(bench.group(), done, "never sooner than the minimum");
+}
+
+/// Table 4.6, CLOSING-RETXMITTERS.
+#[test]
+fn table_4_6_retxmitter_exited() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.join(A);
+    bench.join(B);
+    bench.input(SenderInput::Close);
+    assert_eq!(bench.group(), "");
+    bench.left(A);
+    assert_eq!(bench.group(), "", "more pending receivers");
+    bench.join(ReceiverId(3));
+    assert_eq!(bench.to(ReceiverId(3)), "Welcome, Goodbye, close connection", "too late to get anything");
+    bench.left(B);
+    bench.left(ReceiverId(3));
+    assert_eq!(bench.group(), "closed");
+    assert_eq!(bench.sender.poll(bench.now, Lane::Group), Step::Wait(None, SenderWait::Closed));
+}
+
+#[test]
+fn a_receiver_that_leaves_has_failed() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(500, &[A, B]);
+    bench.left(A);
+    assert_eq!(bench.group(), "1 Failed(\"the receiver left: reset\")");
+    bench.message(B, Message::EndOfRetransmissionRequests);
+    assert_eq!(bench.group(), "2 Complete, API_File_Done 0 of 2");
+}
+
+#[test]
+fn an_object_that_nobody_is_left_to_have_is_not_sent_to_its_end() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.join(A);
+    bench.send(10_000);
+    bench.send(100);
+    for _ in 0..4 {
+        bench.step(Lane::Group);
+    }
+    bench.message(A, Message::Failed(Reason::new("disk full")));
+    assert_eq!(bench.group(), "EOF 1, 1 Failed(\"disk full\"), API_File_Done 0 of 1");
+}
+
+#[test]
+fn a_withdrawn_object_ends_at_once() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.join(A);
+    bench.to(A);
+    bench.send(10_000);
+    bench.step(Lane::Group);
+    bench.step(Lane::Group);
+    bench.input(SenderInput::Withdraw { file: file(0), reason: "it has shrunk".to_owned() });
+    assert_eq!(bench.group(), "1 Failed(\"it has shrunk\"), API_File_Done 0 of 1");
+    assert_eq!(bench.to(A), "Withdraw 0 (it has shrunk)");
+}
+
+#[test]
+fn a_withdrawn_object_that_has_not_begun_is_never_announced() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.join(A);
+    bench.send(100);
+    bench.input(SenderInput::Withdraw { file: file(0), reason: "it is gone".to_owned() });
+    assert_eq!(bench.group(), "API_File_Done 0 of 0");
+}
+
+#[test]
+fn vcmtp_1_retransmits_when_the_object_is_out() {
+    let mut bench = Bench::new(Repair::After);
+    bench.join(A);
+    bench.to(A);
+    bench.send(600);
+    for _ in 0..3 {
+        bench.step(Lane::Group);
+    }
+    bench.message(A, request(300, 400));
+    bench.message(A, request(0, 100));
+    assert_eq!(bench.to(A), "", "stored");
+    assert!(!bench.sender.is_ready(A));
+    assert_eq!(bench.group(), "data 0 400..600, EOF 0");
+    assert!(bench.sender.is_ready(A));
+    assert_eq!(bench.to(A), "data again 0 0..100, data again 0 300..400", "in the order of the object");
+}
+
+#[test]
+fn vcmtp_1_goes_through_the_object_once_for_all_receivers() {
+    let size = 200 << 20;
+    let mut bench = Bench::new(Repair::After);
+    bench.sender = Sender::new(SenderConfig { max_run_len: 1 << 20, ..bench.sender.config.clone() });
+    bench.out(size, &[A, B]);
+    for receiver in [A, B] {
+        bench.message(receiver, request(0, size));
+    }
+    for _ in 0..100 {
+        bench.step(Lane::Receiver(A));
+    }
+    let behind = bench.retransmission(B);
+    assert!(
+        behind > 90 << 20,
+        "B, too slow so far, goes on where A is and what it needs is cached: {behind}"
+    );
+    let ahead = bench.retransmission(A);
+    assert!(ahead.abs_diff(behind) <= 2 << 20, "{ahead} {behind}");
+    let mut starts = Vec::new();
+    while bench.sender.is_ready(B) {
+        starts.push(bench.retransmission(B));
+    }
+    assert_eq!(starts.iter().min(), Some(&0), "what it has passed over comes last");
+    assert_eq!(bench.sender.receiver(B).map(|receiver| receiver.retransmitted_bytes), Some(size));
+}
+
+#[test]
+fn retransmissions_of_objects_take_turns() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.join(A);
+    bench.send(600);
+    bench.send(100);
+    bench.group();
+    bench.to(A);
+    bench.message(A, request(0, 600));
+    bench.input(SenderInput::Message { from: A, file: file(1), message: request(0, 100) });
+    let all = "data again 0 0..200, data again 1 0..100, data again 0 200..400, data again 0 400..600";
+    assert_eq!(bench.to(A), all, "a small one is not blocked by a large one");
+}
+
+#[test]
+fn without_repair_requests_are_rejected() {
+    let mut bench = Bench::new(Repair::None);
+    bench.out(500, &[A]);
+    bench.message(A, request(0, 100));
+    assert_eq!(bench.to(A), "Retx-Reject 0");
+}
+
+#[test]
+fn a_hostile_receiver_gets_no_memory() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(1_000, &[A]);
+    for start in 0..1_000 {
+        bench.message(A, request(start, u64::MAX));
+        bench.message(A, request(start, start + 1));
+        bench.message(A, Message::BeginOfFileRequest);
+        let unknown = FileId::new(SESSION, 1_000_000 + start as u32);
+        bench.input(SenderInput::Message { from: A, file: unknown, message: request(0, 1) });
+    }
+    let statistics = bench.sender.receiver(A).unwrap();
+    assert_eq!((statistics.pending_retransmission_bytes, statistics.ignored_messages), (1_000, 2_000));
+}
+
+#[test]
+fn the_group_waits_for_reports_when_it_follows_progress() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.sender = Sender::new(SenderConfig { follow_progress: true, ..bench.sender.config.clone() });
+    bench.input(SenderInput::Joined { receiver: A, receive_buffer_bytes: 800 });
+    bench.send(1_000);
+    assert_eq!(bench.group(), "BOF 0, data 0 0..200, data 0 200..400");
+    let patient_until = bench.now + Duration::from_secs(1);
+    let wait = bench.sender.poll(bench.now, Lane::Group);
+    assert_eq!(wait, Step::Wait(Some(patient_until), SenderWait::Credit));
+    bench.message(A, Message::Progress(Progress { position: 200, ..Progress::default() }));
+    assert_eq!(bench.group(), "data 0 400..600");
+    bench.now = patient_until;
+    assert_eq!(bench.group(), "data 0 600..800, data 0 800..1000, EOF 0", "a silent receiver is left behind");
 }
