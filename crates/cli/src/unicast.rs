@@ -1,11 +1,180 @@
-//! `treecast unicast`.
+//! `treecast unicast`: one file from one server to each client on its own, to compare with.
 
-use crate::Outcome;
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+};
 
-/// (about)
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use treecast_driver::{
+    stop::Stop,
+    udp::Offload,
+    unicast::{ClientProgress, ServerEvent, tcp, udp},
+};
+use treecast_wire::{message::Digest, unicast::PORT};
+
+use crate::{
+    Outcome,
+    send::{Rate, parse_rate},
+};
+
+/// Serve one file to each client on its own, or fetch it.
+///
+/// The server runs until it is stopped. UDP replies to whoever asks, without a handshake: serve where strangers
+/// cannot reach it, and bound it with --rate.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    side: Side,
+    transport: Transport,
+    /// The file to serve; for a client: where its copy goes
+    file: PathBuf,
+    /// The server's address
+    #[arg(value_name = "ADDR[:PORT]", value_parser = parse_address)]
+    address: SocketAddr,
+    /// UDP server: bits of IP packets a second, headers included, for all clients together (500k, 100M, 2.5G)
+    #[arg(long, default_value = "max", value_parser = parse_rate)]
+    rate: Rate,
+    /// One JSON event a line on standard output
+    #[arg(long)]
+    json: bool,
+}
 
-pub fn run(_args: Args) -> Outcome {
-    todo!()
+#[derive(Clone, Copy, ValueEnum)]
+enum Side {
+    Server,
+    Client,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Transport {
+    Tcp,
+    Udp,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let stop = Stop::on_signals()?;
+    match args.side {
+        Side::Server => serve(&args, &stop),
+        Side::Client => fetch(&args, &stop),
+    }
+}
+
+fn serve(args: &Args, stop: &Stop) -> Outcome {
+    let tell = |event: ServerEvent| match args.json {
+        true => println!("{}", server_event_as_json(&event)),
+        false => println!("{}", server_event(args, &event)),
+    };
+    let summary = match args.transport {
+        Transport::Tcp => tcp::serve(&args.file, args.address, stop, tell)?,
+        Transport::Udp => {
+            let offload = Offload::from_environment()?;
+            udp::serve(&args.file, args.address, args.rate.0, offload, stop, tell)?
+        }
+    };
+    let done = json!({"event": "done", "served": summary.served, "failed": summary.failed});
+    match args.json {
+        true => println!("{done}"),
+        false => println!("{} requests served, {} failed", summary.served, summary.failed),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn server_event(args: &Args, event: &ServerEvent) -> String {
+    let over = if args.transport == Transport::Tcp { "TCP" } else { "UDP" };
+    match event {
+        ServerEvent::Ready { size, hash } => {
+            let (file, digest) = (args.file.display(), Digest(*hash));
+            format!("serving {file} ({size} bytes, {digest}) at {} over {over}", args.address)
+        }
+        ServerEvent::Active { client } => format!("{client} asks"),
+        ServerEvent::Served { client } => format!("{client} is served"),
+        ServerEvent::Failed { client, reason } => format!("{client} failed: {reason}"),
+    }
+}
+
+fn server_event_as_json(event: &ServerEvent) -> Value {
+    match event {
+        ServerEvent::Ready { size, hash } => {
+            json!({"event": "ready", "bytes": size, "hash": Digest(*hash).to_string()})
+        }
+        ServerEvent::Active { client } => json!({"event": "active", "client": client}),
+        ServerEvent::Served { client } => json!({"event": "served", "client": client}),
+        ServerEvent::Failed { client, reason } => {
+            json!({"event": "failed", "client": client, "reason": reason})
+        }
+    }
+}
+
+fn fetch(args: &Args, stop: &Stop) -> Outcome {
+    let bar = bar(args.json);
+    let tell = |progress: ClientProgress| match args.json {
+        true => println!("{}", progress_as_json("progress", &progress)),
+        false => {
+            bar.set_length(progress.total_bytes.unwrap_or(0));
+            bar.set_position(progress.received_bytes);
+        }
+    };
+    let progress = match args.transport {
+        Transport::Tcp => tcp::fetch(&args.file, args.address, stop, tell)?,
+        Transport::Udp => udp::fetch(&args.file, args.address, Offload::from_environment()?, stop, tell)?,
+    };
+    bar.finish_and_clear();
+    if args.json {
+        println!("{}", json!({"event": "object", "name": args.file, "bytes": progress.received_bytes}));
+        println!("{}", progress_as_json("done", &progress));
+    } else {
+        println!(
+            "{}: {} bytes in {:.2} s ({} requests), verified",
+            args.file.display(),
+            progress.received_bytes,
+            progress.seconds,
+            progress.requests
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn bar(json: bool) -> ProgressBar {
+    // indicatif draws on standard error, and only where that is a terminal.
+    let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(0) };
+    let style = "{bar:30} {percent:>3} % {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(style) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn progress_as_json(event: &str, progress: &ClientProgress) -> Value {
+    json!({
+        "event": event,
+        "seconds": progress.seconds,
+        "bytes": progress.received_bytes,
+        "total_bytes": progress.total_bytes,
+        "requests": progress.requests,
+        "dropped_packets": progress.dropped_packets,
+    })
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, PORT));
+    }
+    text.parse().map_err(|_| {
+        "expected an address like fd00::1 or 192.0.2.1, or one with a port like [fd00::1]:4243".into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_port_by_default() {
+        assert_eq!(parse_address("fd00::1"), Ok("[fd00::1]:4243".parse().unwrap()));
+        assert_eq!(parse_address("192.0.2.1:99"), Ok("192.0.2.1:99".parse().unwrap()));
+        assert!(parse_address("host").is_err());
+    }
 }
