@@ -1,4 +1,5 @@
 //! A thousand VCMTP sessions, and one to look at.
+#![allow(clippy::disallowed_methods, reason = "a seed to replay comes from the environment")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -2,6 +2,7 @@
 //!
 //! After a wanted change of the format, `TREECAST_WRITE_VECTORS=1 cargo test -p treecast-wire`
 //! writes the files anew; review the difference before it is committed.
+#![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
 mod samples;
 

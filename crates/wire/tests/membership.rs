@@ -2,6 +2,7 @@
 //!
 //! The vectors named in [`FROM_A_KERNEL`] were captured from Linux hosts and bridges, checksums
 //! included; the others were put together by hand from the RFCs.
+#![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
 use std::{
     fs,
