@@ -1,5 +1,6 @@
 //! `treecast receive`: arguments in, progress and summary out.
 
+mod carousel;
 mod display;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
@@ -9,9 +10,12 @@ use treecast_driver::{
     stop::Stop,
     udp::Offload,
 };
-use treecast_wire::ticket::Ticket;
+use treecast_wire::ticket::{Repair, Ticket};
 
-use crate::Outcome;
+use crate::{
+    Outcome,
+    send::{Dialect, Group, parse_group},
+};
 
 /// Receive the files of a session.
 ///
@@ -37,13 +41,26 @@ pub struct Args {
     /// One JSON event a line on standard output
     #[arg(long)]
     json: bool,
-    /// The first line that `treecast send` prints, or @ and a file that holds it
+    /// The packets: a treecast session's, or those of librecast's IoT updater, which has no tickets
+    #[arg(long, value_enum, default_value = "session")]
+    dialect: Dialect,
+    /// The IoT updater's group
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_group)]
+    group: Option<Group>,
+    /// The first line that `treecast send` prints, or @ and a file that holds it; with --dialect iotup what the
+    /// file is to be called
     #[arg(value_name = "TICKET|@PATH")]
     ticket: String,
 }
 
 pub fn run(args: Args) -> Outcome {
+    if args.dialect == Dialect::Iotup {
+        return carousel::run_iotup(&args);
+    }
     let options = options(&args)?;
+    if options.ticket.repair == Repair::Carousel {
+        return carousel::run(&args, options);
+    }
     let stop = Stop::on_signals()?;
     let mut display = display::Display::new(args.json, options.ticket.block_len);
     let mut on_event = |event: ReceiveEvent| display.show(&event);

@@ -1,5 +1,6 @@
 //! `treecast send`: arguments in, progress and summary out.
 
+mod carousel;
 mod display;
 
 use std::{
@@ -18,6 +19,8 @@ use treecast_driver::{
 use treecast_wire::ticket;
 
 use crate::Outcome;
+
+const DEFAULT_WAIT_TIMEOUT_SECONDS: u64 = 60;
 
 /// Send files to everyone who has the ticket.
 ///
@@ -55,9 +58,15 @@ pub struct Args {
     /// Start when so many receivers are there
     #[arg(long, value_name = "N", default_value_t = 1)]
     wait: u32,
-    /// Give up when they are not there in so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    wait_timeout: u64,
+    /// Give up when they are not there in so many seconds [default: 60; a carousel waits for ever]
+    #[arg(long, value_name = "SECONDS")]
+    wait_timeout: Option<u64>,
+    /// Carousel: end when nobody has listened for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    idle: u64,
+    /// The packets: a treecast session's, or those of librecast's IoT updater, which loops over one file
+    #[arg(long, value_enum, default_value = "session")]
+    dialect: Dialect,
     /// Give up on retransmissions of a file after X times what its multicast took [default: never]
     #[arg(long, value_name = "X", value_parser = parse_factor)]
     retx_factor: Option<f64>,
@@ -89,18 +98,33 @@ enum Repair {
     None,
 }
 
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum Dialect {
+    Session,
+    Iotup,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Group {
-    address: IpAddr,
+pub(crate) struct Group {
+    pub address: IpAddr,
     port: Option<u16>,
+}
+
+impl Group {
+    pub fn with_default_port(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.address, self.port.unwrap_or(port))
+    }
 }
 
 /// Bits a second; none follows the receivers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Rate(Option<u64>);
+pub(crate) struct Rate(pub Option<u64>);
 
 pub fn run(args: Args) -> Outcome {
     let options = options(&args)?;
+    if args.repair == Repair::Carousel || args.dialect == Dialect::Iotup {
+        return carousel::run(&args, options);
+    }
     let stop = Stop::on_signals()?;
     let ticket_file = TicketFile(args.ticket_file.clone());
     let mut display = display::Display::new(args.json);
@@ -143,7 +167,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         rate_bps: args.rate.0,
         hops: args.ttl,
         wait_for: args.wait,
-        wait_timeout: Duration::from_secs(args.wait_timeout),
+        wait_timeout: Duration::from_secs(args.wait_timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT_SECONDS)),
         retransmission_timeout_factor: args.retx_factor,
         block_len: args.block,
         offload: Offload::from_environment()?,
@@ -182,7 +206,7 @@ impl TicketFile {
     }
 }
 
-fn parse_group(text: &str) -> Result<Group, String> {
+pub(crate) fn parse_group(text: &str) -> Result<Group, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(Group { address, port: None });
     }
@@ -192,7 +216,7 @@ fn parse_group(text: &str) -> Result<Group, String> {
     })
 }
 
-fn parse_rate(text: &str) -> Result<Rate, String> {
+pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
     if text == "max" {
         return Ok(Rate(None));
     }

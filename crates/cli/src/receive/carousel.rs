@@ -1,0 +1,73 @@
+//! `treecast receive` with a carousel's ticket, and `--dialect iotup`, which needs none.
+
+use std::{net::IpAddr, path::Path, time::Duration};
+
+use treecast_driver::{
+    carousel::{self, Dialect},
+    files::TargetFolder,
+    interface::Interface,
+    receive::{ReceiveEvent, ReceiveOptions},
+    stop::Stop,
+    udp::{GroupAddress, Offload},
+};
+use treecast_wire::{header::SessionId, iotup};
+
+use super::{Args, display::Display, exit_code};
+use crate::Outcome;
+
+pub(super) fn run(args: &Args, options: ReceiveOptions) -> Outcome {
+    let ticket = options.ticket;
+    let carousel = carousel::ReceiveOptions {
+        group: GroupAddress {
+            group: ticket.group,
+            source: ticket.source,
+            interface: interface(args, ticket.group.ip())?,
+        },
+        session: ticket.session,
+        block_len: ticket.block_len,
+        dialect: Dialect::Session,
+        patience: Some(options.connect_timeout),
+        only: options.only,
+        offload: options.offload,
+    };
+    receive(args, carousel, &options.into)
+}
+
+/// Receives the one file of an IoT updater, which is named where a ticket would be.
+pub(super) fn run_iotup(args: &Args) -> Outcome {
+    let group = args.group.ok_or("the IoT updater has no ticket: name its group with --group")?;
+    let name = Path::new(&args.ticket).file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| format!("{} is no name for a file", args.ticket))?;
+    let folder = args.into.join(Path::new(&args.ticket).parent().unwrap_or(Path::new("")));
+    let carousel = carousel::ReceiveOptions {
+        group: GroupAddress {
+            group: group.with_default_port(iotup::PORT),
+            source: None,
+            interface: interface(args, group.address)?,
+        },
+        session: SessionId(0),
+        block_len: iotup::MAX_DATA_LEN as u16,
+        dialect: Dialect::Iotup { name: name.to_owned() },
+        patience: Some(Duration::from_secs(args.connect_timeout)),
+        only: None,
+        offload: Offload::from_environment()?,
+    };
+    receive(args, carousel, &folder)
+}
+
+fn receive(args: &Args, options: carousel::ReceiveOptions, into: &Path) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let folder = TargetFolder::open(into)?;
+    let mut display = Display::new(args.json, options.block_len);
+    let mut on_event = |event: ReceiveEvent| display.show(&event);
+    let summary = carousel::receive(options, folder, &stop, &mut on_event)?;
+    display.finish(&summary);
+    exit_code(&summary)
+}
+
+fn interface(args: &Args, group: IpAddr) -> Result<Interface, Box<dyn std::error::Error>> {
+    Ok(match &args.interface {
+        Some(name) => Interface::named(name)?,
+        None => Interface::by_route(Some(group))?,
+    })
+}

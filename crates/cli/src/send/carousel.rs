@@ -1,0 +1,171 @@
+//! `treecast send --repair carousel`, and `--dialect iotup`, which is one.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use treecast_driver::{
+    carousel::{self, Dialect, ListenerWatch, SendEvent, SendOptions, SendSummary},
+    send::Plan,
+    stop::Stop,
+};
+use treecast_proto::Instant;
+use treecast_wire::{iotup, ticket};
+
+use super::{Args, Fanout, TicketFile};
+use crate::Outcome;
+
+pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) -> Outcome {
+    check(args)?;
+    options.repair = ticket::Repair::Carousel;
+    if args.dialect == super::Dialect::Iotup {
+        options.port.get_or_insert(iotup::PORT);
+    }
+    let stop = Stop::on_signals()?;
+    let plan = Plan::new(&options)?;
+    let dialect = dialect(args, &plan)?;
+    let listeners = listeners(&plan);
+    let mut display = Display::new(args.json);
+    let announcement = match &dialect {
+        Dialect::Session => plan.ticket(Vec::new()).to_string(),
+        Dialect::Iotup { .. } => plan.group.group.to_string(),
+    };
+    TicketFile(args.ticket_file.clone()).write(&announcement)?;
+    display.ready(&announcement, &dialect);
+    let options = SendOptions {
+        group: plan.group,
+        hops: plan.options.hops,
+        session: plan.session,
+        block_len: plan.block_len,
+        dialect,
+        rate_bps: plan.options.rate_bps,
+        idle: Duration::from_secs(args.idle),
+        wait_timeout: args.wait_timeout.map(Duration::from_secs),
+        offload: plan.options.offload,
+    };
+    let summary = carousel::send(options, plan.sources, listeners, &stop, |event| display.show(&event))?;
+    display.finish(&summary)
+}
+
+/// Options that a carousel cannot obey.
+fn check(args: &Args) -> Result<(), String> {
+    if matches!(args.fanout, Fanout::Unicast) {
+        return Err("a carousel goes to a multicast group: leave out --fanout unicast".into());
+    }
+    if args.control.is_some() {
+        return Err("a carousel takes no control connections: leave out --control".into());
+    }
+    Ok(())
+}
+
+fn dialect(args: &Args, plan: &Plan) -> Result<Dialect, String> {
+    match (args.dialect, plan.sources.as_slice()) {
+        (super::Dialect::Session, _) => Ok(Dialect::Session),
+        (super::Dialect::Iotup, [source]) => Ok(Dialect::Iotup { name: source.name.clone() }),
+        (super::Dialect::Iotup, sources) => {
+            Err(format!("the IoT updater's frames carry one file, and there are {}: name one", sources.len()))
+        }
+    }
+}
+
+/// Where nobody can be heard, somebody is taken to listen.
+fn listeners(plan: &Plan) -> Option<ListenerWatch> {
+    match ListenerWatch::open(&plan.group, Instant::ZERO) {
+        Ok(listeners) => Some(listeners),
+        Err(error) => {
+            eprintln!("treecast: {error}: sending until Ctrl-C, whether anybody listens or not");
+            None
+        }
+    }
+}
+
+struct Display {
+    json: bool,
+    bar: ProgressBar,
+    /// Of the first object that could not be sent.
+    withdrawn: Option<String>,
+}
+
+impl Display {
+    fn new(json: bool) -> Self {
+        // indicatif draws on standard error, and only where that is a terminal.
+        let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(0) };
+        let style = "{bar:30} {percent:>3} % of a loop, {msg}";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        Self { json, bar, withdrawn: None }
+    }
+
+    fn ready(&self, announcement: &str, dialect: &Dialect) {
+        match (self.json, dialect) {
+            (true, Dialect::Session) => println!("{}", json!({"event": "ticket", "ticket": announcement})),
+            (true, Dialect::Iotup { .. }) => println!("{}", json!({"event": "ready", "group": announcement})),
+            (false, _) => println!("{announcement}"),
+        }
+    }
+
+    fn show(&mut self, event: &SendEvent) {
+        if let SendEvent::Withdrawn { reason, .. } = event {
+            self.withdrawn.get_or_insert_with(|| reason.clone());
+        }
+        if self.json {
+            println!("{}", as_json(event));
+            return;
+        }
+        match event {
+            SendEvent::Started => self.line("somebody listens: sending"),
+            SendEvent::Paused => self.line("nobody listens any more: waiting"),
+            SendEvent::Looped { .. } => {}
+            SendEvent::Withdrawn { reason, .. } => self.line(reason),
+            SendEvent::Progress(summary) => {
+                self.bar.set_length(summary.loop_bytes);
+                self.bar.set_position(summary.sent_bytes % summary.loop_bytes.max(1));
+                self.bar.set_message(format!("{} loops complete", summary.loops));
+            }
+        }
+    }
+
+    fn finish(&self, summary: &SendSummary) -> Outcome {
+        self.bar.finish_and_clear();
+        match self.json {
+            true => println!("{}", summary_as_json("done", summary)),
+            false => println!(
+                "{} loops of {} bytes, {} bytes in {:.2} s",
+                summary.loops, summary.loop_bytes, summary.sent_bytes, summary.seconds
+            ),
+        }
+        match &self.withdrawn {
+            Some(reason) => Err(reason.clone().into()),
+            None => Ok(std::process::ExitCode::SUCCESS),
+        }
+    }
+
+    fn line(&self, line: &str) {
+        // A hidden bar swallows lines; those are for logs, too.
+        if self.bar.is_hidden() { eprintln!("{line}") } else { self.bar.println(line) }
+    }
+}
+
+fn as_json(event: &SendEvent) -> Value {
+    match event {
+        SendEvent::Started => json!({"event": "started"}),
+        SendEvent::Paused => json!({"event": "paused"}),
+        SendEvent::Looped { loops } => json!({"event": "loop", "loops": loops}),
+        SendEvent::Withdrawn { name, reason } => {
+            json!({"event": "withdrawn", "name": name, "reason": reason})
+        }
+        SendEvent::Progress(summary) => summary_as_json("progress", summary),
+    }
+}
+
+fn summary_as_json(event: &str, summary: &SendSummary) -> Value {
+    json!({
+        "event": event,
+        "seconds": summary.seconds,
+        "sent_bytes": summary.sent_bytes,
+        "bytes": summary.loop_bytes,
+        "loops": summary.loops,
+        "interrupted": summary.interrupted,
+    })
+}
