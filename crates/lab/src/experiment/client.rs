@@ -55,19 +55,16 @@ impl Client<'_> {
             return fared;
         }
         fared.started = Some(origin.elapsed());
-        let mut tried = 0;
         loop {
-            let Some((generation, ticket)) = self.next_session(server, tried) else {
+            let Some(ticket) = self.place(server) else {
                 let none = || if fared.attempts == 0 { NOT_STARTED } else { CUT_OFF }.to_string();
                 fared.failure = fared.failure.or_else(|| server.failure()).or_else(|| Some(none()));
                 return fared;
             };
-            tried = generation;
             fared.attempts += 1;
-            let failure = self.attempt(&ticket, origin, &mut fared).err();
-            let again = failure.is_some() && self.sessions_follow && !self.process.is_barred();
-            fared.failure = failure;
-            if !again {
+            fared.failure = self.attempt(&ticket, origin, &mut fared).err();
+            let again = fared.failure.is_some() && self.sessions_follow && !self.process.is_barred();
+            if !again || fared.attempts == MAX_ATTEMPTS {
                 return fared;
             }
         }
@@ -110,17 +107,20 @@ impl Client<'_> {
         }
     }
 
-    /// The server's session after number `tried`; none when the client is cut off before there is one.
-    fn next_session(&self, server: &Server, tried: u32) -> Option<(u32, PathBuf)> {
-        loop {
-            if self.process.is_barred() || server.failure().is_some() {
-                return None;
+    /// Waits for a session that this client has a place in. Returns its ticket's path; none when the client is
+    /// cut off before, or the server fails.
+    fn place(&self, server: &Server) -> Option<PathBuf> {
+        let mut session = server.sessions().ask();
+        while !self.process.is_barred() && server.failure().is_none() {
+            if server.sessions().has_ended(session) {
+                session = server.sessions().ask();
             }
             match server.ready() {
-                Some((generation, ticket)) if generation > tried => return Some((generation, ticket)),
+                Some(ticket) if server.sessions().current() >= session => return Some(ticket),
                 _ => thread::sleep(POLL),
             }
         }
+        None
     }
 
     /// False when the client was cut off meanwhile.
@@ -146,6 +146,9 @@ impl Fared {
         Some(finished.saturating_sub(started).as_secs_f64())
     }
 }
+
+/// How often a client tries, each time in another session.
+const MAX_ATTEMPTS: u32 = 5;
 
 /// Why a client has no copy when the run ended before it did.
 pub const CUT_OFF: &str = "the run ended before it had everything";
@@ -187,7 +190,8 @@ mod tests {
     fn run(folder: &Path, client: &Client) -> Fared {
         let session = |ticket: &Path| shell(format!("echo ticket > {}; sleep 0.05", ticket.display()));
         let spawn: Spawn = Box::new(|mut command| command.spawn());
-        let server = Server::new(folder.into(), Ready::Ticket, Box::new(session), spawn);
+        let command = Box::new(move |ticket: &Path, _: usize| session(ticket));
+        let server = Server::new(folder.into(), Ready::Ticket, 1, command, spawn);
         let now = Instant::now();
         let fared = thread::scope(|scope| {
             scope.spawn(|| server.run());

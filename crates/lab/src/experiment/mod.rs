@@ -24,6 +24,7 @@ mod record;
 mod run;
 mod schedule;
 mod server;
+mod sessions;
 mod settle;
 mod source;
 mod ssh;

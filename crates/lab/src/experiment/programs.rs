@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use super::{
@@ -47,14 +48,22 @@ impl Ready {
 }
 
 impl Programs {
-    /// The server of a delivery. after and nack start when `receivers` clients are there.
-    pub fn server(&self, delivery: Delivery, source: &Path, receivers: usize, ticket: &Path) -> Command {
+    /// The server of a delivery. after and nack start when `receivers` clients are there, and wait for them
+    /// no longer than `patience`.
+    pub fn server(
+        &self,
+        delivery: Delivery,
+        source: &Path,
+        receivers: usize,
+        patience: Duration,
+        ticket: &Path,
+    ) -> Command {
         match delivery {
             Delivery::Tcp => self.unicast("server", "tcp", source),
             Delivery::Udp => self.unicast("server", "udp", source),
             Delivery::Scp => self.ssh.as_ref().map_or_else(no_ssh, Ssh::server),
             Delivery::Carousel | Delivery::After | Delivery::Nack => {
-                self.send(delivery, source, receivers, ticket)
+                self.send(delivery, source, receivers, patience, ticket)
             }
         }
     }
@@ -86,13 +95,21 @@ impl Programs {
         command
     }
 
-    fn send(&self, delivery: Delivery, source: &Path, receivers: usize, ticket: &Path) -> Command {
+    fn send(
+        &self,
+        delivery: Delivery,
+        source: &Path,
+        receivers: usize,
+        patience: Duration,
+        ticket: &Path,
+    ) -> Command {
         let control = SocketAddr::new(self.server.address, 0);
         let mut command = Command::new(&self.treecast);
         command.args(["send", "--json", "--repair", delivery.name(), "--rate", &self.rate]);
         command.args(["--interface", &self.server.interface, "--ticket-file"]).arg(ticket);
         if delivery != Delivery::Carousel {
             command.args(["--control", &control.to_string(), "--wait", &receivers.to_string()]);
+            command.args(["--wait-timeout", &patience.as_secs().max(1).to_string()]);
         }
         command.arg(source);
         command

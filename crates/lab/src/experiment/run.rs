@@ -15,10 +15,10 @@ use super::{
     client::{CUT_OFF, Client, Fared},
     delivery::Delivery,
     plan::Planned,
-    process::{Make, Process, Spawn},
+    process::{Process, Spawn},
     programs::Ready,
     schedule::Schedule,
-    server::Server,
+    server::{MakeServer, Server},
     source::Source,
     stage::Stage,
     store::Store,
@@ -139,18 +139,21 @@ impl Cast<'_> {
     fn server(&self) -> std::io::Result<Server<'_>> {
         let folder = self.store.fresh_folder("server")?;
         let delivery = self.planned.delivery;
-        // With random schedules the last comes late, and the first need not wait for it.
-        let receivers =
-            if self.planned.schedule == Schedule::Immediate { self.client_nodes.len() } else { 1 };
-        let command: Make = Box::new(move |ticket| {
-            self.stage.programs.server(delivery, &self.source.path, receivers, ticket)
+        let first_places = match (self.leaves_by_itself(), self.planned.schedule) {
+            (false, _) => usize::MAX,
+            (true, Schedule::Immediate) => self.client_nodes.len(),
+            // The others come when they come: the first need not wait for them.
+            (true, Schedule::Random | Schedule::Random2) => 1,
+        };
+        let command: MakeServer = Box::new(move |ticket, receivers| {
+            self.stage.programs.server(delivery, &self.source.path, receivers, self.timeout, ticket)
         });
         let spawn: Spawn = Box::new(|command| {
             let child = self.stage.spawn_on_server(command)?;
             self.recorder.watch_process(self.server_node, child.id());
             Ok(child)
         });
-        Ok(Server::new(folder, Ready::of(delivery), command, spawn))
+        Ok(Server::new(folder, Ready::of(delivery), first_places, command, spawn))
     }
 
     fn clients(&self) -> std::io::Result<Vec<Client<'_>>> {

@@ -1,14 +1,13 @@
 //! The server's side of a run.
 //!
 //! tcp, udp, scp and carousel servers stay until the run is over. A sender of after or nack ends with its
-//! session: when every receiver that came has every byte. With random schedules the next client may come
-//! later than that, so the sender is started again, with a new ticket, as long as clients are to come.
+//! session, and another follows for those who came meanwhile (`sessions.rs`), with a new ticket.
 
 use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
@@ -18,8 +17,9 @@ use std::{
 };
 
 use super::{
-    process::{Ended, Make, Process, Spawn},
+    process::{Ended, Process, Spawn},
     programs::Ready,
+    sessions::Sessions,
 };
 
 /// How often the sign of readiness is looked for.
@@ -29,27 +29,35 @@ const GRACE: Duration = Duration::from_secs(5);
 /// A server that ends so soon after its start, and with an error, is not started again.
 const TOO_SOON: Duration = Duration::from_secs(1);
 
+/// Makes the command line of a server for its ticket's path and the number of receivers that it waits for.
+pub type MakeServer<'a> = Box<dyn Fn(&Path, usize) -> Command + Sync + 'a>;
+
 /// A server that clients can find.
 pub struct Server<'a> {
     process: Process,
     folder: PathBuf,
-    /// Which start this is, from 1; 0 before the first.
-    generation: AtomicU32,
+    sessions: Sessions,
     pid: AtomicU32,
     failure: Mutex<Option<String>>,
     sign: Ready,
-    command: Make<'a>,
+    command: MakeServer<'a>,
     spawn: Spawn<'a>,
 }
 
 impl<'a> Server<'a> {
     /// A server whose output and tickets go to `folder`, that shows by `sign` that it is ready, and is
-    /// made and started by `command` and `spawn`.
-    pub fn new(folder: PathBuf, sign: Ready, command: Make<'a>, spawn: Spawn<'a>) -> Self {
+    /// made and started by `command` and `spawn`. Its first session takes `first_places` clients.
+    pub fn new(
+        folder: PathBuf,
+        sign: Ready,
+        first_places: usize,
+        command: MakeServer<'a>,
+        spawn: Spawn<'a>,
+    ) -> Self {
         Self {
             process: Process::default(),
             folder,
-            generation: AtomicU32::new(0),
+            sessions: Sessions::new(first_places),
             pid: AtomicU32::new(0),
             failure: Mutex::new(None),
             sign,
@@ -58,51 +66,54 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Runs the server until [`Server::stop`]; to be called on a thread of its own. Returns how it ended
-    /// each time.
-    pub fn run(&self) -> Vec<Ended> {
-        let mut all = Vec::new();
-        while !self.process.is_barred() {
-            let start = Instant::now();
-            match self.run_once() {
-                Ok(Some(ended)) => {
-                    let failed = ended.code != Some(0) && start.elapsed() < TOO_SOON;
-                    all.push(ended);
-                    if failed && !self.process.is_barred() {
-                        self.fail(self.last_words());
-                        break;
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    self.fail(error.to_string());
-                    break;
-                }
+    /// Runs session after session until [`Server::stop`]; to be called on a thread of its own.
+    pub fn run(&self) {
+        while !self.process.is_barred() && self.failure().is_none() {
+            match self.sessions.next() {
+                Some((session, receivers)) => self.run_session(session, receivers),
+                None => thread::sleep(POLL),
             }
         }
-        all
     }
 
-    fn run_once(&self) -> io::Result<Option<Ended>> {
-        let generation = self.generation.load(Ordering::SeqCst) + 1;
-        let mut command = (self.command)(&self.ticket(generation));
+    fn run_session(&self, session: u32, receivers: usize) {
+        let start = Instant::now();
+        let ended = self.start_and_wait(session, receivers);
+        self.sessions.end();
+        match ended {
+            Ok(Some(ended)) if ended.code != Some(0) && start.elapsed() < TOO_SOON => {
+                if !self.process.is_barred() {
+                    self.fail(self.last_words());
+                }
+            }
+            Ok(_) => {}
+            Err(error) => self.fail(error.to_string()),
+        }
+    }
+
+    fn start_and_wait(&self, session: u32, receivers: usize) -> io::Result<Option<Ended>> {
+        let mut command = (self.command)(&self.ticket(session), receivers);
         command.stdin(Stdio::null());
         command.stdout(File::create(self.log("stdout"))?).stderr(File::create(self.log("stderr"))?);
         let Some(child) = self.process.start(|| (self.spawn)(command))? else { return Ok(None) };
         self.pid.store(child.id(), Ordering::SeqCst);
-        self.generation.store(generation, Ordering::SeqCst);
         self.process.wait(child).map(Some)
     }
 
-    /// The generation that takes clients now, and its ticket's path; none when there is none, now.
-    pub fn ready(&self) -> Option<(u32, PathBuf)> {
-        let generation = self.generation.load(Ordering::SeqCst);
-        let ticket = self.ticket(generation);
+    /// The sessions, in which clients ask for a place.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// The ticket's path of the current session, when clients can find it; of servers without tickets, the path
+    /// of nothing.
+    pub fn ready(&self) -> Option<PathBuf> {
+        let ticket = self.ticket(self.sessions.current());
         let is_ready = match self.sign {
             Ready::Ticket => fs::metadata(&ticket).is_ok_and(|file| file.len() > 0),
             Ready::Port(transport, port) => is_bound(self.pid.load(Ordering::SeqCst), transport, port),
         };
-        (generation > 0 && is_ready).then_some((generation, ticket))
+        (is_ready && self.process.is_running()).then_some(ticket)
     }
 
     /// Waits for the first readiness. An error says in a few words why there is none.
@@ -152,8 +163,8 @@ impl<'a> Server<'a> {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
     }
 
-    fn ticket(&self, generation: u32) -> PathBuf {
-        self.folder.join(format!("ticket-{generation}"))
+    fn ticket(&self, session: u32) -> PathBuf {
+        self.folder.join(format!("ticket-{session}"))
     }
 
     fn log(&self, stream: &str) -> PathBuf {
@@ -187,8 +198,6 @@ fn is_open_socket(line: &str, local: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
@@ -204,7 +213,8 @@ mod tests {
     }
 
     fn server<'a>(folder: &Path, command: impl Fn(&Path) -> Command + Sync + 'a) -> Server<'a> {
-        Server::new(folder.into(), Ready::Ticket, Box::new(command), Box::new(|mut command| command.spawn()))
+        let command = Box::new(move |ticket: &Path, _: usize| command(ticket));
+        Server::new(folder.into(), Ready::Ticket, 1, command, Box::new(|mut command| command.spawn()))
     }
 
     fn never() -> bool {
@@ -217,15 +227,16 @@ mod tests {
         let session = |ticket: &Path| shell(&format!("echo t > {}; sleep 0.05", ticket.display()));
         let server = server(&folder, session);
         thread::scope(|scope| {
-            let running = scope.spawn(|| server.run());
+            scope.spawn(|| server.run());
             let until = Instant::now() + Duration::from_secs(30);
-            while server.ready().is_none_or(|(generation, _)| generation < 3) {
+            while server.sessions().current() < 3 {
+                server.sessions().ask();
                 assert!(Instant::now() < until);
                 thread::sleep(POLL);
             }
             server.stop(true);
-            assert!(running.join().unwrap().len() >= 3);
         });
+        assert!(folder.join("ticket-1").exists() && folder.join("ticket-2").exists());
         assert_eq!(server.failure(), None);
         fs::remove_dir_all(folder).unwrap();
     }
@@ -234,7 +245,8 @@ mod tests {
     fn a_server_that_cannot_start_says_why_and_is_not_tried_again() {
         let folder = folder("broken");
         let server = server(&folder, |_| shell("echo port in use >&2; exit 1"));
-        assert_eq!(server.run().len(), 1);
+        server.run();
+        assert_eq!(server.sessions().current(), 1);
         let until = Instant::now() + Duration::from_secs(30);
         assert_eq!(server.wait_ready(until, &never), Err("port in use".into()));
         fs::remove_dir_all(folder).unwrap();
