@@ -1,6 +1,11 @@
 //! `treecast mroute`: the multicast routing daemon, and a look at the one that runs.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use treecast_dataplane::mroute::{self, Config, Family, Notice, Status};
 
@@ -62,9 +67,12 @@ pub fn run(args: Args) -> Outcome {
         query_interval: args.query_interval,
         control: args.control.path,
     };
-    mroute::run(&config, &mut |notice| match notice {
-        Notice::Ready => println!("ready"),
-        Notice::Warning(warning) => eprintln!("treecast mroute: {warning}"),
+    // A router goes on when nobody reads what it says.
+    mroute::run(&config, &mut |notice| {
+        let _ = match notice {
+            Notice::Ready => writeln!(io::stdout(), "ready"),
+            Notice::Warning(warning) => writeln!(io::stderr(), "treecast mroute: {warning}"),
+        };
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -112,7 +112,8 @@ impl<'a> Daemon<'a> {
             let ready = self.poll.wait(timeout).map_err(Error::system("cannot wait for the network"))?;
             for token in ready {
                 if token == SIGNALS {
-                    return Ok(self.close(notify));
+                    self.close(notify);
+                    return Ok(());
                 }
                 self.dispatch(token)?;
             }
@@ -136,7 +137,10 @@ impl<'a> Daemon<'a> {
                 let _ = self.control.accept(&self.poll, status);
                 Ok(())
             }
-            (client, _) => Ok(self.control.write(client)),
+            (client, _) => {
+                self.control.write(client);
+                Ok(())
+            }
         }
     }
 
@@ -172,17 +176,10 @@ impl<'a> Daemon<'a> {
     fn serve(&mut self, interfaces: &BTreeMap<String, Interface>, notify: &mut dyn FnMut(Notice)) {
         let now = self.clock.now();
         let chosen: Vec<&Interface> = chosen(self.config, interfaces).filter(|one| one.is_up).collect();
-        let by_address = |address: fn(&Interface) -> Option<IpAddr>| {
-            let with_address = |one: &&'_ Interface| Some((one.index, address(one)?));
-            chosen
-                .iter()
-                .filter_map(|one| with_address(one).map(|(index, address)| (index, (*one, address))))
-                .collect::<BTreeMap<_, _>>()
-        };
         if let Some(ipv6) = &mut self.ipv6 {
-            ipv6.serve(now, &by_address(|one| one.ipv6), notify);
+            ipv6.serve(now, &with_address(&chosen, |one| one.ipv6), notify);
         }
-        self.ipv4.serve(now, &by_address(|one| one.ipv4), notify);
+        self.ipv4.serve(now, &with_address(&chosen, |one| one.ipv4), notify);
     }
 
     /// Does what both families want, and returns when there is something to do again.
@@ -247,6 +244,15 @@ fn chosen<'a>(
 ) -> impl Iterator<Item = &'a Interface> {
     let is_named = |name: &String| config.interfaces.is_empty() || config.interfaces.contains(name);
     interfaces.values().filter(move |interface| interface.is_usable && is_named(&interface.name))
+}
+
+/// Those of the interfaces that have an address of a family, by number.
+fn with_address<'a>(
+    interfaces: &[&'a Interface],
+    address: impl Fn(&Interface) -> Option<IpAddr>,
+) -> BTreeMap<u32, (&'a Interface, IpAddr)> {
+    let with_address = |interface: &&'a Interface| Some((interface.index, (*interface, address(interface)?)));
+    interfaces.iter().filter_map(with_address).collect()
 }
 
 /// Multicast passes without these, but what receivers say to a sender does not.

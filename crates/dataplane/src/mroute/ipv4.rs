@@ -193,9 +193,9 @@ fn parse_upcall(packet: &[u8]) -> Option<Incoming> {
     let slot = Slot::from(*packet.get(10)?) | Slot::from(*packet.get(11)?) << 8;
     let source = Ipv4Addr::from(*packet.get(12..)?.first_chunk::<4>()?).into();
     let group = Ipv4Addr::from(*packet.get(16..)?.first_chunk::<4>()?).into();
-    match packet.get(8)? {
-        &IGMPMSG_NOCACHE => Some(Incoming::NoEntry { slot, source, group }),
-        &IGMPMSG_WRONGVIF => Some(Incoming::WrongInterface { slot, source, group }),
+    match *packet.get(8)? {
+        IGMPMSG_NOCACHE => Some(Incoming::NoEntry { slot, source, group }),
+        IGMPMSG_WRONGVIF => Some(Incoming::WrongInterface { slot, source, group }),
         _ => None,
     }
 }

@@ -230,9 +230,9 @@ fn parse_upcall(packet: &[u8]) -> Option<Incoming> {
     let slot = Slot::from_ne_bytes(packet.get(2..4)?.try_into().ok()?);
     let source = Ipv6Addr::from(*packet.get(8..)?.first_chunk::<16>()?).into();
     let group = Ipv6Addr::from(*packet.get(24..)?.first_chunk::<16>()?).into();
-    match packet.get(1)? {
-        &MRT6MSG_NOCACHE => Some(Incoming::NoEntry { slot, source, group }),
-        &MRT6MSG_WRONGMIF => Some(Incoming::WrongInterface { slot, source, group }),
+    match *packet.get(1)? {
+        MRT6MSG_NOCACHE => Some(Incoming::NoEntry { slot, source, group }),
+        MRT6MSG_WRONGMIF => Some(Incoming::WrongInterface { slot, source, group }),
         _ => None,
     }
 }

@@ -1,0 +1,347 @@
+//! `treecast mroute` between network namespaces: real packets, real listeners, the kernel's own forwarding.
+
+mod mroute_network;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use mroute_network::{Listener, Network, PATIENCE, Router, eventually, treecast};
+use treecast_dataplane::mroute::SourceFilter;
+use treecast_driver::udp::{Offload, Transmitter};
+use treecast_wire::header::{FileId, Header, PacketType};
+
+/// Short, so that what takes a few queries is over soon.
+const QUICK: [&str; 2] = ["--query-interval", "2s"];
+
+const ANY_SOURCE: [&str; 2] = ["ff15::42", "239.1.2.3"];
+const SOURCE_SPECIFIC: [&str; 2] = ["ff3e::8000:42", "232.1.2.3"];
+
+/// s - r0 - r1 - r2 - c, with a host h at r1.
+fn chain() -> Network {
+    let network = Network::new(&["s", "r0", "r1", "r2", "c", "h"]);
+    network.connect(0, "s", "r0");
+    network.connect(1, "r0", "r1");
+    network.connect(2, "r1", "r2");
+    network.connect(3, "r2", "c");
+    network.connect(4, "r1", "h");
+    network.route("r0", &[2, 3, 4], 1, 2);
+    network.route("r1", &[0], 1, 1);
+    network.route("r1", &[3], 2, 2);
+    network.route("r2", &[0, 1, 4], 2, 1);
+    network
+}
+
+fn routers(network: &Network) -> Vec<Router> {
+    ["r0", "r1", "r2"].iter().map(|node| network.router(node, &QUICK)).collect()
+}
+
+/// The source's addresses, IPv6 first.
+fn addresses(id: u8, host: u8) -> [String; 2] {
+    [format!("fd00:{id}::{host}"), format!("10.0.{id}.{host}")]
+}
+
+#[test]
+fn a_stream_crosses_three_routers_while_somebody_listens() {
+    let network = chain();
+    let _routers = routers(&network);
+    for ((group, source), is_specific) in ANY_SOURCE
+        .iter()
+        .zip(addresses(0, 1))
+        .map(|pair| (pair, false))
+        .chain(SOURCE_SPECIFIC.iter().zip(addresses(0, 1)).map(|pair| (pair, true)))
+    {
+        let _stream = network.stream("s", "r0", group);
+        let wanted = is_specific.then_some(source.as_str());
+        for _ in 0..2 {
+            let listener = network.listen("c", "r2", group, wanted);
+            listener.hear("s");
+            let entry = network.entry("r1", &source, group).expect("it forwards");
+            assert_eq!((entry.from.as_str(), entry.to), ("r0", vec!["r2".to_owned()]), "{group}");
+            drop(listener);
+            for router in ["r2", "r1", "r0"] {
+                eventually(&format!("{router} no longer forwards {group}"), || {
+                    network.entry(router, &source, group).is_none_or(|entry| entry.to.is_empty())
+                });
+                eventually(&format!("{router} no longer listens to {group}"), || {
+                    network.family(router, group).listening.is_empty()
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_source_that_is_asked_for_is_joined() {
+    let network = chain();
+    let _routers = routers(&network);
+    for ((group, wanted), other) in SOURCE_SPECIFIC.iter().zip(addresses(0, 1)).zip(addresses(4, 2)) {
+        let _streams = [network.stream("s", "r0", group), network.stream("h", "r1", group)];
+        let listener = network.listen("c", "r2", group, Some(&wanted));
+        listener.hear("s");
+        assert_eq!(listener.heard_within(Duration::from_millis(500)), ["s"], "{group}");
+        let listening = network.family("r1", group).listening;
+        assert_eq!(listening.len(), 1, "{listening:?}");
+        assert_eq!(listening[0].interface, "r0");
+        assert_eq!(listening[0].filter, SourceFilter::Include(vec![mroute_network::address(&wanted)]));
+        assert!(network.entry("r1", &other, group).is_none_or(|entry| entry.to.is_empty()));
+        let both = network.listen("c", "r2", group, Some(&other));
+        both.hear("h");
+    }
+}
+
+#[test]
+fn an_any_source_group_has_senders_anywhere() {
+    let network = chain();
+    let _routers = routers(&network);
+    for group in ANY_SOURCE {
+        let at_leaf = network.listen("c", "r2", group, None);
+        let at_root = network.listen("s", "r0", group, None);
+        // Who waits for listeners before it sends hears of them wherever it is.
+        for router in ["r0", "r1", "r2"] {
+            eventually("every link has listeners behind it", || {
+                network.family(router, group).interfaces.iter().all(|interface| {
+                    interface.name == "h" || interface.groups.iter().any(|one| one.group.to_string() == group)
+                })
+            });
+        }
+        let _streams = [
+            network.stream("s", "r0", group),
+            network.stream("h", "r1", group),
+            network.stream("c", "r2", group),
+        ];
+        for sender in ["s", "h"] {
+            at_leaf.hear(sender);
+        }
+        for sender in ["c", "h"] {
+            at_root.hear(sender);
+        }
+    }
+}
+
+/// With the default query interval, a listener of a killed router's network would otherwise be asked
+/// again after up to 125 s.
+#[test]
+fn a_router_that_is_killed_and_started_again_goes_on_within_seconds() {
+    let network = chain();
+    let mut routers: Vec<_> = ["r0", "r1", "r2"].iter().map(|node| network.router(node, &[])).collect();
+    let group = ANY_SOURCE[0];
+    let _stream = network.stream("s", "r0", group);
+    let listener = network.listen("c", "r2", group, None);
+    listener.hear("s");
+    drop(routers.remove(1));
+    listener.hear_the_end();
+    routers.push(network.router("r1", &[]));
+    assert!(listener.hear("s") < PATIENCE, "long before the next regular query");
+}
+
+#[test]
+fn a_bridge_sends_a_stream_only_to_its_listeners() {
+    let network = Network::new(&["s", "r0", "bridge", "a", "b", "c"]);
+    network.connect(0, "s", "r0");
+    network.lan(1, "bridge", &["r0", "a", "b", "c"]);
+    let _router = network.router("r0", &QUICK);
+    for (group, source) in ANY_SOURCE.iter().zip(addresses(0, 1)) {
+        let _stream = network.stream("s", "r0", group);
+        let (a, b) = (network.listen("a", "lan", group, None), network.listen("b", "lan", group, None));
+        a.hear("s");
+        b.hear("s");
+        // A bridge floods for a moment after the first query that it sees. A stream has 200 packets in a
+        // second; what comes to all hosts of a LAN is a few.
+        eventually(&format!("c does not get {group}"), || {
+            let before = received_packets(&network, "c", "lan");
+            thread::sleep(Duration::from_secs(1));
+            received_packets(&network, "c", "lan") - before < 50
+        });
+        drop(b);
+        let quiet = longest_silence(&a, Duration::from_secs(3));
+        assert!(quiet < Duration::from_millis(1500), "{quiet:?} without packets when another leaves");
+        drop(a);
+        eventually("nothing is forwarded to nobody", || {
+            network.entry("r0", &source, group).is_none_or(|entry| entry.to.is_empty())
+        });
+    }
+}
+
+/// s - r0 - LAN - r1 - c, where r1 has the lower IPv4 address on the LAN and is the querier there. The bridge
+/// hands r1's and the listeners' reports to r0 only because r0 advertises itself.
+#[test]
+fn a_router_that_is_not_the_querier_hears_listeners_through_a_bridge() {
+    let network = Network::new(&["s", "r0", "bridge", "r1", "c", "a"]);
+    network.connect(0, "s", "r0");
+    network.lan(1, "bridge", &["r1", "r0", "a"]);
+    network.connect(2, "r1", "c");
+    network.route("r1", &[0], 1, 2);
+    network.route("r0", &[2], 1, 1);
+    let _routers = ["r0", "r1"].map(|node| network.router(node, &QUICK));
+    let group = ANY_SOURCE[1];
+    eventually("r1 is the querier", || {
+        let family = network.family("r0", group);
+        family.interfaces.iter().any(|interface| interface.querier.to_string() == "10.0.1.1")
+    });
+    let _stream = network.stream("s", "r0", group);
+    let behind = network.listen("c", "r1", group, None);
+    behind.hear("s");
+    drop(behind);
+    eventually("nothing is forwarded to nobody", || {
+        network.entry("r0", "10.0.0.1", group).is_none_or(|entry| entry.to.is_empty())
+    });
+    network.listen("a", "lan", group, None).hear("s");
+}
+
+/// UDP super-packets pass three routers as they are: the kernel's count is of them, not of their segments.
+#[test]
+fn super_packets_pass_whole() {
+    const BLOCK_LEN: usize = 1420;
+    const PASSES: usize = 400;
+    let network = chain();
+    let _routers = routers(&network);
+    for (group, source) in ANY_SOURCE.iter().zip(addresses(0, 1)) {
+        let listener = network.listen("c", "r2", group, None);
+        let (socket, group_and_port) = network.socket_to("s", "r0", group);
+        let mut transmitter = Transmitter::new(socket, Offload::SuperPackets);
+        let header =
+            Header { file_id: FileId(1), sequence: 0, payload_len: BLOCK_LEN as u32, kind: PacketType::Data };
+        let run = vec![7; 40 * BLOCK_LEN];
+        let mut send =
+            || transmitter.send_blocks(group_and_port, header, BLOCK_LEN, &run).expect("it is sent");
+        eventually("the way is open", || {
+            send();
+            network.entry("r2", &source, group).is_some_and(|entry| !entry.to.is_empty())
+        });
+        let before = network.entry("r2", &source, group).expect("it was there");
+        let start = Instant::now();
+        (0..PASSES).for_each(|_| send());
+        let elapsed = start.elapsed();
+        eventually("all have passed", || {
+            let now = network.entry("r2", &source, group).expect("it is busy");
+            now.bytes - before.bytes >= (PASSES * run.len()) as u64
+        });
+        let after = network.entry("r2", &source, group).expect("it is busy");
+        let (packets, bytes) = (after.packets - before.packets, after.bytes - before.bytes);
+        eprintln!("{group}: {packets} packets of {} bytes in {elapsed:?}", bytes / packets);
+        assert!(packets < 2 * PASSES as u64, "{packets} packets for {PASSES} super-packets of 40");
+        drop(listener);
+    }
+}
+
+#[test]
+fn interfaces_come_and_go() {
+    let network = Network::new(&["s", "r0", "c"]);
+    network.connect(0, "s", "r0");
+    let _router = network.router("r0", &QUICK);
+    let group = ANY_SOURCE[0];
+    let _stream = network.stream("s", "r0", group);
+    for _ in 0..2 {
+        network.connect(1, "r0", "c");
+        network.listen("c", "r0", group, None).hear("s");
+        network.configure("r0", "link set c down\n");
+        eventually("an interface that is down is not served", || {
+            network.family("r0", group).interfaces.len() == 1
+        });
+        network.configure("r0", "link set c up\n");
+        network.listen("c", "r0", group, None).hear("s");
+        network.configure("r0", "link del c\n");
+        eventually("an interface that is gone is forgotten", || {
+            let family = network.family("r0", group);
+            family.interfaces.len() == 1 && family.listening.is_empty()
+        });
+    }
+}
+
+#[test]
+fn a_router_that_is_asked_to_end_leaves_nothing() {
+    let network = Network::new(&["s", "r0"]);
+    network.connect(0, "s", "r0");
+    let router = network.router("r0", &["--interface", "s"]);
+    let interfaces = || {
+        let count = |path| std::fs::read_to_string(path).expect("the kernel routes").lines().count() - 1;
+        network.within("r0", || {
+            [count("/proc/thread-self/net/ip6_mr_vif"), count("/proc/thread-self/net/ip_mr_vif")]
+        })
+    };
+    assert_eq!(interfaces(), [1, 1]);
+    assert_eq!(router.terminate(), Some(0));
+    assert_eq!(interfaces(), [0, 0]);
+}
+
+#[test]
+fn an_idle_router_costs_next_to_nothing() {
+    let network = Network::new(&["s", "r0"]);
+    network.connect(0, "s", "r0");
+    let start = Instant::now();
+    let router = network.router("r0", &[]);
+    eprintln!("ready after {:?}", start.elapsed());
+    thread::sleep(Duration::from_secs(3));
+    let ticks = router.processor_ticks();
+    assert!(ticks <= 5, "{ticks}0 ms of processor time in 3 s");
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let network = Network::new(&["s", "r0"]);
+    network.connect(0, "s", "r0");
+    let complaint = |arguments: &[&str]| {
+        let output = network.treecast("r0", &[&["mroute"], arguments].concat());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stderr).expect("UTF-8")
+    };
+    assert_eq!(
+        complaint(&["show"]),
+        "treecast: no multicast routing daemon answers here: \
+         start one with `treecast mroute` in this network namespace\n"
+    );
+    assert_eq!(
+        complaint(&["--interface", "nosuch"]),
+        "treecast: interface nosuch does not exist: `ip link` lists those that do\n"
+    );
+    assert_eq!(
+        complaint(&["--interface", "lo"]),
+        "treecast: interface lo cannot multicast: name another with --interface\n"
+    );
+    let mut unprivileged = treecast(&["mroute"]);
+    std::os::unix::process::CommandExt::uid(&mut unprivileged, 65_534);
+    let output = network.within("r0", move || unprivileged.output().expect("treecast can be run"));
+    assert_eq!(
+        String::from_utf8(output.stderr).expect("UTF-8"),
+        "treecast: multicast routing needs root (CAP_NET_ADMIN and CAP_NET_RAW): run it as root\n"
+    );
+    let router = network.router("r0", &[]);
+    assert_eq!(
+        complaint(&[]),
+        "treecast: another IPv6 multicast routing daemon runs in this network namespace: stop it first\n"
+    );
+    assert_eq!(router.terminate(), Some(0));
+
+    network.configure("r0", "link set s down\n");
+    assert_eq!(
+        complaint(&["--interface", "s"]),
+        "treecast: interface s is down: bring it up with `ip link set s up`\n"
+    );
+    let pairs = (0..17).map(|pair| {
+        format!("link add a{pair} type veth peer name b{pair}\nlink set a{pair} up\nlink set b{pair} up\n")
+    });
+    network.configure("r0", &pairs.collect::<String>());
+    assert_eq!(
+        complaint(&[]),
+        "treecast: 34 interfaces can multicast here, and a kernel routes between 32 at most: \
+         name those to use with --interface\n"
+    );
+}
+
+fn received_packets(network: &Network, node: &str, interface: &str) -> u64 {
+    let table = network.within(node, || std::fs::read_to_string("/proc/thread-self/net/dev"));
+    let table = table.expect("the kernel counts");
+    let line = table.lines().find_map(|line| line.trim().strip_prefix(interface)).expect("the interface");
+    line.split_whitespace().nth(2).and_then(|packets| packets.parse().ok()).expect("a count")
+}
+
+fn longest_silence(listener: &Listener, time: Duration) -> Duration {
+    let start = Instant::now();
+    let mut longest = Duration::ZERO;
+    while start.elapsed() < time {
+        longest = longest.max(listener.hear("s"));
+    }
+    longest
+}

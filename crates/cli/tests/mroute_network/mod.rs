@@ -1,0 +1,336 @@
+//! Networks of namespaces for the tests of `treecast mroute`, their routers, senders and listeners.
+//!
+//! All of it is gone when the test ends, however it ends.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, ErrorKind, Write},
+    net::{IpAddr, SocketAddr, UdpSocket},
+    os::fd::AsRawFd,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use treecast_dataplane::mroute::{self, Entry, Family, Status};
+use treecast_driver::{
+    interface::Interface,
+    udp::{GroupAddress, open_group_receiver, open_group_sender},
+};
+
+/// Long enough for anything that is going to happen on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub const PORT: u16 = 5000;
+
+/// Namespaces whose names begin alike, and nobody else's do.
+pub struct Network {
+    prefix: String,
+    nodes: Vec<&'static str>,
+}
+
+impl Network {
+    /// One namespace for each of `nodes`; those whose names begin with "r" forward.
+    pub fn new(nodes: &[&'static str]) -> Self {
+        // SAFETY: no arguments, no effects.
+        assert_eq!(unsafe { libc::geteuid() }, 0, "these tests make network namespaces: run them as root");
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let prefix = format!("mr{}x{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let network = Self { prefix, nodes: nodes.to_vec() };
+        for node in nodes {
+            ip(&["netns", "add", &network.namespace(node)], "");
+            network.within(node, || {
+                let forwarding = if node.starts_with('r') { "1" } else { "0" };
+                write("/proc/sys/net/ipv6/conf/default/accept_dad", "0");
+                write("/proc/sys/net/ipv6/conf/all/forwarding", forwarding);
+                write("/proc/sys/net/ipv4/ip_forward", forwarding);
+            });
+            network.configure(node, "link set dev lo up\n");
+        }
+        network
+    }
+
+    /// A cable: an interface on either node, named after the node at its other end, with addresses in
+    /// networks number `id`: fd00:ID::1 and 10.0.ID.1 at `one`, ::2 and .2 at `other`.
+    pub fn connect(&self, id: u8, one: &str, other: &str) {
+        let (from, to) = (self.namespace(one), self.namespace(other));
+        ip(
+            &[
+                "link", "add", "name", other, "netns", &from, "type", "veth", "peer", "name", one, "netns",
+                &to,
+            ],
+            "",
+        );
+        self.address(one, other, id, 1);
+        self.address(other, one, id, 2);
+    }
+
+    /// A LAN: a snooping bridge on a node of its own, and on each member an interface "lan" with addresses
+    /// fd00:ID::N and 10.0.ID.N, N counting from 1.
+    pub fn lan(&self, id: u8, bridge: &str, members: &[&str]) {
+        let switch = self.namespace(bridge);
+        self.configure(bridge, "link add lan type bridge mcast_snooping 1\nlink set dev lan up\n");
+        for (member, host) in members.iter().zip(1..) {
+            let of_member = self.namespace(member);
+            let link = ["link", "add", "name", member, "netns", &switch, "type", "veth", "peer"];
+            ip(&[&link[..], &["name", "lan", "netns", &of_member]].concat(), "");
+            self.configure(bridge, &format!("link set dev {member} master lan up\n"));
+            self.address(member, "lan", id, host);
+        }
+    }
+
+    fn address(&self, node: &str, interface: &str, id: u8, host: u8) {
+        self.configure(
+            node,
+            &format!(
+                "link set dev {interface} up\n\
+                 addr add fd00:{id}::{host}/64 dev {interface} nodad\n\
+                 addr add 10.0.{id}.{host}/24 dev {interface}\n"
+            ),
+        );
+    }
+
+    /// Routes to the networks number `ids` by way of a neighbour's fd00:LAN::HOST and 10.0.LAN.HOST.
+    pub fn route(&self, node: &str, ids: &[u8], lan: u8, host: u8) {
+        let route = |id| {
+            format!(
+                "route add fd00:{id}::/64 via fd00:{lan}::{host}\n\
+                 route add 10.0.{id}.0/24 via 10.0.{lan}.{host}\n"
+            )
+        };
+        self.configure(node, &ids.iter().map(route).collect::<String>());
+    }
+
+    /// Runs `ip` commands, one a line, on a node.
+    pub fn configure(&self, node: &str, commands: &str) {
+        ip(&["-n", &self.namespace(node), "-batch", "-"], commands);
+    }
+
+    /// Does something on a node: what it opens or starts there stays there.
+    pub fn within<T: Send>(&self, node: &str, act: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/run/netns/{}", self.namespace(node));
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let namespace = fs::File::open(&path).expect("the namespace is there");
+                // SAFETY: the descriptor is open, and only this thread is moved.
+                assert_eq!(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+                act()
+            });
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// A `treecast` command that is run on a node.
+    pub fn treecast(&self, node: &str, arguments: &[&str]) -> std::process::Output {
+        let mut command = treecast(arguments);
+        self.within(node, move || command.output().expect("treecast can be run"))
+    }
+
+    /// A router that is ready.
+    pub fn router(&self, node: &str, arguments: &[&str]) -> Router {
+        let mut command = treecast(&[&["mroute"], arguments].concat());
+        command.stdout(Stdio::piped());
+        let mut child = self.within(node, move || command.spawn().expect("treecast can be run"));
+        let mut line = String::new();
+        let output = child.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("it can be read");
+        let router = Router(child);
+        assert_eq!(line, "ready\n", "{node}");
+        router
+    }
+
+    pub fn status(&self, node: &str) -> Status {
+        self.within(node, || mroute::show(None)).expect("the router answers")
+    }
+
+    /// What a router knows of the group's family.
+    pub fn family(&self, node: &str, group: &str) -> Family {
+        let status = self.status(node);
+        if group.contains(':') { status.ipv6 } else { status.ipv4 }.expect("both families are routed")
+    }
+
+    /// A router's forwarding entry.
+    pub fn entry(&self, node: &str, source: &str, group: &str) -> Option<Entry> {
+        let is_it = |entry: &Entry| entry.source == address(source) && entry.group == address(group);
+        self.family(node, group).entries.into_iter().find(is_it)
+    }
+
+    pub fn listen(&self, node: &str, interface: &str, group: &str, source: Option<&str>) -> Listener {
+        self.within(node, || {
+            let group = group_address(interface, group, source);
+            let (socket, _) = open_group_receiver(&group, 4 << 20).expect("it can join");
+            socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a good time");
+            Listener { socket }
+        })
+    }
+
+    pub fn socket_to(&self, node: &str, interface: &str, group: &str) -> (UdpSocket, SocketAddr) {
+        self.within(node, || {
+            let group = group_address(interface, group, None);
+            (open_group_sender(&group, 32).expect("it can send"), group.group)
+        })
+    }
+
+    /// Sends the sender's name to the group every 5 ms until it is dropped.
+    pub fn stream(&self, node: &'static str, interface: &str, group: &str) -> Stream {
+        let (socket, group) = self.socket_to(node, interface, group);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                // Fails while the interface is down, if a test takes it down.
+                let _ = socket.send_to(node.as_bytes(), group);
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        Stream { stop, thread: Some(thread) }
+    }
+
+    fn namespace(&self, node: &str) -> String {
+        format!("{}-{node}", self.prefix)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for node in &self.nodes {
+            // One that could not be made cannot be removed.
+            let _ = Command::new("ip").args(["netns", "del", &self.namespace(node)]).output();
+        }
+    }
+}
+
+/// A running router. Dropped, it is killed.
+pub struct Router(Child);
+
+impl Router {
+    /// Asks it to end, and returns its exit code.
+    pub fn terminate(mut self) -> Option<i32> {
+        // SAFETY: the process is our child and has not been waited for.
+        unsafe { libc::kill(self.0.id() as i32, libc::SIGTERM) };
+        self.0.wait().expect("it is our child").code()
+    }
+
+    /// Processor time that it has used so far, in clock ticks of 10 ms.
+    pub fn processor_ticks(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).expect("it runs");
+        let fields = stat.rsplit_once(')').expect("a name in brackets").1;
+        fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A socket that has joined a group.
+pub struct Listener {
+    pub socket: UdpSocket,
+}
+
+impl Listener {
+    /// Waits for a packet of the sender of this name, and says how long it took.
+    pub fn hear(&self, sender: &str) -> Duration {
+        let start = Instant::now();
+        eventually(&format!("a packet of {sender}"), || self.next().as_deref() == Some(sender));
+        start.elapsed()
+    }
+
+    /// The names of all senders heard within this time.
+    pub fn heard_within(&self, time: Duration) -> Vec<String> {
+        let end = Instant::now() + time;
+        let mut senders = Vec::new();
+        while Instant::now() < end {
+            senders.extend(self.next());
+        }
+        senders.sort();
+        senders.dedup();
+        senders
+    }
+
+    /// Waits until no packet has come for a second.
+    pub fn hear_the_end(&self) {
+        let start = Instant::now();
+        let mut last = start;
+        while last.elapsed() < Duration::from_secs(1) {
+            if self.next().is_some() {
+                last = Instant::now();
+            }
+            assert!(start.elapsed() < PATIENCE, "packets still come");
+        }
+    }
+
+    fn next(&self) -> Option<String> {
+        let mut buffer = [0; 2048];
+        match self.socket.recv(&mut buffer) {
+            Ok(len) => Some(String::from_utf8_lossy(&buffer[..len]).into_owned()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A sender that sends.
+pub struct Stream {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Waits for something to be so, as long as is reasonable.
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub fn address(text: &str) -> IpAddr {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+pub fn treecast(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn group_address(interface: &str, group: &str, source: Option<&str>) -> GroupAddress {
+    GroupAddress {
+        group: SocketAddr::new(address(group), PORT),
+        source: source.map(address),
+        interface: Interface::named(interface).expect("the interface is there"),
+    }
+}
+
+fn ip(arguments: &[&str], input: &str) {
+    let mut child = Command::new("ip")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("iproute2 is installed");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin.write_all(input.as_bytes()).expect("ip reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it is our child");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn write(path: &str, value: &str) {
+    fs::write(path, value).unwrap_or_else(|error| panic!("{path}: {error}"));
+}
