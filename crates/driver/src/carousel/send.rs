@@ -77,7 +77,7 @@ pub struct SendSummary {
     pub sent_bytes: u64,
     /// Size of all objects: what one loop sends.
     pub loop_bytes: u64,
-    /// Since the first packet.
+    /// From the first packet to the last.
     pub seconds: f64,
     /// Ended by a signal.
     pub interrupted: bool,
@@ -267,7 +267,6 @@ impl<'a> Carousel<'a> {
     fn progress(&mut self, now: Instant, tell: &mut impl FnMut(SendEvent)) {
         if now >= self.next_tell {
             self.next_tell = now + TELL_INTERVAL;
-            self.summary.seconds = self.started.map_or(0.0, |started| (now - started).as_secs_f64());
             tell(SendEvent::Progress(self.summary));
         }
     }
@@ -343,6 +342,7 @@ impl<'a> Carousel<'a> {
             }
         };
         self.summary.sent_bytes += run.len() as u64;
+        self.summary.seconds = self.started.map_or(0.0, |started| (self.clock.now() - started).as_secs_f64());
         result.map_err(|source| self.failed(source))
     }
 

@@ -1,0 +1,224 @@
+//! Carousels behind a bridge that snoops: namespaces of this test's own. Needs root.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Lines},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
+
+/// Hosts `0`, `1`, ... on one bridge with multicast snooping, each with `eth0`; and a folder.
+struct Lan {
+    name: String,
+    hosts: usize,
+    folder: PathBuf,
+}
+
+impl Lan {
+    fn new(test: &str, hosts: usize) -> Self {
+        let name = format!("tc{test}{}", std::process::id());
+        let folder = std::env::temp_dir().join(format!("treecast-{name}"));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let lan = Self { name, hosts, folder };
+        let bridge = lan.namespace("b");
+        lan.ip(&format!("netns add {bridge}"));
+        lan.ip(&format!("-n {bridge} link add br0 type bridge mcast_snooping 1"));
+        lan.ip(&format!("-n {bridge} link set br0 up"));
+        for host in 0..hosts {
+            lan.add_host(host, &bridge);
+        }
+        // Duplicate address detection of the link-local addresses that MLD speaks from.
+        thread::sleep(Duration::from_millis(2500));
+        lan
+    }
+
+    fn add_host(&self, host: usize, bridge: &str) {
+        let namespace = self.namespace(&host.to_string());
+        let number = host + 1;
+        for line in [
+            format!("netns add {namespace}"),
+            format!("-n {namespace} link set lo up"),
+            format!("-n {namespace} link add eth0 type veth peer name p{host} netns {bridge}"),
+            format!("-n {bridge} link set p{host} master br0 up"),
+            format!("-n {namespace} addr add fd77::{number}/64 dev eth0 nodad"),
+            format!("-n {namespace} addr add 10.77.0.{number}/24 dev eth0"),
+            format!("-n {namespace} link set eth0 up"),
+        ] {
+            self.ip(&line);
+        }
+    }
+
+    fn namespace(&self, node: &str) -> String {
+        format!("{}-{node}", self.name)
+    }
+
+    fn ip(&self, line: &str) {
+        let status = Command::new("ip").args(line.split(' ')).status().unwrap();
+        assert!(status.success(), "`ip {line}` failed: this test needs root");
+    }
+
+    fn treecast(&self, host: usize) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace(&host.to_string()), TREECAST]);
+        command.stdout(Stdio::piped());
+        command
+    }
+
+    fn file(&self, len: u32) -> PathBuf {
+        let bytes: Vec<u8> = (0..len).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+        fs::write(self.folder.join("file"), bytes).unwrap();
+        self.folder.join("file")
+    }
+
+    /// A carousel at host 0 that has announced itself.
+    fn send(&self, arguments: &[&str], file: &Path) -> Sender {
+        let mut command = self.treecast(0);
+        command.args([
+            "send",
+            "--json",
+            "--interface",
+            "eth0",
+            "--rate",
+            "80M",
+            "--idle",
+            "2",
+            "--wait-timeout",
+            "60",
+        ]);
+        let mut child = command.args(arguments).arg(file).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Sender { child, lines }
+    }
+
+    fn receive(&self, host: usize, arguments: &[&str]) -> Child {
+        let mut command = self.treecast(host);
+        command.args(["receive", "--json", "--interface", "eth0", "--into"]).arg(self.copies(host));
+        command.args(arguments).spawn().unwrap()
+    }
+
+    fn copies(&self, host: usize) -> PathBuf {
+        self.folder.join(format!("copies{host}"))
+    }
+
+    /// Bytes that a host's interface has received.
+    fn received_bytes(&self, host: usize) -> u64 {
+        let path = "/sys/class/net/eth0/statistics/rx_bytes";
+        let namespace = self.namespace(&host.to_string());
+        let output = Command::new("ip").args(["netns", "exec", &namespace, "cat", path]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+    }
+}
+
+impl Drop for Lan {
+    fn drop(&mut self) {
+        let hosts = (0..self.hosts).map(|host| host.to_string());
+        for node in hosts.chain(["b".to_owned()]) {
+            let _ = Command::new("ip").args(["netns", "del", &self.namespace(&node)]).status();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A running sender; killed when the test ends before it.
+struct Sender {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Sender {
+    /// Reads events until one of this kind.
+    fn wait_for(&mut self, kind: &str) -> Value {
+        let mut seen = Vec::new();
+        for line in self.lines.by_ref() {
+            let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            if event["event"] == kind {
+                return event;
+            }
+            seen.push(event["event"].clone());
+        }
+        panic!("no {kind} among {seen:?}");
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn assert_whole(child: Child, file: &Path, copy: &Path) {
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(fs::read(file).unwrap() == fs::read(copy).unwrap(), "{}", copy.display());
+}
+
+/// The sender sends when somebody listens, whoever joins in the middle of a loop gets everything, hosts that
+/// do not listen are left alone, and the end comes when all have left.
+fn listeners_make_the_carousel_turn(test: &str, group: &str) {
+    let lan = Lan::new(test, 4);
+    let file = lan.file(6_000_000);
+    let mut sender = lan.send(&["--repair", "carousel", "--group", group], &file);
+    let ticket = sender.wait_for("ticket")["ticket"].as_str().unwrap().to_owned();
+    thread::sleep(Duration::from_secs(2));
+    assert!(lan.received_bytes(1) < 100_000, "nobody has joined yet");
+
+    let first = lan.receive(1, &[&ticket]);
+    sender.wait_for("started");
+    thread::sleep(Duration::from_millis(250));
+    let second = lan.receive(2, &[&ticket]);
+    assert_whole(first, &file, &lan.copies(1).join("file"));
+    assert_whole(second, &file, &lan.copies(2).join("file"));
+    assert!(lan.received_bytes(3) < 100_000, "a host that has not joined hears nothing");
+
+    sender.wait_for("paused");
+    let done = sender.wait_for("done");
+    assert_eq!(done["interrupted"], false);
+    assert!(sender.child.wait().unwrap().success());
+}
+
+#[test]
+fn listeners_make_the_carousel_turn_by_mld() {
+    listeners_make_the_carousel_turn("mld", "ff15::7:1");
+}
+
+#[test]
+fn listeners_make_the_carousel_turn_by_igmp() {
+    listeners_make_the_carousel_turn("igmp", "239.255.7.1");
+}
+
+#[test]
+fn the_iot_updaters_dialect_needs_no_ticket() {
+    let lan = Lan::new("iot", 2);
+    let file = lan.file(2_000_000);
+    let dialect = ["--dialect", "iotup", "--group", "ff1e::42"];
+    let mut sender = lan.send(&dialect, &file);
+    assert_eq!(sender.wait_for("ready")["group"], "[ff1e::42]:4242");
+    let receiver = lan.receive(1, &["--dialect", "iotup", "--group", "ff1e::42", "image"]);
+    assert_whole(receiver, &file, &lan.copies(1).join("image"));
+    sender.wait_for("done");
+}
+
+#[test]
+fn what_a_carousel_cannot_do_is_one_line() {
+    for (arguments, expected) in [
+        (&["send", "--repair", "carousel", "--fanout", "unicast", "/dev/null"][..], "--fanout"),
+        (&["send", "--repair", "carousel", "--control", "[::1]:1", "/dev/null"], "--control"),
+        (&["send", "--repair", "carousel", "/no/such/file"], "/no/such/file"),
+        (&["send", "--repair", "carousel", "--group", "fd00::1", "/proc/self/exe"], "fd00::1"),
+        (&["receive", "--dialect", "iotup", "image"], "--group"),
+        (&["receive", "--dialect", "iotup", "--group", "ff1e::42", "--interface", "no0", "image"], "no0"),
+    ] {
+        let output = Command::new(TREECAST).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains(expected) && said.trim_end().lines().count() == 1, "{arguments:?}: {said}");
+    }
+}
