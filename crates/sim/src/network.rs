@@ -111,13 +111,17 @@ impl Connection {
     }
 }
 
+/// What a kernel counts against a socket's buffer for a packet besides the packet, in bytes: its own
+/// record, and what is left over of the memory that the packet lies in.
+pub const BOOKKEEPING_BYTES: usize = 800;
+
 /// A socket's receive buffer, emptied at a rate; what does not fit is dropped.
 #[derive(Debug)]
 pub struct ReceiveBuffer {
     capacity_bytes: usize,
     rate_bps: u64,
     held_bytes: usize,
-    /// When each packet that is in it will have been read, and its length.
+    /// When each packet that is in it will have been read, and what it takes.
     held: VecDeque<(Instant, usize)>,
     dropped: u64,
 }
@@ -127,20 +131,22 @@ impl ReceiveBuffer {
         Self { capacity_bytes, rate_bps: rate_bps.max(1), held_bytes: 0, held: VecDeque::new(), dropped: 0 }
     }
 
-    /// A packet of `len` bytes arrives; says when it is read, unless it is dropped.
-    pub fn accept(&mut self, now: Instant, len: usize) -> Option<Instant> {
+    /// `packets` packets of `len` bytes together arrive as one; says when they are read, unless they are
+    /// dropped.
+    pub fn accept(&mut self, now: Instant, len: usize, packets: usize) -> Option<Instant> {
+        let held_len = len + packets * BOOKKEEPING_BYTES;
         while let Some((_, read)) = self.held.front().filter(|(read_at, _)| *read_at <= now) {
             self.held_bytes -= read;
             self.held.pop_front();
         }
-        if self.held_bytes + len > self.capacity_bytes {
-            self.dropped += 1;
+        if self.held_bytes + held_len > self.capacity_bytes {
+            self.dropped += packets as u64;
             return None;
         }
         let begin = self.held.back().map_or(now, |(read_at, _)| *read_at);
         let read_at = begin.max(now) + transmission_time(len, self.rate_bps);
-        self.held.push_back((read_at, len));
-        self.held_bytes += len;
+        self.held.push_back((read_at, held_len));
+        self.held_bytes += held_len;
         Some(read_at)
     }
 
@@ -202,10 +208,10 @@ mod tests {
 
     #[test]
     fn a_full_receive_buffer_drops() {
-        let mut buffer = ReceiveBuffer::new(10, 8_000);
-        assert_eq!(buffer.accept(at(0), 6), Some(at(6)));
-        assert_eq!(buffer.accept(at(0), 4), Some(at(10)));
-        assert_eq!((buffer.accept(at(5), 1), buffer.dropped()), (None, 1));
-        assert_eq!(buffer.accept(at(6), 1), Some(at(11)));
+        let mut buffer = ReceiveBuffer::new(10 + 2 * BOOKKEEPING_BYTES, 8_000);
+        assert_eq!(buffer.accept(at(0), 6, 1), Some(at(6)));
+        assert_eq!(buffer.accept(at(0), 4, 1), Some(at(10)));
+        assert_eq!((buffer.accept(at(5), 1, 1), buffer.dropped()), (None, 1));
+        assert_eq!(buffer.accept(at(6), 1, 1), Some(at(11)));
     }
 }

@@ -24,9 +24,6 @@ use crate::{
     trace::{Entry, Node, Trace},
 };
 
-/// The kernel's own bookkeeping for a packet in a socket, as a multiple of the packet.
-const BOOKKEEPING: usize = 2;
-
 /// How an object ended at a receiver, as its application was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -84,7 +81,7 @@ impl ReceiverNode {
             number,
             machine: Receiver::new(config),
             storage: Storage::new(plan.faults.clone()),
-            socket: ReceiveBuffer::new(capacity, plan.read_rate_bps.saturating_mul(BOOKKEEPING as u64)),
+            socket: ReceiveBuffer::new(capacity, plan.read_rate_bps),
             ignores: plan.ignores.clone(),
             block_len: scenario.block_len,
             connection: Connection::new(plan.control_delay, plan.control_rate_bps),
@@ -112,7 +109,7 @@ impl ReceiverNode {
 
     /// A packet arrives at the socket; says when it is read, unless it is dropped.
     pub(super) fn arrive(&mut self, now: Instant, packet: &Packet) -> Option<Instant> {
-        self.socket.accept(now, packet.len(self.block_len) * BOOKKEEPING)
+        self.socket.accept(now, packet.len(self.block_len), packet.count(self.block_len))
     }
 
     pub(super) fn packet(&mut self, now: Instant, from: Channel, packet: Packet) {

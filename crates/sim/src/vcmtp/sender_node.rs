@@ -37,13 +37,21 @@ pub(super) enum Packet {
 }
 
 impl Packet {
+    /// Bytes on the wire.
     pub(super) fn len(&self, block_len: u16) -> usize {
         match self {
             Self::Message(bytes) => bytes.len() + LOWER_HEADERS,
             Self::Blocks { range, .. } => {
-                let bytes = (range.end - range.start) as usize;
-                bytes + bytes.div_ceil(usize::from(block_len)) * (HEADER_LEN + LOWER_HEADERS)
+                (range.end - range.start) as usize + self.count(block_len) * (HEADER_LEN + LOWER_HEADERS)
             }
+        }
+    }
+
+    /// How many packets it is.
+    pub(super) fn count(&self, block_len: u16) -> usize {
+        match self {
+            Self::Message(_) => 1,
+            Self::Blocks { range, .. } => (range.end - range.start).div_ceil(u64::from(block_len)) as usize,
         }
     }
 }
