@@ -116,7 +116,7 @@ impl Client<'_> {
                 session = server.sessions().ask();
             }
             match server.ready() {
-                Some(ticket) if server.sessions().current() >= session => return Some(ticket),
+                Some((current, ticket)) if current >= session => return Some(ticket),
                 _ => thread::sleep(POLL),
             }
         }
@@ -159,7 +159,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::experiment::programs::Ready;
+    use crate::experiment::{programs::Ready, server::Opening};
 
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("treecast-client-{name}-{}", std::process::id()));
@@ -190,7 +190,7 @@ mod tests {
     fn run(folder: &Path, client: &Client) -> Fared {
         let session = |ticket: &Path| shell(format!("echo ticket > {}; sleep 0.05", ticket.display()));
         let spawn: Spawn = Box::new(|mut command| command.spawn());
-        let command = Box::new(move |ticket: &Path, _: usize| session(ticket));
+        let command = Box::new(move |opening: &Opening| session(&opening.ticket));
         let server = Server::new(folder.into(), Ready::Ticket, 1, command, spawn);
         let now = Instant::now();
         let fared = thread::scope(|scope| {

@@ -11,6 +11,7 @@ use std::{
 use super::{
     delivery::Delivery,
     network::Attachment,
+    server::Opening,
     ssh::{self, Ssh},
 };
 
@@ -48,22 +49,20 @@ impl Ready {
 }
 
 impl Programs {
-    /// The server of a delivery. after and nack start when `receivers` clients are there, and wait for them
-    /// no longer than `patience`.
+    /// The server of a delivery. after and nack wait for their receivers no longer than `patience`.
     pub fn server(
         &self,
         delivery: Delivery,
         source: &Path,
-        receivers: usize,
+        opening: &Opening,
         patience: Duration,
-        ticket: &Path,
     ) -> Command {
         match delivery {
             Delivery::Tcp => self.unicast("server", "tcp", source),
             Delivery::Udp => self.unicast("server", "udp", source),
             Delivery::Scp => self.ssh.as_ref().map_or_else(no_ssh, Ssh::server),
             Delivery::Carousel | Delivery::After | Delivery::Nack => {
-                self.send(delivery, source, receivers, patience, ticket)
+                self.send(delivery, source, opening, patience)
             }
         }
     }
@@ -91,24 +90,23 @@ impl Programs {
     fn unicast(&self, side: &str, transport: &str, file: &Path) -> Command {
         let address = SocketAddr::new(self.server.address, UNICAST_PORT);
         let mut command = Command::new(&self.treecast);
-        command.args(["unicast", side, transport]).arg(file).arg(address.to_string());
+        command.args(["unicast", "--json", side, transport]).arg(file).arg(address.to_string());
+        if (side, transport) == ("server", "udp") {
+            command.args(["--rate", &self.rate]);
+        }
         command
     }
 
-    fn send(
-        &self,
-        delivery: Delivery,
-        source: &Path,
-        receivers: usize,
-        patience: Duration,
-        ticket: &Path,
-    ) -> Command {
+    fn send(&self, delivery: Delivery, source: &Path, opening: &Opening, patience: Duration) -> Command {
         let control = SocketAddr::new(self.server.address, 0);
         let mut command = Command::new(&self.treecast);
         command.args(["send", "--json", "--repair", delivery.name(), "--rate", &self.rate]);
-        command.args(["--interface", &self.server.interface, "--ticket-file"]).arg(ticket);
-        if delivery != Delivery::Carousel {
-            command.args(["--control", &control.to_string(), "--wait", &receivers.to_string()]);
+        command.args(["--interface", &self.server.interface, "--ticket-file"]).arg(&opening.ticket);
+        if delivery == Delivery::Carousel {
+            // Like the paper's, it is there until the run is over, also while nobody listens.
+            command.args(["--idle", &patience.as_secs().max(1).to_string()]);
+        } else {
+            command.args(["--control", &control.to_string(), "--wait", &opening.receivers.to_string()]);
             command.args(["--wait-timeout", &patience.as_secs().max(1).to_string()]);
         }
         command.arg(source);

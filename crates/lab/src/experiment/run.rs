@@ -57,6 +57,9 @@ pub struct Played {
     pub server_failure: Option<String>,
 }
 
+/// How long a session waits for clients that are there; those who did come take part in another then.
+const CONNECTING: Duration = Duration::from_secs(20);
+
 impl Cast<'_> {
     /// Plays the run. `each` hears of every client that is done, `stop` ends the run early.
     pub fn play(
@@ -145,8 +148,9 @@ impl Cast<'_> {
             // The others come when they come: the first need not wait for them.
             (true, Schedule::Random | Schedule::Random2) => 1,
         };
-        let command: MakeServer = Box::new(move |ticket, receivers| {
-            self.stage.programs.server(delivery, &self.source.path, receivers, self.timeout, ticket)
+        let command: MakeServer = Box::new(move |opening| {
+            let patience = if opening.are_waiting { CONNECTING.min(self.timeout) } else { self.timeout };
+            self.stage.programs.server(delivery, &self.source.path, opening, patience)
         });
         let spawn: Spawn = Box::new(|command| {
             let child = self.stage.spawn_on_server(command)?;

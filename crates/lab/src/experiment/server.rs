@@ -29,8 +29,18 @@ const GRACE: Duration = Duration::from_secs(5);
 /// A server that ends so soon after its start, and with an error, is not started again.
 const TOO_SOON: Duration = Duration::from_secs(1);
 
-/// Makes the command line of a server for its ticket's path and the number of receivers that it waits for.
-pub type MakeServer<'a> = Box<dyn Fn(&Path, usize) -> Command + Sync + 'a>;
+/// What a session starts with.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    pub ticket: PathBuf,
+    /// How many receivers are to come.
+    pub receivers: usize,
+    /// Whether they are there and only have to connect; otherwise they come when their schedule says so.
+    pub are_waiting: bool,
+}
+
+/// Makes the command line of a session's server.
+pub type MakeServer<'a> = Box<dyn Fn(&Opening) -> Command + Sync + 'a>;
 
 /// A server that clients can find.
 pub struct Server<'a> {
@@ -92,7 +102,8 @@ impl<'a> Server<'a> {
     }
 
     fn start_and_wait(&self, session: u32, receivers: usize) -> io::Result<Option<Ended>> {
-        let mut command = (self.command)(&self.ticket(session), receivers);
+        let opening = Opening { ticket: self.ticket(session), receivers, are_waiting: session > 1 };
+        let mut command = (self.command)(&opening);
         command.stdin(Stdio::null());
         command.stdout(File::create(self.log("stdout"))?).stderr(File::create(self.log("stderr"))?);
         let Some(child) = self.process.start(|| (self.spawn)(command))? else { return Ok(None) };
@@ -105,15 +116,16 @@ impl<'a> Server<'a> {
         &self.sessions
     }
 
-    /// The ticket's path of the current session, when clients can find it; of servers without tickets, the path
+    /// The current session and its ticket's path, when clients can find it. Servers without tickets have the path
     /// of nothing.
-    pub fn ready(&self) -> Option<PathBuf> {
-        let ticket = self.ticket(self.sessions.current());
+    pub fn ready(&self) -> Option<(u32, PathBuf)> {
+        let session = self.sessions.current();
+        let ticket = self.ticket(session);
         let is_ready = match self.sign {
             Ready::Ticket => fs::metadata(&ticket).is_ok_and(|file| file.len() > 0),
             Ready::Port(transport, port) => is_bound(self.pid.load(Ordering::SeqCst), transport, port),
         };
-        (is_ready && self.process.is_running()).then_some(ticket)
+        (is_ready && self.process.is_running()).then_some((session, ticket))
     }
 
     /// Waits for the first readiness. An error says in a few words why there is none.
@@ -213,7 +225,7 @@ mod tests {
     }
 
     fn server<'a>(folder: &Path, command: impl Fn(&Path) -> Command + Sync + 'a) -> Server<'a> {
-        let command = Box::new(move |ticket: &Path, _: usize| command(ticket));
+        let command = Box::new(move |opening: &Opening| command(&opening.ticket));
         Server::new(folder.into(), Ready::Ticket, 1, command, Box::new(|mut command| command.spawn()))
     }
 

@@ -50,7 +50,7 @@ impl Sessions {
             return None;
         }
         if state.current == 0 {
-            state.places = taking_part;
+            state.places = taking_part.saturating_sub(state.waiting);
         }
         state.waiting = 0;
         state.current += 1;
@@ -99,13 +99,15 @@ mod tests {
     #[test]
     fn the_first_session_takes_all_who_start_at_once() {
         let sessions = Sessions::new(3);
+        assert_eq!(sessions.ask(), 1);
         assert_eq!(sessions.next(), Some((1, 3)));
-        assert_eq!([sessions.ask(), sessions.ask(), sessions.ask(), sessions.ask()], [1, 1, 1, 2]);
+        assert_eq!([sessions.ask(), sessions.ask(), sessions.ask()], [1, 1, 2]);
     }
 
     #[test]
     fn a_session_that_is_over_takes_nobody_although_it_had_places() {
         let sessions = Sessions::new(usize::MAX);
+        assert_eq!(sessions.ask(), 1);
         sessions.next();
         assert_eq!(sessions.ask(), 1);
         sessions.end();
