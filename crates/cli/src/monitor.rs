@@ -1,11 +1,251 @@
 //! `treecast monitor`.
 
+use std::{
+    ffi::OsString,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use treecast_measure::{
+    monitor::{self, Digest, Ending, Exit, MonitorError, Observed, Options, Reader, Report},
+    sample::Reading,
+    series::{self, Counter},
+};
+
 use crate::Outcome;
 
-/// (about)
+/// Record what this machine, its interfaces and a program use
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    record: RecordArgs,
+}
 
-pub fn run(_args: Args) -> Outcome {
-    todo!()
+#[derive(clap::Subcommand)]
+enum Command {
+    Show(ShowArgs),
+}
+
+#[derive(clap::Args)]
+struct RecordArgs {
+    /// How often to sample, from 10ms to 60m
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+    every: Duration,
+    /// Record into this file, which must not exist; without it, samples go to the terminal
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Sample this interface (may be repeated); all but the loopback when none is named
+    #[arg(long, value_name = "IF")]
+    interface: Vec<String>,
+    /// Print each sample as a line of JSON
+    #[arg(long, conflicts_with = "out")]
+    json: bool,
+    /// A program to start and sample until it ends; its exit code becomes the monitor's
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Show a recording
+#[derive(clap::Args)]
+struct ShowArgs {
+    file: PathBuf,
+    /// A line a sample, with the value of every series
+    #[arg(long, group = "format")]
+    csv: bool,
+    /// Statements that add the recording to a database, e.g. for sqlite3
+    #[arg(long, group = "format")]
+    sql: bool,
+    /// An object a line
+    #[arg(long, group = "format")]
+    json: bool,
+}
+
+pub fn run(args: Args) -> Outcome {
+    match args.command {
+        Some(Command::Show(args)) => show(&args),
+        None => record(args.record),
+    }
+}
+
+fn record(args: RecordArgs) -> Outcome {
+    let json = args.json;
+    let to_terminal = args.out.is_none();
+    let options = Options {
+        every: args.every,
+        out: args.out,
+        interfaces: args.interface,
+        program: args.program,
+        treecast_version: env!("CARGO_PKG_VERSION").into(),
+    };
+    let mut screen = Screen::default();
+    let report = monitor::run(&options, &mut |observed| match (to_terminal, json) {
+        (true, true) => print_json(&observed),
+        (true, false) => screen.print(&observed),
+        (false, _) => {}
+    })?;
+    summarise(&report, options.out.as_deref());
+    Ok(match report.program.map(|program| program.exit) {
+        None => ExitCode::SUCCESS,
+        Some(Exit::Code(code)) => ExitCode::from(code as u8),
+        // As a shell tells it.
+        Some(Exit::Signal(signal)) => ExitCode::from(128 + signal as u8),
+    })
+}
+
+fn summarise(report: &Report, out: Option<&Path>) {
+    if let Some(end) = report.program {
+        eprintln!(
+            "program: {:.3} s, CPU {:.3} s user and {:.3} s system, peak memory {:.1} MiB, {}",
+            end.elapsed.as_secs_f64(),
+            end.cpu_user.as_secs_f64(),
+            end.cpu_system.as_secs_f64(),
+            mib(end.peak_memory_bytes as i64),
+            end.exit
+        );
+    }
+    let recorded = match out {
+        Some(path) => format!(", {} bytes in {}", report.recorded_bytes, path.display()),
+        None => String::new(),
+    };
+    eprintln!(
+        "monitor: {} samples in {:.3} s{recorded}; own cost {:.3} % of a processor, {:.1} MiB",
+        report.samples,
+        report.elapsed.as_secs_f64(),
+        report.own_load() * 100.0,
+        mib(report.own_memory_bytes as i64),
+    );
+}
+
+/// A line a sample, for a person.
+#[derive(Default)]
+struct Screen {
+    lines: u64,
+    last: Option<(Duration, Vec<Reading>)>,
+}
+
+impl Screen {
+    fn print(&mut self, observed: &Observed<'_>) {
+        const HEADING_EVERY: u64 = 20;
+        if self.lines.is_multiple_of(HEADING_EVERY) {
+            println!("    TIME   LOAD   USER %    SYS %   MEM MiB  SWAP MiB   RX MB/s   TX MB/s   DROPS");
+        }
+        self.lines += 1;
+        let now = observed.readings;
+        let (elapsed, before) = match &self.last {
+            Some((at, before)) => (observed.at.saturating_sub(*at).as_secs_f64(), &before[..]),
+            None => (0.0, now),
+        };
+        let growth = |counts: &dyn Fn(&str) -> bool| (sum(now, counts) - sum(before, counts)) as f64;
+        let per_second =
+            |counts: &dyn Fn(&str) -> bool| if elapsed > 0.0 { growth(counts) / elapsed } else { 0.0 };
+        let interfaces = |wanted: Counter| {
+            move |name: &str| series::parse_interface(name).is_some_and(|(_, counter)| counter == wanted)
+        };
+        let drops = growth(&interfaces(Counter::RxDrops)) + growth(&interfaces(Counter::TxDrops));
+        println!(
+            "{:8.1} {:6.2} {:8.1} {:8.1} {:9.0} {:9.0} {:9.3} {:9.3} {:7.0}",
+            observed.at.as_secs_f64(),
+            value(now, series::LOAD_ONE_MINUTE_MILLI) as f64 / 1000.0,
+            per_second(&|name| name == series::CPU_USER_NS) / 1e7,
+            per_second(&|name| name == series::CPU_SYSTEM_NS) / 1e7,
+            mib(value(now, series::MEMORY_USED_BYTES)),
+            mib(value(now, series::SWAP_USED_BYTES)),
+            per_second(&interfaces(Counter::RxBytes)) / 1e6,
+            per_second(&interfaces(Counter::TxBytes)) / 1e6,
+            drops,
+        );
+        self.last = Some((observed.at, now.to_vec()));
+    }
+}
+
+fn print_json(observed: &Observed<'_>) {
+    let mut object = serde_json::Map::new();
+    object.insert("seconds".into(), observed.at.as_secs_f64().into());
+    object.extend(observed.readings.iter().map(|reading| (reading.name.to_string(), reading.value.into())));
+    println!("{}", serde_json::Value::Object(object));
+}
+
+fn sum(readings: &[Reading], counts: &dyn Fn(&str) -> bool) -> i64 {
+    readings.iter().filter(|reading| counts(&reading.name)).map(|reading| reading.value).sum()
+}
+
+fn value(readings: &[Reading], name: &str) -> i64 {
+    sum(readings, &|other| other == name)
+}
+
+fn mib(bytes: i64) -> f64 {
+    bytes as f64 / (1 << 20) as f64
+}
+
+fn show(args: &ShowArgs) -> Outcome {
+    let open = || Reader::open(&args.file);
+    let mut to = BufWriter::new(io::stdout().lock());
+    let ending = match args {
+        ShowArgs { csv: true, .. } => monitor::csv(&mut open()?, &mut open()?, &mut to),
+        ShowArgs { sql: true, .. } => monitor::sql(&mut open()?, &mut to),
+        ShowArgs { json: true, .. } => monitor::json(&mut open()?, &mut to),
+        _ => show_table(&mut open()?, &mut to),
+    };
+    match ending {
+        // The table says so itself.
+        Ok(Ending::CutShort { at_byte }) if args.csv || args.sql || args.json => {
+            eprintln!(
+                "treecast: {} was cut short at byte {at_byte}; all before that is whole",
+                args.file.display()
+            );
+        }
+        Ok(_) => {}
+        // Whoever reads has seen enough.
+        Err(MonitorError::Export(e)) if e.kind() == io::ErrorKind::BrokenPipe => {}
+        Err(e) => return Err(e.into()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_table(reader: &mut Reader<impl io::Read>, to: &mut impl Write) -> Result<Ending, MonitorError> {
+    let digest = Digest::of(reader);
+    to.write_all(digest.table().to_text().as_bytes())
+        .and_then(|()| to.flush())
+        .map_err(MonitorError::Export)?;
+    Ok(digest.ending)
+}
+
+/// `10ms`, `1s`, `2.5s`, `1m`.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    const SHORTEST: f64 = 0.010;
+    const LONGEST: f64 = 3600.0;
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" | "min" => 60.0,
+        other => return Err(format!("the unit {other:?} is none of ms, s and m")),
+    };
+    let seconds = digits.parse::<f64>().map_err(|_| format!("{digits:?} is no number"))? * unit;
+    if !(SHORTEST - 1e-9..=LONGEST).contains(&seconds) {
+        return Err(format!("{text} is not between 10ms and 60m"));
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_have_units_and_limits() {
+        let ms = |text| parse_interval(text).map(|interval| interval.as_millis());
+        assert_eq!(
+            [ms("10ms"), ms("1s"), ms("2.5s"), ms("1m"), ms("3")].map(Result::unwrap),
+            [10, 1000, 2500, 60_000, 3000]
+        );
+        for wrong in ["9ms", "61m", "1h", "", "s", "-1s", "NaNs", "1e999s", "é"] {
+            assert!(parse_interval(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -13,6 +13,7 @@
 
 pub mod analysis;
 pub mod db;
+pub mod monitor;
 pub mod plot;
 pub mod report;
 pub mod sample;

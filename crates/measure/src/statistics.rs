@@ -34,6 +34,33 @@ impl Summary {
     }
 }
 
+/// Statistics of numbers that are too many to keep (Welford's method).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Running {
+    pub count: u64,
+    pub mean: f64,
+    pub min: f64,
+    pub max: f64,
+    squares: f64,
+}
+
+impl Running {
+    pub fn add(&mut self, value: f64) {
+        let first = self.count == 0;
+        self.min = if first { value } else { self.min.min(value) };
+        self.max = if first { value } else { self.max.max(value) };
+        self.count += 1;
+        let off = value - self.mean;
+        self.mean += off / self.count as f64;
+        self.squares += off * (value - self.mean);
+    }
+
+    /// Of the sample, as in [`Summary`].
+    pub fn standard_deviation(&self) -> f64 {
+        if self.count < 2 { 0.0 } else { (self.squares / (self.count - 1) as f64).sqrt() }
+    }
+}
+
 /// The value below which `percent` (0 to 100) of `values` lie, with linear interpolation between
 /// neighbours; `None` for an empty list.
 pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
@@ -106,6 +133,16 @@ mod tests {
         assert_eq!((s.mean, s.median, s.standard_deviation, s.confidence_95), (3.5, 3.5, 0.0, 0.0));
         assert_eq!(Summary::of(&[]), None);
         assert_eq!(Summary::of(&[f64::NAN, f64::INFINITY]), None);
+    }
+
+    #[test]
+    fn numbers_that_are_not_kept_give_the_same() {
+        let values = [1e9, 1e9 + 4.0, 1e9 - 3.0, 1e9 + 1.0];
+        let mut running = Running::default();
+        values.iter().for_each(|value| running.add(*value));
+        let s = Summary::of(&values).unwrap();
+        assert_eq!((running.count, running.min, running.max), (4, s.min, s.max));
+        assert!(close(running.mean, s.mean) && close(running.standard_deviation(), s.standard_deviation));
     }
 
     #[test]

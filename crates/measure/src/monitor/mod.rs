@@ -1,0 +1,49 @@
+//! The monitor (the paper's lwmon; librecast-updates-2022, A.2): what a machine, its interfaces and a
+//! program that it starts use, sampled at a fixed interval into a small file.
+//!
+//! ```text
+//! run (options) --> sample --> Writer --> file --> Reader --> Digest, CSV, SQL, JSON
+//! ```
+
+mod digest;
+mod export;
+mod file;
+mod program;
+mod record;
+mod run;
+mod signals;
+mod varint;
+
+use std::{io, path::PathBuf};
+
+pub use digest::Digest;
+pub use export::{csv, json, sql};
+pub use file::{Ending, Reader, Writer};
+pub use program::{Exit, ProgramEnd};
+pub use record::{Record, Sample, Start};
+pub use run::{Observed, Options, Report, run};
+
+/// What can go wrong with the monitor or a recording.
+#[derive(Debug, thiserror::Error)]
+pub enum MonitorError {
+    #[error(transparent)]
+    Sample(#[from] crate::sample::SampleError),
+    #[error("cannot create {}: {source}", path.display())]
+    Create { path: PathBuf, source: io::Error },
+    #[error("{} exists already; remove it, or choose another name for the recording", path.display())]
+    Exists { path: PathBuf },
+    #[error("cannot write the recording: {0}; is the disk full?")]
+    Write(io::Error),
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{} is no recording of treecast monitor", path.display())]
+    NoRecording { path: PathBuf },
+    #[error("{} was recorded by a newer treecast (format {found}, this one knows {known}); update treecast", path.display())]
+    Newer { path: PathBuf, found: u8, known: u8 },
+    #[error("cannot start {program}: {source}")]
+    Program { program: String, source: io::Error },
+    #[error("cannot wait for time to pass, a signal or the program: {0}")]
+    Wait(io::Error),
+    #[error("cannot write the export: {0}")]
+    Export(io::Error),
+}

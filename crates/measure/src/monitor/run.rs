@@ -1,0 +1,191 @@
+//! The monitor at work.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    path::PathBuf,
+    time::{Duration, Instant, SystemTime},
+};
+
+use super::{
+    MonitorError,
+    file::Writer,
+    program::{Program, ProgramEnd, wait_readable},
+    record::{Record, Start},
+    signals::Signals,
+};
+use crate::{
+    db::Machine,
+    sample::{InterfaceSource, MachineSampler, NodeSampler, NodeSource, OwnCost, Reading},
+    series,
+};
+
+/// What to monitor.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    pub every: Duration,
+    /// The recording; `None` for none.
+    pub out: Option<PathBuf>,
+    /// The interfaces to sample; when empty, all but the loopback.
+    pub interfaces: Vec<String>,
+    /// The program to start, with its arguments; when empty, the monitor runs until it is told to stop.
+    pub program: Vec<OsString>,
+    pub treecast_version: String,
+}
+
+/// A sample, for whoever wants to show it.
+pub struct Observed<'a> {
+    pub at: Duration,
+    pub readings: &'a [Reading],
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    pub samples: u64,
+    pub elapsed: Duration,
+    /// CPU that the monitor itself used in that time.
+    pub own_cpu: Duration,
+    pub own_memory_bytes: u64,
+    pub recorded_bytes: u64,
+    pub program: Option<ProgramEnd>,
+}
+
+impl Report {
+    /// The monitor's own cost as a share of one processor.
+    pub fn own_load(&self) -> f64 {
+        self.own_cpu.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
+/// Monitors until the program ends or, without one, until SIGINT, SIGTERM or SIGHUP. These are passed on
+/// to the program. When recording fails, the program is killed.
+pub fn run(options: &Options, observe: &mut dyn FnMut(Observed<'_>)) -> Result<Report, MonitorError> {
+    let signals = Signals::catch().map_err(MonitorError::Wait)?;
+    let mut monitor = Monitor::open(options)?;
+    let program = match &options.program[..] {
+        [] => None,
+        arguments => Some(monitor.start(arguments)?),
+    };
+    let mut next = Instant::now();
+    loop {
+        monitor.sample(observe)?;
+        next = (next + options.every).max(Instant::now());
+        if wait_until(next, &signals, program.as_ref())? {
+            break;
+        }
+    }
+    // One more round when the program is done (librecast-updates-2022, A.2).
+    let end = program.map(Program::end).transpose()?;
+    monitor.sample(observe)?;
+    monitor.finish(end)
+}
+
+/// True when it is time to stop, false at `deadline`.
+fn wait_until(deadline: Instant, signals: &Signals, program: Option<&Program>) -> Result<bool, MonitorError> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let [signalled, ended] = wait_readable([Some(signals.fd()), program.map(Program::ended)], left)
+            .map_err(MonitorError::Wait)?;
+        if ended {
+            return Ok(true);
+        }
+        match (signals.next().filter(|_| signalled), program) {
+            (Some(_), None) => return Ok(true),
+            (Some(signal), Some(program)) if !signal.from_terminal => program.signal(signal.number),
+            _ => {}
+        }
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+    }
+}
+
+struct Monitor {
+    machine: MachineSampler,
+    own: OwnCost,
+    node: NodeSampler,
+    writer: Option<Writer<File>>,
+    readings: Vec<Reading>,
+    started: Instant,
+    samples: u64,
+    own_cpu_at_start_ns: i64,
+}
+
+impl Monitor {
+    fn open(options: &Options) -> Result<Self, MonitorError> {
+        let interface = |name: &String| InterfaceSource { device: name.clone(), label: name.clone() };
+        let node = NodeSource {
+            name: "this machine".into(),
+            namespace: None,
+            interfaces: options.interfaces.iter().map(interface).collect(),
+        };
+        let mut monitor = Self {
+            machine: MachineSampler::open()?,
+            own: OwnCost::open()?,
+            node: NodeSampler::open(vec![node])?,
+            writer: options.out.as_deref().map(Writer::create).transpose()?,
+            readings: Vec::new(),
+            started: Instant::now(),
+            samples: 0,
+            own_cpu_at_start_ns: 0,
+        };
+        monitor.own_cpu_at_start_ns = monitor.own_reading(series::SELF_CPU_NS);
+        if let Some(writer) = &mut monitor.writer {
+            let machine = Machine::here(&options.treecast_version);
+            writer.write(&Record::Start(Start { at: SystemTime::now(), every: options.every, machine }))?;
+        }
+        Ok(monitor)
+    }
+
+    fn start(&mut self, arguments: &[OsString]) -> Result<Program, MonitorError> {
+        let program = Program::start(arguments)?;
+        self.node.watch_process(0, program.pid());
+        if let Some(writer) = &mut self.writer {
+            let arguments = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+            writer.write(&Record::Program { pid: program.pid(), arguments })?;
+        }
+        Ok(program)
+    }
+
+    fn sample(&mut self, observe: &mut dyn FnMut(Observed<'_>)) -> Result<(), MonitorError> {
+        let at = self.started.elapsed();
+        self.readings.clear();
+        self.machine.sample(&mut self.readings);
+        self.node.sample(|_, reading| self.readings.push(reading));
+        self.own.sample(&mut self.readings);
+        if let Some(writer) = &mut self.writer {
+            writer.sample(at, &self.readings)?;
+        }
+        observe(Observed { at, readings: &self.readings });
+        self.samples += 1;
+        Ok(())
+    }
+
+    fn finish(mut self, program: Option<ProgramEnd>) -> Result<Report, MonitorError> {
+        let own_cpu_ns = self.own_reading(series::SELF_CPU_NS) - self.own_cpu_at_start_ns;
+        let own_memory_bytes = self.own_reading(series::SELF_RESIDENT_BYTES);
+        let mut recorded_bytes = 0;
+        if let Some(mut writer) = self.writer {
+            if let Some(end) = program {
+                writer.write(&Record::ProgramEnd(end))?;
+            }
+            recorded_bytes = writer.written_bytes();
+            writer.finish()?;
+        }
+        Ok(Report {
+            samples: self.samples,
+            elapsed: self.started.elapsed(),
+            own_cpu: Duration::from_nanos(own_cpu_ns.max(0) as u64),
+            own_memory_bytes: own_memory_bytes.max(0) as u64,
+            recorded_bytes,
+            program,
+        })
+    }
+
+    fn own_reading(&mut self, name: &str) -> i64 {
+        let mut readings = Vec::new();
+        self.own.sample(&mut readings);
+        readings.iter().find(|reading| &*reading.name == name).map_or(0, |reading| reading.value)
+    }
+}

@@ -1,0 +1,140 @@
+//! The monitor at work, and what it costs. One test at a time: what the monitor costs is what its
+//! process costs.
+
+use std::{
+    fs::File,
+    io::BufReader,
+    path::Path,
+    sync::{Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use treecast_measure::{
+    monitor::{self, Digest, Ending, Exit, MonitorError, Options, Reader, Report},
+    series,
+};
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn options(every_ms: u64, out: Option<&Path>, program: &[&str]) -> Options {
+    Options {
+        every: Duration::from_millis(every_ms),
+        out: out.map(Path::to_owned),
+        interfaces: vec!["lo".into()],
+        program: program.iter().map(Into::into).collect(),
+        treecast_version: "0.1.0".into(),
+    }
+}
+
+fn digest(path: &Path) -> Digest {
+    let mut reader: Reader<BufReader<File>> = Reader::open(path).unwrap();
+    Digest::of(&mut reader)
+}
+
+fn shell(every_ms: u64, out: Option<&Path>, script: &str) -> Result<Report, MonitorError> {
+    monitor::run(&options(every_ms, out, &["sh", "-c", script]), &mut |_| {})
+}
+
+/// At one sample a second, 5 ms of CPU a sample are 0.5 % of a processor.
+#[test]
+fn a_sample_costs_less_than_half_a_percent_of_a_processor_at_one_a_second() {
+    let _alone = alone();
+    let report = shell(10, None, "sleep 2").unwrap();
+    let cost = report.own_cpu / report.samples as u32;
+    println!(
+        "{} samples, {cost:?} each: {:.3} % of a processor at 1 Hz",
+        report.samples,
+        cost.as_secs_f64() * 100.0
+    );
+    assert!(report.samples > 10);
+    assert!(cost < Duration::from_millis(5), "{cost:?} a sample");
+}
+
+#[test]
+fn a_programs_cpu_memory_and_exit_are_in_the_recording() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rec");
+    // About 40 MB in the shell's memory, and some CPU in its child.
+    let script = "x=$(head -c 40000000 /dev/zero | tr '\\0' x); i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exit 7";
+    let report = shell(20, Some(&path), script).unwrap();
+    let end = report.program.unwrap();
+    assert_eq!(end.exit, Exit::Code(7));
+    assert!(end.peak_memory_bytes > 30_000_000, "{end:?}");
+    assert!(end.cpu_user > Duration::from_millis(10) && end.elapsed >= Duration::from_millis(10), "{end:?}");
+
+    let digest = digest(&path);
+    assert_eq!((digest.ending, digest.program), (Ending::Complete, Some(end)));
+    assert_eq!(digest.samples, report.samples);
+    let names: Vec<&str> = digest.series.iter().map(|(name, _)| name.as_str()).collect();
+    for name in
+        [series::LOAD_ONE_MINUTE_MILLI, series::PROCESS_CPU_NS, "interface/lo/tx_bytes", series::SELF_CPU_NS]
+    {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    let text = digest.table().to_text();
+    assert!(text.contains("exit code 7") && !text.contains("cut short"), "{text}");
+}
+
+#[test]
+fn a_signal_to_the_monitor_ends_its_program_and_the_recording_is_complete() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rec");
+    let thread = std::thread::spawn({
+        let options = options(20, Some(&path), &["sleep", "600"]);
+        let (tell, me) = std::sync::mpsc::channel();
+        let killer = std::thread::spawn(move || {
+            let monitor: libc::pid_t = me.recv().unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            // SAFETY: tgkill has no memory effects; it signals the monitor's thread, which waits for it.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), monitor, libc::SIGTERM) };
+        });
+        move || {
+            let mut told = Some(tell);
+            let report = monitor::run(&options, &mut |_| {
+                if let Some(tell) = told.take() {
+                    // SAFETY: gettid has no preconditions.
+                    tell.send(unsafe { libc::gettid() }).unwrap();
+                }
+            });
+            killer.join().unwrap();
+            report
+        }
+    });
+    let start = Instant::now();
+    let report = thread.join().unwrap().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(300));
+    assert_eq!(report.program.unwrap().exit, Exit::Signal(libc::SIGTERM));
+    assert_eq!(digest(&path).ending, Ending::Complete);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_and_leaves_nothing_behind() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rec");
+    let error = |options: &Options| monitor::run(options, &mut |_| {}).unwrap_err().to_string();
+
+    let mut no_interface = options(20, Some(&path), &["true"]);
+    no_interface.interfaces = vec!["no-such-if".into()];
+    assert!(error(&no_interface).contains("no-such-if"));
+    assert!(!path.exists());
+
+    assert!(error(&options(20, None, &["/no/such/program"])).contains("/no/such/program"));
+    std::fs::write(&path, "precious").unwrap();
+    assert!(error(&options(20, Some(&path), &["true"])).contains("exists already"));
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    assert!(error(&options(20, Some(&folder.path().join("no/folder")), &["true"])).contains("cannot create"));
+}
+
+/// /dev/full takes no byte: the recording fails, and the program must not go on unwatched.
+#[test]
+fn a_full_disk_is_an_error_of_one_line() {
+    let error = monitor::Writer::new(File::options().write(true).open("/dev/full").unwrap()).err().unwrap();
+    assert!(error.to_string().contains("is the disk full?") && !error.to_string().contains('\n'));
+}
