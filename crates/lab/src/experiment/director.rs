@@ -219,6 +219,8 @@ impl Director<'_> {
         let seed = seed_for(experiment.seed, &name);
         let waits = planned.schedule.waits(stage.clients.len(), self.immediate_duration(planned), seed);
         self.number += 1;
+        let info = self.info(stage, planned, seed);
+        let record = Record::begin(&mut self.db, &info, &stage.topology)?;
         (self.observe)(&Event::Started {
             number: self.number,
             of: self.of,
@@ -226,8 +228,6 @@ impl Director<'_> {
             clients: stage.clients.len(),
             expected: planned.estimate(&stage.facts),
         });
-        let info = self.info(stage, planned, seed);
-        let record = Record::begin(&mut self.db, &info, &stage.topology)?;
         let recorder = record.recorder(&self.db, experiment.sample.0, stage.node_sources())?;
         let cast = Cast {
             stage,

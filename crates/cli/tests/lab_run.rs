@@ -1,0 +1,220 @@
+//! `treecast lab run`, from the file to the report. Needs root, sshd and scp.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Lines},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+};
+
+use serde_json::Value;
+use treecast_measure::{Db, db::Status};
+
+const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
+
+/// A folder with an experiment in it, removed at the end of the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str, experiment: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("treecast-{test}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("test.toml"), experiment).unwrap();
+        Self(path)
+    }
+
+    fn command(&self, settings: &[&str]) -> Command {
+        let mut command = Command::new(TREECAST);
+        command.args(["lab", "run", "--json", "--out"]).arg(self.out()).arg(self.0.join("test.toml"));
+        for setting in settings {
+            command.args(["--set", setting]);
+        }
+        command
+    }
+
+    fn out(&self) -> PathBuf {
+        self.0.join("out")
+    }
+
+    fn statuses(&self) -> Vec<Status> {
+        let db = Db::open(&self.out().join("results.sqlite")).unwrap();
+        db.runs().unwrap().into_iter().map(|run| run.status).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A `lab run` that goes on while the test looks at its events.
+struct Running {
+    child: Child,
+    events: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let events = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, events }
+    }
+
+    /// Reads on to the next event of this kind.
+    fn next(&mut self, kind: &str) -> Value {
+        for line in &mut self.events {
+            let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            if event["event"] == kind {
+                return event;
+            }
+        }
+        panic!("it ended before `{kind}`: {:?}", self.child.wait());
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: only integers are passed; the child has not been waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    fn wait(mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// The namespaces of its labs that are there.
+    fn namespaces(pid: u32) -> Vec<String> {
+        let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+        let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with(&format!("x{pid}-"))).collect()
+    }
+}
+
+const EVERY_WAY: &str = r#"
+title = "every way, small"
+deliveries = ["tcp", "udp", "scp", "carousel", "after", "nack"]
+schedules = ["immediate", "random"]
+sizes = ["3M"]
+settle = "0ms"
+timeout = "60s"
+sample = "100ms"
+
+[[network]]
+name = "L3"
+topology = "lan:clients=3,rate=100M"
+"#;
+
+#[test]
+fn every_delivery_brings_verified_copies_and_a_report() {
+    let folder = Folder::new("every", EVERY_WAY);
+    let mut running = Running::start(folder.command(&[]));
+    let pid = running.child.id();
+    assert_eq!(running.next("planned")["runs"], 12);
+    let done = running.next("done");
+    assert_eq!(done["failures"], Value::Array(vec![]));
+    assert_eq!((&done["runs"], &done["whole_runs"]), (&12.into(), &12.into()));
+    assert_eq!(running.wait().code(), Some(0));
+    assert_eq!(Running::namespaces(pid), [""; 0]);
+    assert_eq!(folder.statuses(), [Status::Complete; 12]);
+    check_transfers(&folder);
+    let report = fs::read_to_string(folder.out().join("report.html")).unwrap();
+    assert!(report.contains("<svg") && report.contains("carousel"));
+    assert!(!report.contains("src=\"http"), "the report must open offline");
+}
+
+/// 3 MB over 100 Mbit/s take at least 0.25 s; the server has sent them.
+fn check_transfers(folder: &Folder) {
+    let db = Db::open(&folder.out().join("results.sqlite")).unwrap();
+    for run in db.runs().unwrap() {
+        let transfers = db.transfers(run.id).unwrap();
+        assert_eq!(transfers.len(), 3);
+        for (_, transfer) in transfers {
+            let seconds = transfer.run_time().unwrap().as_secs_f64();
+            assert!((0.2..60.0).contains(&seconds), "{}: {seconds}", run.info.delivery);
+        }
+    }
+}
+
+#[test]
+fn multicast_crosses_routers_and_loss() {
+    let folder = Folder::new(
+        "tree",
+        r#"
+        title = "routers and loss"
+        deliveries = ["nack", "after", "carousel"]
+        sizes = ["2M"]
+        settle = "0ms"
+        timeout = "100s"
+
+        [[network]]
+        name = "R2L2"
+        topology = "tree:levels=2,clients=2,rate=100M"
+        loss = [{ rate = "5%", every = 2 }]
+
+        [[claim]]
+        says = "as long as the link takes, and ten times that"
+        of = { network = "R2L2", delivery = "nack" }
+        at_least = 1.0
+        "#,
+    );
+    let mut running = Running::start(folder.command(&[]));
+    let done = running.next("done");
+    assert_eq!(done["failures"], Value::Array(vec![]));
+    assert_eq!(done["findings"][0]["holds"], true);
+    assert_eq!(running.wait().code(), Some(0));
+}
+
+/// A minute's worth of bytes.
+const LONG: [&str; 4] = [
+    "sizes=8M",
+    "deliveries=tcp",
+    "network=[{name=\"slow\",topology=\"lan:clients=2,rate=1M\"}]",
+    "timeout=5m",
+];
+
+#[test]
+fn a_run_that_is_interrupted_is_marked_and_taken_down() {
+    let folder = Folder::new("interrupted", EVERY_WAY);
+    let mut running = Running::start(folder.command(&LONG));
+    let pid = running.child.id();
+    running.next("started");
+    assert!(!Running::namespaces(pid).is_empty());
+    running.signal(libc::SIGINT);
+    assert_eq!(running.next("finished")["cut_short"], true);
+    assert_eq!(running.next("done")["interrupted"], true);
+    assert_eq!(running.wait().code(), Some(3));
+    assert_eq!(Running::namespaces(pid), [""; 0]);
+    assert_eq!(folder.statuses(), [Status::CutShort]);
+}
+
+#[test]
+fn a_run_that_is_killed_is_marked_and_its_processes_are_gone() {
+    let folder = Folder::new("killed", EVERY_WAY);
+    let mut running = Running::start(folder.command(&LONG));
+    let pid = running.child.id();
+    running.next("started");
+    running.signal(libc::SIGKILL);
+    assert_eq!(running.wait().code(), None);
+    assert_eq!(folder.statuses(), [Status::CutShort]);
+    let down = Command::new(TREECAST).args(["lab", "down", &format!("x{pid}-slow")]).status().unwrap();
+    assert!(down.success());
+    assert_eq!(Running::namespaces(pid), [""; 0]);
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_code_1() {
+    let folder = Folder::new("mistakes", EVERY_WAY);
+    let cases: [(&[&str], &str); 4] = [
+        (&["colour=red"], "treecast: --set colour=red: unknown field `colour`"),
+        (&["file=/no/such/file"], "treecast: cannot send /no/such/file: No such file or directory"),
+        (&["sizes=1024G"], "treecast: L3: 3 copies of 1024G do not fit"),
+        (&["network=[{name=\"x\",topology=\"lan:clients=0\"}]"], "treecast: network x: "),
+    ];
+    for (settings, expected) in cases {
+        let output = folder.command(settings).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.starts_with(expected), "{errors}");
+        assert_eq!((errors.lines().count(), output.status.code()), (1, Some(1)), "{errors}");
+    }
+    let report = Command::new(TREECAST).args(["lab", "report"]).arg(Path::new("/no/such")).output().unwrap();
+    assert_eq!(report.status.code(), Some(1));
+}
