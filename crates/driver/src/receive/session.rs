@@ -25,7 +25,7 @@ use crate::{
     files::{Report, Store, TargetFolder, Task},
     poller::{Interest, Poller, Ready},
     stop::Stop,
-    udp::{Batch, Collector, Item},
+    udp::{BATCH_LEN, Batch, Collector, Item},
     wake::Waker,
 };
 
@@ -58,6 +58,8 @@ pub(super) struct Session<'a> {
     waits_for_room: bool,
     /// To be closed when all output is written.
     closes: bool,
+    /// Batches taken from the group's socket since it was last drained.
+    full_batches: u32,
     block_len: u16,
     is_welcome: bool,
     machine: Receiver,
@@ -101,6 +103,7 @@ impl<'a> Session<'a> {
             outbox: Vec::new(),
             waits_for_room: false,
             closes: false,
+            full_batches: 0,
             block_len: ticket.block_len,
             is_welcome: false,
             machine: Receiver::new(machine_config(options)),
@@ -134,6 +137,8 @@ impl<'a> Session<'a> {
                 return Ok(self.finish());
             }
             self.poller.wait(self.timeout(deadline), &mut ready)?;
+            // The group first: what is announced on the connection may lie in the group's socket still.
+            ready.sort_unstable_by_key(|event| event.token);
             for event in ready.drain(..) {
                 self.handle_ready(event)?;
             }
@@ -152,16 +157,26 @@ impl<'a> Session<'a> {
     fn handle_ready(&mut self, ready: Ready) -> Result<(), ReceiveError> {
         match ready.token {
             GROUP => self.receive_group()?,
-            CONTROL if ready.readable => self.receive_control()?,
+            CONTROL if ready.readable && self.may_read_control() => self.receive_control()?,
             STORE => self.take_reports(),
             _ => {}
         }
         Ok(())
     }
 
+    /// The connection waits until the group's socket is drained, but not for more than a whole buffer.
+    fn may_read_control(&self) -> bool {
+        const BUFFER_BATCHES: u32 = (RECEIVE_BUFFER_BYTES / BATCH_LEN) as u32;
+        self.full_batches % BUFFER_BATCHES == 0
+    }
+
     /// Takes a batch from the group's socket; what is left makes the poller return at once.
     fn receive_group(&mut self) -> Result<(), ReceiveError> {
-        while self.collector.fits(&self.batch) && self.collector.receive(&mut self.batch)? {}
+        let mut is_drained = false;
+        while !is_drained && self.collector.fits(&self.batch) {
+            is_drained = !self.collector.receive(&mut self.batch)?;
+        }
+        self.full_batches = if is_drained { 0 } else { self.full_batches + 1 };
         let dropped = self.collector.dropped();
         if dropped != self.dropped {
             self.dropped = dropped;
