@@ -259,12 +259,13 @@ impl Receiver {
             return;
         }
         match response {
+            // Only the end was heard: the BOF is asked for, and when it comes, the application is asked again.
+            Response::Accept if object.begin.is_none() => self.request_begin_of_file(index),
             Response::Accept => {
                 object.decision = Decision::Accepted;
                 if let Some(begin) = object.begin.clone() {
                     self.transmit(ReceiverTransmit::Announce { file, begin });
                 }
-                self.request_begin_of_file(index);
             }
             Response::Ignore => {
                 object.decision = Decision::Ignored;

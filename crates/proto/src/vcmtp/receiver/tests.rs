@@ -336,7 +336,8 @@ fn table_4_7_eof_only_per_file() {
     assert_eq!(bench.digest(), "");
     assert_eq!(bench.later(Duration::from_secs(1)), "", "it is asked once");
     assert_eq!(bench.respond(Response::Accept), "BOF-Request 0");
-    assert_eq!(bench.bof_again(250), "announce 0 250, Retx-Request 0 0..250", "it need not be asked again");
+    assert_eq!(bench.bof_again(250), "API_BOF_Received 0", "now that its name is known");
+    assert_eq!(bench.respond(Response::Accept), "announce 0 250, Retx-Request 0 0..250");
 }
 
 #[test]
