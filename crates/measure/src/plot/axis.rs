@@ -23,11 +23,15 @@ impl Axis {
     }
 
     /// A logarithmic axis that has room for all `values` above 0; its ticks are at 1, 2 and 5 of each
-    /// power of ten, or at the powers alone when there are many.
+    /// power of ten, at more when that would be few, and at the powers alone when it would be many.
     pub fn logarithmic(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = bounds(values.into_iter().filter(|v| *v > 0.0)).unwrap_or((1.0, 10.0));
         let (min, max) = (low / 1.25, high * 1.25);
-        let steps: &[f64] = if high / low > 2e3 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let steps: &[f64] = match max / min {
+            narrow if narrow < 8.0 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
+            wide if wide > 2e3 => &[1.0],
+            _ => &[1.0, 2.0, 5.0],
+        };
         let powers = min.log10().floor() as i32..=max.log10().ceil() as i32;
         let ticks = powers
             .flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)))
@@ -111,6 +115,8 @@ mod tests {
         assert_eq!(axis.ticks, [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
         let step = |a, b| axis.position(b) - axis.position(a);
         assert!((step(1.0, 2.0) - step(10.0, 20.0)).abs() < 1e-9);
+        let narrow: Vec<String> = Axis::logarithmic([0.6, 2.2]).ticks.into_iter().map(plain).collect();
+        assert_eq!(narrow, ["0.5", "0.6", "0.8", "1", "1.5", "2"]);
         assert!(Axis::logarithmic([1e-3, 1e6]).ticks.len() < 12);
     }
 

@@ -102,7 +102,7 @@ impl Sheet<'_> {
         }
         let drawn = format!("width=\"{}\" height=\"{}\"", WIDTH * SCALE, height * SCALE);
         let shown = format!("width=\"{WIDTH}\" height=\"{height}\"");
-        Plot { name: self.name, title: self.title, svg: svg.replacen(&drawn, &shown, 1) }
+        Plot { name: file_name(&self.name), title: self.title, svg: svg.replacen(&drawn, &shown, 1) }
     }
 }
 
@@ -245,6 +245,12 @@ impl Canvas<'_> {
     }
 }
 
+/// A name that is one in any folder: a network's name may have been made by anybody.
+fn file_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' };
+    name.chars().map(plain).take(120).collect()
+}
+
 /// The size in which a text fits on the sheet, at most `size`; `letter` is the mean width of its letters in
 /// terms of their size, in a wide font.
 fn fitting(text: &str, size: f64, letter: f64) -> f64 {
@@ -275,5 +281,22 @@ fn outline(mark: Mark, (x, y): (f64, f64), size: f64) -> Vec<(i32, i32)> {
         Mark::Square => corners(4, 0.125, 1.25),
         Mark::Triangle => corners(3, 0.0, 1.3),
         Mark::Diamond => corners(4, 0.0, 1.3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_name_leads_nowhere_else() {
+        assert_eq!(file_name("../../etc/S1<L20>"), "------etc-S1-L20-");
+    }
+
+    #[test]
+    fn a_long_title_is_made_smaller_and_a_short_one_left() {
+        assert_eq!(fitting("short", 16.0, 0.62), 16.0);
+        let size = fitting(&"x".repeat(200), 16.0, 0.62);
+        assert!((200.0 * size * 0.62 - (WIDTH - 32.0)).abs() < 1e-9);
     }
 }

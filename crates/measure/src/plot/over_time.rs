@@ -13,6 +13,9 @@ use crate::{
     statistics, tables,
 };
 
+/// More dots than these are no dots any more.
+const MAX_DOTS: usize = 80;
+
 /// Megabytes a second that the server sent in one run of each delivery; `None` without samples.
 pub fn server_rate(runs: &[(String, Vec<Rate>)], setting: &Setting, schedule: &str) -> Option<Plot> {
     let points = |rates: &[Rate]| -> Vec<(f64, f64)> {
@@ -39,8 +42,9 @@ pub fn server_rate(runs: &[(String, Vec<Rate>)], setting: &Setting, schedule: &s
     }))
 }
 
-/// Into and out of the routers of one run: a colour a router, thick for what comes in from the
-/// server's side and thin for what goes on towards the clients.
+/// Into and out of the routers of one run: a colour a router, a line for what comes in from the
+/// server's side, dots for what goes on towards the clients. Lines get thinner along the way, as in a
+/// network that loses nothing they lie upon each other.
 pub fn router_traffic(info: &RunInfo, traffic: &RouterTraffic) -> Option<Plot> {
     let points = |column: usize| -> Vec<(f64, f64)> {
         traffic.rows.iter().map(|(at, rates)| (at.as_secs_f64(), rates[column])).collect()
@@ -56,7 +60,7 @@ pub fn router_traffic(info: &RunInfo, traffic: &RouterTraffic) -> Option<Plot> {
             tables::bytes(info.size_bytes),
             info.schedule
         ),
-        subtitle: "router:interface:direction, on the way from the server to the leftmost clients; thick: in, thin: out."
+        subtitle: "On the way from the server to the leftmost clients. Lines: in; dots: out. A wider line is nearer to the server."
             .into(),
         x_label: "seconds since the run's start",
         y_label: "MB/s (10⁶ bytes)",
@@ -65,8 +69,16 @@ pub fn router_traffic(info: &RunInfo, traffic: &RouterTraffic) -> Option<Plot> {
     };
     Some(sheet.plot((Axis::from_zero(longest), &plain), (Axis::from_zero(most), &plain), |canvas| {
         for (index, (column, style)) in traffic.columns.iter().zip(&styles).enumerate() {
-            let width = if column.counter == Counter::RxBytes { 3.5 } else { 1.25 };
-            canvas.line(&points(index), style.ink, width);
+            if column.counter == Counter::RxBytes {
+                let passed = styles[..index].iter().filter(|before| before.mark == style.mark).count();
+                canvas.line(&points(index), style.ink, (6.5 - 2.25 * passed as f64).max(1.5));
+            }
+        }
+        let step = traffic.rows.len().div_ceil(MAX_DOTS).max(1);
+        for (index, style) in styles.iter().enumerate().filter(|(_, style)| style.mark == Mark::Circle) {
+            for point in points(index).into_iter().step_by(step) {
+                canvas.mark(point, *style, 2.5, false);
+            }
         }
     }))
 }

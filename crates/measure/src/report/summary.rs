@@ -121,7 +121,7 @@ fn warnings(page: &mut Page, results: &Results<'_>) {
         page.banner(
             false,
             &format!(
-                "{saturated} of {} complete runs are marked *: this machine, not the network that it emulates, was their limit.",
+                "{saturated} of {} complete runs are marked *: the machine was at its limit, so they might be faster on a larger one.",
                 results.complete().count()
             ),
         );

@@ -43,7 +43,7 @@ fn run_time_table(topology: &str, rows: &[&RunTime]) -> Table {
     }
     if rows.iter().any(|row| row.saturated) {
         table.notes.push(
-            "* saturated: in at least one of these runs this machine was the limit, not the network.".into(),
+            "* saturated: in at least one of these runs the machine was at its limit; on a larger one it might be faster.".into(),
         );
     }
     table
