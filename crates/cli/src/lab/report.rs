@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use treecast_lab::experiment::{Experiment, Finding, Results};
 use treecast_measure::{
     Db,
+    plot::Plot,
     report::{self, ReportInput},
 };
 
@@ -92,5 +93,16 @@ pub fn write(folder: &Path, kept: &Kept) -> Result<(PathBuf, String), Box<dyn Er
     let input = kept.input();
     let report = report::render(&db, &input)?;
     fs::write(&path, report.html).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    write_plots(&folder.join("plots"), &report.plots)?;
     Ok((path, report::to_text(&db, &input)?))
+}
+
+/// Writes each plot as a file of its own, for a talk or a paper.
+fn write_plots(folder: &Path, plots: &[Plot]) -> Result<(), Box<dyn Error>> {
+    let failed = |error| format!("cannot write the plots into {}: {error}", folder.display());
+    fs::create_dir_all(folder).map_err(failed)?;
+    for plot in plots {
+        fs::write(folder.join(format!("{}.svg", plot.name)), &plot.svg).map_err(failed)?;
+    }
+    Ok(())
 }
