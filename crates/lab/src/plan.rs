@@ -57,6 +57,12 @@ impl LabNode {
 }
 
 impl Interface {
+    /// The address by which only those on the same network know it (RFC 4291, appendix A).
+    pub fn link_local(&self) -> Ipv6Addr {
+        let [a, b, c, d, e, f] = self.mac.map(u16::from);
+        Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f)
+    }
+
     /// Its addresses with their prefixes' lengths.
     pub fn addresses(&self) -> [(IpAddr, u8); 2] {
         [(self.v4.into(), self.v4_length), (self.v6.into(), self.v6_length)]

@@ -15,24 +15,16 @@ use crate::topology::{Quality, Role, Topology};
 /// All links of a lab are in this group, to be deleted at once.
 pub(crate) const LINK_GROUP: u32 = 0x7ca5;
 
-/// Settings of every node's namespace: addresses are used at once (the lab gives none twice), nobody
-/// waits for router advertisements, and a program may be in as many groups as it likes.
-const NODE_SETTINGS: [(&str, &str); 5] = [
-    ("ipv6/conf/default/accept_dad", "0"),
-    ("ipv6/conf/default/accept_ra", "0"),
-    ("ipv6/conf/default/router_solicitations", "0"),
+/// Settings of a router's namespace. Hosts get none: the kernel's defaults suit them, and it takes
+/// longer to find a setting's file in a new namespace than to make the namespace.
+const ROUTER_SETTINGS: [(&str, &str); 6] = [
+    ("ipv6/conf/all/forwarding", "1"),
+    ("ipv4/ip_forward", "1"),
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
     ("ipv4/igmp_max_memberships", "4096"),
     ("ipv4/igmp_max_msf", "512"),
 ];
-
-/// Only routers forward. A new namespace may inherit forwarding from the host, so it is said for both.
-const ROUTER_SETTINGS: [(&str, &str); 4] = [
-    ("ipv4/ip_forward", "1"),
-    ("ipv6/conf/all/forwarding", "1"),
-    ("ipv4/conf/all/rp_filter", "0"),
-    ("ipv4/conf/default/rp_filter", "0"),
-];
-const HOST_SETTINGS: [(&str, &str); 1] = [("ipv4/ip_forward", "0")];
 
 /// What a node is configured through.
 struct Handle {
@@ -46,6 +38,8 @@ pub(crate) fn build(topology: &Topology, plan: &Plan) -> Result<()> {
     namespace::raise_file_limit(files)
         .map_err(Error::system(format!("open {files} files: raise `ulimit -Hn`")))?;
     namespace::prepare_directory().map_err(Error::system("prepare /run/netns"))?;
+    let names: Vec<&str> = plan.namespaces().collect();
+    namespace::reserve(&names).map_err(Error::system("name the namespaces in /run/netns"))?;
     let handles = parallel::map(plan.nodes.len(), |node| make_namespace(&plan.nodes[node]))?;
     parallel::aside(|| make_links(plan, &handles))?;
     let routes = routes::compute(topology);
@@ -65,8 +59,7 @@ pub(crate) fn build(topology: &Topology, plan: &Plan) -> Result<()> {
 fn make_namespace(node: &LabNode) -> Result<Handle> {
     let make = || {
         let namespace = Namespace::create(&node.namespace)?;
-        let by_role: &[_] = if node.role == Role::Router { &ROUTER_SETTINGS } else { &HOST_SETTINGS };
-        for (name, value) in NODE_SETTINGS.iter().chain(by_role) {
+        for (name, value) in ROUTER_SETTINGS.iter().filter(|_| node.role == Role::Router) {
             namespace::write_setting(name, value)?;
         }
         Ok(Handle { namespace, netlink: Netlink::open()? })
@@ -144,8 +137,8 @@ fn describe<'a>(
         master,
         group: LINK_GROUP,
         splits_super_packets: !cable.quality[1 - end].loss.is_none(),
-        // A queueing discipline is changed at no cost only while the link is down.
-        up: cable.quality[end].rate_bps.is_none(),
+        // A node sets its end up itself. A queueing discipline is changed at no cost only before that.
+        up: master.is_some() && cable.quality[end].rate_bps.is_none(),
     }
 }
 
@@ -168,9 +161,10 @@ fn configure(batch: &mut Batch, node: &LabNode, routes: &[Route]) {
     }
     for interface in &node.interfaces {
         limit(batch, interface.index, &interface.quality);
-        if interface.quality.rate_bps.is_some() {
-            netlink::set_up(batch, interface.index, true);
-        }
+        // The lab gives no address twice: without this, the kernel looks for a second second.
+        netlink::disable_automatic_address(batch, interface.index);
+        netlink::set_up(batch, interface.index, true);
+        netlink::add_address(batch, interface.index, interface.link_local().into(), 64);
         for (address, length) in interface.addresses() {
             netlink::add_address(batch, interface.index, address, length);
         }

@@ -10,8 +10,10 @@ const NLM_F_ACK: u16 = 4;
 const NLMSG_ERROR: u16 = 2;
 const NLA_F_NESTED: u16 = 1 << 15;
 
-/// The most bytes handed to the kernel in one call, well under a socket's default send buffer.
-const MAX_PART_BYTES: usize = 64 * 1024;
+/// The most that is handed to the kernel in one call: well under a socket's default send buffer, and
+/// few enough that a refusal of each fits its receive buffer.
+const MAX_PART_BYTES: usize = 32 * 1024;
+const MAX_PART_REQUESTS: usize = 64;
 
 /// Requests to be carried out in order.
 #[derive(Default)]
@@ -52,10 +54,6 @@ impl Batch {
         self.bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
-    }
-
     pub(super) fn description(&self, sequence: u32) -> &str {
         self.requests.get(sequence as usize).map_or("unknown request", |(_, what)| what)
     }
@@ -72,7 +70,8 @@ impl Batch {
         while first < self.requests.len() {
             let start = self.requests[first].0;
             let fits = |&n: &usize| self.end(n) - start <= MAX_PART_BYTES;
-            let last = (first..self.requests.len()).take_while(fits).last().unwrap_or(first);
+            let most = self.requests.len().min(first + MAX_PART_REQUESTS);
+            let last = (first..most).take_while(fits).last().unwrap_or(first);
             let flags_at = self.requests[last].0 + 6;
             self.bytes[flags_at] |= NLM_F_ACK as u8;
             parts.push(Part { bytes: start..self.end(last), last_sequence: last as u32 });
@@ -187,7 +186,7 @@ mod tests {
             batch.request(String::new(), 16, 0, &[0; 40], |_| ());
         }
         let parts = batch.cut();
-        assert!(parts.iter().all(|part| part.bytes.len() <= MAX_PART_BYTES && part.bytes.len() % 56 == 0));
+        assert!(parts.iter().all(|part| part.bytes.len() <= MAX_PART_REQUESTS * 56 && part.bytes.len() % 56 == 0));
         assert_eq!(parts.iter().map(|part| part.bytes.len()).sum::<usize>(), 3000 * 56);
         assert_eq!(parts.last().unwrap().last_sequence, 2999);
     }

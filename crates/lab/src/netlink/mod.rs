@@ -9,14 +9,18 @@ mod message;
 mod request;
 
 use std::io::{self, Read};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub use message::{Attributes, Batch};
+pub use message::Batch;
 pub use request::{
     Bridge, End, Port, add_address, add_bridge, add_clsact, add_multicast_route, add_route, add_tbf,
-    add_veth, delete_group, remove_tbf, set_address_permanent, set_port_router, set_up,
+    add_veth, delete_group, disable_automatic_address, remove_tbf, set_address_permanent, set_port_router, set_up,
 };
+
+/// The kernel answers while it is asked; this only turns a fault of ours into an error.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A socket in the namespace of the thread that opened it; it may be used from any other.
 pub struct Netlink {
@@ -28,20 +32,18 @@ impl Netlink {
     pub fn open() -> io::Result<Self> {
         let protocol = Some(Protocol::from(libc::NETLINK_ROUTE));
         let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, protocol)?;
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self { socket })
     }
 
-    /// Carries out every request in order and waits for the last. The first refusal is returned, with
-    /// what was asked for; later requests were carried out nevertheless.
+    /// Carries out the requests in order, and waits for the last. The first refusal is returned, with
+    /// what was asked for; some of the requests after it may have been carried out nevertheless.
     pub fn run(&self, mut batch: Batch) -> io::Result<()> {
-        let mut first_refusal = None;
         for part in batch.cut() {
             self.socket.send(batch.bytes(&part))?;
-            if let Err(refusal) = self.wait_for(part.last_sequence, &batch) {
-                first_refusal.get_or_insert(refusal);
-            }
+            self.wait_for(part.last_sequence, &batch)?;
         }
-        first_refusal.map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Reads answers until the one to `last_sequence`: refusals of others come before it.
@@ -53,8 +55,7 @@ impl Netlink {
             for answer in message::answers(&buffer[..length]) {
                 if let Some(error) = answer.error() {
                     let what = batch.description(answer.sequence);
-                    let kind = error.kind();
-                    outcome = outcome.and(Err(io::Error::new(kind, format!("{what}: {error}"))));
+                    outcome = outcome.and(Err(io::Error::new(error.kind(), format!("{what}: {error}"))));
                 }
                 if answer.sequence == last_sequence {
                     return outcome;

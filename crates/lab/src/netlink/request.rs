@@ -119,6 +119,21 @@ pub fn set_up(batch: &mut Batch, index: u32, up: bool) {
     batch.request(what, libc::RTM_NEWLINK, 0, &header, |_| ());
 }
 
+/// Keeps the kernel from giving the interface a link-local address by itself, which it would then
+/// not use until it had asked whether anybody else does.
+pub fn disable_automatic_address(batch: &mut Batch, index: u32) {
+    const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+    const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
+    let what = format!("disable automatic addresses of interface {index}");
+    batch.request(what, libc::RTM_NEWLINK, 0, &link_header(index, false), |attributes| {
+        attributes.nest(libc::IFLA_AF_SPEC, |families| {
+            families.nest(libc::AF_INET6 as u16, |inet6| {
+                inet6.u8(IFLA_INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE);
+            });
+        });
+    });
+}
+
 pub fn set_port_router(batch: &mut Batch, port: &Port) {
     let what = format!("send every group to port {}", port.index);
     batch.request(what, libc::RTM_NEWLINK, 0, &link_header(port.index, false), |attributes| {
