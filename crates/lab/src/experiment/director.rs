@@ -340,10 +340,10 @@ impl Director<'_> {
     }
 }
 
-/// The rate of IP packets that fills a link whose rate counts Ethernet frames: 1,500 of 1,514 bytes, less half
-/// a percent for everything else that crosses the link.
+/// The rate of IP packets that fills a link whose rate counts Ethernet frames: 1,500 of 1,514 bytes, less a
+/// thousandth for everything else that crosses the link.
 fn sending_rate_bps(link_rate_bps: u64) -> u64 {
-    (link_rate_bps as f64 * 1500.0 / 1514.0 * 0.995) as u64
+    (link_rate_bps as f64 * 1500.0 / 1514.0 * 0.999) as u64
 }
 
 fn sizes(objects: &Objects) -> Result<Vec<Size>, Error> {

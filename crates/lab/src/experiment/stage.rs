@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, BufRead, BufReader},
+    os::unix::process::CommandExt,
     path::Path,
     process::{Child, Command, Stdio},
     sync::mpsc,
@@ -84,6 +85,8 @@ impl Stage {
     /// Starts a program on a node; it ends with the thread that calls.
     pub fn spawn(&self, node: &str, mut command: Command) -> io::Result<Child> {
         process::die_with_parent(&mut command);
+        // Ctrl-C is for the director, which ends the others in order.
+        command.process_group(0);
         self.lab.0.spawn(node, command).map_err(io::Error::other)
     }
 
