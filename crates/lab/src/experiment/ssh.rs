@@ -65,9 +65,21 @@ impl Ssh {
         ] {
             command.args(["-o", option]);
         }
-        command.arg(format!("root@{host}:{}", source.display())).arg(copy);
+        command.arg(format!("root@{host}:{}", literally(source))).arg(copy);
         command
     }
+}
+
+/// scp takes the remote path for a pattern.
+fn literally(path: &Path) -> String {
+    let mut literal = String::new();
+    for character in path.display().to_string().chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '\\') {
+            literal.push('\\');
+        }
+        literal.push(character);
+    }
+    literal
 }
 
 fn make_key(path: &Path) -> io::Result<()> {
@@ -137,11 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn a_version_6_address_is_bracketed_for_scp() {
+    fn scp_gets_a_version_6_address_in_brackets_and_a_name_that_is_no_pattern() {
         let folder = PathBuf::from("/keys");
         let ssh = Ssh { folder, _confinement: Confinement { ours: false } };
-        let client = ssh.client("fd00::1".parse().unwrap(), Path::new("/source"), Path::new("/copy"));
+        let client = ssh.client("fd00::1".parse().unwrap(), Path::new("/a [1]"), Path::new("/copy"));
         let arguments: Vec<_> = client.get_args().map(|argument| argument.to_string_lossy()).collect();
-        assert_eq!(arguments[arguments.len() - 2..], ["root@[fd00::1]:/source", "/copy"]);
+        assert_eq!(arguments[arguments.len() - 2..], ["root@[fd00::1]:/a \\[1\\]", "/copy"]);
     }
 }
