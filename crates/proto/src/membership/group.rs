@@ -126,15 +126,18 @@ impl Group {
     }
 
     /// Another router has asked, and wants routers to lower their timers (RFC 9777, 7.6.1; RFC 9776, 6.6.1).
+    ///
+    /// A query of the whole group lowers the sources' timers, too, which the RFCs do not ask for: the querier
+    /// may know less of them, since routers do not hear themselves, and whoever listens answers with all it
+    /// wants.
     pub fn heard_query(&mut self, now: Instant, sources: &[IpAddr], timers: &Timers) {
         let limit = now + timers.last_listener_query_time();
         if sources.is_empty() {
             self.exclude_until = self.exclude_until.map(|until| until.min(limit));
         }
-        for source in sources {
-            if let Some(requested) = self.requested.get_mut(source) {
-                requested.until = requested.until.min(limit);
-            }
+        let asked = |source: &IpAddr| sources.is_empty() || sources.contains(source);
+        for (_, requested) in self.requested.iter_mut().filter(|(source, _)| asked(source)) {
+            requested.until = requested.until.min(limit);
         }
     }
 
@@ -497,7 +500,7 @@ mod tests {
         assert_eq!((timer(&group, 'a'), timer(&group, 'b')), (LLQT, 100));
         assert_eq!(group.exclude_until.map(seconds_left), Some(50));
         group.heard_query(NOW, &[], &timers());
-        assert_eq!(group.exclude_until.map(seconds_left), Some(LLQT));
+        assert_eq!((timer(&group, 'b'), group.exclude_until.map(seconds_left)), (LLQT, Some(LLQT)));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use treecast_wire::membership::{RecordKind, RouterAdvertisement};
 
 use super::{
     Filter, Limits, Message, Query, Record, Timers,
-    group::{Ask, Due, Group},
+    group::{Ask, Group},
+    leave::Leaves,
     scope::{is_routable_group, is_routable_source, is_source_specific},
 };
 use crate::Instant;
@@ -43,6 +44,7 @@ pub struct Link {
     deadlines: BTreeSet<(Instant, IpAddr)>,
     /// Sources held by all groups.
     source_count: usize,
+    leaves: Leaves,
     refused: u64,
     out: VecDeque<Output>,
 }
@@ -82,6 +84,7 @@ impl Link {
             groups: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             source_count: 0,
+            leaves: Leaves::default(),
             refused: 0,
             out: VecDeque::new(),
         }
@@ -122,10 +125,18 @@ impl Link {
         }
     }
 
+    /// The router itself, as a listener here, wants `after` instead of `before`.
+    pub fn listens(&mut self, now: Instant, group: IpAddr, before: &Filter, after: &Filter) {
+        if matches!(self.querier, Querier::Own { .. }) {
+            self.leaves.note(now, group, before, after, &self.timers);
+        }
+    }
+
     /// The next thing to do; none before the [`Self::deadline`] or the next input.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         if self.out.is_empty() {
             self.query(now);
+            self.ask_for_leaves(now);
             self.advertise(now);
         }
         while self.out.is_empty() {
@@ -145,7 +156,8 @@ impl Link {
             Querier::Other { until, .. } => until,
         };
         let group = self.deadlines.first().map(|(at, _)| *at);
-        querier.min(self.advertisements.next).min(group.unwrap_or(querier))
+        let others = group.into_iter().chain(self.leaves.deadline()).chain([self.advertisements.next]);
+        others.fold(querier, Instant::min)
     }
 
     /// Which sources of `group` are wanted here.
@@ -210,7 +222,7 @@ impl Link {
         }
         group.expire(now);
         for due in group.due_queries(now, &self.timers) {
-            self.send_specific_queries(address, &due);
+            self.send_specific_queries(address, &due.sources, due.suppress_router_processing);
         }
         self.refused += group.refused() - refused;
         if group.filter() != before {
@@ -266,6 +278,7 @@ impl Link {
     }
 
     fn stop_asking(&mut self) {
+        self.leaves.clear();
         for (address, group) in &mut self.groups {
             forget(&mut self.deadlines, group.deadline(), *address);
             group.stop_asking();
@@ -296,13 +309,20 @@ impl Link {
         self.send_query(None, &[], max_response, false);
     }
 
-    fn send_specific_queries(&mut self, group: IpAddr, due: &Due) {
-        let max_response = self.timers.last_listener_query_interval;
-        if due.sources.is_empty() {
-            self.send_query(Some(group), &[], max_response, due.suppress_router_processing);
+    fn ask_for_leaves(&mut self, now: Instant) {
+        for (group, sources) in self.leaves.due(now, &self.timers) {
+            self.send_specific_queries(group, &sources, false);
         }
-        for sources in due.sources.chunks(SOURCES_PER_QUERY) {
-            self.send_query(Some(group), sources, max_response, due.suppress_router_processing);
+    }
+
+    /// Asks about some sources of a group, or about the group itself where there are none.
+    fn send_specific_queries(&mut self, group: IpAddr, sources: &[IpAddr], suppress_router_processing: bool) {
+        let max_response = self.timers.last_listener_query_interval;
+        if sources.is_empty() {
+            self.send_query(Some(group), &[], max_response, suppress_router_processing);
+        }
+        for sources in sources.chunks(SOURCES_PER_QUERY) {
+            self.send_query(Some(group), sources, max_response, suppress_router_processing);
         }
     }
 
@@ -349,5 +369,193 @@ impl Link {
 fn forget(deadlines: &mut BTreeSet<(Instant, IpAddr)>, deadline: Option<Instant>, group: IpAddr) {
     if let Some(at) = deadline {
         deadlines.remove(&(at, group));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Instant = Instant::from_nanos(1_000_000_000_000);
+
+    fn at(seconds: u64) -> Instant {
+        START + Duration::from_secs(seconds)
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    /// The router is fe80::5 on this link; what it wants at its start has been taken.
+    fn link() -> Link {
+        let mut link = Link::new(START, address("fe80::5"), Timers::default(), Limits::default());
+        outputs(&mut link, 0);
+        link
+    }
+
+    fn outputs(link: &mut Link, seconds: u64) -> Vec<Output> {
+        std::iter::from_fn(|| link.poll(at(seconds))).collect()
+    }
+
+    /// The queries among what the link wants in this time, in seconds: when, and what of.
+    fn queries(link: &mut Link, from: u64, until: u64) -> Vec<(u64, Option<IpAddr>)> {
+        let mut queries = Vec::new();
+        let mut now = at(from);
+        while now <= at(until) {
+            while let Some(output) = link.poll(now) {
+                if let Output::Send(Message::Query(query)) = output {
+                    queries.push(((now - START).as_secs(), query.group));
+                }
+            }
+            now = link.deadline();
+        }
+        queries
+    }
+
+    fn general_query(robustness: u8, seconds: u64) -> Message {
+        Message::Query(Query {
+            max_response: Duration::from_secs(10),
+            group: None,
+            suppress_router_processing: false,
+            robustness,
+            query_interval: Duration::from_secs(seconds),
+            sources: Vec::new(),
+        })
+    }
+
+    fn report(kind: RecordKind, group: &str, sources: &[&str]) -> Message {
+        let sources = sources.iter().map(|source| address(source)).collect();
+        Message::Report(vec![Record { kind, group: address(group), sources }])
+    }
+
+    #[test]
+    fn asks_and_advertises_at_once_and_then_regularly() {
+        let mut link = Link::new(START, address("fe80::5"), Timers::default(), Limits::default());
+        let first = outputs(&mut link, 0);
+        let Output::Send(Message::Query(query)) = &first[0] else { panic!("{first:?}") };
+        assert_eq!((query.group, query.max_response), (None, Duration::from_secs(1)));
+        assert!(matches!(first[1], Output::Send(Message::RouterAdvertisement(_))), "{first:?}");
+        assert_eq!(first.len(), 2);
+        assert_eq!(queries(&mut link, 0, 300), [(31, None), (156, None), (281, None)]);
+    }
+
+    #[test]
+    fn the_lower_address_asks_until_it_falls_silent() {
+        let mut link = link();
+        link.handle(at(1), address("fe80::6"), general_query(2, 125));
+        assert!(matches!(link.querier(), Querier::Own { .. }), "a higher address");
+        link.handle(at(1), address("fe80::5"), general_query(2, 125));
+        assert!(matches!(link.querier(), Querier::Own { .. }), "its own query, heard again");
+        link.handle(at(1), address("fe80::4"), general_query(2, 125));
+        let until = at(1) + Duration::from_secs(255);
+        assert_eq!(link.querier(), Querier::Other { address: address("fe80::4"), until });
+        link.handle(at(2), address("fe80::3"), general_query(2, 125));
+        link.handle(at(3), address("fe80::4"), general_query(2, 125));
+        let until = at(2) + Duration::from_secs(255);
+        assert_eq!(link.querier(), Querier::Other { address: address("fe80::3"), until });
+        assert_eq!(queries(&mut link, 3, 300), [(257, None)]);
+        assert!(matches!(link.querier(), Querier::Own { .. }));
+    }
+
+    #[test]
+    fn a_bridge_without_an_address_is_no_querier() {
+        let mut link = Link::new(START, address("192.0.2.5"), Timers::default(), Limits::default());
+        link.handle(at(1), address("0.0.0.0"), general_query(2, 125));
+        assert!(matches!(link.querier(), Querier::Own { .. }));
+    }
+
+    #[test]
+    fn the_queriers_timers_are_everyones() {
+        let mut link = link();
+        link.handle(at(1), address("fe80::4"), general_query(3, 10));
+        link.handle(at(1), address("fe80::9"), report(RecordKind::IsExclude, "ff15::1", &[]));
+        let (_, group) = link.groups().next().expect("a group");
+        assert_eq!(group.exclude_until(), Some(at(1 + 3 * 10 + 10)));
+    }
+
+    #[test]
+    fn only_the_querier_asks_when_somebody_leaves() {
+        let group = Some(address("ff15::1"));
+        let mut querier = link();
+        querier.handle(at(40), address("fe80::9"), report(RecordKind::ToExclude, "ff15::1", &[]));
+        assert_eq!(outputs(&mut querier, 40).len(), 3, "a change, a late startup query, an advertisement");
+        querier.handle(at(50), address("fe80::9"), report(RecordKind::ToInclude, "ff15::1", &[]));
+        assert_eq!(queries(&mut querier, 50, 60), [(50, group), (51, group)]);
+        assert_eq!(querier.groups().count(), 0);
+
+        let mut other = link();
+        other.handle(at(40), address("fe80::4"), general_query(2, 125));
+        other.handle(at(40), address("fe80::9"), report(RecordKind::ToExclude, "ff15::1", &[]));
+        other.handle(at(50), address("fe80::9"), report(RecordKind::ToInclude, "ff15::1", &[]));
+        assert_eq!(queries(&mut other, 50, 60), []);
+        assert_eq!(other.groups().count(), 1, "until it hears the querier ask");
+        let Message::Query(query) = general_query(2, 125) else { panic!("it is a query") };
+        let specific = Query { group, max_response: Duration::from_secs(1), ..query };
+        other.handle(at(60), address("fe80::4"), Message::Query(specific));
+        assert_eq!(queries(&mut other, 60, 63), []);
+        assert_eq!(other.groups().count(), 0);
+    }
+
+    #[test]
+    fn a_change_is_told_once() {
+        let mut link = link();
+        for _ in 0..3 {
+            link.handle(at(1), address("fe80::9"), report(RecordKind::IsExclude, "ff15::1", &[]));
+        }
+        assert_eq!(outputs(&mut link, 1), [Output::Changed(address("ff15::1"))]);
+        assert_eq!(link.filter(address("ff15::1")), Filter::EVERYTHING);
+        let mut changes = Vec::new();
+        while link.deadline() <= at(261) {
+            let now = link.deadline();
+            let polled = std::iter::from_fn(|| link.poll(now));
+            changes.extend(polled.filter(|output| !matches!(output, Output::Send(_))));
+        }
+        assert_eq!(changes, [Output::Changed(address("ff15::1"))], "it ran off");
+        assert_eq!(link.filter(address("ff15::1")), Filter::NOTHING);
+    }
+
+    #[test]
+    fn groups_that_stay_on_the_link_and_wrong_modes_are_ignored() {
+        let mut link = link();
+        let from = address("fe80::9");
+        link.handle(at(1), from, report(RecordKind::IsExclude, "ff02::1:ff00:9", &[]));
+        link.handle(at(1), from, report(RecordKind::ToExclude, "ff3e::8000:1", &[]));
+        link.handle(at(1), from, Message::OldReport(address("ff3e::8000:1")));
+        link.handle(at(1), from, report(RecordKind::IsInclude, "ff15::1", &["fe80::1", "ff15::1"]));
+        link.handle(at(1), from, report(RecordKind::IsInclude, "2001:db8::1", &["2001:db8::2"]));
+        assert_eq!(link.groups().count(), 0);
+        link.handle(at(1), from, report(RecordKind::Allow, "ff3e::8000:1", &["2001:db8::1"]));
+        assert_eq!(link.groups().count(), 1);
+    }
+
+    #[test]
+    fn state_is_bounded_and_what_finds_no_room_is_counted() {
+        let limits =
+            Limits { groups_per_link: 2, sources_per_group: 2, sources_per_link: 3, ..Limits::default() };
+        let mut link = Link::new(START, address("fe80::5"), Timers::default(), limits);
+        let sources = ["2001:db8::1", "2001:db8::2", "2001:db8::3"];
+        for group in ["ff15::1", "ff15::2", "ff15::3"] {
+            link.handle(at(1), address("fe80::9"), report(RecordKind::IsInclude, group, &sources));
+        }
+        let held: Vec<_> = link.groups().map(|(_, group)| group.source_count()).collect();
+        assert_eq!((held, link.refused()), (vec![2, 1], 1 + 2 + 1));
+        outputs(&mut link, 300);
+        link.handle(at(300), address("fe80::9"), report(RecordKind::IsInclude, "ff15::3", &sources));
+        assert_eq!(link.groups().count(), 1, "there is room again");
+    }
+
+    #[test]
+    fn solicitations_are_answered_once_a_second() {
+        let mut link = link();
+        outputs(&mut link, 15);
+        let mut advertisements = 0;
+        for milliseconds in (0..2000).step_by(10) {
+            let now = at(100) + Duration::from_millis(milliseconds);
+            link.handle(now, address("fe80::9"), Message::RouterSolicitation);
+            let polled = std::iter::from_fn(|| link.poll(now));
+            let is_one = |output: &Output| matches!(output, Output::Send(Message::RouterAdvertisement(_)));
+            advertisements += polled.filter(is_one).count();
+        }
+        assert_eq!(advertisements, 2);
     }
 }

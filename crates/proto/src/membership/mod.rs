@@ -14,6 +14,7 @@
 mod entries;
 mod filter;
 pub mod group;
+mod leave;
 mod link;
 mod message;
 mod router;

@@ -155,7 +155,7 @@ impl Router {
     pub fn handle(&mut self, now: Instant, input: Input) {
         match input {
             Input::Up { link, address } => self.up(now, link, address),
-            Input::Down { link } => self.down(link),
+            Input::Down { link } => self.down(now, link),
             Input::Message { link, from, message } => {
                 if let Some(link) = self.links.get_mut(&link) {
                     link.handle(now, from, message);
@@ -163,7 +163,7 @@ impl Router {
             }
             Input::NoEntry { link, source, group } => self.no_entry(now, link, source, group),
             Input::WrongLink { link, source, group } => self.wrong_link(link, source, group),
-            Input::Route { source, route } => self.found_route(source, route),
+            Input::Route { source, route } => self.found_route(now, source, route),
             Input::RoutesChanged => self.look_up_all_routes(),
             Input::Counted { source, group, packets } => self.counted(now, source, group, packets),
         }
@@ -176,7 +176,7 @@ impl Router {
             let Some((link, output)) = self.poll_links(now) else { break };
             match output {
                 Output::Send(message) => self.out.push_back(Transmit::Send { link, message }),
-                Output::Changed(group) => self.refresh(group),
+                Output::Changed(group) => self.refresh(now, group),
             }
         }
         if let Some(transmit) = self.out.pop_front() {
@@ -213,17 +213,17 @@ impl Router {
             return;
         }
         self.links.insert(id, Link::new(now, address, self.config.timers, self.config.limits));
-        self.refresh_all();
+        self.refresh_all(now);
     }
 
-    fn down(&mut self, id: LinkId) {
+    fn down(&mut self, now: Instant, id: LinkId) {
         let Some(link) = self.links.remove(&id) else { return };
         // The kernel has dropped its memberships there; so they are not to be left, but forgotten.
         self.listening.retain(|(link, _), _| *link != id);
         for (group, _) in link.groups() {
-            self.refresh(group);
+            self.refresh(now, group);
         }
-        self.refresh_all();
+        self.refresh_all(now);
     }
 
     fn poll_links(&mut self, now: Instant) -> Option<(LinkId, Output)> {
@@ -262,7 +262,7 @@ impl Router {
         self.refresh_entry(group, source);
     }
 
-    fn found_route(&mut self, source: IpAddr, route: Route) {
+    fn found_route(&mut self, now: Instant, source: IpAddr, route: Route) {
         let Some(known) = self.routes.get_mut(&source) else { return };
         if known.replace(route) == Some(route) {
             return;
@@ -272,7 +272,7 @@ impl Router {
         let of_requests =
             named.filter(|(_, group)| group.requested().any(|(of, _)| of == source)).map(|(group, _)| group);
         let groups: BTreeSet<_> = of_entries.chain(of_requests).collect();
-        groups.into_iter().for_each(|group| self.refresh(group));
+        groups.into_iter().for_each(|group| self.refresh(now, group));
     }
 
     fn look_up_all_routes(&mut self) {
@@ -293,19 +293,19 @@ impl Router {
         None
     }
 
-    fn refresh_all(&mut self) {
+    fn refresh_all(&mut self, now: Instant) {
         let listened = self.links.values().flat_map(|link| link.groups().map(|(group, _)| group));
         let forwarded = self.entries.iter().map(|(group, ..)| group);
         let groups: BTreeSet<_> = listened.chain(forwarded).collect();
-        groups.into_iter().for_each(|group| self.refresh(group));
+        groups.into_iter().for_each(|group| self.refresh(now, group));
     }
 
     /// Brings all that concerns `group` into line with what its listeners want now.
-    fn refresh(&mut self, group: IpAddr) {
+    fn refresh(&mut self, now: Instant, group: IpAddr) {
         let filters: Vec<(LinkId, Filter)> =
             self.links.iter().map(|(id, link)| (*id, link.filter(group))).collect();
         for (link, _) in &filters {
-            self.listen(*link, group, &filters);
+            self.listen(now, *link, group, &filters);
         }
         for source in self.entries.sources(group) {
             self.refresh_entry(group, source);
@@ -313,7 +313,7 @@ impl Router {
     }
 
     /// Listens on `link` to what the listeners of all other links want from there.
-    fn listen(&mut self, link: LinkId, group: IpAddr, filters: &[(LinkId, Filter)]) {
+    fn listen(&mut self, now: Instant, link: LinkId, group: IpAddr, filters: &[(LinkId, Filter)]) {
         let here = self.config.upstream.is_none_or(|upstream| upstream == link);
         let mut wanted = Filter::NOTHING;
         for (_, filter) in filters.iter().filter(|(other, _)| *other != link) {
@@ -324,14 +324,15 @@ impl Router {
         if wanted.mode == Mode::Include {
             wanted.sources.retain(|source| self.route(*source) == Some(Route::Via(link)));
         }
-        let key = (link, group);
-        if self.listening.get(&key).unwrap_or(&Filter::NOTHING) == &wanted {
+        let before = self.listening.remove(&(link, group)).unwrap_or(Filter::NOTHING);
+        if !wanted.is_nothing() {
+            self.listening.insert((link, group), wanted.clone());
+        }
+        if before == wanted {
             return;
         }
-        if wanted.is_nothing() {
-            self.listening.remove(&key);
-        } else {
-            self.listening.insert(key, wanted.clone());
+        if let Some(on_link) = self.links.get_mut(&link) {
+            on_link.listens(now, group, &before, &wanted);
         }
         self.out.push_back(Transmit::Listen { link, group, filter: wanted });
     }

@@ -1,0 +1,552 @@
+//! Multicast routers in networks without loops, against a model: a packet has to reach every LAN on the
+//! way to somebody who wants it, once, and no other.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::IpAddr,
+    time::Duration,
+};
+
+use proptest::prelude::*;
+use treecast_proto::{
+    Instant, Step,
+    membership::{
+        Filter, Forwarding, Input, Limits, LinkId, Message, Mode, Record, Route, Router, RouterConfig,
+        Timers, Transmit,
+    },
+};
+use treecast_wire::membership::RecordKind;
+
+const GROUPS: [[u8; 4]; 2] = [[239, 0, 0, 1], [232, 0, 0, 1]];
+const ENTRY_IDLE: Duration = Duration::from_secs(60);
+
+/// Long enough for the last listener of a group to be asked for, 2 s on each of six LANs one behind the
+/// other; too short for a group to be forgotten because nobody reports it any more (22.5 s).
+const SETTLE: Duration = Duration::from_secs(15);
+
+#[test]
+fn a_packet_of_a_silent_source_is_forgotten_and_one_of_a_busy_source_is_not() {
+    let mut network = Network::chain();
+    network.change(2, group(0), Filter::EVERYTHING);
+    network.advance(SETTLE);
+    assert_eq!(network.packet(0, group(0)), BTreeSet::from([0, 1, 2]));
+    for _ in 0..10 {
+        network.count_packets(1);
+        network.advance(ENTRY_IDLE / 2);
+    }
+    assert_eq!(network.entries(), 2);
+    network.advance(ENTRY_IDLE * 2);
+    assert_eq!(network.entries(), 0);
+}
+
+#[test]
+fn with_an_upstream_configured_only_that_is_joined_and_gets_everything() {
+    let mut network = Network::chain();
+    for (index, upstream) in [(0, 0), (1, 1)] {
+        let config = RouterConfig { upstream: Some(LinkId(upstream)), ..config() };
+        network.routers[index].router = Router::new(config);
+        network.start(index);
+    }
+    network.advance(SETTLE);
+    network.change(1, group(0), Filter::EVERYTHING);
+    network.advance(SETTLE);
+    let listening = |network: &Network, index: usize| -> Vec<LinkId> {
+        network.routers[index].listening.keys().map(|(link, _)| *link).collect()
+    };
+    assert_eq!((listening(&network, 0), listening(&network, 1)), (vec![LinkId(0)], vec![]));
+    assert_eq!(network.packet(0, group(0)), BTreeSet::from([0, 1]));
+    assert_eq!(network.packet(2, group(0)), BTreeSet::from([0, 1, 2]), "up to the root, unasked");
+}
+
+#[test]
+fn a_listener_of_a_named_source_is_joined_where_the_route_leads_also_after_it_has_changed() {
+    let mut network = Network::chain();
+    let wanted = Filter::include([source(0)]);
+    network.change(2, group(1), wanted.clone());
+    network.advance(SETTLE);
+    let expected = |link| BTreeMap::from([((LinkId(link), group(1)), wanted.clone())]);
+    assert_eq!(network.routers[0].listening, expected(0));
+    assert_eq!(network.routers[1].listening, expected(1));
+    // Router 0 now hears that the source is reached by LAN 1, where its listener is, too.
+    let route = Route::Via(LinkId(1));
+    network.routers[0].router.handle(network.now, Input::Route { source: source(0), route });
+    network.settle();
+    assert_eq!(network.routers[0].listening, BTreeMap::new());
+}
+
+#[test]
+fn a_source_without_a_route_comes_from_where_it_comes() {
+    let mut network = Network::chain();
+    network.change(2, group(0), Filter::EVERYTHING);
+    network.advance(SETTLE);
+    let stranger = IpAddr::from([203, 0, 113, 1]);
+    let (now, node) = (network.now, &mut network.routers[1]);
+    let no_entry = Input::NoEntry { link: LinkId(1), source: stranger, group: group(0) };
+    node.router.handle(now, no_entry);
+    network.settle();
+    let forwarding = |network: &Network| network.routers[1].installed.get(&(stranger, group(0))).cloned();
+    let expected = Forwarding { from: LinkId(1), to: BTreeSet::from([LinkId(2)]) };
+    assert_eq!(forwarding(&network), Some(expected));
+    let wrong_link = Input::WrongLink { link: LinkId(2), source: stranger, group: group(0) };
+    network.routers[1].router.handle(now, wrong_link);
+    network.settle();
+    assert_eq!(forwarding(&network), None, "it has moved to where its only listener is");
+}
+
+#[test]
+fn packets_of_a_link_stay_there() {
+    let mut network = Network::chain();
+    network.change(2, group(0), Filter::EVERYTHING);
+    network.advance(SETTLE);
+    let link_local = IpAddr::from([169, 254, 0, 1]);
+    for (source, group) in [(link_local, group(0)), (source(0), IpAddr::from([224, 0, 0, 251]))] {
+        let input = Input::NoEntry { link: LinkId(1), source, group };
+        network.routers[1].router.handle(network.now, input);
+        network.settle();
+        let forwarding = network.routers[1].installed.get(&(source, group));
+        assert!(forwarding.is_none_or(|forwarding| forwarding.to.is_empty()), "{source} {group}");
+    }
+}
+
+#[test]
+fn a_flood_of_sources_is_bounded() {
+    let limits = Limits { entries: 10, routes: 15, ..Limits::default() };
+    let mut network = Network::chain();
+    network.routers[1].router = Router::new(RouterConfig { limits, ..config() });
+    network.start(1);
+    for last in 0..100 {
+        let source = IpAddr::from([203, 0, 113, last]);
+        let input = Input::NoEntry { link: LinkId(1), source, group: group(0) };
+        network.routers[1].router.handle(network.now, input);
+        network.settle();
+    }
+    assert_eq!(network.routers[1].installed.len(), 10);
+    assert_eq!(network.routers[1].router.snapshot(network.now).refused, 90);
+    network.advance(ENTRY_IDLE * 2);
+    assert_eq!(network.entries(), 0, "and is forgotten");
+}
+
+#[test]
+fn a_link_that_goes_down_takes_its_entries_with_it() {
+    let mut network = Network::chain();
+    network.change(2, group(0), Filter::EVERYTHING);
+    network.change(1, group(0), Filter::EVERYTHING);
+    network.advance(SETTLE);
+    network.packet(0, group(0));
+    assert_eq!(network.entries(), 2);
+    network.routers[1].router.handle(network.now, Input::Down { link: LinkId(2) });
+    network.routers[1].listening.retain(|(link, _), _| *link != LinkId(2));
+    network.settle();
+    assert_eq!(network.routers[1].installed.len(), 0);
+    assert_eq!(network.routers[1].listening, BTreeMap::new());
+    network.routers[0].router.handle(network.now, Input::Down { link: LinkId(0) });
+    network.settle();
+    assert_eq!(network.routers[0].installed.len(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn packets_reach_those_who_want_them_and_no_others(
+        tree in tree(), changes in prop::collection::vec(change(), 1..12), restarted: prop::sample::Index,
+    ) {
+        exercise(Network::new(&tree), &changes, restarted, SETTLE)?;
+    }
+
+    /// When the last one who wants all sources leaves, the RFCs' tables keep those that the others have
+    /// excluded until their timers run off: nobody is asked about them.
+    #[test]
+    fn also_where_sources_are_excluded_if_later(
+        tree in tree(), changes in prop::collection::vec(change_with_exclusions(), 1..12),
+        restarted: prop::sample::Index,
+    ) {
+        let settle = config().timers.listening_interval() + SETTLE;
+        exercise(Network::new(&tree), &changes, restarted, settle)?;
+    }
+}
+
+/// Lets listeners come and go, restarts a router, sends everybody home, and compares with the model.
+fn exercise(
+    mut network: Network,
+    changes: &[Change],
+    restarted: prop::sample::Index,
+    settle: Duration,
+) -> Result<(), TestCaseError> {
+    for change in changes {
+        let lan = change.lan.index(network.lans);
+        let sources = change.sources.iter().map(|lan| source(lan.index(network.lans)));
+        let sources = sources.collect();
+        network.change(lan, group(change.group), Filter { mode: change.mode, sources });
+        network.advance(settle);
+        network.check()?;
+    }
+    let restarted = restarted.index(network.routers.len());
+    network.routers[restarted].router = Router::new(config());
+    network.start(restarted);
+    network.advance(Duration::from_secs(2));
+    network.check()?;
+    // What it had listened to, and now does not, the others forget only when nobody reports it.
+    network.advance(config().timers.listening_interval());
+
+    for lan in 0..network.lans {
+        for index in 0..GROUPS.len() {
+            network.change(lan, group(index), Filter::NOTHING);
+        }
+    }
+    network.advance(settle);
+    for node in &network.routers {
+        prop_assert_eq!(&node.listening, &BTreeMap::new());
+        prop_assert!(node.installed.values().all(|forwarding| forwarding.to.is_empty()));
+        let links = node.router.snapshot(network.now).links;
+        prop_assert!(links.iter().all(|link| link.groups.is_empty()), "{:#?}", links);
+    }
+    Ok(())
+}
+
+/// The host on a LAN wants something else of a group.
+#[derive(Debug, Clone)]
+struct Change {
+    lan: prop::sample::Index,
+    group: usize,
+    mode: Mode,
+    /// The LANs of the sources.
+    sources: Vec<prop::sample::Index>,
+}
+
+fn tree() -> impl Strategy<Value = Vec<(bool, prop::sample::Index)>> {
+    prop::collection::vec(any::<(bool, prop::sample::Index)>(), 1..7)
+}
+
+/// Everything, some sources, or nothing; all sources only of the group that allows it.
+fn change() -> impl Strategy<Value = Change> {
+    change_with_exclusions().prop_map(|change| match change.mode {
+        Mode::Exclude => Change { sources: Vec::new(), ..change },
+        Mode::Include => change,
+    })
+}
+
+fn change_with_exclusions() -> impl Strategy<Value = Change> {
+    let any_source = Just((0, Mode::Exclude));
+    let named = (0..GROUPS.len()).prop_map(|group| (group, Mode::Include));
+    let index = any::<prop::sample::Index>;
+    (index(), prop_oneof![any_source, named], prop::collection::vec(index(), 0..3))
+        .prop_map(|(lan, (group, mode), sources)| Change { lan, group, mode, sources })
+}
+
+fn config() -> RouterConfig {
+    RouterConfig {
+        timers: Timers::with_query_interval(Duration::from_secs(10)),
+        limits: Limits::default(),
+        upstream: None,
+        entry_idle: ENTRY_IDLE,
+    }
+}
+
+fn group(index: usize) -> IpAddr {
+    GROUPS[index].into()
+}
+
+/// The address of the source on a LAN.
+fn source(lan: usize) -> IpAddr {
+    IpAddr::from([10, lan as u8, 2, 1])
+}
+
+/// LANs, routers between them, and one listening host on each LAN.
+struct Network {
+    now: Instant,
+    lans: usize,
+    routers: Vec<Node>,
+    /// What the host on a LAN wants of a group.
+    hosts: BTreeMap<(usize, IpAddr), Filter>,
+    /// Messages on their way: LAN, from whom.
+    messages: VecDeque<(usize, IpAddr, Message)>,
+}
+
+struct Node {
+    router: Router,
+    lans: Vec<usize>,
+    listening: BTreeMap<(LinkId, IpAddr), Filter>,
+    installed: BTreeMap<(IpAddr, IpAddr), Forwarding>,
+    /// What each entry is said to have counted.
+    packets: u64,
+}
+
+impl Network {
+    /// LAN 0 - router 0 - LAN 1 - router 1 - LAN 2.
+    fn chain() -> Self {
+        Self::from_routers(vec![vec![0, 1], vec![1, 2]])
+    }
+
+    /// A tree of LANs: each one but the first hangs at a new router on an earlier LAN, or at an
+    /// earlier router.
+    fn new(tree: &[(bool, prop::sample::Index)]) -> Self {
+        let mut routers: Vec<Vec<usize>> = Vec::new();
+        for (lan, (is_new, at)) in (1..).zip(tree) {
+            if *is_new || routers.is_empty() {
+                routers.push(vec![at.index(lan), lan]);
+            } else {
+                let router = at.index(routers.len());
+                routers[router].push(lan);
+            }
+        }
+        Self::from_routers(routers)
+    }
+
+    fn from_routers(routers: Vec<Vec<usize>>) -> Self {
+        let lans = routers.iter().flatten().max().map_or(1, |last| last + 1);
+        let node = |lans| Node {
+            router: Router::new(config()),
+            lans,
+            listening: BTreeMap::new(),
+            installed: BTreeMap::new(),
+            packets: 0,
+        };
+        let mut network = Self {
+            now: Instant::from_nanos(1),
+            lans,
+            routers: routers.into_iter().map(node).collect(),
+            hosts: BTreeMap::new(),
+            messages: VecDeque::new(),
+        };
+        (0..network.routers.len()).for_each(|index| network.start(index));
+        network.advance(SETTLE);
+        network
+    }
+
+    /// A router begins: its links are up, its kernel knows nothing.
+    fn start(&mut self, index: usize) {
+        let node = &mut self.routers[index];
+        node.listening.clear();
+        node.installed.clear();
+        for lan in &node.lans {
+            let input = Input::Up { link: LinkId(*lan as u32), address: router_address(*lan, index) };
+            node.router.handle(self.now, input);
+        }
+        self.settle();
+    }
+
+    /// The host on a LAN wants something else of a group.
+    fn change(&mut self, lan: usize, group: IpAddr, filter: Filter) {
+        self.report_change(lan, host_address(lan), group, &filter);
+        self.hosts.insert((lan, group), filter);
+        self.settle();
+    }
+
+    fn report_change(&mut self, lan: usize, from: IpAddr, group: IpAddr, filter: &Filter) {
+        let kind = match filter.mode {
+            Mode::Include => RecordKind::ToInclude,
+            Mode::Exclude => RecordKind::ToExclude,
+        };
+        let record = Record { kind, group, sources: filter.sources.iter().copied().collect() };
+        self.messages.push_back((lan, from, Message::Report(vec![record])));
+    }
+
+    fn advance(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            let deadlines = (0..self.routers.len()).filter_map(|index| self.poll(index));
+            let next = deadlines.collect::<Vec<_>>().into_iter().min();
+            match next {
+                Some(at) if at <= end => self.now = at.max(self.now),
+                _ => break,
+            }
+            self.settle();
+        }
+        self.now = end;
+        self.settle();
+    }
+
+    /// Until nobody has anything to say.
+    fn settle(&mut self) {
+        loop {
+            for index in 0..self.routers.len() {
+                self.poll(index);
+            }
+            let Some((lan, from, message)) = self.messages.pop_front() else { return };
+            self.deliver(lan, from, &message);
+        }
+    }
+
+    fn deliver(&mut self, lan: usize, from: IpAddr, message: &Message) {
+        let link = LinkId(lan as u32);
+        for node in self.routers.iter_mut().filter(|node| node.lans.contains(&lan)) {
+            node.router.handle(self.now, Input::Message { link, from, message: message.clone() });
+        }
+        if let Message::Query(query) = message {
+            self.answer(lan, query.group);
+        }
+    }
+
+    /// All hosts of a LAN, and the routers as hosts, say what they want: RFC 9776, 5.2.
+    fn answer(&mut self, lan: usize, asked: Option<IpAddr>) {
+        let of_host = self.hosts.iter().filter(|((of, _), _)| *of == lan);
+        let mut wants: Vec<_> =
+            of_host.map(|((_, group), filter)| (host_address(lan), *group, filter.clone())).collect();
+        for (index, node) in self.routers.iter().enumerate() {
+            let of_router = node.listening.iter().filter(|((link, _), _)| *link == LinkId(lan as u32));
+            let from = router_address(lan, index);
+            wants.extend(of_router.map(|((_, group), filter)| (from, *group, filter.clone())));
+        }
+        for (from, group, filter) in wants {
+            if filter.is_nothing() || asked.is_some_and(|asked| asked != group) {
+                continue;
+            }
+            let kind = match filter.mode {
+                Mode::Include => RecordKind::IsInclude,
+                Mode::Exclude => RecordKind::IsExclude,
+            };
+            let record = Record { kind, group, sources: filter.sources.into_iter().collect() };
+            self.messages.push_back((lan, from, Message::Report(vec![record])));
+        }
+    }
+
+    /// Carries out what a router wants; returns when it wants something again.
+    fn poll(&mut self, index: usize) -> Option<Instant> {
+        loop {
+            let transmit = match self.routers[index].router.poll(self.now) {
+                Step::Transmit(transmit) => transmit,
+                Step::Event(never) => match never {},
+                Step::Wait(deadline, _) => return deadline,
+            };
+            self.execute(index, transmit);
+        }
+    }
+
+    fn execute(&mut self, index: usize, transmit: Transmit) {
+        match transmit {
+            Transmit::Send { link, message } => {
+                let lan = link.0 as usize;
+                self.messages.push_back((lan, router_address(lan, index), message));
+            }
+            Transmit::Install { source, group, forwarding } => {
+                assert!(!forwarding.to.contains(&forwarding.from), "{forwarding:?}");
+                self.routers[index].installed.insert((source, group), forwarding);
+            }
+            Transmit::Remove { source, group } => {
+                self.routers[index].installed.remove(&(source, group));
+            }
+            Transmit::Listen { link, group, filter } => {
+                let lan = link.0 as usize;
+                self.report_change(lan, router_address(lan, index), group, &filter);
+                let listening = &mut self.routers[index].listening;
+                if filter.is_nothing() {
+                    listening.remove(&(link, group));
+                } else {
+                    listening.insert((link, group), filter);
+                }
+            }
+            Transmit::FindRoute { source } => {
+                let route = self.route(index, source);
+                self.routers[index].router.handle(self.now, Input::Route { source, route });
+            }
+            Transmit::Count { source, group } => {
+                let node = &mut self.routers[index];
+                let packets = node.packets;
+                node.router.handle(self.now, Input::Counted { source, group, packets });
+            }
+        }
+    }
+
+    /// From now on, entries are said to have counted `more` packets more.
+    fn count_packets(&mut self, more: u64) {
+        self.routers.iter_mut().for_each(|node| node.packets += more);
+    }
+
+    fn entries(&self) -> usize {
+        self.routers.iter().map(|node| node.installed.len()).sum()
+    }
+
+    fn route(&self, index: usize, source: IpAddr) -> Route {
+        let IpAddr::V4(address) = source else { return Route::None };
+        let [10, lan, ..] = address.octets() else { return Route::None };
+        let lan = usize::from(lan);
+        let lans = &self.routers[index].lans;
+        let leads_there = |first: &&usize| self.reachable(**first, index).contains(&lan);
+        lans.iter().find(leads_there).map_or(Route::None, |first| Route::Via(LinkId(*first as u32)))
+    }
+
+    /// The LANs that are reached from `lan` without passing this router.
+    fn reachable(&self, lan: usize, but: usize) -> BTreeSet<usize> {
+        let mut reached = BTreeSet::from([lan]);
+        let mut new = vec![lan];
+        while let Some(lan) = new.pop() {
+            for (index, node) in self.routers.iter().enumerate() {
+                if index != but && node.lans.contains(&lan) {
+                    new.extend(node.lans.iter().filter(|lan| reached.insert(**lan)));
+                }
+            }
+        }
+        reached
+    }
+
+    /// Sends a packet from the source on a LAN; returns the LANs on which it was seen.
+    fn packet(&mut self, lan: usize, group: IpAddr) -> BTreeSet<usize> {
+        let source = source(lan);
+        let mut seen = BTreeSet::from([lan]);
+        let mut new = vec![lan];
+        while let Some(lan) = new.pop() {
+            for index in 0..self.routers.len() {
+                if !self.routers[index].lans.contains(&lan) {
+                    continue;
+                }
+                let link = LinkId(lan as u32);
+                if !self.routers[index].installed.contains_key(&(source, group)) {
+                    let input = Input::NoEntry { link, source, group };
+                    self.routers[index].router.handle(self.now, input);
+                    self.settle();
+                }
+                let forwarding = &self.routers[index].installed[&(source, group)];
+                if forwarding.from == link {
+                    for to in &forwarding.to {
+                        assert!(seen.insert(to.0 as usize), "twice on LAN {}", to.0);
+                        new.push(to.0 as usize);
+                    }
+                }
+            }
+        }
+        seen
+    }
+
+    /// Compares where packets come to with where they have to.
+    fn check(&mut self) -> Result<(), TestCaseError> {
+        for from in 0..self.lans {
+            for index in 0..GROUPS.len() {
+                let wanted = |lan: &usize| {
+                    let filter = self.hosts.get(&(*lan, group(index)));
+                    filter.is_some_and(|filter| filter.passes(source(from)))
+                };
+                let listeners: Vec<usize> = (0..self.lans).filter(wanted).collect();
+                let mut expected = BTreeSet::from([from]);
+                listeners.iter().for_each(|to| expected.extend(self.way(from, *to)));
+                let reached = self.packet(from, group(index));
+                prop_assert_eq!(reached, expected, "from {} to group {}", from, index);
+            }
+        }
+        Ok(())
+    }
+
+    /// The LANs on the way from one to another, both included.
+    fn way(&self, from: usize, to: usize) -> Vec<usize> {
+        let mut way = vec![from];
+        let mut lan = from;
+        while lan != to {
+            let next = self.routers.iter().enumerate().find_map(|(index, node)| {
+                let behind = |next: &&usize| **next != lan && self.reachable(**next, index).contains(&to);
+                let next = node.lans.iter().find(behind);
+                next.filter(|_| node.lans.contains(&lan))
+            });
+            lan = *next.expect("the network is connected");
+            way.push(lan);
+        }
+        way
+    }
+}
+
+fn router_address(lan: usize, router: usize) -> IpAddr {
+    IpAddr::from([10, lan as u8, 0, router as u8 + 1])
+}
+
+fn host_address(lan: usize) -> IpAddr {
+    IpAddr::from([10, lan as u8, 1, 1])
+}
