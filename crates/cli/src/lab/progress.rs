@@ -39,7 +39,7 @@ impl Progress {
         let all = bars.add(ProgressBar::no_length());
         all.set_style(style("{prefix:>9} [{bar:40}] {pos}/{len} runs  {msg}"));
         let run = bars.add(ProgressBar::no_length());
-        run.set_style(style("{prefix:>9} [{bar:40}] {pos}/{len} clients  {msg}"));
+        run.set_style(style("{prefix:>9} [{bar:40}] {pos}/{len} clients  {elapsed}  {msg}"));
         if json {
             bars.set_draw_target(indicatif::ProgressDrawTarget::hidden());
         }
@@ -64,11 +64,12 @@ impl Progress {
             Event::Settling { run } => {
                 self.run.set_message(format!("{run}: waiting until the machine is quiet"))
             }
-            Event::Started { number, run, clients, .. } => {
+            Event::Started { number, run, clients, expected, .. } => {
                 self.all.set_position(*number as u64 - 1);
                 self.run.set_length(*clients as u64);
                 self.run.set_position(0);
-                self.run.set_message(run.to_string());
+                self.run.reset_elapsed();
+                self.run.set_message(format!("{run}: at least {}", span(*expected)));
             }
             Event::Client { .. } => self.run.inc(1),
             Event::Finished { .. } => self.finished(event),
@@ -83,6 +84,7 @@ impl Progress {
         *self.state.borrow_mut() = State { start: Some(Instant::now()), estimate, runs };
         self.all.set_length(runs as u64);
         self.all.set_prefix("all");
+        self.all.set_message(format!("{} left", span(estimate)));
         self.run.set_prefix("this run");
         self.run.enable_steady_tick(Duration::from_millis(200));
     }

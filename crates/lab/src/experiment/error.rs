@@ -29,6 +29,6 @@ pub enum Error {
     Results(#[from] treecast_measure::DbError),
     #[error(transparent)]
     Sampling(#[from] treecast_measure::sample::SampleError),
-    #[error("no place for {what}: {error}")]
+    #[error("no place for {what}: {error}; name a folder with --set store=FOLDER")]
     Store { what: String, error: io::Error },
 }
