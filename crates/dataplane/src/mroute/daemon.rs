@@ -1,6 +1,6 @@
 //! The loop that waits for all that can happen, and the choice of interfaces.
 
-use std::{collections::BTreeMap, fs, net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, fs, io, net::IpAddr, os::fd::OwnedFd, time::Duration};
 
 use treecast_proto::{
     Instant,
@@ -15,6 +15,7 @@ use super::{
     ipv6::Ipv6Kernel,
     memberships::Memberships,
     netlink::{Changes, Interface, Monitor, Netlink},
+    notices::Notices,
     plane::Plane,
     sys::{self, Poll},
 };
@@ -24,6 +25,11 @@ const ENTRY_IDLE: Duration = Duration::from_secs(60);
 
 /// Changes of interfaces and routes come in bursts; they are looked at once this long after the first.
 const SETTLE: Duration = Duration::from_millis(50);
+
+/// The time to wait when they cannot be looked at.
+const RETRY: Duration = Duration::from_secs(1);
+
+const WAIT: &str = "cannot wait for the network";
 
 const IPV6: u64 = 0;
 const IPV4: u64 = 1;
@@ -37,14 +43,17 @@ const FIRST_CLIENT: u64 = 16;
 /// # Errors
 /// When it cannot begin: without root, kernel support or the interfaces named, or because another runs.
 pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error> {
-    Daemon::start(config, notify)?.run(notify)
+    let mut notices = Notices::new(notify);
+    let signals = sys::termination_signals().map_err(Error::system("cannot take the signals to end"))?;
+    let daemon = Daemon::start(config, &signals)?;
+    daemon.warn_of_sysctls(&mut notices);
+    daemon.run(&mut notices)
 }
 
 struct Daemon<'a> {
     config: &'a Config,
     clock: Clock,
     poll: Poll,
-    _signals: std::os::fd::OwnedFd,
     netlink: Netlink,
     monitor: Monitor,
     control: Server,
@@ -56,7 +65,8 @@ struct Daemon<'a> {
 }
 
 impl<'a> Daemon<'a> {
-    fn start(config: &'a Config, notify: &mut dyn FnMut(Notice)) -> Result<Self, Error> {
+    /// Opens all that it needs. Interfaces are served from the first round of [`Self::run`] on.
+    fn start(config: &'a Config, signals: &OwnedFd) -> Result<Self, Error> {
         sys::raise_descriptor_limit();
         let clock = Clock::start();
         // Listens to changes before it looks, so that none falls between.
@@ -65,59 +75,41 @@ impl<'a> Daemon<'a> {
             Netlink::open().map_err(Error::system("cannot ask for the network's interfaces"))?;
         let interfaces = list(&mut netlink)?;
         check_names(config, &interfaces)?;
-        let router_config = router_config(config, &interfaces);
+        let router = router_config(config, &interfaces);
 
-        let ipv6 = Ipv6Kernel::open()?
-            .map(|kernel| Plane::new(Box::new(kernel), Memberships::ipv6(), router_config));
-        let ipv4 = Plane::new(Box::new(Ipv4Kernel::open()?), Memberships::ipv4(), router_config);
+        let ipv6 =
+            Ipv6Kernel::open()?.map(|kernel| Plane::new(Box::new(kernel), Memberships::ipv6(), router));
+        let ipv4 = Plane::new(Box::new(Ipv4Kernel::open()?), Memberships::ipv4(), router);
         let control = Server::listen(config.control.as_deref(), FIRST_CLIENT)?;
-        let failed = || Error::system("cannot wait for the network");
-        let poll = Poll::new().map_err(failed())?;
-        let signals = sys::termination_signals().map_err(failed())?;
-        poll.watch(&ipv4, IPV4).map_err(failed())?;
-        poll.watch(&monitor, MONITOR).map_err(failed())?;
-        poll.watch(&control, CONTROL).map_err(failed())?;
-        poll.watch(&signals, SIGNALS).map_err(failed())?;
-        if let Some(ipv6) = &ipv6 {
-            poll.watch(ipv6, IPV6).map_err(failed())?;
-        }
-        warn_of_sysctls(ipv6.is_some(), notify);
-        let (changes, look_again) = (Changes::default(), None);
-        let mut daemon = Self {
-            config,
-            clock,
-            poll,
-            _signals: signals,
-            netlink,
-            monitor,
-            control,
-            ipv6,
-            ipv4,
-            changes,
-            look_again,
-        };
-        daemon.serve(&interfaces, notify);
+        let poll = Poll::new().map_err(Error::system(WAIT))?;
+        let (changes, look_again) = (Changes { interfaces: true, routes: false }, Some(clock.now()));
+        let daemon = Self { config, clock, poll, netlink, monitor, control, ipv6, ipv4, changes, look_again };
+        daemon.watch(signals).map_err(Error::system(WAIT))?;
         Ok(daemon)
     }
 
-    fn run(mut self, notify: &mut dyn FnMut(Notice)) -> Result<(), Error> {
-        let mut is_ready = false;
+    fn watch(&self, signals: &OwnedFd) -> io::Result<()> {
+        self.poll.watch(&self.ipv4, IPV4)?;
+        self.poll.watch(&self.monitor, MONITOR)?;
+        self.poll.watch(&self.control, CONTROL)?;
+        self.poll.watch(signals, SIGNALS)?;
+        self.ipv6.as_ref().map_or(Ok(()), |ipv6| self.poll.watch(ipv6, IPV6))
+    }
+
+    fn run(mut self, notices: &mut Notices<'_>) -> Result<(), Error> {
+        self.look_again(notices);
+        let mut deadline = self.carry_out(notices);
+        notices.ready();
         loop {
-            let deadline = self.carry_out(notify);
-            if !is_ready {
-                notify(Notice::Ready);
-                is_ready = true;
-            }
             let timeout = timeout_millis(self.clock.now(), deadline);
-            let ready = self.poll.wait(timeout).map_err(Error::system("cannot wait for the network"))?;
-            for token in ready {
-                if token == SIGNALS {
-                    self.close(notify);
-                    return Ok(());
-                }
-                self.dispatch(token)?;
+            let ready = self.poll.wait(timeout).map_err(Error::system(WAIT))?;
+            if ready.contains(&SIGNALS) {
+                self.close(notices);
+                return Ok(());
             }
-            self.look_again(notify)?;
+            ready.into_iter().try_for_each(|token| self.dispatch(token))?;
+            self.look_again(notices);
+            deadline = self.carry_out(notices);
         }
     }
 
@@ -155,48 +147,72 @@ impl<'a> Daemon<'a> {
         Ok(())
     }
 
-    fn look_again(&mut self, notify: &mut dyn FnMut(Notice)) -> Result<(), Error> {
+    fn look_again(&mut self, notices: &mut Notices<'_>) {
         let now = self.clock.now();
         if self.look_again.is_none_or(|at| at > now) {
-            return Ok(());
+            return;
         }
         self.look_again = None;
         let changes = std::mem::take(&mut self.changes);
         if changes.interfaces {
-            let interfaces = list(&mut self.netlink)?;
-            self.serve(&interfaces, notify);
+            match list(&mut self.netlink) {
+                Ok(interfaces) => self.serve(&interfaces, notices),
+                Err(error) => {
+                    notices.warn(now, error.to_string());
+                    self.changes.interfaces = true;
+                    self.look_again = Some(now + RETRY);
+                }
+            }
         }
         // An interface that comes or goes takes routes with it that are not always told.
         for plane in self.ipv6.iter_mut().chain([&mut self.ipv4]) {
             plane.routes_changed(now);
         }
-        Ok(())
     }
 
-    fn serve(&mut self, interfaces: &BTreeMap<String, Interface>, notify: &mut dyn FnMut(Notice)) {
+    fn serve(&mut self, interfaces: &BTreeMap<String, Interface>, notices: &mut Notices<'_>) {
         let now = self.clock.now();
+        let upstream = upstream(self.config, interfaces);
+        for plane in self.ipv6.iter_mut().chain([&mut self.ipv4]) {
+            plane.set_upstream(now, upstream);
+        }
         let chosen: Vec<&Interface> = chosen(self.config, interfaces).filter(|one| one.is_up).collect();
         if let Some(ipv6) = &mut self.ipv6 {
-            ipv6.serve(now, &with_address(&chosen, |one| one.ipv6), notify);
+            ipv6.serve(now, &with_address(&chosen, |one| one.ipv6), notices);
         }
-        self.ipv4.serve(now, &with_address(&chosen, |one| one.ipv4), notify);
+        self.ipv4.serve(now, &with_address(&chosen, |one| one.ipv4), notices);
     }
 
     /// Does what both families want, and returns when there is something to do again.
-    fn carry_out(&mut self, notify: &mut dyn FnMut(Notice)) -> Option<Instant> {
+    fn carry_out(&mut self, notices: &mut Notices<'_>) -> Option<Instant> {
         let now = self.clock.now();
         let mut deadline = self.look_again;
         for plane in self.ipv6.iter_mut().chain([&mut self.ipv4]) {
-            let wanted = plane.carry_out(now, &mut self.netlink, notify);
+            let wanted = plane.carry_out(now, &mut self.netlink, notices);
             deadline = deadline.into_iter().chain(wanted).min();
         }
         deadline
     }
 
-    fn close(mut self, notify: &mut dyn FnMut(Notice)) {
+    /// Multicast passes without these, but what receivers say to a sender does not.
+    fn warn_of_sysctls(&self, notices: &mut Notices<'_>) {
+        let ipv4 = ("IPv4", "net.ipv4.ip_forward", "/proc/sys/net/ipv4/ip_forward");
+        let ipv6 = ("IPv6", "net.ipv6.conf.all.forwarding", "/proc/sys/net/ipv6/conf/all/forwarding");
+        for (family, sysctl, path) in [ipv4].into_iter().chain(self.ipv6.is_some().then_some(ipv6)) {
+            if fs::read_to_string(path).is_ok_and(|value| value.trim() == "0") {
+                let warning = format!(
+                    "this host does not forward {family}, so receivers cannot reach a sender through it: \
+                     `sysctl -w {sysctl}=1`"
+                );
+                notices.warn(self.clock.now(), warning);
+            }
+        }
+    }
+
+    fn close(mut self, notices: &mut Notices<'_>) {
         let now = self.clock.now();
         for plane in self.ipv6.iter_mut().chain([&mut self.ipv4]) {
-            plane.close(now, &mut self.netlink, notify);
+            plane.close(now, &mut self.netlink, notices);
         }
     }
 }
@@ -206,13 +222,19 @@ fn list(netlink: &mut Netlink) -> Result<BTreeMap<String, Interface>, Error> {
 }
 
 fn router_config(config: &Config, interfaces: &BTreeMap<String, Interface>) -> RouterConfig {
-    let upstream = config.upstream.as_ref().and_then(|name| interfaces.get(name));
     RouterConfig {
         timers: Timers::with_query_interval(config.query_interval),
         limits: Limits::default(),
-        upstream: upstream.map(|interface| LinkId(interface.index)),
+        upstream: upstream(config, interfaces),
         entry_idle: ENTRY_IDLE,
     }
+}
+
+/// The configured upstream. One that has gone may come again, by another number; meanwhile it is one that
+/// no interface has.
+fn upstream(config: &Config, interfaces: &BTreeMap<String, Interface>) -> Option<LinkId> {
+    let name = config.upstream.as_ref()?;
+    Some(LinkId(interfaces.get(name).map_or(0, |interface| interface.index)))
 }
 
 /// Refuses names of interfaces that are not there, or cannot do what is wanted of them.
@@ -253,18 +275,4 @@ fn with_address<'a>(
 ) -> BTreeMap<u32, (&'a Interface, IpAddr)> {
     let with_address = |interface: &&'a Interface| Some((interface.index, (*interface, address(interface)?)));
     interfaces.iter().filter_map(with_address).collect()
-}
-
-/// Multicast passes without these, but what receivers say to a sender does not.
-fn warn_of_sysctls(has_ipv6: bool, notify: &mut dyn FnMut(Notice)) {
-    let ipv4 = ("IPv4", "net.ipv4.ip_forward", "/proc/sys/net/ipv4/ip_forward");
-    let ipv6 = ("IPv6", "net.ipv6.conf.all.forwarding", "/proc/sys/net/ipv6/conf/all/forwarding");
-    for (family, sysctl, path) in [ipv4].into_iter().chain(has_ipv6.then_some(ipv6)) {
-        if fs::read_to_string(path).is_ok_and(|value| value.trim() == "0") {
-            notify(Notice::Warning(format!(
-                "this host does not forward {family}, so receivers cannot reach a sender through it: \
-                 `sysctl -w {sysctl}=1`"
-            )));
-        }
-    }
 }

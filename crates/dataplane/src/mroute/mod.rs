@@ -16,6 +16,7 @@ mod ipv6;
 mod kernel;
 mod memberships;
 mod netlink;
+mod notices;
 mod plane;
 mod status;
 mod sys;

@@ -13,10 +13,11 @@ use treecast_proto::{
 };
 
 use super::{
-    Family, MAX_INTERFACES, Notice,
+    Family, MAX_INTERFACES,
     kernel::{Counters, Incoming, Kernel, Refusal, Slot},
     memberships::{Memberships, Outcome},
     netlink::{Interface, Netlink},
+    notices::Notices,
 };
 
 /// Packets taken from the socket before the machine's wishes are carried out.
@@ -31,6 +32,8 @@ pub struct Plane {
     router: Router,
     memberships: Memberships,
     served: BTreeMap<u32, Served>,
+    /// Interfaces that the kernel does not take, which has been said.
+    refused: BTreeSet<u32>,
     dropped: BTreeMap<Refusal, u64>,
     buffer: Vec<u8>,
 }
@@ -49,6 +52,7 @@ impl Plane {
             router: Router::new(config),
             memberships,
             served: BTreeMap::new(),
+            refused: BTreeSet::new(),
             dropped: BTreeMap::new(),
             buffer: vec![0; BUFFER_LEN],
         }
@@ -59,16 +63,19 @@ impl Plane {
         &mut self,
         now: Instant,
         wanted: &BTreeMap<u32, (&Interface, IpAddr)>,
-        notify: &mut dyn FnMut(Notice),
+        notices: &mut Notices<'_>,
     ) {
         let gone: Vec<_> = self.served.keys().filter(|index| !wanted.contains_key(index)).copied().collect();
         gone.into_iter().for_each(|index| self.remove(now, index));
+        self.refused.retain(|index| wanted.contains_key(index));
         for (index, (interface, address)) in wanted {
             if self.served.contains_key(index) {
                 self.update(now, interface, *address);
-            } else if let Err(error) = self.add(now, interface, *address) {
+            } else if let Err(error) = self.add(now, interface, *address)
+                && self.refused.insert(*index)
+            {
                 let warning = format!("interface {} cannot be served: {error}", interface.name);
-                notify(Notice::Warning(warning));
+                notices.warn(now, warning);
             }
         }
     }
@@ -92,15 +99,19 @@ impl Plane {
         &mut self,
         now: Instant,
         netlink: &mut Netlink,
-        notify: &mut dyn FnMut(Notice),
+        notices: &mut Notices<'_>,
     ) -> Option<Instant> {
         loop {
             match self.router.poll(now) {
-                Step::Transmit(transmit) => self.execute(now, transmit, netlink, notify),
+                Step::Transmit(transmit) => self.execute(now, transmit, netlink, notices),
                 Step::Wait(deadline, _) => return deadline,
                 Step::Event(never) => match never {},
             }
         }
+    }
+
+    pub fn set_upstream(&mut self, now: Instant, upstream: Option<LinkId>) {
+        self.router.handle(now, Input::Upstream(upstream));
     }
 
     pub fn routes_changed(&mut self, now: Instant) {
@@ -108,11 +119,11 @@ impl Plane {
     }
 
     /// The machine says goodbye to the links; then the kernel stops routing.
-    pub fn close(&mut self, now: Instant, netlink: &mut Netlink, notify: &mut dyn FnMut(Notice)) {
+    pub fn close(&mut self, now: Instant, netlink: &mut Netlink, notices: &mut Notices<'_>) {
         self.router.close();
-        self.carry_out(now, netlink, notify);
+        self.carry_out(now, netlink, notices);
         if let Err(error) = self.kernel.close() {
-            notify(Notice::Warning(format!("multicast routing is not ended properly: {error}")));
+            notices.warn(now, format!("multicast routing is not ended properly: {error}"));
         }
     }
 
@@ -202,7 +213,7 @@ impl Plane {
         now: Instant,
         transmit: Transmit,
         netlink: &mut Netlink,
-        notify: &mut dyn FnMut(Notice),
+        notices: &mut Notices<'_>,
     ) {
         let done = match transmit {
             Transmit::Send { link, message } => {
@@ -236,7 +247,7 @@ impl Plane {
             }
         };
         if let Err(warning) = done {
-            notify(Notice::Warning(warning));
+            notices.warn(now, warning);
         }
     }
 

@@ -54,6 +54,8 @@ pub enum Input {
     Down {
         link: LinkId,
     },
+    /// [`RouterConfig::upstream`] is another now.
+    Upstream(Option<LinkId>),
     /// A neighbour on the link has sent this.
     Message {
         link: LinkId,
@@ -156,6 +158,12 @@ impl Router {
         match input {
             Input::Up { link, address } => self.up(now, link, address),
             Input::Down { link } => self.down(now, link),
+            Input::Upstream(upstream) => {
+                if self.config.upstream != upstream {
+                    self.config.upstream = upstream;
+                    self.refresh_all(now);
+                }
+            }
             Input::Message { link, from, message } => {
                 if let Some(link) = self.links.get_mut(&link) {
                     link.handle(now, from, message);
