@@ -133,6 +133,7 @@ fn scenario(repair: Repair, paths: &[Path]) -> Scenario {
         rate_bps: 100_000_000,
         objects: vec![ObjectPlan { size: SIZE, send_at, withdraw_at: None }],
         receivers: paths.iter().copied().map(receiver).collect(),
+        close_at: send_at,
     }
 }
 

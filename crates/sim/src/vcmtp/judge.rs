@@ -4,7 +4,7 @@
 use treecast_proto::vcmtp::{Outcome, ReceiverId, Repair};
 
 use super::{
-    Fault, Scenario,
+    Fault, LINGERING, Scenario,
     receiver_node::{Fate, ReceiverNode},
     sender_node::SenderNode,
 };
@@ -46,9 +46,11 @@ pub(super) fn faults(
             }
         }
     }
+    let last_send = scenario.objects.iter().map(|object| object.send_at).max().unwrap_or_default();
+    let lingers = scenario.close_at >= last_send + LINGERING;
     for (number, receiver) in receivers.iter().enumerate() {
         if let Some(receiver) = receiver {
-            faults.extend(receiver_faults(sender, number, receiver));
+            faults.extend(receiver_faults(sender, lingers, number, receiver));
         }
     }
     faults
@@ -103,7 +105,12 @@ fn expected(scenario: &Scenario, position: usize, receiver: usize) -> Expected {
 
 /// What holds for a receiver whatever it went through: nothing wrong under a final name, nothing left
 /// under a temporary one, and its session has ended.
-fn receiver_faults(sender: &SenderNode, number: usize, receiver: &ReceiverNode) -> Vec<String> {
+fn receiver_faults(
+    sender: &SenderNode,
+    lingers: bool,
+    number: usize,
+    receiver: &ReceiverNode,
+) -> Vec<String> {
     let mut faults = receiver.complaints.clone();
     for (index, bytes) in receiver.storage.committed() {
         if sender.content(*index as usize) != bytes.as_slice() {
@@ -117,6 +124,9 @@ fn receiver_faults(sender: &SenderNode, number: usize, receiver: &ReceiverNode) 
         if *fate == Fate::Received && !receiver.storage.committed().contains_key(index) {
             faults.push(format!("object {index} is said to be at receiver {number} and is not"));
         }
+    }
+    if lingers && receiver.fates.values().any(Fate::is_by_the_session_s_end) {
+        faults.push(format!("receiver {number} has waited for the session's end instead of a Retx-Reject"));
     }
     if !receiver.dead && !receiver.closed {
         faults.push(format!("receiver {number} has not closed"));

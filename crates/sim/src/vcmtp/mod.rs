@@ -2,12 +2,12 @@
 
 mod judge;
 mod receiver_node;
-mod scenario;
+pub(crate) mod scenario;
 mod sender_node;
-mod storage;
+pub(crate) mod storage;
 mod world;
 
-pub use scenario::{Fault, Leaving, ObjectPlan, ReceiverPlan, Scenario};
+pub use scenario::{Fault, LINGERING, Leaving, ObjectPlan, ReceiverPlan, Scenario};
 pub use world::{Figures, Run};
 
 /// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.

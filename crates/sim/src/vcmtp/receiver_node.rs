@@ -31,6 +31,13 @@ pub(super) enum Fate {
     Failed(String),
 }
 
+impl Fate {
+    /// Whether the object was unfinished when the sender said Goodbye.
+    pub(super) fn is_by_the_session_s_end(&self) -> bool {
+        matches!(self, Self::Failed(reason) if reason.starts_with("the sender ended the session"))
+    }
+}
+
 /// What the receiver's host asks of the world.
 #[derive(Debug)]
 pub(super) enum Output {

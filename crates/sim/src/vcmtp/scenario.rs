@@ -11,6 +11,9 @@ use crate::network::{Loss, Path, generator};
 /// By then, every receiver that joins at once is there.
 const FIRST_SEND: Duration = Duration::from_millis(50);
 
+/// How long a session stays open that is not closed with its last object: all that it has to say is said.
+pub const LINGERING: Duration = Duration::from_secs(600);
+
 /// One run. Times are since its begin.
 #[derive(Debug, Clone)]
 pub struct Scenario {
@@ -25,6 +28,8 @@ pub struct Scenario {
     /// In the order of their API_Send; an object's index is its position here.
     pub objects: Vec<ObjectPlan>,
     pub receivers: Vec<ReceiverPlan>,
+    /// API_Close_Sender.
+    pub close_at: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -90,8 +95,11 @@ impl Scenario {
         let receivers = (0..random.random_range(1..=8))
             .map(|_| ReceiverPlan::draw(&mut random, objects.iter().map(|object| object.size).collect()))
             .collect();
+        let last_send = objects.iter().map(|object| object.send_at).max().unwrap_or_default();
+        let lingers = random.random_bool(0.5);
         Self {
             seed,
+            close_at: last_send + if lingers { LINGERING } else { Duration::ZERO },
             repair,
             block_len,
             max_run_len: u32::from(block_len) * random.random_range(1..=45),
@@ -120,7 +128,7 @@ impl Scenario {
         let receivers = self.receivers.iter();
         let receivers =
             receivers.flat_map(|receiver| [Some(receiver.join_at), receiver.leave.map(|leave| leave.0)]);
-        objects.chain(receivers).flatten().max().unwrap_or_default()
+        objects.chain(receivers).flatten().max().unwrap_or_default().max(self.close_at)
     }
 }
 
@@ -174,7 +182,7 @@ impl ReceiverPlan {
 }
 
 /// A path: a third of them clean, the others with losses of up to half of the packets.
-fn draw_path(random: &mut ChaCha8Rng) -> Path {
+pub(crate) fn draw_path(random: &mut ChaCha8Rng) -> Path {
     let clean = Path::clean(millis(random.random_range(0..20)));
     if random.random_bool(0.3) {
         return clean;
@@ -199,7 +207,7 @@ fn draw_path(random: &mut ChaCha8Rng) -> Path {
     }
 }
 
-fn draw_fault(random: &mut ChaCha8Rng, size: usize) -> Option<Fault> {
+pub(crate) fn draw_fault(random: &mut ChaCha8Rng, size: usize) -> Option<Fault> {
     let fault = random.random_range(0..100);
     match fault {
         0 if size > 0 => Some(Fault::StoreFails(random.random_range(0..size))),
@@ -210,10 +218,10 @@ fn draw_fault(random: &mut ChaCha8Rng, size: usize) -> Option<Fault> {
     }
 }
 
-fn pick<'a, T>(random: &mut ChaCha8Rng, choices: &'a [T]) -> &'a T {
+pub(crate) fn pick<'a, T>(random: &mut ChaCha8Rng, choices: &'a [T]) -> &'a T {
     &choices[random.random_range(0..choices.len())]
 }
 
-fn millis(millis: u64) -> Duration {
+pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }

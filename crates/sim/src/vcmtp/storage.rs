@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use super::Fault;
+use super::scenario::Fault;
 
 /// Files under temporary names, and those under their final ones.
 #[derive(Debug)]
-pub(super) struct Storage {
+pub(crate) struct Storage {
     faults: Vec<Option<Fault>>,
     temporary: BTreeMap<u32, Temporary>,
     committed: BTreeMap<u32, Vec<u8>>,
@@ -20,17 +20,17 @@ struct Temporary {
 }
 
 impl Storage {
-    pub(super) fn new(faults: Vec<Option<Fault>>) -> Self {
+    pub(crate) fn new(faults: Vec<Option<Fault>>) -> Self {
         Self { faults, temporary: BTreeMap::new(), committed: BTreeMap::new() }
     }
 
-    pub(super) fn announce(&mut self, index: u32, size: u64) {
+    pub(crate) fn announce(&mut self, index: u32, size: u64) {
         self.temporary.entry(index).or_default().bytes.resize(size as usize, 0);
     }
 
     /// # Errors
     /// When the fault that is planned says so.
-    pub(super) fn store(&mut self, index: u32, range: Range<u64>, content: &[u8]) -> Result<(), String> {
+    pub(crate) fn store(&mut self, index: u32, range: Range<u64>, content: &[u8]) -> Result<(), String> {
         let range = range.start as usize..range.end as usize;
         let fault = self.fault(index);
         if let Some(Fault::StoreFails(position)) = fault
@@ -54,14 +54,14 @@ impl Storage {
     }
 
     /// The hash of what is stored, and how many bytes were stored for it; none when it is discarded.
-    pub(super) fn hash(&mut self, index: u32) -> Option<([u8; 32], usize)> {
+    pub(crate) fn hash(&mut self, index: u32) -> Option<([u8; 32], usize)> {
         let file = self.temporary.get_mut(&index)?;
         Some((blake3::hash(&file.bytes).into(), std::mem::take(&mut file.stored)))
     }
 
     /// # Errors
     /// When the fault that is planned says so.
-    pub(super) fn commit(&mut self, index: u32) -> Result<(), String> {
+    pub(crate) fn commit(&mut self, index: u32) -> Result<(), String> {
         if self.fault(index) == Some(Fault::CommitFails) {
             return Err("the folder is gone".to_owned());
         }
@@ -70,17 +70,17 @@ impl Storage {
         Ok(())
     }
 
-    pub(super) fn discard(&mut self, index: u32) {
+    pub(crate) fn discard(&mut self, index: u32) {
         self.temporary.remove(&index);
     }
 
     /// Files under their final names.
-    pub(super) fn committed(&self) -> &BTreeMap<u32, Vec<u8>> {
+    pub(crate) fn committed(&self) -> &BTreeMap<u32, Vec<u8>> {
         &self.committed
     }
 
     /// Files under temporary names.
-    pub(super) fn leftovers(&self) -> usize {
+    pub(crate) fn leftovers(&self) -> usize {
         self.temporary.len()
     }
 

@@ -127,8 +127,7 @@ impl<'a> World<'a> {
                 self.schedule.at(at(time), Event::Withdraw(position as u32));
             }
         }
-        let last = self.scenario.objects.iter().map(|object| object.send_at).max().unwrap_or_default();
-        self.schedule.at(at(last), Event::CloseSender);
+        self.schedule.at(at(self.scenario.close_at), Event::CloseSender);
     }
 
     pub(super) fn run(mut self) -> Run {
