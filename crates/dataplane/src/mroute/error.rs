@@ -36,6 +36,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// What a kernel that does not let this process route multicast has against it; `option` is what it would
+    /// have to be built with.
+    pub(super) fn of_kernel(family: &'static str, option: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| match source.raw_os_error() {
+            Some(libc::EADDRINUSE) => Self::AlreadyRuns { family },
+            Some(libc::EPERM | libc::EACCES) => Self::Permission,
+            Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP) => Self::NoKernelSupport { family, option },
+            _ => Self::System { what: "cannot start multicast routing", source },
+        }
+    }
+
     /// A system call that failed; `what` says what it was to do.
     pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { what, source }

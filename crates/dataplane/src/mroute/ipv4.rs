@@ -87,22 +87,10 @@ pub struct Ipv4Kernel {
 impl Ipv4Kernel {
     /// Becomes the multicast router of this network namespace.
     pub fn open() -> Result<Self, Error> {
-        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_IGMP))).map_err(
-            |error| match error.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => Error::Permission,
-                _ => Error::System { what: "cannot open a raw IGMP socket", source: error },
-            },
-        )?;
-        sys::set_option(&socket, libc::IPPROTO_IP, MRT_INIT, &1i32).map_err(|error| {
-            match error.raw_os_error() {
-                Some(libc::EADDRINUSE) => Error::AlreadyRuns { family: "IPv4" },
-                Some(libc::EPERM | libc::EACCES) => Error::Permission,
-                Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP) => {
-                    Error::NoKernelSupport { family: "IPv4", option: "CONFIG_IP_MROUTE" }
-                }
-                _ => Error::System { what: "cannot start IPv4 multicast routing", source: error },
-            }
-        })?;
+        let failed = || Error::of_kernel("IPv4", "CONFIG_IP_MROUTE");
+        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_IGMP)))
+            .map_err(failed())?;
+        sys::set_option(&socket, libc::IPPROTO_IP, MRT_INIT, &1i32).map_err(failed())?;
         configure(&socket).map_err(Error::system("cannot set up the IGMP socket"))?;
         Ok(Self { socket })
     }

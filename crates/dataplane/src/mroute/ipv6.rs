@@ -92,26 +92,12 @@ pub struct Ipv6Kernel {
 impl Ipv6Kernel {
     /// Becomes the multicast router of this network namespace; none where there is no IPv6 at all.
     pub fn open() -> Result<Option<Self>, Error> {
+        let failed = || Error::of_kernel("IPv6", "CONFIG_IPV6_MROUTE");
         let socket = match Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)) {
-            Ok(socket) => socket,
-            Err(error) => {
-                return match error.raw_os_error() {
-                    Some(libc::EAFNOSUPPORT) => Ok(None),
-                    Some(libc::EPERM | libc::EACCES) => Err(Error::Permission),
-                    _ => Err(Error::System { what: "cannot open a raw ICMPv6 socket", source: error }),
-                };
-            }
+            Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => return Ok(None),
+            other => other.map_err(failed())?,
         };
-        sys::set_option(&socket, libc::IPPROTO_IPV6, MRT6_INIT, &1i32).map_err(|error| {
-            match error.raw_os_error() {
-                Some(libc::EADDRINUSE) => Error::AlreadyRuns { family: "IPv6" },
-                Some(libc::EPERM | libc::EACCES) => Error::Permission,
-                Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP) => {
-                    Error::NoKernelSupport { family: "IPv6", option: "CONFIG_IPV6_MROUTE" }
-                }
-                _ => Error::System { what: "cannot start IPv6 multicast routing", source: error },
-            }
-        })?;
+        sys::set_option(&socket, libc::IPPROTO_IPV6, MRT6_INIT, &1i32).map_err(failed())?;
         configure(&socket).map_err(Error::system("cannot set up the MLD socket"))?;
         Ok(Some(Self { socket }))
     }
