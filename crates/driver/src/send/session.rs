@@ -327,7 +327,13 @@ impl<'a> Session<'a> {
             self.sources.read_any(file, range.start, &mut packet[HEADER_LEN..])
         });
         match result {
-            Ok(()) => peer.retransmitted_bytes += len as u64,
+            Ok(()) => {
+                peer.retransmitted_bytes += len as u64;
+                // The rate is for all that the session sends. On a link that multicast fills by itself,
+                // retransmissions on top would push packets of the multicast out of the queue, for all
+                // receivers, who then ask for yet more.
+                self.pacer.sent(now, pacer::tcp_bytes((HEADER_LEN + len) as u64));
+            }
             Err(error) => self.withdraw(now, file, &error),
         }
     }
