@@ -1,7 +1,7 @@
 //! A lab that is up, as its user sees it.
 
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use crate::down;
@@ -70,14 +70,17 @@ impl Lab {
             name: name.to_owned(),
             phase: Phase::Unfinished,
             topology: topology.clone(),
-            loss_map: None,
-            relayed: Vec::new(),
+            loss: None,
+            losing: Vec::new(),
         };
         locked.write(&record)?;
-        if let Err(error) = up::build(topology, &plan) {
-            down::remove(name, &plan)?;
-            locked.remove()?;
-            return Err(error);
+        match up::build(topology, &plan) {
+            Ok(loss) => record.loss = loss,
+            Err(error) => {
+                down::remove(name, &plan)?;
+                locked.remove()?;
+                return Err(error);
+            }
         }
         record.phase = Phase::Up;
         locked.write(&record)?;
@@ -146,6 +149,14 @@ impl Lab {
 
 // What it consists of.
 impl Lab {
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(crate) fn state_directory(&self) -> &Path {
+        &self.options.state_directory
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -11,7 +11,9 @@
 mod down;
 mod error;
 pub mod experiment;
+mod fault;
 mod lab;
+mod loss;
 mod namespace;
 mod neighbours;
 mod netlink;
@@ -24,6 +26,7 @@ mod up;
 
 pub use error::{Error, Result};
 pub use lab::{Lab, Options, Summary};
+pub use loss::LossCounters;
 pub use plan::{Interface, LabNode};
 pub use topology::{
     Loss, MAX_MULTICAST_INTERFACES, Member, Network, NetworkKind, Node, Quality, Role, SpecError, Subnet, Topology,

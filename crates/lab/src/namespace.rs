@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const DIRECTORY: &str = "/run/netns";
@@ -38,11 +38,6 @@ impl Namespace {
     pub fn enter(&self) -> io::Result<()> {
         // SAFETY: the descriptor is open, and only the calling thread changes its namespace.
         check(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) })
-    }
-
-    /// What tells this namespace from all others while it exists.
-    pub fn inode(&self) -> io::Result<u64> {
-        Ok(File::from(self.0.try_clone()?).metadata()?.ino())
     }
 }
 

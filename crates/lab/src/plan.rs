@@ -181,6 +181,13 @@ impl Plan {
         }
     }
 
+    /// One more than the highest number of a node's interface.
+    pub fn interfaces_end(&self) -> u32 {
+        let indices =
+            self.nodes.iter().flat_map(|node| &node.interfaces).map(|interface| interface.index + 1);
+        indices.max().unwrap_or(0)
+    }
+
     /// Every namespace of the lab.
     pub fn namespaces(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.namespace.as_str()).chain([self.switch.as_str()])

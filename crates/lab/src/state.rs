@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::loss::LossObjects;
 use crate::namespace::flock;
 use crate::topology::Topology;
 
@@ -25,11 +26,11 @@ pub struct Record {
     pub name: String,
     pub phase: Phase,
     pub topology: Topology,
-    /// The number of the kernel's table of losses, where a link has any.
-    pub loss_map: Option<u32>,
-    /// Interfaces whose cable is a relay's, by number.
+    /// Set once the lab loses packets on purpose.
+    pub loss: Option<LossObjects>,
+    /// The numbers of the interfaces that were made to lose packets after the lab was up.
     #[serde(default)]
-    pub relayed: Vec<u32>,
+    pub losing: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

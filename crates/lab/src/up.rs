@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::error::{Error, Result};
+use crate::loss::{LossObjects, Losses};
 use crate::namespace::{self, Namespace};
 use crate::neighbours::Neighbours;
 use crate::netlink::{self, Batch, Bridge, End, Netlink, Port};
@@ -32,8 +33,8 @@ struct Handle {
     netlink: Netlink,
 }
 
-/// Makes everything in `plan`, which is that of `topology`.
-pub(crate) fn build(topology: &Topology, plan: &Plan) -> Result<()> {
+/// Makes everything in `plan`, which is that of `topology`. Returns what loses packets, if anything does.
+pub(crate) fn build(topology: &Topology, plan: &Plan) -> Result<Option<LossObjects>> {
     let files = 2 * plan.nodes.len() as u64 + 256;
     namespace::raise_file_limit(files)
         .map_err(Error::system(format!("open {files} files: raise `ulimit -Hn`")))?;
@@ -42,10 +43,16 @@ pub(crate) fn build(topology: &Topology, plan: &Plan) -> Result<()> {
     namespace::reserve(&names).map_err(Error::system("name the namespaces in /run/netns"))?;
     let handles = parallel::map(plan.nodes.len(), |node| make_namespace(&plan.nodes[node]))?;
     parallel::aside(|| make_links(plan, &handles))?;
+    let losses = load_losses(plan)?;
     let routes = routes::compute(topology);
     let neighbours = Neighbours::of(plan);
     parallel::map(plan.nodes.len(), |node| {
         let mut batch = Batch::default();
+        for interface in &plan.nodes[node].interfaces {
+            if let Some(losses) = losses.as_ref().filter(|_| !interface.quality.loss.is_none()) {
+                lose(&mut batch, interface.index, losses);
+            }
+        }
         configure(&mut batch, &plan.nodes[node], &routes[node]);
         neighbours.add(&mut batch, &plan.nodes[node]);
         handles[node]
@@ -53,7 +60,27 @@ pub(crate) fn build(topology: &Topology, plan: &Plan) -> Result<()> {
             .run(batch)
             .map_err(Error::system(format!("configure {}", plan.nodes[node].namespace)))
     })?;
-    Ok(())
+    Ok(losses.map(|losses| losses.objects()))
+}
+
+/// Loads the program that loses packets where an interface needs it, and tells it of those.
+fn load_losses(plan: &Plan) -> Result<Option<Losses>> {
+    let interfaces = plan.nodes.iter().flat_map(|node| &node.interfaces);
+    let losing: Vec<_> = interfaces.filter(|interface| !interface.quality.loss.is_none()).collect();
+    if losing.is_empty() {
+        return Ok(None);
+    }
+    let mut losses = Losses::load(plan.interfaces_end())?;
+    for interface in losing {
+        losses.set(interface.index, interface.quality.loss)?;
+    }
+    Ok(Some(losses))
+}
+
+/// Has what arrives at interface `index` go through the loss program.
+pub(crate) fn lose(batch: &mut Batch, index: u32, losses: &Losses) {
+    netlink::add_clsact(batch, index);
+    netlink::add_ingress_filter(batch, index, losses.program());
 }
 
 fn make_namespace(node: &LabNode) -> Result<Handle> {
@@ -152,8 +179,8 @@ pub(crate) fn limit(batch: &mut Batch, index: u32, quality: &Quality) {
     netlink::add_tbf(batch, index, rate_bps, burst_bytes, quality.queue_bytes() as u32);
 }
 
-/// Everything inside a node once its interfaces are there.
-fn configure(batch: &mut Batch, node: &LabNode, routes: &[Route]) {
+/// Everything inside a node once its interfaces are there. May be repeated.
+pub(crate) fn configure(batch: &mut Batch, node: &LabNode, routes: &[Route]) {
     const LOOPBACK: u32 = 1;
     netlink::set_up(batch, LOOPBACK, true);
     for address in &node.loopback_v6 {

@@ -186,7 +186,9 @@ mod tests {
             batch.request(String::new(), 16, 0, &[0; 40], |_| ());
         }
         let parts = batch.cut();
-        assert!(parts.iter().all(|part| part.bytes.len() <= MAX_PART_REQUESTS * 56 && part.bytes.len() % 56 == 0));
+        assert!(
+            parts.iter().all(|part| part.bytes.len() <= MAX_PART_REQUESTS * 56 && part.bytes.len() % 56 == 0)
+        );
         assert_eq!(parts.iter().map(|part| part.bytes.len()).sum::<usize>(), 3000 * 56);
         assert_eq!(parts.last().unwrap().last_sequence, 2999);
     }

@@ -8,12 +8,16 @@ use super::message::{Attributes, Batch};
 
 const CREATE: i32 = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 
+const CREATE_OR_REPLACE: i32 = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+
 const VETH_INFO_PEER: u16 = 1;
 const IFLA_GROUP: u16 = 27;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
+/// The kernel's default (`GSO_MAX_SEGS`).
+const GSO_MAX_SEGS: u32 = 65_535;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_INFO_SLAVE_KIND: u16 = 4;
@@ -170,7 +174,7 @@ pub fn add_address(batch: &mut Batch, index: u32, address: IpAddr, prefix_length
     let flags = if address.is_ipv6() { IFA_F_NODAD } else { 0 };
     let mut header = vec![family, prefix_length, flags, 0];
     header.extend(index.to_ne_bytes());
-    batch.request(what, libc::RTM_NEWADDR, CREATE, &header, |attributes| {
+    batch.request(what, libc::RTM_NEWADDR, CREATE_OR_REPLACE, &header, |attributes| {
         attributes.bytes(libc::IFA_LOCAL, &bytes);
         attributes.bytes(libc::IFA_ADDRESS, &bytes);
     });
@@ -181,7 +185,7 @@ pub fn add_route(batch: &mut Batch, prefix: IpAddr, length: u8, gateway: IpAddr,
     let what = format!("route {prefix}/{length} via {gateway}");
     let (family, bytes) = family_and_bytes(prefix);
     let header = route_header(family, length, libc::RT_SCOPE_UNIVERSE);
-    batch.request(what, libc::RTM_NEWROUTE, CREATE, &header, |attributes| {
+    batch.request(what, libc::RTM_NEWROUTE, CREATE_OR_REPLACE, &header, |attributes| {
         if length > 0 {
             attributes.bytes(libc::RTA_DST, &bytes);
         }
@@ -193,7 +197,7 @@ pub fn add_route(batch: &mut Batch, prefix: IpAddr, length: u8, gateway: IpAddr,
 /// Sends IPv4 groups out of interface `index` where the program names none; IPv6 has such a route by itself.
 pub fn add_multicast_route(batch: &mut Batch, index: u32) {
     let header = route_header(libc::AF_INET as u8, 4, libc::RT_SCOPE_LINK);
-    batch.request("route 224.0.0.0/4".into(), libc::RTM_NEWROUTE, CREATE, &header, |attributes| {
+    batch.request("route 224.0.0.0/4".into(), libc::RTM_NEWROUTE, CREATE_OR_REPLACE, &header, |attributes| {
         attributes.bytes(libc::RTA_DST, &[224, 0, 0, 0]);
         attributes.u32(libc::RTA_OIF, index);
     });
@@ -254,23 +258,22 @@ pub fn add_tbf(batch: &mut Batch, index: u32, rate_bps: u64, burst_bytes: u32, q
     parameters.extend(queue_bytes.to_ne_bytes());
     parameters.extend([0; 8]);
     let what = format!("limit interface {index} to {rate_bps} bit/s");
-    let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
-    batch.request(what, libc::RTM_NEWQDISC, flags, &queue_header(index, 0, TC_H_ROOT), |attributes| {
-        attributes.text(libc::TCA_KIND, "tbf");
-        attributes.nest(libc::TCA_OPTIONS, |options| {
-            options.bytes(TCA_TBF_PARMS, &parameters);
-            options.u32(TCA_TBF_BURST, burst_bytes);
-            if u32::try_from(bytes_per_second).is_err() {
-                options.bytes(TCA_TBF_RATE64, &bytes_per_second.to_ne_bytes());
-            }
-        });
-    });
-}
-
-/// Takes the limit of interface `index` away.
-pub fn remove_tbf(batch: &mut Batch, index: u32) {
-    let what = format!("take the limit of interface {index} away");
-    batch.request(what, libc::RTM_DELQDISC, 0, &queue_header(index, 0, TC_H_ROOT), |_| ());
+    batch.request(
+        what,
+        libc::RTM_NEWQDISC,
+        CREATE_OR_REPLACE,
+        &queue_header(index, 0, TC_H_ROOT),
+        |attributes| {
+            attributes.text(libc::TCA_KIND, "tbf");
+            attributes.nest(libc::TCA_OPTIONS, |options| {
+                options.bytes(TCA_TBF_PARMS, &parameters);
+                options.u32(TCA_TBF_BURST, burst_bytes);
+                if u32::try_from(bytes_per_second).is_err() {
+                    options.bytes(TCA_TBF_RATE64, &bytes_per_second.to_ne_bytes());
+                }
+            });
+        },
+    );
 }
 
 /// Makes room for filters on what arrives at interface `index`.
@@ -279,6 +282,33 @@ pub fn add_clsact(batch: &mut Batch, index: u32) {
     let what = format!("prepare interface {index} for filters");
     batch.request(what, libc::RTM_NEWQDISC, CREATE, &header, |attributes| {
         attributes.text(libc::TCA_KIND, "clsact")
+    });
+}
+
+/// Has `program`, an eBPF classifier, decide about every packet that arrives at interface `index`.
+pub fn add_ingress_filter(batch: &mut Batch, index: u32, program: RawFd) {
+    const TC_H_INGRESS_FILTERS: u32 = 0xffff_fff2;
+    const TCA_BPF_FD: u16 = 6;
+    const TCA_BPF_FLAGS: u16 = 8;
+    const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
+    let mut header = queue_header(index, 0, TC_H_INGRESS_FILTERS);
+    let priority_and_protocol = 1 << 16 | u32::from((libc::ETH_P_ALL as u16).to_be());
+    header[16..20].copy_from_slice(&priority_and_protocol.to_ne_bytes());
+    let what = format!("filter what arrives at interface {index}");
+    batch.request(what, libc::RTM_NEWTFILTER, CREATE, &header, |attributes| {
+        attributes.text(libc::TCA_KIND, "bpf");
+        attributes.nest(libc::TCA_OPTIONS, |options| {
+            options.u32(TCA_BPF_FD, program as u32);
+            options.u32(TCA_BPF_FLAGS, TCA_BPF_FLAG_ACT_DIRECT);
+        });
+    });
+}
+
+/// Has interface `index` cut super-packets into datagrams before they leave, or no longer.
+pub fn set_splitting(batch: &mut Batch, index: u32, splits: bool) {
+    let what = format!("have interface {index} cut super-packets");
+    batch.request(what, libc::RTM_NEWLINK, 0, &link_header(index, false), |attributes| {
+        attributes.u32(IFLA_GSO_MAX_SEGS, if splits { 1 } else { GSO_MAX_SEGS });
     });
 }
 

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Loses packets that arrive at an interface. Attached by the lab to the ingress of a node's end of a
+ * cable; the other end cuts super-packets, so that each datagram is lost or not by itself.
+ *
+ * The helpers are declared here rather than taken from libbpf's headers, which would be one more
+ * package to install. Their numbers are part of the kernel's interface (linux/bpf.h).
+ */
+#include <linux/bpf.h>
+
+#include "loss.h"
+
+#define SECTION(name) __attribute__((section(name), used))
+
+static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static loss_u32 (*random32)(void) = (void *)BPF_FUNC_get_prandom_u32;
+
+/* The lab sets the number of entries when it loads the program. */
+struct {
+	int (*type)[BPF_MAP_TYPE_ARRAY];
+	int (*max_entries)[1];
+	loss_u32 *key;
+	struct loss_entry *value;
+} losses SECTION(".maps");
+
+/* What a classifier answers (linux/pkt_cls.h): let it pass on, or drop it. */
+enum { ACCEPT = 0, DROP = 2 };
+
+static int happens(loss_u32 probability)
+{
+	return (random32() >> 1) < probability;
+}
+
+SECTION("classifier")
+int lose(struct __sk_buff *packet)
+{
+	loss_u32 key = packet->ifindex;
+	struct loss_entry *entry = lookup(&losses, &key);
+
+	if (!entry)
+		return ACCEPT;
+	/* Two processors may both change the state: the model is of chance anyway. */
+	if (happens(entry->is_bad ? entry->to_good : entry->to_bad))
+		entry->is_bad = !entry->is_bad;
+	if (happens(entry->is_bad ? entry->in_bad : entry->in_good)) {
+		__sync_fetch_and_add(&entry->dropped, 1);
+		return DROP;
+	}
+	__sync_fetch_and_add(&entry->passed, 1);
+	return ACCEPT;
+}
+
+const char licence[] SECTION("license") = "MIT OR Apache-2.0";

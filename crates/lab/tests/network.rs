@@ -1,0 +1,334 @@
+//! Labs on this machine's kernel: packets get where they should, as fast and as whole as they should,
+//! and nothing stays behind. Needs root.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use treecast_lab::{Error, Lab, Loss, Options, Role, Topology};
+
+/// A lab of this test alone, which is taken down when the test is over, however that ends.
+struct TestLab {
+    lab: Lab,
+    options: Options,
+}
+
+impl TestLab {
+    fn up(topology: &Topology, name: &str) -> Self {
+        let options = options(name);
+        let name = format!("{name}{}", std::process::id());
+        let lab = Lab::up(topology, &name, &options).expect("these tests make namespaces: run them as root");
+        Self { lab, options }
+    }
+
+    fn parse(spec: &str, name: &str) -> Self {
+        Self::up(&Topology::parse(spec).unwrap(), name)
+    }
+
+    /// Binds a socket in a node.
+    fn socket(&self, node: &str, address: IpAddr) -> UdpSocket {
+        self.lab.enter(node, || UdpSocket::bind((address, 4000))).unwrap().unwrap()
+    }
+
+    fn v6(&self, node: &str) -> Ipv6Addr {
+        self.lab.node(node).unwrap().v6().unwrap()
+    }
+
+    fn v4(&self, node: &str) -> Ipv4Addr {
+        self.lab.node(node).unwrap().v4().unwrap()
+    }
+}
+
+impl Drop for TestLab {
+    fn drop(&mut self) {
+        let _ = Lab::remove(self.lab.name(), &self.options);
+        let _ = std::fs::remove_dir_all(&self.options.state_directory);
+    }
+}
+
+fn options(test: &str) -> Options {
+    let folder = format!("treecast-lab-{test}-{}", std::process::id());
+    Options { state_directory: std::env::temp_dir().join(folder) }
+}
+
+fn namespaces(lab: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten().map(|entry| entry.path());
+    let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+    entries.filter(|path| name(path).starts_with(lab)).collect()
+}
+
+/// Sends datagrams until one arrives; what is lost on the way is for the caller to say.
+fn reaches(from: &UdpSocket, to: &UdpSocket, address: SocketAddr, tries: usize) -> bool {
+    to.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut buffer = [0; 64];
+    (0..tries).any(|_| {
+        // A route that is not there, or a neighbour that does not answer, is an error here.
+        let _ = from.send_to(b"are you there", address);
+        to.recv(&mut buffer).is_ok()
+    })
+}
+
+#[test]
+fn clients_and_server_of_a_tree_reach_each_other_by_ipv4_and_ipv6() {
+    let lab = TestLab::parse("tree:levels=3,clients=2", "tree");
+    for client in ["client0", "client3", "client7"] {
+        let (server_v6, client_v6) = (IpAddr::from(lab.v6("server0")), IpAddr::from(lab.v6(client)));
+        let (server_v4, client_v4) = (IpAddr::from(lab.v4("server0")), IpAddr::from(lab.v4(client)));
+        for (server, client_address) in [(server_v6, client_v6), (server_v4, client_v4)] {
+            let at_server = lab.socket("server0", server);
+            let at_client = lab.socket(client, client_address);
+            assert!(reaches(&at_client, &at_server, (server, 4000).into(), 10), "{client} to {server}");
+            assert!(
+                reaches(&at_server, &at_client, (client_address, 4000).into(), 10),
+                "{server} to {client}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_stays_behind() {
+    let lab = TestLab::parse("tree:levels=2,clients=1", "gone");
+    let name = lab.lab.name().to_owned();
+    assert_eq!(namespaces(&name).len(), 1 + 3 + 2 + 1);
+    let mut sleeper = Command::new("sleep");
+    sleeper.arg("600").stdout(Stdio::null());
+    let mut sleeper = lab.lab.spawn("client0", sleeper).unwrap();
+    assert_eq!(Lab::list(&lab.options).unwrap()[0].nodes, Some(6));
+
+    Lab::open(&name, &lab.options).unwrap().down().unwrap();
+    assert!(!sleeper.wait().unwrap().success());
+    assert_eq!(namespaces(&name), Vec::<PathBuf>::new());
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(&name));
+    assert_eq!(Lab::list(&lab.options).unwrap(), []);
+    assert!(matches!(Lab::open(&name, &lab.options), Err(Error::NoSuchLab { .. })));
+}
+
+#[test]
+fn a_program_runs_inside_its_node() {
+    let lab = TestLab::parse("lan:clients=1", "exec");
+    let mut command = Command::new("cat");
+    command.arg("/proc/net/if_inet6").stdout(Stdio::piped());
+    let output = lab.lab.spawn("client0", command).unwrap().wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("fd000000000000010000000000000002") && text.contains("if1"), "{text}");
+    assert!(matches!(lab.lab.node("client9"), Err(Error::NoSuchNode { .. })));
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_and_left_alone() {
+    let first = TestLab::parse("lan:clients=1", "taken");
+    let topology = Topology::parse("lan:clients=1").unwrap();
+    let again = |options: &Options| Lab::up(&topology, first.lab.name(), options).err().unwrap();
+    assert!(matches!(again(&first.options), Error::Exists { .. }));
+    // Another record, the same names: the namespaces are somebody else's.
+    let elsewhere = options("taken-elsewhere");
+    assert!(matches!(again(&elsewhere), Error::NamespaceTaken { .. }));
+    assert_eq!(Lab::down_all(&elsewhere).unwrap(), Vec::<String>::new());
+    assert_eq!(namespaces(first.lab.name()).len(), 3);
+    assert!(matches!(Lab::up(&topology, "No Name", &elsewhere), Err(Error::BadName { .. })));
+}
+
+/// Sends numbered datagrams one by one, and counts those that arrive.
+fn count_arrivals(from: &UdpSocket, to: &UdpSocket, address: SocketAddr, count: usize) -> usize {
+    to.set_nonblocking(true).unwrap();
+    let mut buffer = [0; 64];
+    let mut arrived = 0;
+    for _ in 0..count {
+        from.send_to(b"one of many", address).unwrap();
+        while to.recv(&mut buffer).is_ok() {
+            arrived += 1;
+        }
+    }
+    let deadline = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < deadline {
+        match to.recv(&mut buffer) {
+            Ok(_) => arrived += 1,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+    arrived
+}
+
+#[test]
+fn a_lossy_client_loses_its_share_and_others_nothing() {
+    const COUNT: usize = 10_000;
+    let mut topology = Topology::parse("lan:clients=3").unwrap();
+    let gilbert = Loss::Gilbert { to_bad: 0.05, to_good: 0.45, in_bad: 1.0, in_good: 0.0 };
+    topology.networks[0].members[1].quality.loss = Loss::Uniform(0.2);
+    topology.networks[0].members[2].quality.loss = gilbert;
+    let lab = TestLab::up(&topology, "loss");
+    let server = lab.socket("server0", lab.v6("server0").into());
+    let arrivals = |client: &str| {
+        let address = lab.v6(client);
+        let socket = lab.socket(client, address.into());
+        assert!(reaches(&server, &socket, (address, 4000).into(), 50));
+        count_arrivals(&server, &socket, (address, 4000).into(), COUNT)
+    };
+    // Uniform: within six standard deviations. Gilbert: a tenth of the time in the bad state.
+    assert!((7_760..=8_240).contains(&arrivals("client0")));
+    assert!((8_500..=9_500).contains(&arrivals("client1")));
+    assert_eq!(arrivals("client2"), COUNT);
+
+    let counters = lab.lab.loss_counters("client0", "if1").unwrap();
+    let total = counters.passed + counters.dropped;
+    assert!(
+        total >= COUNT as u64 && (0.17..0.23).contains(&(counters.dropped as f64 / total as f64)),
+        "{counters:?}"
+    );
+    assert_eq!(lab.lab.loss_counters("client2", "if1").unwrap().dropped, 0);
+}
+
+#[test]
+fn loss_can_begin_and_end_while_the_lab_is_up() {
+    let lab = TestLab::parse("lan:clients=1", "lossy");
+    let (server, client) = (lab.v6("server0"), lab.v6("client0"));
+    let (at_server, at_client) = (lab.socket("server0", server.into()), lab.socket("client0", client.into()));
+    assert!(reaches(&at_server, &at_client, (client, 4000).into(), 10));
+    assert_eq!(lab.lab.loss_counters("client0", "if1").unwrap().dropped, 0);
+
+    lab.lab.set_loss("client0", "if1", Loss::Uniform(1.0)).unwrap();
+    assert!(!reaches(&at_server, &at_client, (client, 4000).into(), 2));
+    // The record of the lab carries the loss: somebody else can change it.
+    let elsewhere = Lab::open(lab.lab.name(), &lab.options).unwrap();
+    assert!(elsewhere.loss_counters("client0", "if1").unwrap().dropped >= 2);
+    elsewhere.set_loss("client0", "if1", Loss::None).unwrap();
+    assert!(reaches(&at_server, &at_client, (client, 4000).into(), 10));
+}
+
+/// Super-packets that go to a node with loss are cut before they get there: each datagram counts.
+#[test]
+fn a_super_packet_is_lost_datagram_by_datagram() {
+    let mut topology = Topology::parse("lan:clients=1").unwrap();
+    topology.networks[0].members[1].quality.loss = Loss::Uniform(0.5);
+    let lab = TestLab::up(&topology, "super");
+    let address = lab.v6("client0");
+    let server = lab.socket("server0", lab.v6("server0").into());
+    let client = lab.socket("client0", address.into());
+    assert!(reaches(&server, &client, (address, 4000).into(), 50));
+    let before = lab.lab.loss_counters("client0", "if1").unwrap();
+    set_segment_size(&server, 1000);
+    for _ in 0..20 {
+        server.send_to(&[7; 40_000], (address, 4000)).unwrap();
+    }
+    let after = lab.lab.loss_counters("client0", "if1").unwrap();
+    let (passed, dropped) = (after.passed - before.passed, after.dropped - before.dropped);
+    assert!((800..=850).contains(&(passed + dropped)), "{passed} passed, {dropped} dropped");
+    assert!((300..500).contains(&dropped), "{dropped} of 800");
+}
+
+fn set_segment_size(socket: &UdpSocket, bytes: i32) {
+    use std::os::fd::AsRawFd;
+    let (level, name) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+    let size = size_of::<i32>() as u32;
+    // SAFETY: the pointer is to an i32, whose size is given, and outlives the call.
+    let outcome =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const bytes).cast(), size) };
+    assert_eq!(outcome, 0);
+}
+
+#[test]
+fn a_cable_carries_its_rate_and_no_more() {
+    const RATE_BPS: f64 = 50e6;
+    let lab = TestLab::parse("lan:clients=1,rate=50M", "rate");
+    let address = lab.v6("client0");
+    let server = lab.socket("server0", lab.v6("server0").into());
+    let client = lab.socket("client0", address.into());
+    assert!(reaches(&server, &client, (address, 4000).into(), 10));
+    client.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let sender = std::thread::spawn(move || {
+        let end = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < end {
+            let _ = server.send_to(&[7; 1400], (address, 4000));
+        }
+    });
+    // What the burst and the queue let through at once is over after the first second.
+    let mut buffer = [0; 2048];
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(700) {
+        client.recv(&mut buffer).unwrap();
+    }
+    let (start, mut frames) = (Instant::now(), 0u32);
+    while start.elapsed() < Duration::from_secs(1) {
+        client.recv(&mut buffer).unwrap();
+        frames += 1;
+    }
+    // Ethernet, IPv6 and UDP headers count.
+    let measured = f64::from(frames) * (1400.0 + 62.0) * 8.0 / start.elapsed().as_secs_f64();
+    sender.join().unwrap();
+    assert!((0.7 * RATE_BPS..1.15 * RATE_BPS).contains(&measured), "{measured} bit/s");
+}
+
+#[test]
+fn a_link_between_routers_can_be_pulled_and_put_back() {
+    let topology = Topology::from_toml(
+        r#"
+        [nodes]
+        server0 = { role = "server" }
+        a = { role = "router", addresses = ["fd00:ffff::a"] }
+        b = { role = "router" }
+        client0 = { role = "client" }
+        [lans.left]
+        nodes = ["server0", "a"]
+        [links.middle]
+        nodes = ["a", "b"]
+        [lans.right]
+        nodes = ["b", "client0"]
+        "#,
+        "test.toml",
+    );
+    let lab = TestLab::up(&topology.unwrap(), "pull");
+    let client = lab.v6("client0");
+    let at_server = lab.socket("server0", lab.v6("server0").into());
+    let at_client = lab.socket("client0", client.into());
+    assert!(reaches(&at_server, &at_client, (client, 4000).into(), 10));
+    // A router has an address of its own, which is reached from everywhere.
+    let at_router = lab.socket("a", lab.v6("a").into());
+    assert_eq!(lab.v6("a").to_string(), "fd00:ffff::a");
+    assert!(reaches(&at_client, &at_router, (lab.v6("a"), 4000).into(), 10));
+
+    let (node, interface) = ("a", lab.lab.node("a").unwrap().interfaces[1].name.clone());
+    lab.lab.set_link_up(node, &interface, false).unwrap();
+    assert!(!reaches(&at_server, &at_client, (client, 4000).into(), 2));
+    lab.lab.set_link_up(node, &interface, true).unwrap();
+    assert!(reaches(&at_server, &at_client, (client, 4000).into(), 20));
+    assert!(reaches(&at_client, &at_router, (lab.v6("a"), 4000).into(), 10));
+}
+
+#[test]
+fn killing_a_node_ends_its_programs_and_only_those() {
+    let lab = TestLab::parse("lan:clients=2", "kill");
+    let sleeper = || {
+        let mut command = Command::new("sleep");
+        command.arg("600").stdout(Stdio::null());
+        command
+    };
+    let mut first = lab.lab.spawn("client0", sleeper()).unwrap();
+    let mut second = lab.lab.spawn("client1", sleeper()).unwrap();
+    lab.lab.kill("client0").unwrap();
+    assert!(!first.wait().unwrap().success());
+    assert!(second.try_wait().unwrap().is_none());
+    lab.lab.kill("client1").unwrap();
+    assert!(!second.wait().unwrap().success());
+}
+
+#[test]
+fn the_thesis_testbed_connects_every_building() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/meadcast/testbed.json");
+    let lab = TestLab::parse(&format!("testbed:{file}"), "bed");
+    let nodes = lab.lab.nodes();
+    assert_eq!((nodes.len(), lab.lab.topology().count(Role::Router)), (204, 39));
+    assert_eq!(lab.v6("c30-1").to_string(), "fd14::3:30:1");
+    assert_eq!(lab.lab.node("r414").unwrap().loopback_v6[0].to_string(), "fd14::4:0:414");
+    let sender = lab.socket("c30-1", lab.v6("c30-1").into());
+    for to in ["c10-1", "c28-5", "c31-3", "c47-5", "r1", "r203", "r414"] {
+        let address = lab.v6(to);
+        let receiver = lab.socket(to, address.into());
+        assert!(reaches(&sender, &receiver, (address, 4000).into(), 10), "{to}");
+        let to_sender = SocketAddr::from((lab.v6("c30-1"), 4000));
+        assert!(reaches(&receiver, &sender, to_sender, 10), "from {to}");
+    }
+}
