@@ -134,6 +134,7 @@ fn scenario(repair: Repair, paths: &[Path]) -> Scenario {
         objects: vec![ObjectPlan { size: SIZE, send_at, withdraw_at: None }],
         receivers: paths.iter().copied().map(receiver).collect(),
         close_at: send_at,
+        hashing: Duration::from_millis(2),
     }
 }
 

@@ -4,7 +4,7 @@
 use treecast_proto::vcmtp::{Outcome, ReceiverId, Repair};
 
 use super::{
-    Fault, LINGERING, Scenario,
+    Fault, Scenario,
     receiver_node::{Fate, ReceiverNode},
     sender_node::SenderNode,
 };
@@ -14,10 +14,14 @@ use super::{
 enum Expected {
     /// Nothing goes wrong that cannot be mended.
     Whole,
+    /// It needs nothing from the sender, which may give it up all the same.
+    WholeHere,
     /// The application does not want it.
     Ignored,
     /// It may fail, and must then say so.
     WholeOrFailed,
+    /// Whatever: the session or the receiver ends in the middle.
+    Anything,
     /// Its storage fails it.
     Failed,
 }
@@ -46,11 +50,9 @@ pub(super) fn faults(
             }
         }
     }
-    let last_send = scenario.objects.iter().map(|object| object.send_at).max().unwrap_or_default();
-    let lingers = scenario.close_at >= last_send + LINGERING;
     for (number, receiver) in receivers.iter().enumerate() {
         if let Some(receiver) = receiver {
-            faults.extend(receiver_faults(sender, lingers, number, receiver));
+            faults.extend(receiver_faults(sender, scenario.lingers(), number, receiver));
         }
     }
     faults
@@ -76,7 +78,9 @@ fn object_fault(
     let as_expected = match expected {
         Expected::Whole => *outcome == Outcome::Complete && fate == Some(&Fate::Received),
         Expected::Ignored => *outcome == Outcome::Complete && fate.is_none(),
-        Expected::WholeOrFailed => true,
+        Expected::WholeHere => fate == Some(&Fate::Received),
+        Expected::WholeOrFailed => fate.is_some() || ignored,
+        Expected::Anything => true,
         Expected::Failed => matches!((outcome, fate), (Outcome::Failed(_), Some(Fate::Failed(_)))),
     };
     (!consistent || !as_expected).then(|| {
@@ -89,16 +93,17 @@ fn object_fault(
 
 fn expected(scenario: &Scenario, position: usize, receiver: usize) -> Expected {
     let (object, plan) = (&scenario.objects[position], &scenario.receivers[receiver]);
-    let uncertain = plan.leave.is_some()
-        || object.withdraw_at.is_some()
-        || scenario.retransmission_timeout_factor.is_some()
-        || (scenario.repair == Repair::None && !(plan.hears_everything() && plan.join_at.is_zero()));
-    match plan.faults[position] {
+    let fault = plan.faults[position];
+    let times_out = scenario.retransmission_timeout_factor.is_some();
+    let needs_nothing = plan.hears_everything() && plan.join_at.is_zero() && fault.is_none();
+    match fault {
+        _ if plan.leave.is_some() || (times_out && !scenario.lingers()) => Expected::Anything,
+        _ if object.withdraw_at.is_some() => Expected::WholeOrFailed,
         Some(Fault::StoreFails(_)) if plan.ignores[position] => Expected::WholeOrFailed,
-        _ if uncertain => Expected::WholeOrFailed,
+        _ if times_out && needs_nothing && !plan.ignores[position] => Expected::WholeHere,
+        _ if times_out || (scenario.repair == Repair::None && !needs_nothing) => Expected::WholeOrFailed,
         _ if plan.ignores[position] => Expected::Ignored,
         Some(Fault::StoreFails(_) | Fault::CommitFails | Fault::DamagedAlways) => Expected::Failed,
-        Some(Fault::DamagedOnce) if scenario.repair == Repair::None => Expected::Failed,
         Some(Fault::DamagedOnce) | None => Expected::Whole,
     }
 }

@@ -7,7 +7,7 @@ mod sender_node;
 pub(crate) mod storage;
 mod world;
 
-pub use scenario::{Fault, LINGERING, Leaving, ObjectPlan, ReceiverPlan, Scenario};
+pub use scenario::{Fault, Leaving, ObjectPlan, ReceiverPlan, Scenario};
 pub use world::{Figures, Run};
 
 /// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.

@@ -12,7 +12,7 @@ use crate::network::{Loss, Path, generator};
 const FIRST_SEND: Duration = Duration::from_millis(50);
 
 /// How long a session stays open that is not closed with its last object: all that it has to say is said.
-pub const LINGERING: Duration = Duration::from_secs(600);
+const LINGERING: Duration = Duration::from_secs(600);
 
 /// One run. Times are since its begin.
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub struct Scenario {
     pub receivers: Vec<ReceiverPlan>,
     /// API_Close_Sender.
     pub close_at: Duration,
+    /// How long the sender takes for a hash after an object's last byte.
+    pub hashing: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -100,6 +102,7 @@ impl Scenario {
         Self {
             seed,
             close_at: last_send + if lingers { LINGERING } else { Duration::ZERO },
+            hashing: millis(*pick(&mut random, &[0, 2, 100])),
             repair,
             block_len,
             max_run_len: u32::from(block_len) * random.random_range(1..=45),
@@ -121,6 +124,12 @@ impl Scenario {
         let again = crate::network::transmission_time(bytes * 8, slowest);
         let factor = 1.0 + self.retransmission_timeout_factor.unwrap_or(0.0);
         self.last_planned() + Duration::from_secs(20) + again.mul_f64(factor)
+    }
+
+    /// Whether the session stays open long after its last object.
+    pub(super) fn lingers(&self) -> bool {
+        let last_send = self.objects.iter().map(|object| object.send_at).max().unwrap_or_default();
+        self.close_at >= last_send + LINGERING
     }
 
     fn last_planned(&self) -> Duration {

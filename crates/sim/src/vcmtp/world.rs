@@ -22,7 +22,7 @@ use crate::{
 /// More events than this are a run that goes round in circles.
 const MAX_EVENTS: u64 = 3_000_000;
 
-/// How long hashing takes, and how long the application thinks.
+/// How long a receiver takes for a hash, and how long the application thinks.
 const HASHING: Duration = Duration::from_millis(2);
 const THINKING: Duration = Duration::from_millis(15);
 
@@ -276,7 +276,7 @@ impl<'a> World<'a> {
                     self.schedule.at(arrival, Event::ClosedAtReceiver(number));
                 }
                 sender_node::Output::Hash(index) => {
-                    self.schedule.at(now + HASHING, Event::SenderHashed(index))
+                    self.schedule.at(now + self.scenario.hashing, Event::SenderHashed(index))
                 }
                 sender_node::Output::Wake(time) => {
                     if self.wake_sender_at.is_none_or(|other| time < other) {
