@@ -11,6 +11,7 @@ mod server;
 use crate::{
     db::{Db, NodeId, NodeInfo, Result, Role, Run, RunId, Status, Transfer},
     series::{self, Counter},
+    tables,
 };
 
 pub use rates::{Counted, Rate, RateList};
@@ -36,6 +37,12 @@ pub struct RunData {
 pub struct Setting {
     pub topology: String,
     pub size_bytes: u64,
+}
+
+impl std::fmt::Display for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, {}", self.topology, tables::bytes(self.size_bytes))
+    }
 }
 
 impl<'a> Results<'a> {

@@ -97,17 +97,20 @@ fn is_shown(interface: &str, counter: Counter) -> bool {
 }
 
 /// Routers are numbered level by level from the clients up, from left to right (librecast-updates-2022,
-/// A.5): with three levels the way is 6, 4, 0. A network that is no such tree shows all its routers.
+/// A.5): with three levels the way is 6, 4, 0. A network that is no such tree shows its first routers.
 fn path_to_the_leftmost(data: &RunData) -> Vec<(NodeId, String)> {
+    /// More than these no plot can show.
+    const MOST: usize = 6;
     let routers: Vec<_> = data.nodes_with(Role::Router).map(|(id, node)| (id, node.name.clone())).collect();
+    let first = || routers.iter().take(MOST).cloned().collect();
     let levels = data.run.info.router_levels;
     if levels == 0 || levels > 16 || routers.len() != (1 << levels) - 1 {
-        return routers;
+        return first();
     }
     let leftmost_of_each_level = (0..levels).map(|level| (1u32 << levels) - (1 << (levels - level)));
     let path: Vec<_> = leftmost_of_each_level
         .rev()
         .filter_map(|number| routers.iter().find(|(_, name)| *name == format!("router{number}")).cloned())
         .collect();
-    if path.len() == levels as usize { path } else { routers }
+    if path.len() == levels as usize { path } else { first() }
 }

@@ -64,6 +64,8 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
+        // Who is told to stop twice stops once: a second signal must not kill what has stopped in order.
+        while self.next().is_some() {}
         // SAFETY: `before` was filled in by pthread_sigmask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }

@@ -84,7 +84,8 @@ impl Sheet<'_> {
         {
             let size = ((WIDTH * SCALE) as u32, (height * SCALE) as u32);
             let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-            let legend_height = if self.legend.is_empty() { 0.0 } else { 24.0 };
+            let legend = legend_places(&self.legend);
+            let legend_height = legend.last().map_or(0.0, |(_, top)| top + 24.0);
             let canvas = Canvas {
                 area,
                 x: x.0,
@@ -113,11 +114,10 @@ impl Canvas<'_> {
         self.text_at((16.0, 24.0), &sheet.title, Ink::Text, title_size, HPos::Left, true);
         let subtitle_size = fitting(&sheet.subtitle, SMALL + 0.5, 0.54);
         self.text_at((16.0, 44.0), &sheet.subtitle, Ink::Muted, subtitle_size, HPos::Left, false);
-        let mut left = 22.0;
-        for (name, style) in &sheet.legend {
-            self.mark_at((left, 66.0), *style, 4.5, true);
-            self.text_at((left + 10.0, 66.0), name, Ink::Text, BODY, HPos::Left, false);
-            left += 34.0 + name.chars().count() as f64 * BODY * 0.55;
+        for ((name, style), (left, top)) in sheet.legend.iter().zip(legend_places(&sheet.legend)) {
+            let place = (left, top + 66.0);
+            self.mark_at(place, *style, 4.5, true);
+            self.text_at((left + 10.0, place.1), name, Ink::Text, BODY, HPos::Left, false);
         }
     }
 
@@ -251,6 +251,23 @@ fn file_name(name: &str) -> String {
     name.chars().map(plain).take(120).collect()
 }
 
+/// Where each entry of a legend stands: from the left, and from the top of the legend. What does not fit
+/// into a row goes into the next.
+fn legend_places(legend: &[(String, Style)]) -> Vec<(f64, f64)> {
+    const LEFT: f64 = 22.0;
+    let (mut left, mut top) = (LEFT, 0.0);
+    let mut places = Vec::with_capacity(legend.len());
+    for (name, _) in legend {
+        let width = 34.0 + name.chars().count() as f64 * BODY * 0.55;
+        if left > LEFT && left + width > WIDTH {
+            (left, top) = (LEFT, top + 20.0);
+        }
+        places.push((left, top));
+        left += width;
+    }
+    places
+}
+
 /// The size in which a text fits on the sheet, at most `size`; `letter` is the mean width of its letters in
 /// terms of their size, in a wide font.
 fn fitting(text: &str, size: f64, letter: f64) -> f64 {
@@ -291,6 +308,15 @@ mod tests {
     #[test]
     fn a_file_name_leads_nowhere_else() {
         assert_eq!(file_name("../../etc/S1<L20>"), "------etc-S1-L20-");
+    }
+
+    #[test]
+    fn a_legend_that_is_too_long_for_a_row_goes_on_in_the_next() {
+        let style = Style { ink: Ink::Series(0), mark: Mark::Circle };
+        let legend: Vec<_> = (0..9).map(|n| (format!("{n}:interface:tx"), style)).collect();
+        let places = legend_places(&legend);
+        assert!(places.iter().all(|(left, _)| *left < WIDTH - 100.0), "{places:?}");
+        assert_eq!((places[0].1, places[8].1, places[8].0 < places[4].0), (0.0, 20.0, true));
     }
 
     #[test]

@@ -24,11 +24,7 @@ pub fn server_rate(runs: &[(String, Vec<Rate>)], setting: &Setting, schedule: &s
     let (longest, most) = extent(runs.iter().flat_map(|(_, rates)| points(rates)))?;
     let sheet = Sheet {
         name: format!("server-rate-{}-{}", setting.topology, setting.size_bytes),
-        title: format!(
-            "What the server sends while a run goes on: {}, {}, {schedule}",
-            setting.topology,
-            tables::bytes(setting.size_bytes)
-        ),
+        title: format!("What the server sends while a run goes on: {setting}, {schedule}"),
         subtitle: "The first run of each delivery; bytes on the server's interface.".into(),
         x_label: "seconds since the run's start",
         y_label: "MB/s (10⁶ bytes)",
@@ -92,11 +88,7 @@ pub fn completions(rows: &[RunTime], setting: &Setting, schedule: &str) -> Optio
     let fastest = rows.iter().map(|row| row.summary.min).fold(slowest, f64::min);
     let sheet = Sheet {
         name: format!("completions-{}-{}-{schedule}", setting.topology, setting.size_bytes),
-        title: format!(
-            "Clients that have their copy, over time: {}, {}, {schedule}",
-            setting.topology,
-            tables::bytes(setting.size_bytes)
-        ),
+        title: format!("Clients that have their copy, over time: {setting}, {schedule}"),
         subtitle: "All runs; each step is one client's checked copy.".into(),
         x_label: "seconds since the client asked (logarithmic)",
         y_label: "share of clients",

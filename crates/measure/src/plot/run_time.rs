@@ -24,11 +24,7 @@ pub fn run_time_by_schedule(rows: &[RunTime], setting: &Setting) -> Option<Plot>
     let lines = rows.len() as f64 + deliveries.len() as f64 * 0.4;
     let sheet = Sheet {
         name: format!("run-time-{}-{}", setting.topology, setting.size_bytes),
-        title: format!(
-            "How long a client waits for its checked copy: {}, {}",
-            setting.topology,
-            tables::bytes(setting.size_bytes)
-        ),
+        title: format!("How long a client waits for its checked copy: {setting}"),
         subtitle: format!(
             "{} clients{}. Mark: average; bar: fastest to slowest client. Lower is better.",
             first.clients,

@@ -11,7 +11,6 @@ use super::{
 use crate::{
     analysis::{ActiveClients, ServerBytes, Setting},
     statistics::Summary,
-    tables,
 };
 
 /// The rows of [`crate::analysis::Results::server_by_active_clients`] by delivery.
@@ -21,7 +20,7 @@ pub type ByDelivery = [(String, Vec<ActiveClients>)];
 pub fn server_rate_by_clients(rows: &ByDelivery, setting: &Setting, schedule: &str) -> Option<Plot> {
     let sheet = Sheet {
         name: format!("server-rate-by-clients-{}-{}", setting.topology, setting.size_bytes),
-        title: format!("What the server sends, by number of active clients: {}", describe(setting, schedule)),
+        title: format!("What the server sends, by number of active clients: {setting}, {schedule}"),
         y_label: "MB/s (10⁶ bytes)",
         ..by_clients_sheet(rows)
     };
@@ -32,7 +31,7 @@ pub fn server_rate_by_clients(rows: &ByDelivery, setting: &Setting, schedule: &s
 pub fn server_load_by_clients(rows: &ByDelivery, setting: &Setting, schedule: &str) -> Option<Plot> {
     let sheet = Sheet {
         name: format!("server-load-by-clients-{}-{}", setting.topology, setting.size_bytes),
-        title: format!("Server load, by number of active clients: {}", describe(setting, schedule)),
+        title: format!("Server load, by number of active clients: {setting}, {schedule}"),
         y_label: "processors kept busy",
         ..by_clients_sheet(rows)
     };
@@ -47,7 +46,7 @@ pub fn server_copies(rows: &[ServerBytes], setting: &Setting, schedule: &str, cl
     let most = rows.last()?.copies();
     let sheet = Sheet {
         name: format!("server-copies-{}-{}", setting.topology, setting.size_bytes),
-        title: format!("Copies that the server sends for {clients} clients: {}", describe(setting, schedule)),
+        title: format!("Copies that the server sends for {clients} clients: {setting}, {schedule}"),
         subtitle: "Bytes on its interface over the object's size, headers and retransmissions included. Lower is better."
             .into(),
         height: 120.0 + rows.len() as f64 * 30.0,
@@ -105,8 +104,4 @@ fn by_clients(
             }
         }
     }))
-}
-
-fn describe(setting: &Setting, schedule: &str) -> String {
-    format!("{}, {}, {schedule}", setting.topology, tables::bytes(setting.size_bytes))
 }

@@ -155,9 +155,8 @@ impl Headline {
 
     fn sentence(&self) -> String {
         let mut sentence = format!(
-            "{}, {}, {}: {} was fastest at {} s on average, {:.1} times as fast as {}",
-            self.setting.topology,
-            tables::bytes(self.setting.size_bytes),
+            "{}, {}: {} was fastest at {} s on average, {:.1} times as fast as {}",
+            self.setting,
             self.schedule,
             self.fastest.key.delivery,
             tables::seconds(self.fastest.summary.mean),
@@ -227,11 +226,12 @@ fn cards(page: &mut Page, results: &Results<'_>) -> Result<()> {
             "<div class=\"card\"><p class=\"where\">{}</p><p class=\"big\" style=\"--c:var({})\">{:.1}×<small> as fast as {}</small></p>\
              <p><b>{}</b> was the fastest: {} s on average, {} took {} s. {detail}</p></div>",
             escape(&format!(
-                "{} · {} clients · {} · {}",
+                "{} · {} clients · {} · {}{}",
                 headline.setting.topology,
                 fastest.clients,
                 tables::bytes(headline.setting.size_bytes),
-                headline.schedule
+                headline.schedule,
+                if fastest.saturated || other.saturated { " *" } else { "" }
             )),
             style_of(&fastest.key.delivery).ink.variable(),
             headline.factor(),

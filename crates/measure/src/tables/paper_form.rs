@@ -59,9 +59,7 @@ pub fn server_tables(results: &Results<'_>, setting: &Setting, schedule: &str) -
         }
         let mut table = Table::new(
             format!(
-                "Server by number of active clients: {delivery}, {}, {}, {schedule}; network TX in MB/s, load in processors",
-                setting.topology,
-                bytes(setting.size_bytes)
+                "Server by number of active clients: {delivery}, {setting}, {schedule}; network TX in MB/s, load in processors"
             ),
             &["#CLIENTS", "TX AVG", "#DATA", "MIN", "MAX", "STD", "LOAD AVG", "#DATA", "MIN", "MAX", "STD"],
         );
