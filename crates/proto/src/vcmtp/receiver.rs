@@ -1,6 +1,8 @@
 //! The receiver: data receiver and retransmission requester
 //! (interdomain-2013, 4.4, tables 4.3, 4.7 and 4.8, procedures A to D).
 
+mod answers;
+mod connection;
 mod data_receiver;
 mod ledger;
 mod object;
@@ -93,9 +95,11 @@ pub enum ReceiverTransmit {
     Announce { file: FileId, begin: BeginOfFile },
     /// Keep these bytes of the [`ReceiverInput::Blocks`] just handled. They are new.
     Store { file: FileId, range: Range<u64> },
-    /// All bytes are stored: compute the hash and hand it back.
+    /// All bytes are stored: compute the hash and hand it back. After a wrong one, everything is stored
+    /// anew over what is there, and this comes once more.
     Hash { file: FileId },
-    /// The hash is right: give the file its final name.
+    /// The hash is right: give the file its final name. [`ReceiverInput::StoreFailed`] before the next
+    /// poll says that it could not be done.
     Commit { file: FileId },
     /// Throw away all that is stored of the object.
     Discard { file: FileId },

@@ -14,7 +14,7 @@ use treecast_wire::{
 
 use super::{
     super::Repair,
-    Channel, Notification, Receiver, ReceiverEvent, ReceiverTransmit, Response, State,
+    Channel, Notification, Receiver, ReceiverEvent, ReceiverTransmit, State,
     object::{Decision, End, Object, Refusal, Stage},
     requester::Request,
 };
@@ -31,56 +31,7 @@ const QUIET: Duration = Duration::from_millis(30);
 /// The most memory for all objects' sets of blocks, in chunks of about 600 bytes.
 const MAX_CHUNKS: usize = 131_072;
 
-/// The connection.
-impl Receiver {
-    /// INL_Unicast_Connection_Created.
-    pub(super) fn connected(&mut self) {
-        if self.state == State::Idle {
-            self.state = State::ReceivingData;
-            self.requester.ready_to_send = true;
-        }
-    }
-
-    /// INL_Unicast_Connection_Closed. What is whole is still checked and committed.
-    pub(super) fn disconnected(&mut self, reason: &str) {
-        self.requester.ready_to_send = false;
-        if self.state != State::Leaving {
-            self.state = State::Leaving;
-            self.close_reason = Some(reason.to_owned());
-        }
-    }
-
-    /// API_Close_Receiver.
-    pub(super) fn close(&mut self) {
-        self.fail_all("the receiver was closed", |_| true);
-        self.end_session();
-    }
-
-    /// When the session is over and nothing is left to check: the end.
-    pub(super) fn leave(&mut self) {
-        if self.state != State::Leaving {
-            return;
-        }
-        let reason = match &self.close_reason {
-            Some(reason) => format!("the connection to the sender was lost: {reason}"),
-            None => "the sender ended the session before it was whole".to_owned(),
-        };
-        self.fail_all(&reason, |object| object.stage == Stage::Receiving);
-        if self.ledger.is_empty() {
-            self.end_session();
-        }
-    }
-
-    fn end_session(&mut self) {
-        if std::mem::take(&mut self.requester.ready_to_send) {
-            self.out.push_back(Step::Transmit(ReceiverTransmit::CloseConnection));
-        }
-        self.out.push_back(Step::Event(ReceiverEvent::Closed { reason: self.close_reason.take() }));
-        self.state = State::Closed;
-    }
-}
-
-/// Packets.
+/// What comes in.
 impl Receiver {
     pub(super) fn message(&mut self, now: Instant, from: Channel, file: FileId, message: Message) {
         if self.is_foreign(file) {
@@ -246,78 +197,10 @@ impl Receiver {
     }
 }
 
-/// Answers from the application and the storage.
-impl Receiver {
-    /// API_BOF_Response(i), or INL_EOF_Only_Response(i).
-    pub(super) fn respond(&mut self, file: FileId, response: Response) {
-        let index = file.index();
-        let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)
-        else {
-            return;
-        };
-        if object.decision != Decision::Pending {
-            return;
-        }
-        match response {
-            // Only the end was heard: the BOF is asked for, and when it comes, the application is asked again.
-            Response::Accept if object.begin.is_none() => self.request_begin_of_file(index),
-            Response::Accept => {
-                object.decision = Decision::Accepted;
-                if let Some(begin) = object.begin.clone() {
-                    self.transmit(ReceiverTransmit::Announce { file, begin });
-                }
-            }
-            Response::Ignore => {
-                object.decision = Decision::Ignored;
-                self.chunks -= object.chunks();
-                object.forget();
-                self.transmit(ReceiverTransmit::Discard { file });
-            }
-        }
-        self.settle(index);
-    }
-
-    /// The hash of an object that is whole. A wrong one: everything is asked for once more.
-    pub(super) fn hashed(&mut self, file: FileId, hash: [u8; 32]) {
-        let (index, connected) = (file.index(), self.state == State::ReceivingData);
-        let Some(object) = self.ledger.get_mut(index).filter(|object| object.stage == Stage::Hashing) else {
-            return;
-        };
-        if object.digest == Some(hash) {
-            object.stage = Stage::Committing;
-            return self.transmit(ReceiverTransmit::Commit { file });
-        }
-        if object.mismatched || self.config.repair == Repair::None || !connected {
-            return self.fail(index, "its content does not have the hash that the sender gave", true);
-        }
-        self.chunks -= object.chunks();
-        self.reporter.progress.received_bytes -= object.received_bytes;
-        if let Some(all) = object.start_again() {
-            self.request(index, Request::Retransmission(all));
-        }
-        self.settle(index);
-    }
-
-    pub(super) fn store_failed(&mut self, file: FileId, reason: &str) {
-        if file.session() == self.config.session && self.ledger.get(file.index()).is_some() {
-            self.fail(file.index(), reason, true);
-        }
-    }
-
-    /// API_File(i)_Received: the caller has carried out the commit without complaint.
-    pub(super) fn committed(&mut self) {
-        let Some(index) = self.committing.take() else { return };
-        let Some(begin) = self.end(index).and_then(|object| object.begin) else { return };
-        let file = self.file_id(index);
-        self.out.push_back(Step::Event(ReceiverEvent::Received { file, begin }));
-        self.request(index, Request::End);
-    }
-}
-
 /// What several inputs lead to.
 impl Receiver {
     /// Looks at what an object now needs: its last blocks, its hash, or to be done with.
-    fn settle(&mut self, index: u32) {
+    pub(super) fn settle(&mut self, index: u32) {
         let file = self.file_id(index);
         let Some(object) = self.ledger.get_mut(index) else { return };
         if object.decision == Decision::Ignored && object.end != End::NotYet {
@@ -356,7 +239,7 @@ impl Receiver {
     }
 
     /// INL_BOF_Req(i), once, for an object of which more is known than its end, or that is wanted.
-    fn request_begin_of_file(&mut self, index: u32) {
+    pub(super) fn request_begin_of_file(&mut self, index: u32) {
         let Some(object) = self.ledger.get_mut(index) else { return };
         if object.begin.is_none() && object.decision != Decision::Ignored && !object.bof_requested {
             object.bof_requested = true;
@@ -364,16 +247,8 @@ impl Receiver {
         }
     }
 
-    fn fail_all(&mut self, reason: &str, which: impl Fn(&Object) -> bool) {
-        let failed: Vec<u32> =
-            self.ledger.iter().filter(|(_, object)| which(object)).map(|(index, _)| index).collect();
-        for index in failed {
-            self.fail(index, reason, true);
-        }
-    }
-
     /// API_File(i)_Receive_Failed. `tell`: whether the sender does not know.
-    fn fail(&mut self, index: u32, reason: &str, tell: bool) {
+    pub(super) fn fail(&mut self, index: u32, reason: &str, tell: bool) {
         let file = self.file_id(index);
         self.end(index);
         self.out.retain(|step| !is_storage_of(step, file));
@@ -384,7 +259,7 @@ impl Receiver {
         }
     }
 
-    fn end(&mut self, index: u32) -> Option<Object> {
+    pub(super) fn end(&mut self, index: u32) -> Option<Object> {
         self.be_quiet_at(index, None);
         self.committing = self.committing.filter(|other| *other != index);
         let object = self.ledger.end(index)?;
@@ -417,18 +292,18 @@ impl Receiver {
         late
     }
 
-    fn request(&mut self, index: u32, request: Request) {
+    pub(super) fn request(&mut self, index: u32, request: Request) {
         let file = self.file_id(index);
         if let Some(message) = self.requester.message(request) {
             self.transmit(ReceiverTransmit::Message { file, message });
         }
     }
 
-    fn transmit(&mut self, transmit: ReceiverTransmit) {
+    pub(super) fn transmit(&mut self, transmit: ReceiverTransmit) {
         self.out.push_back(Step::Transmit(transmit));
     }
 
-    fn file_id(&self, index: u32) -> FileId {
+    pub(super) fn file_id(&self, index: u32) -> FileId {
         FileId::new(self.config.session, index)
     }
 }

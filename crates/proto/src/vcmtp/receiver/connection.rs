@@ -1,0 +1,63 @@
+//! The receiver's connection to the sender, and the end of a session (interdomain-2013, 4.4, table 4.7).
+
+use super::{
+    Receiver, ReceiverEvent, ReceiverTransmit, State,
+    object::{Object, Stage},
+};
+use crate::Step;
+
+impl Receiver {
+    /// INL_Unicast_Connection_Created.
+    pub(super) fn connected(&mut self) {
+        if self.state == State::Idle {
+            self.state = State::ReceivingData;
+            self.requester.ready_to_send = true;
+        }
+    }
+
+    /// INL_Unicast_Connection_Closed. What is whole is still checked and committed.
+    pub(super) fn disconnected(&mut self, reason: &str) {
+        self.requester.ready_to_send = false;
+        if self.state != State::Leaving {
+            self.state = State::Leaving;
+            self.close_reason = Some(reason.to_owned());
+        }
+    }
+
+    /// API_Close_Receiver.
+    pub(super) fn close(&mut self) {
+        self.fail_all("the receiver was closed", |_| true);
+        self.end_session();
+    }
+
+    /// When the session is over and nothing is left to check: the end.
+    pub(super) fn leave(&mut self) {
+        if self.state != State::Leaving {
+            return;
+        }
+        let reason = match &self.close_reason {
+            Some(reason) => format!("the connection to the sender was lost: {reason}"),
+            None => "the sender ended the session before it was whole".to_owned(),
+        };
+        self.fail_all(&reason, |object| object.stage == Stage::Receiving);
+        if self.ledger.is_empty() {
+            self.end_session();
+        }
+    }
+
+    fn end_session(&mut self) {
+        if std::mem::take(&mut self.requester.ready_to_send) {
+            self.out.push_back(Step::Transmit(ReceiverTransmit::CloseConnection));
+        }
+        self.out.push_back(Step::Event(ReceiverEvent::Closed { reason: self.close_reason.take() }));
+        self.state = State::Closed;
+    }
+
+    fn fail_all(&mut self, reason: &str, which: impl Fn(&Object) -> bool) {
+        let failed: Vec<u32> =
+            self.ledger.iter().filter(|(_, object)| which(object)).map(|(index, _)| index).collect();
+        for index in failed {
+            self.fail(index, reason, true);
+        }
+    }
+}
