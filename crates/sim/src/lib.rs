@@ -10,7 +10,12 @@
 //! - one module a protocol, which draws a scenario from a seed, runs it and judges how it ended.
 #![forbid(unsafe_code)]
 
+pub mod carousel;
 pub mod network;
 pub mod schedule;
 pub mod trace;
+pub mod unicast;
 pub mod vcmtp;
+mod verdict;
+
+pub use verdict::Verdict;

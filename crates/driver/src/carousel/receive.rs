@@ -259,9 +259,11 @@ impl Session<'_> {
 
     /// An object is committed when its hash has come back, so all of it has been stored before.
     fn commit(&mut self, now: Instant, file: FileId) {
-        if let Err(reason) = self.store.commit(file) {
-            self.machine.handle(now, ReceiverInput::StoreFailed { file, reason });
-        }
+        let input = match self.store.commit(file) {
+            Ok(()) => ReceiverInput::Committed { file },
+            Err(reason) => ReceiverInput::StoreFailed { file, reason },
+        };
+        self.machine.handle(now, input);
     }
 
     fn event(&mut self, event: ReceiverEvent) {

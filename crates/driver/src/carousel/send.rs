@@ -220,6 +220,7 @@ impl<'a> Carousel<'a> {
                 Step::Event(SenderEvent::Closed) | Step::Wait(_, SenderWait::Closed) => return Ok(()),
                 Step::Event(event) => self.event(now, &event, tell),
                 Step::Wait(deadline, SenderWait::Listener) => self.wait_for_listener(now, deadline)?,
+                Step::Wait(deadline, SenderWait::Loop) => self.wait(deadline.map(|until| until - now))?,
             }
             self.progress(now, tell);
         }

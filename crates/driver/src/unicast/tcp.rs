@@ -348,9 +348,11 @@ impl TcpClient<'_> {
                 Step::Transmit(ClientTransmit::Connect) => self.connect(now),
                 Step::Transmit(ClientTransmit::Disconnect) => self.stream = None,
                 Step::Transmit(ClientTransmit::Commit) => {
-                    if let Err(reason) = self.store.commit(file) {
-                        self.machine.handle(now, ClientInput::StoreFailed { reason });
-                    }
+                    let input = match self.store.commit(file) {
+                        Ok(()) => ClientInput::Committed,
+                        Err(reason) => ClientInput::StoreFailed { reason },
+                    };
+                    self.machine.handle(now, input);
                 }
                 Step::Transmit(ClientTransmit::Announce { size }) => {
                     let begin = begin(size, &self.name, self.path)?;

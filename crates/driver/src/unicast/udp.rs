@@ -379,9 +379,11 @@ impl UdpClient<'_> {
             match self.machine.poll(now) {
                 Step::Transmit(ClientTransmit::Request(request)) => self.request(request)?,
                 Step::Transmit(ClientTransmit::Commit) => {
-                    if let Err(reason) = self.store.commit(file) {
-                        self.machine.handle(now, ClientInput::StoreFailed { reason });
-                    }
+                    let input = match self.store.commit(file) {
+                        Ok(()) => ClientInput::Committed,
+                        Err(reason) => ClientInput::StoreFailed { reason },
+                    };
+                    self.machine.handle(now, input);
                 }
                 Step::Transmit(ClientTransmit::Announce { size }) => {
                     let begin = begin(size, &self.name, self.path)?;

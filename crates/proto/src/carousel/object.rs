@@ -24,6 +24,8 @@ pub(super) enum Phase {
     Receiving,
     /// All blocks are there; its hash, or the one that it should have, is not.
     Hashing,
+    /// Its hash is right; it does not have its name yet.
+    Committing,
     /// Committed, or given up.
     Ended,
 }

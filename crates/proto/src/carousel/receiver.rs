@@ -45,7 +45,11 @@ pub enum ReceiverInput {
         file: FileId,
         hash: [u8; 32],
     },
-    /// Storing failed for good (disk full, name refused).
+    /// The file has its final name.
+    Committed {
+        file: FileId,
+    },
+    /// Storing or committing failed for good (disk full, name refused).
     StoreFailed {
         file: FileId,
         reason: String,
@@ -68,7 +72,7 @@ pub enum ReceiverTransmit {
     Store { file: FileId, range: Range<u64>, compare: bool },
     /// All bytes are stored: compute the hash, meanwhile go on, and hand it back.
     Hash { file: FileId },
-    /// The hash is right: give the file its final name.
+    /// The hash is right: give the file its final name, and say so ([`ReceiverInput::Committed`]).
     Commit { file: FileId },
     /// Throw away all that is stored of the object.
     Discard { file: FileId },
@@ -98,8 +102,8 @@ pub enum ReceiverEvent {
 pub enum ReceiverWait {
     /// Anything from the sender.
     Sender,
-    /// The hash of an object.
-    Hash,
+    /// The hash of an object, or its commit.
+    Storage,
     Closed,
 }
 
@@ -129,8 +133,8 @@ pub struct Receiver {
     ended: u32,
     duplicate_blocks: u64,
     last_heard: Option<Instant>,
-    /// Objects whose hash the caller is computing.
-    computing: BTreeSet<u32>,
+    /// Objects that the caller is hashing or committing.
+    busy: BTreeSet<u32>,
     /// Why the sender will send nothing more.
     over: Option<String>,
     closed: bool,
@@ -146,7 +150,7 @@ impl Receiver {
             ended: 0,
             duplicate_blocks: 0,
             last_heard: None,
-            computing: BTreeSet::new(),
+            busy: BTreeSet::new(),
             over: None,
             closed: false,
             steps: VecDeque::new(),
@@ -169,7 +173,8 @@ impl Receiver {
             // Another session on the same group and port.
             ReceiverInput::Message { .. } | ReceiverInput::Blocks { .. } => {}
             ReceiverInput::Hashed { file, hash } => self.on_hashed(file, hash),
-            ReceiverInput::StoreFailed { file, reason } => self.on_store_failed(file, reason),
+            ReceiverInput::StoreFailed { file, reason } => self.fail(file, reason),
+            ReceiverInput::Committed { file } => self.on_committed(file),
             ReceiverInput::Ignore { file } => drop(self.give_up(file)),
             ReceiverInput::Close => self.over = Some("it was told to stop".into()),
         }
@@ -186,9 +191,9 @@ impl Receiver {
         if let Some(step) = self.steps.pop_front() {
             return step;
         }
-        match (self.closed, self.computing.is_empty()) {
+        match (self.closed, self.busy.is_empty()) {
             (true, _) => Step::Wait(None, ReceiverWait::Closed),
-            (false, false) => Step::Wait(deadline, ReceiverWait::Hash),
+            (false, false) => Step::Wait(deadline, ReceiverWait::Storage),
             (false, true) => Step::Wait(deadline, ReceiverWait::Sender),
         }
     }
@@ -204,11 +209,11 @@ impl Receiver {
         }
     }
 
-    /// When patience ends; not while the caller computes a hash.
+    /// When patience ends; not while the caller is hashing or committing.
     fn deadline(&mut self, now: Instant) -> Option<Instant> {
         let patience = self.config.patience?;
         let last_heard = *self.last_heard.get_or_insert(now);
-        let silent = !self.closed && self.over.is_none() && self.computing.is_empty();
+        let silent = !self.closed && self.over.is_none() && self.busy.is_empty();
         silent.then(|| last_heard + patience)
     }
 
@@ -260,19 +265,17 @@ impl Receiver {
         let Some(object) = self.object(file) else { return };
         if object.phase == Phase::Receiving && object.stored.is_complete() {
             object.phase = Phase::Hashing;
-            self.computing.insert(file.index());
+            self.busy.insert(file.index());
             self.transmit(ReceiverTransmit::Hash { file });
         }
     }
 
     fn on_hashed(&mut self, file: FileId, hash: [u8; 32]) {
-        if !self.computing.remove(&file.index()) {
-            return;
-        }
-        if let Some(object) = self.object(file) {
-            object.hashed = Some(hash);
-            self.check(file);
-        }
+        let object = self.object(file);
+        let Some(object) = object.filter(|object| object.phase == Phase::Hashing) else { return };
+        object.hashed = Some(hash);
+        self.busy.remove(&file.index());
+        self.check(file);
     }
 
     /// Compares the two hashes of an object once both are known.
@@ -284,12 +287,9 @@ impl Receiver {
             return;
         };
         if hashed == digest {
-            object.phase = Phase::Ended;
-            let begin = object.begin.clone();
-            self.ended += 1;
-            self.transmit(ReceiverTransmit::Commit { file });
-            self.steps.extend(begin.map(|begin| Step::Event(ReceiverEvent::Received { file, begin })));
-            return;
+            object.phase = Phase::Committing;
+            self.busy.insert(file.index());
+            return self.transmit(ReceiverTransmit::Commit { file });
         }
         object.mismatches += 1;
         if object.mismatches < attempts {
@@ -299,19 +299,15 @@ impl Receiver {
         }
     }
 
-    /// A commit that fails comes back here, too: before its success has been told.
-    fn on_store_failed(&mut self, file: FileId, reason: String) {
-        let told = self.steps.len();
-        self.steps.retain(
-            |step| !matches!(step, Step::Event(ReceiverEvent::Received { file: of, .. }) if *of == file),
-        );
-        if told != self.steps.len() {
-            self.ended -= 1;
-            if let Some(object) = self.object(file) {
-                object.phase = Phase::Hashing;
-            }
-        }
-        self.fail(file, reason);
+    fn on_committed(&mut self, file: FileId) {
+        let Some(object) = self.object(file).filter(|object| object.phase == Phase::Committing) else {
+            return;
+        };
+        object.phase = Phase::Ended;
+        let begin = object.begin.clone();
+        self.busy.remove(&file.index());
+        self.ended += 1;
+        self.steps.extend(begin.map(|begin| Step::Event(ReceiverEvent::Received { file, begin })));
     }
 
     fn fail(&mut self, file: FileId, reason: String) {
@@ -326,7 +322,7 @@ impl Receiver {
         let Some(object) = object else { return false };
         object.phase = Phase::Ended;
         self.ended += 1;
-        self.computing.remove(&file.index());
+        self.busy.remove(&file.index());
         self.transmit(ReceiverTransmit::Discard { file });
         true
     }
@@ -341,7 +337,7 @@ impl Receiver {
             self.steps.push_back(Step::Event(ReceiverEvent::Closed { reason: None }));
         } else if let Some(reason) = self.over.clone() {
             self.give_up_unfinished(&reason);
-            if self.computing.is_empty() {
+            if self.busy.is_empty() {
                 self.closed = true;
                 self.steps.push_back(Step::Event(ReceiverEvent::Closed { reason: Some(reason) }));
             }
@@ -353,7 +349,7 @@ impl Receiver {
         let needs_more = |object: &Object| match object.phase {
             Phase::Receiving => true,
             Phase::Hashing => object.digest.is_none(),
-            Phase::Ended => false,
+            Phase::Committing | Phase::Ended => false,
         };
         let unfinished: Vec<u32> =
             self.objects.iter().filter(|(_, object)| needs_more(object)).map(|(index, _)| *index).collect();
@@ -424,6 +420,8 @@ mod tests {
         ReceiverInput::Hashed { file: FILE, hash: [byte; 32] }
     }
 
+    const COMMITTED: ReceiverInput = ReceiverInput::Committed { file: FILE };
+
     fn store(range: Range<u64>, compare: bool) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
         Step::Transmit(ReceiverTransmit::Store { file: FILE, range, compare })
     }
@@ -466,6 +464,7 @@ mod tests {
                 blocks(60..95),
                 digest(7),
                 hashed(7),
+                COMMITTED,
             ],
         );
         let expected = [
@@ -489,7 +488,7 @@ mod tests {
             [contents(1), message(FILE, Message::BeginOfFile(begin())), digest(7), blocks(0..95), hashed(8)];
         take(&mut receiver, NOW, first);
         assert_eq!(take(&mut receiver, NOW, [blocks(30..50)]), [store(30..50, true)]);
-        let rest = take(&mut receiver, NOW, [blocks(0..95), hashed(7)]);
+        let rest = take(&mut receiver, NOW, [blocks(0..95), hashed(7), COMMITTED]);
         assert_eq!(rest[..2], [store(0..30, true), store(50..95, true)]);
         assert_eq!(rest.last(), Some(&closed(None)));
     }
@@ -514,14 +513,14 @@ mod tests {
         let begin = message(FILE, Message::BeginOfFile(begin()));
         take(&mut receiver, NOW, [contents(1), begin, blocks(0..95), hashed(7)]);
         assert!(matches!(receiver.poll(NOW), Step::Wait(Some(_), ReceiverWait::Sender)));
-        assert_eq!(take(&mut receiver, NOW, [digest(7)]).last(), Some(&closed(None)));
+        assert_eq!(take(&mut receiver, NOW, [digest(7), COMMITTED]).last(), Some(&closed(None)));
     }
 
     #[test]
     fn is_not_done_before_it_knows_how_many_objects_there_are() {
         let mut receiver = receiver();
         let begin = message(FILE, Message::BeginOfFile(begin()));
-        let steps = take(&mut receiver, NOW, [begin, digest(7), blocks(0..95), hashed(7)]);
+        let steps = take(&mut receiver, NOW, [begin, digest(7), blocks(0..95), hashed(7), COMMITTED]);
         assert!(matches!(steps.last(), Some(Step::Event(ReceiverEvent::Received { .. }))));
         assert_eq!(take(&mut receiver, NOW, [contents(2)]), []);
         let reason = Message::Withdraw(Reason::new("gone"));
@@ -547,7 +546,7 @@ mod tests {
         let begin = message(FILE, Message::BeginOfFile(begin()));
         take(&mut receiver, NOW, [contents(1), begin, digest(7), blocks(0..95)]);
         assert_eq!(take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]), []);
-        assert_eq!(take(&mut receiver, NOW, [hashed(7)]).last(), Some(&closed(None)));
+        assert_eq!(take(&mut receiver, NOW, [hashed(7), COMMITTED]).last(), Some(&closed(None)));
     }
 
     #[test]
@@ -562,13 +561,11 @@ mod tests {
     fn a_commit_that_fails_is_a_failure() {
         let mut receiver = receiver();
         let begin = message(FILE, Message::BeginOfFile(begin()));
-        take(&mut receiver, NOW, [contents(2), begin, digest(7), blocks(0..95)]);
-        receiver.handle(NOW, hashed(7));
-        assert_eq!(receiver.poll(NOW), Step::Transmit(ReceiverTransmit::Commit { file: FILE }));
+        let steps = take(&mut receiver, NOW, [contents(1), begin, digest(7), blocks(0..95), hashed(7)]);
+        assert_eq!(steps.last(), Some(&Step::Transmit(ReceiverTransmit::Commit { file: FILE })));
         let reason = "the folder is gone".to_owned();
         let steps = take(&mut receiver, NOW, [ReceiverInput::StoreFailed { file: FILE, reason }]);
-        assert_eq!(steps[1], failed("the folder is gone"));
-        assert_eq!(receiver.progress().ended_objects, 1);
+        assert_eq!(steps[1..], [failed("the folder is gone"), closed(None)]);
     }
 
     #[test]

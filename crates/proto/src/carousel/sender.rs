@@ -11,6 +11,9 @@ use treecast_wire::{
 use super::ANNOUNCE_BYTES;
 use crate::{Instant, Step};
 
+/// A loop takes at least so long: small objects are not to keep a network busy for nothing.
+const SHORTEST_LOOP: Duration = Duration::from_millis(20);
+
 /// How many times the end is said, since no receiver can ask for it.
 const GOODBYES: usize = 3;
 
@@ -72,12 +75,14 @@ pub enum SenderEvent {
 pub enum SenderWait {
     /// A listener; with a deadline, another one.
     Listener,
+    /// The moment for the next loop.
+    Loop,
     /// Nothing: it is closed.
     Closed,
 }
 
-/// One carousel. Call order: see the crate's documentation. While somebody listens it always has
-/// something to send: the caller polls it as often as the rate allows.
+/// One carousel. Call order: see the crate's documentation. While somebody listens it nearly always
+/// has something to send: the caller polls it as often as the rate allows.
 #[derive(Debug)]
 pub struct Sender {
     config: SenderConfig,
@@ -86,6 +91,8 @@ pub struct Sender {
     state: State,
     listeners: bool,
     loops: u64,
+    /// The loop that is next begins then, or later.
+    next_loop: Instant,
     /// Index of the object that is being sent.
     current: usize,
     /// Its next byte.
@@ -130,6 +137,7 @@ impl Sender {
             state: State::Waiting(None),
             listeners: false,
             loops: 0,
+            next_loop: Instant::ZERO,
             current: 0,
             position: 0,
             announce_at: 0,
@@ -168,8 +176,11 @@ impl Sender {
                     self.state = State::Waiting(Some(now + self.config.idle));
                     self.events.push_back(SenderEvent::Paused);
                 }
+                State::Sending if self.is_early(now) => {
+                    return Step::Wait(Some(self.next_loop), SenderWait::Loop);
+                }
                 State::Sending | State::Closing => {
-                    if let Some(transmit) = self.next_transmit() {
+                    if let Some(transmit) = self.next_transmit(now) {
                         return Step::Transmit(transmit);
                     }
                 }
@@ -204,7 +215,7 @@ impl Sender {
     }
 
     /// What goes out next; none when the state or the place in the loop has changed instead.
-    fn next_transmit(&mut self) -> Option<SenderTransmit> {
+    fn next_transmit(&mut self, now: Instant) -> Option<SenderTransmit> {
         if let Some((file, message)) = self.messages.pop_front() {
             return Some(SenderTransmit::Message { file, message });
         }
@@ -212,6 +223,9 @@ impl Sender {
             self.state = State::Closed;
             self.events.push_back(SenderEvent::Closed);
             return None;
+        }
+        if (self.current, self.position, self.announce_at) == (0, 0, 0) {
+            self.next_loop = now + SHORTEST_LOOP;
         }
         let object = &self.objects[self.current];
         if object.withdrawn.is_some() {
@@ -226,6 +240,12 @@ impl Sender {
             self.finish_object();
             None
         }
+    }
+
+    /// Whether a loop is over before its time.
+    fn is_early(&self, now: Instant) -> bool {
+        let at_start = (self.current, self.position, self.announce_at) == (0, 0, 0);
+        at_start && self.messages.is_empty() && self.loops > 0 && now < self.next_loop
     }
 
     fn announce(&mut self) {
@@ -297,9 +317,9 @@ mod tests {
 
     /// The next `count` things sent, as text.
     fn sent(sender: &mut Sender, count: usize) -> Vec<String> {
-        let mut texts = Vec::new();
+        let (mut texts, mut now) = (Vec::new(), NOW);
         while texts.len() < count {
-            match sender.poll(NOW) {
+            match sender.poll(now) {
                 Step::Transmit(SenderTransmit::Message { file, message }) => {
                     texts.push(format!("{} {:?}", file.index(), message.packet_type()));
                 }
@@ -307,6 +327,7 @@ mod tests {
                     texts.push(format!("{} {range:?}", file.index()));
                 }
                 Step::Event(_) => {}
+                Step::Wait(Some(deadline), SenderWait::Loop) => now = deadline,
                 Step::Wait(_, wait) => panic!("waits for {wait:?} after {texts:?}"),
             }
         }
@@ -365,6 +386,15 @@ mod tests {
         }
         assert_eq!(sender.poll(deadline), Step::Event(SenderEvent::Closed));
         assert_eq!(sender.poll(deadline), Step::Wait(None, SenderWait::Closed));
+    }
+
+    #[test]
+    fn a_short_loop_is_followed_by_a_pause() {
+        let mut sender = sender(&[10], true);
+        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sent(&mut sender, 4);
+        assert_eq!(sender.poll(NOW), Step::Wait(Some(NOW + SHORTEST_LOOP), SenderWait::Loop));
+        assert!(matches!(sender.poll(NOW + SHORTEST_LOOP), Step::Transmit(_)));
     }
 
     #[test]

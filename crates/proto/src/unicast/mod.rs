@@ -27,7 +27,7 @@ pub enum ClientWait {
     Server,
     /// The moment to try again.
     Retry,
-    /// The hash of the file.
-    Hash,
+    /// The hash of the file, or its commit.
+    Storage,
     Closed,
 }

@@ -131,7 +131,9 @@ pub enum ClientInput {
     Hashed {
         hash: [u8; 32],
     },
-    /// Storing failed for good.
+    /// The file has its final name.
+    Committed,
+    /// Storing or committing failed for good.
     StoreFailed {
         reason: String,
     },
@@ -152,7 +154,7 @@ pub enum ClientTransmit {
     Disconnect,
     /// All bytes are stored: compute the hash and hand it back.
     Hash,
-    /// The hash is right: give the file its final name.
+    /// The hash is right: give the file its final name, and say so.
     Commit,
     /// Throw away all that is stored.
     Discard,
@@ -178,6 +180,7 @@ enum State {
     Pausing(Instant),
     Receiving,
     Hashing,
+    Committing,
     Closed,
 }
 
@@ -201,6 +204,10 @@ impl Client {
             (State::Receiving, ClientInput::Data { len }) => self.on_data(now, len),
             (State::Receiving, ClientInput::Disconnected { reason }) => self.try_again(now, &reason),
             (State::Hashing, ClientInput::Hashed { hash }) => self.on_hashed(now, hash),
+            (State::Committing, ClientInput::Committed) => {
+                self.state = State::Closed;
+                self.steps.push_back(Step::Event(ClientEvent::Received { size: self.received }));
+            }
             (State::Closed, _) => {}
             (_, ClientInput::StoreFailed { reason }) => self.fail(reason),
             // What comes late from a try that is over.
@@ -216,7 +223,7 @@ impl Client {
         match self.state {
             State::Pausing(until) => Step::Wait(Some(until), ClientWait::Retry),
             State::Receiving => Step::Wait(Some(self.last_heard + self.config.timeout), ClientWait::Server),
-            State::Hashing => Step::Wait(None, ClientWait::Hash),
+            State::Hashing | State::Committing => Step::Wait(None, ClientWait::Storage),
             State::Closed => Step::Wait(None, ClientWait::Closed),
         }
     }
@@ -272,9 +279,8 @@ impl Client {
 
     fn on_hashed(&mut self, now: Instant, hash: [u8; 32]) {
         if self.header.is_some_and(|header| header.hash == hash) {
-            self.state = State::Closed;
+            self.state = State::Committing;
             self.transmit(ClientTransmit::Commit);
-            self.steps.push_back(Step::Event(ClientEvent::Received { size: self.received }));
         } else {
             self.try_again(now, "the file's hash is wrong");
         }
@@ -342,6 +348,7 @@ mod tests {
         assert_eq!(transmits(&mut client, NOW), expected);
         client.handle(NOW, ClientInput::Hashed { hash: [7; 32] });
         assert_eq!(client.poll(NOW), Step::Transmit(ClientTransmit::Commit));
+        client.handle(NOW, ClientInput::Committed);
         assert_eq!(client.poll(NOW), Step::Event(ClientEvent::Received { size: 10 }));
     }
 
@@ -358,6 +365,19 @@ mod tests {
             now += Duration::from_secs(1);
         }
         assert_eq!(client.poll(now), Step::Wait(None, ClientWait::Closed));
+    }
+
+    #[test]
+    fn a_commit_that_fails_is_a_failure() {
+        let mut client = client();
+        transmits(&mut client, NOW);
+        client.handle(NOW, ClientInput::Header(FileHeader { file_size: 0, ..HEADER }));
+        client.handle(NOW, ClientInput::Hashed { hash: [7; 32] });
+        assert_eq!(transmits(&mut client, NOW).last(), Some(&ClientTransmit::Commit));
+        let reason = "the folder is gone".to_owned();
+        client.handle(NOW, ClientInput::StoreFailed { reason: reason.clone() });
+        transmits(&mut client, NOW);
+        assert_eq!(client.poll(NOW), Step::Wait(None, ClientWait::Closed), "{reason} was told");
     }
 
     #[test]

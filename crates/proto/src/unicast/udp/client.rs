@@ -33,7 +33,9 @@ pub enum ClientInput {
     Replies { file: FileHeader, range: Range<u64>, block_len: u16 },
     /// Everything is stored, and this is its BLAKE3 hash.
     Hashed { hash: [u8; 32] },
-    /// Storing failed for good.
+    /// The file has its final name.
+    Committed,
+    /// Storing or committing failed for good.
     StoreFailed { reason: String },
 }
 
@@ -56,7 +58,7 @@ pub enum ClientTransmit {
     Store { range: Range<u64> },
     /// All bytes are stored: compute the hash and hand it back.
     Hash,
-    /// The hash is right: give the file its final name.
+    /// The hash is right: give the file its final name, and say so.
     Commit,
     /// Throw away all that is stored.
     Discard,
@@ -91,6 +93,7 @@ enum State {
     Starting,
     Receiving,
     Hashing,
+    Committing,
     Closed,
 }
 
@@ -115,7 +118,13 @@ impl Client {
                 self.on_replies(now, file, range, block_len);
             }
             (State::Hashing, ClientInput::Hashed { hash }) => self.on_hashed(now, hash),
-            (State::Receiving | State::Hashing, ClientInput::StoreFailed { reason }) => self.fail(reason),
+            (State::Committing, ClientInput::Committed) => {
+                self.state = State::Closed;
+                let size = self.file.as_ref().map_or(0, |file| file.header.file_size);
+                self.steps.push_back(Step::Event(ClientEvent::Received { size }));
+            }
+            (State::Starting | State::Closed, _) => {}
+            (_, ClientInput::StoreFailed { reason }) => self.fail(reason),
             // Replies that come twice when all is there.
             _ => {}
         }
@@ -137,7 +146,7 @@ impl Client {
             State::Starting | State::Receiving => {
                 Step::Wait(Some(self.active + self.config.timeout), ClientWait::Server)
             }
-            State::Hashing => Step::Wait(None, ClientWait::Hash),
+            State::Hashing | State::Committing => Step::Wait(None, ClientWait::Storage),
             State::Closed => Step::Wait(None, ClientWait::Closed),
         }
     }
@@ -238,9 +247,8 @@ impl Client {
         let Some(file) = &mut self.file else { return };
         let size = file.header.file_size;
         if file.header.hash == hash {
-            self.state = State::Closed;
-            self.transmit(ClientTransmit::Commit);
-            return self.steps.push_back(Step::Event(ClientEvent::Received { size }));
+            self.state = State::Committing;
+            return self.transmit(ClientTransmit::Commit);
         }
         self.mismatches += 1;
         if self.mismatches >= self.config.hash_attempts {
@@ -312,6 +320,7 @@ mod tests {
         replies(&mut client, 20..30);
         client.handle(NOW, ClientInput::Hashed { hash: [7; 32] });
         assert_eq!(client.poll(NOW), Step::Transmit(ClientTransmit::Commit));
+        client.handle(NOW, ClientInput::Committed);
         assert_eq!(client.poll(NOW), Step::Event(ClientEvent::Received { size: 95 }));
     }
 

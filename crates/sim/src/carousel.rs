@@ -1,0 +1,290 @@
+//! Carousels: one sender, up to six receivers that come and go, and no way back but membership.
+
+mod node;
+mod scenario;
+
+use std::{ops::Range, time::Duration};
+
+use treecast_proto::{
+    Instant, Step,
+    carousel::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit},
+};
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, SessionId},
+    message::{BeginOfFile, TransferType},
+};
+
+use crate::{
+    Verdict,
+    network::{Link, generator, transmission_time},
+    schedule::Schedule,
+    trace::{Entry, Node, Trace},
+};
+use node::{Packet, ReceiverNode};
+pub use scenario::{ReceiverPlan, Scenario};
+
+/// More events than this are a run that goes round in circles.
+const MAX_EVENTS: u64 = 3_000_000;
+
+/// How long hashing takes.
+const HASHING: Duration = Duration::from_millis(2);
+
+/// How long the sender goes on when nobody listens.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// When the sender learns that a listener has come or gone, and that one has died.
+const REPORT: Duration = Duration::from_millis(50);
+const LISTENING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Bytes of IP and UDP before each packet.
+const OVERHEAD: usize = 48;
+
+/// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.
+pub fn run_seed(seed: u64, verbose: bool) -> Verdict {
+    run(&Scenario::from_seed(seed), verbose)
+}
+
+/// Runs a scenario to its end and judges it.
+pub fn run(scenario: &Scenario, verbose: bool) -> Verdict {
+    World::new(scenario, verbose).run()
+}
+
+#[derive(Debug)]
+enum Event {
+    Join(usize),
+    Die(usize),
+    /// The sender looks at who listens.
+    Listeners,
+    SenderHashed(u32),
+    Withdraw(u32),
+    Packet(usize, Packet),
+    ReceiverHashed(usize, FileId),
+    WakeSender,
+    WakeReceiver(usize),
+}
+
+struct World<'a> {
+    scenario: &'a Scenario,
+    schedule: Schedule<Event>,
+    trace: Trace,
+    sender: Sender,
+    contents: Vec<Vec<u8>>,
+    /// When the sender's link takes the next packet.
+    free_at: Instant,
+    closed: bool,
+    loops: u64,
+    /// None before they join.
+    receivers: Vec<Option<ReceiverNode>>,
+    links: Vec<Link>,
+    /// The wake-up that counts; others that were asked for before are passed over.
+    wake_sender_at: Option<Instant>,
+    wake_receivers_at: Vec<Option<Instant>>,
+}
+
+impl<'a> World<'a> {
+    fn new(scenario: &'a Scenario, verbose: bool) -> Self {
+        let links = scenario.receivers.iter().enumerate();
+        let links =
+            links.map(|(number, plan)| Link::new(plan.path, generator(scenario.seed, 100 + number as u64)));
+        let mut world = Self {
+            scenario,
+            schedule: Schedule::default(),
+            trace: Trace::new(verbose),
+            sender: sender(scenario),
+            contents: scenario.contents(),
+            free_at: Instant::ZERO,
+            closed: false,
+            loops: 0,
+            receivers: scenario.receivers.iter().map(|_| None).collect(),
+            links: links.collect(),
+            wake_sender_at: None,
+            wake_receivers_at: vec![None; scenario.receivers.len()],
+        };
+        world.plan();
+        world
+    }
+
+    fn plan(&mut self) {
+        for (number, plan) in self.scenario.receivers.iter().enumerate() {
+            self.schedule.at(Instant::ZERO + plan.join_at, Event::Join(number));
+            if let Some(time) = plan.die_at {
+                self.schedule.at(Instant::ZERO + time, Event::Die(number));
+            }
+        }
+        for (index, size) in (0..).zip(&self.scenario.sizes) {
+            if *size == 0 {
+                self.schedule.at(Instant::ZERO, Event::SenderHashed(index));
+            }
+        }
+        if let Some((time, index)) = self.scenario.withdraw {
+            self.schedule.at(Instant::ZERO + time, Event::Withdraw(index));
+        }
+    }
+
+    fn run(mut self) -> Verdict {
+        let deadline = Instant::ZERO + self.scenario.deadline();
+        let mut faults = Vec::new();
+        let mut events = 0;
+        while let Some(event) = self.schedule.take() {
+            events += 1;
+            if self.schedule.now() > deadline || events > MAX_EVENTS {
+                faults.push(format!("not over at {} after {events} events", self.schedule.now()));
+                break;
+            }
+            self.event(event);
+        }
+        if !self.closed {
+            faults.push("the sender has not closed".into());
+        }
+        for (number, receiver) in self.receivers.iter().enumerate() {
+            let Some(receiver) = receiver else { continue };
+            let found = receiver.faults(self.scenario, number, &self.contents);
+            faults.extend(found.into_iter().map(|fault| format!("receiver {number}: {fault}")));
+        }
+        Verdict { trace: self.trace, faults }
+    }
+
+    fn event(&mut self, event: Event) {
+        let now = self.schedule.now();
+        match event {
+            Event::Join(number) => {
+                self.receivers[number] = Some(ReceiverNode::new(self.scenario, number));
+                self.note(Node::Receiver(number), "joins", 0, 0..0);
+                self.schedule.at(now + REPORT, Event::Listeners);
+                return self.receiver_event(now, Event::WakeReceiver(number));
+            }
+            Event::Die(number) => {
+                if let Some(receiver) = self.receivers[number].as_mut().filter(|receiver| !receiver.closed) {
+                    receiver.dead_since = Some(now);
+                    self.schedule.at(now + LISTENING_INTERVAL, Event::Listeners);
+                }
+            }
+            Event::Listeners => {
+                let listens = |receiver: &ReceiverNode| receiver.is_reported(now, LISTENING_INTERVAL);
+                let present = self.receivers.iter().flatten().any(listens);
+                self.sender.handle(now, SenderInput::Listeners { present });
+            }
+            Event::SenderHashed(index) => {
+                let hash = *blake3::hash(&self.contents[index as usize]).as_bytes();
+                let file = FileId::new(self.scenario.session(), index);
+                self.sender.handle(now, SenderInput::Hashed { file, hash });
+            }
+            Event::Withdraw(index) => {
+                let file = FileId::new(self.scenario.session(), index);
+                let reason = "it has shrunk".to_owned();
+                self.sender.handle(now, SenderInput::Withdraw { file, reason });
+            }
+            Event::WakeSender if self.wake_sender_at != Some(now) => return,
+            Event::WakeSender => self.wake_sender_at = None,
+            other => return self.receiver_event(now, other),
+        }
+        self.pump_sender(now);
+    }
+
+    fn receiver_event(&mut self, now: Instant, event: Event) {
+        let (Event::Packet(number, _) | Event::ReceiverHashed(number, _) | Event::WakeReceiver(number)) =
+            event
+        else {
+            return;
+        };
+        let Some(receiver) = self.receivers[number].as_mut().filter(|receiver| receiver.is_alive()) else {
+            return;
+        };
+        let was_closed = receiver.closed;
+        match event {
+            Event::WakeReceiver(_) => self.wake_receivers_at[number] = None,
+            Event::Packet(_, packet) => receiver.packet(now, &packet),
+            Event::ReceiverHashed(_, file) => receiver.hashed(now, file),
+            _ => {}
+        }
+        let effects = receiver.pump(now, &self.contents);
+        let (closes, wake) = (receiver.closed && !was_closed, effects.wake);
+        for (verb, file, range) in effects.notes {
+            self.note(Node::Receiver(number), verb, file.index(), range);
+        }
+        for file in effects.hashes {
+            self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file));
+        }
+        if closes {
+            self.schedule.at(now + REPORT, Event::Listeners);
+        }
+        if wake != self.wake_receivers_at[number] {
+            self.wake_receivers_at[number] = wake;
+            wake.inspect(|wake| self.schedule.at(*wake, Event::WakeReceiver(number)));
+        }
+    }
+
+    /// Sends what the link takes now, and asks to be woken when it takes more.
+    fn pump_sender(&mut self, now: Instant) {
+        while now >= self.free_at {
+            match self.sender.poll(now) {
+                Step::Transmit(SenderTransmit::Message { file, message }) => {
+                    self.send(now, Packet::Message(message.to_packet(file)));
+                }
+                Step::Transmit(SenderTransmit::Blocks { file, range }) => self.send_blocks(now, file, range),
+                Step::Event(event) => {
+                    self.closed |= event == SenderEvent::Closed;
+                    self.loops += u64::from(matches!(event, SenderEvent::Looped { .. }));
+                    self.note(Node::Sender, "tells", 0, 0..0);
+                }
+                Step::Wait(deadline, _) => return self.wake_sender(deadline),
+            }
+        }
+        self.wake_sender(Some(self.free_at));
+    }
+
+    fn wake_sender(&mut self, at: Option<Instant>) {
+        if at != self.wake_sender_at {
+            self.wake_sender_at = at;
+            at.inspect(|at| self.schedule.at(*at, Event::WakeSender));
+        }
+    }
+
+    fn send_blocks(&mut self, now: Instant, file: FileId, range: Range<u64>) {
+        self.note(Node::Sender, "sends data", file.index(), range.clone());
+        if self.loops == 0 && range.end == self.scenario.sizes[file.index() as usize] as u64 {
+            self.schedule.at(now + HASHING, Event::SenderHashed(file.index()));
+        }
+        let mut start = range.start;
+        while start < range.end {
+            let end = (start + u64::from(self.scenario.block_len)).min(range.end);
+            self.send(now, Packet::Block(file, start..end));
+            start = end;
+        }
+    }
+
+    fn send(&mut self, now: Instant, packet: Packet) {
+        let len = match &packet {
+            Packet::Message(bytes) => bytes.len(),
+            Packet::Block(_, range) => HEADER_LEN + (range.end - range.start) as usize,
+        };
+        self.free_at = self.free_at.max(now) + transmission_time(OVERHEAD + len, self.scenario.rate_bps);
+        for (number, link) in self.links.iter_mut().enumerate() {
+            for arrival in link.carry(now) {
+                self.schedule.at(arrival, Event::Packet(number, packet.clone()));
+            }
+        }
+    }
+
+    fn note(&mut self, node: Node, verb: &'static str, object: u32, range: Range<u64>) {
+        let now = self.schedule.now();
+        self.trace.add(Entry { now, node, verb, object, start: range.start, end: range.end });
+    }
+}
+
+fn sender(scenario: &Scenario) -> Sender {
+    let config = SenderConfig {
+        session: scenario.session(),
+        max_run_len: scenario.max_run_len,
+        announce: true,
+        idle: IDLE,
+    };
+    let begin = |(index, size): (u32, &usize)| {
+        BeginOfFile::new(TransferType::DiskToDisk, *size as u64, &format!("object {index}"))
+            .expect("a good name")
+    };
+    Sender::new(config, (0..).zip(&scenario.sizes).map(begin).collect()).expect("few objects")
+}
+
+/// Packets of this session only are sent, but others could come, too.
+const SESSION: SessionId = SessionId(0xca20_05e1);

@@ -1,0 +1,204 @@
+//! A receiver: its machine, its storage, and how both should end.
+
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+
+use treecast_proto::{
+    Instant, Step,
+    carousel::{Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit},
+};
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, Header},
+    message::Message,
+};
+
+use super::Scenario;
+use crate::vcmtp::{Fault, storage::Storage};
+
+/// As it goes through the network: messages as bytes, blocks by what they carry.
+#[derive(Debug, Clone)]
+pub(super) enum Packet {
+    Message(Vec<u8>),
+    Block(FileId, Range<u64>),
+}
+
+#[derive(Debug)]
+pub(super) struct ReceiverNode {
+    machine: Receiver,
+    storage: Storage,
+    failed: BTreeMap<u32, String>,
+    pub closed: bool,
+    /// Why it did not get all objects.
+    reason: Option<String>,
+    pub dead_since: Option<Instant>,
+}
+
+/// What a receiver wants of its world.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    pub notes: Vec<(&'static str, FileId, Range<u64>)>,
+    pub hashes: Vec<FileId>,
+    pub wake: Option<Instant>,
+}
+
+impl ReceiverNode {
+    pub fn new(scenario: &Scenario, number: usize) -> Self {
+        let config = ReceiverConfig {
+            session: scenario.session(),
+            block_len: scenario.block_len,
+            hash_attempts: 3,
+            patience: Some(Duration::from_secs(20)),
+        };
+        Self {
+            machine: Receiver::new(config),
+            storage: Storage::new(scenario.receivers[number].faults.clone()),
+            failed: BTreeMap::new(),
+            closed: false,
+            reason: None,
+            dead_since: None,
+        }
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.dead_since.is_none()
+    }
+
+    /// Whether routers believe that it listens.
+    pub fn is_reported(&self, now: Instant, listening_interval: Duration) -> bool {
+        match self.dead_since {
+            Some(since) => now < since + listening_interval,
+            None => !self.closed,
+        }
+    }
+
+    pub fn packet(&mut self, now: Instant, packet: &Packet) {
+        let input = match packet {
+            Packet::Block(file, range) => ReceiverInput::Blocks { file: *file, range: range.clone() },
+            Packet::Message(bytes) => {
+                let header = Header::parse(bytes).expect("a header of ours");
+                let message = Message::parse(&header, &bytes[HEADER_LEN..]).expect("a message of ours");
+                ReceiverInput::Message { file: header.file_id, message }
+            }
+        };
+        self.machine.handle(now, input);
+    }
+
+    /// The time that hashing takes is over.
+    pub fn hashed(&mut self, now: Instant, file: FileId) {
+        if let Some((hash, _)) = self.storage.hash(file.index()) {
+            self.machine.handle(now, ReceiverInput::Hashed { file, hash });
+        }
+    }
+
+    /// Does all that the machine wants.
+    pub fn pump(&mut self, now: Instant, contents: &[Vec<u8>]) -> Effects {
+        let mut effects = Effects::default();
+        loop {
+            match self.machine.poll(now) {
+                Step::Transmit(transmit) => self.carry_out(now, transmit, contents, &mut effects),
+                Step::Event(ReceiverEvent::Received { file, .. }) => {
+                    effects.notes.push(("received", file, 0..0));
+                }
+                Step::Event(ReceiverEvent::Failed { file, reason }) => {
+                    effects.notes.push(("failed", file, 0..0));
+                    self.failed.insert(file.index(), reason);
+                }
+                Step::Event(ReceiverEvent::Closed { reason }) => {
+                    self.closed = true;
+                    self.reason = reason;
+                }
+                Step::Wait(wake, _) => {
+                    effects.wake = wake;
+                    return effects;
+                }
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        now: Instant,
+        transmit: ReceiverTransmit,
+        contents: &[Vec<u8>],
+        effects: &mut Effects,
+    ) {
+        let (file, result) = match transmit {
+            ReceiverTransmit::Announce { file, begin } => {
+                self.storage.announce(file.index(), begin.file_size);
+                (file, Ok(()))
+            }
+            ReceiverTransmit::Store { file, range, compare } => {
+                let verb = if compare { "compares" } else { "stores" };
+                effects.notes.push((verb, file, range.clone()));
+                let content = &contents[file.index() as usize][range.start as usize..range.end as usize];
+                (file, self.storage.store(file.index(), range, content))
+            }
+            ReceiverTransmit::Hash { file } => {
+                effects.hashes.push(file);
+                (file, Ok(()))
+            }
+            ReceiverTransmit::Commit { file } => {
+                let result = self.storage.commit(file.index());
+                if result.is_ok() {
+                    self.machine.handle(now, ReceiverInput::Committed { file });
+                }
+                (file, result)
+            }
+            ReceiverTransmit::Discard { file } => {
+                self.storage.discard(file.index());
+                (file, Ok(()))
+            }
+        };
+        if let Err(reason) = result {
+            self.machine.handle(now, ReceiverInput::StoreFailed { file, reason });
+        }
+    }
+
+    /// What is wrong with how it ended.
+    pub fn faults(&self, scenario: &Scenario, number: usize, contents: &[Vec<u8>]) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (index, bytes) in self.storage.committed() {
+            if bytes != &contents[*index as usize] {
+                faults.push(format!("object {index} is wrong"));
+            }
+        }
+        if !self.is_alive() {
+            return faults;
+        }
+        if !self.closed {
+            faults.push("it has not closed".into());
+        }
+        // A carousel whose only object is withdrawn ends, and few may have heard why.
+        let may_end = scenario.withdraw.is_some() && scenario.sizes.len() == 1;
+        if let Some(reason) = self.reason.as_ref().filter(|_| !may_end) {
+            faults.push(format!("it was cut short: {reason}"));
+        }
+        if self.storage.leftovers() > 0 {
+            faults.push("temporary files are left".into());
+        }
+        for index in 0..scenario.sizes.len() as u32 {
+            faults.extend(self.fate(scenario, number, index));
+        }
+        faults
+    }
+
+    /// What is wrong with the end of one object: it must be there, or have failed for a reason that was
+    /// planned.
+    fn fate(&self, scenario: &Scenario, number: usize, index: u32) -> Option<String> {
+        let withdrawn = scenario.withdraw.is_some_and(|(_, withdrawn)| withdrawn == index);
+        let planned = scenario.receivers[number].faults[index as usize];
+        let received = self.storage.committed().contains_key(&index);
+        match (received, self.failed.get(&index)) {
+            (true, Some(reason)) => Some(format!("object {index} is received and failed: {reason}")),
+            (false, None) if !(withdrawn && self.reason.is_some()) => {
+                Some(format!("object {index} has no end"))
+            }
+            (false, Some(reason)) if !withdrawn && matches!(planned, None | Some(Fault::DamagedOnce)) => {
+                Some(format!("object {index} failed without a cause: {reason}"))
+            }
+            (true, None) if matches!(planned, Some(Fault::CommitFails | Fault::DamagedAlways)) => {
+                Some(format!("object {index} was received though it cannot be"))
+            }
+            _ => None,
+        }
+    }
+}

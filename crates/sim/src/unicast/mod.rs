@@ -1,0 +1,1 @@
+//! Unicast servers and their clients.
