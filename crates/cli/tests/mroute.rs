@@ -91,6 +91,33 @@ fn only_the_source_that_is_asked_for_is_joined() {
     }
 }
 
+/// More groups and sources than a kernel lets one socket join (IPv4: 20 groups, 10 sources of each).
+#[test]
+fn many_groups_and_sources_are_joined() {
+    let network = chain();
+    let _routers = routers(&network);
+    let groups: Vec<_> = (1..=50).map(|last| format!("239.7.7.{last}")).collect();
+    let mut listeners: Vec<_> = groups.iter().map(|group| network.listen("c", "r2", group, None)).collect();
+    for (group, prefix) in SOURCE_SPECIFIC.iter().zip(["fd00:0::", "10.0.0."]) {
+        let sources = (11..=35).map(|host| format!("{prefix}{host}"));
+        listeners.extend(sources.map(|source| network.listen("c", "r2", group, Some(&source))));
+        eventually("all sources are joined across three routers", || {
+            let listening = network.family("r0", group).listening;
+            listening.iter().any(|one| match &one.filter {
+                SourceFilter::Include(sources) => one.group.to_string() == *group && sources.len() == 25,
+                SourceFilter::Exclude(_) => false,
+            })
+        });
+    }
+    eventually("all groups are joined across three routers", || {
+        network.family("r0", &groups[0]).listening.len() == 51
+    });
+    drop(listeners);
+    for group in SOURCE_SPECIFIC {
+        eventually("all are left again", || network.family("r0", group).listening.is_empty());
+    }
+}
+
 #[test]
 fn an_any_source_group_has_senders_anywhere() {
     let network = chain();

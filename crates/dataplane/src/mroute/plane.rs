@@ -15,7 +15,7 @@ use treecast_proto::{
 use super::{
     Family, MAX_INTERFACES,
     kernel::{Counters, Incoming, Kernel, Refusal, Slot},
-    memberships::{Memberships, Outcome},
+    memberships::Memberships,
     netlink::{Interface, Netlink},
     notices::Notices,
 };
@@ -253,18 +253,10 @@ impl Plane {
 
     fn listen(&mut self, link: LinkId, group: IpAddr, filter: &Filter) -> Result<(), String> {
         let Some(served) = self.served.get(&link.0) else { return Ok(()) };
-        let name = &served.interface.name;
-        match self.memberships.set(link.0, group, filter) {
-            Ok(Outcome::AsWanted) => Ok(()),
-            Ok(Outcome::AllSources) => {
-                let sysctl = if group.is_ipv4() { "net.ipv4.igmp_max_msf" } else { "net.ipv6.mld_max_msf" };
-                let count = filter.sources.len();
-                Err(format!(
-                    "{name} listens to all sources of {group}: raise {sysctl} to {count} to have only those wanted"
-                ))
-            }
-            Err(error) => Err(format!("{name} cannot listen to {group}: {error}")),
-        }
+        self.memberships.set(link.0, group, filter).map_err(|error| {
+            let (name, sysctls) = (&served.interface.name, self.memberships.limiting_sysctls());
+            format!("{name} cannot listen to {group}: {error}; {sysctls} limit it")
+        })
     }
 
     fn find_route(&mut self, now: Instant, source: IpAddr, netlink: &mut Netlink) -> Result<(), String> {
