@@ -29,11 +29,13 @@ pub fn beside_the_paper(pairs: &[Pair]) -> Option<Plot> {
     let sheet = Sheet {
         name: "beside-the-paper".into(),
         title: "Average run time beside the paper's, all clients asking at once".into(),
-        subtitle: "In terms of the time that one copy takes at link rate: 1 is what the first copy costs. Lower is better."
-            .into(),
+        subtitle: "In terms of the time that one copy takes at link rate. Lower is better.".into(),
         height: 138.0 + rows * 24.0,
         x_label: "times one copy (logarithmic)",
-        legend: vec![legend("ours", Mark::Circle), legend("librecast-updates-2022 (nearest size)", Mark::Diamond)],
+        legend: vec![
+            legend("ours", Mark::Circle),
+            legend("librecast-updates-2022 (nearest size)", Mark::Diamond),
+        ],
         left: 210.0,
         right: 40.0,
         ..Sheet::default()

@@ -1,10 +1,10 @@
-//! The body of the report: a section a network, then what goes across networks.
+//! The body of the report: how it scales, a section a network, ours beside the paper, and all runs.
 
 use super::{ReportInput, html::Page, paper, summary::hardest};
 use crate::{
     analysis::{RateList, Results, RunTime, Setting},
     db::{Result, Role},
-    plot,
+    plot::{self, Plot},
     series::Counter,
     tables::{self, Table},
 };
@@ -16,6 +16,7 @@ const MAX_POINTS: usize = 800;
 pub fn write(page: &mut Page, results: &Results<'_>, input: &ReportInput) -> Result<()> {
     let rows = results.run_times();
     let time_tables = tables::run_time_tables(results);
+    more_clients(page, results, &rows);
     for (topology, table) in results.topologies().into_iter().zip(time_tables) {
         page.section(&topology, &describe(results, &topology));
         for picture in input.pictures.iter().filter(|picture| picture.topology == topology) {
@@ -28,7 +29,7 @@ pub fn write(page: &mut Page, results: &Results<'_>, input: &ReportInput) -> Res
         }
         page.end_section();
     }
-    across_networks(page, results, &rows);
+    beside_the_paper(page, &rows);
     all_runs(page, results)
 }
 
@@ -51,8 +52,7 @@ fn run_times(page: &mut Page, results: &Results<'_>, rows: &[RunTime], topology:
         results.settings().into_iter().filter(|setting| setting.topology == topology).collect();
     settings.sort_by_key(|setting| std::cmp::Reverse(setting.size_bytes));
     let Some((largest, smaller)) = settings.split_first() else { return };
-    let mut schedules = results.schedules();
-    schedules.sort_by_key(|schedule| schedule != "immediate");
+    let schedules = hardest_first(results);
     let (hardest, others) = schedules.split_at(schedules.len().min(1));
     page.plot(plot::run_time_by_schedule(rows, largest));
     for schedule in hardest {
@@ -124,22 +124,32 @@ fn routers(page: &mut Page, results: &Results<'_>, setting: &Setting, schedule: 
     Ok(())
 }
 
-fn across_networks(page: &mut Page, results: &Results<'_>, rows: &[RunTime]) {
-    let mut plots = Vec::new();
+/// How the deliveries scale: what an experiment with several numbers of clients is about.
+fn more_clients(page: &mut Page, results: &Results<'_>, rows: &[RunTime]) {
     let mut kinds: Vec<(u32, u64)> =
         rows.iter().map(|row| (row.router_levels, row.key.setting.size_bytes)).collect();
-    kinds.sort_unstable();
+    kinds.sort_unstable_by_key(|&(levels, size_bytes)| (levels, std::cmp::Reverse(size_bytes)));
     kinds.dedup();
-    for (levels, size_bytes) in kinds {
-        for schedule in results.schedules() {
-            plots.extend(plot::run_time_by_clients(rows, levels, size_bytes, &schedule));
-        }
+    let plots = |schedule: &str| -> Vec<Plot> {
+        let of_kind = |&(levels, size_bytes): &(u32, u64)| {
+            plot::run_time_by_clients(rows, levels, size_bytes, schedule)
+        };
+        kinds.iter().filter_map(of_kind).collect()
+    };
+    let schedules = hardest_first(results);
+    let Some((hardest, others)) = schedules.split_first() else { return };
+    let (main, other): (Vec<Plot>, Vec<Plot>) =
+        (plots(hardest), others.iter().flat_map(|schedule| plots(schedule)).collect());
+    if main.is_empty() && other.is_empty() {
+        return;
     }
-    if !plots.is_empty() {
-        page.section("More clients", "");
-        plots.into_iter().for_each(|plot| page.plot(Some(plot)));
-        page.end_section();
-    }
+    page.section("More clients", "");
+    main.into_iter().for_each(|plot| page.plot(Some(plot)));
+    page.folded("Plots: other schedules", |page| other.into_iter().for_each(|plot| page.plot(Some(plot))));
+    page.end_section();
+}
+
+fn beside_the_paper(page: &mut Page, rows: &[RunTime]) {
     let beside = paper::table(rows);
     if !beside.rows.is_empty() {
         page.section("Beside the paper", "");
@@ -149,9 +159,16 @@ fn across_networks(page: &mut Page, results: &Results<'_>, rows: &[RunTime]) {
     }
 }
 
+/// All schedules, `immediate` first.
+fn hardest_first(results: &Results<'_>) -> Vec<String> {
+    let mut schedules = results.schedules();
+    schedules.sort_by_key(|schedule| schedule != "immediate");
+    schedules
+}
+
 fn all_runs(page: &mut Page, results: &Results<'_>) -> Result<()> {
     page.section("All runs", "");
-    page.table(&tables::server_bytes_table(results)?);
+    page.folded_tables("Table: what the server sent in all", &[tables::server_bytes_table(results)?]);
     page.folded_tables(&format!("Table: all {} runs", results.runs.len()), &[tables::runs_table(results)]);
     page.end_section();
     Ok(())
