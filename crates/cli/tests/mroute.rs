@@ -289,6 +289,11 @@ fn a_router_that_is_asked_to_end_leaves_nothing() {
         })
     };
     assert_eq!(interfaces(), [1, 1]);
+    let output = network.treecast("r0", &["mroute", "show"]);
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let row = |words: &[&str]| text.lines().any(|line| line.split_whitespace().eq(words.iter().copied()));
+    assert!(row(&["INTERFACE", "IPv4", "QUERIER"]), "{text}");
+    assert!(row(&["s", "10.0.0.2", "this", "router"]), "{text}");
     assert_eq!(router.terminate(), Some(0));
     assert_eq!(interfaces(), [0, 0]);
 }

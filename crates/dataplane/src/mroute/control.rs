@@ -6,7 +6,10 @@ use std::{
     os::{
         fd::{AsRawFd, RawFd},
         linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener, UnixStream},
+        unix::{
+            fs::FileTypeExt,
+            net::{SocketAddr, UnixListener, UnixStream},
+        },
     },
     path::{Path, PathBuf},
     time::Duration,
@@ -148,10 +151,35 @@ fn address(control: Option<&Path>) -> Result<SocketAddr, Error> {
 
 /// Whether a path is the socket of a daemon that is no more.
 fn is_stale(control: Option<&Path>, address: &SocketAddr) -> bool {
+    let is_socket =
+        |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
-    control.is_some() && UnixStream::connect_addr(address).is_err_and(refused)
+    control.is_some_and(is_socket) && UnixStream::connect_addr(address).is_err_and(refused)
 }
 
 fn path_or_name(control: Option<&Path>) -> PathBuf {
     control.map_or_else(|| PathBuf::from(format!("@{DEFAULT_NAME}")), Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_left_behind_is_replaced_and_a_file_is_not() {
+        let folder = std::env::temp_dir().join(format!("treecast-control-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a folder of its own");
+        let path = folder.join("socket");
+        drop(UnixListener::bind(&path).expect("it can be bound"));
+        let server = Server::listen(Some(&path), 0).expect("nobody listens there any more");
+        let error = Server::listen(Some(&path), 0).expect_err("somebody does").to_string();
+        assert!(error.contains("in use"), "{error}");
+        drop(server);
+        assert!(!path.exists(), "it is removed at the end");
+
+        std::fs::write(&path, "precious").expect("it can be written");
+        Server::listen(Some(&path), 0).expect_err("there is a file");
+        assert_eq!(std::fs::read_to_string(&path).expect("it is still there"), "precious");
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+    }
 }
