@@ -1,1 +1,76 @@
-//! Unicast servers and their clients.
+//! Unicast servers with up to six clients, over UDP that loses, reorders and doubles packets, and over TCP
+//! connections that break.
+
+pub mod tcp;
+pub mod udp;
+
+use rand::{Rng, RngExt};
+use rand_chacha::ChaCha8Rng;
+use treecast_proto::unicast::ClientEvent;
+use treecast_wire::unicast::FileHeader;
+
+use crate::vcmtp::{
+    Fault,
+    scenario::{draw_fault, pick},
+    storage::Storage,
+};
+
+/// The file's place in a client's storage.
+const INDEX: u32 = 0;
+
+/// More events than this are a run that goes round in circles.
+const MAX_EVENTS: u64 = 2_000_000;
+
+/// A file with random contents: often small, sometimes empty.
+fn draw_file(random: &mut ChaCha8Rng, block_len: usize) -> Vec<u8> {
+    let size = match random.random_range(0..8) {
+        0 => 0,
+        1 => block_len,
+        2 => random.random_range(1..3 * block_len),
+        _ => random.random_range(1..60_000),
+    };
+    let mut bytes = vec![0; size];
+    random.fill_bytes(&mut bytes);
+    bytes
+}
+
+fn header(file: &[u8]) -> FileHeader {
+    FileHeader { file_size: file.len() as u64, hash: *blake3::hash(file).as_bytes() }
+}
+
+/// A client's storage and how its file ended.
+#[derive(Debug)]
+struct Copy {
+    planned: Option<Fault>,
+    storage: Storage,
+    end: Option<ClientEvent>,
+}
+
+impl Copy {
+    fn draw(random: &mut ChaCha8Rng, size: usize) -> Self {
+        let planned = draw_fault(random, size);
+        Self { planned, storage: Storage::new(vec![planned]), end: None }
+    }
+
+    /// What is wrong with how it ended; `may_fail` when something but the storage was planned to go wrong.
+    fn faults(&self, file: &[u8], may_fail: bool) -> Option<String> {
+        let there = self.storage.committed().get(&INDEX);
+        if there.is_some_and(|bytes| bytes != file) {
+            return Some("its file is wrong".into());
+        }
+        if self.storage.leftovers() > 0 {
+            return Some("a temporary file is left".into());
+        }
+        let planned = self.planned.is_some_and(|fault| fault != Fault::DamagedOnce);
+        match (&self.end, there) {
+            (Some(ClientEvent::Received { size }), Some(_)) if *size == file.len() as u64 => None,
+            (Some(ClientEvent::Failed { .. }), None) if planned || may_fail => None,
+            (end, there) => Some(format!("it ended with {end:?}, its file is there: {}", there.is_some())),
+        }
+    }
+}
+
+/// One of a few rates, in bits a second.
+fn draw_rate(random: &mut ChaCha8Rng) -> u64 {
+    *pick(random, &[2_000_000, 20_000_000, 200_000_000])
+}

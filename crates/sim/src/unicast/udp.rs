@@ -1,0 +1,255 @@
+//! The UDP server and its clients.
+
+use std::{net::SocketAddr, ops::Range, time::Duration};
+
+use rand::RngExt;
+use treecast_proto::{
+    Instant, Step,
+    unicast::udp::{
+        Client, ClientConfig, ClientInput, ClientTransmit, Server, ServerConfig, ServerInput, ServerTransmit,
+    },
+};
+use treecast_wire::unicast::{FileHeader, Reply, Request};
+
+use super::{Copy, INDEX, MAX_EVENTS, draw_file, draw_rate, header};
+use crate::{
+    Verdict,
+    network::{Link, generator, transmission_time},
+    schedule::Schedule,
+    trace::{Entry, Node, Trace},
+    vcmtp::scenario::{draw_path, millis, pick},
+};
+
+/// How long hashing takes.
+const HASHING: Duration = Duration::from_millis(2);
+
+/// A client that has heard nothing new for so long asks again.
+const TIMEOUT: Duration = Duration::from_millis(300);
+
+/// With half of all packets lost each way, one of four requests is answered; a burst lasts longer.
+const MAX_TIMEOUTS: u32 = 100;
+
+/// By then every run has ended.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.
+pub fn run_seed(seed: u64, verbose: bool) -> Verdict {
+    World::new(seed, verbose).run()
+}
+
+#[derive(Debug)]
+enum Event {
+    Start(usize),
+    Request(usize, Request),
+    Reply(usize, Reply),
+    Hashed(usize),
+    WakeServer,
+    WakeClient(usize),
+}
+
+struct World {
+    schedule: Schedule<Event>,
+    trace: Trace,
+    file: Vec<u8>,
+    header: FileHeader,
+    block_len: u64,
+    rate_bps: u64,
+    server: Server,
+    free_at: Instant,
+    clients: Vec<ClientNode>,
+}
+
+struct ClientNode {
+    /// None before it starts.
+    machine: Option<Client>,
+    copy: Copy,
+    to_server: Link,
+    from_server: Link,
+    /// The wake-up that counts.
+    wake_at: Option<Instant>,
+}
+
+impl World {
+    fn new(seed: u64, verbose: bool) -> Self {
+        let mut random = generator(seed, 0);
+        let block_len: u16 = *pick(&mut random, &[200, 512, 1402]);
+        let file = draw_file(&mut random, block_len.into());
+        let config = ServerConfig {
+            file_size: file.len() as u64,
+            max_run_len: u32::from(block_len) * random.random_range(1..=45),
+            max_clients: random.random_range(2..=6),
+        };
+        let mut schedule = Schedule::default();
+        let clients = (0..random.random_range(1..=6)).map(|number| {
+            schedule.at(Instant::ZERO + millis(random.random_range(0..200)), Event::Start(number));
+            ClientNode {
+                machine: None,
+                copy: Copy::draw(&mut random, file.len()),
+                to_server: Link::new(draw_path(&mut random), generator(seed, 100 + number as u64)),
+                from_server: Link::new(draw_path(&mut random), generator(seed, 200 + number as u64)),
+                wake_at: None,
+            }
+        });
+        let clients = clients.collect();
+        Self {
+            schedule,
+            trace: Trace::new(verbose),
+            header: header(&file),
+            file,
+            block_len: block_len.into(),
+            rate_bps: draw_rate(&mut random),
+            server: Server::new(config),
+            free_at: Instant::ZERO,
+            clients,
+        }
+    }
+
+    fn run(mut self) -> Verdict {
+        let mut faults = Vec::new();
+        let mut events = 0;
+        while let Some(event) = self.schedule.take() {
+            events += 1;
+            if self.schedule.now() > Instant::ZERO + DEADLINE || events > MAX_EVENTS {
+                faults.push(format!("not over at {} after {events} events", self.schedule.now()));
+                break;
+            }
+            self.event(event);
+        }
+        for (number, client) in self.clients.iter().enumerate() {
+            faults.extend(
+                client.copy.faults(&self.file, false).map(|fault| format!("client {number}: {fault}")),
+            );
+        }
+        Verdict { trace: self.trace, faults }
+    }
+
+    fn event(&mut self, event: Event) {
+        let now = self.schedule.now();
+        match event {
+            Event::Request(number, request) => {
+                self.server.handle(now, ServerInput::Request { client: address(number), request });
+                self.pump_server(now);
+            }
+            Event::WakeServer => self.pump_server(now),
+            Event::Start(number) => {
+                let config = ClientConfig { timeout: TIMEOUT, max_timeouts: MAX_TIMEOUTS, hash_attempts: 3 };
+                self.clients[number].machine = Some(Client::new(config));
+                self.pump_client(now, number);
+            }
+            Event::Reply(number, reply) => self.client(now, number, ClientInput::from(&reply)),
+            Event::Hashed(number) => {
+                if let Some((hash, _)) = self.clients[number].copy.storage.hash(INDEX) {
+                    self.client(now, number, ClientInput::Hashed { hash });
+                }
+            }
+            Event::WakeClient(number) if self.clients[number].wake_at == Some(now) => {
+                self.clients[number].wake_at = None;
+                self.pump_client(now, number);
+            }
+            Event::WakeClient(_) => {}
+        }
+    }
+
+    /// Sends what the server's link takes now, and asks to be woken when it takes more.
+    fn pump_server(&mut self, now: Instant) {
+        while now >= self.free_at {
+            match self.server.poll(now) {
+                Step::Transmit(ServerTransmit { to, range }) => {
+                    self.note(Node::Sender, "sends data", range.clone());
+                    self.reply(now, usize::from(to.port()), range);
+                    self.schedule.at(self.free_at, Event::WakeServer);
+                }
+                Step::Event(_) => {}
+                Step::Wait(..) => return,
+            }
+        }
+    }
+
+    fn reply(&mut self, now: Instant, number: usize, range: Range<u64>) {
+        let mut start = range.start;
+        loop {
+            let end = (start + self.block_len).min(range.end);
+            let reply = Reply::new(self.header, start, (end - start) as u16).expect("within the file");
+            let len = 48 + Reply::HEADER_LEN + (end - start) as usize;
+            self.free_at = self.free_at.max(now) + transmission_time(len, self.rate_bps);
+            for arrival in self.clients[number].from_server.carry(now) {
+                self.schedule.at(arrival, Event::Reply(number, reply));
+            }
+            start = end;
+            if start >= range.end {
+                return;
+            }
+        }
+    }
+
+    fn client(&mut self, now: Instant, number: usize, input: ClientInput) {
+        if let Some(machine) = &mut self.clients[number].machine {
+            machine.handle(now, input);
+            self.pump_client(now, number);
+        }
+    }
+
+    fn pump_client(&mut self, now: Instant, number: usize) {
+        let node = Node::Receiver(number);
+        loop {
+            let Some(machine) = &mut self.clients[number].machine else { return };
+            match machine.poll(now) {
+                Step::Transmit(transmit) => self.carry_out(now, number, transmit),
+                Step::Event(event) => {
+                    self.note(node, "ends", 0..0);
+                    self.clients[number].copy.end = Some(event);
+                }
+                Step::Wait(deadline, _) => {
+                    if deadline != self.clients[number].wake_at {
+                        self.clients[number].wake_at = deadline;
+                        deadline.inspect(|at| self.schedule.at(*at, Event::WakeClient(number)));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, now: Instant, number: usize, transmit: ClientTransmit) {
+        let node = Node::Receiver(number);
+        let client = &mut self.clients[number];
+        let input = match transmit {
+            ClientTransmit::Request(request) => {
+                for arrival in client.to_server.carry(now) {
+                    self.schedule.at(arrival, Event::Request(number, request));
+                }
+                self.note(node, "requests", request.range(self.header.file_size));
+                return;
+            }
+            ClientTransmit::Announce { size } => return client.copy.storage.announce(INDEX, size),
+            ClientTransmit::Store { range } => {
+                let content = &self.file[range.start as usize..range.end as usize];
+                let result = client.copy.storage.store(INDEX, range.clone(), content);
+                self.note(node, "stores", range);
+                match result {
+                    Ok(()) => return,
+                    Err(reason) => ClientInput::StoreFailed { reason },
+                }
+            }
+            ClientTransmit::Hash => return self.schedule.at(now + HASHING, Event::Hashed(number)),
+            ClientTransmit::Discard => return client.copy.storage.discard(INDEX),
+            ClientTransmit::Commit => match client.copy.storage.commit(INDEX) {
+                Ok(()) => ClientInput::Committed,
+                Err(reason) => ClientInput::StoreFailed { reason },
+            },
+        };
+        if let Some(machine) = &mut self.clients[number].machine {
+            machine.handle(now, input);
+        }
+    }
+
+    fn note(&mut self, node: Node, verb: &'static str, range: Range<u64>) {
+        let now = self.schedule.now();
+        self.trace.add(Entry { now, node, verb, object: INDEX, start: range.start, end: range.end });
+    }
+}
+
+/// A client's address; its port is its number.
+fn address(number: usize) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], number as u16))
+}
