@@ -27,6 +27,11 @@ impl Axis {
     pub fn logarithmic(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = bounds(values.into_iter().filter(|v| *v > 0.0)).unwrap_or((1.0, 10.0));
         let (min, max) = (low / 1.25, high * 1.25);
+        if max / min < 2.5 {
+            // So narrow that it is all but linear.
+            let ticks = multiples(step_for((max - min) / 6.0), max).into_iter().filter(|tick| *tick >= min);
+            return Self { min, max, logarithmic: true, ticks: ticks.collect() };
+        }
         let steps: &[f64] = match max / min {
             narrow if narrow < 8.0 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
             wide if wide > 2e3 => &[1.0],
@@ -115,6 +120,8 @@ mod tests {
         assert_eq!(axis.ticks, [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
         let step = |a, b| axis.position(b) - axis.position(a);
         assert!((step(1.0, 2.0) - step(10.0, 20.0)).abs() < 1e-9);
+        let nearly_linear: Vec<String> = Axis::logarithmic([5.4, 5.9]).ticks.into_iter().map(plain).collect();
+        assert_eq!(nearly_linear, ["5", "6", "7"]);
         let narrow: Vec<String> = Axis::logarithmic([0.6, 2.2]).ticks.into_iter().map(plain).collect();
         assert_eq!(narrow, ["0.5", "0.6", "0.8", "1", "1.5", "2"]);
         assert!(Axis::logarithmic([1e-3, 1e6]).ticks.len() < 12);

@@ -1,6 +1,6 @@
 //! The body of the report: how it scales, a section a network, ours beside the paper, and all runs.
 
-use super::{ReportInput, html::Page, paper, summary::hardest};
+use super::{ReportInput, headline::hardest, html::Page, paper};
 use crate::{
     analysis::{RateList, Results, RunTime, Setting},
     db::{Result, Role},

@@ -3,13 +3,12 @@
 use std::time::SystemTime;
 
 use super::{
-    ReportInput,
+    ReportInput, headline,
     html::{Page, escape},
 };
 use crate::{
-    analysis::{Results, RunTime, Setting},
+    analysis::Results,
     db::{Result, Run, Status},
-    plot::style_of,
     tables::{self, Cell, Mark, Table},
 };
 
@@ -18,7 +17,7 @@ pub fn write(page: &mut Page, results: &Results<'_>, input: &ReportInput) -> Res
     page.raw(&format!("<header><p class=\"eyebrow\">treecast report</p><h1>{}</h1>", escape(&input.title)));
     page.raw(&format!("<p class=\"lede\">{}</p></header>", escape(&what_was_run(results))));
     verification(page, results);
-    cards(page, results)?;
+    headline::write_cards(page, results)?;
     warnings(page, results);
     for note in &input.notes {
         page.paragraph(note);
@@ -30,8 +29,7 @@ pub fn write(page: &mut Page, results: &Results<'_>, input: &ReportInput) -> Res
 
 /// The result in sentences: which delivery was fastest in each network, and by what factor.
 pub fn sentences(results: &Results<'_>) -> Result<Vec<String>> {
-    let headlines = headlines(results)?;
-    let mut sentences: Vec<String> = headlines.iter().map(Headline::sentence).collect();
+    let mut sentences = headline::sentences(results)?;
     sentences.push(Verification::of(results).sentence());
     Ok(sentences)
 }
@@ -135,115 +133,6 @@ fn warnings(page: &mut Page, results: &Results<'_>) {
             );
         }
     }
-}
-
-/// The result in one network.
-struct Headline {
-    setting: Setting,
-    schedule: String,
-    fastest: RunTime,
-    /// What it is compared with: tcp when that was run, else the slowest.
-    other: RunTime,
-    /// Copies that the server sent: the fastest delivery's, the other's.
-    copies: Option<(f64, f64)>,
-}
-
-impl Headline {
-    fn factor(&self) -> f64 {
-        self.other.summary.mean / self.fastest.summary.mean
-    }
-
-    fn sentence(&self) -> String {
-        let mut sentence = format!(
-            "{}, {}: {} was fastest at {} s on average, {:.1} times as fast as {}",
-            self.setting,
-            self.schedule,
-            self.fastest.key.delivery,
-            tables::seconds(self.fastest.summary.mean),
-            self.factor(),
-            self.other.key.delivery,
-        );
-        if let Some((fastest, other)) = self.copies {
-            sentence += &format!("; its server sent {fastest:.2} copies instead of {other:.2}");
-        }
-        sentence + "."
-    }
-}
-
-/// One for each network, at its largest size and its hardest schedule.
-fn headlines(results: &Results<'_>) -> Result<Vec<Headline>> {
-    let (rows, sent) = (results.run_times(), results.server_bytes()?);
-    let mut headlines = Vec::new();
-    for topology in results.topologies() {
-        let Some((setting, schedule)) = hardest(results, &topology) else { continue };
-        let compared: Vec<&RunTime> =
-            rows.iter().filter(|row| row.key.setting == setting && row.key.schedule == schedule).collect();
-        let (Some(fastest), Some(slowest)) = (compared.first(), compared.last()) else { continue };
-        let tcp = compared.iter().find(|row| row.key.delivery == "tcp");
-        let other = tcp.filter(|tcp| tcp.key != fastest.key).unwrap_or(slowest);
-        let copies = |row: &RunTime| {
-            let key = &row.key;
-            sent.iter()
-                .find(|s| {
-                    s.setting == key.setting && s.delivery == key.delivery && s.schedule == key.schedule
-                })
-                .map(|s| s.copies())
-        };
-        headlines.push(Headline {
-            copies: copies(fastest).zip(copies(other)),
-            fastest: (*fastest).clone(),
-            other: (**other).clone(),
-            setting,
-            schedule,
-        });
-    }
-    Ok(headlines)
-}
-
-/// The largest size that a network carried and the schedule in which all clients ask at once, or
-/// else its first.
-pub fn hardest(results: &Results<'_>, topology: &str) -> Option<(Setting, String)> {
-    let of_topology = results.settings().into_iter().filter(|setting| setting.topology == topology);
-    let setting = of_topology.max_by_key(|setting| setting.size_bytes)?;
-    let schedules: Vec<&str> = results
-        .complete()
-        .filter(|data| data.setting() == setting)
-        .map(|data| data.run.info.schedule.as_str())
-        .collect();
-    let schedule = schedules.iter().find(|schedule| **schedule == "immediate").or(schedules.first())?;
-    Some((setting, (*schedule).to_owned()))
-}
-
-fn cards(page: &mut Page, results: &Results<'_>) -> Result<()> {
-    page.raw("<div class=\"cards\">");
-    for headline in headlines(results)? {
-        let (fastest, other) = (&headline.fastest, &headline.other);
-        let detail = match headline.copies {
-            Some((few, many)) => format!("The server sent {few:.2} copies instead of {many:.2}."),
-            None => String::new(),
-        };
-        page.raw(&format!(
-            "<div class=\"card\"><p class=\"where\">{}</p><p class=\"big\" style=\"--c:var({})\">{:.1}×<small> as fast as {}</small></p>\
-             <p><b>{}</b> was the fastest: {} s on average, {} took {} s. {detail}</p></div>",
-            escape(&format!(
-                "{} · {} clients · {} · {}{}",
-                headline.setting.topology,
-                fastest.clients,
-                tables::bytes(headline.setting.size_bytes),
-                headline.schedule,
-                if fastest.saturated || other.saturated { " *" } else { "" }
-            )),
-            style_of(&fastest.key.delivery).ink.variable(),
-            headline.factor(),
-            escape(&other.key.delivery),
-            escape(&fastest.key.delivery),
-            tables::seconds(fastest.summary.mean),
-            escape(&other.key.delivery),
-            tables::seconds(other.summary.mean),
-        ));
-    }
-    page.raw("</div>");
-    Ok(())
 }
 
 fn findings(page: &mut Page, input: &ReportInput) {
