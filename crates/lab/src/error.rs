@@ -39,6 +39,8 @@ pub enum Error {
     StillThere { name: String, what: &'static str, seconds: u64, remaining: String },
     #[error("the record of lab {name} in {} is damaged ({reason}): remove that file and the namespaces {name}-*", path.display())]
     DamagedRecord { name: String, path: PathBuf, reason: String },
+    #[error("the program started in {node} never said {line:?}, but: {last}")]
+    Daemon { node: String, line: String, last: String },
     #[error("could not {action}: {source}")]
     System { action: String, source: io::Error },
 }

@@ -8,10 +8,12 @@
 //! number and name, `up` and `down` carry that out through `netlink` and `namespace`, `state` keeps
 //! on disk what is needed to remove a lab whose builder was killed.
 
+mod daemon;
 mod down;
 mod error;
 pub mod experiment;
 mod fault;
+mod graph;
 mod lab;
 mod loss;
 mod namespace;
@@ -24,11 +26,13 @@ mod state;
 mod topology;
 mod up;
 
+pub use daemon::Daemon;
 pub use error::{Error, Result};
+pub use graph::svg;
 pub use lab::{Lab, Options, Summary};
 pub use loss::LossCounters;
 pub use plan::{Interface, LabNode};
 pub use topology::{
-    Loss, MAX_MULTICAST_INTERFACES, Member, Network, NetworkKind, Node, Quality, Role, SpecError, Subnet, Topology,
-    parse_rate_bps,
+    Loss, MAX_MULTICAST_INTERFACES, Member, Network, NetworkKind, Node, Quality, Role, SpecError, Subnet,
+    Topology, parse_rate_bps,
 };

@@ -6,10 +6,11 @@ mod run;
 mod summary;
 
 use std::process::{Command as Process, ExitCode};
+use std::time::Duration;
 
 use clap::Subcommand;
 use serde_json::json;
-use treecast_lab::{Lab, LabNode, Options, Topology};
+use treecast_lab::{Lab, LabNode, Options, Role, Topology};
 
 use crate::Outcome;
 
@@ -25,6 +26,7 @@ enum Command {
     Up(UpArgs),
     Exec(ExecArgs),
     List(ListArgs),
+    Graph(GraphArgs),
     Down(DownArgs),
     Run(run::RunArgs),
     Report(run::ReportArgs),
@@ -40,6 +42,9 @@ struct UpArgs {
     /// What to call it; its nodes are the namespaces NAME-NODE
     #[arg(long)]
     name: Option<String>,
+    /// Route multicast between the LANs: start `treecast mroute` in every router
+    #[arg(long)]
+    mroute: bool,
     /// Describe the network as JSON
     #[arg(long)]
     json: bool,
@@ -61,6 +66,12 @@ struct ListArgs {
     json: bool,
 }
 
+/// Print a picture of a network, as SVG
+#[derive(clap::Args)]
+struct GraphArgs {
+    lab: String,
+}
+
 /// Remove a network, its programs first
 #[derive(clap::Args)]
 struct DownArgs {
@@ -76,6 +87,7 @@ pub fn run(args: Args) -> Outcome {
         Command::Up(args) => up(args),
         Command::Exec(args) => exec(args),
         Command::List(args) => list(args),
+        Command::Graph(args) => graph(args),
         Command::Down(args) => down(args),
         Command::Run(args) => run::run(args),
         Command::Report(args) => run::report(args),
@@ -86,6 +98,10 @@ fn up(args: UpArgs) -> Outcome {
     let topology = Topology::parse(&args.spec)?;
     let name = args.name.unwrap_or_else(|| topology.name.clone());
     let lab = Lab::up(&topology, &name, &Options::default())?;
+    if args.mroute {
+        start_routers(&lab)
+            .map_err(|error| format!("{error}; take the lab down with `treecast lab down {name}`"))?;
+    }
     if args.json {
         println!("{}", describe(&lab));
     } else {
@@ -97,6 +113,21 @@ fn up(args: UpArgs) -> Outcome {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Starts all daemons before it waits for the first.
+fn start_routers(lab: &Lab) -> Result<(), Box<dyn std::error::Error>> {
+    const TIMEOUT: Duration = Duration::from_secs(30);
+    let program = std::env::current_exe()?;
+    let routers = lab.nodes().iter().filter(|node| node.role == Role::Router);
+    let start = |node: &LabNode| {
+        let mut command = Process::new(&program);
+        command.arg("mroute");
+        lab.start_daemon(&node.name, command)
+    };
+    let mut daemons = routers.map(start).collect::<Result<Vec<_>, _>>()?;
+    daemons.iter_mut().try_for_each(|daemon| daemon.wait_for_line("ready", TIMEOUT))?;
+    Ok(())
 }
 
 fn describe(lab: &Lab) -> serde_json::Value {
@@ -148,6 +179,12 @@ fn list(args: ListArgs) -> Outcome {
         let state = lab.nodes.map_or("never finished".into(), |nodes| format!("{nodes} nodes"));
         println!("{:width$}  {state}", lab.name);
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn graph(args: GraphArgs) -> Outcome {
+    let lab = Lab::open(&args.lab, &Options::default())?;
+    print!("{}", treecast_lab::svg(lab.topology(), lab.name()));
     Ok(ExitCode::SUCCESS)
 }
 

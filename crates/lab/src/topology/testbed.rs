@@ -95,17 +95,30 @@ pub(super) fn parse(text: &str, path: &str) -> Result<Topology, SpecError> {
     draft.finish()
 }
 
-fn add_stub(draft: &mut Draft, source: &Source, base: u128, line: usize, stub: &Stub) -> Result<(), SpecError> {
+fn add_stub(
+    draft: &mut Draft,
+    source: &Source,
+    base: u128,
+    line: usize,
+    stub: &Stub,
+) -> Result<(), SpecError> {
     if stub.mask != 112 {
         let message = format!("mask {} is no good: fd14::<area>:<network>:<client> has 112 bits", stub.mask);
         return Err(SpecError::new(source.path, line, message));
     }
     let network = format!("net{}", stub.id);
-    let router = Ipv6Addr::from(u128::from(source.address(base, line, [stub.area, stub.id, 0])?) | u128::from(STUB_ROUTER));
+    let router = Ipv6Addr::from(
+        u128::from(source.address(base, line, [stub.area, stub.id, 0])?) | u128::from(STUB_ROUTER),
+    );
     let mut members = vec![member(format!("r{}", stub.router), Some(network.clone()), router, line)];
     for client in 1..=stub.clients {
         let name = format!("c{}-{client}", stub.id);
-        members.push(member(name.clone(), None, source.address(base, line, [stub.area, stub.id, client])?, line));
+        members.push(member(
+            name.clone(),
+            None,
+            source.address(base, line, [stub.area, stub.id, client])?,
+            line,
+        ));
         draft.nodes.push(DraftNode { name, role: Role::Client, loopback_v6: Vec::new(), line: Some(line) });
     }
     let prefix = Subnet { base: source.address(base, line, [stub.area, stub.id, 0])?, length: 112 };
@@ -155,7 +168,10 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// Reads each element, together with its line.
-    fn all<T: for<'de> Deserialize<'de>>(&self, elements: &[&RawValue]) -> Result<Vec<(usize, T)>, SpecError> {
+    fn all<T: for<'de> Deserialize<'de>>(
+        &self,
+        elements: &[&RawValue],
+    ) -> Result<Vec<(usize, T)>, SpecError> {
         let read = |element: &&RawValue| {
             let offset = (element.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
             let before = self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count();
@@ -204,12 +220,24 @@ impl Source<'_> {
         parsed.ok_or_else(|| {
             let at = self.text.find(key).unwrap_or(0);
             let line = 1 + self.text.bytes().take(at).filter(|byte| *byte == b'\n').count();
-            SpecError::new(self.path, line, format!("{key} {value:?} is no good: a prefix of at most 80 bits like fd14::/32 was expected"))
+            SpecError::new(
+                self.path,
+                line,
+                format!(
+                    "{key} {value:?} is no good: a prefix of at most 80 bits like fd14::/32 was expected"
+                ),
+            )
         })
     }
 
-    fn address(&self, base: u128, line: usize, [area, network, host]: [u16; 3]) -> Result<Ipv6Addr, SpecError> {
-        let [area, network, host] = [self.digits(line, area)?, self.digits(line, network)?, self.digits(line, host)?];
+    fn address(
+        &self,
+        base: u128,
+        line: usize,
+        [area, network, host]: [u16; 3],
+    ) -> Result<Ipv6Addr, SpecError> {
+        let [area, network, host] =
+            [self.digits(line, area)?, self.digits(line, network)?, self.digits(line, host)?];
         Ok(Ipv6Addr::from(base | u128::from(area) << 32 | u128::from(network) << 16 | u128::from(host)))
     }
 
@@ -307,8 +335,14 @@ mod tests {
 
     #[test]
     fn errors_name_the_line() {
-        assert_eq!(refused("\"clients\"", "\"guests\""), "t.json:4: unknown field `guests`, expected one of `id`, `mask`, `area`, `router`, `clients`");
-        assert_eq!(refused("\"router\": 300", "\"router\": 301"), "t.json:4: router 301 is in no element of \"trans\": link it to another router");
+        assert_eq!(
+            refused("\"clients\"", "\"guests\""),
+            "t.json:4: unknown field `guests`, expected one of `id`, `mask`, `area`, `router`, `clients`"
+        );
+        assert_eq!(
+            refused("\"router\": 300", "\"router\": 301"),
+            "t.json:4: router 301 is in no element of \"trans\": link it to another router"
+        );
         assert!(refused("{ \"id\": 3,", "{ \"id\": 9,").starts_with("t.json:10: router 9 is in no element"));
         assert!(refused("[[1, 3], 0]", "[[3, 3], 0]").starts_with("t.json:8: "));
         assert!(refused("fd14:0::/32", "fd14:0::/96").starts_with("t.json:2: stub_range"));

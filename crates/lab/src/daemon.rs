@@ -1,0 +1,57 @@
+//! Programs that stay in a node after the command that started them.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::lab::Lab;
+
+/// A program in a node of a lab, ended by `down`. Dropping this lets it go on.
+pub struct Daemon {
+    node: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Lab {
+    /// Starts `command` in `node`, away from this terminal. What it prints is kept beside the lab's
+    /// record, and is removed with the lab.
+    pub fn start_daemon(&self, node: &str, mut command: Command) -> Result<Daemon> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let name = PathBuf::from(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let log = self.state_directory().join(self.name()).join(format!("{node}-{name}.log"));
+        let open = || {
+            let file = File::create(&log)?;
+            Ok((file.try_clone()?, file))
+        };
+        let (output, errors) = open().map_err(Error::system(format!("write {}", log.display())))?;
+        command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        let child = self.spawn(node, command)?;
+        Ok(Daemon { node: node.to_owned(), child, log })
+    }
+}
+
+impl Daemon {
+    /// Waits until the program has printed `line`.
+    ///
+    /// # Errors
+    /// The program's last line when it ends instead, or when `timeout` is over.
+    pub fn wait_for_line(&mut self, line: &str, timeout: Duration) -> Result<()> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let ended = self.child.try_wait().ok().flatten().is_some();
+            let printed = fs::read_to_string(&self.log).unwrap_or_default();
+            if printed.lines().any(|printed| printed == line) {
+                return Ok(());
+            }
+            if ended || Instant::now() > deadline {
+                let last = printed.lines().last().unwrap_or("it printed nothing").to_owned();
+                return Err(Error::Daemon { node: self.node.clone(), line: line.to_owned(), last });
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! A picture of a topology: servers on top, LANs as bars, clients hanging from them.
+
+mod layout;
+
+use std::fmt::Write;
+
+use layout::{BOX_HEIGHT, BOX_WIDTH, Layout, Point};
+
+use crate::topology::{Loss, Network, NetworkKind, Quality, Role, Topology};
+
+/// Draws `topology` as an SVG document that needs nothing else.
+pub fn svg(topology: &Topology, title: &str) -> String {
+    let layout = Layout::of(topology);
+    let mut svg = String::new();
+    // Writing to a string cannot fail.
+    let _ = draw(&mut svg, topology, &layout, title);
+    svg
+}
+
+fn draw(svg: &mut String, topology: &Topology, layout: &Layout, title: &str) -> std::fmt::Result {
+    let (width, height) = (layout.width, layout.height);
+    writeln!(
+        svg,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0} {height:.0}" width="{width:.0}" height="{height:.0}" font-family="sans-serif" font-size="10">"#
+    )?;
+    writeln!(svg, "{STYLE}<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>")?;
+    let counts = [(Role::Server, "server"), (Role::Router, "router"), (Role::Client, "client")];
+    writeln!(svg, r#"<text x="16" y="26" font-size="16" font-weight="bold">{}</text>"#, escape(title))?;
+    let mut x = 16.0;
+    for (role, name) in counts {
+        let label =
+            format!("{} {name}{}", topology.count(role), if topology.count(role) == 1 { "" } else { "s" });
+        draw_box(svg, Point { x: x + BOX_WIDTH / 2.0, y: 48.0 }, role, &label, None)?;
+        x += BOX_WIDTH + 8.0;
+    }
+    for (index, network) in topology.networks.iter().enumerate() {
+        match network.kind {
+            NetworkKind::Lan => draw_lan(svg, topology, layout, index)?,
+            NetworkKind::Link => draw_link(svg, layout, network)?,
+        }
+    }
+    for (index, node) in topology.nodes.iter().enumerate() {
+        draw_box(svg, layout.nodes[index], node.role, &node.name, loss_of(topology, index))?;
+    }
+    writeln!(svg, "</svg>")
+}
+
+const STYLE: &str = "<style>\
+    line,path{stroke:#9aa5b1;stroke-width:1.2;fill:none}\
+    .bar{stroke:#52606d;stroke-width:5;stroke-linecap:round}\
+    .note{fill:#616e7c;font-size:9px}.loss{fill:#c81e1e;font-size:8px}\
+    .halo{paint-order:stroke;stroke:#fff;stroke-width:3px}\
+    .box{stroke-width:1.2}\
+    .server{fill:#dbeafe;stroke:#1d4ed8}.router{fill:#fef0c7;stroke:#b45309}.client{fill:#dcfce7;stroke:#15803d}\
+    </style>\n";
+
+fn draw_box(svg: &mut String, at: Point, role: Role, label: &str, loss: Option<Loss>) -> std::fmt::Result {
+    let (class, radius) = match role {
+        Role::Server => ("server", 2.0),
+        Role::Router => ("router", BOX_HEIGHT / 2.0),
+        Role::Client => ("client", 4.0),
+    };
+    let (x, y) = (at.x - BOX_WIDTH / 2.0, at.y - BOX_HEIGHT / 2.0);
+    write!(
+        svg,
+        r#"<rect class="box {class}" x="{x:.1}" y="{y:.1}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="{radius}"/>"#
+    )?;
+    writeln!(
+        svg,
+        r#"<text x="{:.1}" y="{:.1}" text-anchor="middle">{}</text>"#,
+        at.x,
+        at.y + 3.5,
+        escape(label)
+    )?;
+    if let Some(loss) = loss {
+        let x = at.x + BOX_WIDTH / 2.0 - 2.0;
+        writeln!(
+            svg,
+            r#"<text class="loss halo" x="{x:.1}" y="{y:.1}" text-anchor="end">loses {loss}</text>"#
+        )?;
+    }
+    Ok(())
+}
+
+fn draw_lan(svg: &mut String, topology: &Topology, layout: &Layout, index: usize) -> std::fmt::Result {
+    let network = &topology.networks[index];
+    let Some(bar) = layout.bars[index] else { return Ok(()) };
+    for member in &network.members {
+        let node = layout.nodes[member.node];
+        let x = node.x.clamp(bar.left, bar.right);
+        writeln!(svg, r#"<line x1="{x:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}"/>"#, bar.y, node.x, node.y)?;
+    }
+    writeln!(
+        svg,
+        r#"<line class="bar" x1="{:.1}" y1="{y:.1}" x2="{:.1}" y2="{y:.1}"/>"#,
+        bar.left,
+        bar.right,
+        y = bar.y
+    )?;
+    let rates: Vec<Option<u64>> = network.members.iter().map(|member| member.quality.rate_bps).collect();
+    let common = Quality {
+        rate_bps: rates[0].filter(|_| rates.iter().all(|rate| *rate == rates[0])),
+        ..delay_of(network)
+    };
+    let label = format!("{} {}", network.name, describe(&common));
+    for (line, y) in [(label.trim_end(), bar.y - 15.0), (&network.v6.to_string(), bar.y - 5.0)] {
+        writeln!(svg, r#"<text class="note halo" x="{:.1}" y="{y:.1}">{}</text>"#, bar.left, escape(line))?;
+    }
+    Ok(())
+}
+
+/// The delay that all members who have any have in common.
+fn delay_of(network: &Network) -> Quality {
+    let mut delayed =
+        network.members.iter().map(|member| &member.quality).filter(|quality| quality.is_delayed());
+    let Some(first) = delayed.next() else { return Quality::default() };
+    if delayed.any(|other| (other.delay, other.jitter) != (first.delay, first.jitter)) {
+        return Quality::default();
+    }
+    Quality { delay: first.delay, jitter: first.jitter, ..Quality::default() }
+}
+
+fn draw_link(svg: &mut String, layout: &Layout, network: &Network) -> std::fmt::Result {
+    let [a, b] = [0, 1].map(|end| layout.nodes[network.members[end].node]);
+    // Routers side by side: around whoever stands between them.
+    let bend = if (a.y - b.y).abs() < 1.0 { -(0.12 * (a.x - b.x).abs()).clamp(12.0, 34.0) } else { 0.0 };
+    let middle = Point { x: (a.x + b.x) / 2.0, y: (a.y + b.y) / 2.0 + bend };
+    writeln!(
+        svg,
+        r#"<path d="M{:.1} {:.1}Q{:.1} {:.1} {:.1} {:.1}"/>"#,
+        a.x,
+        a.y,
+        middle.x,
+        middle.y + bend,
+        b.x,
+        b.y
+    )?;
+    let label = describe(&network.members[0].quality);
+    if !label.is_empty() {
+        let (x, y) = (middle.x, middle.y);
+        writeln!(
+            svg,
+            r#"<text class="note halo" x="{x:.1}" y="{y:.1}" text-anchor="middle">{label}</text>"#
+        )?;
+    }
+    Ok(())
+}
+
+/// What a node loses on its first interface that loses anything.
+fn loss_of(topology: &Topology, node: usize) -> Option<Loss> {
+    let members = topology.networks.iter().flat_map(|network| &network.members);
+    members
+        .filter(|member| member.node == node)
+        .map(|member| member.quality.loss)
+        .find(|loss| !loss.is_none())
+}
+
+fn describe(quality: &Quality) -> String {
+    let mut words = Vec::new();
+    if let Some(rate_bps) = quality.rate_bps {
+        words.push(match rate_bps as f64 {
+            giga if giga >= 1e9 => format!("{} Gbit/s", giga / 1e9),
+            mega if mega >= 1e6 => format!("{} Mbit/s", mega / 1e6),
+            kilo => format!("{} kbit/s", kilo / 1e3),
+        });
+    }
+    if quality.is_delayed() {
+        words.push(format!("{:?}", quality.delay));
+    }
+    if !quality.jitter.is_zero() {
+        words.push(format!("±{:?}", quality.jitter));
+    }
+    words.join(" ")
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_and_lan_is_drawn_once_inside_the_picture() {
+        for spec in ["lan:clients=50,rate=1G,loss=5%", "tree:levels=3,clients=5,delay=10ms"] {
+            let topology = Topology::parse(spec).unwrap();
+            let svg = svg(&topology, "a < b");
+            for node in &topology.nodes {
+                assert_eq!(svg.matches(&format!(">{}<", node.name)).count(), 1, "{}", node.name);
+            }
+            assert_eq!(svg.matches("class=\"bar\"").count(), topology.networks.len());
+            assert!(svg.contains("a &lt; b") && svg.ends_with("</svg>\n"));
+            let layout = Layout::of(&topology);
+            for (at, node) in layout.nodes.iter().zip(&topology.nodes) {
+                let inside = (BOX_WIDTH / 2.0..=layout.width - BOX_WIDTH / 2.0).contains(&at.x)
+                    && at.y < layout.height;
+                assert!(inside, "{} at {at:?}", node.name);
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_nodes_are_drawn_over_each_other() {
+        let testbed = concat!("testbed:", env!("CARGO_MANIFEST_DIR"), "/../../labs/meadcast/testbed.json");
+        for spec in ["tree:levels=4,clients=7", "lan:clients=203", testbed] {
+            let topology = Topology::parse(spec).unwrap();
+            let nodes = Layout::of(&topology).nodes;
+            for (index, a) in nodes.iter().enumerate() {
+                let apart = |b: &Point| (a.x - b.x).abs() >= BOX_WIDTH || (a.y - b.y).abs() >= BOX_HEIGHT;
+                assert!(nodes[index + 1..].iter().all(apart), "{}", topology.nodes[index].name);
+            }
+        }
+    }
+}
