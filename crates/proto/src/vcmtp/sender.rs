@@ -269,11 +269,11 @@ impl Sender {
     fn handle_completion(&mut self, now: Instant, index: u32) {
         let Some(object) = self.objects.get_mut(index) else { return };
         self.coordinator.handle_completion(now, &self.config, index, object);
-        let (hashed, pending) = (object.hash.is_some(), object.pending_receivers());
+        let (hash, pending) = (object.hash, object.pending_receivers());
         if pending.is_empty() {
             self.file_done(index);
-        } else if hashed {
-            self.tell(index, &pending, Due::Digest);
+        } else if let Some(hash) = hash {
+            self.tell(index, &pending, Due::Digest(hash));
         }
     }
 
@@ -372,9 +372,7 @@ fn retransmission(
             objects.get(index)?;
             (objects.file_id(index), Message::EndOfFile)
         }
-        Action::Message(index, Due::Digest) => {
-            (objects.file_id(index), Message::Digest(Digest(objects.get(index)?.hash?)))
-        }
+        Action::Message(index, Due::Digest(hash)) => (objects.file_id(index), Message::Digest(Digest(hash))),
         Action::Withdraw(index, reason) => (objects.file_id(index), Message::Withdraw(Reason::new(&reason))),
         Action::Goodbye => (session, Message::Goodbye),
         Action::Close => return Some(SenderTransmit::CloseConnection(receiver)),

@@ -224,7 +224,8 @@ impl Receiver {
     /// EOF(i) and blocks are missing: the last ones are asked for, those before have been.
     fn mend_end(&mut self, index: u32) {
         let Some(object) = self.ledger.get_mut(index) else { return };
-        if self.config.repair == Repair::None {
+        let undecided = object.begin.is_some() && !object.is_final();
+        if self.config.repair == Repair::None && !undecided {
             let reason = match object.missing_bytes() {
                 Some(missing) => format!("{missing} bytes were lost and are not sent again"),
                 None => "its announcement was lost and is not sent again".to_owned(),

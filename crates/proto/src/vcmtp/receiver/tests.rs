@@ -458,6 +458,17 @@ fn without_repair_a_gap_at_the_end_fails_the_object() {
 }
 
 #[test]
+fn without_repair_an_object_that_waits_for_an_answer_has_not_failed() {
+    let mut bench = Bench::with(Repair::None, Notification::PerFile);
+    bench.bof(300);
+    bench.data(0..300);
+    bench.eof();
+    assert_eq!(bench.later(Duration::from_secs(1)), "");
+    assert_eq!(bench.respond(Response::Accept), "announce 0 300");
+    assert_eq!(bench.digest(), "hash 0");
+}
+
+#[test]
 fn what_makes_no_sense_is_counted_and_dropped() {
     let mut bench = Bench::new(Notification::Batched);
     bench.bof(250);

@@ -24,7 +24,7 @@ impl Sender {
             object.add_receiver(receiver);
             retransmitter.tell(index, Due::BeginOfFile);
             if object.out.is_some() {
-                retransmitter.tell(index, if object.hash.is_some() { Due::Digest } else { Due::EndOfFile });
+                retransmitter.tell(index, object.hash.map_or(Due::EndOfFile, Due::Digest));
             }
         }
         if self.coordinator.state == State::ClosingRetransmitters {
@@ -125,10 +125,8 @@ impl Sender {
             let Some(object) = self.objects.get(index) else { return };
             let pending = object.pending_receivers();
             for receiver in &pending {
-                if let Some(retransmitter) = self.retransmitters.get_mut(receiver)
-                    && retransmitter.forget(index)
-                {
-                    retransmitter.tell(index, Due::Reject);
+                if let Some(retransmitter) = self.retransmitters.get_mut(receiver) {
+                    retransmitter.time_out(index);
                 }
             }
             self.fail_at(index, &pending, "its time for retransmissions was up");

@@ -26,7 +26,8 @@ const CACHED_BYTES: u64 = 32 << 20;
 pub(super) enum Due {
     BeginOfFile,
     EndOfFile,
-    Digest,
+    /// With the hash, for the object may be done before this can go out.
+    Digest([u8; 32]),
     Reject,
 }
 
@@ -105,15 +106,23 @@ impl Retransmitter {
         self.requested.entry(index).or_default().blocks.insert(blocks);
     }
 
-    /// The receiver has ended with the object, or its time is up: nothing more of it goes out.
-    /// Returns whether something was still to go.
-    pub(super) fn forget(&mut self, index: u32) -> bool {
-        let requested = self.requested.remove(&index).is_some();
-        let mut told = false;
-        for due in [Due::BeginOfFile, Due::EndOfFile, Due::Digest] {
-            told |= self.due.remove(&(index, due));
+    /// The receiver has ended with the object: nothing more of it goes out.
+    pub(super) fn forget(&mut self, index: u32) {
+        self.requested.remove(&index);
+        while let Some(due) = self.due.range((index, Due::BeginOfFile)..(index, Due::Reject)).next().copied()
+        {
+            self.due.remove(&due);
         }
-        requested || told
+    }
+
+    /// The object's time is up: instead of what the receiver has asked for it gets Retx-Reject. One that
+    /// has asked for nothing may have everything, and still gets the hash.
+    pub(super) fn time_out(&mut self, index: u32) {
+        let waits = self.requested.contains_key(&index) || self.due.contains(&(index, Due::BeginOfFile));
+        if waits {
+            self.forget(index);
+            self.tell(index, Due::Reject);
+        }
     }
 
     /// INL_Close_Retransmitter(j).

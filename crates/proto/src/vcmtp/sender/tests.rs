@@ -179,6 +179,19 @@ fn table_4_5_retx_request_after_the_timeout() {
 }
 
 #[test]
+fn the_hash_still_goes_out_after_the_timeout_to_who_has_asked_for_nothing() {
+    let mut bench = Bench::with(Repair::Nack, Some(1.0));
+    bench.join(A);
+    bench.to(A);
+    bench.send(500);
+    bench.group();
+    bench.hashed();
+    bench.now += Duration::from_millis(10);
+    bench.group();
+    assert_eq!(bench.to(A), "Digest 0", "its connection had no room before");
+}
+
+#[test]
 fn table_4_5_bof_request() {
     let mut bench = Bench::new(Repair::Nack);
     bench.out(500, &[A]);
