@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use treecast_proto::{
     Instant, Step,
     membership::{
-        Filter, Forwarding, Input, Limits, LinkId, Message, Mode, Record, Route, Router, RouterConfig,
+        Filter, Forwarding, Input, Limits, LinkId, Message, Mode, Query, Record, Route, Router, RouterConfig,
         Timers, Transmit,
     },
 };
@@ -164,6 +164,92 @@ proptest! {
         let settle = config().timers.listening_interval() + SETTLE;
         exercise(Network::new(&tree), &changes, restarted, settle)?;
     }
+}
+
+proptest! {
+    /// Whatever comes from whomever at whatever time: state stays within its limits.
+    #[test]
+    fn nothing_that_a_network_says_breaks_the_bounds(
+        inputs in prop::collection::vec((input(), 0..20u64), 1..300),
+    ) {
+        let limits = Limits {
+            groups_per_link: 3, sources_per_group: 4, sources_per_link: 6, entries: 5, routes: 8,
+        };
+        let mut router = Router::new(RouterConfig { limits, ..config() });
+        let mut now = Instant::from_nanos(1);
+        for (input, seconds) in inputs {
+            now += Duration::from_secs(seconds);
+            router.handle(now, input);
+            let mut steps = 0;
+            while let Step::Transmit(_) = router.poll(now) {
+                steps += 1;
+                prop_assert!(steps < 1000, "it comes to rest");
+            }
+            let snapshot = router.snapshot(now);
+            prop_assert!(snapshot.entries.len() <= limits.entries);
+            for link in snapshot.links {
+                prop_assert!(link.groups.len() <= limits.groups_per_link);
+                let sources = link.groups.iter().map(|group| match group.filter.mode {
+                    Mode::Include => group.requested.len(),
+                    Mode::Exclude => group.requested.len() + group.filter.sources.len(),
+                });
+                prop_assert!(sources.clone().all(|count| count <= limits.sources_per_group));
+                prop_assert!(sources.sum::<usize>() <= limits.sources_per_link);
+            }
+        }
+    }
+}
+
+/// Anything that can happen to a router, of few links, groups and sources, so that much of it meets.
+fn input() -> impl Strategy<Value = Input> {
+    let link = || (0..4u32).prop_map(LinkId);
+    let address = || (0..4u8, 0..12u8).prop_map(|(lan, last)| IpAddr::from([10, lan, 0, last]));
+    let group = || (0..5u8).prop_map(|last| IpAddr::from([if last == 4 { 232 } else { 239 }, 0, 0, last]));
+    let route = prop_oneof![Just(Route::None), link().prop_map(Route::Via)];
+    let message = (link(), address(), message(address(), group()));
+    prop_oneof![
+        2 => (link(), address()).prop_map(|(link, address)| Input::Up { link, address }),
+        1 => link().prop_map(|link| Input::Down { link }),
+        1 => prop::option::of(link()).prop_map(Input::Upstream),
+        20 => message.prop_map(|(link, from, message)| Input::Message { link, from, message }),
+        5 => (link(), address(), group())
+            .prop_map(|(link, source, group)| Input::NoEntry { link, source, group }),
+        2 => (link(), address(), group())
+            .prop_map(|(link, source, group)| Input::WrongLink { link, source, group }),
+        5 => (address(), route).prop_map(|(source, route)| Input::Route { source, route }),
+        1 => Just(Input::RoutesChanged),
+        2 => (address(), group(), 0..3u64)
+            .prop_map(|(source, group, packets)| Input::Counted { source, group, packets }),
+    ]
+}
+
+fn message(
+    address: impl Strategy<Value = IpAddr> + Clone + 'static,
+    group: impl Strategy<Value = IpAddr> + Clone + 'static,
+) -> impl Strategy<Value = Message> {
+    let sources = prop::collection::vec(address, 0..6);
+    let record = (prop::sample::select(RecordKind::ALL.to_vec()), group.clone(), sources.clone())
+        .prop_map(|(kind, group, sources)| Record { kind, group, sources });
+    let query = (prop::option::of(group.clone()), sources, any::<bool>(), 0..8u8, 0..300u64).prop_map(
+        |(group, sources, suppress_router_processing, robustness, seconds)| {
+            Message::Query(Query {
+                max_response: Duration::from_secs(seconds % 11),
+                group,
+                suppress_router_processing,
+                robustness,
+                query_interval: Duration::from_secs(seconds),
+                sources,
+            })
+        },
+    );
+    prop_oneof![
+        5 => prop::collection::vec(record, 0..4).prop_map(Message::Report),
+        2 => query,
+        1 => group.clone().prop_map(Message::OldReport),
+        1 => group.prop_map(Message::OldLeave),
+        1 => Just(Message::OldQuery { group: None, max_response: Duration::ZERO }),
+        1 => Just(Message::RouterSolicitation),
+    ]
 }
 
 /// Lets listeners come and go, restarts a router, sends everybody home, and compares with the model.

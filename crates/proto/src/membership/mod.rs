@@ -27,8 +27,8 @@ pub use entries::Forwarding;
 pub use filter::{Filter, Mode};
 pub use link::{Link, Output as LinkOutput};
 pub use message::{Message, Query, Record};
-pub use scope::is_routable_group;
 pub use router::{Input, LinkId, Route, Router, RouterConfig, Transmit, Wait};
+pub use scope::is_routable_group;
 pub use snapshot::{EntrySnapshot, GroupSnapshot, LinkSnapshot, MembershipSnapshot, RouterSnapshot};
 
 /// The protocol's times (RFC 9777, 9; RFC 9776, 8).
