@@ -1,11 +1,102 @@
-//! `treecast bench`.
+//! `treecast bench`: what a byte costs, beside what the machine could do and what uftp does.
+//!
+//! Everything is measured in one network of namespaces (a sender and receivers on a bridge, veth at full speed)
+//! and in memory-backed files:
+//!
+//! - the *floor*: the three things that no delivery can do without, each alone: a byte through
+//!   super-packet sockets to all receivers, a byte written to a file by each, a byte hashed by each. Their
+//!   times added up are what the machine can do;
+//! - *treecast*: the two commands as a user starts them, back to back with the floor;
+//! - *uftp* (Debian's), at the best of several rates at which it serves everyone;
+//! - memory: a file of eight times the size to one receiver, sampled.
+
+mod crew;
+mod floor;
+mod memory;
+mod ours;
+mod report;
+mod stage;
+mod uftp;
+mod worker;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use treecast_driver::stop::Stop;
 
 use crate::Outcome;
+use report::{Report, Run};
+use stage::Stage;
 
-/// (about)
+/// Measure goodput against what this machine can do and against uftp
+///
+/// Needs root (it makes network namespaces, and removes them) and memory for a copy of the file at each receiver.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Receivers on the bridge
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    receivers: u32,
+    /// Size of the file in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    size: u64,
+    /// How many times floor and treecast are measured; the medians count
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// Leave out uftp
+    #[arg(long)]
+    no_uftp: bool,
+    /// Leave out the run with the file of eight times the size
+    #[arg(long)]
+    no_memory: bool,
+    /// A memory-backed folder for the files
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    folder: PathBuf,
+    /// One JSON object on standard output instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Write the JSON object to this file, too
+    #[arg(long, value_name = "PATH")]
+    out: Option<PathBuf>,
+    /// One process of a measurement; what it takes is up to `worker`
+    #[arg(long, hide = true, num_args = 1.., allow_hyphen_values = true)]
+    worker: Vec<String>,
+}
 
-pub fn run(_args: Args) -> Outcome {
-    todo!()
+pub fn run(args: Args) -> Outcome {
+    if !args.worker.is_empty() {
+        worker::run(&args.worker)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let stop = Stop::on_signals()?;
+    let bytes = args.size * 1024 * 1024;
+    let stage = Stage::set(args.receivers, bytes, &args.folder, stop)?;
+    let mut report = Report::new(args.receivers, bytes);
+    eprintln!("warming up");
+    ours::measure(&stage, &stage.source, args.receivers)?;
+    for number in 1..=args.runs {
+        eprintln!("run {number} of {}: floor", args.runs);
+        let floor = floor::measure(&stage)?;
+        eprintln!("run {number} of {}: treecast", args.runs);
+        let ours = ours::measure(&stage, &stage.source, args.receivers)?;
+        report.runs.push(Run { floor, ours });
+    }
+    if !args.no_uftp {
+        eprintln!("uftp");
+        report.uftp = Some(uftp::measure(&stage)?);
+    }
+    if !args.no_memory {
+        eprintln!("memory");
+        report.large = Some(memory::measure(&stage)?);
+    }
+    drop(stage);
+    let json = report.as_json();
+    if let Some(path) = &args.out {
+        let failed = |error| format!("cannot write {}: {error}", path.display());
+        std::fs::write(path, format!("{json:#}\n")).map_err(failed)?;
+    }
+    if args.json {
+        println!("{json}")
+    } else {
+        print!("{}", report.as_table())
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -44,7 +44,7 @@ impl Poller {
         }
     }
 
-    /// Adds a descriptor. It leaves by being closed.
+    /// Adds a descriptor. It leaves by [`Poller::remove`] or by being closed.
     ///
     /// # Errors
     /// What the kernel says.
@@ -56,6 +56,14 @@ impl Poller {
     /// What the kernel says.
     pub fn modify(&self, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
+    }
+
+    /// Takes a descriptor out.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn remove(&self, fd: &impl AsFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::Read)
     }
 
     /// Waits until a descriptor is ready or the time is up (none: for ever), and appends to `ready`. A signal

@@ -54,7 +54,7 @@ pub(super) fn join(
     };
     let stream = connect(options, stop)?;
     let mut connection = Connection::new(stream, MAX_PAYLOAD_LEN)?;
-    let hello = Hello::new(PROTOCOL_VERSION, udp_port, kernel_bytes(&buffer), &name)
+    let hello = Hello::new(PROTOCOL_VERSION, udp_port, announced_bytes(&buffer), &name)
         .map_err(|error| ReceiveError::Name { name, reason: error.to_string() })?;
     let file = FileId::new(ticket.session, 0);
     connection.queue(&Message::Hello(hello).to_packet(file));
@@ -92,9 +92,11 @@ fn open(ticket: &Ticket, interface: &Interface) -> Result<(UdpSocket, ReceiveBuf
     Ok(open_group_receiver(&address, RECEIVE_BUFFER_BYTES)?)
 }
 
-/// What the kernel lets the buffer grow to, its own bookkeeping included: twice what was asked for.
-fn kernel_bytes(buffer: &ReceiveBuffer) -> u32 {
-    u32::try_from(buffer.bytes * 2).unwrap_or(u32::MAX)
+/// What the sender may count on. The kernel's own limit is twice that, which single packets' bookkeeping
+/// uses up; and on one host the queue between two interfaces (`net.core.netdev_max_backlog`, 1000
+/// super-packets for all receivers together) overflows before larger buffers do.
+fn announced_bytes(buffer: &ReceiveBuffer) -> u32 {
+    u32::try_from(buffer.bytes).unwrap_or(u32::MAX)
 }
 
 /// Tries the ticket's addresses in their order, again and again until the time is up.

@@ -40,7 +40,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// ... or when a fraction of what the sender may run ahead has come.
-const REPORT_BYTES: u64 = RECEIVE_BUFFER_BYTES as u64 / 8;
+const REPORT_BYTES: u64 = RECEIVE_BUFFER_BYTES as u64 / 16;
 
 /// The time for the sender's Welcome.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);

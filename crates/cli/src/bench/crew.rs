@@ -1,0 +1,102 @@
+//! Processes that start together: each says that it is ready, all are told to go.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    process::Child,
+    time::{Duration, Instant},
+};
+
+use super::stage::{Result, Stage};
+
+/// Started processes. Those that still run when it is dropped are ended.
+#[derive(Default)]
+pub(super) struct Crew {
+    members: Vec<Member>,
+}
+
+struct Member {
+    name: String,
+    child: Child,
+}
+
+impl Crew {
+    /// Starts one worker of this program in a node.
+    pub fn hire(&mut self, stage: &Stage, node: &str, worker: &[&str]) -> Result<()> {
+        let mut command = stage.treecast()?;
+        command.args(["bench", "--worker"]).args(worker);
+        self.add(node, stage.spawn(node, command)?);
+        Ok(())
+    }
+
+    /// Takes over a process.
+    pub fn add(&mut self, name: &str, child: Child) {
+        self.members.push(Member { name: name.to_owned(), child });
+    }
+
+    /// Waits until the one added last says that it is ready, with what it says behind that.
+    pub fn wait_ready(&mut self) -> Result<String> {
+        let member = self.members.last_mut().ok_or("nobody was started")?;
+        let Some(output) = &mut member.child.stdout else { return Err("it has no output".into()) };
+        let mut line = String::new();
+        // One byte at a time: the rest is for whoever reads next.
+        let mut reader = BufReader::with_capacity(1, output);
+        reader.read_line(&mut line)?;
+        match line.trim().strip_prefix("ready") {
+            Some(rest) => Ok(rest.trim().to_owned()),
+            None => Err(failure(member)),
+        }
+    }
+
+    /// Tells everyone to go, and returns how long it takes until all are done.
+    pub fn go(mut self, stage: &Stage) -> Result<Duration> {
+        let start = Instant::now();
+        for member in &mut self.members {
+            if let Some(mut input) = member.child.stdin.take() {
+                input.write_all(b"go\n")?;
+            }
+        }
+        self.wait(stage)?;
+        Ok(start.elapsed())
+    }
+
+    /// Waits until all have ended well.
+    pub fn wait(&mut self, stage: &Stage) -> Result<()> {
+        for member in &mut self.members {
+            loop {
+                match member.child.try_wait()? {
+                    Some(status) if status.success() => break,
+                    Some(_) => return Err(failure(member)),
+                    None => stage.go_on()?,
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(())
+    }
+
+    /// Their process ids.
+    pub fn ids(&self) -> impl Iterator<Item = u32> {
+        self.members.iter().map(|member| member.child.id())
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            // One that has ended cannot be killed; that is as well.
+            let _ = member.child.kill();
+            let _ = member.child.wait();
+        }
+    }
+}
+
+/// The last line that a process has left on its standard error.
+fn failure(member: &mut Member) -> Box<dyn std::error::Error> {
+    let mut text = String::new();
+    let _ = member.child.kill();
+    if let Some(output) = &mut member.child.stderr {
+        let _ = output.take(64 * 1024).read_to_string(&mut text);
+    }
+    let line = text.lines().last().unwrap_or("it ended without a word").to_owned();
+    format!("{}: {line}", member.name).into()
+}

@@ -1,0 +1,149 @@
+//! treecast itself: `treecast send` and `treecast receive` as a user starts them.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, ChildStdout},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    crew::Crew,
+    memory,
+    stage::{Result, Stage},
+};
+
+/// One session.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Ours {
+    /// From the start, all receivers there, until each has the file verified under its name.
+    pub seconds: Vec<f64>,
+    /// From the start until the sender knows that all have it.
+    pub sender_seconds: f64,
+    pub retransmitted_bytes: u64,
+    pub dropped_packets: u64,
+    /// The most anonymous memory that sender and receivers had resident.
+    pub sender_peak_bytes: u64,
+    pub receiver_peak_bytes: u64,
+}
+
+impl Ours {
+    /// The slowest receiver's.
+    pub fn slowest_seconds(&self) -> f64 {
+        self.seconds.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+/// What one process told, line by line, and when.
+type Told = JoinHandle<Vec<(Instant, Value)>>;
+
+/// Sends `source` to the first `receivers` clients.
+pub(super) fn measure(stage: &Stage, source: &Path, receivers: u32) -> Result<Ours> {
+    let ticket = stage.path("ticket");
+    if ticket.exists() {
+        std::fs::remove_file(&ticket)?;
+    }
+    let mut crew = Crew::default();
+    let mut sender = start_sender(stage, source, receivers, &ticket)?;
+    let mut told = vec![listen(&mut sender)?];
+    crew.add("the sender", sender);
+    wait_for_file(stage, &ticket, &mut crew)?;
+    for client in stage.clients().take(receivers as usize) {
+        let mut receiver = start_receiver(stage, &client, &ticket)?;
+        told.push(listen(&mut receiver)?);
+        crew.add(&client, receiver);
+    }
+    let sampling = Arc::new(AtomicBool::new(true));
+    let peaks = memory::sample(crew.ids().collect(), Arc::clone(&sampling));
+    let ended = crew.wait(stage);
+    sampling.store(false, Ordering::Relaxed);
+    let peaks = peaks.join().map_err(|_| "the sampling thread failed")?;
+    ended?;
+    for client in stage.clients().take(receivers as usize) {
+        check_copy(stage, &client, source)?;
+    }
+    let told = told.into_iter().map(|told| told.join().unwrap_or_default()).collect::<Vec<_>>();
+    sum_up(&told, &peaks)
+}
+
+fn start_sender(stage: &Stage, source: &Path, receivers: u32, ticket: &Path) -> Result<Child> {
+    let mut command = stage.treecast()?;
+    command.args(["send", "--json", "--interface", &stage.interface("server0")?]);
+    command.args(["--wait", &receivers.to_string(), "--ticket-file"]).arg(ticket).arg(source);
+    stage.spawn("server0", command)
+}
+
+fn start_receiver(stage: &Stage, client: &str, ticket: &Path) -> Result<Child> {
+    let mut command = stage.treecast()?;
+    command.args(["receive", "--json", "--interface", &stage.interface(client)?, "--name", client, "--into"]);
+    command.arg(stage.folder(client)?).arg(format!("@{}", ticket.display()));
+    stage.spawn(client, command)
+}
+
+/// Reads a process's events on a thread of their own, so that each gets its moment.
+fn listen(child: &mut Child) -> Result<Told> {
+    let output: ChildStdout = child.stdout.take().ok_or("it has no output")?;
+    Ok(std::thread::spawn(move || {
+        let lines = BufReader::new(output).lines().map_while(std::result::Result::ok);
+        let events = lines.filter_map(|line| Some((Instant::now(), serde_json::from_str(&line).ok()?)));
+        events.collect()
+    }))
+}
+
+fn wait_for_file(stage: &Stage, path: &Path, crew: &mut Crew) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !path.exists() {
+        stage.go_on()?;
+        if Instant::now() > deadline {
+            // What the sender has to say is better than that nothing came.
+            crew.wait(stage)?;
+            return Err("the sender wrote no ticket within 10 s".into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// The receiver has compared the hash; here is seen that the file is where it said. It is removed, so that
+/// its memory serves the next run.
+fn check_copy(stage: &Stage, client: &str, source: &Path) -> Result<()> {
+    let copy = stage.path(client).join(source.file_name().unwrap_or_default());
+    let (size, expected) = (std::fs::metadata(&copy)?.len(), std::fs::metadata(source)?.len());
+    stage.folder(client)?;
+    if size != expected {
+        return Err(format!("{client} has {size} bytes of {expected}").into());
+    }
+    Ok(())
+}
+
+fn sum_up(told: &[Vec<(Instant, Value)>], peaks: &[u64]) -> Result<Ours> {
+    let at = |events: &[(Instant, Value)], name: &str| {
+        let found = events.iter().find(|(_, event)| event["event"] == name);
+        found.map(|(at, _)| *at).ok_or_else(|| format!("a program told of no {name:?}"))
+    };
+    let last = |events: &[(Instant, Value)], key: &str| {
+        events.last().and_then(|(_, event)| event[key].as_u64()).unwrap_or(0)
+    };
+    let (sender, receivers) = told.split_first().ok_or("nothing was told")?;
+    let start = at(sender, "started")?;
+    let mut seconds = Vec::new();
+    for receiver in receivers {
+        seconds.push((at(receiver, "object")? - start).as_secs_f64());
+    }
+    Ok(Ours {
+        seconds,
+        sender_seconds: (at(sender, "done")? - start).as_secs_f64(),
+        retransmitted_bytes: receivers.iter().map(|events| last(events, "retransmitted_bytes")).sum(),
+        dropped_packets: receivers.iter().map(|events| last(events, "dropped_packets")).sum(),
+        sender_peak_bytes: peaks.first().copied().unwrap_or(0),
+        receiver_peak_bytes: peaks.iter().skip(1).copied().max().unwrap_or(0),
+    })
+}

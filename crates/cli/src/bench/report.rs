@@ -1,0 +1,180 @@
+//! The sums, as a table and as JSON.
+
+use serde_json::{Value, json};
+
+use super::{floor::Floor, ours::Ours, uftp::Uftp};
+
+/// What is asked of treecast: a share of what the machine can do, a multiple of uftp, a limit of memory.
+const WANTED_SHARE: f64 = 0.6;
+const WANTED_MULTIPLE: f64 = 7.0;
+const WANTED_BYTES: u64 = 64 << 20;
+
+pub(super) struct Report {
+    receivers: u32,
+    bytes: u64,
+    pub runs: Vec<Run>,
+    pub uftp: Option<Uftp>,
+    pub large: Option<Ours>,
+}
+
+/// Floor and treecast, measured back to back.
+pub(super) struct Run {
+    pub floor: Floor,
+    pub ours: Ours,
+}
+
+impl Report {
+    pub fn new(receivers: u32, bytes: u64) -> Self {
+        Self { receivers, bytes, runs: Vec::new(), uftp: None, large: None }
+    }
+
+    fn median(&self, value: impl Fn(&Run) -> f64) -> f64 {
+        let mut values: Vec<f64> = self.runs.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        let middle = values.len() / 2;
+        match values.len() {
+            0 => 0.0,
+            len if len % 2 == 1 => values[middle],
+            _ => (values[middle - 1] + values[middle]) / 2.0,
+        }
+    }
+
+    fn gbps(&self, seconds: f64) -> f64 {
+        self.bytes as f64 * 8e-9 / seconds.max(1e-9)
+    }
+
+    fn floor_gbps(&self) -> f64 {
+        self.gbps(self.median(|run| run.floor.seconds()))
+    }
+
+    fn ours_gbps(&self) -> f64 {
+        self.gbps(self.median(|run| run.ours.slowest_seconds()))
+    }
+
+    /// The median of each run's own share: what disturbs the machine disturbs both.
+    fn share(&self) -> f64 {
+        self.median(|run| run.floor.seconds() / run.ours.slowest_seconds())
+    }
+
+    fn uftp_gbps(&self) -> Option<f64> {
+        Some(self.uftp.as_ref()?.best()?.goodput_bps * 1e-9)
+    }
+
+    fn multiple(&self) -> Option<f64> {
+        Some(self.ours_gbps() / self.uftp_gbps().filter(|gbps| *gbps > 0.0)?)
+    }
+
+    fn peak(&self, of: impl Fn(&Ours) -> u64) -> u64 {
+        self.runs.iter().map(|run| &run.ours).chain(&self.large).map(of).max().unwrap_or(0)
+    }
+
+    pub fn as_table(&self) -> String {
+        let alone = |seconds: fn(&Floor) -> f64| {
+            let seconds = self.median(|run| seconds(&run.floor));
+            format!("{:8.3} s  {:7.2} Gbit/s", seconds, self.gbps(seconds))
+        };
+        let mut rows = vec![
+            (
+                format!(
+                    "{} receivers, {} MiB each; medians of {} runs",
+                    self.receivers,
+                    self.bytes >> 20,
+                    self.runs.len()
+                ),
+                String::new(),
+            ),
+            ("super-packets to all, alone".into(), alone(|floor| floor.network_seconds)),
+            ("written by all, alone".into(), alone(|floor| floor.write_seconds)),
+            ("hashed by all, alone".into(), alone(|floor| floor.hash_seconds)),
+            ("what the machine can do".into(), alone(Floor::seconds)),
+            (
+                "treecast, at every receiver".into(),
+                format!(
+                    "{:8.3} s  {:7.2} Gbit/s  {:.2} of what the machine can do (wanted: {WANTED_SHARE})",
+                    self.median(|run| run.ours.slowest_seconds()),
+                    self.ours_gbps(),
+                    self.share(),
+                ),
+            ),
+        ];
+        if let (Some(gbps), Some(best)) = (self.uftp_gbps(), self.uftp.as_ref().and_then(Uftp::best)) {
+            let multiple = self.multiple().map_or_else(|| "-".into(), |multiple| format!("{multiple:.1}"));
+            rows.push(("uftp, at its best rate".into(), format!(
+                "{:10}  {gbps:7.2} Gbit/s  at -R {} Mbit/s; treecast is {multiple} times as fast (wanted: {WANTED_MULTIPLE})",
+                "", best.rate_mbps,
+            )));
+        }
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        rows.push((
+            "most memory, file pages apart".into(),
+            format!(
+                "sender {:.1} MiB, receiver {:.1} MiB (wanted: below {})",
+                mib(self.peak(|ours| ours.sender_peak_bytes)),
+                mib(self.peak(|ours| ours.receiver_peak_bytes)),
+                WANTED_BYTES >> 20,
+            ),
+        ));
+        if let Some(large) = &self.large {
+            rows.push((
+                format!("{} MiB to one receiver", self.bytes >> 17),
+                format!(
+                    "{:8.3} s  sender {:.1} MiB, receiver {:.1} MiB",
+                    large.slowest_seconds(),
+                    mib(large.sender_peak_bytes),
+                    mib(large.receiver_peak_bytes),
+                ),
+            ));
+        }
+        rows.iter().map(|(name, text)| format!("{}\n", format!("{name:<32} {text}").trim_end())).collect()
+    }
+
+    pub fn as_json(&self) -> Value {
+        let runs: Vec<Value> =
+            self.runs.iter().map(|run| json!({"floor": run.floor, "treecast": run.ours})).collect();
+        json!({
+            "receivers": self.receivers,
+            "bytes": self.bytes,
+            "runs": runs,
+            "floor_gbps": self.floor_gbps(),
+            "treecast_gbps": self.ours_gbps(),
+            "share_of_floor": self.share(),
+            "uftp": self.uftp,
+            "uftp_gbps": self.uftp_gbps(),
+            "multiple_of_uftp": self.multiple(),
+            "sender_peak_bytes": self.peak(|ours| ours.sender_peak_bytes),
+            "receiver_peak_bytes": self.peak(|ours| ours.receiver_peak_bytes),
+            "large": self.large,
+            "met": self.share() >= WANTED_SHARE
+                && self.multiple().is_none_or(|multiple| multiple >= WANTED_MULTIPLE)
+                && self.peak(|ours| ours.sender_peak_bytes.max(ours.receiver_peak_bytes)) < WANTED_BYTES,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(floor: f64, ours: f64) -> Run {
+        let floor = Floor { network_seconds: floor, write_seconds: 0.0, hash_seconds: 0.0 };
+        let ours = Ours {
+            seconds: vec![ours / 2.0, ours],
+            sender_seconds: ours,
+            retransmitted_bytes: 0,
+            dropped_packets: 0,
+            sender_peak_bytes: 1 << 20,
+            receiver_peak_bytes: 2 << 20,
+        };
+        Run { floor, ours }
+    }
+
+    #[test]
+    fn the_slowest_receivers_median_counts() {
+        let mut report = Report::new(2, 1_000_000_000);
+        report.runs = vec![run(4.0, 8.0), run(6.0, 8.0), run(4.0, 100.0)];
+        assert!((report.ours_gbps() - 1.0).abs() < 1e-9);
+        assert!((report.share() - 0.5).abs() < 1e-9);
+        assert_eq!(report.as_json()["met"], false);
+        assert!(report.as_table().contains("0.50 of what the machine can do"));
+    }
+}

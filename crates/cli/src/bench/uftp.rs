@@ -1,0 +1,127 @@
+//! Debian's uftp in the same network, at the best rate at which it serves everyone.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::Command,
+    time::Duration,
+};
+
+use serde::Serialize;
+
+use super::{
+    crew::Crew,
+    stage::{self, Result, Stage},
+};
+
+/// The rates tried, in Mbit/s: each next one half as much again, until it gets no better.
+const FIRST_RATE_MBPS: u32 = 60;
+const LAST_RATE_MBPS: u32 = 2000;
+
+/// A file of a quarter of the size is enough to tell its speed.
+const SHARE: u64 = 4;
+
+/// What it did at each rate.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Uftp {
+    pub attempts: Vec<Attempt>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Attempt {
+    pub rate_mbps: u32,
+    /// At each receiver, by uftp's own clock; 0 when not all were served.
+    pub goodput_bps: f64,
+}
+
+impl Uftp {
+    pub fn best(&self) -> Option<Attempt> {
+        self.attempts.iter().copied().max_by(|a, b| a.goodput_bps.total_cmp(&b.goodput_bps))
+    }
+}
+
+pub(super) fn measure(stage: &Stage) -> Result<Uftp> {
+    let source = stage.path("for-uftp");
+    let bytes = stage.bytes / SHARE;
+    stage::fill(&source, bytes)?;
+    let mut attempts: Vec<Attempt> = Vec::new();
+    let mut rate_mbps = FIRST_RATE_MBPS;
+    let mut worse = 0;
+    // Two rates in a row that are no better end the search: beyond, it only retransmits more.
+    while rate_mbps <= LAST_RATE_MBPS && worse < 2 {
+        stage.go_on()?;
+        let goodput_bps = attempt(stage, &source, rate_mbps)?;
+        let best = attempts.iter().map(|attempt| attempt.goodput_bps).fold(0.0, f64::max);
+        worse = if goodput_bps > best { 0 } else { worse + 1 };
+        attempts.push(Attempt { rate_mbps, goodput_bps });
+        rate_mbps = rate_mbps * 3 / 2;
+    }
+    Ok(Uftp { attempts })
+}
+
+/// One transfer to everyone.
+fn attempt(stage: &Stage, source: &std::path::Path, rate_mbps: u32) -> Result<f64> {
+    let mut crew = Crew::default();
+    for client in stage.clients() {
+        let folder = stage.folder(&client)?;
+        let mut command = Command::new("uftpd");
+        command.args(["-d", "-B", "16777216", "-I", &stage.interface(&client)?, "-D"]).arg(&folder);
+        let mut child = stage.spawn(&client, command).map_err(missing)?;
+        drain(child.stdout.take());
+        drain(child.stderr.take());
+        crew.add(&client, child);
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let interface = stage.interface("server0")?;
+    let mut command = Command::new("uftp");
+    command.args(["-R", &(rate_mbps * 1000).to_string(), "-B", "16777216", "-b", "1400", "-I", &interface]);
+    command.arg(source);
+    let mut sender = stage.spawn("server0", command).map_err(missing)?;
+    drain(sender.stderr.take());
+    let output = sender.stdout.take().ok_or("uftp has no output")?;
+    let lines: Vec<String> = BufReader::new(output).lines().map_while(std::result::Result::ok).collect();
+    sender.wait()?;
+    drop(crew);
+    let served = stage.clients().filter(|client| is_served(stage, client, source)).count();
+    for client in stage.clients() {
+        stage.folder(&client)?;
+    }
+    Ok(if served == stage.receivers as usize { throughput_bps(&lines).unwrap_or(0.0) } else { 0.0 })
+}
+
+fn is_served(stage: &Stage, client: &str, source: &std::path::Path) -> bool {
+    let copy = stage.path(client).join(source.file_name().unwrap_or_default());
+    let size = |path: &std::path::Path| std::fs::metadata(path).map(|file| file.len()).ok();
+    size(&copy).is_some() && size(&copy) == size(source)
+}
+
+fn missing(error: Box<dyn std::error::Error>) -> String {
+    format!("{error}; install uftp (`apt-get install uftp`) or leave it out with --no-uftp")
+}
+
+/// Reads what nobody wants, so that the pipe does not fill up.
+fn drain(output: Option<impl Read + Send + 'static>) {
+    if let Some(mut output) = output {
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+    }
+}
+
+/// From uftp's line `Overall throughput: 14426.71 KB/s`.
+fn throughput_bps(lines: &[String]) -> Option<f64> {
+    let kilobytes = lines.iter().find_map(|line| {
+        line.split_once("Overall throughput:")?.1.trim().strip_suffix("KB/s")?.trim().parse::<f64>().ok()
+    })?;
+    Some(kilobytes * 1024.0 * 8.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_throughput_is_read() {
+        let lines = ["Total elapsed time: 18.171 seconds", "Overall throughput: 1000.00 KB/s"];
+        let lines = lines.map(str::to_owned);
+        assert_eq!(throughput_bps(&lines), Some(8_192_000.0));
+        assert_eq!(throughput_bps(&lines[..1]), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! The processes that measure the floor: nothing but sockets, nothing but a file, nothing but hashing.
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    os::unix::fs::FileExt,
+    time::Duration,
+};
+
+use treecast_driver::{
+    interface::Interface,
+    poller::{Interest, Poller},
+    receive::RECEIVE_BUFFER_BYTES,
+    udp::{
+        DEFAULT_MULTICAST_HOPS, DatagramReceiver, GroupAddress, Offload, Transmitter, blocks_in_super_packet,
+        open_group_receiver, open_group_sender,
+    },
+};
+use treecast_wire::header::{FileId, HEADER_LEN, Header, PacketType};
+
+use super::stage::Result;
+
+/// Bytes of a block behind IPv6, UDP and the header, at an MTU of 1500.
+const BLOCK_LEN: usize = 1420;
+
+/// How the line begins that tells of a packet lost; without repair that is the end.
+pub(super) const LOST: &str = "packets were lost";
+
+const RUN_LEN: usize = 256 * 1024;
+
+/// A receiver says so each time that so many bytes have come.
+const ACKNOWLEDGED_BYTES: u64 = 1 << 19;
+
+/// How far the sender runs ahead of the slowest: what a receive buffer surely holds, and the queues
+/// between the namespaces, too.
+const WINDOW_BYTES: u64 = RECEIVE_BUFFER_BYTES as u64 / 2;
+
+/// How long the last packets may take.
+const LAST_PACKETS: Duration = Duration::from_secs(2);
+
+pub(super) fn run(args: &[String]) -> Result<()> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["send", interface, group, receivers, bytes] => {
+            send(&group_address(interface, group)?, receivers.parse()?, bytes.parse()?)
+        }
+        ["receive", interface, group, control, bytes] => {
+            receive(&group_address(interface, group)?, control.parse()?, bytes.parse()?)
+        }
+        ["write", path, bytes] => write(path, bytes.parse()?),
+        ["hash", bytes] => hash(bytes.parse()?),
+        _ => Err("no such worker".into()),
+    }
+}
+
+fn group_address(interface: &str, group: &str) -> Result<GroupAddress> {
+    let interface = Interface::named(interface)?;
+    Ok(GroupAddress { group: group.parse()?, source: None, interface })
+}
+
+/// Super-packets to everyone, no further ahead than their buffers hold.
+fn send(address: &GroupAddress, receivers: usize, bytes: u64) -> Result<()> {
+    let socket = open_group_sender(address, DEFAULT_MULTICAST_HOPS)?;
+    let mut transmitter = Transmitter::new(socket, Offload::SuperPackets);
+    let listener = TcpListener::bind((IpAddr::from([0_u16; 8]), 0))?;
+    wait_for_go(&listener.local_addr()?.port().to_string())?;
+    let mut acknowledged = Vec::new();
+    for _ in 0..receivers {
+        acknowledged.push((listener.accept()?.0, 0_u64));
+    }
+    let run = vec![7; blocks_in_super_packet(BLOCK_LEN) * BLOCK_LEN];
+    let mut first = Header { file_id: FileId(0), sequence: 0, payload_len: 0, kind: PacketType::Data };
+    while first.sequence < bytes {
+        let end = first.sequence + run.len() as u64;
+        for (stream, taken) in &mut acknowledged {
+            while end.saturating_sub(*taken) > WINDOW_BYTES {
+                stream.read_exact(&mut [0])?;
+                *taken += ACKNOWLEDGED_BYTES;
+            }
+        }
+        transmitter.send_blocks(address.scoped(), first, BLOCK_LEN, &run)?;
+        first.sequence = end;
+    }
+    Ok(())
+}
+
+/// Takes super-packets from the kernel and forgets them.
+fn receive(address: &GroupAddress, control: SocketAddr, bytes: u64) -> Result<()> {
+    let (socket, _) = open_group_receiver(address, RECEIVE_BUFFER_BYTES)?;
+    let mut receiver = DatagramReceiver::new(socket, Offload::SuperPackets);
+    let mut poller = Poller::new()?;
+    poller.add(receiver.socket(), 0, Interest::Read)?;
+    let mut stream = TcpStream::connect(control)?;
+    stream.set_nodelay(true)?;
+    poller.add(&stream, 1, Interest::Read)?;
+    wait_for_go("")?;
+    let (mut taken, mut acknowledged) = (0, 0);
+    let mut ready = Vec::new();
+    let mut timeout = None;
+    while taken < bytes {
+        ready.clear();
+        poller.wait(timeout, &mut ready)?;
+        if timeout.is_some() && ready.is_empty() {
+            return Err(format!("{LOST}: {} bytes", bytes - taken).into());
+        }
+        // The sender says nothing on the connection; its end makes it readable.
+        if ready.iter().any(|event| event.token == 1) {
+            poller.remove(&stream)?;
+            timeout = Some(LAST_PACKETS);
+        }
+        let mut add = |_, datagram: &[u8]| taken += (datagram.len() - HEADER_LEN) as u64;
+        while receiver.receive(&mut add)? {}
+        while taken - acknowledged >= ACKNOWLEDGED_BYTES {
+            // The sender may have ended already.
+            let _ = stream.write_all(&[1]);
+            acknowledged += ACKNOWLEDGED_BYTES;
+        }
+    }
+    Ok(())
+}
+
+fn write(path: &str, bytes: u64) -> Result<()> {
+    let file = std::fs::File::create(path)?;
+    let buffer = vec![7; RUN_LEN];
+    wait_for_go("")?;
+    for position in (0..bytes).step_by(RUN_LEN) {
+        let len = (bytes - position).min(RUN_LEN as u64) as usize;
+        file.write_all_at(&buffer[..len], position)?;
+    }
+    Ok(())
+}
+
+fn hash(bytes: u64) -> Result<()> {
+    let buffer = vec![7; RUN_LEN];
+    let mut hasher = blake3::Hasher::new();
+    wait_for_go("")?;
+    for position in (0..bytes).step_by(RUN_LEN) {
+        hasher.update(&buffer[..(bytes - position).min(RUN_LEN as u64) as usize]);
+    }
+    // The hash must be wanted, or there would be no need to compute it.
+    println!("{}", hasher.finalize().to_hex());
+    Ok(())
+}
+
+fn wait_for_go(note: &str) -> Result<()> {
+    println!("ready {note}");
+    std::io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}

@@ -1,0 +1,380 @@
+//! `treecast send` and `treecast receive` as a user runs them, over the loopback interface.
+
+use std::{
+    fs,
+    io::Write,
+    net::{TcpListener, UdpSocket},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use treecast_wire::{
+    header::{FileId, SessionId},
+    message::{BeginOfFile, Message, PROTOCOL_VERSION, TransferType, Welcome},
+    ticket::{Fanout, Repair, Ticket},
+};
+
+/// A folder for one test; removed when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("treecast-cli-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A file of `len` bytes that differ along its length.
+    fn file(&self, name: &str, len: usize) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, contents(len)).unwrap();
+        path
+    }
+
+    /// A sender on loopback that writes its ticket to `ticket`; waits until it has.
+    fn send(&self, args: &[&str]) -> Child {
+        let ticket = self.path("ticket");
+        let mut command = treecast();
+        command.args(["send", "--interface", "lo", "--ticket-file"]).arg(&ticket).args(args);
+        let sender = start(&mut command);
+        wait_until("the ticket is written", || ticket.exists());
+        sender
+    }
+
+    fn receive_command(&self, into: &str) -> Command {
+        let mut command = treecast();
+        command.args(["receive", "--interface", "lo", "--into"]).arg(self.path(into));
+        command
+    }
+
+    fn receive(&self, into: &str, args: &[&str]) -> Child {
+        start(self.receive_command(into).args(args).arg(format!("@{}", self.path("ticket").display())))
+    }
+
+    /// Everything in a folder, hidden files as well.
+    fn names(&self, folder: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn contents(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251 + at / 65_536) as u8).collect()
+}
+
+fn treecast() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_treecast"))
+}
+
+fn start(command: &mut Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it took too long until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn finish(child: Child) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    (status.code(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
+}
+
+#[track_caller]
+fn finish_well(child: Child) -> String {
+    let (code, text) = finish(child);
+    assert_eq!(code, Some(0), "{text}");
+    text
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn every_receiver_gets_every_file() {
+    for extra in [
+        &["--repair", "nack"][..],
+        &["--repair", "after", "--block", "1420"],
+        &["--repair", "none", "--rate", "400M", "--block", "1420"],
+        &["--fanout", "unicast", "--block", "1420"],
+        &["--source", "127.0.0.1", "--block", "1420"],
+    ] {
+        let scratch = Scratch::new();
+        let sizes = [("tree/one", 3_000_000), ("tree/sub/two", 1), ("tree/empty", 0), ("single", 1420 * 7)];
+        for (name, size) in sizes {
+            scratch.file(name, size);
+        }
+        let (tree, single) = (scratch.path("tree"), scratch.path("single"));
+        let mut args = vec!["--wait", "2", path(&tree), path(&single)];
+        args.extend(extra);
+        let sender = scratch.send(&args);
+        let receivers = [scratch.receive("a", &[]), scratch.receive("b", &[])];
+        let told = finish_well(sender);
+        assert!(told.starts_with("treecast1."), "the ticket is the first line: {told}");
+        receivers.map(finish_well);
+        for (name, size) in sizes {
+            for folder in ["a", "b"] {
+                let copy = fs::read(scratch.path(folder).join(name)).unwrap();
+                assert!(copy == contents(size), "{extra:?} {folder} {name}");
+            }
+        }
+        assert_eq!(scratch.names("a"), ["single", "tree"], "nothing else is left");
+    }
+}
+
+#[test]
+fn each_way_across_the_kernels_border_carries_a_session() {
+    for (out, into) in [("super", "single"), ("batch", "super"), ("single", "batch")] {
+        let scratch = Scratch::new();
+        let file = scratch.file("file", 2_000_000);
+        let ticket = scratch.path("ticket");
+        let mut command = treecast();
+        command.env("TREECAST_OFFLOAD", out).args(["send", "--interface", "lo", "--block", "1420"]);
+        let sender = start(command.arg("--ticket-file").arg(&ticket).arg(&file));
+        wait_until("the ticket is written", || ticket.exists());
+        let mut command = scratch.receive_command("a");
+        let receiver = start(command.env("TREECAST_OFFLOAD", into).arg(format!("@{}", ticket.display())));
+        finish_well(sender);
+        finish_well(receiver);
+        assert!(fs::read(scratch.path("a/file")).unwrap() == contents(2_000_000), "{out} {into}");
+    }
+}
+
+#[test]
+fn events_come_one_a_line_with_bytes_and_counts() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 1_000_000);
+    let sender = scratch.send(&["--json", path(&file)]);
+    let receiver = scratch.receive("a", &["--json", "--name", "anna"]);
+    let events = |text: String| -> Vec<serde_json::Value> {
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let sent = events(finish_well(sender));
+    let received = events(finish_well(receiver));
+    let find = |events: &[serde_json::Value], name: &str| {
+        events.iter().find(|event| event["event"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
+    };
+    assert!(find(&sent, "ticket")["ticket"].as_str().unwrap().starts_with("treecast1."));
+    assert_eq!(find(&sent, "joined")["receiver"], "anna");
+    assert_eq!(find(&sent, "object")["complete"], 1);
+    let done = find(&sent, "done");
+    assert_eq!((&done["bytes"], &done["receivers"][0]["bytes"]), (&1_000_000.into(), &1_000_000.into()));
+    assert!(done["seconds"].as_f64().unwrap() > 0.0);
+    assert_eq!(find(&received, "object")["bytes"], 1_000_000);
+    for key in ["seconds", "bytes", "retransmitted_bytes", "duplicate_bytes", "dropped_packets"] {
+        assert!(find(&received, "done")[key].is_number(), "{key}");
+    }
+}
+
+#[test]
+fn only_what_matches_is_taken() {
+    let scratch = Scratch::new();
+    scratch.file("tree/wanted.iso", 100_000);
+    scratch.file("tree/other.txt", 200_000);
+    let tree = scratch.path("tree");
+    let sender = scratch.send(&[path(&tree)]);
+    let receiver = scratch.receive("a", &["--only", "*.iso"]);
+    finish_well(sender);
+    finish_well(receiver);
+    assert_eq!(scratch.names("a/tree"), ["wanted.iso"]);
+}
+
+/// Runs a command that must fail with exit code 1 and one line that holds all of `words`.
+#[track_caller]
+fn refused(command: &mut Command, words: &[&str]) {
+    let (code, text) = finish(start(command));
+    assert_eq!(code, Some(1), "{text}");
+    let line = text.lines().find(|line| line.starts_with("treecast: ")).unwrap_or_else(|| panic!("{text}"));
+    for word in words {
+        assert!(line.contains(word), "{word:?} is not in {line:?}");
+    }
+    assert_eq!(text.lines().filter(|line| line.starts_with("treecast: ")).count(), 1, "{text}");
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_in_one_line() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 1000);
+    let missing = scratch.path("missing");
+    let send = |args: &[&str]| {
+        let mut command = treecast();
+        command.args(["send", "--wait-timeout", "1"]).args(args);
+        command
+    };
+    refused(&mut send(&[path(&missing)]), &[path(&missing), "No such file"]);
+    refused(&mut send(&["/dev/null"]), &["/dev/null", "neither a file nor a folder"]);
+    refused(&mut send(&["--group", "192.0.2.1", path(&file)]), &["192.0.2.1", "no multicast address"]);
+    refused(&mut send(&["--interface", "nowhere0", path(&file)]), &["nowhere0", "does not exist", "lo"]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let control = taken.local_addr().unwrap();
+    let port = control.port().to_string();
+    refused(
+        &mut send(&["--interface", "lo", "--control", &control.to_string(), path(&file)]),
+        &[&port, "in use"],
+    );
+    refused(&mut send(&["--interface", "lo", path(&file)]), &["0 of 1 receivers", "1 s"]);
+    let mut down = Command::new("unshare");
+    down.args(["--net", env!("CARGO_BIN_EXE_treecast"), "send", "--interface", "lo", path(&file)]);
+    refused(&mut down, &["interface lo is down"]);
+}
+
+#[test]
+fn what_cannot_be_received_is_refused_in_one_line() {
+    let scratch = Scratch::new();
+    let receive = |args: &[&str]| {
+        let mut command = treecast();
+        command.args(["receive", "--connect-timeout", "1"]).args(args);
+        command
+    };
+    let gone = ticket(&TcpListener::bind("127.0.0.1:0").unwrap(), 21_990).to_string();
+    refused(&mut receive(&[&gone[..gone.len() - 9]]), &["cut short"]);
+    refused(&mut receive(&["treecast1.###"]), &["cut short"]);
+    refused(&mut receive(&["@/no/such/ticket"]), &["/no/such/ticket"]);
+    refused(&mut receive(&["--interface", "nowhere0", &gone]), &["nowhere0", "does not exist"]);
+    let into = scratch.path("a");
+    refused(
+        &mut receive(&["--interface", "lo", "--into", path(&into), &gone]),
+        &["cannot reach", "127.0.0.1"],
+    );
+    let nowhere = scratch.path("no/such/folder");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = ticket(&listener, 21_991).to_string();
+    refused(&mut receive(&["--interface", "lo", "--into", path(&nowhere), &there]), &[path(&nowhere)]);
+    let taken = UdpSocket::bind("239.255.77.1:21992").unwrap();
+    let there = ticket(&listener, 21_992).to_string();
+    refused(&mut receive(&["--interface", "lo", &there]), &["21992", "in use"]);
+    drop(taken);
+}
+
+fn ticket(control: &TcpListener, port: u16) -> Ticket {
+    Ticket {
+        session: SessionId(77),
+        fanout: Fanout::Multicast,
+        repair: Repair::Nack,
+        block_len: 1420,
+        group: format!("239.255.77.1:{port}").parse().unwrap(),
+        source: None,
+        control: vec![control.local_addr().unwrap()],
+    }
+}
+
+/// A sender that is not to be trusted: names that would leave the folder.
+#[test]
+fn no_name_leaves_the_folder() {
+    let scratch = Scratch::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ticket = ticket(&listener, 21_993);
+    fs::write(scratch.path("ticket"), ticket.to_string()).unwrap();
+    let receiver = scratch.receive("a", &[]);
+    let (mut stream, _) = listener.accept().unwrap();
+    let welcome = Welcome { version: PROTOCOL_VERSION, block_len: 1420 };
+    stream.write_all(&Message::Welcome(welcome).to_packet(FileId::new(ticket.session, 0))).unwrap();
+    let escaped = scratch.path("escaped");
+    for (index, name) in ["../escaped", path(&escaped), "a/../../escaped", ".."].into_iter().enumerate() {
+        let file = FileId::new(ticket.session, index as u32);
+        let begin = BeginOfFile::new(TransferType::DiskToDisk, 0, name).unwrap();
+        stream.write_all(&Message::BeginOfFile(begin).to_packet(file)).unwrap();
+        let hash = *blake3::hash(b"").as_bytes();
+        stream.write_all(&Message::Digest(treecast_wire::message::Digest(hash)).to_packet(file)).unwrap();
+    }
+    stream.write_all(&Message::Goodbye.to_packet(FileId::new(ticket.session, 0))).unwrap();
+    let (code, text) = finish(receiver);
+    assert_eq!(code, Some(3), "{text}");
+    assert_eq!(text.matches("nothing may leave the target folder").count(), 4, "{text}");
+    assert!(!escaped.exists());
+    assert_eq!((scratch.names("a"), scratch.names("")), (vec![], vec!["a".into(), "ticket".into()]));
+}
+
+#[test]
+fn a_full_disk_fails_one_receiver_and_not_the_others() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 3_000_000);
+    fs::create_dir(scratch.path("small")).unwrap();
+    let sender = scratch.send(&["--wait", "2", path(&file)]);
+    let script = format!(
+        "mount -t tmpfs -o size=1M small {small} && {treecast} receive --interface lo --name tiny --into {small} @{ticket}; \
+         code=$?; ls -A {small}; exit $code",
+        small = scratch.path("small").display(),
+        treecast = env!("CARGO_BIN_EXE_treecast"),
+        ticket = scratch.path("ticket").display(),
+    );
+    let tiny = start(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
+    let other = scratch.receive("a", &[]);
+    let (code, told) = finish(sender);
+    assert_eq!(code, Some(3), "{told}");
+    let row = told.lines().find(|line| line.starts_with("tiny ")).unwrap_or_else(|| panic!("{told}"));
+    assert!(row.contains("file") && row.contains("is full") && row.contains("3000000"), "{row}");
+    finish_well(other);
+    assert!(fs::read(scratch.path("a/file")).unwrap() == contents(3_000_000));
+    let (code, told) = finish(tiny);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(!told.contains(".part"), "nothing is left in the full folder: {told}");
+}
+
+#[test]
+fn a_file_that_shrinks_or_changes_is_withdrawn() {
+    let shrink = |path: &Path| fs::File::options().write(true).open(path).unwrap().set_len(1000).unwrap();
+    let change = |path: &Path| {
+        let mut file = fs::File::options().write(true).open(path).unwrap();
+        file.write_all(b"other bytes").unwrap();
+    };
+    let cases: [(&str, fn(&Path)); 2] = [("became shorter", shrink), ("changed while", change)];
+    for (word, act) in cases {
+        let scratch = Scratch::new();
+        let file = scratch.file("file", 2_000_000);
+        let sender = scratch.send(&["--rate", "8M", "--block", "1420", path(&file)]);
+        let receiver = scratch.receive("a", &[]);
+        wait_until("some of it has come", || !scratch.names("a").is_empty());
+        act(&file);
+        let (code, told) = finish(sender);
+        assert_eq!(code, Some(1), "{told}");
+        let line = told.lines().find(|line| line.starts_with("treecast: ")).unwrap();
+        assert!(line.contains(word) && line.contains(path(&file)), "{line}");
+        let (code, told) = finish(receiver);
+        assert_eq!(code, Some(3), "{told}");
+        assert!(told.contains(word), "{told}");
+        assert!(scratch.names("a").is_empty(), "nothing is left");
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_behind_and_the_sender_knows() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 2_000_000);
+    let sender = scratch.send(&["--rate", "4M", "--block", "1420", "--wait", "2", path(&file)]);
+    let receiver = scratch.receive("a", &["--name", "quitter"]);
+    let other = scratch.receive("b", &[]);
+    wait_until("some of it has come", || !scratch.names("a").is_empty());
+    // SAFETY: a signal to a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(receiver.id() as libc::pid_t, libc::SIGINT) }, 0);
+    let (code, told) = finish(receiver);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("interrupted"), "{told}");
+    assert!(scratch.names("a").is_empty(), "nothing is left");
+    finish_well(other);
+    let (code, told) = finish(sender);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.lines().any(|line| line.starts_with("quitter ") && line.contains("left")), "{told}");
+}
