@@ -8,6 +8,9 @@ use treecast_wire::message::BeginOfFile;
 use super::super::ranges::BlockSet;
 use crate::Instant;
 
+/// The longest run of blocks that is taken at once; a host hands in what one batch of packets held.
+const MAX_RUN_BYTES: u64 = 16 << 20;
+
 /// What becomes of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
@@ -54,6 +57,8 @@ pub(super) struct Object {
     block_len: u64,
     /// End of the last block from the group: everything before it is there or has been asked for.
     expected: u64,
+    /// End of all blocks that are there.
+    highest: u64,
     /// End of a block shorter than the others, seen before the size was known.
     short_end: Option<u64>,
 }
@@ -61,7 +66,7 @@ pub(super) struct Object {
 /// Why blocks are not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// They do not start at a multiple of the block length, or cross the object's end.
+    /// They do not start at a multiple of the block length, cross the object's end or are no run.
     Malformed,
     /// They are too far ahead to be kept before the object is announced and accepted.
     TooEarly,
@@ -83,6 +88,7 @@ impl Object {
             blocks: BlockSet::default(),
             block_len: u64::from(block_len.max(1)),
             expected: 0,
+            highest: 0,
             short_end: None,
         }
     }
@@ -114,9 +120,10 @@ impl Object {
         let fits = match (&self.begin, self.short_end) {
             (Some(begin), _) => bytes.end == begin.file_size || whole_blocks && bytes.end < begin.file_size,
             (None, Some(short_end)) => bytes.end == short_end || whole_blocks && bytes.end < short_end,
-            (None, None) => whole_blocks || bytes.end > self.expected,
+            (None, None) => whole_blocks || bytes.end > self.highest,
         };
-        if bytes.is_empty() || !bytes.start.is_multiple_of(self.block_len) || !fits {
+        let len = bytes.end.saturating_sub(bytes.start);
+        if len == 0 || len > MAX_RUN_BYTES || !bytes.start.is_multiple_of(self.block_len) || !fits {
             return Err(Refusal::Malformed);
         }
         if !self.is_final() && bytes.end > keep {
@@ -135,6 +142,7 @@ impl Object {
     pub(super) fn take(&mut self, bytes: &Range<u64>) {
         self.blocks.insert(self.block_range(bytes));
         self.received_bytes += bytes.end - bytes.start;
+        self.highest = self.highest.max(bytes.end);
         if self.begin.is_none() && !bytes.end.is_multiple_of(self.block_len) {
             self.short_end = Some(bytes.end);
         }
@@ -165,7 +173,7 @@ impl Object {
     /// The size becomes known. Returns whether what has been received contradicts it; it is then forgotten.
     pub(super) fn announce(&mut self, begin: BeginOfFile) -> bool {
         let size = begin.file_size;
-        let contradicted = self.short_end.is_some_and(|end| end != size) || self.expected > size;
+        let contradicted = self.short_end.is_some_and(|end| end != size) || self.highest > size;
         self.begin = Some(begin);
         if contradicted {
             self.forget();
@@ -178,6 +186,7 @@ impl Object {
     pub(super) fn forget(&mut self) {
         self.blocks = BlockSet::default();
         self.received_bytes = 0;
+        self.highest = 0;
         self.short_end = None;
     }
 

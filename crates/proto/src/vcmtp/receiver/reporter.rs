@@ -36,7 +36,7 @@ impl Reporter {
         self.progress.position =
             if self.file == file { self.progress.position.max(position) } else { position };
         self.file = file;
-        self.unreported_bytes += len;
+        self.unreported_bytes = self.unreported_bytes.saturating_add(len);
         self.note(now);
     }
 

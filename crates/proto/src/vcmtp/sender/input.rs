@@ -19,6 +19,7 @@ impl Sender {
     /// INL_Unicast_Connection_Created(j). What went to the group before the receiver was there goes to
     /// it over its connection.
     pub(super) fn join(&mut self, receiver: ReceiverId, receive_buffer_bytes: u32) {
+        self.leave(receiver, "it has joined again");
         let mut retransmitter = Retransmitter::new();
         for (index, object) in self.objects.started() {
             object.add_receiver(receiver);

@@ -35,7 +35,8 @@ pub(super) struct Object {
 impl Object {
     /// Adds a receiver that is to have the object.
     pub(super) fn add_receiver(&mut self, receiver: ReceiverId) {
-        if self.status.insert(receiver, None).is_none() {
+        let before = self.status.insert(receiver, None);
+        if !matches!(before, Some(None)) {
             self.unfinished += 1;
         }
     }
