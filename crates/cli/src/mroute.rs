@@ -23,7 +23,9 @@ pub struct Args {
     /// Route between these interfaces only (may be repeated) [default: all that are up]
     #[arg(long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
-    /// Where senders to any-source groups are reached [default: every interface but the listener's]
+    /// Where senders to any-source groups are reached; be only a host there, and forward to the networks
+    /// where this router is the querier. Needed where the network has loops, on every router
+    /// [default: a sender may be behind any interface]
     #[arg(long, value_name = "IF")]
     upstream: Option<String>,
     /// Time between two queries for listeners, from 1s to 31744s
@@ -99,9 +101,10 @@ fn print_status(status: &Status) {
 
 fn print_family(name: &str, family: &Family) {
     let interfaces = family.interfaces.iter().map(|interface| {
-        let querier = match interface.querier_expires_s {
-            None => "this router".to_owned(),
-            Some(seconds) => format!("{} (for {seconds} s)", interface.querier),
+        let querier = match (interface.querier, interface.querier_expires_s) {
+            (None, _) => "- (upstream)".to_owned(),
+            (Some(_), None) => "this router".to_owned(),
+            (Some(other), Some(seconds)) => format!("{other} (for {seconds} s)"),
         };
         [interface.name.clone(), interface.address.to_string(), querier]
     });

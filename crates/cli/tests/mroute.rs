@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mroute_network::{Listener, Network, PATIENCE, Router, eventually, treecast};
+use mroute_network::{Listener, Network, PATIENCE, Router, address, eventually, treecast};
 use treecast_dataplane::mroute::SourceFilter;
 use treecast_driver::udp::{Offload, Transmitter};
 use treecast_wire::header::{FileId, Header, PacketType};
@@ -84,11 +84,36 @@ fn only_the_source_that_is_asked_for_is_joined() {
         let listening = network.family("r1", group).listening;
         assert_eq!(listening.len(), 1, "{listening:?}");
         assert_eq!(listening[0].interface, "r0");
-        assert_eq!(listening[0].filter, SourceFilter::Include(vec![mroute_network::address(&wanted)]));
+        assert_eq!(listening[0].filter, SourceFilter::Include(vec![address(&wanted)]));
         assert!(network.entry("r1", &other, group).is_none_or(|entry| entry.to.is_empty()));
         let both = network.listen("c", "r2", group, Some(&other));
         both.hear("h");
     }
+}
+
+/// LAN lan0 with s, LAN lan1 with c, two routers between them that both have lan0 as their upstream.
+#[test]
+fn of_two_routers_with_the_same_upstream_one_forwards_and_the_other_replaces_it() {
+    let network = Network::new(&["s", "r0", "r1", "c", "lan0", "lan1"]);
+    network.lan(0, "lan0", &["s", "r0", "r1"]);
+    network.lan(1, "lan1", &["r0", "r1", "c"]);
+    let start = |node| network.router(node, &[&QUICK[..], &["--upstream", "lan0"]].concat());
+    let (first, _second) = (start("r0"), start("r1"));
+    let group = ANY_SOURCE[1];
+    eventually("r0 is the querier of lan1", || {
+        let family = network.family("r1", group);
+        family.interfaces.iter().any(|interface| interface.querier == Some(address("10.0.1.1")))
+    });
+    let _stream = network.stream("s", "lan0", group);
+    let listener = network.listen("c", "lan1", group, None);
+    listener.hear("s");
+    let outgoing = |node| network.entry(node, "10.0.0.1", group).map(|entry| entry.to);
+    assert_eq!(outgoing("r0"), Some(vec!["lan1".to_owned()]));
+    assert!(outgoing("r1").is_none_or(|to| to.is_empty()));
+    drop(first);
+    listener.hear_the_end();
+    listener.hear("s");
+    assert_eq!(outgoing("r1"), Some(vec!["lan1".to_owned()]));
 }
 
 /// More groups and sources than a kernel lets one socket join (IPv4: 20 groups, 10 sources of each).
@@ -173,15 +198,15 @@ fn a_bridge_sends_a_stream_only_to_its_listeners() {
     let _router = network.router("r0", &QUICK);
     for (group, source) in ANY_SOURCE.iter().zip(addresses(0, 1)) {
         let _stream = network.stream("s", "r0", group);
-        let (a, b) = (network.listen("a", "lan", group, None), network.listen("b", "lan", group, None));
+        let (a, b) = (network.listen("a", "bridge", group, None), network.listen("b", "bridge", group, None));
         a.hear("s");
         b.hear("s");
         // A bridge floods for a moment after the first query that it sees. A stream has 200 packets in a
         // second; what comes to all hosts of a LAN is a few.
         eventually(&format!("c does not get {group}"), || {
-            let before = received_packets(&network, "c", "lan");
+            let before = received_packets(&network, "c", "bridge");
             thread::sleep(Duration::from_secs(1));
-            received_packets(&network, "c", "lan") - before < 50
+            received_packets(&network, "c", "bridge") - before < 50
         });
         drop(b);
         let quiet = longest_silence(&a, Duration::from_secs(3));
@@ -207,7 +232,7 @@ fn a_router_that_is_not_the_querier_hears_listeners_through_a_bridge() {
     let group = ANY_SOURCE[1];
     eventually("r1 is the querier", || {
         let family = network.family("r0", group);
-        family.interfaces.iter().any(|interface| interface.querier.to_string() == "10.0.1.1")
+        family.interfaces.iter().any(|interface| interface.querier == Some(address("10.0.1.1")))
     });
     let _stream = network.stream("s", "r0", group);
     let behind = network.listen("c", "r1", group, None);
@@ -216,7 +241,7 @@ fn a_router_that_is_not_the_querier_hears_listeners_through_a_bridge() {
     eventually("nothing is forwarded to nobody", || {
         network.entry("r0", "10.0.0.1", group).is_none_or(|entry| entry.to.is_empty())
     });
-    network.listen("a", "lan", group, None).hear("s");
+    network.listen("a", "bridge", group, None).hear("s");
 }
 
 /// UDP super-packets pass three routers as they are: the kernel's count is of them, not of their segments.

@@ -58,6 +58,32 @@ fn with_an_upstream_configured_only_that_is_joined_and_gets_everything() {
     assert_eq!(network.packet(2, group(0)), BTreeSet::from([0, 1, 2]), "up to the root, unasked");
 }
 
+/// LAN 0 - routers 0 and 1 - LAN 1: the querier of LAN 1 forwards to it, and when it falls silent the other.
+#[test]
+fn of_two_routers_with_the_same_upstream_one_forwards() {
+    let mut network = Network::from_routers(vec![vec![0, 1], vec![0, 1]]);
+    for index in 0..2 {
+        let config = RouterConfig { upstream: Some(LinkId(0)), ..config() };
+        network.routers[index].router = Router::new(config);
+        network.start(index);
+    }
+    network.advance(SETTLE);
+    network.change(1, group(0), Filter::EVERYTHING);
+    network.advance(SETTLE);
+    // The model counts packets that come to a LAN twice as a failure.
+    assert_eq!(network.packet(0, group(0)), BTreeSet::from([0, 1]));
+    assert!(network.routers[1].installed[&(source(0), group(0))].to.is_empty());
+    assert_eq!(network.packet(1, group(0)), BTreeSet::from([0, 1]), "to the upstream, by one of them");
+
+    network.routers[0] = Node::new(vec![]);
+    network.advance(config().timers.other_querier_present_interval());
+    assert_eq!(network.packet(0, group(0)), BTreeSet::from([0, 1]));
+    assert_eq!(network.routers[1].installed[&(source(0), group(0))].to.len(), 1);
+    network.change(1, group(0), Filter::NOTHING);
+    network.advance(SETTLE);
+    assert_eq!(network.routers[1].listening, BTreeMap::new());
+}
+
 #[test]
 fn a_listener_of_a_named_source_is_joined_where_the_route_leads_also_after_it_has_changed() {
     let mut network = Network::chain();
@@ -358,6 +384,13 @@ struct Node {
     packets: u64,
 }
 
+impl Node {
+    fn new(lans: Vec<usize>) -> Self {
+        let router = Router::new(config());
+        Self { router, lans, listening: BTreeMap::new(), installed: BTreeMap::new(), packets: 0 }
+    }
+}
+
 impl Network {
     /// LAN 0 - router 0 - LAN 1 - router 1 - LAN 2.
     fn chain() -> Self {
@@ -381,17 +414,10 @@ impl Network {
 
     fn from_routers(routers: Vec<Vec<usize>>) -> Self {
         let lans = routers.iter().flatten().max().map_or(1, |last| last + 1);
-        let node = |lans| Node {
-            router: Router::new(config()),
-            lans,
-            listening: BTreeMap::new(),
-            installed: BTreeMap::new(),
-            packets: 0,
-        };
         let mut network = Self {
             now: Instant::from_nanos(1),
             lans,
-            routers: routers.into_iter().map(node).collect(),
+            routers: routers.into_iter().map(Node::new).collect(),
             hosts: BTreeMap::new(),
             messages: VecDeque::new(),
         };
@@ -549,7 +575,9 @@ impl Network {
         let lan = usize::from(lan);
         let lans = &self.routers[index].lans;
         let leads_there = |first: &&usize| self.reachable(**first, index).contains(&lan);
-        lans.iter().find(leads_there).map_or(Route::None, |first| Route::Via(LinkId(*first as u32)))
+        let own = lans.iter().find(|own| **own == lan);
+        own.or_else(|| lans.iter().find(leads_there))
+            .map_or(Route::None, |first| Route::Via(LinkId(*first as u32)))
     }
 
     /// The LANs that are reached from `lan` without passing this router.

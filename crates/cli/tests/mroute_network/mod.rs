@@ -69,17 +69,17 @@ impl Network {
         self.address(other, one, id, 2);
     }
 
-    /// A LAN: a snooping bridge on a node of its own, and on each member an interface "lan" with addresses
-    /// fd00:ID::N and 10.0.ID.N, N counting from 1.
+    /// A LAN: a snooping bridge on a node of its own, and on each member an interface named after that node,
+    /// with addresses fd00:ID::N and 10.0.ID.N, N counting from 1.
     pub fn lan(&self, id: u8, bridge: &str, members: &[&str]) {
         let switch = self.namespace(bridge);
         self.configure(bridge, "link add lan type bridge mcast_snooping 1\nlink set dev lan up\n");
         for (member, host) in members.iter().zip(1..) {
             let of_member = self.namespace(member);
             let link = ["link", "add", "name", member, "netns", &switch, "type", "veth", "peer"];
-            ip(&[&link[..], &["name", "lan", "netns", &of_member]].concat(), "");
+            ip(&[&link[..], &["name", bridge, "netns", &of_member]].concat(), "");
             self.configure(bridge, &format!("link set dev {member} master lan up\n"));
-            self.address(member, "lan", id, host);
+            self.address(member, bridge, id, host);
         }
     }
 

@@ -33,7 +33,8 @@ pub use status::{Entry, Family, Group, Interface, Listening, Source, SourceFilte
 pub struct Config {
     /// Interfaces to route between; empty: all that are up and can multicast, also those that come later.
     pub interfaces: Vec<String>,
-    /// Where packets of any-source groups come from; none: from wherever they come.
+    /// Where packets of any-source groups come from, and where the router is only a host; none: from
+    /// wherever they come.
     pub upstream: Option<String>,
     /// Time between general queries; at least one second.
     pub query_interval: Duration,

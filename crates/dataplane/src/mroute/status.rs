@@ -30,7 +30,8 @@ pub struct Family {
 pub struct Interface {
     pub name: String,
     pub address: IpAddr,
-    pub querier: IpAddr,
+    /// None on the upstream, where the router is only a host.
+    pub querier: Option<IpAddr>,
     pub is_querier: bool,
     /// Time until the other querier counts as gone.
     pub querier_expires_s: Option<u64>,
@@ -130,7 +131,7 @@ impl Interface {
             name,
             address: link.address,
             querier: link.querier,
-            is_querier: link.querier_expires.is_none(),
+            is_querier: link.querier.is_some() && link.querier_expires.is_none(),
             querier_expires_s: link.querier_expires.map(|left| left.as_secs()),
             groups: link.groups.into_iter().map(Group::from).collect(),
         }

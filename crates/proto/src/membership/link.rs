@@ -55,6 +55,8 @@ pub enum Output {
     Send(Message),
     /// [`Link::filter`] of this group is another now.
     Changed(IpAddr),
+    /// The router is the querier now, or is so no longer.
+    QuerierChanged,
 }
 
 /// RFC 9777, 7.6.2; RFC 9776, 6.6.2.
@@ -127,7 +129,7 @@ impl Link {
 
     /// The router itself, as a listener here, wants `after` instead of `before`.
     pub fn listens(&mut self, now: Instant, group: IpAddr, before: &Filter, after: &Filter) {
-        if matches!(self.querier, Querier::Own { .. }) {
+        if self.is_querier() {
             self.leaves.note(now, group, before, after, &self.timers);
         }
     }
@@ -177,6 +179,11 @@ impl Link {
         self.querier
     }
 
+    /// Whether this router is the querier.
+    pub fn is_querier(&self) -> bool {
+        matches!(self.querier, Querier::Own { .. })
+    }
+
     /// Groups and sources that found no room, ever.
     pub fn refused(&self) -> u64 {
         self.refused
@@ -217,7 +224,7 @@ impl Link {
         let room = self.limits.sources_per_link.saturating_sub(self.source_count);
 
         let ask = change(&mut group, &self.timers, room.min(self.limits.sources_per_group));
-        if matches!(self.querier, Querier::Own { .. }) {
+        if self.is_querier() {
             group.ask(now, &ask, &self.timers);
         }
         group.expire(now);
@@ -261,7 +268,10 @@ impl Link {
         match self.querier {
             Querier::Other { address, .. } if address < from => return false,
             Querier::Other { .. } => {}
-            Querier::Own { .. } => self.stop_asking(),
+            Querier::Own { .. } => {
+                self.stop_asking();
+                self.out.push_back(Output::QuerierChanged);
+            }
         }
         self.querier = Querier::Other { address: from, until };
         true
@@ -292,6 +302,7 @@ impl Link {
         {
             self.timers = self.configured;
             self.querier = Querier::Own { next_query: now, startup_queries_left: 0 };
+            self.out.push_back(Output::QuerierChanged);
         }
         let Querier::Own { next_query, startup_queries_left } = self.querier else { return };
         if next_query > now {

@@ -5,13 +5,16 @@
 //! as that link. What the listeners of all other links want, the router itself listens to:
 //!
 //! - sources asked for by name: on the link of the route to each;
-//! - "any source": on the configured upstream, which then also gets all packets of such groups that come
-//!   from elsewhere (RFC 4605, 4.2); or, with none configured, on every link but the listeners' own. So in
-//!   a network without loops a sender may be anywhere, and every link carries what is wanted behind it
-//!   and nothing else. In a network with loops, configure the upstream.
+//! - "any source": on every link but the listeners' own. So in a network without loops a sender may be
+//!   anywhere, and every link carries what is wanted behind it and nothing else. Whether the router is the
+//!   querier of a link plays no part, since routers above and below share links and either may be elected.
 //!
-//! Unlike RFC 4605 has it, whether the router is the querier of a link plays no part: router and
-//! upstream router share a link, and either may win the election.
+//! In a network with loops, or with more than one router from link to link, that does not do. There an
+//! upstream is to be configured on every router, so that the upstreams make a tree (RFC 4605). Then:
+//!
+//! - on its upstream the router is a host: it neither asks nor hears who listens there;
+//! - "any source" is listened to there and nowhere else, and what comes from elsewhere also goes there (4.2);
+//! - other links get packets from, and have theirs forwarded by, the one router that is the querier there.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -24,7 +27,7 @@ use super::{
     Filter, Limits, Link, Message, Mode, Timers,
     entries::{Entries, Forwarding},
     link::Output,
-    scope::{is_routable_group, is_routable_source},
+    scope::{is_routable_group, is_routable_source, is_source_specific},
     snapshot::RouterSnapshot,
 };
 use crate::{Instant, Step};
@@ -37,7 +40,8 @@ pub struct LinkId(pub u32);
 pub struct RouterConfig {
     pub timers: Timers,
     pub limits: Limits,
-    /// Where packets of any-source groups come from; none: from wherever they come.
+    /// Where packets of any-source groups come from, and where the router is only a host; none: from
+    /// wherever they come.
     pub upstream: Option<LinkId>,
     /// An entry whose packets have stopped for this long is removed.
     pub entry_idle: Duration,
@@ -129,6 +133,8 @@ pub enum Wait {
 pub struct Router {
     config: RouterConfig,
     links: BTreeMap<LinkId, Link>,
+    /// Where the router is only a host, if that is up: its upstream, and its address there.
+    upstream: Option<(LinkId, IpAddr)>,
     entries: Entries,
     /// Routes to all sources of entries and of named requests; none while the answer is awaited.
     routes: BTreeMap<IpAddr, Option<Route>>,
@@ -145,6 +151,7 @@ impl Router {
         Self {
             config,
             links: BTreeMap::new(),
+            upstream: None,
             entries: Entries::default(),
             routes: BTreeMap::new(),
             listening: BTreeMap::new(),
@@ -158,12 +165,7 @@ impl Router {
         match input {
             Input::Up { link, address } => self.up(now, link, address),
             Input::Down { link } => self.down(now, link),
-            Input::Upstream(upstream) => {
-                if self.config.upstream != upstream {
-                    self.config.upstream = upstream;
-                    self.refresh_all(now);
-                }
-            }
+            Input::Upstream(upstream) => self.set_upstream(now, upstream),
             Input::Message { link, from, message } => {
                 if let Some(link) = self.links.get_mut(&link) {
                     link.handle(now, from, message);
@@ -185,6 +187,8 @@ impl Router {
             match output {
                 Output::Send(message) => self.out.push_back(Transmit::Send { link, message }),
                 Output::Changed(group) => self.refresh(now, group),
+                Output::QuerierChanged if self.config.upstream.is_some() => self.refresh_all(now),
+                Output::QuerierChanged => {}
             }
         }
         if let Some(transmit) = self.out.pop_front() {
@@ -209,6 +213,7 @@ impl Router {
         RouterSnapshot::new(
             now,
             &self.links,
+            self.upstream,
             self.entries.iter(),
             &self.listening,
             self.refused + refused_links,
@@ -216,22 +221,42 @@ impl Router {
     }
 
     fn up(&mut self, now: Instant, id: LinkId, address: IpAddr) {
-        if let Some(link) = self.links.get_mut(&id) {
-            link.set_address(address);
-            return;
+        if self.config.upstream == Some(id) {
+            self.upstream = Some((id, address));
+        } else if let Some(link) = self.links.get_mut(&id) {
+            return link.set_address(address);
+        } else {
+            self.links.insert(id, Link::new(now, address, self.config.timers, self.config.limits));
         }
-        self.links.insert(id, Link::new(now, address, self.config.timers, self.config.limits));
         self.refresh_all(now);
     }
 
     fn down(&mut self, now: Instant, id: LinkId) {
-        let Some(link) = self.links.remove(&id) else { return };
         // The kernel has dropped its memberships there; so they are not to be left, but forgotten.
         self.listening.retain(|(link, _), _| *link != id);
-        for (group, _) in link.groups() {
+        self.upstream.take_if(|(upstream, _)| *upstream == id);
+        let link = self.links.remove(&id);
+        for (group, _) in link.iter().flat_map(Link::groups) {
             self.refresh(now, group);
         }
         self.refresh_all(now);
+    }
+
+    /// Both the old and the new upstream, where they are up, go down and come up again in their new parts.
+    fn set_upstream(&mut self, now: Instant, upstream: Option<LinkId>) {
+        if self.config.upstream == upstream {
+            return;
+        }
+        self.config.upstream = upstream;
+        let new = upstream.and_then(|id| Some((id, self.links.get(&id)?.address())));
+        for (id, address) in self.upstream.take().into_iter().chain(new) {
+            self.down(now, id);
+            self.up(now, id, address);
+        }
+    }
+
+    fn has(&self, id: LinkId) -> bool {
+        self.links.contains_key(&id) || self.upstream.is_some_and(|(upstream, _)| upstream == id)
     }
 
     fn poll_links(&mut self, now: Instant) -> Option<(LinkId, Output)> {
@@ -239,7 +264,7 @@ impl Router {
     }
 
     fn no_entry(&mut self, now: Instant, link: LinkId, source: IpAddr, group: IpAddr) {
-        if !is_routable_group(group) || !self.links.contains_key(&link) {
+        if !is_routable_group(group) || !self.has(link) {
             return;
         }
         let full = self.entries.len() >= self.config.limits.entries;
@@ -312,8 +337,9 @@ impl Router {
     fn refresh(&mut self, now: Instant, group: IpAddr) {
         let filters: Vec<(LinkId, Filter)> =
             self.links.iter().map(|(id, link)| (*id, link.filter(group))).collect();
-        for (link, _) in &filters {
-            self.listen(now, *link, group, &filters);
+        let upstream = self.upstream.map(|(link, _)| link);
+        for link in filters.iter().map(|(link, _)| *link).chain(upstream) {
+            self.listen(now, link, group, &filters);
         }
         for source in self.entries.sources(group) {
             self.refresh_entry(group, source);
@@ -346,31 +372,44 @@ impl Router {
     }
 
     fn refresh_entry(&mut self, group: IpAddr, source: IpAddr) {
-        let route = self.route(source);
-        let Some(entry) = self.entries.get_mut(group, source) else { return };
+        let Some(route) = self.route(source) else { return };
+        let Some(arrived) = self.entries.get_mut(group, source).map(|entry| entry.arrived) else { return };
         let forwarding = match route {
-            None => return,
-            Some(Route::Via(from)) if self.links.contains_key(&from) => {
-                Forwarding { from, to: outgoing(&self.links, &self.config, from, source, group) }
-            }
+            Route::None => Forwarding { from: arrived, to: self.outgoing(arrived, source, group) },
+            Route::Via(from) if self.has(from) => Forwarding { from, to: self.outgoing(from, source, group) },
             // The route leads out of an interface that is not this router's: nothing is forwarded.
-            Some(Route::Via(_)) => Forwarding { from: entry.arrived, to: BTreeSet::new() },
-            Some(Route::None) => {
-                let from = entry.arrived;
-                Forwarding { from, to: outgoing(&self.links, &self.config, from, source, group) }
-            }
+            Route::Via(_) => Forwarding { from: arrived, to: BTreeSet::new() },
         };
+        self.forward(group, source, forwarding);
+    }
+
+    /// Brings the kernel's entry into line with `forwarding`.
+    fn forward(&mut self, group: IpAddr, source: IpAddr, forwarding: Forwarding) {
+        let is_up = self.has(forwarding.from);
+        let Some(entry) = self.entries.get_mut(group, source) else { return };
         let before = entry.installed.replace(forwarding.clone());
         if before.as_ref() == Some(&forwarding) {
             return;
         }
         let served = before.is_some_and(|before| !before.to.is_empty());
-        if !self.links.contains_key(&forwarding.from) || served && forwarding.to.is_empty() {
+        if !is_up || served && forwarding.to.is_empty() {
             self.entries.remove(group, source);
             self.out.push_back(Transmit::Remove { source, group });
         } else {
             self.out.push_back(Transmit::Install { source, group, forwarding });
         }
+    }
+
+    /// The links that packets of `source` go out by when they come in by `from`.
+    fn outgoing(&self, from: LinkId, source: IpAddr, group: IpAddr) -> BTreeSet<LinkId> {
+        let serves = |link: &Link| self.config.upstream.is_none() || link.is_querier();
+        if !is_routable_source(source) || !self.links.get(&from).is_none_or(serves) {
+            return BTreeSet::new();
+        }
+        let wanted = self.links.iter().filter(|(_, link)| serves(link) && link.filter(group).passes(source));
+        let upstream = self.upstream.filter(|_| !is_source_specific(group));
+        let outgoing = wanted.map(|(id, _)| *id).chain(upstream.map(|(id, _)| id));
+        outgoing.filter(|link| *link != from).collect()
     }
 
     fn count(&mut self, now: Instant) {
@@ -404,21 +443,4 @@ impl Router {
         }
         self.routes.retain(|source, _| used.contains(source));
     }
-}
-
-/// The links that packets of `source` go out by when they come in by `from`.
-fn outgoing(
-    links: &BTreeMap<LinkId, Link>,
-    config: &RouterConfig,
-    from: LinkId,
-    source: IpAddr,
-    group: IpAddr,
-) -> BTreeSet<LinkId> {
-    if !is_routable_source(source) {
-        return BTreeSet::new();
-    }
-    let wanted = links.iter().filter(|(_, link)| link.filter(group).passes(source)).map(|(id, _)| *id);
-    let upstream = config.upstream.filter(|upstream| links.contains_key(upstream));
-    let upstream = upstream.filter(|_| !super::scope::is_source_specific(group));
-    wanted.chain(upstream).filter(|link| *link != from).collect()
 }

@@ -18,7 +18,8 @@ pub struct RouterSnapshot {
 pub struct LinkSnapshot {
     pub link: LinkId,
     pub address: IpAddr,
-    pub querier: IpAddr,
+    /// None on the upstream, where the router is only a host.
+    pub querier: Option<IpAddr>,
     /// Time until the other querier counts as gone; none when this router is the querier.
     pub querier_expires: Option<Duration>,
     pub groups: Vec<GroupSnapshot>,
@@ -57,13 +58,15 @@ impl RouterSnapshot {
     pub(super) fn new<'a>(
         now: Instant,
         links: &BTreeMap<LinkId, Link>,
+        upstream: Option<(LinkId, IpAddr)>,
         entries: impl Iterator<Item = (IpAddr, IpAddr, &'a Entry)>,
         listening: &BTreeMap<(LinkId, IpAddr), Filter>,
         refused: u64,
     ) -> Self {
         let memberships = listening.iter();
+        let routed = links.iter().map(|(id, link)| LinkSnapshot::new(now, *id, link));
         Self {
-            links: links.iter().map(|(id, link)| LinkSnapshot::new(now, *id, link)).collect(),
+            links: routed.chain(upstream.map(LinkSnapshot::of_upstream)).collect(),
             entries: entries
                 .filter_map(|(group, source, entry)| snapshot_entry(group, source, entry))
                 .collect(),
@@ -86,7 +89,12 @@ impl LinkSnapshot {
             Querier::Other { address, until } => (address, Some(until - now)),
         };
         let groups = link.groups().map(|(address, group)| GroupSnapshot::new(now, address, group));
-        Self { link: id, address: link.address(), querier, querier_expires, groups: groups.collect() }
+        let (address, querier) = (link.address(), Some(querier));
+        Self { link: id, address, querier, querier_expires, groups: groups.collect() }
+    }
+
+    fn of_upstream((link, address): (LinkId, IpAddr)) -> Self {
+        Self { link, address, querier: None, querier_expires: None, groups: Vec::new() }
     }
 }
 
