@@ -8,6 +8,7 @@ mod lobby;
 mod multicast;
 mod peer;
 mod plan;
+mod repair_share;
 mod session;
 mod source_table;
 

@@ -27,6 +27,7 @@ use super::{
     lobby::{Arrival, Lobby},
     multicast::GroupLane,
     peer::Peer,
+    repair_share::RepairShare,
     source_table::SourceTable,
 };
 use crate::{
@@ -69,6 +70,7 @@ pub(super) struct Session<'a> {
     machine: Sender,
     group: GroupLane,
     pacer: Pacer,
+    repairs: RepairShare,
     run_bytes: u64,
     sources: SourceTable,
     peers: BTreeMap<ReceiverId, Peer>,
@@ -100,6 +102,7 @@ impl<'a> Session<'a> {
         let session = Self {
             group: GroupLane::open(&plan)?,
             pacer: Pacer::new(plan.options.rate_bps, clock.now()),
+            repairs: RepairShare::default(),
             run_bytes,
             total_bytes: plan.total_bytes(),
             machine: Sender::new(config),
@@ -203,7 +206,10 @@ impl<'a> Session<'a> {
             match self.machine.poll(now, Lane::Group) {
                 Step::Transmit(transmit) => self.transmit(now, transmit)?,
                 Step::Event(event) => self.note(now, event),
-                Step::Wait(deadline, _) => return Ok(Turn::Until(deadline)),
+                Step::Wait(deadline, _) => {
+                    self.repairs.multicast_waits();
+                    return Ok(Turn::Until(deadline));
+                }
             }
         }
         Ok(Turn::Again)
@@ -242,7 +248,7 @@ impl<'a> Session<'a> {
 
     fn has_room(&self, receiver: ReceiverId) -> bool {
         let connection = self.peers.get(&receiver).and_then(|peer| peer.connection.as_ref());
-        connection.is_some_and(|connection| connection.has_room())
+        self.repairs.may_leave() && connection.is_some_and(|connection| connection.has_room())
     }
 
     fn transmit(&mut self, now: Instant, transmit: SenderTransmit) -> Result<(), SendError> {
@@ -298,6 +304,7 @@ impl<'a> Session<'a> {
             Ok(run) => {
                 let sent = self.group.send_blocks(&self.destinations, first, self.plan.block_len, run)?;
                 self.pacer.sent(now, sent);
+                self.repairs.multicast_sent(sent);
             }
             Err(error) => {
                 self.withdraw(now, file, &error);
@@ -329,10 +336,10 @@ impl<'a> Session<'a> {
         match result {
             Ok(()) => {
                 peer.retransmitted_bytes += len as u64;
-                // The rate is for all that the session sends. On a link that multicast fills by itself,
-                // retransmissions on top would push packets of the multicast out of the queue, for all
-                // receivers, who then ask for yet more.
-                self.pacer.sent(now, pacer::tcp_bytes((HEADER_LEN + len) as u64));
+                let sent = pacer::tcp_bytes((HEADER_LEN + len) as u64);
+                if self.repairs.repaired(sent) {
+                    self.pacer.sent(now, sent);
+                }
             }
             Err(error) => self.withdraw(now, file, &error),
         }
