@@ -2,12 +2,13 @@
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::lab::Lab;
+use crate::namespace::{self, Namespace};
 
 /// A program in a node of a lab, ended by `down`. Dropping this lets it go on.
 pub struct Daemon {
@@ -19,22 +20,31 @@ pub struct Daemon {
 impl Lab {
     /// Starts `command` in `node`, away from this terminal. What it prints is kept beside the lab's
     /// record, and is removed with the lab.
-    pub fn start_daemon(&self, node: &str, mut command: Command) -> Result<Daemon> {
+    pub fn start_daemon(&self, node: &str, command: Command) -> Result<Daemon> {
+        let namespace = &self.node(node)?.namespace;
+        Daemon::start(self.state_directory().join(self.name()), node, namespace, command)
+    }
+}
+
+impl Daemon {
+    pub(crate) fn start(folder: PathBuf, node: &str, namespace: &str, mut command: Command) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
-        let name = PathBuf::from(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let log = self.state_directory().join(self.name()).join(format!("{node}-{name}.log"));
+        let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let log = folder.join(format!("{node}-{name}.log"));
         let open = || {
             let file = File::create(&log)?;
             Ok((file.try_clone()?, file))
         };
         let (output, errors) = open().map_err(Error::system(format!("write {}", log.display())))?;
         command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
-        let child = self.spawn(node, command)?;
-        Ok(Daemon { node: node.to_owned(), child, log })
+        let mut start = || {
+            namespace::place(Namespace::open(namespace)?, &mut command);
+            command.spawn()
+        };
+        let child = start().map_err(Error::system(format!("start {program} in {node}")))?;
+        Ok(Self { node: node.to_owned(), child, log })
     }
-}
 
-impl Daemon {
     /// Waits until the program has printed `line`.
     ///
     /// # Errors

@@ -6,11 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::links;
 use crate::namespace::{self, Namespace};
 use crate::netlink::{self, Batch, Netlink};
 use crate::parallel;
 use crate::plan::{CableEnd, Plan};
-use crate::up::LINK_GROUP;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -82,7 +82,7 @@ fn delete_links_in(name: &str) -> Result<()> {
         return Ok(());
     }
     let mut batch = Batch::default();
-    netlink::delete_group(&mut batch, LINK_GROUP);
+    netlink::delete_group(&mut batch, links::GROUP);
     let deleted = Netlink::open().and_then(|netlink| netlink.run(batch));
     match deleted {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),

@@ -25,7 +25,7 @@ impl Lab {
         {
             // The kernel has forgotten what the other node had on this link.
             let routes = routes::compute(self.topology());
-            up::configure(&mut batch, &self.plan().nodes[far], &routes[far]);
+            up::configure(&mut batch, self.plan(), &self.plan().nodes[far], &routes[far]);
         }
         run_in(namespace, batch)
     }
@@ -73,7 +73,7 @@ impl Lab {
                 let node = &plan.nodes[*node];
                 (&node.namespace, node.interfaces[*interface].index)
             }
-            CableEnd::Port(port) => (&plan.switch, port.index),
+            CableEnd::Switch(port) => (&plan.switch, port.index),
         }
     }
 }

@@ -1,14 +1,15 @@
 //! A lab that is up, as its user sees it.
 
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use crate::down;
 use crate::error::{Error, Result};
+use crate::links;
 use crate::namespace::{self, Namespace};
 use crate::parallel;
 use crate::plan::{Interface, LabNode, Plan};
+use crate::relay;
 use crate::state::{self, Locked, Phase, Record};
 use crate::topology::Topology;
 use crate::up;
@@ -18,12 +19,16 @@ use crate::up;
 pub struct Options {
     /// Where the lab is recorded: the same for whoever is to find it again.
     pub state_directory: PathBuf,
+    /// The `treecast` command, of which a lab starts `lab relay` where cables have a delay and the
+    /// kernel has no netem.
+    pub program: PathBuf,
 }
 
 impl Default for Options {
-    /// `/run/treecast/labs`, or what `TREECAST_LAB_STATE` names.
+    /// `/run/treecast/labs`, or what `TREECAST_LAB_STATE` names, and the program that runs.
     fn default() -> Self {
-        Self { state_directory: state::directory() }
+        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("treecast"));
+        Self { state_directory: state::directory(), program }
     }
 }
 
@@ -58,7 +63,8 @@ impl Lab {
     pub fn up(topology: &Topology, name: &str, options: &Options) -> Result<Self> {
         require_root()?;
         check_name(name)?;
-        let plan = Plan::of(name, topology);
+        let delaying = links::delaying(topology);
+        let plan = Plan::of(name, topology, delaying);
         if let Some(taken) = plan.namespaces().find(|namespace| namespace::exists(namespace)) {
             if state::names(&options.state_directory)?.iter().any(|known| known == name) {
                 return Err(Error::Exists { name: name.to_owned() });
@@ -70,17 +76,19 @@ impl Lab {
             name: name.to_owned(),
             phase: Phase::Unfinished,
             topology: topology.clone(),
+            delaying,
             loss: None,
             losing: Vec::new(),
         };
         locked.write(&record)?;
-        match up::build(topology, &plan) {
-            Ok(loss) => record.loss = loss,
-            Err(error) => {
-                down::remove(name, &plan)?;
-                locked.remove()?;
-                return Err(error);
-            }
+        let built = up::build(topology, &plan).and_then(|loss| {
+            record.loss = loss;
+            relay::start(&plan, name, options)
+        });
+        if let Err(error) = built {
+            down::remove(name, &plan)?;
+            locked.remove()?;
+            return Err(error);
         }
         record.phase = Phase::Up;
         locked.write(&record)?;
@@ -95,7 +103,7 @@ impl Lab {
         let record = state::peek(&options.state_directory, name)?;
         let finished = record.filter(|record| record.phase == Phase::Up);
         let record = finished.ok_or_else(|| Error::Unfinished { name: name.to_owned() })?;
-        let plan = Plan::of(name, &record.topology);
+        let plan = record.plan();
         Ok(Self { name: name.to_owned(), options: options.clone(), topology: record.topology, plan })
     }
 
@@ -127,7 +135,7 @@ impl Lab {
                 record.phase = Phase::Unfinished;
                 locked.write(&record)?;
             }
-            down::remove(name, &Plan::of(name, &record.topology))?;
+            down::remove(name, &record.plan())?;
         }
         locked.remove()
     }
@@ -195,9 +203,7 @@ impl Lab {
 impl Lab {
     /// Has `command` start inside `node`.
     pub fn place(&self, node: &str, command: &mut Command) -> Result<()> {
-        let namespace = self.namespace(node)?;
-        // SAFETY: `enter` makes one system call and allocates nothing, as is needed after a fork.
-        unsafe { command.pre_exec(move || namespace.enter()) };
+        namespace::place(self.namespace(node)?, command);
         Ok(())
     }
 

@@ -15,12 +15,14 @@ pub mod experiment;
 mod fault;
 mod graph;
 mod lab;
+mod links;
 mod loss;
 mod namespace;
 mod neighbours;
 mod netlink;
 mod parallel;
 mod plan;
+mod relay;
 mod routes;
 mod state;
 mod topology;
@@ -32,6 +34,7 @@ pub use graph::svg;
 pub use lab::{Lab, Options, Summary};
 pub use loss::LossCounters;
 pub use plan::{Interface, LabNode};
+pub use relay::relay;
 pub use topology::{
     Loss, MAX_MULTICAST_INTERFACES, Member, Network, NetworkKind, Node, Quality, Role, SpecError, Subnet,
     Topology, parse_rate_bps,

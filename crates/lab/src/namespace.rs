@@ -7,7 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const DIRECTORY: &str = "/run/netns";
 
@@ -17,11 +19,16 @@ pub struct Namespace(OwnedFd);
 impl Namespace {
     /// Moves the calling thread into a new namespace and gives that a [reserved](reserve) name.
     pub fn create(name: &str) -> io::Result<Self> {
-        // SAFETY: takes no pointers; only the calling thread changes its namespace.
-        check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+        Self::enter_new()?;
         let this = Self::of_thread()?;
         mount(Path::new("/proc/thread-self/ns/net"), &path(name), libc::MS_BIND)?;
         Ok(this)
+    }
+
+    /// Moves the calling thread into a new namespace, which ends with it.
+    pub fn enter_new() -> io::Result<()> {
+        // SAFETY: takes no pointers; only the calling thread changes its namespace.
+        check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
     }
 
     /// The namespace of the calling thread.
@@ -39,6 +46,12 @@ impl Namespace {
         // SAFETY: the descriptor is open, and only the calling thread changes its namespace.
         check(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) })
     }
+}
+
+/// Has `command` start inside a namespace.
+pub fn place(namespace: Namespace, command: &mut Command) {
+    // SAFETY: `enter` makes one system call and allocates nothing, as is needed after a fork.
+    unsafe { command.pre_exec(move || namespace.enter()) };
 }
 
 impl AsFd for Namespace {

@@ -66,11 +66,14 @@ impl Lan<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Delaying;
     use crate::topology::Topology;
 
     #[test]
     fn only_a_lab_too_large_for_the_kernels_table_is_told() {
-        let told = |spec| !Neighbours::of(&Plan::of("x", &Topology::parse(spec).unwrap())).lans.is_empty();
+        let told = |spec| {
+            !Neighbours::of(&Plan::of("x", &Topology::parse(spec).unwrap(), Delaying::Netem)).lans.is_empty()
+        };
         assert!(!told("lan:clients=50") && !told("tree:levels=3,clients=10"));
         assert!(told("lan:clients=300"));
     }

@@ -3,8 +3,11 @@
 //! record of a lab need not hold it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
-use crate::topology::{NetworkKind, Quality, Role, Topology};
+use serde::{Deserialize, Serialize};
+
+use crate::topology::{Loss, Member, Network, NetworkKind, Quality, Role, Topology};
 
 /// Interfaces are numbered throughout the lab from here, above what the kernel makes by itself in a
 /// new namespace (`lo`, tunnels). A number thus means the same in every namespace.
@@ -75,6 +78,9 @@ pub(crate) struct Plan {
     pub switch: String,
     pub bridges: Vec<PlannedBridge>,
     pub cables: Vec<Cable>,
+    pub relays: Vec<PlannedRelay>,
+    delaying: Delaying,
+    next_index: u32,
 }
 
 pub(crate) struct PlannedBridge {
@@ -84,7 +90,7 @@ pub(crate) struct PlannedBridge {
     pub querier: bool,
 }
 
-/// A veth pair.
+/// A veth pair, and what each end sends with.
 pub(crate) struct Cable {
     pub ends: [CableEnd; 2],
     pub quality: [Quality; 2],
@@ -93,20 +99,47 @@ pub(crate) struct Cable {
 pub(crate) enum CableEnd {
     /// Interface `.1` of node `.0`.
     Node(usize, usize),
-    Port(PlannedPort),
+    Switch(PlannedPort),
 }
 
+/// An interface in the switch's namespace.
 pub(crate) struct PlannedPort {
     pub name: String,
     pub index: u32,
-    /// Index in [`Plan::bridges`].
-    pub bridge: usize,
+    /// Index in [`Plan::bridges`]; `None`: a relay's.
+    pub bridge: Option<usize>,
     /// A server or router must hear every group and report on its LAN.
     pub hears_all: bool,
 }
 
+/// What holds packets back on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Delaying {
+    /// The kernel's queueing discipline, at the sending end.
+    Netem,
+    /// A process between the two halves of a cable, where the kernel has no netem.
+    Relay,
+}
+
+/// A process's place in a cable: what arrives at one interface leaves by the other.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PlannedRelay {
+    /// The numbers of the two interfaces in the switch's namespace.
+    pub indices: [u32; 2],
+    /// What to hold back of what arrives at each.
+    pub delays: [Hold; 2],
+}
+
+/// A delay is drawn evenly from `delay` ± `jitter`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub delay: Duration,
+    pub jitter: Duration,
+}
+
 impl Plan {
-    pub fn of(lab: &str, topology: &Topology) -> Self {
+    pub fn of(lab: &str, topology: &Topology, delaying: Delaying) -> Self {
         let nodes = topology.nodes.iter().map(|node| LabNode {
             name: node.name.clone(),
             role: node.role,
@@ -119,66 +152,103 @@ impl Plan {
             switch: format!("{lab}.switch"),
             bridges: Vec::new(),
             cables: Vec::new(),
+            relays: Vec::new(),
+            delaying,
+            next_index: FIRST_INTERFACE,
         };
-        let mut next_index = FIRST_INTERFACE;
-        for network in 0..topology.networks.len() {
-            plan.add_network(topology, network, &mut next_index);
+        for network in &topology.networks {
+            plan.add_network(topology, network);
         }
         plan
     }
 
-    fn add_network(&mut self, topology: &Topology, network: usize, next_index: &mut u32) {
-        let mut take_index = || {
-            *next_index += 1;
-            *next_index - 1
-        };
-        let network = &topology.networks[network];
-        let mut ends = Vec::new();
-        if network.kind == NetworkKind::Lan {
-            let querier = !network.has_router(&topology.nodes);
-            self.bridges.push(PlannedBridge { name: network.name.clone(), index: take_index(), querier });
-        }
-        for member in &network.members {
-            let index = take_index();
-            let (cable, end) = match network.kind {
-                NetworkKind::Lan => (self.cables.len() + ends.len(), 0),
-                NetworkKind::Link => (self.cables.len(), ends.len()),
-            };
-            let node = &mut self.nodes[member.node];
-            ends.push((CableEnd::Node(member.node, node.interfaces.len()), member.quality.clone()));
-            node.interfaces.push(Interface {
-                name: member.interface.clone(),
-                index,
-                mac: mac(0, index),
-                network: network.name.clone(),
-                v4: member.v4,
-                v4_length: network.v4.length,
-                v6: member.v6,
-                v6_length: network.v6.length,
-                quality: member.quality.clone(),
-                cable: (cable, end),
-            });
-        }
-        match network.kind {
-            NetworkKind::Lan => {
-                let bridge = self.bridges.len() - 1;
-                for (member, (end, quality)) in network.members.iter().zip(ends) {
-                    let index = take_index();
-                    let hears_all = topology.nodes[member.node].role != Role::Client;
-                    let port = PlannedPort { name: format!("port{index}"), index, bridge, hears_all };
-                    // What the port sends is what the node receives: loss is at the node's end only.
-                    let port_quality = Quality { loss: Default::default(), ..quality.clone() };
-                    self.cables
-                        .push(Cable { ends: [end, CableEnd::Port(port)], quality: [quality, port_quality] });
-                }
+    fn take_index(&mut self) -> u32 {
+        self.next_index += 1;
+        self.next_index - 1
+    }
+
+    fn add_network(&mut self, topology: &Topology, network: &Network) {
+        let bridge = (network.kind == NetworkKind::Lan).then(|| {
+            let (name, index) = (network.name.clone(), self.take_index());
+            self.bridges.push(PlannedBridge { name, index, querier: !network.has_router(&topology.nodes) });
+            self.bridges.len() - 1
+        });
+        let mut ends: Vec<_> =
+            network.members.iter().map(|member| self.add_interface(network, member)).collect();
+        if bridge.is_none() {
+            if let (Some(b), Some(a)) = (ends.pop(), ends.pop()) {
+                self.join([a, b]);
             }
-            NetworkKind::Link => {
-                let mut ends = ends.into_iter();
-                if let (Some((a, a_quality)), Some((b, b_quality))) = (ends.next(), ends.next()) {
-                    self.cables.push(Cable { ends: [a, b], quality: [a_quality, b_quality] });
-                }
+            return;
+        }
+        for ((end, quality), member) in ends.into_iter().zip(&network.members) {
+            let hears_all = topology.nodes[member.node].role != Role::Client;
+            let port = self.port("port", bridge, hears_all);
+            // What the port sends is what the node receives: loss is at the node's end only.
+            let port_quality = Quality { loss: Loss::None, ..quality.clone() };
+            self.join([(end, quality), (port, port_quality)]);
+        }
+    }
+
+    fn add_interface(&mut self, network: &Network, member: &Member) -> (CableEnd, Quality) {
+        let index = self.take_index();
+        let node = &mut self.nodes[member.node];
+        node.interfaces.push(Interface {
+            name: member.interface.clone(),
+            index,
+            mac: mac(0, index),
+            network: network.name.clone(),
+            v4: member.v4,
+            v4_length: network.v4.length,
+            v6: member.v6,
+            v6_length: network.v6.length,
+            quality: member.quality.clone(),
+            cable: (usize::MAX, 0),
+        });
+        (CableEnd::Node(member.node, node.interfaces.len() - 1), member.quality.clone())
+    }
+
+    fn port(&mut self, prefix: &str, bridge: Option<usize>, hears_all: bool) -> CableEnd {
+        let index = self.take_index();
+        CableEnd::Switch(PlannedPort { name: format!("{prefix}{index}"), index, bridge, hears_all })
+    }
+
+    /// Puts a cable between two ends, or two and a relay.
+    fn join(&mut self, ends: [(CableEnd, Quality); 2]) {
+        let is_delayed = ends.iter().any(|(_, quality)| quality.is_delayed());
+        let [(a, mut a_quality), (b, mut b_quality)] = ends;
+        if !is_delayed || self.delaying == Delaying::Netem {
+            return self.push([a, b], [a_quality, b_quality]);
+        }
+        let delays =
+            [&a_quality, &b_quality].map(|quality| Hold { delay: quality.delay, jitter: quality.jitter });
+        for quality in [&mut a_quality, &mut b_quality] {
+            (quality.delay, quality.jitter) = (Duration::ZERO, Duration::ZERO);
+        }
+        let (near_a, near_b) = (self.port("relay", None, false), self.port("relay", None, false));
+        let indices = [self.next_index - 2, self.next_index - 1];
+        self.push([a, near_a], [a_quality, Quality::default()]);
+        // Only the second end of a cable can be a bridge's port from the start.
+        match b {
+            CableEnd::Switch(_) => self.push([near_b, b], [Quality::default(), b_quality]),
+            CableEnd::Node(..) => self.push([b, near_b], [b_quality, Quality::default()]),
+        }
+        self.relays.push(PlannedRelay { indices, delays });
+    }
+
+    fn push(&mut self, ends: [CableEnd; 2], quality: [Quality; 2]) {
+        for (end, cable_end) in ends.iter().enumerate() {
+            if let CableEnd::Node(node, interface) = cable_end {
+                self.nodes[*node].interfaces[*interface].cable = (self.cables.len(), end);
             }
         }
+        self.cables.push(Cable { ends, quality });
+    }
+
+    /// What an interface sends with.
+    pub fn sends_with(&self, interface: &Interface) -> &Quality {
+        let (cable, end) = interface.cable;
+        &self.cables[cable].quality[end]
     }
 
     /// One more than the highest number of a node's interface.
@@ -204,12 +274,31 @@ pub(crate) fn mac(kind: u8, index: u32) -> [u8; 6] {
 mod tests {
     use super::*;
 
+    fn plan(spec: &str) -> Plan {
+        Plan::of("x", &Topology::parse(spec).unwrap(), Delaying::Relay)
+    }
+
+    #[test]
+    fn a_relay_joins_the_halves_of_a_delayed_cable() {
+        let plan = plan("lan:clients=1,delay=10ms,loss=5%");
+        let [relay] = &plan.relays[..] else { panic!("{:?}", plan.relays) };
+        assert_eq!(relay.delays[0].delay, Duration::from_millis(10));
+        assert_eq!((plan.cables.len(), plan.nodes[1].interfaces[0].cable), (3, (1, 0)));
+        // The half at the client is where packets are lost, and the relay's end where they are cut.
+        assert!(!plan.cables[1].quality[0].loss.is_none() && !plan.cables[1].quality[0].is_delayed());
+        let numbers = [&plan.cables[1].ends[1], &plan.cables[2].ends[0]].map(|end| match end {
+            CableEnd::Switch(port) => port.index,
+            CableEnd::Node(..) => 0,
+        });
+        assert_eq!(numbers, relay.indices);
+    }
+
     #[test]
     fn no_two_interfaces_of_a_lab_have_the_same_number() {
-        let plan = Plan::of("x", &Topology::parse("tree:levels=3,clients=5").unwrap());
+        let plan = plan("tree:levels=3,clients=5");
         let nodes = plan.nodes.iter().flat_map(|node| &node.interfaces).map(|interface| interface.index);
         let ports = plan.cables.iter().flat_map(|cable| &cable.ends).filter_map(|end| match end {
-            CableEnd::Port(port) => Some(port.index),
+            CableEnd::Switch(port) => Some(port.index),
             CableEnd::Node(..) => None,
         });
         let mut all: Vec<u32> =
@@ -222,7 +311,7 @@ mod tests {
 
     #[test]
     fn every_interface_finds_its_cable() {
-        let plan = Plan::of("x", &Topology::parse("tree:levels=2,clients=2").unwrap());
+        let plan = plan("tree:levels=2,clients=2,delay=5ms");
         for (index, node) in plan.nodes.iter().enumerate() {
             for (position, interface) in node.interfaces.iter().enumerate() {
                 let (cable, end) = interface.cable;
@@ -235,13 +324,7 @@ mod tests {
 
     #[test]
     fn bridges_ask_for_listeners_only_where_no_router_does() {
-        let querier = |spec| {
-            Plan::of("x", &Topology::parse(spec).unwrap())
-                .bridges
-                .iter()
-                .map(|b| b.querier)
-                .collect::<Vec<_>>()
-        };
+        let querier = |spec| plan(spec).bridges.iter().map(|bridge| bridge.querier).collect::<Vec<_>>();
         assert_eq!(querier("lan:clients=2"), [true]);
         assert_eq!(querier("tree:levels=1,clients=2"), [false, false]);
     }

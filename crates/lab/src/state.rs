@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::loss::LossObjects;
 use crate::namespace::flock;
+use crate::plan::{Delaying, Plan};
 use crate::topology::Topology;
 
 /// Where labs are recorded unless `TREECAST_LAB_STATE` names another folder.
@@ -22,15 +23,23 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Enough to find and remove all that a lab has made, however far that got.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Record {
+pub(crate) struct Record {
     pub name: String,
     pub phase: Phase,
     pub topology: Topology,
+    pub delaying: Delaying,
     /// Set once the lab loses packets on purpose.
     pub loss: Option<LossObjects>,
     /// The numbers of the interfaces that were made to lose packets after the lab was up.
     #[serde(default)]
     pub losing: Vec<u32>,
+}
+
+impl Record {
+    /// The plan by which the lab was built.
+    pub fn plan(&self) -> Plan {
+        Plan::of(&self.name, &self.topology, self.delaying)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

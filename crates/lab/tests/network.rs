@@ -50,7 +50,7 @@ impl Drop for TestLab {
 
 fn options(test: &str) -> Options {
     let folder = format!("treecast-lab-{test}-{}", std::process::id());
-    Options { state_directory: std::env::temp_dir().join(folder) }
+    Options { state_directory: std::env::temp_dir().join(folder), ..Options::default() }
 }
 
 fn namespaces(lab: &str) -> Vec<PathBuf> {

@@ -28,6 +28,11 @@ enum Command {
     List(ListArgs),
     Graph(GraphArgs),
     Down(DownArgs),
+    /// Delay the cables of a lab (started by `lab up` where the kernel has no netem)
+    #[command(hide = true)]
+    Relay {
+        lab: String,
+    },
     Run(run::RunArgs),
     Report(run::ReportArgs),
 }
@@ -89,6 +94,10 @@ pub fn run(args: Args) -> Outcome {
         Command::List(args) => list(args),
         Command::Graph(args) => graph(args),
         Command::Down(args) => down(args),
+        Command::Relay { lab } => {
+            treecast_lab::relay(&lab, &Options::default())?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Run(args) => run::run(args),
         Command::Report(args) => run::report(args),
     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 
 use super::message::{Attributes, Batch};
+use crate::topology::Quality;
 
 const CREATE: i32 = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 
@@ -248,7 +249,14 @@ fn family_and_bytes(address: IpAddr) -> (u8, Vec<u8>) {
 
 /// Limits what leaves through interface `index`; `burst_bytes` must hold a super-packet with its
 /// headers, or it is cut to pieces. Replaces the limit there is.
-pub fn add_tbf(batch: &mut Batch, index: u32, rate_bps: u64, burst_bytes: u32, queue_bytes: u32) {
+pub fn add_tbf(
+    batch: &mut Batch,
+    index: u32,
+    parent: Option<Netem>,
+    rate_bps: u64,
+    burst_bytes: u32,
+    queue_bytes: u32,
+) {
     let bytes_per_second = rate_bps / 8;
     let mut parameters = Vec::with_capacity(36);
     parameters.extend([0, TC_LINKLAYER_ETHERNET]);
@@ -258,11 +266,12 @@ pub fn add_tbf(batch: &mut Batch, index: u32, rate_bps: u64, burst_bytes: u32, q
     parameters.extend(queue_bytes.to_ne_bytes());
     parameters.extend([0; 8]);
     let what = format!("limit interface {index} to {rate_bps} bit/s");
+    let header = queue_header(index, 0, parent.map_or(TC_H_ROOT, |_| NETEM_HANDLE | 1));
     batch.request(
         what,
         libc::RTM_NEWQDISC,
         CREATE_OR_REPLACE,
-        &queue_header(index, 0, TC_H_ROOT),
+        &header,
         |attributes| {
             attributes.text(libc::TCA_KIND, "tbf");
             attributes.nest(libc::TCA_OPTIONS, |options| {
@@ -274,6 +283,40 @@ pub fn add_tbf(batch: &mut Batch, index: u32, rate_bps: u64, burst_bytes: u32, q
             });
         },
     );
+}
+
+/// Says that a queueing discipline goes below netem.
+pub struct Netem;
+
+/// The handle that the lab gives netem, `1:`.
+const NETEM_HANDLE: u32 = 1 << 16;
+
+/// Delays what leaves through interface `index`. Replaces the delay there is.
+pub fn add_netem(batch: &mut Batch, index: u32, quality: &Quality) -> Netem {
+    const TCA_NETEM_LATENCY64: u16 = 10;
+    const TCA_NETEM_JITTER64: u16 = 11;
+    let what = format!("delay interface {index} by {:?}", quality.delay);
+    let header = queue_header(index, NETEM_HANDLE, TC_H_ROOT);
+    batch.request(what, libc::RTM_NEWQDISC, CREATE_OR_REPLACE, &header, |attributes| {
+        attributes.text(libc::TCA_KIND, "netem");
+        attributes.nest(libc::TCA_OPTIONS, |options| {
+            // `struct tc_netem_qopt`, of which only the number of packets that may wait is used.
+            let parameters = [0, held_packets(quality), 0, 0, 0, 0].map(u32::to_ne_bytes);
+            options.raw(parameters.as_flattened());
+            options.bytes(TCA_NETEM_LATENCY64, &(quality.delay.as_nanos() as u64).to_ne_bytes());
+            options.bytes(TCA_NETEM_JITTER64, &(quality.jitter.as_nanos() as u64).to_ne_bytes());
+        });
+    });
+    Netem
+}
+
+/// How many packets are on their way at most: full ones at the cable's rate, and as many small ones
+/// again, within bounds.
+fn held_packets(quality: &Quality) -> u32 {
+    const FULL_PACKET_BITS: f64 = 1500.0 * 8.0;
+    let seconds = (quality.delay + quality.jitter).as_secs_f64();
+    let packets = 2.0 * quality.rate_bps.unwrap_or(10_000_000_000) as f64 * seconds / FULL_PACKET_BITS;
+    (packets as u32).clamp(1_000, 200_000)
 }
 
 /// Makes room for filters on what arrives at interface `index`.
@@ -319,4 +362,34 @@ fn queue_header(index: u32, handle: u32, parent: u32) -> [u8; 20] {
     header[8..12].copy_from_slice(&handle.to_ne_bytes());
     header[12..16].copy_from_slice(&parent.to_ne_bytes());
     header
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What `tc qdisc add dev X root handle 1: netem limit 2000 delay 10ms 2ms` sends, but for the old
+    /// 32-bit fields, which the 64-bit ones override.
+    #[test]
+    fn netem_is_asked_for_as_the_kernel_reads_it() {
+        let (delay, jitter) = (Duration::from_millis(10), Duration::from_millis(2));
+        let quality = Quality { rate_bps: Some(1_000_000_000), delay, jitter, ..Quality::default() };
+        let mut batch = Batch::default();
+        add_netem(&mut batch, 7, &quality);
+        let mut expected = vec![0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 1, 0, 255, 255, 255, 255, 0, 0, 0, 0];
+        expected.extend([10, 0, 1, 0]);
+        expected.extend(*b"netem\0\0\0");
+        expected.extend([52, 0, 2, 0x80]);
+        expected.extend([0; 4]);
+        expected.extend(2000u32.to_le_bytes());
+        expected.extend([0; 16]);
+        expected.extend([12, 0, 10, 0]);
+        expected.extend(10_000_000u64.to_le_bytes());
+        expected.extend([12, 0, 11, 0]);
+        expected.extend(2_000_000u64.to_le_bytes());
+        let part = &batch.cut()[0];
+        assert_eq!(batch.bytes(part)[16..], expected);
+    }
 }

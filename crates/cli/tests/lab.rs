@@ -1,0 +1,240 @@
+//! `treecast lab` from outside: what it prints, what it returns, and that nothing it made outlives it,
+//! however it ends. Needs root.
+
+use std::collections::HashSet;
+use std::fs;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use treecast_lab::{Lab, Options, Topology};
+
+const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
+
+/// A record of labs that only this test knows, and a prefix for their names.
+struct Place {
+    state: PathBuf,
+    prefix: String,
+}
+
+impl Place {
+    fn new(test: &str) -> Self {
+        let prefix = format!("{test}{}", std::process::id());
+        Self { state: std::env::temp_dir().join(format!("treecast-cli-{prefix}")), prefix }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(TREECAST);
+        command.arg("lab").args(arguments).env("TREECAST_LAB_STATE", &self.state).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs what must succeed, and returns what it printed.
+    fn print(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs what must fail, and returns the one line that says why.
+    fn refuse(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.lines().count() == 1, "{said}");
+        said
+    }
+
+    /// Everything of this test that the kernel or the disk still has.
+    fn left_behind(&self) -> Vec<String> {
+        let mut left: Vec<String> = Vec::new();
+        for folder in [PathBuf::from("/run/netns"), self.state.clone()] {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            left.extend(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+        }
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        left.extend(mounts.lines().map(str::to_owned));
+        left.retain(|entry| entry.contains(&self.prefix));
+        left
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = self.command(&["down", "--all"]).stdout(Stdio::null()).status();
+        let _ = fs::remove_dir_all(&self.state);
+    }
+}
+
+#[test]
+fn a_lab_is_built_used_shown_and_removed() {
+    let place = Place::new("cli");
+    let name = place.prefix.as_str();
+    let described = place.print(&["up", "tree:levels=2,clients=2", "--name", name, "--json"]);
+    let described: serde_json::Value = serde_json::from_str(&described).unwrap();
+    assert_eq!(described["nodes"].as_array().unwrap().len(), 1 + 3 + 4);
+    assert_eq!(described["nodes"][0]["interfaces"][0]["addresses"][1], "fd00:0:0:1::1/64");
+
+    assert_eq!(place.print(&["list"]).trim(), format!("{name}  8 nodes"));
+    let shown = Command::new("ip").args(["netns", "list"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&shown.stdout).contains(&format!("{name}-router2")));
+    let address = place.print(&["exec", name, "client3", "--", "ip", "-6", "address", "show", "if1"]);
+    assert!(address.contains("inet6 fd00:0:0:3::3/64 scope global"), "{address}");
+    assert_eq!(place.run(&["exec", name, "client0", "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
+    assert_eq!(
+        place.run(&["exec", name, "client0", "--", "sh", "-c", "kill -9 $$"]).status.code(),
+        Some(137)
+    );
+    assert!(place.print(&["graph", name]).starts_with("<svg"));
+
+    let said = place.refuse(&["up", "lan:clients=1", "--name", name]);
+    assert!(said.contains(&format!("there is a lab {name} already")), "{said}");
+    let said = place.refuse(&["exec", name, "client9", "--", "true"]);
+    assert!(said.contains("has no node client9: its nodes are server0, router0"), "{said}");
+    let said = place.refuse(&["exec", name, "client0", "--", "no-such-program"]);
+    assert!(said.contains("could not start no-such-program in client0"), "{said}");
+
+    place.print(&["down", name]);
+    assert_eq!(place.left_behind(), Vec::<String>::new());
+    assert!(place.refuse(&["down", name]).contains("there is no lab"));
+}
+
+#[test]
+fn multicast_routers_are_started_and_ended_with_the_lab() {
+    let place = Place::new("rout");
+    let name = place.prefix.as_str();
+    place.print(&["up", "tree:levels=2,clients=1", "--name", name, "--mroute"]);
+    for router in ["router0", "router1", "router2"] {
+        let shown = place.print(&["exec", name, router, "--", TREECAST, "mroute", "show", "--json"]);
+        assert!(shown.contains("if1") && shown.contains("if2"), "{shown}");
+    }
+    place.print(&["down", name]);
+    assert_eq!(place.left_behind(), Vec::<String>::new());
+}
+
+/// Either netem or a relay does it, whichever this machine has.
+#[test]
+fn a_cable_with_a_delay_holds_every_packet_back() {
+    const COUNT: usize = 400;
+    let place = Place::new("late");
+    let options = Options { state_directory: place.state.clone(), program: TREECAST.into() };
+    let topology = Topology::parse("lan:clients=1,delay=40ms,jitter=5ms,rate=100M").unwrap();
+    let lab = Lab::up(&topology, &place.prefix, &options).unwrap();
+    let socket = |node: &str| {
+        let address = (lab.node(node).unwrap().v6().unwrap(), 4000);
+        let socket = lab.enter(node, || UdpSocket::bind(address)).unwrap().unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket
+    };
+    let (server, client) = (socket("server0"), socket("client0"));
+    for (from, to) in [(&server, &client), (&client, &server)] {
+        let address = to.local_addr().unwrap();
+        // The first one waits for the neighbour's address, there and back.
+        from.send_to(&[0], address).unwrap();
+        to.recv(&mut [0; 64]).unwrap();
+        let delays = delays(from, to, COUNT);
+        let median = delays[COUNT / 2];
+        assert!(delays[0] >= Duration::from_millis(34), "{:?}", delays[0]);
+        assert!((Duration::from_millis(36)..Duration::from_millis(120)).contains(&median), "{median:?}");
+    }
+    lab.down().unwrap();
+    assert_eq!(place.left_behind(), Vec::<String>::new());
+}
+
+/// The sorted delays of so many packets, a millisecond apart, of which none may get lost.
+fn delays(from: &UdpSocket, to: &UdpSocket, count: usize) -> Vec<Duration> {
+    let address = to.local_addr().unwrap();
+    let start = Instant::now();
+    let mut delays = std::thread::scope(|scope| {
+        let receiver = scope.spawn(move || {
+            let mut buffer = [0; 1400];
+            let mut receive = || {
+                to.recv(&mut buffer).unwrap();
+                let sent = u64::from_be_bytes(buffer[..8].try_into().unwrap());
+                start.elapsed() - Duration::from_nanos(sent)
+            };
+            (0..count).map(|_| receive()).collect::<Vec<_>>()
+        });
+        for _ in 0..count {
+            let mut packet = [0; 1400];
+            packet[..8].copy_from_slice(&(start.elapsed().as_nanos() as u64).to_be_bytes());
+            from.send_to(&packet, address).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        receiver.join().unwrap()
+    });
+    delays.sort();
+    delays
+}
+
+/// Kills `lab up` at every stage of its work; `down --all` must find whatever there was by then.
+#[test]
+fn nothing_outlives_a_builder_that_was_killed() {
+    let place = Place::new("die");
+    let spec = "tree:levels=4,clients=3,rate=1G,loss=1%";
+    let start = Instant::now();
+    place.print(&["up", spec, "--name", &format!("{}whole", place.prefix)]);
+    let whole = start.elapsed();
+    place.print(&["down", "--all"]);
+
+    let mut stages = HashSet::new();
+    for round in 0u32..24 {
+        let name = format!("{}n{round}", place.prefix);
+        let mut builder =
+            place.command(&["up", spec, "--name", &name]).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(whole * round / 20);
+        let _ = builder.kill();
+        // Not even waiting for it: what it is doing in the kernel may go on for a while.
+        if round % 2 == 0 {
+            builder.wait().unwrap();
+        }
+        place.print(&["down", "--all"]);
+        stages.insert(place.left_behind());
+        let _ = builder.wait();
+    }
+    assert_eq!(stages, HashSet::from([Vec::new()]));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !links_of_labs().is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(links_of_labs(), Vec::<String>::new());
+}
+
+/// A lab's links are never in the host's namespace, not even for a moment or after a failure.
+fn links_of_labs() -> Vec<String> {
+    let links = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let names = links.map(|link| link.file_name().to_string_lossy().into_owned());
+    let number = |name: &String| name.strip_prefix("port").or(name.strip_prefix("if")).map(str::to_owned);
+    names.filter(|name| number(name).is_some_and(|number| number.parse::<u32>().is_ok())).collect()
+}
+
+#[test]
+fn a_user_is_told_to_be_root() {
+    let place = Place::new("user");
+    let command = "exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$0\" lab up lan:clients=1";
+    // A copy that another user may start, wherever the build is.
+    let copy = std::env::temp_dir().join(format!("{}-treecast", place.prefix));
+    fs::copy(TREECAST, &copy).unwrap();
+    let output = Command::new("sh").arg("-c").arg(command).arg(&copy).output().unwrap();
+    let _ = fs::remove_file(&copy);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert_eq!(said, "treecast: a lab makes network namespaces, which needs root: run it with sudo\n");
+}
+
+#[test]
+fn a_bad_topology_is_one_line() {
+    let place = Place::new("bad");
+    let said = place.refuse(&["up", "lan:clients=many"]);
+    assert_eq!(
+        said,
+        "treecast: lan:clients=many: clients=many is no good: a number from 1 to 4000 was expected\n"
+    );
+    let said = place.refuse(&["up", "no-such.toml"]);
+    assert!(said.contains("no-such.toml: cannot be read as a topology"), "{said}");
+    assert_eq!(place.left_behind(), Vec::<String>::new());
+}

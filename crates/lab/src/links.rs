@@ -1,0 +1,120 @@
+//! The links of a lab: bridges and relays' interfaces in the switch's namespace, and the cables.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::error::{Error, Result};
+use crate::namespace::{self, Namespace};
+use crate::netlink::{self, Batch, Bridge, End, Netlink, Port};
+use crate::plan::{Cable, CableEnd, Delaying, Plan, mac};
+use crate::topology::{Quality, Topology};
+use crate::up::Handle;
+
+/// All links of a lab are in this group, to be deleted at once.
+pub(crate) const GROUP: u32 = 0x7ca5;
+
+/// What holds back the packets of `topology` on this machine.
+pub(crate) fn delaying(topology: &Topology) -> Delaying {
+    let mut members = topology.networks.iter().flat_map(|network| &network.members);
+    let is_delayed = members.any(|member| member.quality.is_delayed());
+    if !is_delayed || has_netem().unwrap_or(false) { Delaying::Netem } else { Delaying::Relay }
+}
+
+/// Tries it, in a namespace that nobody else ever sees: that also loads the kernel's module.
+fn has_netem() -> std::io::Result<bool> {
+    const LOOPBACK: u32 = 1;
+    crate::parallel::aside(|| {
+        Namespace::enter_new()?;
+        let mut batch = Batch::default();
+        netlink::add_netem(&mut batch, LOOPBACK, &Quality::default());
+        Ok(Netlink::open()?.run(batch).is_ok())
+    })
+}
+
+/// Makes the switch, which holds all bridges, and all cables from there. Must run on a thread of its own.
+pub(crate) fn make(plan: &Plan, nodes: &[Handle]) -> Result<()> {
+    let action = || format!("make namespace {}", plan.switch);
+    let switch = Namespace::create(&plan.switch).map_err(Error::system(action()))?;
+    // Ports carry the packets of others and need no addresses of their own.
+    namespace::write_setting("ipv6/conf/default/disable_ipv6", "1").map_err(Error::system(action()))?;
+    let netlink = Netlink::open().map_err(Error::system(action()))?;
+    make_bridges(plan, &netlink)?;
+    let mut batch = Batch::default();
+    for bridge in &plan.bridges {
+        netlink::set_up(&mut batch, bridge.index, true);
+    }
+    for cable in &plan.cables {
+        add_cable(&mut batch, plan, cable, &switch, nodes);
+    }
+    netlink.run(batch).map_err(Error::system("make the cables"))
+}
+
+fn make_bridges(plan: &Plan, netlink: &Netlink) -> Result<()> {
+    let mut batch = Batch::default();
+    for bridge in &plan.bridges {
+        let (name, index, mac, querier) = (&bridge.name, bridge.index, mac(2, bridge.index), bridge.querier);
+        netlink::add_bridge(&mut batch, &Bridge { name, index, mac, group: GROUP, querier });
+    }
+    netlink.run(batch).map_err(Error::system("make the bridges"))?;
+    for bridge in plan.bridges.iter().filter(|bridge| bridge.querier) {
+        // An MLD query needs a link-local address to come from.
+        let setting = format!("ipv6/conf/{}/disable_ipv6", bridge.name);
+        let set = namespace::write_setting(&setting, "0");
+        set.map_err(Error::system(format!("prepare bridge {}", bridge.name)))?;
+    }
+    Ok(())
+}
+
+fn add_cable(batch: &mut Batch, plan: &Plan, cable: &Cable, switch: &Namespace, nodes: &[Handle]) {
+    let [far, near] = [0, 1].map(|end| describe(plan, cable, end, switch, nodes));
+    netlink::add_veth(batch, &near, &far);
+    for ((end, quality), made) in cable.ends.iter().zip(&cable.quality).zip([&far, &near]) {
+        // A node sets its end up itself.
+        let CableEnd::Switch(port) = end else { continue };
+        if !made.up {
+            hold_back(batch, port.index, quality);
+            netlink::set_up(batch, port.index, true);
+        }
+        if port.hears_all {
+            netlink::set_port_router(batch, &Port { index: port.index });
+        }
+    }
+}
+
+fn describe<'a>(
+    plan: &'a Plan,
+    cable: &'a Cable,
+    end: usize,
+    switch: &'a Namespace,
+    nodes: &'a [Handle],
+) -> End<'a> {
+    let (kind, name, index, namespace, bridge) = match &cable.ends[end] {
+        CableEnd::Node(node, interface) => {
+            let interface = &plan.nodes[*node].interfaces[*interface];
+            (0, &interface.name, interface.index, &nodes[*node].namespace, None)
+        }
+        CableEnd::Switch(port) => (1, &port.name, port.index, switch, port.bridge),
+    };
+    let sends_freely = cable.quality[end].rate_bps.is_none() && !cable.quality[end].is_delayed();
+    End {
+        name,
+        index,
+        mac: mac(kind, index),
+        namespace: namespace.as_fd().as_raw_fd(),
+        master: bridge.map(|bridge| plan.bridges[bridge].index),
+        group: GROUP,
+        splits_super_packets: !cable.quality[1 - end].loss.is_none(),
+        // A queueing discipline is changed at no cost only while the link is down.
+        up: end == 1 && kind == 1 && sends_freely,
+    }
+}
+
+/// Limits and delays what leaves through interface `index`.
+pub(crate) fn hold_back(batch: &mut Batch, index: u32, quality: &Quality) {
+    /// Two super-packets with the headers of their datagrams, so that none is cut to pieces.
+    const MIN_BURST_BYTES: u64 = 128 * 1024;
+    let parent = quality.is_delayed().then(|| netlink::add_netem(batch, index, quality));
+    let Some(rate_bps) = quality.rate_bps else { return };
+    let one_millisecond = rate_bps / 8 / 1000;
+    let burst_bytes = one_millisecond.max(MIN_BURST_BYTES) as u32;
+    netlink::add_tbf(batch, index, parent, rate_bps, burst_bytes, quality.queue_bytes() as u32);
+}

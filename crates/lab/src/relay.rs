@@ -1,0 +1,147 @@
+//! Cables with a delay, where the kernel has no netem: one process a lab moves the frames from the one
+//! half of each cable to the other, in the order in which they came, each when its time has come.
+//!
+//! Frames are read and written with the kernel's notes on them (`PACKET_VNET_HDR`), so super-packets
+//! pass whole and checksums are left to whoever needs them.
+
+mod queue;
+mod socket;
+
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use queue::Queue;
+use socket::{FrameSocket, Poll};
+
+use crate::daemon::Daemon;
+use crate::error::{Error, Result};
+use crate::lab::Options;
+use crate::namespace::Namespace;
+use crate::plan::{Hold, Plan};
+use crate::state;
+
+/// Starts the lab's relay, where its plan has cables for one.
+pub(crate) fn start(plan: &Plan, lab: &str, options: &Options) -> Result<()> {
+    const TIMEOUT: Duration = Duration::from_secs(20);
+    if plan.relays.is_empty() {
+        return Ok(());
+    }
+    let mut command = Command::new(&options.program);
+    command.args(["lab", "relay", lab]).env("TREECAST_LAB_STATE", &options.state_directory);
+    let folder = options.state_directory.join(lab);
+    Daemon::start(folder, "switch", &plan.switch, command)?.wait_for_line("ready", TIMEOUT)
+}
+
+/// Relays the delayed cables of a lab until it is taken down, which kills this process. Says "ready"
+/// on standard output when frames get through.
+///
+/// # Errors
+/// [`Error::NoSuchLab`], and what the kernel refuses.
+pub fn relay(lab: &str, options: &Options) -> Result<()> {
+    let record = state::peek(&options.state_directory, lab)?;
+    let plan = record.ok_or_else(|| Error::NoSuchLab { name: lab.to_owned() })?.plan();
+    let open = || {
+        Namespace::open(&plan.switch)?.enter()?;
+        let relay = Relay::open(&plan)?;
+        let mut output = std::io::stdout();
+        writeln!(output, "ready").and_then(|()| output.flush())?;
+        Ok(relay)
+    };
+    open().map_err(Error::system(format!("relay the cables of lab {lab}")))?.run()
+}
+
+/// One way of a cable.
+struct Way {
+    from: FrameSocket,
+    /// The way that starts where this one ends: its socket is written to.
+    back: usize,
+    hold: Hold,
+    queue: Queue,
+}
+
+struct Relay {
+    ways: Vec<Way>,
+    poll: Poll,
+    seed: u64,
+}
+
+impl Relay {
+    fn open(plan: &Plan) -> std::io::Result<Self> {
+        let poll = Poll::new()?;
+        let mut ways = Vec::new();
+        for relay in &plan.relays {
+            for end in 0..2 {
+                let from = FrameSocket::open(relay.indices[end])?;
+                poll.watch(from.descriptor(), ways.len() as u64)?;
+                let back = if end == 0 { ways.len() + 1 } else { ways.len() - 1 };
+                ways.push(Way { from, back, hold: relay.delays[end], queue: Queue::default() });
+            }
+        }
+        Ok(Self { ways, poll, seed: 0x9e37_79b9_7f4a_7c15 })
+    }
+
+    fn run(&mut self) -> ! {
+        loop {
+            let due = self.ways.iter().filter_map(|way| way.queue.next_due()).min();
+            let ready = self.poll.wait(due.map(|due| due.saturating_duration_since(Instant::now())));
+            for way in ready {
+                self.take(way as usize);
+            }
+            self.pass_on();
+        }
+    }
+
+    /// Queues what has arrived, a bounded number at once: other ways have their turn, too.
+    fn take(&mut self, index: usize) {
+        const MAX_AT_ONCE: usize = 64;
+        let now = Instant::now();
+        for _ in 0..MAX_AT_ONCE {
+            let spread = self.random();
+            let way = &mut self.ways[index];
+            let due = now + delay(way.hold, spread);
+            if !way.queue.fill(due, |frame| way.from.receive(frame)) {
+                break;
+            }
+        }
+    }
+
+    /// Sends what is due. A frame that the other half does not take is lost, as on a full cable.
+    fn pass_on(&mut self) {
+        let now = Instant::now();
+        for index in 0..self.ways.len() {
+            while let Some(frame) = self.ways[index].queue.take_due(now) {
+                let back = self.ways[index].back;
+                self.ways[back].from.send(&frame);
+                self.ways[index].queue.recycle(frame);
+            }
+        }
+    }
+
+    /// Between 0 and 1 (xorshift64*, Vigna 2016).
+    fn random(&mut self) -> f64 {
+        self.seed ^= self.seed >> 12;
+        self.seed ^= self.seed << 25;
+        self.seed ^= self.seed >> 27;
+        let number = self.seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        (number >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// From `delay - jitter` at a spread of 0 to `delay + jitter` at 1.
+fn delay(hold: Hold, spread: f64) -> Duration {
+    hold.delay.saturating_sub(hold.jitter) + hold.jitter.mul_f64(2.0 * spread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_is_drawn_around_its_middle() {
+        let hold = Hold { delay: Duration::from_millis(10), jitter: Duration::from_millis(4) };
+        assert_eq!(delay(hold, 0.0), Duration::from_millis(6));
+        assert_eq!(delay(hold, 0.5), Duration::from_millis(10));
+        assert_eq!(delay(hold, 1.0), Duration::from_millis(14));
+    }
+}
