@@ -14,7 +14,7 @@ use treecast_wire::{
 use super::{CarouselError, Dialect, iotup::FrameCollector};
 use crate::{
     clock::Clock,
-    files::{Report, Store, TargetFolder, Task},
+    files::{Intake, Report, TargetFolder, Task},
     poller::{Interest, Poller},
     receive::{NameFilter, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
     stop::Stop,
@@ -76,7 +76,7 @@ pub fn receive(
     let mut session = Session {
         source,
         machine,
-        store: Store::start(folder, waker.clone())?,
+        intake: Intake::start(folder, waker.clone())?,
         waker,
         poller,
         clock: Clock::start(),
@@ -124,27 +124,37 @@ impl Source {
         }
     }
 
-    /// Fills the batch as far as packets are there; returns what came, oldest first.
-    fn receive(&mut self, batch: &mut Batch) -> io::Result<Vec<Item>> {
+    /// Whether what one call to the kernel yields fits into the batch.
+    fn fits(&self, batch: &Batch) -> bool {
         match self {
-            Self::Session(collector) => {
-                while collector.fits(batch) && collector.receive(batch)? {}
-                Ok(batch.take_items())
-            }
-            Self::Iotup(collector) => {
-                while batch.room() >= SUPER_PACKET_LEN && collector.receive(batch)? {}
-                let mut items = collector.take_items();
-                items.extend(batch.take_items());
-                Ok(items)
-            }
+            Self::Session(collector) => collector.fits(batch),
+            Self::Iotup(_) => batch.room() >= SUPER_PACKET_LEN,
         }
+    }
+
+    /// Fills the batch as far as packets are there; returns what came, oldest first, and whether nothing
+    /// more is there.
+    fn receive(&mut self, batch: &mut Batch) -> io::Result<(Vec<Item>, bool)> {
+        let mut is_drained = false;
+        while !is_drained && self.fits(batch) {
+            is_drained = !match self {
+                Self::Session(collector) => collector.receive(batch)?,
+                Self::Iotup(collector) => collector.receive(batch)?,
+            };
+        }
+        let mut items = match self {
+            Self::Session(_) => Vec::new(),
+            Self::Iotup(collector) => collector.take_items(),
+        };
+        items.extend(batch.take_items());
+        Ok((items, is_drained))
     }
 }
 
 struct Session<'a> {
     source: Source,
     machine: Receiver,
-    store: Store,
+    intake: Intake,
     waker: Waker,
     poller: Poller,
     clock: Clock,
@@ -166,12 +176,11 @@ impl Session<'_> {
                 self.summary.interrupted = true;
                 self.machine.handle(now, ReceiverInput::Close);
             }
-            let mut batch = self.store.batch();
-            let mut tasks = Vec::new();
-            self.take_reports(now, &mut tasks);
-            let is_quiet = self.take_packets(now, &mut batch, &mut tasks)?;
-            let wait = self.carry_out(now, None, &mut tasks);
-            self.store.submit(batch, tasks);
+            self.take_reports(now);
+            let is_drained = self.take_packets(now)?;
+            let wait = self.carry_out(now, None);
+            let is_full = !self.source.fits(self.intake.batch());
+            self.intake.hand_over(now, is_full);
             if now >= self.next_progress || wait.1 == ReceiverWait::Closed {
                 self.next_progress = now + PROGRESS_INTERVAL;
                 self.sum_up(now);
@@ -179,37 +188,38 @@ impl Session<'_> {
             }
             match wait {
                 (_, ReceiverWait::Closed) => return Ok(()),
-                (deadline, _) if is_quiet => self.wait(now, deadline)?,
+                (deadline, _) if is_drained => self.wait(now, deadline)?,
                 _ => {}
             }
         }
     }
 
-    fn take_reports(&mut self, now: Instant, tasks: &mut Vec<Task>) {
+    fn take_reports(&mut self, now: Instant) {
         self.waker.take();
-        while let Some(report) = self.store.report() {
+        while let Some(report) = self.intake.report() {
             let input = match report {
                 Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
                 Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
             };
             self.machine.handle(now, input);
-            self.carry_out(now, None, tasks);
+            self.carry_out(now, None);
         }
     }
 
-    /// Takes what has come; returns whether that was nothing.
-    fn take_packets(&mut self, now: Instant, batch: &mut Batch, tasks: &mut Vec<Task>) -> io::Result<bool> {
-        let items = self.source.receive(batch)?;
-        let is_quiet = items.is_empty();
-        if !is_quiet {
+    /// Takes what has come; returns whether that was all.
+    fn take_packets(&mut self, now: Instant) -> io::Result<bool> {
+        let batch = self.intake.batch();
+        let malformed = batch.malformed();
+        let (items, is_drained) = self.source.receive(batch)?;
+        self.malformed += batch.malformed() - malformed;
+        if !items.is_empty() {
             self.started.get_or_insert(now);
         }
-        self.malformed += batch.malformed();
         for item in items {
             let at = self.handle(now, item);
-            self.carry_out(now, at, tasks);
+            self.carry_out(now, at);
         }
-        Ok(is_quiet)
+        Ok(is_drained)
     }
 
     /// Hands an item to the machine; returns the first position of blocks, and where they lie in the batch.
@@ -226,40 +236,34 @@ impl Session<'_> {
     }
 
     /// Does all that the machine wants; returns what it waits for then.
-    fn carry_out(
-        &mut self,
-        now: Instant,
-        blocks: Option<(u64, usize)>,
-        tasks: &mut Vec<Task>,
-    ) -> (Option<Instant>, ReceiverWait) {
+    fn carry_out(&mut self, now: Instant, blocks: Option<(u64, usize)>) -> (Option<Instant>, ReceiverWait) {
         loop {
             match self.machine.poll(now) {
                 Step::Transmit(ReceiverTransmit::Commit { file }) => self.commit(now, file),
-                Step::Transmit(ReceiverTransmit::Announce { file, begin }) => {
-                    tasks.extend(self.announce(now, file, begin));
+                Step::Transmit(ReceiverTransmit::Announce { file, begin }) => self.announce(now, file, begin),
+                Step::Transmit(transmit) => {
+                    task(transmit, blocks).into_iter().for_each(|task| self.intake.add(now, task));
                 }
-                Step::Transmit(transmit) => tasks.extend(task(transmit, blocks)),
                 Step::Event(event) => self.event(event),
                 Step::Wait(deadline, wait) => return (deadline, wait),
             }
         }
     }
 
-    fn announce(&mut self, now: Instant, file: FileId, begin: BeginOfFile) -> Option<Task> {
+    fn announce(&mut self, now: Instant, file: FileId, begin: BeginOfFile) {
         let name = begin.file_name().to_owned();
         if self.only.as_ref().is_some_and(|only| !only.accepts(&name)) {
             self.machine.handle(now, ReceiverInput::Ignore { file });
-            (self.on_event)(ReceiveEvent::Ignored { name });
-            return None;
+            return (self.on_event)(ReceiveEvent::Ignored { name });
         }
         (self.on_event)(ReceiveEvent::Announced { name: name.clone(), bytes: begin.file_size });
         self.names.insert(file, name);
-        Some(Task::Announce { file, begin })
+        self.intake.add(now, Task::Announce { file, begin });
     }
 
     /// An object is committed when its hash has come back, so all of it has been stored before.
     fn commit(&mut self, now: Instant, file: FileId) {
-        let input = match self.store.commit(file) {
+        let input = match self.intake.commit(file) {
             Ok(()) => ReceiverInput::Committed { file },
             Err(reason) => ReceiverInput::StoreFailed { file, reason },
         };
@@ -297,7 +301,8 @@ impl Session<'_> {
     }
 
     fn wait(&mut self, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
-        let until = deadline.map_or(self.next_progress, |deadline| deadline.min(self.next_progress));
+        let until =
+            [deadline, self.intake.deadline()].into_iter().flatten().fold(self.next_progress, Instant::min);
         self.poller.wait(Some(until - now), &mut Vec::new())
     }
 }

@@ -5,12 +5,14 @@
 //! folder and gets its final name only when it is complete and its hash is right; a file that had that
 //! name before is replaced in the same instant. The temporary file is removed whenever it is let go of.
 
+mod intake;
 mod source;
 mod store;
 mod stored;
 mod target;
 mod walk;
 
+pub(crate) use intake::Intake;
 pub use source::{Source, SourceError};
 pub use store::{Report, Store, Task};
 pub use target::{PartFile, TargetError, TargetFolder, check_name};

@@ -86,21 +86,13 @@ impl Batch {
         self.add_blocks(file, sequence, at, block.len());
     }
 
-    /// Appends what one read from a stream yields, at most `limit` bytes, as a block that begins at
-    /// `sequence`. Returns how many bytes that were; 0 at the stream's end.
+    /// Appends what one read from a stream yields, as far as it fits, as a block that begins at `sequence`. Returns how many bytes that were; 0 at the stream's end.
     ///
     /// # Errors
     /// What the stream says.
-    pub fn read_block(
-        &mut self,
-        file: FileId,
-        sequence: u64,
-        limit: usize,
-        from: &mut impl io::Read,
-    ) -> io::Result<usize> {
+    pub fn read_block(&mut self, file: FileId, sequence: u64, from: &mut impl io::Read) -> io::Result<usize> {
         let at = self.used;
-        let room = limit.min(self.room());
-        let len = from.read(&mut self.buffer[at..at + room])?;
+        let len = from.read(&mut self.buffer[at..])?;
         self.add_blocks(file, sequence, at, len);
         Ok(len)
     }

@@ -30,10 +30,9 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    files::{Report, Source, Store, Task},
+    files::{Intake, Report, Source, Task},
     poller::{Interest, Poller},
     stop::Stop,
-    udp::Batch,
     wake::Waker,
 };
 
@@ -243,7 +242,7 @@ pub fn fetch(
         name,
         server,
         machine,
-        store: Store::start(folder, waker.clone())?,
+        intake: Intake::start(folder, waker.clone())?,
         waker,
         poller,
         clock: Clock::start(),
@@ -262,7 +261,7 @@ struct TcpClient<'a> {
     name: String,
     server: SocketAddr,
     machine: Client,
-    store: Store,
+    intake: Intake,
     waker: Waker,
     poller: Poller,
     clock: Clock,
@@ -284,17 +283,16 @@ impl TcpClient<'_> {
                 return Err(UnicastError::Interrupted);
             }
             let now = self.clock.now();
-            let mut batch = self.store.batch();
-            let mut tasks = Vec::new();
             self.take_reports(now);
-            let at = batch.used();
-            let came = self.receive(&mut batch);
+            let at = self.intake.batch().used();
+            let came = self.receive();
             let has_come = came.is_some();
             if let Some(input) = came {
                 self.machine.handle(now, input);
             }
-            let next = self.carry_out(now, at, &mut tasks)?;
-            self.store.submit(batch, tasks);
+            let next = self.carry_out(now, at)?;
+            let is_full = self.intake.batch().room() == 0;
+            self.intake.hand_over(now, is_full);
             if now >= self.next_tell || matches!(next, Next::End(_)) {
                 self.next_tell = now + TELL_INTERVAL;
                 self.sum_up(now);
@@ -310,7 +308,7 @@ impl TcpClient<'_> {
 
     fn take_reports(&mut self, now: Instant) {
         self.waker.take();
-        while let Some(report) = self.store.report() {
+        while let Some(report) = self.intake.report() {
             self.machine.handle(
                 now,
                 match report {
@@ -322,14 +320,14 @@ impl TcpClient<'_> {
     }
 
     /// Takes what the connection has, as far as it fits into the batch; none when nothing has come.
-    fn receive(&mut self, batch: &mut Batch) -> Option<ClientInput> {
+    fn receive(&mut self) -> Option<ClientInput> {
         let stream = self.stream.as_mut()?;
         let missing = FileHeader::LEN - self.header.len();
         let result = if missing > 0 {
             let mut bytes = [0; FileHeader::LEN];
             stream.read(&mut bytes[..missing]).inspect(|len| self.header.extend_from_slice(&bytes[..*len]))
         } else {
-            batch.read_block(object(), self.machine.progress().1, usize::MAX, stream)
+            self.intake.batch().read_block(object(), self.machine.progress().1, stream)
         };
         match result {
             Ok(0) => Some(disconnected("the server has closed the connection too early")),
@@ -341,14 +339,14 @@ impl TcpClient<'_> {
     }
 
     /// Does all that the machine wants; `at` is where bytes that have come lie in the batch.
-    fn carry_out(&mut self, now: Instant, at: usize, tasks: &mut Vec<Task>) -> Result<Next, UnicastError> {
+    fn carry_out(&mut self, now: Instant, at: usize) -> Result<Next, UnicastError> {
         let file = object();
         loop {
             match self.machine.poll(now) {
                 Step::Transmit(ClientTransmit::Connect) => self.connect(now),
                 Step::Transmit(ClientTransmit::Disconnect) => self.stream = None,
                 Step::Transmit(ClientTransmit::Commit) => {
-                    let input = match self.store.commit(file) {
+                    let input = match self.intake.commit(file) {
                         Ok(()) => ClientInput::Committed,
                         Err(reason) => ClientInput::StoreFailed { reason },
                     };
@@ -356,13 +354,13 @@ impl TcpClient<'_> {
                 }
                 Step::Transmit(ClientTransmit::Announce { size }) => {
                     let begin = begin(size, &self.name, self.path)?;
-                    tasks.push(Task::Announce { file, begin });
+                    self.intake.add(now, Task::Announce { file, begin });
                 }
                 Step::Transmit(ClientTransmit::Store { range }) => {
-                    tasks.push(Task::Keep { file, range, at });
+                    self.intake.add(now, Task::Keep { file, range, at });
                 }
-                Step::Transmit(ClientTransmit::Hash) => tasks.push(Task::Hash { file }),
-                Step::Transmit(ClientTransmit::Discard) => tasks.push(Task::Discard { file }),
+                Step::Transmit(ClientTransmit::Hash) => self.intake.add(now, Task::Hash { file }),
+                Step::Transmit(ClientTransmit::Discard) => self.intake.add(now, Task::Discard { file }),
                 Step::Event(event) => return Ok(Next::End(event)),
                 Step::Wait(deadline, _) => return Ok(Next::Wait(deadline)),
             }
@@ -394,7 +392,8 @@ impl TcpClient<'_> {
     }
 
     fn wait(&mut self, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
-        let until = deadline.map_or(self.next_tell, |deadline| deadline.min(self.next_tell));
+        let until =
+            [deadline, self.intake.deadline()].into_iter().flatten().fold(self.next_tell, Instant::min);
         self.poller.wait(Some(until - now), &mut Vec::new())
     }
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    files::{Report, Source, Store, Task},
+    files::{Intake, Report, Source, Task},
     interface,
     pacer::{self, Pacer},
     poller::{Interest, Poller},
@@ -232,7 +232,7 @@ pub fn fetch(
         name,
         machine: Client::new(config),
         replies: ReplyCollector::new(DatagramReceiver::new(socket, offload)),
-        store: Store::start(folder, waker.clone())?,
+        intake: Intake::start(folder, waker.clone())?,
         waker,
         poller,
         clock: Clock::start(),
@@ -295,7 +295,7 @@ struct UdpClient<'a> {
     name: String,
     machine: Client,
     replies: ReplyCollector,
-    store: Store,
+    intake: Intake,
     waker: Waker,
     poller: Poller,
     clock: Clock,
@@ -314,10 +314,8 @@ impl UdpClient<'_> {
                 return Err(UnicastError::Interrupted);
             }
             let now = self.clock.now();
-            let mut batch = self.store.batch();
-            let mut tasks = Vec::new();
             self.take_reports(now);
-            let inputs = self.replies.receive(&mut batch)?;
+            let inputs = self.replies.receive(self.intake.batch())?;
             let is_quiet = inputs.is_empty();
             for (input, at) in inputs {
                 let start = match &input {
@@ -325,12 +323,13 @@ impl UdpClient<'_> {
                     _ => 0,
                 };
                 self.machine.handle(now, input);
-                if let Next::End(event) = self.carry_out(now, (start, at), &mut tasks)? {
+                if let Next::End(event) = self.carry_out(now, (start, at))? {
                     return Ok(self.end(now, event, tell));
                 }
             }
-            let next = self.carry_out(now, (0, 0), &mut tasks)?;
-            self.store.submit(batch, tasks);
+            let next = self.carry_out(now, (0, 0))?;
+            let is_full = self.intake.batch().room() < SUPER_PACKET_LEN;
+            self.intake.hand_over(now, is_full);
             if now >= self.next_tell {
                 self.next_tell = now + TELL_INTERVAL;
                 self.sum_up(now);
@@ -357,7 +356,7 @@ impl UdpClient<'_> {
 
     fn take_reports(&mut self, now: Instant) {
         self.waker.take();
-        while let Some(report) = self.store.report() {
+        while let Some(report) = self.intake.report() {
             let input = match report {
                 Report::Hashed { hash, .. } => ClientInput::Hashed { hash },
                 Report::Failed { reason, .. } => ClientInput::StoreFailed { reason },
@@ -368,18 +367,13 @@ impl UdpClient<'_> {
 
     /// Does all that the machine wants; the bytes that have come begin at a position of the file and lie at
     /// a place in the batch.
-    fn carry_out(
-        &mut self,
-        now: Instant,
-        (start, at): (u64, usize),
-        tasks: &mut Vec<Task>,
-    ) -> Result<Next, UnicastError> {
+    fn carry_out(&mut self, now: Instant, (start, at): (u64, usize)) -> Result<Next, UnicastError> {
         let file = object();
         loop {
             match self.machine.poll(now) {
                 Step::Transmit(ClientTransmit::Request(request)) => self.request(request)?,
                 Step::Transmit(ClientTransmit::Commit) => {
-                    let input = match self.store.commit(file) {
+                    let input = match self.intake.commit(file) {
                         Ok(()) => ClientInput::Committed,
                         Err(reason) => ClientInput::StoreFailed { reason },
                     };
@@ -387,14 +381,14 @@ impl UdpClient<'_> {
                 }
                 Step::Transmit(ClientTransmit::Announce { size }) => {
                     let begin = begin(size, &self.name, self.path)?;
-                    tasks.push(Task::Announce { file, begin });
+                    self.intake.add(now, Task::Announce { file, begin });
                 }
                 Step::Transmit(ClientTransmit::Store { range }) => {
                     let at = at + range.start.saturating_sub(start) as usize;
-                    tasks.push(Task::Keep { file, range, at });
+                    self.intake.add(now, Task::Keep { file, range, at });
                 }
-                Step::Transmit(ClientTransmit::Hash) => tasks.push(Task::Hash { file }),
-                Step::Transmit(ClientTransmit::Discard) => tasks.push(Task::Discard { file }),
+                Step::Transmit(ClientTransmit::Hash) => self.intake.add(now, Task::Hash { file }),
+                Step::Transmit(ClientTransmit::Discard) => self.intake.add(now, Task::Discard { file }),
                 Step::Event(event) => return Ok(Next::End(event)),
                 Step::Wait(deadline, _) => return Ok(Next::Wait(deadline)),
             }
@@ -423,7 +417,8 @@ impl UdpClient<'_> {
     }
 
     fn wait(&mut self, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
-        let until = deadline.map_or(self.next_tell, |deadline| deadline.min(self.next_tell));
+        let until =
+            [deadline, self.intake.deadline()].into_iter().flatten().fold(self.next_tell, Instant::min);
         self.poller.wait(Some(until - now), &mut Vec::new())
     }
 }
