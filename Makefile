@@ -32,6 +32,11 @@ audit:
 	scripts/setup.sh lint
 	cargo deny check advisories
 
+# Needs a nightly compiler, for the sanitizers.
+fuzz:
+	scripts/setup.sh fuzz
+	scripts/fuzz.sh
+
 build: setup
 	cargo build --release --locked -p treecast-cli
 

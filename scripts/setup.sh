@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing to build and run treecast: Debian packages by apt, Rust by rustup where
 # there is none (or one that is too old). Says what it does; does nothing when all is there.
-# Usage: scripts/setup.sh [lint|bench]...   extra tools for `make lint` and `make bench`
+# Usage: scripts/setup.sh [bench|fuzz|lint]...   extra tools for the make targets of these names
 set -eu
 
 RUST_NEEDED=1.88
@@ -25,8 +25,9 @@ need sshd openssh-server
 for extra in "$@"; do
     case $extra in
         bench) need uftp uftp ;;
+        fuzz) need c++ g++ ;;
         lint) ;;
-        *) die "setup.sh: unknown extra '$extra': expected lint or bench" ;;
+        *) die "setup.sh: unknown extra '$extra': expected bench, fuzz or lint" ;;
     esac
 done
 
@@ -77,9 +78,19 @@ if command -v rustup >/dev/null 2>&1; then
     rustup target add wasm32-unknown-unknown >/dev/null 2>&1 || true
 fi
 
+# cargo_tool NAME: builds a tool of cargo's when it is not there.
+cargo_tool() {
+    command -v "$1" >/dev/null 2>&1 && return
+    echo "treecast: building $1 (once, a few minutes)"
+    cargo install --quiet --locked "$1" || die "$1 could not be built: see above"
+}
 for extra in "$@"; do
-    if [ "$extra" = lint ] && ! command -v cargo-deny >/dev/null 2>&1; then
-        echo "treecast: building cargo-deny (once, a few minutes)"
-        cargo install --quiet --locked cargo-deny || die "cargo-deny could not be built: see above"
-    fi
+    case $extra in
+        lint) cargo_tool cargo-deny ;;
+        fuzz)
+            cargo_tool cargo-fuzz
+            cargo +nightly --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal >/dev/null ||
+                die "fuzzing needs a nightly compiler: rustup toolchain install nightly"
+            ;;
+    esac
 done
