@@ -9,11 +9,15 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use treecast_lab::experiment::{Experiment, Finding, Results};
+use treecast_lab::{
+    Topology,
+    experiment::{Experiment, Finding, Results},
+    svg,
+};
 use treecast_measure::{
     Db,
     plot::Plot,
-    report::{self, ReportInput},
+    report::{self, Picture, ReportInput},
 };
 
 pub const DATABASE: &str = "results.sqlite";
@@ -81,8 +85,17 @@ impl Kept {
             command: self.command.clone(),
             findings: self.findings.iter().map(finding).collect(),
             notes: self.notes.clone(),
+            pictures: self.networks.iter().filter_map(KeptNetwork::picture).collect(),
             ..ReportInput::default()
         }
+    }
+}
+
+impl KeptNetwork {
+    /// None when the topology was in a file that is gone.
+    fn picture(&self) -> Option<Picture> {
+        let topology = Topology::parse(&self.topology).ok()?;
+        Some(Picture { topology: self.name.clone(), svg: svg(&topology, &self.name) })
     }
 }
 

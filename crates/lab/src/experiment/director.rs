@@ -169,7 +169,6 @@ impl Director<'_> {
     fn play_network(&mut self, index: usize, topology: Topology, runs: &[&Planned]) -> Result<(), Error> {
         let description = &self.order.experiment.networks[index];
         (self.observe)(&Event::Building { network: &description.name, nodes: topology.nodes.len() });
-        let logs = self.folder("routers")?;
         let multicast = runs.iter().any(|run| run.delivery.is_multicast());
         let ssh = match runs.iter().any(|run| run.delivery == Delivery::Scp) {
             true => Some(self.ssh()?),
@@ -177,8 +176,11 @@ impl Director<'_> {
         };
         let rate = self.rate(&topology);
         let treecast = self.order.treecast.clone();
-        let stage = Stage::build(description, topology, multicast.then_some(logs.as_path()), |server| {
-            Programs { treecast, ssh, server, rate }
+        let stage = Stage::build(description, topology, multicast, |server| Programs {
+            treecast,
+            ssh,
+            server,
+            rate,
         })?;
         let mut source: Option<Source> = None;
         for &planned in runs {

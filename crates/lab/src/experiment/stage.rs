@@ -1,13 +1,10 @@
 //! A network that is up, with all that its runs share: routers that route, programs, who is who.
 
 use std::{
-    fs::File,
-    io::{self, BufRead, BufReader},
+    io,
     os::unix::process::CommandExt,
     path::Path,
-    process::{Child, Command, Stdio},
-    sync::mpsc,
-    thread,
+    process::{Child, Command},
     time::Duration,
 };
 
@@ -20,7 +17,6 @@ use super::{
     plan::Facts,
     process,
     programs::Programs,
-    server::last_line,
 };
 use crate::{
     Lab, Options,
@@ -35,8 +31,6 @@ pub struct ClientNode {
 
 /// A network that is up. Dropped, it is down.
 pub struct Stage {
-    /// Before the lab, so that their processes are gone when it goes.
-    routers: Vec<Router>,
     lab: Network,
     pub topology: Topology,
     pub facts: Facts,
@@ -46,12 +40,12 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Builds the network. `programs` is told where the server is. With `routing_logs`, a folder, routers run
-    /// `treecast mroute`.
+    /// Builds the network. `programs` is told where the server is. With `multicast`, routers run
+    /// `treecast mroute`, until the network is down.
     pub fn build(
         description: &Description,
         topology: Topology,
-        routing_logs: Option<&Path>,
+        multicast: bool,
         programs: impl FnOnce(Attachment) -> Programs,
     ) -> Result<Self, Error> {
         let refused = |what: String| Error::Network { name: description.name.clone(), what };
@@ -67,17 +61,9 @@ impl Stage {
             .map_err(|error| refused(error.to_string()))?;
         let facts = network::facts(&topology);
         let programs = programs(server.attachment);
-        let mut stage = Self {
-            routers: Vec::new(),
-            lab: Network(lab),
-            topology,
-            facts,
-            programs,
-            server: server.name,
-            clients,
-        };
-        if let Some(logs) = routing_logs {
-            stage.start_routers(logs).map_err(|error| refused(format!("multicast routing: {error}")))?;
+        let stage = Self { lab: Network(lab), topology, facts, programs, server: server.name, clients };
+        if multicast {
+            stage.start_routers().map_err(|error| refused(format!("multicast routing: {error}")))?;
         }
         Ok(stage)
     }
@@ -125,18 +111,17 @@ impl Stage {
             .collect()
     }
 
-    fn start_routers(&mut self, logs: &Path) -> io::Result<()> {
-        let mut waiting = Vec::new();
-        for index in network::with_role(&self.topology, Role::Router) {
-            let name = &self.topology.nodes[index].name;
-            let log = logs.join(format!("{name}-stderr"));
+    /// Starts all routers before it waits for the first.
+    fn start_routers(&self) -> Result<(), crate::Error> {
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let mut daemons = Vec::new();
+        for node in self.lab.0.nodes().iter().filter(|node| node.role == Role::Router) {
             let mut command = Command::new(&self.programs.treecast);
-            command.arg("mroute").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);
-            let mut child = self.spawn(name, command)?;
-            waiting.push((name, ready_line(&mut child), log));
-            self.routers.push(Router(child));
+            command.arg("mroute");
+            process::die_with_parent(&mut command);
+            daemons.push(self.lab.0.start_daemon(&node.name, command)?);
         }
-        waiting.into_iter().try_for_each(|(name, ready, log)| wait_ready(name, &ready, &log))
+        daemons.iter_mut().try_for_each(|daemon| daemon.wait_for_line("ready", PATIENCE))
     }
 }
 
@@ -154,40 +139,4 @@ impl Drop for Network {
             eprintln!("treecast: {error}");
         }
     }
-}
-
-/// The routing daemon of one router. Dropped, it is gone.
-struct Router(Child);
-
-impl Drop for Router {
-    fn drop(&mut self) {
-        // An error means that it is gone already.
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
-}
-
-/// Tells when the daemon says that it is ready, and reads on to the end, so that it never waits for
-/// somebody to read.
-fn ready_line(daemon: &mut Child) -> mpsc::Receiver<()> {
-    let (is_ready, ready) = mpsc::sync_channel(1);
-    if let Some(output) = daemon.stdout.take() {
-        thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if line.contains("ready") {
-                    // Full or gone: it has been told already.
-                    _ = is_ready.try_send(());
-                }
-            }
-        });
-    }
-    ready
-}
-
-fn wait_ready(router: &str, ready: &mpsc::Receiver<()>, log: &Path) -> io::Result<()> {
-    const PATIENCE: Duration = Duration::from_secs(20);
-    ready.recv_timeout(PATIENCE).map_err(|_| {
-        let reason = last_line(log).unwrap_or_else(|| "it did not become ready".into());
-        io::Error::other(format!("{router}: {reason}"))
-    })
 }
