@@ -12,9 +12,10 @@ pub fn ip_overhead(is_ipv4: bool) -> u64 {
     if is_ipv4 { 20 + 8 } else { 40 + 8 }
 }
 
-/// About what `bytes` come to on a TCP connection, in IP packets: 1,428 of 1,500 bytes are the stream's.
+/// About what `bytes` come to on a TCP connection, in IP packets: 1,428 of 1,500 bytes are the stream's, and
+/// where packets are lost, some of TCP's are, too.
 pub fn tcp_bytes(bytes: u64) -> u64 {
-    bytes + bytes / 20
+    bytes + bytes / 10
 }
 
 /// Says when the next packets may leave, so that in any span of time no more than the span's share of the

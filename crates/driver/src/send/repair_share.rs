@@ -5,8 +5,8 @@
 //! while there is something to multicast, retransmissions get no more than the half: a receiver that
 //! loses much, or comes late, must not hold up all others.
 
-/// The most bytes that retransmissions save up.
-const MAX_CREDIT_BYTES: u64 = 1 << 20;
+/// The most bytes that retransmissions save up: no more than a small queue holds, for they leave at once.
+const MAX_CREDIT_BYTES: u64 = 128 * 1024;
 
 /// The share of retransmissions, by bytes: each byte of multicast lets one byte of them leave.
 #[derive(Debug, Default)]
