@@ -539,8 +539,6 @@ impl Network {
                 self.routers[index].installed.remove(&(source, group));
             }
             Transmit::Listen { link, group, filter } => {
-                let lan = link.0 as usize;
-                self.report_change(lan, router_address(lan, index), group, &filter);
                 let listening = &mut self.routers[index].listening;
                 if filter.is_nothing() {
                     listening.remove(&(link, group));

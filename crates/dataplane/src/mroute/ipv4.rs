@@ -155,6 +155,7 @@ impl Kernel for Ipv4Kernel {
         let Some(message) = message.to_igmp() else { return Ok(()) };
         let destination = match &message {
             igmp::Message::Query(query) => query.group.unwrap_or(igmp::ALL_NODES),
+            igmp::Message::Report(_) => igmp::REPORT_DESTINATION,
             _ => igmp::ALL_SNOOPERS,
         };
         sys::send(self, interface, source, destination.into(), &message.to_bytes())

@@ -178,6 +178,7 @@ impl Kernel for Ipv6Kernel {
         let Some(message) = message.to_mld() else { return Ok(()) };
         let destination = match &message {
             mld::Message::Query(query) => query.group.unwrap_or(mld::ALL_NODES),
+            mld::Message::Report(_) => mld::REPORT_DESTINATION,
             _ => mld::ALL_SNOOPERS,
         };
         sys::send(self, interface, source, destination.into(), &message.to_bytes())

@@ -31,25 +31,27 @@ pub enum Message {
 }
 
 impl Message {
-    /// The message as MLD. Addresses of the other family are left out.
+    /// The message as MLDv2; none where only version 1 says it. Addresses of the other family are left out.
     pub fn to_mld(&self) -> Option<mld::Message> {
         Some(match self {
             Self::Query(query) => mld::Message::Query(convert_query(query, v6)),
+            Self::Report(records) => mld::Message::Report(narrow_report(records, v6)),
             Self::RouterAdvertisement(body) => mld::Message::RouterAdvertisement(*body),
             Self::RouterSolicitation => mld::Message::RouterSolicitation,
             Self::RouterTermination => mld::Message::RouterTermination,
-            Self::OldQuery { .. } | Self::Report(_) | Self::OldReport(_) | Self::OldLeave(_) => return None,
+            Self::OldQuery { .. } | Self::OldReport(_) | Self::OldLeave(_) => return None,
         })
     }
 
-    /// The message as IGMP. Addresses of the other family are left out.
+    /// The message as IGMPv3; none where only older versions say it. Addresses of the other family are left out.
     pub fn to_igmp(&self) -> Option<igmp::Message> {
         Some(match self {
             Self::Query(query) => igmp::Message::Query(convert_query(query, v4)),
+            Self::Report(records) => igmp::Message::Report(narrow_report(records, v4)),
             Self::RouterAdvertisement(body) => igmp::Message::RouterAdvertisement(*body),
             Self::RouterSolicitation => igmp::Message::RouterSolicitation,
             Self::RouterTermination => igmp::Message::RouterTermination,
-            Self::OldQuery { .. } | Self::Report(_) | Self::OldReport(_) | Self::OldLeave(_) => return None,
+            Self::OldQuery { .. } | Self::OldReport(_) | Self::OldLeave(_) => return None,
         })
     }
 
@@ -105,6 +107,14 @@ fn convert_query<A: Copy, B>(
 fn widen_record<A: Into<IpAddr>>(record: GroupRecord<A>) -> Record {
     let sources = record.sources.into_iter().map(Into::into).collect();
     GroupRecord { kind: record.kind, group: record.group.into(), sources }
+}
+
+fn narrow_report<A>(records: &[Record], convert: impl Fn(IpAddr) -> Option<A>) -> membership::Report<A> {
+    let narrow = |record: &Record| {
+        let sources = record.sources.iter().copied().filter_map(&convert).collect();
+        Some(GroupRecord { kind: record.kind, group: convert(record.group)?, sources })
+    };
+    membership::Report { records: records.iter().filter_map(narrow).collect() }
 }
 
 fn v4(address: IpAddr) -> Option<std::net::Ipv4Addr> {

@@ -11,6 +11,7 @@
 //! IPv4 and IPv6 share all of it; addresses are [`std::net::IpAddr`], and whoever feeds a machine gives
 //! it those of one family only.
 
+mod change;
 mod entries;
 mod filter;
 pub mod group;
@@ -23,6 +24,7 @@ mod snapshot;
 
 use std::time::Duration;
 
+pub use change::change_records;
 pub use entries::Forwarding;
 pub use filter::{Filter, Mode};
 pub use link::{Link, Output as LinkOutput};

@@ -25,6 +25,7 @@ use std::{
 
 use super::{
     Filter, Limits, Link, Message, Mode, Timers,
+    change::change_records,
     entries::{Entries, Forwarding},
     link::Output,
     scope::{is_routable_group, is_routable_source, is_source_specific},
@@ -111,7 +112,8 @@ pub enum Transmit {
     Install { source: IpAddr, group: IpAddr, forwarding: Forwarding },
     /// Tell the kernel to forget the entry.
     Remove { source: IpAddr, group: IpAddr },
-    /// Listen, as a host on this link, to this and nothing else of the group.
+    /// Listen, as a host on this link, to this and nothing else of the group, and answer queries about it.
+    /// The first report follows as a [`Transmit::Send`].
     Listen { link: LinkId, group: IpAddr, filter: Filter },
     /// Look up the route to a source, and answer with [`Input::Route`].
     FindRoute { source: IpAddr },
@@ -368,7 +370,11 @@ impl Router {
         if let Some(on_link) = self.links.get_mut(&link) {
             on_link.listens(now, group, &before, &wanted);
         }
+        let records = change_records(group, &before, &wanted);
         self.out.push_back(Transmit::Listen { link, group, filter: wanted });
+        // The kernel reports it, too, but only after some milliseconds, which add up from router to router.
+        let reports = records.into_iter().map(|record| Message::Report(vec![record]));
+        self.out.extend(reports.map(|message| Transmit::Send { link, message }));
     }
 
     fn refresh_entry(&mut self, group: IpAddr, source: IpAddr) {
