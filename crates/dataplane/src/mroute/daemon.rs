@@ -68,6 +68,8 @@ impl<'a> Daemon<'a> {
     /// Opens all that it needs. Interfaces are served from the first round of [`Self::run`] on.
     fn start(config: &'a Config, signals: &OwnedFd) -> Result<Self, Error> {
         sys::raise_descriptor_limit();
+        // A kernel keeps a new stream's first four packets until it is told where they go, and drops the others.
+        sys::raise_priority();
         let clock = Clock::start();
         // Listens to changes before it looks, so that none falls between.
         let monitor = Monitor::open().map_err(Error::system("cannot watch the network's interfaces"))?;

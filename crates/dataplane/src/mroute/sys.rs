@@ -256,6 +256,12 @@ pub fn raise_descriptor_limit() {
     }
 }
 
+/// Has the scheduler prefer the process to others, if it lets it.
+pub fn raise_priority() {
+    // SAFETY: no pointers.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
+}
+
 /// `address` as the bytes of a struct sockaddr_storage.
 pub fn storage(address: IpAddr) -> [u8; 128] {
     let mut bytes = [0; 128];
