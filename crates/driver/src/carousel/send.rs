@@ -2,6 +2,7 @@
 
 use std::{io, net::SocketAddr, ops::Range, time::Duration};
 
+use socket2::SockRef;
 use treecast_proto::{
     Instant, Step,
     carousel::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, SenderWait},
@@ -19,7 +20,10 @@ use crate::{
     pacer::{self, Pacer},
     poller::{Interest, Poller},
     stop::Stop,
-    udp::{GroupAddress, Offload, Transmitter, frames_in_super_packet, open_group_sender},
+    udp::{
+        GroupAddress, Offload, Transmitter, UNPACED_SEND_BUFFER_BYTES, frames_in_super_packet,
+        open_group_sender,
+    },
 };
 
 /// How often listeners are looked for while packets go out.
@@ -147,6 +151,10 @@ impl<'a> Carousel<'a> {
         let overhead = pacer::ip_overhead(options.group.group.is_ipv4()) + header_len as u64;
         let limit = frames_in_super_packet(header_len + block_len);
         let blocks = pacer::packets_per_run(options.rate_bps, overhead + block_len as u64, limit);
+        let socket = open_group_sender(&options.group, options.hops)?;
+        if options.rate_bps.is_none() {
+            SockRef::from(&socket).set_send_buffer_size(UNPACED_SEND_BUFFER_BYTES)?;
+        }
         let clock = Clock::start();
         let poller = Poller::new()?;
         poller.add(stop, 0, Interest::Read)?;
@@ -155,7 +163,7 @@ impl<'a> Carousel<'a> {
         }
         Ok(Self {
             machine: machine(&options, &sources, blocks * block_len)?,
-            transmitter: Transmitter::new(open_group_sender(&options.group, options.hops)?, options.offload),
+            transmitter: Transmitter::new(socket, options.offload),
             to: options.group.scoped(),
             pacer: Pacer::new(options.rate_bps, clock.now()),
             buffer: vec![0; blocks * block_len],
