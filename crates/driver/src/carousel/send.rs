@@ -2,7 +2,6 @@
 
 use std::{io, net::SocketAddr, ops::Range, time::Duration};
 
-use socket2::SockRef;
 use treecast_proto::{
     Instant, Step,
     carousel::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, SenderWait},
@@ -20,10 +19,7 @@ use crate::{
     pacer::{self, Pacer},
     poller::{Interest, Poller},
     stop::Stop,
-    udp::{
-        GroupAddress, Offload, Transmitter, UNPACED_SEND_BUFFER_BYTES, frames_in_super_packet,
-        open_group_sender,
-    },
+    udp::{GroupAddress, Offload, Transmitter, frames_in_super_packet, open_group_sender},
 };
 
 /// How often listeners are looked for while packets go out.
@@ -152,9 +148,6 @@ impl<'a> Carousel<'a> {
         let limit = frames_in_super_packet(header_len + block_len);
         let blocks = pacer::packets_per_run(options.rate_bps, overhead + block_len as u64, limit);
         let socket = open_group_sender(&options.group, options.hops)?;
-        if options.rate_bps.is_none() {
-            SockRef::from(&socket).set_send_buffer_size(UNPACED_SEND_BUFFER_BYTES)?;
-        }
         let clock = Clock::start();
         let poller = Poller::new()?;
         poller.add(stop, 0, Interest::Read)?;

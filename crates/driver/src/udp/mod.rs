@@ -21,7 +21,6 @@ mod transmitter;
 pub use batch::{BATCH_LEN, Batch, Item};
 pub use collector::Collector;
 pub use datagrams::DatagramReceiver;
-pub(crate) use open::UNPACED_SEND_BUFFER_BYTES;
 pub use open::{
     DEFAULT_MULTICAST_HOPS, GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_group_sender,
     open_unicast_client, open_unicast_receiver, open_unicast_sender, open_unicast_server,

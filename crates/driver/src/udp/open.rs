@@ -16,13 +16,9 @@ use crate::interface::Interface;
 /// is 1, which no router passes on.)
 pub const DEFAULT_MULTICAST_HOPS: u32 = 32;
 
-/// What a sender's socket may hold: enough to keep a fast link busy between two calls, and little
-/// enough not to delay retransmissions on a slow one.
-const SEND_BUFFER_BYTES: usize = 512 * 1024;
-
-/// The same where nothing but the link holds the sender back: a queue of 50 ms at 100 Mbit/s takes all of
-/// it, so the buffer fills before the queue overflows.
-pub(crate) const UNPACED_SEND_BUFFER_BYTES: usize = 128 * 1024;
+/// What a sender's socket may hold: a queue of 50 ms at 100 Mbit/s takes all of it (the kernel doubles what
+/// it is asked for), so that the socket fills, and holds the sender back, before the link's queue overflows.
+const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
 /// A group, where it is heard and whom it is heard from.
 #[derive(Debug, Clone)]
@@ -161,7 +157,7 @@ pub fn open_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
 /// What the kernel says: the port is taken, or the address is none of this host.
 pub fn open_unicast_server(address: SocketAddr, want_bytes: usize) -> io::Result<UdpSocket> {
     let socket = Socket::new(domain(address.ip()), Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_send_buffer_size(UNPACED_SEND_BUFFER_BYTES)?;
+    set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
     grow_receive_buffer(&socket, want_bytes)?;
     if address.is_ipv4() {
         never_set_dont_fragment(&socket)?;
