@@ -96,7 +96,15 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn finish(child: Child) -> (Option<i32>, String) {
+/// Waits for a program, but not for ever: one that takes too long is ended, and the test fails by its code.
+fn finish(mut child: Child) -> (Option<i32>, String) {
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     (status.code(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
 }
@@ -133,7 +141,7 @@ fn every_receiver_gets_every_file() {
         let receivers = [scratch.receive("a", &[]), scratch.receive("b", &[])];
         let told = finish_well(sender);
         assert!(told.starts_with("treecast1."), "the ticket is the first line: {told}");
-        receivers.map(finish_well);
+        receivers.into_iter().for_each(|receiver| drop(finish_well(receiver)));
         for (name, size) in sizes {
             for folder in ["a", "b"] {
                 let copy = fs::read(scratch.path(folder).join(name)).unwrap();

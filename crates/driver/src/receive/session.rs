@@ -167,7 +167,7 @@ impl<'a> Session<'a> {
     /// The connection waits until the group's socket is drained, but not for more than a whole buffer.
     fn may_read_control(&self) -> bool {
         const BUFFER_BATCHES: u32 = (RECEIVE_BUFFER_BYTES / BATCH_LEN) as u32;
-        self.full_batches % BUFFER_BATCHES == 0
+        self.full_batches.is_multiple_of(BUFFER_BATCHES)
     }
 
     /// Takes a batch from the group's socket; what is left makes the poller return at once.

@@ -22,6 +22,8 @@ pub(super) struct Peer {
     pub progress: Progress,
     pub retransmitted_bytes: u64,
     pub objects_complete: u32,
+    /// Bytes of the objects that it has whole.
+    pub complete_bytes: u64,
     pub failures: Vec<(String, String)>,
     /// Why it went before the session was over.
     pub left: Option<String>,
@@ -41,6 +43,7 @@ impl Peer {
             progress: Progress::default(),
             retransmitted_bytes: 0,
             objects_complete: 0,
+            complete_bytes: 0,
             failures: Vec::new(),
             left: None,
         }
@@ -60,7 +63,8 @@ impl Peer {
         ReceiverProgress {
             name: self.name.clone(),
             address: SocketAddr::new(plain(self.address.ip()), self.address.port()).to_string(),
-            received_bytes: self.progress.received_bytes,
+            // Its last report may be older than its last object.
+            received_bytes: self.progress.received_bytes.max(self.complete_bytes),
             retransmitted_bytes: self.retransmitted_bytes,
             duplicate_blocks: self.progress.duplicate_blocks,
             dropped_packets: self.progress.dropped_packets,

@@ -366,10 +366,13 @@ impl<'a> Session<'a> {
     fn note(&mut self, _now: Instant, event: SenderEvent) {
         match event {
             SenderEvent::ReceiverDone { file, receiver, outcome } => {
-                let name = self.sources.name(file).to_owned();
+                let (name, size) = (self.sources.name(file).to_owned(), self.sources.size(file));
                 let Some(peer) = self.peers.get_mut(&receiver) else { return };
                 match outcome {
-                    Outcome::Complete => peer.objects_complete += 1,
+                    Outcome::Complete => {
+                        peer.objects_complete += 1;
+                        peer.complete_bytes += size;
+                    }
                     Outcome::Failed(reason) => peer.failures.push((name, reason)),
                 }
             }

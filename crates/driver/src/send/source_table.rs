@@ -10,10 +10,9 @@ use crate::files::{NamedSource, SourceError};
 /// core's second-level cache still when it is sent.
 const READ_AHEAD_LEN: usize = 256 * 1024;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SourceTable {
     objects: BTreeMap<FileId, Object>,
-    ahead: ReadAhead,
 }
 
 #[derive(Debug)]
@@ -22,25 +21,16 @@ struct Object {
     hasher: blake3::Hasher,
     /// Everything before this position is in `hasher`.
     hashed: u64,
-}
-
-#[derive(Debug)]
-struct ReadAhead {
-    file: FileId,
-    range: Range<u64>,
-    buffer: Vec<u8>,
-}
-
-impl Default for SourceTable {
-    fn default() -> Self {
-        let ahead = ReadAhead { file: FileId(0), range: 0..0, buffer: vec![0; READ_AHEAD_LEN] };
-        Self { objects: BTreeMap::new(), ahead }
-    }
+    /// What is read and where it lies in the object; empty unless the object is being sent.
+    ahead: Vec<u8>,
+    ahead_at: u64,
 }
 
 impl SourceTable {
     pub fn add(&mut self, file: FileId, named: NamedSource) {
-        self.objects.insert(file, Object { named, hasher: blake3::Hasher::new(), hashed: 0 });
+        let object =
+            Object { named, hasher: blake3::Hasher::new(), hashed: 0, ahead: Vec::new(), ahead_at: 0 };
+        self.objects.insert(file, object);
     }
 
     pub fn name(&self, file: FileId) -> &str {
@@ -51,27 +41,12 @@ impl SourceTable {
         self.objects.get(&file).map_or(0, |object| object.named.source.size())
     }
 
-    /// The bytes `range` of an object, which are asked for in order, each once. `range` is not longer than
-    /// the table reads ahead.
+    /// The bytes `range` of an object, which are asked for in order, each once.
     pub fn read_in_order(&mut self, file: FileId, range: Range<u64>) -> Result<&[u8], SourceError> {
-        let ahead = &mut self.ahead;
-        let is_there = ahead.file == file && ahead.range.start <= range.start && range.end <= ahead.range.end;
-        if !is_there && let Some(object) = self.objects.get_mut(&file) {
-            let step = range.end - range.start;
-            let steps = (READ_AHEAD_LEN as u64 / step.max(1)).max(1);
-            let end = (range.start + step * steps).min(object.named.source.size()).max(range.end);
-            let len = (end - range.start) as usize;
-            ahead.buffer.resize(len.max(ahead.buffer.len()), 0);
-            ahead.range = 0..0;
-            object.named.source.read(range.start, &mut ahead.buffer[..len])?;
-            (ahead.file, ahead.range) = (file, range.start..end);
-            if object.hashed == range.start {
-                object.hasher.update(&ahead.buffer[..len]);
-                object.hashed = end;
-            }
+        match self.objects.get_mut(&file) {
+            Some(object) => object.read_in_order(range),
+            None => Ok(&[]),
         }
-        let at = (range.start - ahead.range.start) as usize;
-        Ok(&ahead.buffer[at..at + (range.end - range.start) as usize])
     }
 
     /// Reads any bytes of an object.
@@ -82,9 +57,14 @@ impl SourceTable {
         }
     }
 
-    /// The object's hash, once it has been read to its end and has not changed meanwhile.
+    /// The object's hash, once it has been read to its end and has not changed meanwhile. It is not to be
+    /// read in order any more.
     pub fn hash(&mut self, file: FileId) -> Option<Result<[u8; 32], SourceError>> {
-        let object = self.objects.get(&file).filter(|object| object.hashed == object.named.source.size())?;
+        let object = self.objects.get_mut(&file)?;
+        if object.hashed != object.named.source.size() {
+            return None;
+        }
+        object.ahead = Vec::new();
         let unchanged = object.named.source.check_unchanged();
         Some(unchanged.map(|()| *object.hasher.finalize().as_bytes()))
     }
@@ -93,6 +73,71 @@ impl SourceTable {
     pub fn close(&mut self, file: FileId) {
         if let Some(object) = self.objects.get_mut(&file) {
             object.named.source.close();
+            object.ahead = Vec::new();
         }
+    }
+}
+
+impl Object {
+    fn read_in_order(&mut self, range: Range<u64>) -> Result<&[u8], SourceError> {
+        let len = (range.end - range.start) as usize;
+        if range.start < self.ahead_at || range.end > self.ahead_at + self.ahead.len() as u64 {
+            self.fill(range.start, len)?;
+        }
+        let at = (range.start - self.ahead_at) as usize;
+        Ok(&self.ahead[at..at + len])
+    }
+
+    /// Reads from `start` on as many pieces of `len` bytes as fit, and hashes what is new.
+    fn fill(&mut self, start: u64, len: usize) -> Result<(), SourceError> {
+        let pieces = (READ_AHEAD_LEN / len.max(1)).max(1);
+        let left = self.named.source.size().saturating_sub(start);
+        let want = ((pieces * len) as u64).min(left).max(len as u64) as usize;
+        self.ahead.clear();
+        self.ahead.resize(want, 0);
+        self.ahead_at = start;
+        if let Err(error) = self.named.source.read(start, &mut self.ahead) {
+            self.ahead.clear();
+            return Err(error);
+        }
+        let end = start + want as u64;
+        if (start..end).contains(&self.hashed) {
+            self.hasher.update(&self.ahead[(self.hashed - start) as usize..]);
+            self.hashed = end;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::find_sources;
+
+    #[test]
+    fn objects_that_take_turns_are_read_and_hashed_right() {
+        let folder = std::env::temp_dir().join(format!("treecast-source-table-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let contents =
+            |seed: usize, len: usize| (0..len).map(|at| (at * seed % 253) as u8).collect::<Vec<_>>();
+        let data = [contents(3, 700_000), contents(5, 300_001)];
+        let mut table = SourceTable::default();
+        for (index, data) in data.iter().enumerate() {
+            let path = folder.join(index.to_string());
+            std::fs::write(&path, data).unwrap();
+            table.add(FileId(index as u64), find_sources(&[path]).unwrap().remove(0));
+        }
+        for start in (0..700_000).step_by(63_900) {
+            for (index, data) in data.iter().enumerate().filter(|(_, data)| start < data.len()) {
+                let end = (start + 63_900).min(data.len());
+                let range = start as u64..end as u64;
+                assert!(table.read_in_order(FileId(index as u64), range).unwrap() == &data[start..end]);
+            }
+        }
+        for (index, data) in data.iter().enumerate() {
+            let hash = table.hash(FileId(index as u64)).unwrap().unwrap();
+            assert_eq!(hash, *blake3::hash(data).as_bytes());
+        }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }
