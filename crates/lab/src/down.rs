@@ -71,7 +71,9 @@ fn delete_links(plan: &Plan) -> Result<()> {
     nodes.dedup();
     let mut names: Vec<&str> = nodes.into_iter().map(|node| plan.nodes[node].namespace.as_str()).collect();
     names.push(&plan.switch);
-    parallel::map(names.len(), |index| delete_links_in(names[index]))?;
+    // Each waits for all processors to have seen its links go, which takes as long for many at once.
+    const THREADS: usize = 32;
+    parallel::map_on(THREADS, names.len(), |index| delete_links_in(names[index]))?;
     Ok(())
 }
 
@@ -85,7 +87,8 @@ fn delete_links_in(name: &str) -> Result<()> {
     netlink::delete_group(&mut batch, links::GROUP);
     let deleted = Netlink::open().and_then(|netlink| netlink.run(batch));
     match deleted {
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+        // None were left: they went with their other ends.
+        Err(error) if netlink::is_refused_with(&error, libc::ENODEV) => Ok(()),
         deleted => deleted.map_err(Error::system(format!("delete the links of {name}"))),
     }
 }

@@ -8,6 +8,15 @@ use std::thread;
 /// Every call runs on a thread that ends with this function, so `work` may move its thread into
 /// another namespace. Once a call has failed, no further one is begun.
 pub fn map<T: Send, E: Send>(count: usize, work: impl Fn(usize) -> Result<T, E> + Sync) -> Result<Vec<T>, E> {
+    map_on(thread::available_parallelism().map_or(2, usize::from), count, work)
+}
+
+/// The same on up to `threads` threads, for work that mostly waits.
+pub fn map_on<T: Send, E: Send>(
+    threads: usize,
+    count: usize,
+    work: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut done = Vec::new();
@@ -25,7 +34,7 @@ pub fn map<T: Send, E: Send>(count: usize, work: impl Fn(usize) -> Result<T, E> 
             }
         }
     };
-    let threads = thread::available_parallelism().map_or(2, usize::from).min(count.max(1));
+    let threads = threads.min(count.max(1));
     let mut all = Vec::with_capacity(count);
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();

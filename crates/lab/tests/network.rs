@@ -331,4 +331,6 @@ fn the_thesis_testbed_connects_every_building() {
         let to_sender = SocketAddr::from((lab.v6("c30-1"), 4000));
         assert!(reaches(&receiver, &sender, to_sender, 10), "from {to}");
     }
+    Lab::remove(lab.lab.name(), &lab.options).unwrap();
+    assert_eq!(namespaces(lab.lab.name()), Vec::<PathBuf>::new());
 }

@@ -23,6 +23,20 @@ pub use request::{
 /// The kernel answers while it is asked; this only turns a fault of ours into an error.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// What the kernel refused, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {error}")]
+struct Refusal {
+    what: String,
+    error: io::Error,
+}
+
+/// Whether an error of [`Netlink::run`] is the kernel's refusal with this `errno`.
+pub fn is_refused_with(error: &io::Error, errno: i32) -> bool {
+    let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>());
+    refusal.is_some_and(|refusal| refusal.error.raw_os_error() == Some(errno))
+}
+
 /// A socket in the namespace of the thread that opened it; it may be used from any other.
 pub struct Netlink {
     socket: Socket,
@@ -56,7 +70,8 @@ impl Netlink {
             for answer in message::answers(&buffer[..length]) {
                 if let Some(error) = answer.error() {
                     let what = batch.description(answer.sequence);
-                    outcome = outcome.and(Err(io::Error::new(error.kind(), format!("{what}: {error}"))));
+                    let refusal = Refusal { what: what.to_owned(), error };
+                    outcome = outcome.and(Err(io::Error::other(refusal)));
                 }
                 if answer.sequence == last_sequence {
                     return outcome;

@@ -267,22 +267,16 @@ pub fn add_tbf(
     parameters.extend([0; 8]);
     let what = format!("limit interface {index} to {rate_bps} bit/s");
     let header = queue_header(index, 0, parent.map_or(TC_H_ROOT, |_| NETEM_HANDLE | 1));
-    batch.request(
-        what,
-        libc::RTM_NEWQDISC,
-        CREATE_OR_REPLACE,
-        &header,
-        |attributes| {
-            attributes.text(libc::TCA_KIND, "tbf");
-            attributes.nest(libc::TCA_OPTIONS, |options| {
-                options.bytes(TCA_TBF_PARMS, &parameters);
-                options.u32(TCA_TBF_BURST, burst_bytes);
-                if u32::try_from(bytes_per_second).is_err() {
-                    options.bytes(TCA_TBF_RATE64, &bytes_per_second.to_ne_bytes());
-                }
-            });
-        },
-    );
+    batch.request(what, libc::RTM_NEWQDISC, CREATE_OR_REPLACE, &header, |attributes| {
+        attributes.text(libc::TCA_KIND, "tbf");
+        attributes.nest(libc::TCA_OPTIONS, |options| {
+            options.bytes(TCA_TBF_PARMS, &parameters);
+            options.u32(TCA_TBF_BURST, burst_bytes);
+            if u32::try_from(bytes_per_second).is_err() {
+                options.bytes(TCA_TBF_RATE64, &bytes_per_second.to_ne_bytes());
+            }
+        });
+    });
 }
 
 /// Says that a queueing discipline goes below netem.

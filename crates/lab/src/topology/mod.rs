@@ -4,6 +4,7 @@
 //! checks of `check.rs`, so whoever holds one knows that names are unique, references resolve,
 //! addresses differ and no router has more multicast interfaces than the kernel can route between.
 
+mod addresses;
 mod check;
 mod file;
 mod generate;
