@@ -10,7 +10,6 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use treecast_lab::{
-    Topology,
     experiment::{Experiment, Finding, Results},
     svg,
 };
@@ -31,27 +30,23 @@ pub struct Kept {
     command: String,
     findings: Vec<Finding>,
     notes: Vec<String>,
-    networks: Vec<KeptNetwork>,
+    pictures: Vec<KeptPicture>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct KeptNetwork {
-    name: String,
-    topology: String,
+struct KeptPicture {
+    network: String,
+    svg: String,
 }
 
 impl Kept {
     pub fn of(experiment: &Experiment, command: &str, results: &Results) -> Self {
-        let networks = experiment
-            .networks
-            .iter()
-            .map(|network| KeptNetwork { name: network.name.clone(), topology: network.topology.clone() });
         Self {
             title: experiment.title.clone(),
             command: command.into(),
             findings: results.findings.clone(),
             notes: results.left_out.iter().map(|line| format!("Left out: {line}.")).collect(),
-            networks: networks.collect(),
+            pictures: pictures(experiment),
         }
     }
 
@@ -85,18 +80,23 @@ impl Kept {
             command: self.command.clone(),
             findings: self.findings.iter().map(finding).collect(),
             notes: self.notes.clone(),
-            pictures: self.networks.iter().filter_map(KeptNetwork::picture).collect(),
+            pictures: self.pictures.iter().map(KeptPicture::to_picture).collect(),
             ..ReportInput::default()
         }
     }
 }
 
-impl KeptNetwork {
-    /// None when the topology was in a file that is gone.
-    fn picture(&self) -> Option<Picture> {
-        let topology = Topology::parse(&self.topology).ok()?;
-        Some(Picture { topology: self.name.clone(), svg: svg(&topology, &self.name) })
+impl KeptPicture {
+    fn to_picture(&self) -> Picture {
+        Picture { topology: self.network.clone(), svg: self.svg.clone() }
     }
+}
+
+fn pictures(experiment: &Experiment) -> Vec<KeptPicture> {
+    let networks = experiment.networks.iter();
+    // A network that could be built can be drawn.
+    let drawn = networks.filter_map(|network| Some((&network.name, network.build().ok()?)));
+    drawn.map(|(name, topology)| KeptPicture { network: name.clone(), svg: svg(&topology, name) }).collect()
 }
 
 /// Writes the report of the results in `folder`. Returns where it is, and its short form for a terminal.

@@ -17,7 +17,7 @@ use super::{
     claims::{self, Finding, RunTime},
     client::Fared,
     delivery::Delivery,
-    file::{Experiment, Objects, SendRate, Which},
+    file::{Experiment, Network, Objects, SendRate, Which},
     network,
     observer::Event,
     plan::{Facts, Plan, Planned},
@@ -139,7 +139,7 @@ struct Prepared {
 impl Prepared {
     fn of(experiment: &Experiment) -> Result<Self, Error> {
         let topologies: Vec<Topology> =
-            experiment.networks.iter().map(network::topology).collect::<Result<_, _>>()?;
+            experiment.networks.iter().map(Network::build).collect::<Result<_, _>>()?;
         let facts: Vec<Facts> = topologies.iter().map(network::facts).collect();
         let sizes = sizes(&experiment.objects)?;
         let capacity_bytes =

@@ -10,10 +10,11 @@ use serde::Deserialize;
 use super::{
     Error,
     delivery::Delivery,
+    network,
     quantity::{Rate, Size, Time},
     schedule::Schedule,
 };
-use crate::topology::Loss;
+use crate::topology::{Loss, Topology};
 
 /// What an experiment file may say at its top level. The same keys may be set on the command line.
 #[derive(Debug, Default, Deserialize)]
@@ -225,6 +226,11 @@ impl Experiment {
 }
 
 impl Network {
+    /// The topology, its loss applied.
+    pub fn build(&self) -> Result<Topology, Error> {
+        network::topology(self)
+    }
+
     fn check(&self) -> Result<(), String> {
         let name = &self.name;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
