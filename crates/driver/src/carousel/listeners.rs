@@ -16,7 +16,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 use treecast_proto::{
     Instant,
-    membership::{Limits, Link, LinkOutput, Message, Timers, is_routable_group},
+    membership::{Limits, Link, LinkOutput, Message, Query, Timers, is_routable_group},
 };
 use treecast_wire::{igmp, mld};
 
@@ -28,6 +28,11 @@ use crate::{
 /// Time between queries while no other querier is on the link: a listener that crashed is noticed after a
 /// little more than two of them.
 const QUERY_INTERVAL: Duration = Duration::from_secs(20);
+
+/// When the last listener seems to have gone, it is asked so often more whether there really is none, and
+/// so much apart: answers get lost where a link is full or a host busy, and soon it is not any longer.
+const RECHECKS: u8 = 30;
+const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest report that a link of ordinary MTU carries, and more.
 const MAX_MESSAGE_LEN: usize = 9216;
@@ -62,6 +67,10 @@ pub struct ListenerWatch {
     source: Option<IpAddr>,
     interface: Interface,
     buffer: Box<[u8]>,
+    /// Whether anybody listened when it was looked last.
+    is_present: bool,
+    rechecks_left: u8,
+    next_recheck: Instant,
 }
 
 impl ListenerWatch {
@@ -82,7 +91,17 @@ impl ListenerWatch {
         })?;
         let link = Link::new(now, own, Timers::with_query_interval(QUERY_INTERVAL), Limits::default());
         let buffer = vec![0; MAX_MESSAGE_LEN].into();
-        Ok(Self { socket, link, group, source: address.source, interface, buffer })
+        Ok(Self {
+            socket,
+            link,
+            group,
+            source: address.source,
+            interface,
+            buffer,
+            is_present: false,
+            rechecks_left: 0,
+            next_recheck: now,
+        })
     }
 
     /// Reads what has come, sends what is due, and says whether anybody listens.
@@ -106,12 +125,38 @@ impl ListenerWatch {
             }
         }
         let filter = self.link.filter(self.group);
-        Ok(self.source.map_or(!filter.is_nothing(), |source| filter.passes(source)))
+        let is_present = self.source.map_or(!filter.is_nothing(), |source| filter.passes(source));
+        if self.is_present && !is_present {
+            (self.rechecks_left, self.next_recheck) = (RECHECKS, now);
+        }
+        self.is_present = is_present;
+        self.recheck(now);
+        Ok(is_present)
+    }
+
+    /// Asks who listens to anything: unlike a question about one group, this makes no bridge doubt it.
+    fn recheck(&mut self, now: Instant) {
+        if self.is_present || self.rechecks_left == 0 || now < self.next_recheck {
+            return;
+        }
+        self.rechecks_left -= 1;
+        self.next_recheck = now + RECHECK_INTERVAL;
+        let query = Query {
+            max_response: RECHECK_INTERVAL / 2,
+            group: None,
+            suppress_router_processing: false,
+            robustness: 2,
+            query_interval: QUERY_INTERVAL,
+            sources: Vec::new(),
+        };
+        let _ = self.send(&Message::Query(query));
     }
 
     /// When [`ListenerWatch::look`] has something to do even if nothing comes.
     pub fn deadline(&self) -> Instant {
-        self.link.deadline()
+        let rechecks = !self.is_present && self.rechecks_left > 0;
+        let link = self.link.deadline();
+        if rechecks { link.min(self.next_recheck) } else { link }
     }
 
     /// Says that no router is here any longer.
