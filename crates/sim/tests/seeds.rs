@@ -1,23 +1,29 @@
-//! A thousand carousels and unicast servers of each kind, and one to look at.
+//! A thousand sessions of each protocol, and one to look at.
 #![allow(clippy::disallowed_methods, reason = "a seed to replay comes from the environment")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use treecast_sim::{Verdict, carousel, unicast};
+use treecast_sim::{Verdict, carousel, unicast, vcmtp};
 
 const SEEDS: u64 = 1000;
 
 /// Runs the scenario of a seed; verbose or not.
 type RunSeed = fn(u64, bool) -> Verdict;
 
-const PROTOCOLS: [(&str, RunSeed); 3] = [
+const PROTOCOLS: [(&str, RunSeed); 4] = [
+    ("vcmtp", vcmtp_session),
     ("carousel", carousel::run_seed),
     ("unicast_tcp", unicast::tcp::run_seed),
     ("unicast_udp", unicast::udp::run_seed),
 ];
 
-/// Everyone who stays gets everything whole, unless a planned fault forbids it; nothing is ever wrong; and
-/// every run ends by itself.
+fn vcmtp_session(seed: u64, verbose: bool) -> Verdict {
+    let vcmtp::Run { trace, faults, .. } = vcmtp::run_seed(seed, verbose);
+    Verdict { trace, faults }
+}
+
+/// Every object arrives whole, or is rejected as the protocol says or a planned fault demands; none is ever
+/// wrong; and every run ends by itself.
 #[test]
 fn a_thousand_seeds() {
     for (protocol, run_seed) in PROTOCOLS {
@@ -42,7 +48,7 @@ fn failures(protocol: &str, run_seed: RunSeed, next: &AtomicU64) -> Vec<String> 
         if !verdict.faults.is_empty() {
             failed.push(format!(
                 "{protocol}, seed {seed}: {}\n  TREECAST_PROTOCOL={protocol} TREECAST_SEED={seed} \
-                 cargo test -p treecast-sim --test simple replay -- --nocapture",
+                 cargo test -p treecast-sim --test seeds replay -- --nocapture",
                 verdict.faults.join("; ")
             ));
         }
