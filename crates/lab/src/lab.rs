@@ -81,6 +81,10 @@ impl Lab {
             losing: Vec::new(),
         };
         locked.write(&record)?;
+        if let Err(error) = up::reserve(&plan) {
+            locked.remove()?;
+            return Err(error);
+        }
         let built = up::build(topology, &plan).and_then(|loss| {
             record.loss = loss;
             relay::start(&plan, name, options)

@@ -40,6 +40,9 @@ pub(crate) fn make(plan: &Plan, nodes: &[Handle]) -> Result<()> {
     make_bridges(plan, &netlink)?;
     let mut batch = Batch::default();
     for bridge in &plan.bridges {
+        if bridge.querier {
+            netlink::set_querier(&mut batch, bridge.index);
+        }
         netlink::set_up(&mut batch, bridge.index, true);
     }
     for cable in &plan.cables {
@@ -51,8 +54,8 @@ pub(crate) fn make(plan: &Plan, nodes: &[Handle]) -> Result<()> {
 fn make_bridges(plan: &Plan, netlink: &Netlink) -> Result<()> {
     let mut batch = Batch::default();
     for bridge in &plan.bridges {
-        let (name, index, mac, querier) = (&bridge.name, bridge.index, mac(2, bridge.index), bridge.querier);
-        netlink::add_bridge(&mut batch, &Bridge { name, index, mac, group: GROUP, querier });
+        let (name, index, mac) = (&bridge.name, bridge.index, mac(2, bridge.index));
+        netlink::add_bridge(&mut batch, &Bridge { name, index, mac, group: GROUP });
     }
     netlink.run(batch).map_err(Error::system("make the bridges"))?;
     for bridge in plan.bridges.iter().filter(|bridge| bridge.querier) {

@@ -69,23 +69,24 @@ pub fn path(name: &str) -> PathBuf {
 /// thousand files take a second to make and to remove.
 ///
 /// # Errors
-/// `AlreadyExists` when a name is taken; the namespace that has it is left alone.
+/// When a name is taken, `AlreadyExists`; the namespace that has it is left alone, and no name is
+/// reserved then.
 pub fn reserve(names: &[&str]) -> io::Result<()> {
-    let Some((first, rest)) = names.split_first() else { return Ok(()) };
-    let create = |name: &str| {
-        let created = OpenOptions::new().write(true).create_new(true).mode(0o444).open(path(name));
-        created.map(drop)
-    };
-    create(first)?;
-    for name in rest {
-        match fs::hard_link(path(first), path(name)) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-            // Not every file system has hard links, and none has them without limit.
-            Err(_) => create(name)?,
-            Ok(()) => (),
+    for (index, name) in names.iter().enumerate() {
+        if let Err(error) = reserve_one(name, names[0]) {
+            names[..index].iter().try_for_each(|name| remove(name))?;
+            return Err(error);
         }
     }
     Ok(())
+}
+
+fn reserve_one(name: &str, first: &str) -> io::Result<()> {
+    match fs::hard_link(path(first), path(name)) {
+        Ok(()) => Ok(()),
+        // Not every file system has hard links, none has them without limit, and the first name is new.
+        Err(_) => OpenOptions::new().write(true).create_new(true).mode(0o444).open(path(name)).map(drop),
+    }
 }
 
 /// Whether that name is taken.

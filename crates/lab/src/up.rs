@@ -29,14 +29,18 @@ pub(crate) struct Handle {
     netlink: Netlink,
 }
 
-/// Makes everything in `plan`, which is that of `topology`. Returns what loses packets, if anything does.
+/// Reserves the names of all namespaces. Where that fails, nothing is left to remove.
+pub(crate) fn reserve(plan: &Plan) -> Result<()> {
+    let names: Vec<&str> = plan.namespaces().collect();
+    let reserved = namespace::prepare_directory().and_then(|()| namespace::reserve(&names));
+    reserved.map_err(Error::system("name the namespaces in /run/netns"))
+}
+
+/// Makes everything in `plan`, which is that of `topology` and has its names. Returns what loses packets, if anything does.
 pub(crate) fn build(topology: &Topology, plan: &Plan) -> Result<Option<LossObjects>> {
     let files = 2 * plan.nodes.len() as u64 + 256;
-    namespace::raise_file_limit(files)
-        .map_err(Error::system(format!("open {files} files: raise `ulimit -Hn`")))?;
-    namespace::prepare_directory().map_err(Error::system("prepare /run/netns"))?;
-    let names: Vec<&str> = plan.namespaces().collect();
-    namespace::reserve(&names).map_err(Error::system("name the namespaces in /run/netns"))?;
+    let raised = namespace::raise_file_limit(files);
+    raised.map_err(Error::system(format!("open {files} files: raise `ulimit -Hn`")))?;
     let handles = parallel::map(plan.nodes.len(), |node| make_namespace(&plan.nodes[node]))?;
     parallel::aside(|| links::make(plan, &handles))?;
     let losses = load_losses(plan)?;

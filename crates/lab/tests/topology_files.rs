@@ -173,6 +173,22 @@ fn a_router_with_more_interfaces_than_the_kernel_routes_between_is_refused() {
 }
 
 #[test]
+fn a_file_cannot_fill_the_memory() {
+    let refused = |text: &str| Topology::from_toml(text, "big.toml").unwrap_err().to_string();
+    let nodes = "[nodes]\na = { role = \"client\", count = 4000 }\nb = { role = \"client\", count = 4000 }\n";
+    assert_eq!(refused(nodes), "big.toml:3: makes more than 4096 nodes: a lab can have that many");
+    let nodes = "[nodes]\na = { role = \"client\", count = 4000 }\n[lans.l]\nnodes = [\n\"a*\",\n\"a*\"]\n";
+    assert_eq!(
+        refused(nodes),
+        "big.toml:6: makes more than 4096 members of a network: a lab can have that many"
+    );
+    let mut cables = String::from("[cables.c0]\n");
+    (1..=500).for_each(|n| cables += &format!("[cables.c{n}]\nlike = \"c{}\"\n", n - 1));
+    assert_eq!(refused(&cables), "big.toml:1000: one cable too many: 500 can be named");
+    assert_eq!(refused(""), "big.toml: has no nodes: define at least one");
+}
+
+#[test]
 fn a_missing_file_is_one_line() {
     let error = Topology::parse("no-such-file.toml").unwrap_err().to_string();
     assert!(error.starts_with("no-such-file.toml: cannot be read as a topology (No such file"), "{error}");

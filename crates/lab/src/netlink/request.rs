@@ -25,6 +25,15 @@ const IFLA_INFO_SLAVE_KIND: u16 = 4;
 const IFLA_INFO_SLAVE_DATA: u16 = 5;
 const IFLA_BR_MCAST_SNOOPING: u16 = 23;
 const IFLA_BR_MCAST_QUERIER: u16 = 25;
+const IFLA_BR_MCAST_STARTUP_QUERY_CNT: u16 = 29;
+const IFLA_BR_MCAST_QUERY_RESPONSE_INTVL: u16 = 34;
+const IFLA_BR_MCAST_STARTUP_QUERY_INTVL: u16 = 35;
+/// In how much time listeners answer a bridge (`clock_t`). It floods every group until it has asked
+/// and waited so long.
+const RESPONSE_CENTISECONDS: u64 = 100;
+/// The first question comes before the bridge has an address to ask from, so others follow soon.
+const STARTUP_QUERIES: u32 = 10;
+const STARTUP_CENTISECONDS: u64 = 100;
 const IFLA_BR_MCAST_IGMP_VERSION: u16 = 43;
 const IFLA_BR_MCAST_MLD_VERSION: u16 = 44;
 const IFLA_BRPORT_MULTICAST_ROUTER: u16 = 25;
@@ -44,8 +53,6 @@ pub struct Bridge<'a> {
     pub index: u32,
     pub mac: [u8; 6],
     pub group: u32,
-    /// Whether it asks for listeners itself; snooping is of no use without somebody who does.
-    pub querier: bool,
 }
 
 /// One end of a veth pair, which is made in its namespace at once rather than moved there.
@@ -78,10 +85,23 @@ pub fn add_bridge(batch: &mut Batch, bridge: &Bridge) {
             info.text(IFLA_INFO_KIND, "bridge");
             info.nest(IFLA_INFO_DATA, |data| {
                 data.u8(IFLA_BR_MCAST_SNOOPING, 1);
-                data.u8(IFLA_BR_MCAST_QUERIER, u8::from(bridge.querier));
+                data.bytes(IFLA_BR_MCAST_QUERY_RESPONSE_INTVL, &RESPONSE_CENTISECONDS.to_ne_bytes());
+                data.u32(IFLA_BR_MCAST_STARTUP_QUERY_CNT, STARTUP_QUERIES);
+                data.bytes(IFLA_BR_MCAST_STARTUP_QUERY_INTVL, &STARTUP_CENTISECONDS.to_ne_bytes());
                 data.u8(IFLA_BR_MCAST_IGMP_VERSION, 3);
                 data.u8(IFLA_BR_MCAST_MLD_VERSION, 2);
             });
+        });
+    });
+}
+
+/// Has a bridge ask for listeners: snooping is of no use without somebody who does.
+pub fn set_querier(batch: &mut Batch, index: u32) {
+    let what = format!("have bridge {index} ask for listeners");
+    batch.request(what, libc::RTM_NEWLINK, 0, &link_header(index, false), |attributes| {
+        attributes.nest(libc::IFLA_LINKINFO, |info| {
+            info.text(IFLA_INFO_KIND, "bridge");
+            info.nest(IFLA_INFO_DATA, |data| data.u8(IFLA_BR_MCAST_QUERIER, 1));
         });
     });
 }

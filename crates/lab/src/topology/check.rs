@@ -12,7 +12,7 @@ use super::{
 };
 
 /// More namespaces than this are beyond what one machine was ever tried with.
-const MAX_NODES: usize = 4096;
+pub(super) const MAX_NODES: usize = 4096;
 
 /// What a parser has read, in the order of the file.
 pub(super) struct Draft<'a> {
@@ -64,6 +64,14 @@ impl DraftMember {
     }
 }
 
+/// Refuses a file that would fill the memory, at the line where it gets too much.
+pub(super) fn check_count(file: &str, line: usize, what: &str, count: usize) -> Result<(), SpecError> {
+    if count <= MAX_NODES {
+        return Ok(());
+    }
+    Err(SpecError::new(file, line, format!("makes more than {MAX_NODES} {what}: a lab can have that many")))
+}
+
 impl Draft<'_> {
     /// Checks everything and fills in what was left open.
     pub fn finish(self) -> Result<Topology, SpecError> {
@@ -99,9 +107,8 @@ impl Draft<'_> {
     }
 
     fn index_nodes(&self) -> Result<HashMap<&str, usize>, SpecError> {
-        if self.nodes.is_empty() || self.nodes.len() > MAX_NODES {
-            let message = format!("has {} nodes: 1 to {MAX_NODES} were expected", self.nodes.len());
-            return Err(self.wrong(None, message));
+        if self.nodes.is_empty() {
+            return Err(self.wrong(None, "has no nodes: define at least one"));
         }
         let mut index = HashMap::new();
         for (position, node) in self.nodes.iter().enumerate() {

@@ -37,7 +37,7 @@ use std::net::IpAddr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::check::{Draft, DraftMember, DraftNetwork, DraftNode};
+use super::check::{Draft, DraftMember, DraftNetwork, DraftNode, check_count};
 use super::spec::SpecError;
 use super::{NetworkKind, Quality, Role, Subnet, Topology};
 
@@ -84,6 +84,7 @@ fn read_nodes(section: Option<Section>) -> Result<Vec<DraftNode>, SpecError> {
             .map_or_else(|| vec![name.clone()], |count| (0..count).map(|n| format!("{name}{n}")).collect());
         let node = |name| DraftNode { name, role, loopback_v6: loopback_v6.clone(), line };
         nodes.extend(names.into_iter().map(node));
+        check_count(value.source.file, value.line(), "nodes", nodes.len())?;
     }
     Ok(nodes)
 }
@@ -131,6 +132,7 @@ fn read_network(
         members.extend(
             names.into_iter().map(|node| DraftMember { line, ..DraftMember::of(node, quality.clone()) }),
         );
+        check_count(value.source.file, value.line(), "members of a network", members.len())?;
     }
     for (node, end) in entry.take_section("ends")?.into_iter().flat_map(Section::into_values) {
         let member = members.iter_mut().find(|member| member.node == node);
@@ -186,12 +188,18 @@ fn parse_prefix(value: &Value) -> Result<(IpAddr, u8), SpecError> {
     })
 }
 
+/// How many cables can be named, and thus how long a chain of `like` can be.
+const MAX_CABLES: usize = 500;
+
 /// The named cables, each with all that it takes over from others.
 struct Cables(HashMap<String, Quality>);
 
 impl Cables {
     fn read(section: Option<Section>) -> Result<Self, SpecError> {
         let values: Vec<(String, Value)> = section.into_iter().flat_map(Section::into_values).collect();
+        if let Some((_, value)) = values.get(MAX_CABLES) {
+            return Err(value.wrong(format!("one cable too many: {MAX_CABLES} can be named")));
+        }
         let mut cables = Self(HashMap::new());
         for (name, _) in &values {
             cables.resolve(name, &values, &mut Vec::new())?;

@@ -17,7 +17,7 @@ use std::net::Ipv6Addr;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::check::{Draft, DraftMember, DraftNetwork, DraftNode};
+use super::check::{Draft, DraftMember, DraftNetwork, DraftNode, check_count};
 use super::spec::SpecError;
 use super::{NetworkKind, Quality, Role, Subnet, Topology};
 
@@ -106,6 +106,7 @@ fn add_stub(
         let message = format!("mask {} is no good: fd14::<area>:<network>:<client> has 112 bits", stub.mask);
         return Err(SpecError::new(source.path, line, message));
     }
+    check_count(source.path, line, "nodes", draft.nodes.len() + usize::from(stub.clients))?;
     let network = format!("net{}", stub.id);
     let router = Ipv6Addr::from(
         u128::from(source.address(base, line, [stub.area, stub.id, 0])?) | u128::from(STUB_ROUTER),
