@@ -8,6 +8,9 @@ use std::{
 
 use super::stage::{Result, Stage};
 
+/// The time for one measurement.
+const TIME_LIMIT: Duration = Duration::from_secs(180);
+
 /// Started processes. Those that still run when it is dropped are ended.
 #[derive(Default)]
 pub(super) struct Crew {
@@ -61,6 +64,7 @@ impl Crew {
 
     /// Waits until all have ended well.
     pub fn wait(&mut self, stage: &Stage) -> Result<()> {
+        let deadline = Instant::now() + TIME_LIMIT;
         for member in &mut self.members {
             loop {
                 match member.child.try_wait()? {
@@ -68,7 +72,10 @@ impl Crew {
                     Some(_) => return Err(failure(member)),
                     None => stage.go_on()?,
                 }
-                std::thread::sleep(Duration::from_millis(5));
+                if Instant::now() > deadline {
+                    return Err(format!("{} was not done after {TIME_LIMIT:?}", member.name).into());
+                }
+                std::thread::sleep(Duration::from_millis(2));
             }
         }
         Ok(())

@@ -66,11 +66,12 @@ pub(super) fn measure(stage: &Stage, source: &Path, receivers: u32) -> Result<Ou
     let ended = crew.wait(stage);
     sampling.store(false, Ordering::Relaxed);
     let peaks = peaks.join().map_err(|_| "the sampling thread failed")?;
-    ended?;
+    drop(crew);
+    let told = told.into_iter().map(|told| told.join().unwrap_or_default()).collect::<Vec<_>>();
+    ended.map_err(|error| explain(error, &told))?;
     for client in stage.clients().take(receivers as usize) {
         check_copy(stage, &client, source)?;
     }
-    let told = told.into_iter().map(|told| told.join().unwrap_or_default()).collect::<Vec<_>>();
     sum_up(&told, &peaks)
 }
 
@@ -122,6 +123,15 @@ fn check_copy(stage: &Stage, client: &str, source: &Path) -> Result<()> {
         return Err(format!("{client} has {size} bytes of {expected}").into());
     }
     Ok(())
+}
+
+/// Adds what the sender said of receivers that failed.
+fn explain(error: Box<dyn std::error::Error>, told: &[Vec<(Instant, Value)>]) -> String {
+    let done = told.first().and_then(|events| Some(&events.last()?.1["receivers"]));
+    let receivers = done.and_then(Value::as_array).into_iter().flatten();
+    let failed = receivers.flat_map(|receiver| receiver["failures"].as_array().cloned().unwrap_or_default());
+    let reasons: Vec<String> = failed.map(|failure| failure["reason"].to_string()).take(3).collect();
+    format!("{error} {}", reasons.join("; "))
 }
 
 fn sum_up(told: &[Vec<(Instant, Value)>], peaks: &[u64]) -> Result<Ours> {

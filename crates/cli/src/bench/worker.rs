@@ -66,7 +66,9 @@ fn send(address: &GroupAddress, receivers: usize, bytes: u64) -> Result<()> {
     wait_for_go(&listener.local_addr()?.port().to_string())?;
     let mut acknowledged = Vec::new();
     for _ in 0..receivers {
-        acknowledged.push((listener.accept()?.0, 0_u64));
+        let (stream, _) = listener.accept()?;
+        stream.set_read_timeout(Some(LAST_PACKETS))?;
+        acknowledged.push((stream, 0_u64));
     }
     let run = vec![7; blocks_in_super_packet(BLOCK_LEN) * BLOCK_LEN];
     let mut first = Header { file_id: FileId(0), sequence: 0, payload_len: 0, kind: PacketType::Data };
@@ -74,7 +76,7 @@ fn send(address: &GroupAddress, receivers: usize, bytes: u64) -> Result<()> {
         let end = first.sequence + run.len() as u64;
         for (stream, taken) in &mut acknowledged {
             while end.saturating_sub(*taken) > WINDOW_BYTES {
-                stream.read_exact(&mut [0])?;
+                stream.read_exact(&mut [0]).map_err(|error| format!("{LOST}: {error}"))?;
                 *taken += ACKNOWLEDGED_BYTES;
             }
         }
