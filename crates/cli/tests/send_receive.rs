@@ -341,6 +341,9 @@ fn a_full_disk_fails_one_receiver_and_not_the_others() {
     assert!(!told.contains(".part"), "nothing is left in the full folder: {told}");
 }
 
+/// What somebody does to a file while it is sent.
+type Damage = fn(&Path);
+
 #[test]
 fn a_file_that_shrinks_or_changes_is_withdrawn() {
     let shrink = |path: &Path| fs::File::options().write(true).open(path).unwrap().set_len(1000).unwrap();
@@ -348,7 +351,7 @@ fn a_file_that_shrinks_or_changes_is_withdrawn() {
         let mut file = fs::File::options().write(true).open(path).unwrap();
         file.write_all(b"other bytes").unwrap();
     };
-    let cases: [(&str, fn(&Path)); 2] = [("became shorter", shrink), ("changed while", change)];
+    let cases = [("became shorter", shrink as Damage), ("changed while", change)];
     for (word, act) in cases {
         let scratch = Scratch::new();
         let file = scratch.file("file", 2_000_000);
