@@ -145,17 +145,21 @@ impl Lab {
     }
 
     /// Removes every lab, and returns their names.
+    ///
+    /// # Errors
+    /// The first lab that could not be removed; the others are removed all the same.
     pub fn down_all(options: &Options) -> Result<Vec<String>> {
         require_root()?;
         let names = state::names(&options.state_directory)?;
+        let mut outcome = Ok(());
         for name in &names {
             match Self::remove(name, options) {
                 // Somebody else was faster.
                 Err(Error::NoSuchLab { .. }) => (),
-                outcome => outcome?,
+                removed => outcome = outcome.and(removed),
             }
         }
-        Ok(names)
+        outcome.map(|()| names)
     }
 }
 

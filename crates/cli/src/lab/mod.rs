@@ -6,7 +6,7 @@ mod run;
 mod summary;
 
 use std::process::{Command as Process, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use serde_json::json;
@@ -106,16 +106,18 @@ pub fn run(args: Args) -> Outcome {
 fn up(args: UpArgs) -> Outcome {
     let topology = Topology::parse(&args.spec)?;
     let name = args.name.unwrap_or_else(|| topology.name.clone());
+    let start = Instant::now();
     let lab = Lab::up(&topology, &name, &Options::default())?;
+    let seconds = start.elapsed().as_secs_f64();
     if args.mroute {
         start_routers(&lab)
             .map_err(|error| format!("{error}; take the lab down with `treecast lab down {name}`"))?;
     }
     if args.json {
-        println!("{}", describe(&lab));
+        println!("{}", describe(&lab, seconds));
     } else {
         let (nodes, networks) = (lab.nodes().len(), topology.networks.len());
-        println!("lab {name} is up: {nodes} nodes, {networks} LANs and links");
+        println!("lab {name} is up: {nodes} nodes, {networks} LANs and links, in {seconds:.2} s");
         if let Some(node) = lab.nodes().first() {
             println!("  treecast lab exec {name} {} -- ip address", node.name);
             println!("  treecast lab down {name}");
@@ -139,7 +141,7 @@ fn start_routers(lab: &Lab) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn describe(lab: &Lab) -> serde_json::Value {
+fn describe(lab: &Lab, seconds: f64) -> serde_json::Value {
     let interface = |interface: &treecast_lab::Interface| {
         json!({
             "name": interface.name,
@@ -157,7 +159,11 @@ fn describe(lab: &Lab) -> serde_json::Value {
             "interfaces": node.interfaces.iter().map(interface).collect::<Vec<_>>(),
         })
     };
-    json!({ "name": lab.name(), "nodes": lab.nodes().iter().map(node).collect::<Vec<_>>() })
+    json!({
+        "name": lab.name(),
+        "seconds": seconds,
+        "nodes": lab.nodes().iter().map(node).collect::<Vec<_>>(),
+    })
 }
 
 fn exec(args: ExecArgs) -> Outcome {
@@ -200,7 +206,11 @@ fn graph(args: GraphArgs) -> Outcome {
 fn down(args: DownArgs) -> Outcome {
     let options = Options::default();
     match args.lab {
-        Some(lab) => Lab::remove(&lab, &options)?,
+        Some(lab) => {
+            let start = Instant::now();
+            Lab::remove(&lab, &options)?;
+            println!("lab {lab} is down, in {:.2} s", start.elapsed().as_secs_f64());
+        }
         None => {
             for name in Lab::down_all(&options)? {
                 println!("lab {name} is down");
