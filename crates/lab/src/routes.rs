@@ -93,28 +93,27 @@ fn routes_of(
             neighbours.iter().enumerate().filter(|(_, (_, router))| distance[router.node] != u16::MAX);
         let Some((hop, _)) = reachable.min_by_key(|(_, (_, router))| distance[router.node]) else { continue };
         for (address, length) in &target.prefixes {
-            match address {
-                IpAddr::V4(v4_base) => {
-                    v4.push(Entry { bits: u128::from(u32::from(*v4_base)) << 96, length: *length, hop })
-                }
-                IpAddr::V6(v6_base) => v6.push(Entry { bits: u128::from(*v6_base), length: *length, hop }),
-            }
+            let entries = if address.is_ipv4() { &mut v4 } else { &mut v6 };
+            entries.push(Entry { bits: left_aligned(*address), length: *length, hop });
         }
     }
     let v4 = compress(v4).into_iter().map(|Entry { bits, length, hop }| {
         let (interface, member) = neighbours[hop];
-        Route {
-            prefix: Ipv4Addr::from((bits >> 96) as u32).into(),
-            length,
-            gateway: member.v4.into(),
-            interface,
-        }
+        let prefix = Ipv4Addr::from((bits >> 96) as u32);
+        Route { prefix: prefix.into(), length, gateway: member.v4.into(), interface }
     });
     let v6 = compress(v6).into_iter().map(|Entry { bits, length, hop }| {
         let (interface, member) = neighbours[hop];
         Route { prefix: Ipv6Addr::from(bits).into(), length, gateway: member.v6.into(), interface }
     });
     v4.chain(v6).collect()
+}
+
+fn left_aligned(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)) << 96,
+        IpAddr::V6(v6) => v6.into(),
+    }
 }
 
 /// Who is in which network, both ways, and which members are routers.

@@ -113,53 +113,82 @@ struct Walk {
     widths: Vec<f64>,
 }
 
+/// What a walk has not been to yet, and where to go on.
+struct Frontier {
+    networks_of: Vec<Vec<usize>>,
+    seen_nodes: Vec<bool>,
+    seen_networks: Vec<bool>,
+    queue: VecDeque<usize>,
+}
+
 impl Walk {
     fn over(topology: &Topology) -> Self {
         let mut networks_of = vec![Vec::new(); topology.nodes.len()];
         for (index, network) in topology.networks.iter().enumerate() {
             network.members.iter().for_each(|member| networks_of[member.node].push(index));
         }
+        let mut frontier = Frontier {
+            networks_of,
+            seen_nodes: vec![false; topology.nodes.len()],
+            seen_networks: vec![false; topology.networks.len()],
+            queue: VecDeque::new(),
+        };
         let mut walk = Self { branches: Vec::new(), roots: Vec::new(), widths: Vec::new() };
-        let mut seen_nodes = vec![false; topology.nodes.len()];
-        let mut seen_networks = vec![false; topology.networks.len()];
         let by_role = |role| topology.nodes.iter().enumerate().filter(move |(_, node)| node.role == role);
         for (start, _) in [Role::Server, Role::Router, Role::Client].into_iter().flat_map(by_role) {
-            if std::mem::replace(&mut seen_nodes[start], true) {
+            if std::mem::replace(&mut frontier.seen_nodes[start], true) {
                 continue;
             }
             let root = walk.add(Thing::Node(start));
             walk.roots.push(root);
-            let mut queue = VecDeque::from([root]);
-            while let Some(branch) = queue.pop_front() {
-                let reached: Vec<usize> = match walk.branches[branch].thing {
-                    Thing::Lan(lan) => {
-                        topology.networks[lan].members.iter().map(|member| member.node).collect()
-                    }
-                    Thing::Node(node) => {
-                        let new = |network: &&usize| !std::mem::replace(&mut seen_networks[**network], true);
-                        let new: Vec<usize> = networks_of[node].iter().filter(new).copied().collect();
-                        let is_lan = |network: &usize| topology.networks[*network].kind == NetworkKind::Lan;
-                        let (lans, links): (Vec<usize>, Vec<usize>) = new.into_iter().partition(is_lan);
-                        queue.extend(lans.into_iter().map(|lan| walk.hang(branch, Thing::Lan(lan))));
-                        let ends = links.into_iter().flat_map(|link| &topology.networks[link].members);
-                        ends.map(|member| member.node).collect()
-                    }
-                };
-                for node in reached {
-                    if std::mem::replace(&mut seen_nodes[node], true) {
-                        continue;
-                    }
-                    let on_lan = matches!(walk.branches[branch].thing, Thing::Lan(_));
-                    if on_lan && topology.nodes[node].role == Role::Client && networks_of[node].len() == 1 {
-                        walk.branches[branch].clients.push(node);
-                    } else {
-                        queue.push_back(walk.hang(branch, Thing::Node(node)));
-                    }
-                }
+            frontier.queue.push_back(root);
+            while let Some(branch) = frontier.queue.pop_front() {
+                walk.go_on(topology, &mut frontier, branch);
             }
         }
         walk.measure();
         walk
+    }
+
+    /// Hangs under `branch` what is reached from it first.
+    fn go_on(&mut self, topology: &Topology, frontier: &mut Frontier, branch: usize) {
+        let thing = self.branches[branch].thing;
+        let reached = match thing {
+            Thing::Lan(lan) => nodes_of(topology, lan).collect(),
+            Thing::Node(node) => self.take_networks(topology, frontier, branch, node),
+        };
+        for node in reached {
+            if std::mem::replace(&mut frontier.seen_nodes[node], true) {
+                continue;
+            }
+            let is_leaf = topology.nodes[node].role == Role::Client && frontier.networks_of[node].len() == 1;
+            if is_leaf && matches!(thing, Thing::Lan(_)) {
+                self.branches[branch].clients.push(node);
+            } else {
+                frontier.queue.push_back(self.hang(branch, Thing::Node(node)));
+            }
+        }
+    }
+
+    /// Hangs a node's new LANs under it, and returns who is at the end of its new links.
+    fn take_networks(
+        &mut self,
+        topology: &Topology,
+        frontier: &mut Frontier,
+        branch: usize,
+        node: usize,
+    ) -> Vec<usize> {
+        let mut ends = Vec::new();
+        for &network in &frontier.networks_of[node] {
+            if std::mem::replace(&mut frontier.seen_networks[network], true) {
+                continue;
+            }
+            match topology.networks[network].kind {
+                NetworkKind::Lan => frontier.queue.push_back(self.hang(branch, Thing::Lan(network))),
+                NetworkKind::Link => ends.extend(nodes_of(topology, network)),
+            }
+        }
+        ends
     }
 
     fn add(&mut self, thing: Thing) -> usize {
@@ -190,4 +219,8 @@ impl Walk {
     fn width(&self, branch: usize) -> f64 {
         self.widths[branch]
     }
+}
+
+fn nodes_of(topology: &Topology, network: usize) -> impl Iterator<Item = usize> {
+    topology.networks[network].members.iter().map(|member| member.node)
 }
