@@ -104,6 +104,41 @@ fn a_lab_is_built_used_shown_and_removed() {
 }
 
 #[test]
+fn faults_come_and_go() {
+    let place = Place::new("fail");
+    let name = place.prefix.as_str();
+    place.print(&["up", "lan:clients=1", "--name", name]);
+    let carrier = || place.print(&["exec", name, "client0", "--", "ip", "link", "show", "if1"]);
+    assert!(carrier().contains("LOWER_UP"));
+    place.print(&["fault", name, "client0", "unplug"]);
+    assert!(carrier().contains("NO-CARRIER"));
+    place.print(&["fault", name, "client0", "plug"]);
+    assert!(carrier().contains("LOWER_UP"));
+
+    let show = ["fault", name, "client0", "show"];
+    assert_eq!(place.print(&show), "if1: 0 passed, 0 lost on purpose\n");
+    place.print(&["fault", name, "client0", "lose", "100%"]);
+    // A neighbour that nobody hears is asked for several times.
+    let ask = "exec 3<>/dev/udp/10.0.1.2/9; echo >&3; echo >&3";
+    place.print(&["exec", name, "server0", "--", "bash", "-c", ask]);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while place.print(&show).contains(", 0 lost") && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let shown = place.print(&show);
+    assert!(shown.starts_with("if1: 0 passed") && !shown.contains(", 0 lost"), "{shown}");
+    let said = place.refuse(&["fault", name, "client0", "unplug", "--interface", "if9"]);
+    assert!(said.contains("node client0 has no interface if9: it has if1"), "{said}");
+
+    let mut sleeper = place.command(&["exec", name, "client0", "--", "sleep", "600"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    while sleeper.try_wait().unwrap().is_none() {
+        place.print(&["fault", name, "client0", "kill"]);
+    }
+    assert_eq!(sleeper.wait().unwrap().code(), Some(137));
+}
+
+#[test]
 fn multicast_routers_are_started_and_ended_with_the_lab() {
     let place = Place::new("rout");
     let name = place.prefix.as_str();

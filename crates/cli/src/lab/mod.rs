@@ -1,5 +1,6 @@
 //! `treecast lab`.
 
+mod fault;
 mod progress;
 mod report;
 mod run;
@@ -27,6 +28,7 @@ enum Command {
     Exec(ExecArgs),
     List(ListArgs),
     Graph(GraphArgs),
+    Fault(fault::FaultArgs),
     Down(DownArgs),
     /// Delay the cables of a lab (started by `lab up` where the kernel has no netem)
     #[command(hide = true)]
@@ -93,6 +95,7 @@ pub fn run(args: Args) -> Outcome {
         Command::Exec(args) => exec(args),
         Command::List(args) => list(args),
         Command::Graph(args) => graph(args),
+        Command::Fault(args) => fault::run(args),
         Command::Down(args) => down(args),
         Command::Relay { lab } => {
             treecast_lab::relay(&lab, &Options::default())?;
