@@ -1,6 +1,7 @@
 //! Unicast servers and clients of one file (librecast-updates-2022, 2.2 and A.4), over TCP and UDP: what
 //! the multicast deliveries are compared with.
 
+mod copy;
 pub mod tcp;
 pub mod udp;
 
@@ -8,21 +9,16 @@ use std::{
     fs::File,
     io,
     net::{IpAddr, SocketAddr},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::Duration,
 };
 
 use thiserror::Error;
 use treecast_proto::{Instant, unicast::ClientEvent};
-use treecast_wire::{
-    ParseError,
-    header::{FileId, SessionId},
-    message::{BeginOfFile, TransferType},
-    unicast::FileHeader,
-};
+use treecast_wire::unicast::FileHeader;
 
 use crate::{
-    files::{Source, SourceError, TargetError, TargetFolder},
+    files::{Source, SourceError, TargetError},
     stop::Stop,
 };
 
@@ -118,28 +114,6 @@ fn hash(source: &mut Source, stop: &Stop) -> Result<Option<FileHeader>, SourceEr
 fn open_again(source: &Source) -> Result<File, SourceError> {
     File::open(source.path())
         .map_err(|error| SourceError::Unreadable { path: source.path().to_owned(), source: error })
-}
-
-/// Where a client's copy goes: the folder, and the name in it.
-fn target(path: &Path) -> Result<(TargetFolder, String), UnicastError> {
-    let refuse = |why: &str| UnicastError::Name { path: path.to_owned(), why: why.into() };
-    let name = path.file_name().ok_or_else(|| refuse("name a file in a folder"))?;
-    let name = name.to_str().ok_or_else(|| refuse("it is not UTF-8"))?;
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    Ok((TargetFolder::open(folder)?, name.to_owned()))
-}
-
-/// The only object of a client.
-fn object() -> FileId {
-    FileId::new(SessionId(0), 0)
-}
-
-fn begin(size: u64, name: &str, path: &Path) -> Result<BeginOfFile, UnicastError> {
-    BeginOfFile::new(TransferType::DiskToDisk, size, name)
-        .map_err(|error: ParseError| UnicastError::Name { path: path.to_owned(), why: error.to_string() })
 }
 
 fn bind_error(address: SocketAddr, source: io::Error) -> UnicastError {

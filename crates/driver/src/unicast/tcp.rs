@@ -25,12 +25,12 @@ use treecast_proto::{
 use treecast_wire::unicast::FileHeader;
 
 use super::{
-    ATTEMPTS, ClientProgress, Next, ServerEvent, ServerSummary, TELL_INTERVAL, UnicastError, begin,
-    bind_error, hash, object, open_again, outcome, target,
+    ATTEMPTS, ClientProgress, Next, ServerEvent, ServerSummary, UnicastError, bind_error,
+    copy::{Copy, object},
+    hash, open_again, outcome,
 };
 use crate::{
-    clock::Clock,
-    files::{Intake, Report, Source, Task},
+    files::Source,
     poller::{Interest, Poller},
     stop::Stop,
     wake::Waker,
@@ -230,92 +230,49 @@ pub fn fetch(
     stop: &Stop,
     mut tell: impl FnMut(ClientProgress),
 ) -> Result<ClientProgress, UnicastError> {
-    let (folder, name) = target(path)?;
-    let waker = Waker::new()?;
-    let poller = Poller::new()?;
-    poller.add(&waker, 0, Interest::Read)?;
-    poller.add(stop, 1, Interest::Read)?;
-    let machine =
-        Client::new(ClientConfig { attempts: ATTEMPTS, retry_delay: RETRY_DELAY, timeout: TIMEOUT });
+    let config = ClientConfig { attempts: ATTEMPTS, retry_delay: RETRY_DELAY, timeout: TIMEOUT };
     let mut client = TcpClient {
-        path,
-        name,
         server,
-        machine,
-        intake: Intake::start(folder, waker.clone())?,
-        waker,
-        poller,
-        clock: Clock::start(),
+        machine: Client::new(config),
+        copy: Copy::new(path, stop)?,
         stream: None,
         header: Vec::new(),
-        next_tell: Instant::ZERO,
-        progress: ClientProgress::default(),
     };
-    let event = client.run(stop, &mut tell)?;
+    let event = client.run(&mut tell)?;
     outcome(event, server)?;
-    Ok(client.progress)
+    Ok(client.copy.progress)
 }
 
 struct TcpClient<'a> {
-    path: &'a Path,
-    name: String,
     server: SocketAddr,
     machine: Client,
-    intake: Intake,
-    waker: Waker,
-    poller: Poller,
-    clock: Clock,
+    copy: Copy<'a>,
     stream: Option<TcpStream>,
     /// The first bytes of the reply, until they are a header.
     header: Vec<u8>,
-    next_tell: Instant,
-    progress: ClientProgress,
 }
 
 impl TcpClient<'_> {
-    fn run(
-        &mut self,
-        stop: &Stop,
-        tell: &mut impl FnMut(ClientProgress),
-    ) -> Result<ClientEvent, UnicastError> {
+    fn run(&mut self, tell: &mut impl FnMut(ClientProgress)) -> Result<ClientEvent, UnicastError> {
         loop {
-            if stop.is_requested() {
-                return Err(UnicastError::Interrupted);
+            let now = self.copy.now()?;
+            for report in self.copy.reports() {
+                self.machine.handle(now, ClientInput::Storage(report));
             }
-            let now = self.clock.now();
-            self.take_reports(now);
-            let at = self.intake.batch().used();
+            let place = (self.machine.progress().1, self.copy.batch().used());
             let came = self.receive();
             let has_come = came.is_some();
             if let Some(input) = came {
                 self.machine.handle(now, input);
             }
-            let next = self.carry_out(now, at)?;
-            let is_full = self.intake.batch().room() == 0;
-            self.intake.hand_over(now, is_full);
-            if now >= self.next_tell || matches!(next, Next::End(_)) {
-                self.next_tell = now + TELL_INTERVAL;
-                self.sum_up(now);
-                tell(self.progress);
-            }
+            let next = self.carry_out(now, place)?;
+            let ends = matches!(next, Next::End(_));
+            self.copy.settle(now, 1, ends, self.machine.progress(), tell);
             match next {
                 Next::End(event) => return Ok(event),
-                Next::Wait(deadline) if !has_come => self.wait(now, deadline)?,
+                Next::Wait(deadline) if !has_come => self.copy.wait(now, deadline)?,
                 Next::Wait(_) => {}
             }
-        }
-    }
-
-    fn take_reports(&mut self, now: Instant) {
-        self.waker.take();
-        while let Some(report) = self.intake.report() {
-            self.machine.handle(
-                now,
-                match report {
-                    Report::Hashed { hash, .. } => ClientInput::Hashed { hash },
-                    Report::Failed { reason, .. } => ClientInput::StoreFailed { reason },
-                },
-            );
         }
     }
 
@@ -327,7 +284,7 @@ impl TcpClient<'_> {
             let mut bytes = [0; FileHeader::LEN];
             stream.read(&mut bytes[..missing]).inspect(|len| self.header.extend_from_slice(&bytes[..*len]))
         } else {
-            self.intake.batch().read_block(object(), self.machine.progress().1, stream)
+            self.copy.batch().read_block(object(), self.machine.progress().1, stream)
         };
         match result {
             Ok(0) => Some(disconnected("the server has closed the connection too early")),
@@ -338,29 +295,17 @@ impl TcpClient<'_> {
         }
     }
 
-    /// Does all that the machine wants; `at` is where bytes that have come lie in the batch.
-    fn carry_out(&mut self, now: Instant, at: usize) -> Result<Next, UnicastError> {
-        let file = object();
+    /// Does all that the machine wants.
+    fn carry_out(&mut self, now: Instant, place: (u64, usize)) -> Result<Next, UnicastError> {
         loop {
             match self.machine.poll(now) {
                 Step::Transmit(ClientTransmit::Connect) => self.connect(now),
                 Step::Transmit(ClientTransmit::Disconnect) => self.stream = None,
-                Step::Transmit(ClientTransmit::Commit) => {
-                    let input = match self.intake.commit(file) {
-                        Ok(()) => ClientInput::Committed,
-                        Err(reason) => ClientInput::StoreFailed { reason },
-                    };
-                    self.machine.handle(now, input);
+                Step::Transmit(ClientTransmit::Storage(task)) => {
+                    if let Some(report) = self.copy.carry_out(now, task, place)? {
+                        self.machine.handle(now, ClientInput::Storage(report));
+                    }
                 }
-                Step::Transmit(ClientTransmit::Announce { size }) => {
-                    let begin = begin(size, &self.name, self.path)?;
-                    self.intake.add(now, Task::Announce { file, begin });
-                }
-                Step::Transmit(ClientTransmit::Store { range }) => {
-                    self.intake.add(now, Task::Keep { file, range, at });
-                }
-                Step::Transmit(ClientTransmit::Hash) => self.intake.add(now, Task::Hash { file }),
-                Step::Transmit(ClientTransmit::Discard) => self.intake.add(now, Task::Discard { file }),
                 Step::Event(event) => return Ok(Next::End(event)),
                 Step::Wait(deadline, _) => return Ok(Next::Wait(deadline)),
             }
@@ -368,11 +313,11 @@ impl TcpClient<'_> {
     }
 
     fn connect(&mut self, now: Instant) {
-        self.progress.requests += 1;
+        self.copy.progress.requests += 1;
         self.header.clear();
         let connected = TcpStream::connect_timeout(&self.server, CONNECT_TIMEOUT).and_then(|stream| {
             stream.set_nonblocking(true)?;
-            self.poller.add(&stream, 2, Interest::Read)?;
+            self.copy.poller.add(&stream, 2, Interest::Read)?;
             Ok(stream)
         });
         let input = match connected {
@@ -383,18 +328,6 @@ impl TcpClient<'_> {
             Err(error) => disconnected(&error.to_string()),
         };
         self.machine.handle(now, input);
-    }
-
-    fn sum_up(&mut self, now: Instant) {
-        let (total_bytes, received_bytes) = self.machine.progress();
-        let seconds = (now - Instant::ZERO).as_secs_f64();
-        self.progress = ClientProgress { total_bytes, received_bytes, seconds, ..self.progress };
-    }
-
-    fn wait(&mut self, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
-        let until =
-            [deadline, self.intake.deadline()].into_iter().flatten().fold(self.next_tell, Instant::min);
-        self.poller.wait(Some(until - now), &mut Vec::new())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Over UDP: ranges on request, in super-packets.
 
-use std::{io, net::SocketAddr, path::Path, time::Duration};
+use std::{io, net::SocketAddr, ops::Range, path::Path, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
@@ -15,12 +15,13 @@ use treecast_proto::{
 use treecast_wire::unicast::{FileHeader, Reply, Request};
 
 use super::{
-    ATTEMPTS, ClientProgress, Next, ServerEvent, ServerSummary, TELL_INTERVAL, UnicastError, begin,
-    bind_error, hash, object, outcome, target, udp_overhead,
+    ATTEMPTS, ClientProgress, Next, ServerEvent, ServerSummary, UnicastError, bind_error,
+    copy::{Copy, object},
+    hash, outcome, udp_overhead,
 };
 use crate::{
     clock::Clock,
-    files::{Intake, Report, Source, Task},
+    files::Source,
     interface,
     pacer::{self, Pacer},
     poller::{Interest, Poller},
@@ -29,7 +30,6 @@ use crate::{
         Batch, DatagramReceiver, Item, Offload, Transmitter, frames_in_super_packet, open_unicast_client,
         open_unicast_server,
     },
-    wake::Waker,
 };
 
 /// How many clients are served in turn.
@@ -219,29 +219,18 @@ pub fn fetch(
     stop: &Stop,
     mut tell: impl FnMut(ClientProgress),
 ) -> Result<ClientProgress, UnicastError> {
-    let (folder, name) = target(path)?;
+    let copy = Copy::new(path, stop)?;
     let (socket, _) = open_unicast_client(server, CLIENT_BUFFER_BYTES)?;
-    let waker = Waker::new()?;
-    let poller = Poller::new()?;
-    poller.add(&waker, 0, Interest::Read)?;
-    poller.add(stop, 1, Interest::Read)?;
-    poller.add(&socket, 2, Interest::Read)?;
+    copy.poller.add(&socket, 2, Interest::Read)?;
     let config = ClientConfig { timeout: TIMEOUT, max_timeouts: MAX_TIMEOUTS, hash_attempts: ATTEMPTS };
     let mut client = UdpClient {
-        path,
-        name,
         machine: Client::new(config),
         replies: ReplyCollector::new(DatagramReceiver::new(socket, offload)),
-        intake: Intake::start(folder, waker.clone())?,
-        waker,
-        poller,
-        clock: Clock::start(),
-        next_tell: Instant::ZERO,
-        progress: ClientProgress::default(),
+        copy,
     };
-    let event = client.run(stop, &mut tell)?;
+    let event = client.run(&mut tell)?;
     outcome(event, server)?;
-    Ok(client.progress)
+    Ok(client.copy.progress)
 }
 
 /// Takes replies about one file, that of the first reply.
@@ -257,9 +246,9 @@ impl ReplyCollector {
         Self { receiver, file: None, block_len: 0 }
     }
 
-    /// Takes what is there, as far as it fits; returns the inputs that it makes, each with the place of
-    /// its bytes in the batch.
-    fn receive(&mut self, batch: &mut Batch) -> io::Result<Vec<(ClientInput, usize)>> {
+    /// Takes what is there, as far as it fits; returns the parts of the file that it holds, each with its place
+    /// in the batch.
+    fn receive(&mut self, batch: &mut Batch) -> io::Result<Vec<(Range<u64>, usize)>> {
         let Self { receiver, file, block_len } = self;
         let mut is_empty = false;
         while batch.room() >= SUPER_PACKET_LEN
@@ -273,17 +262,20 @@ impl ReplyCollector {
                 batch.push_block(object(), reply.range().start, data);
             })?
         {}
-        let Some(file) = self.file else { return Ok(Vec::new()) };
-        let input = |range| ClientInput::Replies { file, range, block_len: self.block_len };
-        let mut inputs: Vec<_> = batch.take_items().into_iter().filter_map(blocks).collect();
+        let mut parts: Vec<_> = batch.take_items().into_iter().filter_map(blocks).collect();
         if is_empty {
-            inputs.push((0..0, 0));
+            parts.push((0..0, 0));
         }
-        Ok(inputs.into_iter().map(|(range, at)| (input(range), at)).collect())
+        Ok(parts)
+    }
+
+    /// What a part says to the machine.
+    fn input(&self, range: Range<u64>) -> Option<ClientInput> {
+        self.file.map(|file| ClientInput::Replies { file, range, block_len: self.block_len })
     }
 }
 
-fn blocks(item: Item) -> Option<(std::ops::Range<u64>, usize)> {
+fn blocks(item: Item) -> Option<(Range<u64>, usize)> {
     match item {
         Item::Blocks { range, at, .. } => Some((range, at)),
         Item::Message { .. } => None,
@@ -291,104 +283,55 @@ fn blocks(item: Item) -> Option<(std::ops::Range<u64>, usize)> {
 }
 
 struct UdpClient<'a> {
-    path: &'a Path,
-    name: String,
     machine: Client,
     replies: ReplyCollector,
-    intake: Intake,
-    waker: Waker,
-    poller: Poller,
-    clock: Clock,
-    next_tell: Instant,
-    progress: ClientProgress,
+    copy: Copy<'a>,
 }
 
 impl UdpClient<'_> {
-    fn run(
-        &mut self,
-        stop: &Stop,
-        tell: &mut impl FnMut(ClientProgress),
-    ) -> Result<ClientEvent, UnicastError> {
+    fn run(&mut self, tell: &mut impl FnMut(ClientProgress)) -> Result<ClientEvent, UnicastError> {
         loop {
-            if stop.is_requested() {
-                return Err(UnicastError::Interrupted);
+            let now = self.copy.now()?;
+            for report in self.copy.reports() {
+                self.machine.handle(now, ClientInput::Storage(report));
             }
-            let now = self.clock.now();
-            self.take_reports(now);
-            let inputs = self.replies.receive(self.intake.batch())?;
-            let is_quiet = inputs.is_empty();
-            for (input, at) in inputs {
-                let start = match &input {
-                    ClientInput::Replies { range, .. } => range.start,
-                    _ => 0,
-                };
-                self.machine.handle(now, input);
-                if let Next::End(event) = self.carry_out(now, (start, at))? {
-                    return Ok(self.end(now, event, tell));
-                }
-            }
-            let next = self.carry_out(now, (0, 0))?;
-            let is_full = self.intake.batch().room() < SUPER_PACKET_LEN;
-            self.intake.hand_over(now, is_full);
-            if now >= self.next_tell {
-                self.next_tell = now + TELL_INTERVAL;
-                self.sum_up(now);
-                tell(self.progress);
-            }
+            let (is_quiet, next) = self.take_replies(now)?;
+            let ends = matches!(next, Next::End(_));
+            self.copy.progress.dropped_packets = self.replies.receiver.dropped();
+            self.copy.settle(now, SUPER_PACKET_LEN, ends, self.machine.progress(), tell);
             match next {
-                Next::End(event) => return Ok(self.end(now, event, tell)),
-                Next::Wait(deadline) if is_quiet => self.wait(now, deadline)?,
+                Next::End(event) => return Ok(event),
+                Next::Wait(deadline) if is_quiet => self.copy.wait(now, deadline)?,
                 Next::Wait(_) => {}
             }
         }
     }
 
-    fn end(
-        &mut self,
-        now: Instant,
-        event: ClientEvent,
-        tell: &mut impl FnMut(ClientProgress),
-    ) -> ClientEvent {
-        self.sum_up(now);
-        tell(self.progress);
-        event
-    }
-
-    fn take_reports(&mut self, now: Instant) {
-        self.waker.take();
-        while let Some(report) = self.intake.report() {
-            let input = match report {
-                Report::Hashed { hash, .. } => ClientInput::Hashed { hash },
-                Report::Failed { reason, .. } => ClientInput::StoreFailed { reason },
-            };
-            self.machine.handle(now, input);
+    /// Hands what has come to the machine; returns whether that was nothing, and what is next.
+    fn take_replies(&mut self, now: Instant) -> Result<(bool, Next), UnicastError> {
+        let inputs = self.replies.receive(self.copy.batch())?;
+        let is_quiet = inputs.is_empty();
+        let mut next = self.carry_out(now, (0, 0))?;
+        for (range, at) in inputs {
+            let start = range.start;
+            self.replies.input(range).into_iter().for_each(|input| self.machine.handle(now, input));
+            if matches!(next, Next::Wait(_)) {
+                next = self.carry_out(now, (start, at))?;
+            }
         }
+        Ok((is_quiet, next))
     }
 
-    /// Does all that the machine wants; the bytes that have come begin at a position of the file and lie at
-    /// a place in the batch.
-    fn carry_out(&mut self, now: Instant, (start, at): (u64, usize)) -> Result<Next, UnicastError> {
-        let file = object();
+    /// Does all that the machine wants.
+    fn carry_out(&mut self, now: Instant, place: (u64, usize)) -> Result<Next, UnicastError> {
         loop {
             match self.machine.poll(now) {
                 Step::Transmit(ClientTransmit::Request(request)) => self.request(request)?,
-                Step::Transmit(ClientTransmit::Commit) => {
-                    let input = match self.intake.commit(file) {
-                        Ok(()) => ClientInput::Committed,
-                        Err(reason) => ClientInput::StoreFailed { reason },
-                    };
-                    self.machine.handle(now, input);
+                Step::Transmit(ClientTransmit::Storage(task)) => {
+                    if let Some(report) = self.copy.carry_out(now, task, place)? {
+                        self.machine.handle(now, ClientInput::Storage(report));
+                    }
                 }
-                Step::Transmit(ClientTransmit::Announce { size }) => {
-                    let begin = begin(size, &self.name, self.path)?;
-                    self.intake.add(now, Task::Announce { file, begin });
-                }
-                Step::Transmit(ClientTransmit::Store { range }) => {
-                    let at = at + range.start.saturating_sub(start) as usize;
-                    self.intake.add(now, Task::Keep { file, range, at });
-                }
-                Step::Transmit(ClientTransmit::Hash) => self.intake.add(now, Task::Hash { file }),
-                Step::Transmit(ClientTransmit::Discard) => self.intake.add(now, Task::Discard { file }),
                 Step::Event(event) => return Ok(Next::End(event)),
                 Step::Wait(deadline, _) => return Ok(Next::Wait(deadline)),
             }
@@ -396,29 +339,12 @@ impl UdpClient<'_> {
     }
 
     fn request(&mut self, request: Request) -> Result<(), UnicastError> {
-        self.progress.requests += 1;
+        self.copy.progress.requests += 1;
         match self.replies.receiver.socket().send(&request.to_bytes()) {
             // Nobody listens there yet: the machine asks again after its timeout.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
             Err(error) => Err(error.into()),
             Ok(_) => Ok(()),
         }
-    }
-
-    fn sum_up(&mut self, now: Instant) {
-        let (total_bytes, received_bytes) = self.machine.progress();
-        self.progress = ClientProgress {
-            total_bytes,
-            received_bytes,
-            seconds: (now - Instant::ZERO).as_secs_f64(),
-            dropped_packets: self.replies.receiver.dropped(),
-            ..self.progress
-        };
-    }
-
-    fn wait(&mut self, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
-        let until =
-            [deadline, self.intake.deadline()].into_iter().flatten().fold(self.next_tell, Instant::min);
-        self.poller.wait(Some(until - now), &mut Vec::new())
     }
 }

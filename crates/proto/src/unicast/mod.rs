@@ -8,6 +8,34 @@
 pub mod tcp;
 pub mod udp;
 
+use std::ops::Range;
+
+/// What a client wants done with its copy of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StorageTask {
+    /// The size of the file is known.
+    Announce { size: u64 },
+    /// Keep these bytes of the input just handled.
+    Store { range: Range<u64> },
+    /// All bytes are stored: compute the hash, and answer with [`StorageReport::Hashed`].
+    Hash,
+    /// The hash is right: give the file its final name, and answer with [`StorageReport::Committed`].
+    Commit,
+    /// Throw away all that is stored.
+    Discard,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StorageReport {
+    /// Everything is stored, and this is its BLAKE3 hash.
+    Hashed { hash: [u8; 32] },
+    /// The file has its final name.
+    Committed,
+    /// Storing or committing failed for good.
+    Failed { reason: String },
+}
+
 /// How a client's file ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientEvent {

@@ -2,13 +2,12 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    ops::Range,
     time::Duration,
 };
 
 use treecast_wire::unicast::FileHeader;
 
-use super::{ClientEvent, ClientWait};
+use super::{ClientEvent, ClientWait, StorageReport, StorageTask};
 use crate::{Instant, Step};
 
 /// A connection, by the number that the caller gave it.
@@ -127,37 +126,16 @@ pub enum ClientInput {
     Disconnected {
         reason: String,
     },
-    /// Everything is stored, and this is its BLAKE3 hash.
-    Hashed {
-        hash: [u8; 32],
-    },
-    /// The file has its final name.
-    Committed,
-    /// Storing or committing failed for good.
-    StoreFailed {
-        reason: String,
-    },
+    Storage(StorageReport),
 }
 
 /// Something for the caller to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientTransmit {
     Connect,
-    /// The size of the file is known.
-    Announce {
-        size: u64,
-    },
-    /// Keep the bytes of the [`ClientInput::Data`] just handled here.
-    Store {
-        range: Range<u64>,
-    },
     Disconnect,
-    /// All bytes are stored: compute the hash and hand it back.
-    Hash,
-    /// The hash is right: give the file its final name, and say so.
-    Commit,
-    /// Throw away all that is stored.
-    Discard,
+    /// Do something with the copy. Of several things, in order.
+    Storage(StorageTask),
 }
 
 /// The client. Call order: see the crate's documentation.
@@ -203,13 +181,15 @@ impl Client {
             (State::Receiving, ClientInput::Header(header)) => self.on_header(now, header),
             (State::Receiving, ClientInput::Data { len }) => self.on_data(now, len),
             (State::Receiving, ClientInput::Disconnected { reason }) => self.try_again(now, &reason),
-            (State::Hashing, ClientInput::Hashed { hash }) => self.on_hashed(now, hash),
-            (State::Committing, ClientInput::Committed) => {
+            (State::Hashing, ClientInput::Storage(StorageReport::Hashed { hash })) => {
+                self.on_hashed(now, hash)
+            }
+            (State::Committing, ClientInput::Storage(StorageReport::Committed)) => {
                 self.state = State::Closed;
                 self.steps.push_back(Step::Event(ClientEvent::Received { size: self.received }));
             }
             (State::Closed, _) => {}
-            (_, ClientInput::StoreFailed { reason }) => self.fail(reason),
+            (_, ClientInput::Storage(StorageReport::Failed { reason })) => self.fail(reason),
             // What comes late from a try that is over.
             _ => {}
         }
@@ -253,7 +233,7 @@ impl Client {
     fn on_header(&mut self, now: Instant, header: FileHeader) {
         self.last_heard = now;
         self.header = Some(header);
-        self.transmit(ClientTransmit::Announce { size: header.file_size });
+        self.storage(StorageTask::Announce { size: header.file_size });
         self.hash_when_complete();
     }
 
@@ -264,7 +244,7 @@ impl Client {
         if end > header.file_size {
             return self.try_again(now, "the server has sent more than it announced");
         }
-        self.transmit(ClientTransmit::Store { range: self.received..end });
+        self.storage(StorageTask::Store { range: self.received..end });
         self.received = end;
         self.hash_when_complete();
     }
@@ -273,14 +253,14 @@ impl Client {
         if self.header.is_some_and(|header| header.file_size == self.received) {
             self.state = State::Hashing;
             self.transmit(ClientTransmit::Disconnect);
-            self.transmit(ClientTransmit::Hash);
+            self.storage(StorageTask::Hash);
         }
     }
 
     fn on_hashed(&mut self, now: Instant, hash: [u8; 32]) {
         if self.header.is_some_and(|header| header.hash == hash) {
             self.state = State::Committing;
-            self.transmit(ClientTransmit::Commit);
+            self.storage(StorageTask::Commit);
         } else {
             self.try_again(now, "the file's hash is wrong");
         }
@@ -292,14 +272,18 @@ impl Client {
         }
         self.state = State::Pausing(now + self.config.retry_delay);
         self.transmit(ClientTransmit::Disconnect);
-        self.transmit(ClientTransmit::Discard);
+        self.storage(StorageTask::Discard);
     }
 
     fn fail(&mut self, reason: String) {
         self.state = State::Closed;
         self.transmit(ClientTransmit::Disconnect);
-        self.transmit(ClientTransmit::Discard);
+        self.storage(StorageTask::Discard);
         self.steps.push_back(Step::Event(ClientEvent::Failed { reason }));
+    }
+
+    fn storage(&mut self, task: StorageTask) {
+        self.transmit(ClientTransmit::Storage(task));
     }
 
     fn transmit(&mut self, transmit: ClientTransmit) {
@@ -339,16 +323,16 @@ mod tests {
         client.handle(NOW, ClientInput::Data { len: 4 });
         client.handle(NOW, ClientInput::Data { len: 6 });
         let expected = [
-            ClientTransmit::Announce { size: 10 },
-            ClientTransmit::Store { range: 0..4 },
-            ClientTransmit::Store { range: 4..10 },
+            ClientTransmit::Storage(StorageTask::Announce { size: 10 }),
+            ClientTransmit::Storage(StorageTask::Store { range: 0..4 }),
+            ClientTransmit::Storage(StorageTask::Store { range: 4..10 }),
             ClientTransmit::Disconnect,
-            ClientTransmit::Hash,
+            ClientTransmit::Storage(StorageTask::Hash),
         ];
         assert_eq!(transmits(&mut client, NOW), expected);
-        client.handle(NOW, ClientInput::Hashed { hash: [7; 32] });
-        assert_eq!(client.poll(NOW), Step::Transmit(ClientTransmit::Commit));
-        client.handle(NOW, ClientInput::Committed);
+        client.handle(NOW, ClientInput::Storage(StorageReport::Hashed { hash: [7; 32] }));
+        assert_eq!(client.poll(NOW), Step::Transmit(ClientTransmit::Storage(StorageTask::Commit)));
+        client.handle(NOW, ClientInput::Storage(StorageReport::Committed));
         assert_eq!(client.poll(NOW), Step::Event(ClientEvent::Received { size: 10 }));
     }
 
@@ -360,7 +344,7 @@ mod tests {
             assert_eq!(transmits(&mut client, now).last(), Some(&ClientTransmit::Connect));
             client.handle(now, ClientInput::Header(HEADER));
             client.handle(now, ClientInput::Data { len: 10 });
-            client.handle(now, ClientInput::Hashed { hash: [8; 32] });
+            client.handle(now, ClientInput::Storage(StorageReport::Hashed { hash: [8; 32] }));
             transmits(&mut client, now);
             now += Duration::from_secs(1);
         }
@@ -372,10 +356,10 @@ mod tests {
         let mut client = client();
         transmits(&mut client, NOW);
         client.handle(NOW, ClientInput::Header(FileHeader { file_size: 0, ..HEADER }));
-        client.handle(NOW, ClientInput::Hashed { hash: [7; 32] });
-        assert_eq!(transmits(&mut client, NOW).last(), Some(&ClientTransmit::Commit));
+        client.handle(NOW, ClientInput::Storage(StorageReport::Hashed { hash: [7; 32] }));
+        assert_eq!(transmits(&mut client, NOW).last(), Some(&ClientTransmit::Storage(StorageTask::Commit)));
         let reason = "the folder is gone".to_owned();
-        client.handle(NOW, ClientInput::StoreFailed { reason: reason.clone() });
+        client.handle(NOW, ClientInput::Storage(StorageReport::Failed { reason: reason.clone() }));
         transmits(&mut client, NOW);
         assert_eq!(client.poll(NOW), Step::Wait(None, ClientWait::Closed), "{reason} was told");
     }
@@ -403,7 +387,7 @@ mod tests {
         transmits(&mut client, NOW);
         client.handle(NOW, ClientInput::Header(HEADER));
         client.handle(NOW, ClientInput::Data { len: 11 });
-        assert_eq!(transmits(&mut client, NOW).last(), Some(&ClientTransmit::Discard));
+        assert_eq!(transmits(&mut client, NOW).last(), Some(&ClientTransmit::Storage(StorageTask::Discard)));
     }
 
     #[test]

@@ -4,9 +4,11 @@
 pub mod tcp;
 pub mod udp;
 
+use std::{ops::Range, time::Duration};
+
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
-use treecast_proto::unicast::ClientEvent;
+use treecast_proto::unicast::{ClientEvent, StorageReport, StorageTask};
 use treecast_wire::unicast::FileHeader;
 
 use crate::vcmtp::{
@@ -14,6 +16,9 @@ use crate::vcmtp::{
     scenario::{draw_fault, pick},
     storage::Storage,
 };
+
+/// How long hashing takes.
+const HASHING: Duration = Duration::from_millis(2);
 
 /// The file's place in a client's storage.
 const INDEX: u32 = 0;
@@ -52,6 +57,32 @@ impl Copy {
         Self { planned, storage: Storage::new(vec![planned]), end: None }
     }
 
+    /// Does what a client wants. Hashing takes its time: then there is no answer yet.
+    fn carry_out(&mut self, task: StorageTask, file: &[u8]) -> Option<StorageReport> {
+        let result = match task {
+            StorageTask::Announce { size } => {
+                self.storage.announce(INDEX, size);
+                return None;
+            }
+            StorageTask::Store { range } => {
+                let content = &file[range.start as usize..range.end as usize];
+                self.storage.store(INDEX, range, content).map(|()| None)
+            }
+            StorageTask::Hash => return None,
+            StorageTask::Commit => self.storage.commit(INDEX).map(|()| Some(StorageReport::Committed)),
+            StorageTask::Discard => {
+                self.storage.discard(INDEX);
+                return None;
+            }
+        };
+        result.unwrap_or_else(|reason| Some(StorageReport::Failed { reason }))
+    }
+
+    /// The hash, after the time that it takes; none when all is discarded by then.
+    fn hashed(&mut self) -> Option<StorageReport> {
+        self.storage.hash(INDEX).map(|(hash, _)| StorageReport::Hashed { hash })
+    }
+
     /// What is wrong with how it ended; `may_fail` when something but the storage was planned to go wrong.
     fn faults(&self, file: &[u8], may_fail: bool) -> Option<String> {
         let there = self.storage.committed().get(&INDEX);
@@ -73,4 +104,15 @@ impl Copy {
 /// One of a few rates, in bits a second.
 fn draw_rate(random: &mut ChaCha8Rng) -> u64 {
     *pick(random, &[2_000_000, 20_000_000, 200_000_000])
+}
+
+/// A task as a trace tells it.
+fn verb(task: &StorageTask) -> (&'static str, Range<u64>) {
+    match task {
+        StorageTask::Announce { size } => ("learns the size", 0..*size),
+        StorageTask::Store { range } => ("stores", range.clone()),
+        StorageTask::Hash => ("hashes", 0..0),
+        StorageTask::Commit => ("commits", 0..0),
+        StorageTask::Discard => ("discards", 0..0),
+    }
 }

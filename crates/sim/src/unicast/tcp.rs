@@ -6,14 +6,17 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
-    unicast::tcp::{
-        Client, ClientConfig, ClientInput, ClientTransmit, ConnectionId, Server, ServerConfig, ServerInput,
-        ServerTransmit,
+    unicast::{
+        StorageTask,
+        tcp::{
+            Client, ClientConfig, ClientInput, ClientTransmit, ConnectionId, Server, ServerConfig,
+            ServerInput, ServerTransmit,
+        },
     },
 };
 use treecast_wire::unicast::FileHeader;
 
-use super::{Copy, INDEX, MAX_EVENTS, draw_file, draw_rate, header};
+use super::{Copy, HASHING, INDEX, MAX_EVENTS, draw_file, draw_rate, header, verb};
 use crate::{
     Verdict,
     network::{Connection, generator},
@@ -21,9 +24,6 @@ use crate::{
     trace::{Entry, Node, Trace},
     vcmtp::scenario::millis,
 };
-
-/// How long hashing takes.
-const HASHING: Duration = Duration::from_millis(2);
 
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -159,8 +159,8 @@ impl World {
             }
             Event::Come(..) => {}
             Event::Hashed(number) => {
-                if let Some((hash, _)) = self.clients[number].copy.storage.hash(INDEX) {
-                    self.client(now, number, ClientInput::Hashed { hash });
+                if let Some(report) = self.clients[number].copy.hashed() {
+                    self.client(now, number, ClientInput::Storage(report));
                 }
             }
             Event::WakeClient(number) if self.clients[number].wake_at == Some(now) => {
@@ -260,32 +260,21 @@ impl World {
     }
 
     fn carry_out(&mut self, now: Instant, number: usize, transmit: ClientTransmit) {
-        let client = &mut self.clients[number];
-        let input = match transmit {
-            ClientTransmit::Connect => return self.connect(now, number),
-            ClientTransmit::Disconnect => {
-                client.connection = None;
-                return;
-            }
-            ClientTransmit::Announce { size } => return client.copy.storage.announce(INDEX, size),
-            ClientTransmit::Store { range } => {
-                let content = &self.file[range.start as usize..range.end as usize];
-                let result = client.copy.storage.store(INDEX, range.clone(), content);
-                self.note(number, "stores", range);
-                match result {
-                    Ok(()) => return,
-                    Err(reason) => ClientInput::StoreFailed { reason },
+        match transmit {
+            ClientTransmit::Connect => self.connect(now, number),
+            ClientTransmit::Disconnect => self.clients[number].connection = None,
+            ClientTransmit::Storage(task) => {
+                let (verb, range) = verb(&task);
+                self.note(number, verb, range);
+                if task == StorageTask::Hash {
+                    self.schedule.at(now + HASHING, Event::Hashed(number));
+                }
+                let client = &mut self.clients[number];
+                let report = client.copy.carry_out(task, &self.file);
+                if let Some((report, machine)) = report.zip(client.machine.as_mut()) {
+                    machine.handle(now, ClientInput::Storage(report));
                 }
             }
-            ClientTransmit::Hash => return self.schedule.at(now + HASHING, Event::Hashed(number)),
-            ClientTransmit::Discard => return client.copy.storage.discard(INDEX),
-            ClientTransmit::Commit => match client.copy.storage.commit(INDEX) {
-                Ok(()) => ClientInput::Committed,
-                Err(reason) => ClientInput::StoreFailed { reason },
-            },
-        };
-        if let Some(machine) = &mut self.clients[number].machine {
-            machine.handle(now, input);
         }
     }
 

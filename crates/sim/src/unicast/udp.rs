@@ -5,13 +5,17 @@ use std::{net::SocketAddr, ops::Range, time::Duration};
 use rand::RngExt;
 use treecast_proto::{
     Instant, Step,
-    unicast::udp::{
-        Client, ClientConfig, ClientInput, ClientTransmit, Server, ServerConfig, ServerInput, ServerTransmit,
+    unicast::{
+        StorageTask,
+        udp::{
+            Client, ClientConfig, ClientInput, ClientTransmit, Server, ServerConfig, ServerInput,
+            ServerTransmit,
+        },
     },
 };
 use treecast_wire::unicast::{FileHeader, Reply, Request};
 
-use super::{Copy, INDEX, MAX_EVENTS, draw_file, draw_rate, header};
+use super::{Copy, HASHING, INDEX, MAX_EVENTS, draw_file, draw_rate, header, verb};
 use crate::{
     Verdict,
     network::{Link, generator, transmission_time},
@@ -19,9 +23,6 @@ use crate::{
     trace::{Entry, Node, Trace},
     vcmtp::scenario::{draw_path, millis, pick},
 };
-
-/// How long hashing takes.
-const HASHING: Duration = Duration::from_millis(2);
 
 /// A client that has heard nothing new for so long asks again.
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -138,8 +139,8 @@ impl World {
             }
             Event::Reply(number, reply) => self.client(now, number, ClientInput::from(&reply)),
             Event::Hashed(number) => {
-                if let Some((hash, _)) = self.clients[number].copy.storage.hash(INDEX) {
-                    self.client(now, number, ClientInput::Hashed { hash });
+                if let Some(report) = self.clients[number].copy.hashed() {
+                    self.client(now, number, ClientInput::Storage(report));
                 }
             }
             Event::WakeClient(number) if self.clients[number].wake_at == Some(now) => {
@@ -211,35 +212,25 @@ impl World {
     }
 
     fn carry_out(&mut self, now: Instant, number: usize, transmit: ClientTransmit) {
-        let node = Node::Receiver(number);
-        let client = &mut self.clients[number];
-        let input = match transmit {
+        match transmit {
             ClientTransmit::Request(request) => {
-                for arrival in client.to_server.carry(now) {
+                for arrival in self.clients[number].to_server.carry(now) {
                     self.schedule.at(arrival, Event::Request(number, request));
                 }
-                self.note(node, "requests", request.range(self.header.file_size));
-                return;
+                self.note(Node::Receiver(number), "requests", request.range(self.header.file_size));
             }
-            ClientTransmit::Announce { size } => return client.copy.storage.announce(INDEX, size),
-            ClientTransmit::Store { range } => {
-                let content = &self.file[range.start as usize..range.end as usize];
-                let result = client.copy.storage.store(INDEX, range.clone(), content);
-                self.note(node, "stores", range);
-                match result {
-                    Ok(()) => return,
-                    Err(reason) => ClientInput::StoreFailed { reason },
+            ClientTransmit::Storage(task) => {
+                let (verb, range) = verb(&task);
+                self.note(Node::Receiver(number), verb, range);
+                if task == StorageTask::Hash {
+                    self.schedule.at(now + HASHING, Event::Hashed(number));
+                }
+                let client = &mut self.clients[number];
+                let report = client.copy.carry_out(task, &self.file);
+                if let Some((report, machine)) = report.zip(client.machine.as_mut()) {
+                    machine.handle(now, ClientInput::Storage(report));
                 }
             }
-            ClientTransmit::Hash => return self.schedule.at(now + HASHING, Event::Hashed(number)),
-            ClientTransmit::Discard => return client.copy.storage.discard(INDEX),
-            ClientTransmit::Commit => match client.copy.storage.commit(INDEX) {
-                Ok(()) => ClientInput::Committed,
-                Err(reason) => ClientInput::StoreFailed { reason },
-            },
-        };
-        if let Some(machine) = &mut self.clients[number].machine {
-            machine.handle(now, input);
         }
     }
 

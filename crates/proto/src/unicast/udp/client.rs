@@ -12,7 +12,7 @@ use super::MAX_REQUESTS;
 use crate::{
     Instant, Step,
     stored::Stored,
-    unicast::{ClientEvent, ClientWait},
+    unicast::{ClientEvent, ClientWait, StorageReport, StorageTask},
 };
 
 #[derive(Debug, Clone)]
@@ -30,13 +30,12 @@ pub struct ClientConfig {
 pub enum ClientInput {
     /// Replies with these bytes of one file came, without a gap between them; `block_len` is the
     /// length of the longest one's data.
-    Replies { file: FileHeader, range: Range<u64>, block_len: u16 },
-    /// Everything is stored, and this is its BLAKE3 hash.
-    Hashed { hash: [u8; 32] },
-    /// The file has its final name.
-    Committed,
-    /// Storing or committing failed for good.
-    StoreFailed { reason: String },
+    Replies {
+        file: FileHeader,
+        range: Range<u64>,
+        block_len: u16,
+    },
+    Storage(StorageReport),
 }
 
 impl From<&Reply> for ClientInput {
@@ -52,16 +51,8 @@ impl From<&Reply> for ClientInput {
 pub enum ClientTransmit {
     /// Send a request to the server.
     Request(Request),
-    /// The size of the file is known.
-    Announce { size: u64 },
-    /// Keep these bytes of the [`ClientInput::Replies`] just handled. They are new.
-    Store { range: Range<u64> },
-    /// All bytes are stored: compute the hash and hand it back.
-    Hash,
-    /// The hash is right: give the file its final name, and say so.
-    Commit,
-    /// Throw away all that is stored.
-    Discard,
+    /// Do something with the copy. Of several things, in order.
+    Storage(StorageTask),
 }
 
 /// The client. Call order: see the crate's documentation; poll to the end after every
@@ -117,14 +108,16 @@ impl Client {
             (State::Receiving, ClientInput::Replies { file, range, block_len }) => {
                 self.on_replies(now, file, range, block_len);
             }
-            (State::Hashing, ClientInput::Hashed { hash }) => self.on_hashed(now, hash),
-            (State::Committing, ClientInput::Committed) => {
+            (State::Hashing, ClientInput::Storage(StorageReport::Hashed { hash })) => {
+                self.on_hashed(now, hash)
+            }
+            (State::Committing, ClientInput::Storage(StorageReport::Committed)) => {
                 self.state = State::Closed;
                 let size = self.file.as_ref().map_or(0, |file| file.header.file_size);
                 self.steps.push_back(Step::Event(ClientEvent::Received { size }));
             }
             (State::Starting | State::Closed, _) => {}
-            (_, ClientInput::StoreFailed { reason }) => self.fail(reason),
+            (_, ClientInput::Storage(StorageReport::Failed { reason })) => self.fail(reason),
             // Replies that come twice when all is there.
             _ => {}
         }
@@ -171,11 +164,11 @@ impl Client {
             self.timeouts = 0;
         }
         for range in new {
-            self.steps.push_back(Step::Transmit(ClientTransmit::Store { range }));
+            self.steps.push_back(Step::Transmit(ClientTransmit::Storage(StorageTask::Store { range })));
         }
         if file.stored.is_complete() {
             self.state = State::Hashing;
-            return self.transmit(ClientTransmit::Hash);
+            return self.storage(StorageTask::Hash);
         }
         self.note_served(&range);
         self.ask_for_gaps(now);
@@ -193,7 +186,7 @@ impl Client {
         self.file = Some(File { header, stored });
         self.asked = VecDeque::from_iter(iter::once(0..header.file_size));
         self.cursor = header.file_size;
-        self.transmit(ClientTransmit::Announce { size: header.file_size });
+        self.storage(StorageTask::Announce { size: header.file_size });
         true
     }
 
@@ -248,7 +241,7 @@ impl Client {
         let size = file.header.file_size;
         if file.header.hash == hash {
             self.state = State::Committing;
-            return self.transmit(ClientTransmit::Commit);
+            return self.storage(StorageTask::Commit);
         }
         self.mismatches += 1;
         if self.mismatches >= self.config.hash_attempts {
@@ -263,8 +256,12 @@ impl Client {
 
     fn fail(&mut self, reason: String) {
         self.state = State::Closed;
-        self.transmit(ClientTransmit::Discard);
+        self.storage(StorageTask::Discard);
         self.steps.push_back(Step::Event(ClientEvent::Failed { reason }));
+    }
+
+    fn storage(&mut self, task: StorageTask) {
+        self.transmit(ClientTransmit::Storage(task));
     }
 
     fn transmit(&mut self, transmit: ClientTransmit) {
@@ -304,23 +301,26 @@ mod tests {
     fn asks_for_the_whole_and_then_for_each_gap() {
         let mut client = client();
         assert_eq!(take(&mut client, NOW), [ClientTransmit::Request(Request::WHOLE_FILE)]);
-        let first = [ClientTransmit::Announce { size: 95 }, ClientTransmit::Store { range: 0..20 }];
+        let first = [
+            ClientTransmit::Storage(StorageTask::Announce { size: 95 }),
+            ClientTransmit::Storage(StorageTask::Store { range: 0..20 }),
+        ];
         assert_eq!(replies(&mut client, 0..20), first);
         replies(&mut client, 30..50);
         assert_eq!(
             replies(&mut client, 60..95),
-            [ClientTransmit::Store { range: 60..95 }, request(20, 30), request(50, 60)],
+            [ClientTransmit::Storage(StorageTask::Store { range: 60..95 }), request(20, 30), request(50, 60)],
             "the last block says that the server has come to the end"
         );
         assert_eq!(
             replies(&mut client, 50..60),
-            [ClientTransmit::Store { range: 50..60 }, request(20, 30)],
+            [ClientTransmit::Storage(StorageTask::Store { range: 50..60 }), request(20, 30)],
             "the second request was served, so the reply to the first is lost"
         );
         replies(&mut client, 20..30);
-        client.handle(NOW, ClientInput::Hashed { hash: [7; 32] });
-        assert_eq!(client.poll(NOW), Step::Transmit(ClientTransmit::Commit));
-        client.handle(NOW, ClientInput::Committed);
+        client.handle(NOW, ClientInput::Storage(StorageReport::Hashed { hash: [7; 32] }));
+        assert_eq!(client.poll(NOW), Step::Transmit(ClientTransmit::Storage(StorageTask::Commit)));
+        client.handle(NOW, ClientInput::Storage(StorageReport::Committed));
         assert_eq!(client.poll(NOW), Step::Event(ClientEvent::Received { size: 95 }));
     }
 
@@ -335,7 +335,7 @@ mod tests {
         let later = late + Duration::from_secs(2);
         assert_eq!(take(&mut client, later), [request(20, 95)]);
         let last = later + Duration::from_secs(2);
-        assert_eq!(client.poll(last), Step::Transmit(ClientTransmit::Discard));
+        assert_eq!(client.poll(last), Step::Transmit(ClientTransmit::Storage(StorageTask::Discard)));
         let reason = "the server has not answered for 6 s".to_owned();
         assert_eq!(client.poll(last), Step::Event(ClientEvent::Failed { reason }));
     }
@@ -364,7 +364,13 @@ mod tests {
         take(&mut client, NOW);
         let file = FileHeader { file_size: 0, ..FILE };
         client.handle(NOW, ClientInput::Replies { file, range: 0..0, block_len: 0 });
-        assert_eq!(take(&mut client, NOW), [ClientTransmit::Announce { size: 0 }, ClientTransmit::Hash]);
+        assert_eq!(
+            take(&mut client, NOW),
+            [
+                ClientTransmit::Storage(StorageTask::Announce { size: 0 }),
+                ClientTransmit::Storage(StorageTask::Hash)
+            ]
+        );
     }
 
     #[test]
@@ -372,11 +378,11 @@ mod tests {
         let mut client = client();
         take(&mut client, NOW);
         replies(&mut client, 0..95);
-        client.handle(NOW, ClientInput::Hashed { hash: [8; 32] });
+        client.handle(NOW, ClientInput::Storage(StorageReport::Hashed { hash: [8; 32] }));
         assert_eq!(take(&mut client, NOW), [ClientTransmit::Request(Request::WHOLE_FILE)]);
         replies(&mut client, 0..95);
-        client.handle(NOW, ClientInput::Hashed { hash: [8; 32] });
-        assert_eq!(take(&mut client, NOW), [ClientTransmit::Discard]);
+        client.handle(NOW, ClientInput::Storage(StorageReport::Hashed { hash: [8; 32] }));
+        assert_eq!(take(&mut client, NOW), [ClientTransmit::Storage(StorageTask::Discard)]);
     }
 
     #[test]

@@ -1,0 +1,154 @@
+//! A client's copy of the file, and the part of its loop that both transports share.
+
+use std::{io, path::Path};
+
+use treecast_proto::{
+    Instant,
+    unicast::{StorageReport, StorageTask},
+};
+use treecast_wire::{
+    ParseError,
+    header::{FileId, SessionId},
+    message::{BeginOfFile, TransferType},
+};
+
+use super::{ClientProgress, TELL_INTERVAL, UnicastError};
+use crate::{
+    clock::Clock,
+    files::{Intake, Report, TargetFolder, Task},
+    poller::{Interest, Poller},
+    stop::Stop,
+    udp::Batch,
+    wake::Waker,
+};
+
+/// The file, its clock, and what its client has told.
+pub(super) struct Copy<'a> {
+    path: &'a Path,
+    name: String,
+    intake: Intake,
+    waker: Waker,
+    stop: &'a Stop,
+    pub poller: Poller,
+    clock: Clock,
+    next_tell: Instant,
+    pub progress: ClientProgress,
+}
+
+/// The only object of a client.
+pub(super) fn object() -> FileId {
+    FileId::new(SessionId(0), 0)
+}
+
+impl<'a> Copy<'a> {
+    /// Opens the folder that the copy goes to.
+    pub fn new(path: &'a Path, stop: &'a Stop) -> Result<Self, UnicastError> {
+        let (folder, name) = target(path)?;
+        let waker = Waker::new()?;
+        let poller = Poller::new()?;
+        poller.add(&waker, 0, Interest::Read)?;
+        poller.add(stop, 1, Interest::Read)?;
+        Ok(Self {
+            path,
+            name,
+            intake: Intake::start(folder, waker.clone())?,
+            waker,
+            stop,
+            poller,
+            clock: Clock::start(),
+            next_tell: Instant::ZERO,
+            progress: ClientProgress::default(),
+        })
+    }
+
+    /// The time; an error when the client is to stop.
+    pub fn now(&self) -> Result<Instant, UnicastError> {
+        if self.stop.is_requested() { Err(UnicastError::Interrupted) } else { Ok(self.clock.now()) }
+    }
+
+    /// Where to put what comes.
+    pub fn batch(&mut self) -> &mut Batch {
+        self.intake.batch()
+    }
+
+    /// What storing has to tell.
+    pub fn reports(&self) -> Vec<StorageReport> {
+        self.waker.take();
+        std::iter::from_fn(|| self.intake.report())
+            .map(|report| match report {
+                Report::Hashed { hash, .. } => StorageReport::Hashed { hash },
+                Report::Failed { reason, .. } => StorageReport::Failed { reason },
+            })
+            .collect()
+    }
+
+    /// Has a task done; some answer at once. What has come begins at a position of the file and lies at a
+    /// place in the batch.
+    pub fn carry_out(
+        &mut self,
+        now: Instant,
+        task: StorageTask,
+        (start, at): (u64, usize),
+    ) -> Result<Option<StorageReport>, UnicastError> {
+        let file = object();
+        let task = match task {
+            StorageTask::Announce { size } => Task::Announce { file, begin: self.begin(size)? },
+            StorageTask::Store { range } => {
+                let at = at + range.start.saturating_sub(start) as usize;
+                Task::Keep { file, range, at }
+            }
+            StorageTask::Hash => Task::Hash { file },
+            StorageTask::Discard => Task::Discard { file },
+            StorageTask::Commit => {
+                let failed = |reason| StorageReport::Failed { reason };
+                return Ok(Some(self.intake.commit(file).map_or_else(failed, |()| StorageReport::Committed)));
+            }
+        };
+        self.intake.add(now, task);
+        Ok(None)
+    }
+
+    /// Hands over what is to be stored, and tells `progress` from time to time, at the `end` in any case.
+    pub fn settle(
+        &mut self,
+        now: Instant,
+        room: usize,
+        end: bool,
+        (total_bytes, received_bytes): (Option<u64>, u64),
+        tell: &mut impl FnMut(ClientProgress),
+    ) {
+        let is_full = self.intake.batch().room() < room;
+        self.intake.hand_over(now, is_full);
+        if now >= self.next_tell || end {
+            self.next_tell = now + TELL_INTERVAL;
+            let seconds = (now - Instant::ZERO).as_secs_f64();
+            self.progress = ClientProgress { total_bytes, received_bytes, seconds, ..self.progress };
+            tell(self.progress);
+        }
+    }
+
+    /// Waits for something to come, or for the deadline.
+    pub fn wait(&mut self, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
+        let deadlines = [deadline, self.intake.deadline()];
+        let until = deadlines.into_iter().flatten().fold(self.next_tell, Instant::min);
+        self.poller.wait(Some(until - now), &mut Vec::new())
+    }
+
+    fn begin(&self, size: u64) -> Result<BeginOfFile, UnicastError> {
+        BeginOfFile::new(TransferType::DiskToDisk, size, &self.name).map_err(|error: ParseError| {
+            UnicastError::Name { path: self.path.to_owned(), why: error.to_string() }
+        })
+    }
+}
+
+/// The folder that a copy goes to, and its name there.
+fn target(path: &Path) -> Result<(TargetFolder, String), UnicastError> {
+    let refuse = |why: &str| UnicastError::Name { path: path.to_owned(), why: why.into() };
+    let name = path.file_name().ok_or_else(|| refuse("name a file in a folder"))?;
+    let name = name.to_str().ok_or_else(|| refuse("it is not UTF-8"))?;
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    Ok((TargetFolder::open(folder)?, name.to_owned()))
+}
