@@ -111,9 +111,14 @@ impl Task {
     }
 
     fn sample(&mut self) {
-        let at = self.origin.elapsed();
-        let (ids, pending) = (&self.ids, &mut self.pending);
+        let (ids, pending, origin) = (&self.ids, &mut self.pending, self.origin);
+        // A node's readings have the time at which the first of them was there, so that this thread, when
+        // it has to wait for a processor between two nodes, does not give the second an earlier time.
+        let (mut at, mut last) = (Duration::ZERO, None);
         let mut keep = |node, reading: Reading| {
+            if last != Some(node) {
+                (at, last) = (origin.elapsed(), Some(node));
+            }
             pending.push(Sample { node, series: reading.name, at, value: reading.value })
         };
         self.nodes.sample(|index, reading| keep(ids[index], reading));
