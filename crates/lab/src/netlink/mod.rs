@@ -3,7 +3,7 @@
 //! Raw messages rather than the `rtnetlink` crate, because a lab of a thousand nodes sends ten
 //! thousand requests to a thousand sockets: here a whole namespace is configured by one `send` and
 //! one `recv`, where that crate takes a round trip through an async runtime for every request and has
-//! no queueing disciplines at all.
+//! no queueing disciplines at all. `tc -batch` has those, for 4 ms of a process in each namespace.
 
 mod message;
 mod request;
