@@ -10,6 +10,7 @@ mod source;
 mod store;
 mod stored;
 mod target;
+mod tree_hash;
 mod walk;
 
 pub(crate) use intake::Intake;

@@ -1,47 +1,67 @@
 //! One object on its way to the disk: what of it is stored, and its hash as far as it is known.
 
-use std::{collections::BTreeMap, io, ops::Range, os::unix::fs::FileExt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    ops::Range,
+    os::unix::fs::FileExt,
+};
 
-use super::{PartFile, TargetError, TargetFolder};
+use blake3::Hasher;
+
+use super::{
+    PartFile, TargetError, TargetFolder,
+    tree_hash::{GROUP_LEN, TreeHash},
+};
 
 /// How much is read back at once where the hash has to catch up.
-pub(super) const CATCH_UP_LEN: usize = 256 * 1024;
+pub(super) const CATCH_UP_LEN: usize = GROUP_LEN as usize;
 
-/// The file and the state of its hash. Bytes that arrive in order are hashed from the receive buffer, while
-/// they are in the cache; from a gap on, the file is read back once the gap is filled.
+/// The file and the state of its hash. Bytes of a group that arrive in order are hashed from the receive
+/// buffer, while they are in the cache; other groups are read back once they are whole.
 #[derive(Debug)]
 pub(super) struct Stored {
     part: PartFile,
-    hasher: blake3::Hasher,
-    /// Everything before this position is in `hasher`.
-    hashed: u64,
-    /// What is stored beyond `hashed`, start to end, without two that touch.
-    beyond: BTreeMap<u64, u64>,
+    tree: TreeHash,
+    /// What is stored, start to end, without two ranges that touch.
+    stored: BTreeMap<u64, u64>,
+    /// Groups that are stored whole and not in the tree.
+    behind: BTreeSet<u64>,
     /// The hash has been given out once.
     is_finished: bool,
 }
 
 impl Stored {
     pub fn new(part: PartFile) -> Self {
-        Self { part, hasher: blake3::Hasher::new(), hashed: 0, beyond: BTreeMap::new(), is_finished: false }
+        Self {
+            part,
+            tree: TreeHash::default(),
+            stored: BTreeMap::new(),
+            behind: BTreeSet::new(),
+            is_finished: false,
+        }
     }
 
     /// Writes bytes at their place.
     pub fn write(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
         self.part.file().write_all_at(bytes, position)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let end = position + bytes.len() as u64;
-        if position == self.hashed && self.beyond.is_empty() {
-            self.hasher.update(bytes);
-            self.hashed = end;
-        } else if end > self.hashed {
-            self.note(position.max(self.hashed)..end);
+        self.note(position..end);
+        self.tree.feed(position, bytes);
+        for group in position / GROUP_LEN..=(end - 1) / GROUP_LEN {
+            if self.is_whole(group) && !self.tree.has(group) {
+                self.behind.insert(group);
+            }
         }
         Ok(())
     }
 
     /// Whether [`Stored::catch_up`] has something to do.
     pub fn is_behind(&self) -> bool {
-        self.beyond.first_key_value().is_some_and(|(start, _)| *start <= self.hashed)
+        !self.behind.is_empty()
     }
 
     /// Writes those of the bytes that differ from what is stored at their place. The hash does not
@@ -59,32 +79,48 @@ impl Stored {
         Ok(())
     }
 
-    /// Hashes the next stored piece that is not hashed yet; false when there is none.
+    /// Hashes a group that is stored and not hashed yet; false when there is none.
     pub fn catch_up(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
-        let Some((_, &end)) = self.beyond.first_key_value().filter(|_| self.is_behind()) else {
-            return Ok(false);
-        };
-        let len = (end - self.hashed).min(buffer.len() as u64) as usize;
-        self.part.file().read_exact_at(&mut buffer[..len], self.hashed)?;
-        self.hasher.update(&buffer[..len]);
-        self.hashed += len as u64;
-        self.beyond.pop_first();
-        if self.hashed < end {
-            self.beyond.insert(self.hashed, end);
-        }
+        let Some(group) = self.behind.pop_first() else { return Ok(false) };
+        let Self { part, tree, .. } = self;
+        let start = group * GROUP_LEN;
+        tree.add_group(group, |hasher| read_into(part, start..start + GROUP_LEN, buffer, hasher))?;
         Ok(true)
     }
 
     /// The hash of what is stored from the file's start to its first gap. Asked a second time, it reads
     /// all of that again, since it may have been overwritten.
     pub fn hash(&mut self, buffer: &mut [u8]) -> io::Result<[u8; 32]> {
-        if std::mem::replace(&mut self.is_finished, true) {
-            self.hasher.reset();
-            self.note(0..self.hashed);
-            self.hashed = 0;
+        let len = self.stored.get(&0).copied().unwrap_or(0);
+        if std::mem::replace(&mut self.is_finished, true) || len <= GROUP_LEN {
+            return self.hash_by_reading(len, buffer);
         }
         while self.catch_up(buffer)? {}
-        Ok(*self.hasher.finalize().as_bytes())
+        let tail_start = len / GROUP_LEN * GROUP_LEN;
+        let tail = match self.tree.open_tail(len) {
+            None if tail_start < len => {
+                let mut tail = TreeHash::default();
+                read_pieces(&self.part, tail_start..len, buffer, |at, piece| tail.feed(at, piece))?;
+                tail.open_tail(len)
+            }
+            tail => tail,
+        };
+        match self.tree.root(len, tail) {
+            Some(hash) => Ok(hash),
+            None => self.hash_by_reading(len, buffer),
+        }
+    }
+
+    fn hash_by_reading(&self, len: u64, buffer: &mut [u8]) -> io::Result<[u8; 32]> {
+        let mut hasher = Hasher::new();
+        read_into(&self.part, 0..len, buffer, &mut hasher)?;
+        Ok(*hasher.finalize().as_bytes())
+    }
+
+    fn is_whole(&self, group: u64) -> bool {
+        let start = group * GROUP_LEN;
+        let before = self.stored.range(..=start).next_back();
+        before.is_some_and(|(_, end)| *end >= start + GROUP_LEN)
     }
 
     /// Gives the file its size, so that a file system can plan, and its final check of room.
@@ -97,23 +133,48 @@ impl Stored {
         self.part.commit(name)
     }
 
-    /// Adds a range to `beyond`, joining those that it touches.
+    /// Adds a range to `stored`, joining those that it touches.
     fn note(&mut self, range: Range<u64>) {
         let Range { mut start, mut end } = range;
-        if let Some((&before, &before_end)) = self.beyond.range(..=start).next_back()
+        if let Some((&before, &before_end)) = self.stored.range(..=start).next_back()
             && before_end >= start
         {
             start = before;
             end = end.max(before_end);
         }
-        while let Some((&next, &next_end)) = self.beyond.range(start..).next()
+        while let Some((&next, &next_end)) = self.stored.range(start..).next()
             && next <= end
         {
             end = end.max(next_end);
-            self.beyond.remove(&next);
+            self.stored.remove(&next);
         }
-        self.beyond.insert(start, end);
+        self.stored.insert(start, end);
     }
+}
+
+/// Feeds a range of a file to a hasher.
+fn read_into(part: &PartFile, range: Range<u64>, buffer: &mut [u8], hasher: &mut Hasher) -> io::Result<()> {
+    read_pieces(part, range, buffer, |_, piece| {
+        hasher.update(piece);
+    })
+}
+
+/// Reads a range of a file, a buffer's length at a time.
+fn read_pieces(
+    part: &PartFile,
+    range: Range<u64>,
+    buffer: &mut [u8],
+    mut take: impl FnMut(u64, &[u8]),
+) -> io::Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let len = (range.end - at).min(buffer.len() as u64) as usize;
+        let piece = &mut buffer[..len];
+        part.file().read_exact_at(piece, at)?;
+        take(at, piece);
+        at += piece.len() as u64;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -127,12 +188,14 @@ mod tests {
     fn the_hash_is_right_in_whatever_order_the_bytes_arrive() {
         let path = scratch("stored");
         let folder = TargetFolder::open(&path).unwrap();
-        let data: Vec<u8> = (0..100_000_u32).map(|at| (at % 249) as u8).collect();
-        let orders: [&[Range<usize>]; 4] = [
+        let data: Vec<u8> = (0..2_000_000_u32).map(|at| (at % 249) as u8).collect();
+        let orders: [&[Range<usize>]; 6] = [
             &[0..40_000, 40_000..100_000],
             &[0..1000, 5000..9000, 1000..5000, 9000..100_000],
             &[50_000..100_000, 20_000..60_000, 0..10, 10..20_000],
-            &[0..60_000, 30_000..60_000, 60_000..100_000],
+            &[0..60_000, 30_000..60_000, 60_000..2_000_000],
+            &[700_000..2_000_000, 0..700_000],
+            &[500_000..1_900_001, 1_900_001..2_000_000, 100_000..500_000, 0..100_001],
         ];
         for (index, order) in orders.into_iter().enumerate() {
             let mut stored = Stored::new(folder.create(FileId(index as u64)).unwrap());
@@ -143,8 +206,12 @@ mod tests {
                     stored.catch_up(&mut buffer).unwrap();
                 }
             }
-            assert_eq!(stored.hash(&mut buffer).unwrap(), *blake3::hash(&data).as_bytes(), "{order:?}");
-            assert!(stored.beyond.is_empty() && stored.hashed == 100_000);
+            let data = &data[..order.iter().map(|range| range.end).max().unwrap()];
+            for time in 0..2 {
+                let hash = stored.hash(&mut buffer).unwrap();
+                assert_eq!(hash, *blake3::hash(data).as_bytes(), "{order:?}, time {time}");
+            }
+            assert!(!stored.is_behind());
         }
         std::fs::remove_dir_all(path).unwrap();
     }
