@@ -14,11 +14,13 @@ use super::{
 };
 
 /// The rates tried, in Mbit/s: each next one half as much again, until it gets no better.
-const FIRST_RATE_MBPS: u32 = 60;
+const FIRST_RATE_MBPS: u32 = 100;
 const LAST_RATE_MBPS: u32 = 2000;
 
 /// A file of a quarter of the size is enough to tell its speed.
 const SHARE: u64 = 4;
+
+const TIME_LIMIT_SECONDS: &str = "90";
 
 /// What it did at each rate.
 #[derive(Debug, Clone, Serialize)]
@@ -72,12 +74,25 @@ fn attempt(stage: &Stage, source: &std::path::Path, rate_mbps: u32) -> Result<f6
     }
     std::thread::sleep(Duration::from_millis(500));
     let interface = stage.interface("server0")?;
-    let mut command = Command::new("uftp");
-    command.args(["-R", &(rate_mbps * 1000).to_string(), "-B", "16777216", "-b", "1400", "-I", &interface]);
+    // At a rate far too high it would go on for minutes.
+    let mut command = Command::new("timeout");
+    command.args([
+        TIME_LIMIT_SECONDS,
+        "uftp",
+        "-R",
+        &(rate_mbps * 1000).to_string(),
+        "-B",
+        "16777216",
+        "-b",
+        "1400",
+        "-I",
+        &interface,
+    ]);
     command.arg(source);
     let mut sender = stage.spawn("server0", command).map_err(missing)?;
-    drain(sender.stderr.take());
-    let output = sender.stdout.take().ok_or("uftp has no output")?;
+    drain(sender.stdout.take());
+    // It logs to its standard error.
+    let output = sender.stderr.take().ok_or("uftp has no output")?;
     let lines: Vec<String> = BufReader::new(output).lines().map_while(std::result::Result::ok).collect();
     sender.wait()?;
     drop(crew);

@@ -1,43 +1,36 @@
 //! The sender's loop.
 
+mod config;
+mod connections;
+mod listen;
+
 use std::{
     collections::BTreeMap,
-    io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener},
     ops::Range,
     time::Duration,
 };
 
-use socket2::{Domain, Socket, Type};
 use treecast_proto::{
     Instant, Step,
-    vcmtp::{
-        Destination, Lane, Outcome, ReceiverId, Repair, Sender, SenderConfig, SenderEvent, SenderInput,
-        SenderTransmit,
-    },
+    vcmtp::{Destination, Lane, Outcome, ReceiverId, Sender, SenderEvent, SenderInput, SenderTransmit},
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, PacketType},
     message::{BeginOfFile, Message, TransferType},
-    ticket::{self, Fanout},
+    ticket::Fanout,
 };
 
 use super::{
-    Plan, SendError, SendEvent, SendProgress, SendSummary,
-    lobby::{Arrival, Lobby},
-    multicast::GroupLane,
-    peer::Peer,
-    repair_share::RepairShare,
-    source_table::SourceTable,
+    Plan, SendError, SendEvent, SendProgress, SendSummary, lobby::Lobby, multicast::GroupLane, peer::Peer,
+    repair_share::RepairShare, source_table::SourceTable,
 };
 use crate::{
     clock::Clock,
-    connection::Connection,
     files::SourceError,
     pacer::{self, Pacer},
     poller::{Interest, Poller, Ready},
     stop::Stop,
-    udp::blocks_in_super_packet,
 };
 
 /// What the poller's tokens mean: below `FIRST_CONNECTION` one of these, else a connection's number.
@@ -49,15 +42,6 @@ const FIRST_CONNECTION: u64 = 2;
 const RUNS_A_TURN: usize = 4;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
-
-/// A receiver that reports nothing for this long while it holds the rest up is not waited for.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-/// Retransmissions get at least this long.
-const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
-
-/// The most receivers in a session: each takes a descriptor and up to half a megabyte of buffers.
-const MAX_RECEIVERS: usize = 10_000;
 
 pub(super) struct Session<'a> {
     plan: Plan,
@@ -93,11 +77,11 @@ enum Turn {
 
 impl<'a> Session<'a> {
     pub fn open(plan: Plan, on_event: &'a mut dyn FnMut(SendEvent)) -> Result<Self, SendError> {
-        let (listener, control) = listen(&plan)?;
+        let (listener, control) = listen::listen(&plan)?;
         let poller = Poller::new()?;
         poller.add(&listener, LISTENER, Interest::Read)?;
         let clock = Clock::start();
-        let config = machine_config(&plan);
+        let config = config::machine_config(&plan);
         let run_bytes = u64::from(config.max_run_len) / u64::from(plan.block_len) * plan.packet_bytes();
         let session = Self {
             group: GroupLane::open(&plan)?,
@@ -213,42 +197,6 @@ impl<'a> Session<'a> {
             }
         }
         Ok(Turn::Again)
-    }
-
-    /// Fills and writes each connection that has room. Returns whether one would take more at once.
-    fn serve_connections(&mut self, now: Instant) -> bool {
-        let mut again = false;
-        let receivers: Vec<ReceiverId> = self.machine.receivers().collect();
-        for receiver in receivers {
-            if self.machine.is_ready(receiver) && self.has_room(receiver) {
-                self.turn_receiver(now, receiver);
-                again |= self.machine.is_ready(receiver) && self.has_room(receiver);
-            }
-            self.flush(now, receiver);
-        }
-        again
-    }
-
-    fn turn_receiver(&mut self, now: Instant, receiver: ReceiverId) {
-        while self.has_room(receiver) {
-            let result = match self.machine.poll(now, Lane::Receiver(receiver)) {
-                Step::Transmit(transmit) => self.transmit(now, transmit),
-                Step::Event(event) => {
-                    self.note(now, event);
-                    Ok(())
-                }
-                Step::Wait(..) => return,
-            };
-            // What goes over a connection fails with the connection, which `flush` notices.
-            if result.is_err() {
-                return;
-            }
-        }
-    }
-
-    fn has_room(&self, receiver: ReceiverId) -> bool {
-        let connection = self.peers.get(&receiver).and_then(|peer| peer.connection.as_ref());
-        self.repairs.may_leave() && connection.is_some_and(|connection| connection.has_room())
     }
 
     fn transmit(&mut self, now: Instant, transmit: SenderTransmit) -> Result<(), SendError> {
@@ -400,130 +348,6 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn accept(&mut self) -> io::Result<()> {
-        let now = self.clock.now();
-        loop {
-            let token = self.next_token;
-            match self.lobby.accept(&self.listener, token, now) {
-                Ok(Some(connection)) => self.poller.add(connection, token, Interest::Read)?,
-                // One connection that failed before it was taken is no reason to end the session.
-                Ok(None) | Err(_) => return Ok(()),
-            }
-            self.next_token += 1;
-        }
-    }
-
-    fn admit(&mut self, token: u64) {
-        match self.lobby.read(token) {
-            Arrival::Waiting => {}
-            Arrival::Refused(connection, reason) => self.refuse(&connection, reason),
-            Arrival::Admitted(connection, _) if self.peers.len() >= MAX_RECEIVERS => {
-                self.refuse(&connection, format!("{MAX_RECEIVERS} receivers are there already"));
-            }
-            Arrival::Admitted(connection, hello) => {
-                let receiver = ReceiverId((token - FIRST_CONNECTION) as u32);
-                let peer = Peer::new(connection, &hello);
-                let (name, address) = (peer.name.clone(), peer.address);
-                self.peers.insert(receiver, peer);
-                self.update_destinations();
-                let receive_buffer_bytes = hello.receive_buffer_bytes;
-                let input = SenderInput::Joined { receiver, receive_buffer_bytes };
-                self.handle(self.clock.now(), input);
-                let joined = self.peers.values().filter(|peer| peer.connection.is_some()).count() as u32;
-                let wanted = self.plan.options.wait_for;
-                (self.on_event)(SendEvent::Joined { receiver: name, address, joined, wanted });
-                self.take_messages(receiver);
-            }
-        }
-    }
-
-    fn refuse(&mut self, connection: &Connection, reason: String) {
-        (self.on_event)(SendEvent::Refused { address: connection.peer(), reason });
-    }
-
-    /// Takes what a receiver has sent.
-    fn read(&mut self, receiver: ReceiverId) {
-        let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        let Some(connection) = &mut peer.connection else { return };
-        match connection.read() {
-            Ok(_) => self.take_messages(receiver),
-            Err(error) => self.disconnect(receiver, &error.to_string()),
-        }
-    }
-
-    fn take_messages(&mut self, from: ReceiverId) {
-        let now = self.clock.now();
-        loop {
-            let Some(peer) = self.peers.get_mut(&from) else { return };
-            let Some(connection) = &mut peer.connection else { return };
-            let parsed = match connection.next_packet() {
-                Ok(None) => return,
-                Ok(Some((header, payload))) => Message::parse(&header, payload)
-                    .map(|message| (header.file_id, message))
-                    .map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
-            };
-            match parsed {
-                Ok((file, message)) => {
-                    if let Message::Progress(progress) = message {
-                        peer.progress = progress;
-                    }
-                    self.handle(now, SenderInput::Message { from, file, message });
-                }
-                Err(reason) => return self.disconnect(from, &reason),
-            }
-        }
-    }
-
-    fn flush(&mut self, now: Instant, receiver: ReceiverId) {
-        let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        let Some(connection) = &mut peer.connection else { return };
-        if !connection.has_output() && !peer.closes && !peer.waits_for_room {
-            return;
-        }
-        let all_written = match connection.flush() {
-            Ok(all_written) => all_written,
-            Err(error) => return self.disconnect(receiver, &error.to_string()),
-        };
-        if all_written && peer.closes {
-            connection.finish();
-            peer.connection = None;
-            self.update_destinations();
-            self.handle(now, SenderInput::Left { receiver, reason: "the session is over".into() });
-            return;
-        }
-        if peer.waits_for_room == all_written {
-            peer.waits_for_room = !all_written;
-            let interest = if all_written { Interest::Read } else { Interest::ReadWrite };
-            // A descriptor that is in the poller can be changed there; were it not, reading would tell.
-            let _ = self.poller.modify(connection, u64::from(receiver.0) + FIRST_CONNECTION, interest);
-        }
-    }
-
-    fn disconnect(&mut self, receiver: ReceiverId, reason: &str) {
-        let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        peer.connection = None;
-        let closes = peer.closes;
-        let name = peer.name.clone();
-        self.update_destinations();
-        let input = SenderInput::Left { receiver, reason: reason.to_owned() };
-        self.handle(self.clock.now(), input);
-        if !closes && self.started.is_none() {
-            self.peers.remove(&receiver);
-        }
-        if let Some(peer) = self.peers.get_mut(&receiver).filter(|_| !closes) {
-            peer.left = Some(reason.to_owned());
-        }
-        if !closes {
-            (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
-        }
-    }
-
-    fn update_destinations(&mut self) {
-        let connected = self.peers.values().filter(|peer| peer.connection.is_some());
-        self.destinations = connected.filter_map(|peer| peer.udp).collect();
-    }
-
     fn timeout(&mut self, machine: Option<Instant>) -> Option<Duration> {
         let now = self.clock.now();
         let give_up = Instant::ZERO + self.plan.options.wait_timeout;
@@ -570,73 +394,4 @@ impl<'a> Session<'a> {
         let now = self.clock.now();
         Ok(self.finish(now))
     }
-}
-
-fn machine_config(plan: &Plan) -> SenderConfig {
-    let block_len = usize::from(plan.block_len);
-    let blocks =
-        pacer::packets_per_run(plan.options.rate_bps, plan.packet_bytes(), blocks_in_super_packet(block_len));
-    SenderConfig {
-        session: plan.session,
-        repair: match plan.options.repair {
-            ticket::Repair::None | ticket::Repair::Carousel => Repair::None,
-            ticket::Repair::After => Repair::After,
-            ticket::Repair::Nack => Repair::Nack,
-        },
-        block_len: plan.block_len,
-        max_run_len: (blocks * block_len) as u32,
-        retransmission_timeout_factor: plan.options.retransmission_timeout_factor,
-        minimum_retransmission_time: MINIMUM_RETRANSMISSION_TIME,
-        follow_progress: plan.options.rate_bps.is_none(),
-        patience: PATIENCE,
-    }
-}
-
-/// Opens the control port, and lists the addresses that receivers reach it at.
-fn listen(plan: &Plan) -> Result<(TcpListener, Vec<SocketAddr>), SendError> {
-    let asked = plan.options.control;
-    let any_v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    let any_v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-    let listener = match asked {
-        Some(address) => bind(address),
-        None => bind(any_v6).or_else(|_| bind(any_v4)),
-    };
-    let listener = listener.map_err(|source| {
-        let address = asked.unwrap_or(any_v4);
-        match source.kind() {
-            io::ErrorKind::AddrInUse => SendError::PortInUse { port: address.port() },
-            _ => SendError::Listen { address, source },
-        }
-    })?;
-    listener.set_nonblocking(true)?;
-    let local = listener.local_addr()?;
-    if !local.ip().is_unspecified() {
-        return Ok((listener, vec![local]));
-    }
-    let addresses = plan.group.interface.reachable_addresses();
-    let reached = addresses.into_iter().filter(|address| local.is_ipv6() || address.is_ipv4());
-    let control: Vec<_> = reached
-        .map(|address| SocketAddr::new(address, local.port()))
-        .take(ticket::MAX_CONTROL_ADDRESSES)
-        .collect();
-    if control.is_empty() {
-        let interface = &plan.group.interface.name;
-        let line = format!(
-            "interface {interface} has no address that receivers could connect to: name one with --control"
-        );
-        return Err(SendError::Options(line));
-    }
-    Ok((listener, control))
-}
-
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    const BACKLOG: i32 = 1024;
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
 }

@@ -1,0 +1,35 @@
+//! What the machine is told about the session.
+
+use std::time::Duration;
+
+use treecast_proto::vcmtp::{Repair, SenderConfig};
+use treecast_wire::ticket;
+
+use super::super::Plan;
+use crate::{pacer, udp::blocks_in_super_packet};
+
+/// A receiver that reports nothing for this long while it holds the rest up is not waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Retransmissions get at least this long.
+const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
+
+pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
+    let block_len = usize::from(plan.block_len);
+    let blocks =
+        pacer::packets_per_run(plan.options.rate_bps, plan.packet_bytes(), blocks_in_super_packet(block_len));
+    SenderConfig {
+        session: plan.session,
+        repair: match plan.options.repair {
+            ticket::Repair::None | ticket::Repair::Carousel => Repair::None,
+            ticket::Repair::After => Repair::After,
+            ticket::Repair::Nack => Repair::Nack,
+        },
+        block_len: plan.block_len,
+        max_run_len: (blocks * block_len) as u32,
+        retransmission_timeout_factor: plan.options.retransmission_timeout_factor,
+        minimum_retransmission_time: MINIMUM_RETRANSMISSION_TIME,
+        follow_progress: plan.options.rate_bps.is_none(),
+        patience: PATIENCE,
+    }
+}

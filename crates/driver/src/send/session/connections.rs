@@ -1,0 +1,180 @@
+//! The receivers' connections: who comes, what they say, what they are told, who goes.
+
+use std::io;
+
+use treecast_proto::{
+    Instant, Step,
+    vcmtp::{Lane, ReceiverId, SenderInput},
+};
+use treecast_wire::message::Message;
+
+use super::{
+    super::{SendEvent, lobby::Arrival, peer::Peer},
+    FIRST_CONNECTION, Session,
+};
+use crate::{connection::Connection, poller::Interest};
+
+/// The most receivers in a session: each takes a descriptor and up to half a megabyte of buffers.
+const MAX_RECEIVERS: usize = 10_000;
+
+impl Session<'_> {
+    /// Fills and writes each connection that has room. Returns whether one would take more at once.
+    pub(super) fn serve_connections(&mut self, now: Instant) -> bool {
+        let mut again = false;
+        let receivers: Vec<ReceiverId> = self.machine.receivers().collect();
+        for receiver in receivers {
+            if self.machine.is_ready(receiver) && self.has_room(receiver) {
+                self.turn_receiver(now, receiver);
+                again |= self.machine.is_ready(receiver) && self.has_room(receiver);
+            }
+            self.flush(now, receiver);
+        }
+        again
+    }
+
+    fn turn_receiver(&mut self, now: Instant, receiver: ReceiverId) {
+        while self.has_room(receiver) {
+            let result = match self.machine.poll(now, Lane::Receiver(receiver)) {
+                Step::Transmit(transmit) => self.transmit(now, transmit),
+                Step::Event(event) => {
+                    self.note(now, event);
+                    Ok(())
+                }
+                Step::Wait(..) => return,
+            };
+            // What goes over a connection fails with the connection, which `flush` notices.
+            if result.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn has_room(&self, receiver: ReceiverId) -> bool {
+        let connection = self.peers.get(&receiver).and_then(|peer| peer.connection.as_ref());
+        self.repairs.may_leave() && connection.is_some_and(|connection| connection.has_room())
+    }
+
+    pub(super) fn accept(&mut self) -> io::Result<()> {
+        let now = self.clock.now();
+        loop {
+            let token = self.next_token;
+            match self.lobby.accept(&self.listener, token, now) {
+                Ok(Some(connection)) => self.poller.add(connection, token, Interest::Read)?,
+                // One connection that failed before it was taken is no reason to end the session.
+                Ok(None) | Err(_) => return Ok(()),
+            }
+            self.next_token += 1;
+        }
+    }
+
+    pub(super) fn admit(&mut self, token: u64) {
+        match self.lobby.read(token) {
+            Arrival::Waiting => {}
+            Arrival::Refused(connection, reason) => self.refuse(&connection, reason),
+            Arrival::Admitted(connection, _) if self.peers.len() >= MAX_RECEIVERS => {
+                self.refuse(&connection, format!("{MAX_RECEIVERS} receivers are there already"));
+            }
+            Arrival::Admitted(connection, hello) => {
+                let receiver = ReceiverId((token - FIRST_CONNECTION) as u32);
+                let peer = Peer::new(connection, &hello);
+                let (name, address) = (peer.name.clone(), peer.address);
+                self.peers.insert(receiver, peer);
+                self.update_destinations();
+                let receive_buffer_bytes = hello.receive_buffer_bytes;
+                let input = SenderInput::Joined { receiver, receive_buffer_bytes };
+                self.handle(self.clock.now(), input);
+                let joined = self.peers.values().filter(|peer| peer.connection.is_some()).count() as u32;
+                let wanted = self.plan.options.wait_for;
+                (self.on_event)(SendEvent::Joined { receiver: name, address, joined, wanted });
+                self.take_messages(receiver);
+            }
+        }
+    }
+
+    pub(super) fn refuse(&mut self, connection: &Connection, reason: String) {
+        (self.on_event)(SendEvent::Refused { address: connection.peer(), reason });
+    }
+
+    /// Takes what a receiver has sent.
+    pub(super) fn read(&mut self, receiver: ReceiverId) {
+        let Some(peer) = self.peers.get_mut(&receiver) else { return };
+        let Some(connection) = &mut peer.connection else { return };
+        match connection.read() {
+            Ok(_) => self.take_messages(receiver),
+            Err(error) => self.disconnect(receiver, &error.to_string()),
+        }
+    }
+
+    fn take_messages(&mut self, from: ReceiverId) {
+        let now = self.clock.now();
+        loop {
+            let Some(peer) = self.peers.get_mut(&from) else { return };
+            let Some(connection) = &mut peer.connection else { return };
+            let parsed = match connection.next_packet() {
+                Ok(None) => return,
+                Ok(Some((header, payload))) => Message::parse(&header, payload)
+                    .map(|message| (header.file_id, message))
+                    .map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            match parsed {
+                Ok((file, message)) => {
+                    if let Message::Progress(progress) = message {
+                        peer.progress = progress;
+                    }
+                    self.handle(now, SenderInput::Message { from, file, message });
+                }
+                Err(reason) => return self.disconnect(from, &reason),
+            }
+        }
+    }
+
+    fn flush(&mut self, now: Instant, receiver: ReceiverId) {
+        let Some(peer) = self.peers.get_mut(&receiver) else { return };
+        let Some(connection) = &mut peer.connection else { return };
+        if !connection.has_output() && !peer.closes && !peer.waits_for_room {
+            return;
+        }
+        let all_written = match connection.flush() {
+            Ok(all_written) => all_written,
+            Err(error) => return self.disconnect(receiver, &error.to_string()),
+        };
+        if all_written && peer.closes {
+            connection.finish();
+            peer.connection = None;
+            self.update_destinations();
+            self.handle(now, SenderInput::Left { receiver, reason: "the session is over".into() });
+            return;
+        }
+        if peer.waits_for_room == all_written {
+            peer.waits_for_room = !all_written;
+            let interest = if all_written { Interest::Read } else { Interest::ReadWrite };
+            // A descriptor that is in the poller can be changed there; were it not, reading would tell.
+            let _ = self.poller.modify(connection, u64::from(receiver.0) + FIRST_CONNECTION, interest);
+        }
+    }
+
+    fn disconnect(&mut self, receiver: ReceiverId, reason: &str) {
+        let Some(peer) = self.peers.get_mut(&receiver) else { return };
+        peer.connection = None;
+        let closes = peer.closes;
+        let name = peer.name.clone();
+        self.update_destinations();
+        let input = SenderInput::Left { receiver, reason: reason.to_owned() };
+        self.handle(self.clock.now(), input);
+        if !closes && self.started.is_none() {
+            self.peers.remove(&receiver);
+        }
+        if let Some(peer) = self.peers.get_mut(&receiver).filter(|_| !closes) {
+            peer.left = Some(reason.to_owned());
+        }
+        if !closes {
+            (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
+        }
+    }
+
+    fn update_destinations(&mut self) {
+        let connected = self.peers.values().filter(|peer| peer.connection.is_some());
+        self.destinations = connected.filter_map(|peer| peer.udp).collect();
+    }
+}

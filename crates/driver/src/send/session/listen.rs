@@ -1,0 +1,60 @@
+//! The control port.
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+};
+
+use socket2::{Domain, Socket, Type};
+use treecast_wire::ticket;
+
+use super::super::{Plan, SendError};
+
+/// Opens the control port, and lists the addresses that receivers reach it at.
+pub(super) fn listen(plan: &Plan) -> Result<(TcpListener, Vec<SocketAddr>), SendError> {
+    let asked = plan.options.control;
+    let any_v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+    let any_v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+    let listener = match asked {
+        Some(address) => bind(address),
+        None => bind(any_v6).or_else(|_| bind(any_v4)),
+    };
+    let listener = listener.map_err(|source| {
+        let address = asked.unwrap_or(any_v4);
+        match source.kind() {
+            io::ErrorKind::AddrInUse => SendError::PortInUse { port: address.port() },
+            _ => SendError::Listen { address, source },
+        }
+    })?;
+    listener.set_nonblocking(true)?;
+    let local = listener.local_addr()?;
+    if !local.ip().is_unspecified() {
+        return Ok((listener, vec![local]));
+    }
+    let addresses = plan.group.interface.reachable_addresses();
+    let reached = addresses.into_iter().filter(|address| local.is_ipv6() || address.is_ipv4());
+    let control: Vec<_> = reached
+        .map(|address| SocketAddr::new(address, local.port()))
+        .take(ticket::MAX_CONTROL_ADDRESSES)
+        .collect();
+    if control.is_empty() {
+        let interface = &plan.group.interface.name;
+        let line = format!(
+            "interface {interface} has no address that receivers could connect to: name one with --control"
+        );
+        return Err(SendError::Options(line));
+    }
+    Ok((listener, control))
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    const BACKLOG: i32 = 1024;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
