@@ -214,6 +214,7 @@ fn mistakes_are_one_line_and_exit_code_1() {
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(errors.starts_with(expected), "{errors}");
         assert_eq!((errors.lines().count(), output.status.code()), (1, Some(1)), "{errors}");
+        assert!(!folder.out().exists());
     }
     let report = Command::new(TREECAST).args(["lab", "report"]).arg(Path::new("/no/such")).output().unwrap();
     assert_eq!(report.status.code(), Some(1));

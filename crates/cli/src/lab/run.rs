@@ -62,6 +62,8 @@ pub fn run(args: RunArgs) -> Outcome {
     }
     let name = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));
+    // Before anything is written.
+    experiment::check(&experiment)?;
     let database = prepare(&out, args.append)?;
     let order = Order {
         experiment,

@@ -74,10 +74,7 @@ pub struct Failure {
 /// marked as cut short. However it ends, what was built is taken down.
 pub fn run(order: &Order, observe: &dyn Fn(&Event), stop: &dyn Fn() -> bool) -> Result<Results, Error> {
     let experiment = &order.experiment;
-    // SAFETY: takes no arguments and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        return Err(Error::NotRoot);
-    }
+    require_root()?;
     let Prepared { topologies, facts, plan } = Prepared::of(experiment)?;
     observe(&Event::Planned {
         runs: plan.runs.len(),
@@ -106,6 +103,17 @@ pub fn run(order: &Order, observe: &dyn Fn(&Event), stop: &dyn Fn() -> bool) -> 
     director.results.left_out = plan.left_out;
     director.results.findings = claims::findings(&experiment.claims, &director.times);
     Ok(director.results)
+}
+
+/// Whether an experiment can be run here, as far as can be told without beginning.
+pub fn check(experiment: &Experiment) -> Result<(), Error> {
+    require_root()?;
+    Prepared::of(experiment).map(drop)
+}
+
+fn require_root() -> Result<(), Error> {
+    // SAFETY: takes no arguments and cannot fail.
+    if unsafe { libc::geteuid() } == 0 { Ok(()) } else { Err(Error::NotRoot) }
 }
 
 /// What an experiment will do, without doing it.

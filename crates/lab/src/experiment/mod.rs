@@ -35,7 +35,7 @@ mod verify;
 
 pub use claims::Finding;
 pub use client::Fared;
-pub use director::{Failure, Order, Preview, Results, preview, run};
+pub use director::{Failure, Order, Preview, Results, check, preview, run};
 pub use error::Error;
 pub use file::Experiment;
 pub use observer::Event;
