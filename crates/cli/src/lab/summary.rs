@@ -21,7 +21,7 @@ pub fn print(results: &Results, report: &Path) {
     }
     println!("{} of {} runs: every client has a verified copy", results.whole_runs, results.runs);
     if results.interrupted {
-        println!("stopped early; the last run is marked as cut short");
+        println!("stopped early; a run that was under way is marked as cut short");
     }
     println!("{}", report.display());
 }

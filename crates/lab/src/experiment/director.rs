@@ -192,8 +192,7 @@ impl Director<'_> {
         })?;
         let mut source: Option<Source> = None;
         for &planned in runs {
-            if (self.stop)() {
-                self.results.interrupted = true;
+            if self.results.interrupted {
                 break;
             }
             let ready = source.take().filter(|source| source.size == planned.size);
@@ -226,6 +225,10 @@ impl Director<'_> {
         let name = planned.name(&experiment.networks[planned.network].name);
         (self.observe)(&Event::Settling { run: &name });
         self.baseline.settle(experiment.settle.0, self.stop).map_err(Error::Machine)?;
+        if (self.stop)() {
+            self.results.interrupted = true;
+            return Ok(());
+        }
         let seed = seed_for(experiment.seed, &name);
         let waits = planned.schedule.waits(stage.clients.len(), self.immediate_duration(planned), seed);
         self.number += 1;
