@@ -134,6 +134,7 @@ fn bad_input_is_one_line_and_leaves_nothing() {
         (["server", "udp", &file, "192.0.2.77"], "192.0.2.77"),
         (["client", "tcp", &nowhere, "127.0.0.1"], "no/folder"),
         (["client", "tcp", &missing, "127.0.0.1:1"], "127.0.0.1:1"),
+        (["client", "udp", &missing, "[fe80::1]:1"], "[fe80::1]:1"),
     ] {
         let output = Command::new(TREECAST).arg("unicast").args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

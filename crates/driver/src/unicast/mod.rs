@@ -54,7 +54,7 @@ pub enum UnicastError {
     Failed { address: SocketAddr, reason: String },
     #[error("stopped before the file was there")]
     Interrupted,
-    #[error("{0}")]
+    #[error("cannot go on serving: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -123,11 +123,15 @@ fn bind_error(address: SocketAddr, source: io::Error) -> UnicastError {
     }
 }
 
-/// What a client's last event means for its caller.
-fn outcome(event: ClientEvent, server: SocketAddr) -> Result<(), UnicastError> {
-    match event {
-        ClientEvent::Received { .. } => Ok(()),
-        ClientEvent::Failed { reason } => Err(UnicastError::Failed { address: server, reason }),
+/// What the end of a client's loop means for its caller.
+fn outcome(result: Result<ClientEvent, UnicastError>, server: SocketAddr) -> Result<(), UnicastError> {
+    match result {
+        Ok(ClientEvent::Received { .. }) => Ok(()),
+        Ok(ClientEvent::Failed { reason }) => Err(UnicastError::Failed { address: server, reason }),
+        Err(UnicastError::Io(error)) => {
+            Err(UnicastError::Failed { address: server, reason: error.to_string() })
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -238,8 +238,7 @@ pub fn fetch(
         stream: None,
         header: Vec::new(),
     };
-    let event = client.run(&mut tell)?;
-    outcome(event, server)?;
+    outcome(client.run(&mut tell), server)?;
     Ok(client.copy.progress)
 }
 

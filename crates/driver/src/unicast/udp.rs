@@ -220,7 +220,8 @@ pub fn fetch(
     mut tell: impl FnMut(ClientProgress),
 ) -> Result<ClientProgress, UnicastError> {
     let copy = Copy::new(path, stop)?;
-    let (socket, _) = open_unicast_client(server, CLIENT_BUFFER_BYTES)?;
+    let failed = |error: io::Error| UnicastError::Failed { address: server, reason: error.to_string() };
+    let (socket, _) = open_unicast_client(server, CLIENT_BUFFER_BYTES).map_err(failed)?;
     copy.poller.add(&socket, 2, Interest::Read)?;
     let config = ClientConfig { timeout: TIMEOUT, max_timeouts: MAX_TIMEOUTS, hash_attempts: ATTEMPTS };
     let mut client = UdpClient {
@@ -228,8 +229,7 @@ pub fn fetch(
         replies: ReplyCollector::new(DatagramReceiver::new(socket, offload)),
         copy,
     };
-    let event = client.run(&mut tell)?;
-    outcome(event, server)?;
+    outcome(client.run(&mut tell), server)?;
     Ok(client.copy.progress)
 }
 
