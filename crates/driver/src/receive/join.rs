@@ -26,6 +26,11 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait before the addresses are tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
+/// How long the group is left alone before the sender hears of this receiver. The kernel sends its
+/// membership report a few ticks after the join (RFC 9777, 6.1), and every switch and router on the way has to take it
+/// up: a sender that starts at once would send the first packets to nobody.
+const MEMBERSHIP_TIME: Duration = Duration::from_millis(40);
+
 /// A receiver with its sockets, whose Hello is on its way.
 #[derive(Debug)]
 pub(super) struct Joined {
@@ -52,7 +57,11 @@ pub(super) fn join(
         Fanout::Unicast => socket.local_addr()?.port(),
         Fanout::Multicast => 0,
     };
+    let opened = Instant::now();
     let stream = connect(options, stop)?;
+    if ticket.fanout == Fanout::Multicast {
+        std::thread::sleep(MEMBERSHIP_TIME.saturating_sub(opened.elapsed()));
+    }
     let mut connection = Connection::new(stream, MAX_PAYLOAD_LEN)?;
     let hello = Hello::new(PROTOCOL_VERSION, udp_port, announced_bytes(&buffer), &name)
         .map_err(|error| ReceiveError::Name { name, reason: error.to_string() })?;
