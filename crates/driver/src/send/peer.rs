@@ -49,14 +49,17 @@ impl Peer {
         }
     }
 
-    /// A receiver that left early failed at whatever it does not have, started or not.
+    /// A receiver that left early failed at whatever it does not have, started or not; one that is
+    /// there to the end and lacks something joined after it was sent.
     pub fn settle(&mut self, objects: u64) {
-        if let Some(reason) = self.left.take()
-            && self.failures.is_empty()
-            && u64::from(self.objects_complete) < objects
-        {
-            self.failures.push(("what was left to send".into(), format!("the receiver left: {reason}")));
+        if !self.failures.is_empty() || u64::from(self.objects_complete) >= objects {
+            return;
         }
+        let (what, why) = match self.left.take() {
+            Some(reason) => ("what was left to send", format!("the receiver left: {reason}")),
+            None => ("what it lacks", "it joined after that was sent, or the session ended first".to_owned()),
+        };
+        self.failures.push((what.into(), why));
     }
 
     pub fn report(&self) -> ReceiverProgress {

@@ -21,6 +21,9 @@ impl Sender {
     pub(super) fn join(&mut self, receiver: ReceiverId, receive_buffer_bytes: u32) {
         self.leave(receiver, "it has joined again");
         let mut retransmitter = Retransmitter::new();
+        for index in self.objects.done() {
+            retransmitter.withdraw(index, "it was sent before this receiver joined".to_owned());
+        }
         for (index, object) in self.objects.started() {
             object.add_receiver(receiver);
             retransmitter.tell(index, Due::BeginOfFile);

@@ -120,6 +120,11 @@ impl Objects {
         open.take_while(|(_, object)| object.started.is_some())
     }
 
+    /// The indexes of those that are no longer here.
+    pub(super) fn done(&self) -> impl Iterator<Item = u32> {
+        (0..self.next_index).filter(|index| !self.open.contains_key(index))
+    }
+
     /// The blocks that hold `bytes`.
     pub(super) fn blocks(&self, bytes: Range<u64>) -> Range<u64> {
         bytes.start / self.block_len..bytes.end.div_ceil(self.block_len)
