@@ -10,7 +10,7 @@ use treecast_proto::{
     },
 };
 use treecast_wire::{
-    header::FileId,
+    header::{FileId, SessionId},
     message::{BeginOfFile, Message, PROTOCOL_VERSION},
     ticket,
 };
@@ -22,10 +22,10 @@ use super::{
 use crate::{
     clock::Clock,
     connection::Connection,
-    files::{Report, Store, TargetFolder, Task},
+    files::{Intake, Report, TargetFolder, Task},
     poller::{Interest, Poller, Ready},
     stop::Stop,
-    udp::{BATCH_LEN, Batch, Collector, Item},
+    udp::{BATCH_LEN, Collector, Item},
     wake::Waker,
 };
 
@@ -61,12 +61,11 @@ pub(super) struct Session<'a> {
     /// Batches taken from the group's socket since it was last drained.
     full_batches: u32,
     block_len: u16,
+    session: SessionId,
     is_welcome: bool,
     machine: Receiver,
-    store: Store,
+    intake: Intake,
     store_waker: Waker,
-    batch: Batch,
-    tasks: Vec<Task>,
     only: Option<NameFilter>,
     begins: BTreeMap<FileId, BeginOfFile>,
     announced_bytes: u64,
@@ -93,7 +92,7 @@ impl<'a> Session<'a> {
         poller.add(&joined.connection, CONTROL, Interest::Read)?;
         poller.add(&store_waker, STORE, Interest::Read)?;
         let clock = Clock::start();
-        let mut store = Store::start(folder, store_waker.clone())?;
+        let intake = Intake::start(folder, store_waker.clone())?;
         let mut session = Self {
             on_event,
             poller,
@@ -105,12 +104,11 @@ impl<'a> Session<'a> {
             closes: false,
             full_batches: 0,
             block_len: ticket.block_len,
+            session: ticket.session,
             is_welcome: false,
             machine: Receiver::new(machine_config(options)),
-            batch: store.batch(),
-            store,
+            intake,
             store_waker,
-            tasks: Vec::new(),
             only: options.only.clone(),
             begins: BTreeMap::new(),
             announced_bytes: 0,
@@ -131,7 +129,7 @@ impl<'a> Session<'a> {
         let mut ready = Vec::new();
         let mut deadline = self.settle(None);
         loop {
-            self.submit();
+            self.intake.hand_over(self.clock.now(), false);
             self.flush()?;
             if self.closed {
                 return Ok(self.finish());
@@ -173,8 +171,8 @@ impl<'a> Session<'a> {
     /// Takes a batch from the group's socket; what is left makes the poller return at once.
     fn receive_group(&mut self) -> Result<(), ReceiveError> {
         let mut is_drained = false;
-        while !is_drained && self.collector.fits(&self.batch) {
-            is_drained = !self.collector.receive(&mut self.batch)?;
+        while !is_drained && self.collector.fits(self.intake.batch()) {
+            is_drained = !self.collector.receive(self.intake.batch())?;
         }
         self.full_batches = if is_drained { 0 } else { self.full_batches + 1 };
         let dropped = self.collector.dropped();
@@ -192,11 +190,12 @@ impl<'a> Session<'a> {
         while result.is_ok() {
             match connection.next_packet() {
                 Ok(Some((header, payload))) if header.kind.is_block() => {
-                    if self.batch.room() < payload.len() {
+                    if self.intake.batch().room() < payload.len() {
                         self.process(Channel::Control);
+                        self.intake.hand_over(self.clock.now(), true);
                     }
                     self.retransmitted_bytes += payload.len() as u64;
-                    self.batch.push_block(header.file_id, header.sequence, payload);
+                    self.intake.batch().push_block(header.file_id, header.sequence, payload);
                 }
                 Ok(Some((header, payload))) => match Message::parse(&header, payload) {
                     Ok(message) => {
@@ -229,6 +228,10 @@ impl<'a> Session<'a> {
                 );
                 return Err(ReceiveError::NotAdmitted(line));
             }
+            if file.session() != self.session {
+                let line = "another session is held there now: ask for its ticket".to_owned();
+                return Err(ReceiveError::NotAdmitted(line));
+            }
             self.is_welcome = true;
         }
         self.handle(ReceiverInput::Message { from: Channel::Control, file, message }, None);
@@ -237,7 +240,7 @@ impl<'a> Session<'a> {
 
     fn take_reports(&mut self) {
         self.store_waker.take();
-        while let Some(report) = self.store.report() {
+        while let Some(report) = self.intake.report() {
             let input = match report {
                 Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
                 Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
@@ -246,14 +249,11 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Hands everything in the batch to the machine, and what the machine keeps of it to the store.
+    /// Hands everything new in the batch to the machine, and what the machine keeps of it to the intake.
     fn process(&mut self, from: Channel) {
-        if self.batch.is_empty() {
-            self.malformed += self.batch.malformed();
-            self.batch.clear();
-            return;
-        }
-        for item in self.batch.take_items() {
+        let batch = self.intake.batch();
+        self.malformed += batch.take_malformed();
+        for item in batch.take_items() {
             match item {
                 Item::Message { file, message } => {
                     self.handle(ReceiverInput::Message { from, file, message }, None);
@@ -264,19 +264,8 @@ impl<'a> Session<'a> {
                 }
             }
         }
-        self.malformed += self.batch.malformed();
-        self.submit();
-    }
-
-    /// Has the tasks carried out that refer to the batch, and takes another one.
-    fn submit(&mut self) {
-        if self.tasks.is_empty() {
-            self.batch.clear();
-            return;
-        }
-        let next = self.store.batch();
-        let batch = std::mem::replace(&mut self.batch, next);
-        self.store.submit(batch, std::mem::take(&mut self.tasks));
+        let is_full = !self.collector.fits(self.intake.batch());
+        self.intake.hand_over(self.clock.now(), is_full);
     }
 
     fn handle(&mut self, input: ReceiverInput, blocks: Option<(Range<u64>, usize)>) {
@@ -307,23 +296,27 @@ impl<'a> Session<'a> {
                 let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
                 self.begins.insert(file, begin.clone());
                 (self.on_event)(ReceiveEvent::Announced { name, bytes });
-                self.tasks.push(Task::Announce { file, begin });
+                self.add(Task::Announce { file, begin });
             }
             ReceiverTransmit::Store { file, range } => {
                 if let Some((all, at)) = blocks {
                     let at = at + (range.start - all.start) as usize;
-                    self.tasks.push(Task::Keep { file, range, at });
+                    self.add(Task::Keep { file, range, at });
                 }
             }
-            ReceiverTransmit::Hash { file } => self.tasks.push(Task::Hash { file }),
+            ReceiverTransmit::Hash { file } => self.add(Task::Hash { file }),
             ReceiverTransmit::Commit { file } => {
-                if let Err(reason) = self.store.commit(file) {
+                if let Err(reason) = self.intake.commit(file) {
                     self.machine.handle(self.clock.now(), ReceiverInput::StoreFailed { file, reason });
                 }
             }
-            ReceiverTransmit::Discard { file } => self.tasks.push(Task::Discard { file }),
+            ReceiverTransmit::Discard { file } => self.add(Task::Discard { file }),
             ReceiverTransmit::CloseConnection => self.closes = true,
         }
+    }
+
+    fn add(&mut self, task: Task) {
+        self.intake.add(self.clock.now(), task);
     }
 
     fn note(&mut self, event: ReceiverEvent) {
@@ -342,13 +335,14 @@ impl<'a> Session<'a> {
                 let input = ReceiverInput::Respond { file, response: Response::Accept };
                 self.machine.handle(self.clock.now(), input);
             }
-            ReceiverEvent::Received { begin, .. } => {
+            ReceiverEvent::Received { file, begin } => {
+                self.begins.remove(&file);
                 let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
                 self.summary.received.push((name.clone(), bytes));
                 (self.on_event)(ReceiveEvent::Received { name, bytes });
             }
             ReceiverEvent::Failed { file, reason } => {
-                let name = self.begins.get(&file).map(|begin| begin.file_name().to_owned());
+                let name = self.begins.remove(&file).map(|begin| begin.file_name().to_owned());
                 let name = name.unwrap_or_else(|| format!("object {}", file.index()));
                 self.summary.failed.push((name.clone(), reason.clone()));
                 (self.on_event)(ReceiveEvent::Failed { name, reason });
@@ -387,7 +381,7 @@ impl<'a> Session<'a> {
     fn timeout(&self, machine: Option<Instant>) -> Option<Duration> {
         let now = self.clock.now();
         let welcome = (!self.is_welcome).then_some(Instant::ZERO + WELCOME_TIMEOUT);
-        let deadlines = [machine, Some(self.next_progress), welcome];
+        let deadlines = [machine, Some(self.next_progress), welcome, self.intake.deadline()];
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
     }
 

@@ -4,7 +4,10 @@
 use std::{collections::BTreeMap, io, net::TcpListener, time::Duration};
 
 use treecast_proto::Instant;
-use treecast_wire::message::{Hello, Message, PROTOCOL_VERSION};
+use treecast_wire::{
+    header::SessionId,
+    message::{Hello, Message, PROTOCOL_VERSION},
+};
 
 use crate::connection::{Connection, ConnectionError};
 
@@ -17,8 +20,9 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest message that a receiver sends: a reason of 512 bytes.
 const MAX_MESSAGE_LEN: usize = 1024;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lobby {
+    session: SessionId,
     pending: BTreeMap<u64, (Connection, Instant)>,
 }
 
@@ -31,7 +35,12 @@ pub(super) enum Arrival {
 }
 
 impl Lobby {
-    /// Takes the next connection, under the number `token`; none when no more are waiting.
+    pub fn new(session: SessionId) -> Self {
+        Self { session, pending: BTreeMap::new() }
+    }
+
+    /// Takes the next connection, under the number `token`; none when no more are waiting. A host that is out of
+    /// descriptors gets one back from the stranger that has waited longest.
     pub fn accept(
         &mut self,
         listener: &TcpListener,
@@ -41,7 +50,10 @@ impl Lobby {
         let (stream, _) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.pending.pop_first();
+                return Err(error);
+            }
         };
         if self.pending.len() >= MAX_PENDING {
             // The oldest goes: a crowd of strangers must not keep receivers out.
@@ -60,8 +72,11 @@ impl Lobby {
     pub fn read(&mut self, token: u64) -> Arrival {
         let Some((mut connection, deadline)) = self.pending.remove(&token) else { return Arrival::Waiting };
         match hello(&mut connection) {
-            Ok(Some(hello)) if hello.version == PROTOCOL_VERSION => Arrival::Admitted(connection, hello),
-            Ok(Some(hello)) => {
+            Ok(Some((session, _))) if session != self.session => {
+                Arrival::Refused(connection, "its ticket is that of another session".to_owned())
+            }
+            Ok(Some((_, hello))) if hello.version == PROTOCOL_VERSION => Arrival::Admitted(connection, hello),
+            Ok(Some((_, hello))) => {
                 let reason = format!("it speaks version {} and not {PROTOCOL_VERSION}", hello.version);
                 Arrival::Refused(connection, reason)
             }
@@ -85,11 +100,12 @@ impl Lobby {
     }
 }
 
-fn hello(connection: &mut Connection) -> Result<Option<Hello>, ConnectionError> {
+/// The Hello, and the session that it asks for.
+fn hello(connection: &mut Connection) -> Result<Option<(SessionId, Hello)>, ConnectionError> {
     connection.read()?;
     let Some((header, payload)) = connection.next_packet()? else { return Ok(None) };
     match Message::parse(&header, payload)? {
-        Message::Hello(hello) => Ok(Some(hello)),
+        Message::Hello(hello) => Ok(Some((header.file_id.session(), hello))),
         _ => Err(treecast_wire::ParseError::invalid("flags", header.kind as u64, "Hello first").into()),
     }
 }

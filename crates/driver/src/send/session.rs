@@ -93,7 +93,7 @@ impl<'a> Session<'a> {
             clock,
             poller,
             listener,
-            lobby: Lobby::default(),
+            lobby: Lobby::new(plan.session),
             next_token: FIRST_CONNECTION,
             sources: SourceTable::default(),
             peers: BTreeMap::new(),
