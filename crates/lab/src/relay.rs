@@ -95,11 +95,10 @@ impl Relay {
     /// Queues what has arrived, a bounded number at once: other ways have their turn, too.
     fn take(&mut self, index: usize) {
         const MAX_AT_ONCE: usize = 64;
-        let now = Instant::now();
         for _ in 0..MAX_AT_ONCE {
             let spread = self.random();
             let way = &mut self.ways[index];
-            let due = now + delay(way.hold, spread);
+            let due = || Instant::now() + delay(way.hold, spread);
             if !way.queue.fill(due, |frame| way.from.receive(frame)) {
                 break;
             }

@@ -19,8 +19,13 @@ pub struct Queue {
 
 impl Queue {
     /// Reads a frame with `receive`, which fills the buffer and returns whether there was one, and
-    /// keeps it until `due`, but never lets it overtake the one before it.
-    pub fn fill(&mut self, due: Instant, receive: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+    /// keeps it until `due`, but never lets it overtake the one before it. `due` is asked once the frame is
+    /// there: asked before, a frame that comes a little later would be held too short.
+    pub fn fill(
+        &mut self,
+        due: impl FnOnce() -> Instant,
+        receive: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) -> bool {
         let mut frame = self.spare.pop().unwrap_or_default();
         if !receive(&mut frame) {
             self.spare.push(frame);
@@ -30,6 +35,7 @@ impl Queue {
             self.spare.push(frame);
             return true;
         }
+        let due = due();
         let due = self.frames.back().map_or(due, |(last, _)| due.max(*last));
         self.bytes += frame.len();
         self.frames.push_back((due, frame));
@@ -61,11 +67,14 @@ mod tests {
     use super::*;
 
     fn put(queue: &mut Queue, due: Instant, byte: u8, length: usize) -> bool {
-        queue.fill(due, |frame| {
-            frame.clear();
-            frame.resize(length, byte);
-            true
-        })
+        queue.fill(
+            || due,
+            |frame| {
+                frame.clear();
+                frame.resize(length, byte);
+                true
+            },
+        )
     }
 
     #[test]
@@ -73,7 +82,7 @@ mod tests {
         let (mut queue, now) = (Queue::default(), Instant::now());
         put(&mut queue, now + Duration::from_millis(20), 1, 10);
         put(&mut queue, now + Duration::from_millis(10), 2, 10);
-        assert!(!queue.fill(now, |_| false));
+        assert!(!queue.fill(|| now, |_| false));
         assert_eq!(queue.take_due(now + Duration::from_millis(19)), None);
         let later = now + Duration::from_millis(20);
         assert_eq!(queue.next_due(), Some(later));
