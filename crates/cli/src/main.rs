@@ -11,7 +11,7 @@ mod unicast;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, error::ErrorKind};
 
 /// One sender, many receivers, the same bytes.
 #[derive(Parser)]
@@ -33,7 +33,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return refuse(&error),
+    };
+    let result = match command {
         Command::Send(args) => send::run(args),
         Command::Receive(args) => receive::run(args),
         Command::Unicast(args) => unicast::run(args),
@@ -46,6 +50,24 @@ fn main() -> ExitCode {
         eprintln!("treecast: {error}");
         ExitCode::FAILURE
     })
+}
+
+/// Wrong arguments are told in one line, like everything else that is wrong; help is printed whole.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        print!("{error}");
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprint!("{error}");
+        return ExitCode::FAILURE;
+    }
+    let text = error.to_string();
+    let line = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let line = line.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let line = line.trim_start_matches("error: ").replace("For more information, try '--help'.", "");
+    eprintln!("treecast: {}; --help says what is possible", line.trim().trim_end_matches('.'));
+    ExitCode::FAILURE
 }
 
 /// What a subcommand returns: its exit code, or one line that says what happened, to what, and what

@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, default_value_t = DEFAULT_MULTICAST_HOPS, value_parser = clap::value_parser!(u32).range(1..=255))]
     ttl: u32,
     /// Start when so many receivers are there
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     wait: u32,
     /// Give up when they are not there in so many seconds [default: 60; a carousel waits for ever]
     #[arg(long, value_name = "SECONDS")]

@@ -36,9 +36,10 @@ pub(super) fn run(args: &Args, options: ReceiveOptions) -> Outcome {
 /// Receives the one file of an IoT updater, which is named where a ticket would be.
 pub(super) fn run_iotup(args: &Args) -> Outcome {
     let group = args.group.ok_or("the IoT updater has no ticket: name its group with --group")?;
-    let name = Path::new(&args.ticket).file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| format!("{} is no name for a file", args.ticket))?;
-    let folder = args.into.join(Path::new(&args.ticket).parent().unwrap_or(Path::new("")));
+    let name = args.ticket.as_str();
+    if Path::new(name).file_name() != Some(name.as_ref()) {
+        return Err(format!("{name:?} is no plain name for a file: choose its folder with --into").into());
+    }
     let carousel = carousel::ReceiveOptions {
         group: GroupAddress {
             group: group.with_default_port(iotup::PORT),
@@ -52,7 +53,7 @@ pub(super) fn run_iotup(args: &Args) -> Outcome {
         only: None,
         offload: Offload::from_environment()?,
     };
-    receive(args, carousel, &folder)
+    receive(args, carousel, &args.into)
 }
 
 fn receive(args: &Args, options: carousel::ReceiveOptions, into: &Path) -> Outcome {
