@@ -74,6 +74,11 @@ impl Batch {
         self.malformed
     }
 
+    /// As [`Batch::malformed`], which is 0 then.
+    pub fn take_malformed(&mut self) -> u64 {
+        std::mem::take(&mut self.malformed)
+    }
+
     /// Bytes of blocks that still fit.
     pub fn room(&self) -> usize {
         self.buffer.len() - self.used
