@@ -1,7 +1,7 @@
 //! One client of a run: it waits for its moment, gets the object, and its time is taken.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
     process::Stdio,
@@ -41,6 +41,8 @@ pub struct Fared {
     pub failure: Option<String>,
     /// How often its program was started.
     pub attempts: u32,
+    /// When and why all attempts but the last failed.
+    pub earlier: Vec<(Duration, String)>,
     pub ended: Ended,
     pub told: Told,
 }
@@ -63,9 +65,10 @@ impl Client<'_> {
             };
             fared.attempts += 1;
             fared.failure = self.attempt(&ticket, origin, &mut fared).err();
-            let again = fared.failure.is_some() && self.sessions_follow && !self.process.is_barred();
-            if !again || fared.attempts == MAX_ATTEMPTS {
-                return fared;
+            let again = self.sessions_follow && !self.process.is_barred() && fared.attempts < MAX_ATTEMPTS;
+            match &fared.failure {
+                Some(reason) if again => fared.earlier.push((origin.elapsed(), reason.clone())),
+                _ => return fared,
             }
         }
     }
@@ -74,6 +77,11 @@ impl Client<'_> {
     fn attempt(&self, ticket: &Path, origin: Instant, fared: &mut Fared) -> Result<(), String> {
         let errors = self.folder.with_extension("stderr");
         let failed = |error: io::Error| format!("its program could not be started: {error}");
+        if fared.attempts > 1 {
+            // What an attempt left must not take the next one's room.
+            fs::remove_dir_all(&self.folder).and_then(|()| fs::create_dir(&self.folder)).map_err(failed)?;
+        }
+        fared.told = Told::default();
         let mut command = (self.command)(ticket);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(File::create(&errors).map_err(failed)?);
@@ -93,7 +101,10 @@ impl Client<'_> {
         match ended.code {
             Some(0) => self.check_digest()?,
             _ if self.process.is_barred() => return Err(CUT_OFF.into()),
-            _ => return Err(last_line(&errors).unwrap_or_else(|| ended.describe())),
+            _ => {
+                let told = fared.told.failure.clone().or_else(|| last_line(&errors));
+                return Err(told.unwrap_or_else(|| ended.describe()));
+            }
         }
         let checked = if self.digest.is_some() { origin.elapsed() } else { exited };
         fared.finished = Some(complete.unwrap_or(checked));
@@ -176,7 +187,10 @@ mod tests {
     fn client<'a>(folder: &Path, script: impl Fn(&Path) -> String + Sync + 'a) -> Client<'a> {
         Client {
             process: Process::default(),
-            folder: folder.join("client0"),
+            folder: {
+                fs::create_dir_all(folder.join("client0")).unwrap();
+                folder.join("client0")
+            },
             copy: folder.join("client0/copy"),
             command: Box::new(move |ticket| shell(script(ticket))),
             spawn: Box::new(|mut command| command.spawn()),
@@ -215,6 +229,8 @@ mod tests {
         let fared = run(&folder, &late);
         assert_eq!((fared.failure.clone(), fared.attempts, fared.told.received_bytes), (None, 2, 7));
         assert!(fared.run_seconds().unwrap() >= 0.05);
+        assert_eq!(fared.earlier.len(), 1);
+        assert_eq!(fared.earlier[0].1, "too late");
     }
 
     #[test]

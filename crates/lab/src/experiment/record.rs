@@ -75,6 +75,9 @@ impl Record {
             None => Ok(()),
         };
         add(fared.started, "started", "")?;
+        for (at, reason) in &fared.earlier {
+            add(Some(*at), "again", reason)?;
+        }
         match &fared.failure {
             Some(reason) => add(Some(self.origin.elapsed()), "failed", reason),
             None => add(fared.finished, "finished", ""),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Counts of one client, as its program has them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Told {
     /// Bytes of the object.
     pub received_bytes: u64,
@@ -11,6 +11,8 @@ pub struct Told {
     pub duplicate_bytes: u64,
     /// Packets that the kernel dropped at its socket.
     pub dropped_packets: u64,
+    /// Why it has no copy.
+    pub failure: Option<String>,
 }
 
 impl Told {
@@ -26,6 +28,10 @@ impl Told {
         take(&mut self.retransmitted_bytes, "retransmitted_bytes");
         take(&mut self.duplicate_bytes, "duplicate_bytes");
         take(&mut self.dropped_packets, "dropped_packets");
-        event.get("event").and_then(Value::as_str) == Some("object")
+        let kind = event.get("event").and_then(Value::as_str);
+        if kind == Some("failed") {
+            self.failure = event.get("reason").and_then(Value::as_str).map(str::to_owned);
+        }
+        kind == Some("object")
     }
 }
