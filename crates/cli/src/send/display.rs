@@ -80,20 +80,19 @@ impl Display {
 fn in_one_line(summary: &SendSummary) -> String {
     let progress = &summary.progress;
     let sum = |count: fn(&ReceiverProgress) -> u64| progress.receivers.iter().map(count).sum::<u64>();
+    let have_all = progress.receivers.iter().filter(|receiver| receiver.failures.is_empty()).count();
+    let received = sum(|receiver| receiver.received_bytes) / progress.receivers.len().max(1) as u64;
     format!(
-        "{} objects, {} bytes, to {} receivers in {:.2} s ({:.0} Mbit/s at each); {} bytes retransmitted, {} packets dropped",
-        summary.objects,
-        progress.total_bytes,
+        "{have_all} of {} receivers have all of {} bytes in {}, after {:.2} s ({:.0} Mbit/s at each on average); {} bytes \
+         retransmitted, {} packets dropped",
         progress.receivers.len(),
+        progress.total_bytes,
+        if summary.objects == 1 { "1 object".to_owned() } else { format!("{} objects", summary.objects) },
         progress.seconds,
-        rate_mbps(progress),
+        received as f64 * 8.0 / 1e6 / progress.seconds.max(1e-9),
         sum(|receiver| receiver.retransmitted_bytes),
         sum(|receiver| receiver.dropped_packets),
     )
-}
-
-fn rate_mbps(progress: &SendProgress) -> f64 {
-    progress.total_bytes as f64 * 8e-6 / progress.seconds.max(1e-9)
 }
 
 /// Who does not have what, and why.
