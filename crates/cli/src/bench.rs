@@ -66,6 +66,9 @@ pub fn run(args: Args) -> Outcome {
         worker::run(&args.worker)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if !args.no_uftp {
+        uftp::check()?;
+    }
     let stop = Stop::on_signals()?;
     let bytes = args.size * 1024 * 1024;
     let stage = Stage::set(args.receivers, bytes, &args.folder, stop)?;

@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use treecast_driver::stop::Stop;
+use treecast_driver::{files::TargetFolder, stop::Stop};
 use treecast_lab::{Lab, Options, Topology};
 
 pub(super) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -25,6 +25,9 @@ pub(super) struct Stage {
 impl Stage {
     /// Builds the network and fills the file.
     pub fn set(receivers: u32, bytes: u64, under: &Path, stop: Stop) -> Result<Self> {
+        // A copy each, the source, what uftp sends and, alone, a file of eight times the size.
+        let needed = bytes * u64::from(receivers + 2).max(10);
+        TargetFolder::open(under)?.check_room("the bench", needed)?;
         let name = format!("bench{}", std::process::id());
         let folder = under.join(format!("treecast-{name}"));
         std::fs::create_dir(&folder).map_err(|error| {

@@ -41,6 +41,12 @@ impl Uftp {
     }
 }
 
+/// Sees that it is installed, before all else is measured.
+pub(super) fn check() -> Result<()> {
+    // Without arguments it only says how it is used.
+    Command::new("uftp").output().map(drop).map_err(|error| missing(error.into()).into())
+}
+
 pub(super) fn measure(stage: &Stage) -> Result<Uftp> {
     let source = stage.path("for-uftp");
     let bytes = stage.bytes / SHARE;
