@@ -321,11 +321,6 @@ impl Sender {
         self.multicast.sent_bytes()
     }
 
-    /// End of what has been multicast of an object that is not done yet, in bytes.
-    pub fn multicast_position(&self, file: FileId) -> Option<u64> {
-        Some(self.objects.get(self.objects.index(file)?)?.sent)
-    }
-
     /// Bytes sent again so far, to all receivers.
     pub fn retransmitted_bytes(&self) -> u64 {
         let retransmitters = self.retransmitters.values();
