@@ -35,6 +35,8 @@ const MEMBERSHIP_TIME: Duration = Duration::from_millis(40);
 #[derive(Debug)]
 pub(super) struct Joined {
     pub socket: UdpSocket,
+    /// What the socket's receive buffer holds.
+    pub buffer_bytes: usize,
     pub connection: Connection,
 }
 
@@ -68,7 +70,7 @@ pub(super) fn join(
     let file = FileId::new(ticket.session, 0);
     connection.queue(&Message::Hello(hello).to_packet(file));
     on_event(ReceiveEvent::Joined { sender: connection.peer(), interface: interface.name });
-    Ok(Joined { socket, connection })
+    Ok(Joined { socket, buffer_bytes: buffer.bytes, connection })
 }
 
 fn check_name(name: &str) -> Result<(), ReceiveError> {

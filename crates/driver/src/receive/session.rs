@@ -37,10 +37,11 @@ const STOP: u64 = 3;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A report goes to the sender at least so often while something is new ...
-const REPORT_INTERVAL: Duration = Duration::from_millis(50);
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// ... or when a fraction of what the sender may run ahead has come.
-const REPORT_BYTES: u64 = RECEIVE_BUFFER_BYTES as u64 / 16;
+/// ... or when this share of the receive buffer has come: a quarter of what the sender may run ahead. More
+/// reports cost the sender's link: their acknowledgements for 40 receivers were 0.4 % of 100 Mbit/s.
+const REPORT_SHARE: usize = 8;
 
 /// The time for the sender's Welcome.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
@@ -106,7 +107,7 @@ impl<'a> Session<'a> {
             block_len: ticket.block_len,
             session: ticket.session,
             is_welcome: false,
-            machine: Receiver::new(machine_config(options)),
+            machine: Receiver::new(machine_config(options, joined.buffer_bytes)),
             intake,
             store_waker,
             only: options.only.clone(),
@@ -417,7 +418,7 @@ impl<'a> Session<'a> {
     }
 }
 
-fn machine_config(options: &ReceiveOptions) -> ReceiverConfig {
+fn machine_config(options: &ReceiveOptions, buffer_bytes: usize) -> ReceiverConfig {
     ReceiverConfig {
         session: options.ticket.session,
         repair: match options.ticket.repair {
@@ -430,7 +431,7 @@ fn machine_config(options: &ReceiveOptions) -> ReceiverConfig {
             Some(_) => Notification::PerFile,
             None => Notification::Batched,
         },
-        progress_bytes: REPORT_BYTES,
+        progress_bytes: (buffer_bytes / REPORT_SHARE).max(1) as u64,
         progress_interval: REPORT_INTERVAL,
     }
 }
