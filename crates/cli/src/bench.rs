@@ -33,13 +33,14 @@ use stage::Stage;
 #[derive(clap::Args)]
 pub struct Args {
     /// Receivers on the bridge
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
     receivers: u32,
     /// Size of the file in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     size: u64,
     /// How many times floor and treecast are measured; the medians count
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
     runs: u32,
     /// Leave out uftp
     #[arg(long)]
@@ -66,6 +67,7 @@ pub fn run(args: Args) -> Outcome {
         worker::run(&args.worker)?;
         return Ok(ExitCode::SUCCESS);
     }
+    check(&args)?;
     if !args.no_uftp {
         uftp::check()?;
     }
@@ -102,4 +104,21 @@ pub fn run(args: Args) -> Outcome {
         print!("{}", report.as_table())
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What would only be found out after minutes.
+fn check(args: &Args) -> Result<(), String> {
+    if !args.folder.is_dir() {
+        let folder = args.folder.display();
+        return Err(format!("{folder} is no folder: name a memory-backed one that is there with --folder"));
+    }
+    let Some(out) = &args.out else { return Ok(()) };
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if out.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
+        return Err(format!(
+            "cannot write {}: name a file in a folder that is there with --out",
+            out.display()
+        ));
+    }
+    Ok(())
 }

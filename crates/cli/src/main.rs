@@ -1,6 +1,7 @@
 //! The `treecast` command. Thin: each subcommand turns its arguments into a call of the crate that
 //! does the work, and what comes back into lines for a person or JSON for a program.
 
+mod arguments;
 mod bench;
 mod lab;
 mod monitor;
@@ -11,7 +12,7 @@ mod unicast;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{Parser, Subcommand};
 
 /// One sender, many receivers, the same bytes.
 #[derive(Parser)]
@@ -35,8 +36,9 @@ enum Command {
 fn main() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
-        Err(error) => return refuse(&error),
+        Err(error) => return arguments::refuse(&error),
     };
+    treecast_driver::file_limit::raise();
     let result = match command {
         Command::Send(args) => send::run(args),
         Command::Receive(args) => receive::run(args),
@@ -52,24 +54,27 @@ fn main() -> ExitCode {
     })
 }
 
-/// Wrong arguments are told in one line, like everything else that is wrong; help is printed whole.
-fn refuse(error: &clap::Error) -> ExitCode {
-    if !error.use_stderr() {
-        print!("{error}");
-        return ExitCode::SUCCESS;
-    }
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        eprint!("{error}");
-        return ExitCode::FAILURE;
-    }
-    let text = error.to_string();
-    let line = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let line = line.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    let line = line.trim_start_matches("error: ").replace("For more information, try '--help'.", "");
-    eprintln!("treecast: {}; --help says what is possible", line.trim().trim_end_matches('.'));
-    ExitCode::FAILURE
-}
-
 /// What a subcommand returns: its exit code, or one line that says what happened, to what, and what
 /// to do about it.
 type Outcome = Result<ExitCode, Box<dyn std::error::Error>>;
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn every_argument_has_a_help_text() {
+        let mut commands = vec![Cli::command()];
+        let mut arguments = 0;
+        while let Some(command) = commands.pop() {
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                assert!(argument.get_help().is_some(), "{} of {}", argument.get_id(), command.get_name());
+                arguments += 1;
+            }
+            commands.extend(command.get_subcommands().filter(|command| !command.is_hide_set()).cloned());
+        }
+        assert!(arguments > 50, "{arguments}");
+    }
+}

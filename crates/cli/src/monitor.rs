@@ -53,6 +53,7 @@ struct RecordArgs {
 /// Show a recording
 #[derive(clap::Args)]
 struct ShowArgs {
+    /// What `treecast monitor --out` recorded
     file: PathBuf,
     /// A line a sample, with the value of every series
     #[arg(long, group = "format")]

@@ -3,7 +3,11 @@
 mod carousel;
 mod display;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use treecast_driver::{
     receive::{self, NameFilter, ReceiveEvent, ReceiveOptions, ReceiveSummary},
@@ -13,7 +17,7 @@ use treecast_driver::{
 use treecast_wire::ticket::{Repair, Ticket};
 
 use crate::{
-    Outcome,
+    Outcome, arguments,
     send::{Dialect, Group, parse_group},
 };
 
@@ -36,7 +40,8 @@ pub struct Args {
     #[arg(long)]
     name: Option<String>,
     /// Give up when the sender cannot be reached in so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = arguments::seconds,
+          allow_negative_numbers = true)]
     connect_timeout: u64,
     /// One JSON event a line on standard output
     #[arg(long)]
@@ -56,6 +61,9 @@ pub struct Args {
 pub fn run(args: Args) -> Outcome {
     if args.dialect == Dialect::Iotup {
         return carousel::run_iotup(&args);
+    }
+    if args.group.is_some() {
+        return Err("the ticket names the group: leave out --group, or add --dialect iotup".into());
     }
     let options = options(&args)?;
     if options.ticket.repair == Repair::Carousel {
@@ -88,11 +96,10 @@ fn read_ticket(text: &str) -> Result<Ticket, String> {
     let Some(path) = text.strip_prefix('@') else {
         return text.parse().map_err(|error| format!("{error}"));
     };
-    let failed = |error: std::io::Error| format!("cannot read the ticket from {path}: {error}");
-    let mut content = String::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_TICKET_FILE_LEN), &mut content)
-        .map_err(failed)?;
+    let content = treecast_lab::read_text(Path::new(path), MAX_TICKET_FILE_LEN).map_err(|error| {
+        let advice = "name the file that `treecast send --ticket-file` wrote, or give the ticket itself";
+        format!("cannot read the ticket from {path:?}: {error}; {advice}")
+    })?;
     let line = content.lines().next().unwrap_or_default();
     line.parse().map_err(|error| format!("{path}: {error}"))
 }
@@ -115,7 +122,9 @@ mod tests {
     fn a_ticket_cut_short_is_explained_in_one_line() {
         let line = read_ticket("treecast1.AAAA").unwrap_err();
         assert!(line.contains("cut short") && !line.contains('\n'), "{line}");
-        let line = read_ticket("@/no/such/file").unwrap_err();
-        assert!(line.contains("/no/such/file"), "{line}");
+        for path in ["/no/such/file", "/proc/self/exe", "/dev/zero", ""] {
+            let line = read_ticket(&format!("@{path}")).unwrap_err();
+            assert!(line.contains(path) && line.contains("--ticket-file"), "{line}");
+        }
     }
 }

@@ -12,13 +12,13 @@ use std::{
 
 use clap::ValueEnum;
 use treecast_driver::{
-    send::{self, SendEvent, SendOptions, SendSummary},
+    send::{self, MIN_BLOCK_LEN, SendEvent, SendOptions, SendSummary},
     stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, Offload},
 };
-use treecast_wire::ticket;
+use treecast_wire::{header::MAX_PAYLOAD_LEN, ticket};
 
-use crate::Outcome;
+use crate::{Outcome, arguments};
 
 const DEFAULT_WAIT_TIMEOUT_SECONDS: u64 = 60;
 
@@ -43,35 +43,37 @@ pub struct Args {
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
     /// Source-specific multicast: receivers listen to this address of the interface alone
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = arguments::address)]
     source: Option<IpAddr>,
     /// Where to take control connections [default: any address, a free port]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     control: Option<SocketAddr>,
     /// Bits of IP packets a second, headers included (500k, 100M, 2.5G), or max: as fast as the slowest
     /// attentive receiver takes it
-    #[arg(long, default_value = "max", value_parser = parse_rate)]
+    #[arg(long, default_value = "max", value_parser = parse_rate, allow_negative_numbers = true)]
     rate: Rate,
     /// Hop limit of multicast packets: the routers that they may cross
-    #[arg(long, default_value_t = DEFAULT_MULTICAST_HOPS, value_parser = clap::value_parser!(u32).range(1..=255))]
+    #[arg(long, default_value_t = DEFAULT_MULTICAST_HOPS, value_parser = clap::value_parser!(u32).range(1..=255),
+          allow_negative_numbers = true)]
     ttl: u32,
     /// Start when so many receivers are there
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
+          allow_negative_numbers = true)]
     wait: u32,
     /// Give up when they are not there in so many seconds [default: 60; a carousel waits for ever]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     wait_timeout: Option<u64>,
-    /// Carousel: end when nobody has listened for so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    idle: u64,
+    /// Carousel: end when nobody has listened for so many seconds [default: 10]
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
+    idle: Option<u64>,
     /// The packets: a treecast session's, or those of librecast's IoT updater, which loops over one file
     #[arg(long, value_enum, default_value = "session")]
     dialect: Dialect,
     /// Give up on retransmissions of a file after X times what its multicast took [default: never]
-    #[arg(long, value_name = "X", value_parser = parse_factor)]
+    #[arg(long, value_name = "X", value_parser = parse_factor, allow_negative_numbers = true)]
     retx_factor: Option<f64>,
     /// Bytes of a file in each packet [default: what the interface's MTU allows]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_block, allow_negative_numbers = true)]
     block: Option<u16>,
     /// Write the ticket to this file, too
     #[arg(long, value_name = "PATH")]
@@ -84,7 +86,7 @@ pub struct Args {
     paths: Vec<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Fanout {
     Multicast,
     Unicast,
@@ -121,6 +123,7 @@ impl Group {
 pub(crate) struct Rate(pub Option<u64>);
 
 pub fn run(args: Args) -> Outcome {
+    check(&args)?;
     let options = options(&args)?;
     if args.repair == Repair::Carousel || args.dialect == Dialect::Iotup {
         return carousel::run(&args, options);
@@ -145,6 +148,37 @@ pub fn run(args: Args) -> Outcome {
     let summary = result?;
     display.finish(&summary);
     exit_code(&summary)
+}
+
+/// Options that what is asked for cannot obey.
+fn check(args: &Args) -> Result<(), String> {
+    let is_carousel = args.repair == Repair::Carousel || args.dialect == Dialect::Iotup;
+    let is_unicast = args.fanout == Fanout::Unicast;
+    let mends = !is_carousel && args.repair != Repair::None;
+    let refused = [
+        (is_carousel && is_unicast, "a carousel goes to a multicast group: leave out --fanout unicast"),
+        (
+            is_carousel && args.control.is_some(),
+            "a carousel takes no control connections: leave out --control",
+        ),
+        (
+            !is_carousel && args.idle.is_some(),
+            "--idle is for a carousel: leave it out, or add --repair carousel",
+        ),
+        (
+            is_unicast && args.group.is_some(),
+            "unicast needs no group: leave out --group, or --fanout unicast",
+        ),
+        (
+            is_unicast && args.source.is_some(),
+            "unicast has no multicast source: leave out --source, or --fanout unicast",
+        ),
+        (
+            !mends && args.retx_factor.is_some(),
+            "--retx-factor bounds retransmissions, and there are none: leave it out, or take --repair nack or after",
+        ),
+    ];
+    refused.into_iter().find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))
 }
 
 fn options(args: &Args) -> Result<SendOptions, String> {
@@ -192,7 +226,10 @@ struct TicketFile(Option<PathBuf>);
 impl TicketFile {
     fn write(&self, ticket: &str) -> Result<(), String> {
         let Some(path) = &self.0 else { return Ok(()) };
-        let failed = |error| format!("cannot write the ticket to {}: {error}", path.display());
+        let failed = |why: String| {
+            let advice = "name a file in a folder that you may write to with --ticket-file";
+            format!("cannot write the ticket to {}: {why}; {advice}", path.display())
+        };
         let Some(name) = path.file_name() else {
             return Err(failed("it names no file".to_owned()));
         };
@@ -200,9 +237,12 @@ impl TicketFile {
         hidden.push(name);
         hidden.push(format!(".{}", std::process::id()));
         let temporary = path.parent().unwrap_or(Path::new("")).join(hidden);
-        std::fs::write(&temporary, format!("{ticket}\n"))
-            .and_then(|()| std::fs::rename(&temporary, path))
-            .map_err(|error| failed(error.to_string()))
+        let written = std::fs::write(&temporary, format!("{ticket}\n"));
+        written.and_then(|()| std::fs::rename(&temporary, path)).map_err(|error| {
+            // Where nothing could be written, there is nothing to remove.
+            _ = std::fs::remove_file(&temporary);
+            failed(error.to_string())
+        })
     }
 }
 
@@ -210,8 +250,8 @@ pub(crate) fn parse_group(text: &str) -> Result<Group, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(Group { address, port: None });
     }
-    let both = text.parse::<SocketAddr>();
-    both.map(|both| Group { address: both.ip(), port: Some(both.port()) }).map_err(|_| {
+    let both = text.parse::<SocketAddr>().ok().filter(|both| both.port() != 0);
+    both.map(|both| Group { address: both.ip(), port: Some(both.port()) }).ok_or_else(|| {
         "expected an address like ff15::1 or 239.255.1.1, or one with a port like [ff15::1]:5000".into()
     })
 }
@@ -238,6 +278,15 @@ fn parse_factor(text: &str) -> Result<f64, String> {
     if (0.0..=1e6).contains(&factor) { Ok(factor) } else { Err("expected a number of 0 or more".into()) }
 }
 
+/// What a block may have at all; the interface's MTU allows less.
+fn parse_block(text: &str) -> Result<u16, String> {
+    let range = usize::from(MIN_BLOCK_LEN)..=MAX_PAYLOAD_LEN;
+    let bytes = text.parse().ok().filter(|bytes: &u16| range.contains(&usize::from(*bytes)));
+    bytes.ok_or_else(|| {
+        format!("expected bytes from {} to {}, and no more than fit a packet", range.start(), range.end())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,10 +302,26 @@ mod tests {
     }
 
     #[test]
+    fn a_ticket_that_cannot_be_written_leaves_nothing_behind() {
+        let folder = std::env::temp_dir().join(format!("treecast-ticket-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("taken")).unwrap();
+        for path in ["taken", "missing/ticket", "taken/.."] {
+            let line = TicketFile(Some(folder.join(path))).write("ticket").unwrap_err();
+            assert!(line.contains(path) && line.contains("--ticket-file"), "{line}");
+        }
+        let left: Vec<_> =
+            std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(left, ["taken"]);
+    }
+
+    #[test]
     fn a_group_may_have_a_port() {
         let group = parse_group("[ff15::7]:5000").unwrap();
         assert_eq!((group.address, group.port), ("ff15::7".parse().unwrap(), Some(5000)));
         assert_eq!(parse_group("239.255.0.1").unwrap().port, None);
-        assert!(parse_group("ff15::7:port").is_err());
+        for bad in ["ff15::7:port", "[ff15::7]:0", "[ff15::7]:99999", "host"] {
+            assert!(parse_group(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -18,6 +18,7 @@ use treecast_wire::{message::Digest, unicast::PORT};
 
 use crate::{
     Outcome,
+    arguments::counted,
     send::{Rate, parse_rate},
 };
 
@@ -27,7 +28,9 @@ use crate::{
 /// cannot reach it, and bound it with --rate.
 #[derive(clap::Args)]
 pub struct Args {
+    /// Which of the two this is
     side: Side,
+    /// What carries the file
     transport: Transport,
     /// The file to serve; for a client: where its copy goes
     file: PathBuf,
@@ -35,8 +38,9 @@ pub struct Args {
     #[arg(value_name = "ADDR[:PORT]", value_parser = parse_address)]
     address: SocketAddr,
     /// UDP server: bits of IP packets a second, headers included, for all clients together (500k, 100M, 2.5G)
-    #[arg(long, default_value = "max", value_parser = parse_rate)]
-    rate: Rate,
+    /// [default: max]
+    #[arg(long, value_parser = parse_rate, allow_negative_numbers = true)]
+    rate: Option<Rate>,
     /// One JSON event a line on standard output
     #[arg(long)]
     json: bool,
@@ -55,6 +59,10 @@ enum Transport {
 }
 
 pub fn run(args: Args) -> Outcome {
+    let paces = matches!((args.side, args.transport), (Side::Server, Transport::Udp));
+    if args.rate.is_some() && !paces {
+        return Err("--rate is for the UDP server: leave it out".into());
+    }
     let stop = Stop::on_signals()?;
     match args.side {
         Side::Server => serve(&args, &stop),
@@ -71,13 +79,15 @@ fn serve(args: &Args, stop: &Stop) -> Outcome {
         Transport::Tcp => tcp::serve(&args.file, args.address, stop, tell)?,
         Transport::Udp => {
             let offload = Offload::from_environment()?;
-            udp::serve(&args.file, args.address, args.rate.0, offload, stop, tell)?
+            udp::serve(&args.file, args.address, args.rate.and_then(|rate| rate.0), offload, stop, tell)?
         }
     };
     let done = json!({"event": "done", "served": summary.served, "failed": summary.failed});
     match args.json {
         true => println!("{done}"),
-        false => println!("{} requests served, {} failed", summary.served, summary.failed),
+        false => {
+            println!("{} served, {} failed", counted(summary.served as usize, "request"), summary.failed);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -127,11 +137,11 @@ fn fetch(args: &Args, stop: &Stop) -> Outcome {
         println!("{}", progress_as_json("done", &progress));
     } else {
         println!(
-            "{}: {} bytes in {:.2} s ({} requests), verified",
+            "{}: {} bytes in {:.2} s ({}), verified",
             args.file.display(),
             progress.received_bytes,
             progress.seconds,
-            progress.requests
+            counted(progress.requests as usize, "request")
         );
     }
     Ok(ExitCode::SUCCESS)

@@ -6,6 +6,7 @@
 pub mod carousel;
 pub mod clock;
 pub mod connection;
+pub mod file_limit;
 pub mod files;
 pub mod interface;
 pub mod pacer;

@@ -219,7 +219,9 @@ impl Lab {
     pub fn spawn(&self, node: &str, mut command: Command) -> Result<Child> {
         self.place(node, &mut command)?;
         let program = command.get_program().to_string_lossy().into_owned();
-        command.spawn().map_err(Error::system(format!("start {program} in {node}")))
+        command.spawn().map_err(Error::system(format!(
+            "start {program} in {node} (is it installed, and may it be run?)"
+        )))
     }
 
     /// Runs `work` on a thread inside `node`. Sockets and files that it returns stay of that node.

@@ -25,6 +25,7 @@ mod plan;
 mod relay;
 mod routes;
 mod state;
+mod text;
 mod topology;
 mod up;
 
@@ -35,6 +36,7 @@ pub use lab::{Lab, Options, Summary};
 pub use loss::LossCounters;
 pub use plan::{Interface, LabNode};
 pub use relay::relay;
+pub use text::read_text;
 pub use topology::{
     Loss, MAX_MULTICAST_INTERFACES, Member, Network, NetworkKind, Node, Quality, Role, SpecError, Subnet,
     Topology, parse_rate_bps,

@@ -10,7 +10,9 @@ use crate::Outcome;
 /// Break a node's cable or programs while the network is used, and mend them
 #[derive(clap::Args)]
 pub struct FaultArgs {
+    /// The lab's name, as `lab list` shows it
     lab: String,
+    /// The node's name, such as client0
     node: String,
     #[command(subcommand)]
     fault: Fault,

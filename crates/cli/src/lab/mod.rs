@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use serde_json::json;
+use treecast_driver::stop::Stop;
 use treecast_lab::{Lab, LabNode, Options, Role, Topology};
 
-use crate::Outcome;
+use crate::{Outcome, arguments::counted};
 
 /// Build a network of namespaces on this machine, and run experiments in it
 #[derive(clap::Args)]
@@ -45,6 +46,7 @@ enum Command {
 /// servers, rate, queue, loss, delay and jitter, or testbed:FILE.
 #[derive(clap::Args)]
 struct UpArgs {
+    /// The network, as above
     spec: String,
     /// What to call it; its nodes are the namespaces NAME-NODE
     #[arg(long)]
@@ -60,15 +62,19 @@ struct UpArgs {
 /// Run a program in a node, and end with its exit code
 #[derive(clap::Args)]
 struct ExecArgs {
+    /// The lab's name, as `lab list` shows it
     lab: String,
+    /// The node's name, such as client0
     node: String,
-    #[arg(last = true, required = true)]
+    /// The program and its arguments, behind --
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
     command: Vec<String>,
 }
 
 /// List the networks there are
 #[derive(clap::Args)]
 struct ListArgs {
+    /// One JSON array instead of lines
     #[arg(long)]
     json: bool,
 }
@@ -76,13 +82,15 @@ struct ListArgs {
 /// Print a picture of a network, as SVG
 #[derive(clap::Args)]
 struct GraphArgs {
+    /// The lab's name, as `lab list` shows it
     lab: String,
 }
 
 /// Remove a network, its programs first
 #[derive(clap::Args)]
 struct DownArgs {
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    /// The lab's name, as `lab list` shows it
+    #[arg(conflicts_with = "all")]
     lab: Option<String>,
     /// Remove every network, also what was left by a command that was killed
     #[arg(long)]
@@ -109,18 +117,25 @@ pub fn run(args: Args) -> Outcome {
 fn up(args: UpArgs) -> Outcome {
     let topology = Topology::parse(&args.spec)?;
     let name = args.name.unwrap_or_else(|| topology.name.clone());
+    let stop = Stop::on_signals()?;
     let start = Instant::now();
     let lab = Lab::up(&topology, &name, &Options::default())?;
     let seconds = start.elapsed().as_secs_f64();
-    if args.mroute {
-        start_routers(&lab)
-            .map_err(|error| format!("{error}; take the lab down with `treecast lab down {name}`"))?;
+    let routed = if args.mroute && !stop.is_requested() { start_routers(&lab) } else { Ok(()) };
+    if stop.is_requested() {
+        lab.down()?;
+        return Err(format!("interrupted: lab {name} is taken down again").into());
+    }
+    if let Err(error) = routed {
+        lab.down()?;
+        return Err(format!("{error}; lab {name} is taken down again").into());
     }
     if args.json {
         println!("{}", describe(&lab, seconds));
     } else {
         let (nodes, networks) = (lab.nodes().len(), topology.networks.len());
-        println!("lab {name} is up: {nodes} nodes, {networks} LANs and links, in {seconds:.2} s");
+        let (nodes, networks) = (counted(nodes, "node"), counted(networks, "network"));
+        println!("lab {name} is up: {nodes}, {networks}, in {seconds:.2} s");
         if let Some(node) = lab.nodes().first() {
             println!("  treecast lab exec {name} {} -- ip address", node.name);
             println!("  treecast lab down {name}");
@@ -194,7 +209,7 @@ fn list(args: ListArgs) -> Outcome {
     }
     let width = labs.iter().map(|lab| lab.name.len()).max().unwrap_or(0);
     for lab in labs {
-        let state = lab.nodes.map_or("never finished".into(), |nodes| format!("{nodes} nodes"));
+        let state = lab.nodes.map_or("never finished".into(), |nodes| counted(nodes, "node"));
         println!("{:width$}  {state}", lab.name);
     }
     Ok(ExitCode::SUCCESS)
@@ -213,6 +228,9 @@ fn down(args: DownArgs) -> Outcome {
             let start = Instant::now();
             Lab::remove(&lab, &options)?;
             println!("lab {lab} is down, in {:.2} s", start.elapsed().as_secs_f64());
+        }
+        None if !args.all => {
+            return Err("no lab is named: name one that `treecast lab list` shows, or take --all down".into());
         }
         None => {
             for name in Lab::down_all(&options)? {

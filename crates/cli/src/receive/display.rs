@@ -4,6 +4,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use treecast_driver::receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary};
 
+use crate::arguments::counted;
+
 pub(super) struct Display {
     json: bool,
     block_len: u64,
@@ -54,8 +56,8 @@ impl Display {
             return;
         }
         println!(
-            "{} files, {} bytes in {:.2} s; {} bytes retransmitted, {} duplicate blocks, {} packets dropped; {} failed",
-            summary.received.len(),
+            "{}, {} bytes in {:.2} s; {} bytes retransmitted, {} duplicate blocks, {} packets dropped; {} failed",
+            counted(summary.received.len(), "file"),
             progress.received_bytes,
             progress.seconds,
             progress.retransmitted_bytes,

@@ -12,11 +12,12 @@ use treecast_driver::{
 use treecast_proto::Instant;
 use treecast_wire::{iotup, ticket};
 
-use super::{Args, Fanout, TicketFile};
-use crate::Outcome;
+use super::{Args, TicketFile};
+use crate::{Outcome, arguments::counted};
+
+const DEFAULT_IDLE_SECONDS: u64 = 10;
 
 pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) -> Outcome {
-    check(args)?;
     options.repair = ticket::Repair::Carousel;
     if args.dialect == super::Dialect::Iotup {
         options.port.get_or_insert(iotup::PORT);
@@ -39,23 +40,12 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
         block_len: plan.block_len,
         dialect,
         rate_bps: plan.options.rate_bps,
-        idle: Duration::from_secs(args.idle),
+        idle: Duration::from_secs(args.idle.unwrap_or(DEFAULT_IDLE_SECONDS)),
         wait_timeout: args.wait_timeout.map(Duration::from_secs),
         offload: plan.options.offload,
     };
     let summary = carousel::send(options, plan.sources, listeners, &stop, |event| display.show(&event))?;
     display.finish(&summary)
-}
-
-/// Options that a carousel cannot obey.
-fn check(args: &Args) -> Result<(), String> {
-    if matches!(args.fanout, Fanout::Unicast) {
-        return Err("a carousel goes to a multicast group: leave out --fanout unicast".into());
-    }
-    if args.control.is_some() {
-        return Err("a carousel takes no control connections: leave out --control".into());
-    }
-    Ok(())
 }
 
 fn dialect(args: &Args, plan: &Plan) -> Result<Dialect, String> {
@@ -121,7 +111,7 @@ impl Display {
             SendEvent::Progress(summary) => {
                 self.bar.set_length(summary.loop_bytes);
                 self.bar.set_position(summary.sent_bytes % summary.loop_bytes.max(1));
-                self.bar.set_message(format!("{} loops complete", summary.loops));
+                self.bar.set_message(format!("{} complete", counted(summary.loops as usize, "loop")));
             }
         }
     }
@@ -131,8 +121,11 @@ impl Display {
         match self.json {
             true => println!("{}", summary_as_json("done", summary)),
             false => println!(
-                "{} loops of {} bytes, {} bytes in {:.2} s",
-                summary.loops, summary.loop_bytes, summary.sent_bytes, summary.seconds
+                "{} of {} bytes, {} bytes in {:.2} s",
+                counted(summary.loops as usize, "loop"),
+                summary.loop_bytes,
+                summary.sent_bytes,
+                summary.seconds
             ),
         }
         match &self.withdrawn {

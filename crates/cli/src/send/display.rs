@@ -4,6 +4,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use treecast_driver::send::{ReceiverProgress, SendEvent, SendProgress, SendSummary};
 
+use crate::arguments::counted;
+
 /// How many of the slowest receivers are named beside the bar.
 const NAMED: usize = 3;
 
@@ -83,11 +85,11 @@ fn in_one_line(summary: &SendSummary) -> String {
     let have_all = progress.receivers.iter().filter(|receiver| receiver.failures.is_empty()).count();
     let received = sum(|receiver| receiver.received_bytes) / progress.receivers.len().max(1) as u64;
     format!(
-        "{have_all} of {} receivers have all of {} bytes in {}, after {:.2} s ({:.0} Mbit/s at each on average); {} bytes \
+        "{have_all} of {} have all of {} bytes in {}, after {:.2} s ({:.0} Mbit/s at each on average); {} bytes \
          retransmitted, {} packets dropped",
-        progress.receivers.len(),
+        counted(progress.receivers.len(), "receiver"),
         progress.total_bytes,
-        if summary.objects == 1 { "1 object".to_owned() } else { format!("{} objects", summary.objects) },
+        counted(summary.objects as usize, "object"),
         progress.seconds,
         received as f64 * 8.0 / 1e6 / progress.seconds.max(1e-9),
         sum(|receiver| receiver.retransmitted_bytes),

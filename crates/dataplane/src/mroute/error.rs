@@ -25,7 +25,7 @@ pub enum Error {
     TooManyInterfaces(usize),
     #[error("{what}: {source}")]
     System { what: &'static str, source: io::Error },
-    #[error("control socket {}: {source}", path.display())]
+    #[error("control socket {}: {source}; name another path with --control", path.display())]
     Control { path: PathBuf, source: io::Error },
     #[error(
         "no multicast routing daemon answers here: start one with `treecast mroute` in this network namespace"

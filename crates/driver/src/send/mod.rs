@@ -22,7 +22,7 @@ use std::{
 use thiserror::Error;
 use treecast_wire::ticket::{Fanout, Repair, Ticket};
 
-pub use plan::Plan;
+pub use plan::{MIN_BLOCK_LEN, Plan};
 
 use crate::{
     files::SourceError,

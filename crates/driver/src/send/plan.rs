@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A block holds at least the longest control message.
-const MIN_BLOCK_LEN: u16 = 512;
+pub const MIN_BLOCK_LEN: u16 = 512;
 
 /// All that is known before the first packet.
 #[derive(Debug)]

@@ -50,7 +50,7 @@ pub enum UnicastError {
     Bind { address: SocketAddr, source: io::Error },
     #[error("{} is no name for a file: {why}", path.display())]
     Name { path: PathBuf, why: String },
-    #[error("cannot get the file from {address}: {reason}")]
+    #[error("cannot get the file from {address}: {reason}; see that `treecast unicast server` runs there")]
     Failed { address: SocketAddr, reason: String },
     #[error("stopped before the file was there")]
     Interrupted,

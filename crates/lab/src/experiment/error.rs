@@ -7,7 +7,7 @@ use std::{io, path::PathBuf};
 pub enum Error {
     #[error("an experiment builds a network of namespaces, which needs root: run it with sudo")]
     NotRoot,
-    #[error("cannot read experiment {}: {error}", path.display())]
+    #[error("cannot read experiment {}: {error}; name a TOML file, such as labs/librecast/demo.toml", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
     #[error("{name}, line {line}: {what}")]
     Syntax { name: String, line: usize, what: String },
@@ -19,7 +19,7 @@ pub enum Error {
     Oversize { what: String },
     #[error("network {name}: {what}")]
     Network { name: String, what: String },
-    #[error("cannot send {}: {error}", path.display())]
+    #[error("cannot send {}: {error}; name a file that is there and that you may read", path.display())]
     Object { path: PathBuf, error: io::Error },
     #[error("scp: {error}")]
     Scp { error: io::Error },

@@ -14,7 +14,10 @@ use super::{
     quantity::{Rate, Size, Time},
     schedule::Schedule,
 };
-use crate::topology::{Loss, Topology};
+use crate::{
+    text::read_text,
+    topology::{Loss, Topology},
+};
 
 /// What an experiment file may say at its top level. The same keys may be set on the command line.
 #[derive(Debug, Default, Deserialize)]
@@ -170,7 +173,9 @@ impl Experiment {
     /// Reads an experiment file; each of `settings` is a `key=value` that takes the place of the
     /// file's key.
     pub fn load(path: &Path, settings: &[String]) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path)
+        /// More than any experiment needs.
+        const MAX_BYTES: u64 = 1 << 20;
+        let text = read_text(path, MAX_BYTES)
             .map_err(|error| Error::Unreadable { path: path.to_path_buf(), error })?;
         let folder = path.parent().unwrap_or(Path::new("."));
         Self::parse(&text, &path.display().to_string(), folder, settings)

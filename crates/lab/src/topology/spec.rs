@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{Topology, file, generate, testbed};
+use crate::text::read_text;
 
 /// Why a topology was refused: where, and what to do about it, in one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,10 +42,7 @@ fn read(path: &str) -> Result<String, SpecError> {
         let hint = "give a TOML file, lan:clients=N, tree:levels=R,clients=L or testbed:FILE";
         SpecError::new(path, None, format!("cannot be read as a topology ({error}): {hint}"))
     };
-    if std::fs::metadata(Path::new(path)).map_err(explain)?.len() > MAX_BYTES {
-        return Err(SpecError::new(path, None, "is over 4 MiB, too long for a topology"));
-    }
-    std::fs::read_to_string(path).map_err(explain)
+    read_text(Path::new(path), MAX_BYTES).map_err(explain)
 }
 
 /// The `key=value` list of a generator.

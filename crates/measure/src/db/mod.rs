@@ -37,7 +37,7 @@ pub struct Db {
 /// What can go wrong with a results database, each with the file that it happened to.
 #[derive(Debug, thiserror::Error)]
 pub enum DbError {
-    #[error("results database {}: {source}", path.display())]
+    #[error("results database {}: {source}; {}", path.display(), advice(source))]
     Sqlite { path: PathBuf, source: rusqlite::Error },
     #[error(
         "results database {}: written by a newer treecast (schema {found}, this one knows {known}); update treecast or choose another file",
@@ -46,6 +46,18 @@ pub enum DbError {
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error("results database {}: {what}; it is damaged, or no results database", path.display())]
     Damaged { path: PathBuf, what: String },
+}
+
+/// What to do about what SQLite says.
+fn advice(error: &rusqlite::Error) -> &'static str {
+    use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DiskFull, NotADatabase, PermissionDenied, ReadOnly};
+    match error.sqlite_error_code() {
+        Some(NotADatabase) => "name a folder that `treecast lab run` wrote to",
+        Some(CannotOpen | PermissionDenied | ReadOnly) => "name a folder that you may write to",
+        Some(DiskFull) => "make room on the disk",
+        Some(DatabaseBusy) => "another program holds it: wait for that to end",
+        _ => "remove the file, or choose another folder",
+    }
 }
 
 pub type Result<T> = std::result::Result<T, DbError>;

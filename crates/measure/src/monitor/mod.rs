@@ -28,19 +28,19 @@ pub use run::{Observed, Options, Report, run};
 pub enum MonitorError {
     #[error(transparent)]
     Sample(#[from] crate::sample::SampleError),
-    #[error("cannot create {}: {source}", path.display())]
+    #[error("cannot create {}: {source}; name a file in a folder that you may write to", path.display())]
     Create { path: PathBuf, source: io::Error },
     #[error("{} exists already; remove it, or choose another name for the recording", path.display())]
     Exists { path: PathBuf },
     #[error("cannot write the recording: {0}; is the disk full?")]
     Write(io::Error),
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {source}; name a recording that `treecast monitor --out` made", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{} is no recording of treecast monitor", path.display())]
+    #[error("{} is no recording of treecast monitor: name one that `treecast monitor --out` made", path.display())]
     NoRecording { path: PathBuf },
     #[error("{} was recorded by a newer treecast (format {found}, this one knows {known}); update treecast", path.display())]
     Newer { path: PathBuf, found: u8, known: u8 },
-    #[error("cannot start {program}: {source}")]
+    #[error("cannot start {program}: {source}; name a program that is there and that you may run")]
     Program { program: String, source: io::Error },
     #[error("cannot wait for time to pass, a signal or the program: {0}")]
     Wait(io::Error),

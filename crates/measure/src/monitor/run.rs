@@ -33,6 +33,16 @@ pub struct Options {
     pub treecast_version: String,
 }
 
+impl Options {
+    /// What was recorded of a program that never ran says nothing.
+    fn discard_recording(&self) {
+        if let Some(path) = &self.out {
+            // Why the program did not start is worth telling, more than a file that stays.
+            _ = std::fs::remove_file(path);
+        }
+    }
+}
+
 /// A sample, for whoever wants to show it.
 pub struct Observed<'a> {
     pub at: Duration,
@@ -65,7 +75,7 @@ pub fn run(options: &Options, observe: &mut dyn FnMut(Observed<'_>)) -> Result<R
     let mut monitor = Monitor::open(options)?;
     let program = match &options.program[..] {
         [] => None,
-        arguments => Some(monitor.start(arguments)?),
+        arguments => Some(monitor.start(arguments).inspect_err(|_| options.discard_recording())?),
     };
     let mut next = Instant::now();
     loop {

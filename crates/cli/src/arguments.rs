@@ -1,0 +1,87 @@
+//! What arguments of several subcommands share: values that say what was expected of them, and the one
+//! line that refuses them.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    process::ExitCode,
+};
+
+use clap::error::ErrorKind;
+
+/// A whole number of seconds.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    /// A year: a deadline so far away can still be added to any clock.
+    const LONGEST: u64 = 366 * 24 * 3600;
+    let seconds = text.parse().ok().filter(|seconds| *seconds <= LONGEST);
+    seconds.ok_or_else(|| format!("expected whole seconds from 0 to {LONGEST}"))
+}
+
+/// An address of a host.
+pub fn address(text: &str) -> Result<IpAddr, &'static str> {
+    text.parse().map_err(|_| "expected an address like fd00::1 or 192.0.2.1")
+}
+
+/// An address of a host and a port of it.
+pub fn address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "expected an address and a port (0: a free one), like [fd00::1]:5000 or 192.0.2.1:5000")
+}
+
+/// "1 file", "2 files".
+pub fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Wrong arguments are told in one line, like everything else that is wrong; help is printed whole.
+pub fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        print!("{error}");
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprint!("{error}");
+        return ExitCode::FAILURE;
+    }
+    eprintln!("treecast: {}; --help says what is possible", in_one_line(&error.to_string()));
+    ExitCode::FAILURE
+}
+
+/// What clap says in several lines, without its word "error" and how the command is used.
+fn in_one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let mut said = String::new();
+    for line in lines {
+        let line = line.trim_start_matches("error: ");
+        match line.strip_prefix("tip: ") {
+            Some(tip) => said += &format!("; {tip}"),
+            None if said.is_empty() => said += line,
+            None => said += &format!(" {line}"),
+        }
+    }
+    said.trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clap_says_becomes_one_line() {
+        let said = "error: unrecognized subcommand 'sent'\n\n  tip: a similar subcommand exists: 'send'\n\n\
+                    Usage: treecast <COMMAND>\n\nFor more information, try '--help'.\n";
+        assert_eq!(in_one_line(said), "unrecognized subcommand 'sent'; a similar subcommand exists: 'send'");
+        let said = "error: the following required arguments were not provided:\n  <PATHS>...\n\nUsage: x\n";
+        assert_eq!(in_one_line(said), "the following required arguments were not provided: <PATHS>");
+    }
+
+    #[test]
+    fn values_say_what_was_expected() {
+        assert_eq!(seconds("60"), Ok(60));
+        for wrong in ["-1", "x", "", "1.5", "99999999999"] {
+            assert!(seconds(wrong).unwrap_err().contains("whole seconds"), "{wrong}");
+        }
+        assert!(address_and_port("127.0.0.1:22x").unwrap_err().contains("192.0.2.1:5000"));
+        assert!(address("host").unwrap_err().contains("fd00::1"));
+    }
+}

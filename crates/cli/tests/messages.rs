@@ -1,0 +1,138 @@
+//! What is said about wrong arguments and files: one line that names what is wrong and what to do about
+//! it, an exit code that is not 0, and nothing left behind.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+/// Arguments; then what the line must say: what is wrong, and what to do.
+type Case = (&'static [&'static str], &'static [&'static str]);
+
+/// Run in a folder with a `file` that holds "hello", a `binary`, an empty one and an empty `folder`.
+const CASES: &[Case] = &[
+    (&["sent"], &["'sent'", "'send'"]),
+    (&["send"], &["<PATHS>", "--help"]),
+    (&["send", "nofile"], &["nofile", "check the name"]),
+    (&["send", "folder"], &["nothing to send", "folder"]),
+    (&["send", "/dev/zero"], &["/dev/zero", "name regular files"]),
+    (&["send", "file", "file"], &["both be called file", "rename one"]),
+    (&["send", "--control", "127.0.0.1:22x", "file"], &["'127.0.0.1:22x'", "192.0.2.1:5000"]),
+    (&["send", "--source", "host", "file"], &["'host'", "fd00::1"]),
+    (&["send", "--group", "[ff15::1]:0", "file"], &["'[ff15::1]:0'", "[ff15::1]:5000"]),
+    (&["send", "--retx-factor", "-1", "file"], &["'-1'", "0 or more"]),
+    (&["send", "--rate", "-5", "file"], &["'-5'", "like 500M"]),
+    (&["send", "--wait", "0", "file"], &["'0'", "1..="]),
+    (&["send", "--wait-timeout", "-1", "file"], &["'-1'", "whole seconds from 0"]),
+    (&["send", "--idle", "x", "file"], &["'x'", "whole seconds from 0"]),
+    (&["send", "--block", "70000", "file"], &["'70000'", "from 512 to 65475"]),
+    (&["send", "--block", "0", "file"], &["'0'", "from 512 to 65475"]),
+    (&["send", "--ttl", "256", "file"], &["'256'", "1..=255"]),
+    (&["send", "--fanout", "unicast", "--group", "ff15::1", "file"], &["leave out --group"]),
+    (&["send", "--fanout", "unicast", "--source", "::1", "file"], &["leave out --source"]),
+    (&["send", "--repair", "carousel", "--control", "[::1]:1", "file"], &["leave out --control"]),
+    (&["send", "--repair", "carousel", "--retx-factor", "2", "file"], &["--retx-factor", "--repair nack"]),
+    (&["send", "--repair", "none", "--retx-factor", "2", "file"], &["--retx-factor", "--repair nack"]),
+    (&["send", "--idle", "5", "file"], &["--idle", "--repair carousel"]),
+    (&["receive"], &["<TICKET|@PATH>", "--help"]),
+    (&["receive", "x"], &["treecast1.", "copy the whole first line"]),
+    (&["receive", "treecast1.AAAA"], &["cut short", "copy the whole first line"]),
+    (&["receive", "@nofile"], &["nofile", "--ticket-file"]),
+    (&["receive", "@binary"], &["binary", "no text", "--ticket-file"]),
+    (&["receive", "@/dev/zero"], &["/dev/zero", "too long", "--ticket-file"]),
+    (&["receive", "--connect-timeout", "-1", "x"], &["'-1'", "whole seconds from 0"]),
+    (&["receive", "--group", "ff15::1", "x"], &["leave out --group"]),
+    (&["receive", "--only", "[", "x"], &["'['", "--only"]),
+    (&["receive", "--dialect", "iotup", "x"], &["--group"]),
+    (&["unicast", "server", "tcp", "nofile", "::1"], &["nofile", "check the name"]),
+    (&["unicast", "server", "tcp", "file", "host"], &["'host'", "[fd00::1]:4243"]),
+    (&["unicast", "server", "tcp", "--rate", "5M", "file", "::1"], &["--rate", "leave it out"]),
+    (&["lab", "up", "nofile"], &["nofile", "give a TOML file"]),
+    (&["lab", "up", "binary"], &["binary", "no text", "give a TOML file"]),
+    (&["lab", "up", "/dev/zero"], &["/dev/zero", "too long", "give a TOML file"]),
+    (&["lab", "up", "file"], &["file:1", "expected"]),
+    (&["lab", "up", "lan:clients=0"], &["clients=0", "from 1 to 4000"]),
+    (&["lab", "up", "lan:clients=1", "--name", "A b"], &["\"A b\"", "lower-case letters"]),
+    (&["lab", "down"], &["no lab is named", "lab list", "--all"]),
+    (&["lab", "down", "a", "--all"], &["--all"]),
+    (&["lab", "down", "nosuchlab"], &["nosuchlab", "lab list"]),
+    (&["lab", "exec", "nosuchlab", "client0", "--", "true"], &["nosuchlab", "lab list"]),
+    (&["lab", "graph", "nosuchlab"], &["nosuchlab", "lab list"]),
+    (&["lab", "fault", "nosuchlab", "client0", "show"], &["nosuchlab", "lab list"]),
+    (&["lab", "fault", "nosuchlab", "client0", "lose", "200%"], &["'200%'", "like 5%"]),
+    (&["lab", "run", "nofile"], &["nofile", "such as labs/"]),
+    (&["lab", "run", "binary"], &["binary", "no text", "such as labs/"]),
+    (&["lab", "run", "/dev/zero"], &["/dev/zero", "too long", "such as labs/"]),
+    (&["lab", "run", "file"], &["line 1", "expected"]),
+    (&["lab", "run", "empty"], &["empty", "expected one of `sizes` and `file`"]),
+    (&["lab", "report", "folder"], &["folder/results.sqlite", "`treecast lab run` wrote to"]),
+    (&["lab", "report", "damaged"], &["damaged/results.sqlite", "`treecast lab run` wrote to"]),
+    (&["monitor", "show", "nofile"], &["nofile", "`treecast monitor --out`"]),
+    (&["monitor", "show", "binary"], &["binary", "`treecast monitor --out`"]),
+    (&["monitor", "--", "nosuchprogram"], &["nosuchprogram", "name a program"]),
+    (&["monitor", "--out", "new", "--", "nosuchprogram"], &["nosuchprogram", "name a program"]),
+    (&["monitor", "--out", "nofolder/new", "--", "true"], &["nofolder/new", "name a file"]),
+    (&["monitor", "--out", "file", "--", "true"], &["file exists already", "choose another"]),
+    (&["monitor", "--every", "1ms"], &["1ms", "between 10ms and 60m"]),
+    (&["monitor", "--interface", "nosuchif", "--", "true"], &["nosuchif", "it has"]),
+    (&["mroute", "--interface", "nosuchif"], &["nosuchif", "`ip link`"]),
+    (&["mroute", "--query-interval", "0s"], &["'0s'", "from 1s"]),
+    (&["mroute", "show", "--control", "nofile"], &["start one with `treecast mroute`"]),
+    (&["bench", "--size", "0"], &["'0'", "1..="]),
+    (&["bench", "--size", "99999999999999"], &["99999999999999", "1..="]),
+    (&["bench", "--folder", "nofolder"], &["nofolder", "--folder"]),
+    (&["bench", "--out", "nofolder/x"], &["nofolder/x", "--out"]),
+];
+
+#[test]
+fn whatever_is_wrong_is_told_in_one_line_that_says_what_to_do() {
+    let folder = Folder::new();
+    let before = folder.files();
+    for (arguments, expected) in CASES {
+        let output = folder.run(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.starts_with("treecast: "), "{arguments:?}: {said}");
+        let missing: Vec<_> = expected.iter().filter(|part| !said.contains(**part)).collect();
+        assert!(missing.is_empty(), "{arguments:?}: no {missing:?} in {said}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments:?}");
+        assert_eq!(folder.files(), before, "{arguments:?}");
+    }
+}
+
+/// Where the cases run, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("treecast-messages-{}", std::process::id()));
+        fs::create_dir_all(path.join("folder")).unwrap();
+        fs::create_dir_all(path.join("damaged")).unwrap();
+        fs::write(path.join("file"), "hello").unwrap();
+        fs::write(path.join("empty"), "").unwrap();
+        fs::write(path.join("binary"), [0xff; 3000]).unwrap();
+        fs::write(path.join("damaged/results.sqlite"), [b'x'; 3000]).unwrap();
+        Self(path)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
+        command.args(arguments).current_dir(&self.0).stdin(Stdio::null());
+        command.env("TREECAST_LAB_STATE", self.0.join("state")).output().unwrap()
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.0).unwrap().chain(fs::read_dir(self.0.join("folder")).unwrap());
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
