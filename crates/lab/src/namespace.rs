@@ -139,20 +139,6 @@ pub fn write_setting(name: &str, value: &str) -> io::Result<()> {
     written.map_err(|error| io::Error::new(error.kind(), format!("set {path} to {value}: {error}")))
 }
 
-/// Lets this process open as many files as it may: a lab needs two for each node while it is built.
-pub fn raise_file_limit(needed: u64) -> io::Result<()> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a valid structure, which outlives the call.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
-    if limit.rlim_cur >= needed {
-        return Ok(());
-    }
-    limit.rlim_cur = needed;
-    limit.rlim_max = limit.rlim_max.max(needed);
-    // SAFETY: as above.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })
-}
-
 fn mount(source: &Path, target: &Path, flags: libc::c_ulong) -> io::Result<()> {
     let (source, target) = (c_path(source)?, c_path(target)?);
     // SAFETY: both strings end in a zero byte and outlive the call; type and data may be null.

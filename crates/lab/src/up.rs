@@ -38,9 +38,6 @@ pub(crate) fn reserve(plan: &Plan) -> Result<()> {
 
 /// Makes everything in `plan`, which is that of `topology` and has its names. Returns what loses packets, if anything does.
 pub(crate) fn build(topology: &Topology, plan: &Plan) -> Result<Option<LossObjects>> {
-    let files = 2 * plan.nodes.len() as u64 + 256;
-    let raised = namespace::raise_file_limit(files);
-    raised.map_err(Error::system(format!("open {files} files: raise `ulimit -Hn`")))?;
     let handles = parallel::map(plan.nodes.len(), |node| make_namespace(&plan.nodes[node]))?;
     parallel::aside(|| links::make(plan, &handles))?;
     let losses = load_losses(plan)?;

@@ -67,7 +67,6 @@ struct Daemon<'a> {
 impl<'a> Daemon<'a> {
     /// Opens all that it needs. Interfaces are served from the first round of [`Self::run`] on.
     fn start(config: &'a Config, signals: &OwnedFd) -> Result<Self, Error> {
-        sys::raise_descriptor_limit();
         // A kernel keeps a new stream's first four packets until it is told where they go, and drops the others.
         sys::raise_priority();
         let clock = Clock::start();

@@ -243,19 +243,6 @@ pub fn termination_signals() -> io::Result<OwnedFd> {
     }
 }
 
-/// Lets the process open as many descriptors as it may, since groups take one for every few.
-pub fn raise_descriptor_limit() {
-    // SAFETY: the structure is read and written by the two calls only while it lives. Without success
-    // the old limit stays, and is met later with an error of its own.
-    unsafe {
-        let mut limit = mem::zeroed::<libc::rlimit>();
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
-}
-
 /// Has the scheduler prefer the process to others, if it lets it.
 pub fn raise_priority() {
     // SAFETY: no pointers.

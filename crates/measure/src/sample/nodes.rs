@@ -53,7 +53,6 @@ struct Node {
 impl NodeSampler {
     /// Opens all `nodes`. Errors name the node that is not there, or the interface that it lacks.
     pub fn open(nodes: Vec<NodeSource>) -> Result<Self, SampleError> {
-        allow_many_files();
         // A thread of its own, as entering a namespace changes the thread for good.
         let opened = std::thread::scope(|scope| {
             let opener = std::thread::Builder::new().name("namespaces".into());
@@ -177,17 +176,4 @@ fn enter(path: &Path) -> Result<(), SampleError> {
     File::open(path)
         .and_then(|file| netlink::enter(&file))
         .map_err(|source| SampleError::Namespace { path: path.to_owned(), source })
-}
-
-/// A socket a node and a few files a process are more than the usual limit of 1,024 allows in a large
-/// lab. Where the limit cannot be raised, opening fails and says so.
-fn allow_many_files() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid rlimit that outlives both calls.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
 }
