@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI32, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering},
     },
 };
 
@@ -21,6 +21,12 @@ pub struct Stop {
 /// The descriptor that the signal handler writes to; negative without one.
 static SIGNAL_FD: AtomicI32 = AtomicI32::new(-1);
 
+/// When the first signal came, in milliseconds of the monotonic clock; 0 before.
+static FIRST_SIGNAL_MS: AtomicI64 = AtomicI64::new(0);
+
+/// Signals so close together are one request: `timeout` sends two, one to the process and one to its group.
+const ONE_REQUEST_MS: i64 = 1000;
+
 impl Stop {
     /// # Errors
     /// When no more descriptors are to be had.
@@ -29,7 +35,7 @@ impl Stop {
     }
 
     /// One that SIGINT and SIGTERM request, too. For one at a time in a process; the descriptor stays open
-    /// until the process ends. A second signal ends the process at once.
+    /// until the process ends. A second signal, a second later or more, ends the process at once.
     ///
     /// # Errors
     /// When no more descriptors are to be had.
@@ -39,12 +45,11 @@ impl Stop {
         // The handler must never meet a closed descriptor, or one that is another file by then.
         std::mem::forget(stop.waker.clone());
         for signal in [libc::SIGINT, libc::SIGTERM] {
-            // SAFETY: the action is plain data; the handler only calls what is safe in one. SA_RESETHAND
-            // gives the second signal its usual effect.
+            // SAFETY: the action is plain data; the handler only calls what is safe in one.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
-                action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+                action.sa_flags = libc::SA_RESTART;
                 if libc::sigaction(signal, &action, std::ptr::null_mut()) != 0 {
                     return Err(io::Error::last_os_error());
                 }
@@ -74,9 +79,26 @@ impl AsFd for Stop {
     }
 }
 
-extern "C" fn on_signal(_: libc::c_int) {
+extern "C" fn on_signal(signal: libc::c_int) {
+    let now = monotonic_ms();
+    let first = FIRST_SIGNAL_MS.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
+    if first.is_err_and(|first| now - first >= ONE_REQUEST_MS) {
+        // SAFETY: both are safe in a signal handler; the signal has its usual effect when this returns.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    }
     let one = 1_u64;
     let fd = SIGNAL_FD.load(Ordering::SeqCst);
     // SAFETY: write is safe in a signal handler; eight bytes of `one`.
     unsafe { libc::write(fd, (&raw const one).cast(), 8) };
+}
+
+/// Never 0. Safe to call in a signal handler.
+fn monotonic_ms() -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid place for the result, and the call is safe in a signal handler.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    (now.tv_sec * 1000 + now.tv_nsec / 1_000_000).max(1)
 }

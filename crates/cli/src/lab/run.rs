@@ -4,12 +4,9 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
 };
 
+use treecast_driver::stop::Stop;
 use treecast_lab::experiment::{self, Experiment, Order, Results};
 use treecast_measure::Db;
 
@@ -73,9 +70,9 @@ pub fn run(args: RunArgs) -> Outcome {
         version: env!("CARGO_PKG_VERSION").into(),
         command: command(&args),
     };
-    let stop = stop_on_signals()?;
+    let stop = Stop::on_signals()?;
     let progress = Progress::new(args.json);
-    let results = experiment::run(&order, &|event| progress.show(event), &|| stop.load(Ordering::Relaxed))?;
+    let results = experiment::run(&order, &|event| progress.show(event), &|| stop.is_requested())?;
     progress.finish();
     conclude(&order, &out, &results, args.json)
 }
@@ -93,7 +90,11 @@ fn plan(experiment: &Experiment, json: bool) -> Outcome {
 pub fn report(args: ReportArgs) -> Outcome {
     let database = args.dir.join(DATABASE);
     if !database.is_file() {
-        return Err(format!("{} is not there: `treecast lab run` makes it", database.display()).into());
+        return Err(format!(
+            "{} is not there: name the folder that `treecast lab run` wrote to",
+            database.display()
+        )
+        .into());
     }
     let (report, text) = report::write(&args.dir, &Kept::load(&args.dir)?)?;
     println!("{text}\n{}", report.display());
@@ -117,7 +118,10 @@ fn conclude(order: &Order, out: &Path, results: &Results, json: bool) -> Outcome
 /// Makes the folder for the results. Earlier ones are put aside under another name, unless they are to
 /// be added to.
 fn prepare(out: &Path, append: bool) -> Result<PathBuf, Box<dyn std::error::Error>> {
-    let failed = |error: io::Error| format!("cannot keep results in {}: {error}", out.display());
+    let failed = |error: io::Error| {
+        let advice = "name a folder that you may write to with --out";
+        format!("cannot keep results in {}: {error}; {advice}", out.display())
+    };
     fs::create_dir_all(out).map_err(failed)?;
     let database = out.join(DATABASE);
     if database.exists() && !append {
@@ -131,18 +135,40 @@ fn prepare(out: &Path, append: bool) -> Result<PathBuf, Box<dyn std::error::Erro
 
 /// The command that repeats the experiment.
 fn command(args: &RunArgs) -> String {
-    let mut words = vec!["treecast lab run".to_string(), args.file.display().to_string()];
-    words.extend(args.settings.iter().map(|setting| format!("--set {setting}")));
+    let mut words = vec!["treecast lab run".to_string(), quoted(&args.file.display().to_string())];
+    words.extend(args.settings.iter().map(|setting| format!("--set {}", quoted(setting))));
+    words.extend(args.out.iter().map(|out| format!("--out {}", quoted(&out.display().to_string()))));
     words.join(" ")
 }
 
-/// A flag that Ctrl-C and SIGTERM set; the second time they end the program at once.
-fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
-    use signal_hook::{consts::TERM_SIGNALS, flag};
-    let stop = Arc::new(AtomicBool::new(false));
-    for &signal in TERM_SIGNALS {
-        flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
-        flag::register(signal, Arc::clone(&stop))?;
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
-    Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_repeats_an_experiment_has_all_its_options() {
+        let args = RunArgs {
+            file: "labs/demo.toml".into(),
+            out: Some("out/two words".into()),
+            settings: vec!["repeats=2".into(), "file=it's".into()],
+            append: false,
+            plan: false,
+            json: true,
+        };
+        let command = command(&args);
+        assert_eq!(
+            command,
+            r"treecast lab run labs/demo.toml --set repeats=2 --set 'file=it'\''s' --out 'out/two words'"
+        );
+    }
 }
