@@ -13,6 +13,7 @@ use super::{
     network::Attachment,
     server::Opening,
     ssh::{self, Ssh},
+    stage::ClientNode,
 };
 
 /// The port of the unicast servers, each in the server's namespace.
@@ -71,7 +72,7 @@ impl Programs {
     pub fn client(
         &self,
         delivery: Delivery,
-        interface: &str,
+        client: &ClientNode,
         source: &Path,
         ticket: &Path,
         folder: &Path,
@@ -83,7 +84,7 @@ impl Programs {
             Delivery::Scp => {
                 self.ssh.as_ref().map_or_else(no_ssh, |ssh| ssh.client(self.server.address, source, &copy))
             }
-            Delivery::Carousel | Delivery::After | Delivery::Nack => self.receive(interface, ticket, folder),
+            Delivery::Carousel | Delivery::After | Delivery::Nack => self.receive(client, ticket, folder),
         }
     }
 
@@ -113,9 +114,10 @@ impl Programs {
         command
     }
 
-    fn receive(&self, interface: &str, ticket: &Path, folder: &Path) -> Command {
+    fn receive(&self, client: &ClientNode, ticket: &Path, folder: &Path) -> Command {
         let mut command = Command::new(&self.treecast);
-        command.args(["receive", "--json", "--interface", interface, "--into"]).arg(folder);
+        command.args(["receive", "--json", "--name", &client.name]);
+        command.args(["--interface", &client.attachment.interface, "--into"]).arg(folder);
         command.arg(format!("@{}", ticket.display()));
         command
     }

@@ -174,13 +174,7 @@ impl Cast<'_> {
             copy: folder.join(&self.source.name),
             folder,
             command: Box::new(move |ticket| {
-                self.stage.programs.client(
-                    delivery,
-                    &at.attachment.interface,
-                    &self.source.path,
-                    ticket,
-                    &into,
-                )
+                self.stage.programs.client(delivery, at, &self.source.path, ticket, &into)
             }),
             spawn: Box::new(move |command| {
                 let child = self.stage.spawn(&at.name, command)?;
