@@ -63,7 +63,8 @@ fi
 if ! rust_is_new_enough; then
     if ! command -v rustup >/dev/null 2>&1; then
         echo "treecast: installing Rust by rustup"
-        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+        # From the host that the toolchains come from: one that a firewall has to let through less.
+        curl --proto '=https' --tlsv1.2 -sSf https://static.rust-lang.org/rustup/rustup-init.sh |
             sh -s -- -y --profile minimal --component clippy,rustfmt >/dev/null ||
             die "rustup could not be fetched: install Rust $RUST_NEEDED or newer yourself"
         PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
