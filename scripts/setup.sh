@@ -12,7 +12,10 @@ die() { echo "treecast: $*" >&2; exit 1; }
 
 packages=""
 # need COMMAND PACKAGE: the package is installed when the command is not there.
-need() { command -v "$1" >/dev/null 2>&1 || packages="$packages $2"; }
+need() {
+    command -v "$1" >/dev/null 2>&1 && return
+    case "$packages " in *" $2 "*) ;; *) packages="$packages $2" ;; esac
+}
 
 PATH="$PATH:/usr/sbin:/sbin"
 need ip iproute2
@@ -64,9 +67,12 @@ if ! rust_is_new_enough; then
     if ! command -v rustup >/dev/null 2>&1; then
         echo "treecast: installing Rust by rustup"
         # From the host that the toolchains come from: one that a firewall has to let through less.
-        curl --proto '=https' --tlsv1.2 -sSf https://static.rust-lang.org/rustup/rustup-init.sh |
-            sh -s -- -y --profile minimal --component clippy,rustfmt >/dev/null ||
-            die "rustup could not be fetched: install Rust $RUST_NEEDED or newer yourself"
+        installer=$(mktemp)
+        curl --proto '=https' --tlsv1.2 -sSf -o "$installer" https://static.rust-lang.org/rustup/rustup-init.sh ||
+            die "rustup could not be fetched (see above): install Rust $RUST_NEEDED or newer yourself"
+        sh "$installer" -y --profile minimal --component clippy,rustfmt >/dev/null ||
+            die "rustup could not install Rust (see above): install Rust $RUST_NEEDED or newer yourself"
+        rm -f "$installer"
         PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
     else
         rustup update stable >/dev/null || die "rustup could not update Rust: $RUST_NEEDED or newer is needed"
