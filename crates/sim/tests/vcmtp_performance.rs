@@ -135,6 +135,7 @@ fn scenario(repair: Repair, paths: &[Path]) -> Scenario {
         receivers: paths.iter().copied().map(receiver).collect(),
         close_at: send_at,
         hashing: Duration::from_millis(2),
+        is_forged: false,
     }
 }
 

@@ -14,6 +14,8 @@
 //! - A receiver that joins late is sent BOF, EOF and Digest over its connection and asks for the rest.
 //! - When an object's time is up, those who still wait for blocks are sent Retx-Reject, not only those who
 //!   ask later: nobody waits for what will not come.
+//! - What comes over the connection overrules what the group said, to which anybody can write; a sender answers
+//!   requests for what is not there with the object's BOF, so that a receiver that was misled finds out.
 //! - Objects in flight take turns, in the multicast and in each receiver's retransmissions.
 //! - Progress reports can hold the multicast back to what receivers' buffers hold (the paper plans rates).
 //! - Every set, queue and index is bounded, whatever the other side sends.
@@ -29,8 +31,8 @@ pub use receiver::{
     ReceiverTransmit, ReceiverWait, Response,
 };
 pub use sender::{
-    Destination, Lane, Outcome, ReceiverId, ReceiverStatistics, Sender, SenderConfig, SenderEvent,
-    SenderInput, SenderTransmit, SenderWait,
+    Destination, Lane, Outcome, ReceiverId, Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit,
+    SenderWait,
 };
 
 /// When retransmissions are sent.

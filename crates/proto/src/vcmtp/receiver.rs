@@ -80,7 +80,10 @@ pub enum ReceiverInput {
     Respond { file: FileId, response: Response },
     /// Everything of the object is stored, and this is its BLAKE3 hash.
     Hashed { file: FileId, hash: [u8; 32] },
-    /// Storing failed for good (disk full, name refused).
+    /// The object cannot be stored as it was announced (no room, name refused). Everything kept of it is
+    /// gone, and nothing more is kept before [`ReceiverTransmit::Discard`].
+    AnnouncementRefused { file: FileId, begin: BeginOfFile, reason: String },
+    /// Storing failed for good (disk full, name taken).
     StoreFailed { file: FileId, reason: String },
     /// API_Close_Receiver.
     Close,
@@ -91,9 +94,11 @@ pub enum ReceiverInput {
 pub enum ReceiverTransmit {
     /// Send a message on the control connection.
     Message { file: FileId, message: Message },
-    /// The object's size and name are known: its file may be sized and will be called so.
+    /// The object's size and name are known: its file may be sized and will be called so. Comes again, with
+    /// other words, when the group was wrong.
     Announce { file: FileId, begin: BeginOfFile },
-    /// Keep these bytes of the [`ReceiverInput::Blocks`] just handled. They are new.
+    /// Keep these bytes of the [`ReceiverInput::Blocks`] just handled. They are new. Before the object's
+    /// announcement they should not cost a file: anybody may have sent them.
     Store { file: FileId, range: Range<u64> },
     /// All bytes are stored: compute the hash and hand it back. After a wrong one, everything is stored
     /// anew over what is there, and this comes once more.
@@ -101,7 +106,7 @@ pub enum ReceiverTransmit {
     /// The hash is right: give the file its final name. [`ReceiverInput::StoreFailed`] before the next
     /// poll says that it could not be done.
     Commit { file: FileId },
-    /// Throw away all that is stored of the object.
+    /// Throw away all that is stored of the object, announcement and failure included.
     Discard { file: FileId },
     /// Close the control connection.
     CloseConnection,
@@ -220,6 +225,9 @@ impl Receiver {
             ReceiverInput::Dropped { total } => self.dropped(now, total),
             ReceiverInput::Respond { file, response } => self.respond(file, response),
             ReceiverInput::Hashed { file, hash } => self.hashed(file, hash),
+            ReceiverInput::AnnouncementRefused { file, begin, reason } => {
+                self.announcement_refused(file, &begin, &reason);
+            }
             ReceiverInput::StoreFailed { file, reason } => self.store_failed(file, &reason),
             ReceiverInput::Close => self.close(),
         }
@@ -282,12 +290,6 @@ impl Receiver {
     /// Distinct bytes of all objects received so far.
     pub fn received_bytes(&self) -> u64 {
         self.reporter.progress.received_bytes
-    }
-
-    /// Bytes received and the size, where it is known, of an object that has not ended.
-    pub fn object_progress(&self, file: FileId) -> Option<(u64, Option<u64>)> {
-        let object = self.ledger.get(file.index()).filter(|_| file.session() == self.config.session)?;
-        Some((object.received_bytes, object.begin.as_ref().map(|begin| begin.file_size)))
     }
 
     pub fn counters(&self) -> ReceiverCounters {

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use treecast_wire::{
     header::{FileId, PacketType, SessionId},
-    message::{BeginOfFile, Digest, Message, PROTOCOL_VERSION, Progress, Reason, Welcome},
+    message::{BeginOfFile, Digest, Message, PROTOCOL_VERSION, Reason, Welcome},
 };
 
 use self::{
@@ -132,18 +132,6 @@ pub enum SenderWait {
     Closed,
 }
 
-/// What is known of one receiver, for displays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReceiverStatistics {
-    /// Its last report.
-    pub progress: Progress,
-    /// Bytes that it has asked for and that have not been sent to it again yet.
-    pub pending_retransmission_bytes: u64,
-    pub retransmitted_bytes: u64,
-    /// Messages that made no sense, and requests beyond what one receiver may have waiting.
-    pub ignored_messages: u64,
-}
-
 /// One session's sender. Call order: see the crate's documentation; poll each [`Lane`] on its own.
 ///
 /// Any input can give any lane something to do. [`Sender::is_ready`] tells cheaply whether a
@@ -258,9 +246,11 @@ impl Sender {
 
     /// The BOF of an object that starts; every receiver that is there is to have it.
     fn begin(&mut self, index: u32) -> Option<BeginOfFile> {
+        let file = self.objects.file_id(index);
         let object = self.objects.get_mut(index)?;
-        for receiver in self.retransmitters.keys() {
+        for (receiver, retransmitter) in &mut self.retransmitters {
             object.add_receiver(*receiver);
+            retransmitter.begin(file);
         }
         Some(object.begin.clone())
     }
@@ -330,16 +320,6 @@ impl Sender {
     /// The receivers that are there.
     pub fn receivers(&self) -> impl Iterator<Item = ReceiverId> {
         self.retransmitters.keys().copied()
-    }
-
-    pub fn receiver(&self, receiver: ReceiverId) -> Option<ReceiverStatistics> {
-        let retransmitter = self.retransmitters.get(&receiver)?;
-        Some(ReceiverStatistics {
-            progress: retransmitter.progress,
-            pending_retransmission_bytes: retransmitter.pending_blocks() * u64::from(self.config.block_len),
-            retransmitted_bytes: retransmitter.retransmitted_bytes,
-            ignored_messages: retransmitter.ignored_messages,
-        })
     }
 }
 

@@ -95,7 +95,8 @@ fn expected(scenario: &Scenario, position: usize, receiver: usize) -> Expected {
     let (object, plan) = (&scenario.objects[position], &scenario.receivers[receiver]);
     let fault = plan.faults[position];
     let times_out = scenario.retransmission_timeout_factor.is_some();
-    let needs_nothing = plan.hears_everything() && plan.join_at.is_zero() && fault.is_none();
+    let hears_all = plan.hears_everything() && !scenario.is_forged;
+    let needs_nothing = hears_all && plan.join_at.is_zero() && fault.is_none();
     match fault {
         _ if plan.leave.is_some() || (times_out && !scenario.lingers()) => Expected::Anything,
         _ if object.withdraw_at.is_some() => Expected::WholeOrFailed,
@@ -104,6 +105,8 @@ fn expected(scenario: &Scenario, position: usize, receiver: usize) -> Expected {
         _ if times_out || (scenario.repair == Repair::None && !needs_nothing) => Expected::WholeOrFailed,
         _ if plan.ignores[position] => Expected::Ignored,
         Some(Fault::StoreFails(_) | Fault::CommitFails | Fault::DamagedAlways) => Expected::Failed,
+        // A forged block damages it, too, and an object is fetched only once more.
+        Some(Fault::DamagedOnce) if scenario.is_forged => Expected::WholeOrFailed,
         Some(Fault::DamagedOnce) | None => Expected::Whole,
     }
 }

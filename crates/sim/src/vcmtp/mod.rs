@@ -1,5 +1,6 @@
 //! VCMTP sessions: one sender, up to eight receivers, everything that can go wrong on the way.
 
+mod forger;
 mod judge;
 mod receiver_node;
 pub(crate) mod scenario;

@@ -17,7 +17,7 @@ use treecast_wire::{
 use super::{
     ReceiverPlan, Scenario,
     sender_node::{Packet, message_verb, session},
-    storage::Storage,
+    storage::{CAPACITY, Storage},
 };
 use crate::{
     network::{Connection, ReceiveBuffer},
@@ -45,7 +45,7 @@ pub(super) enum Output {
     ToSender(Instant, Packet),
     Close(Instant),
     /// The hash of an object is to be handed in.
-    Hash(FileId),
+    Hash(FileId, [u8; 32]),
     /// The application is to answer.
     Ask(FileId),
     Wake(Instant),
@@ -58,6 +58,10 @@ pub(super) struct ReceiverNode {
     pub(super) storage: Storage,
     pub(super) socket: ReceiveBuffer,
     ignores: Vec<bool>,
+    /// Of the objects, in bytes.
+    sizes: Vec<usize>,
+    /// Whether somebody else writes to the group, too.
+    is_misled: bool,
     block_len: u16,
     connection: Connection,
     pub(super) connected: bool,
@@ -90,6 +94,8 @@ impl ReceiverNode {
             storage: Storage::new(plan.faults.clone()),
             socket: ReceiveBuffer::new(capacity, plan.read_rate_bps),
             ignores: plan.ignores.clone(),
+            sizes: scenario.objects.iter().map(|object| object.size).collect(),
+            is_misled: scenario.is_forged,
             block_len: scenario.block_len,
             connection: Connection::new(plan.control_delay, plan.control_rate_bps),
             connected: false,
@@ -146,12 +152,16 @@ impl ReceiverNode {
         self.machine.handle(now, ReceiverInput::Respond { file, response });
     }
 
-    pub(super) fn hashed(&mut self, now: Instant, file: FileId, size: usize) {
-        let Some((hash, stored)) = self.storage.hash(file.index()) else { return };
-        if stored != size {
+    /// Hashes what is stored, all of which must have been stored since the last time.
+    fn hash(&mut self, file: FileId, outputs: &mut Vec<Output>) {
+        let Some((hash, stored)) = self.storage.hash(file.index()) else {
+            return self.complaints.push(format!("a hash of {file} is wanted, and nothing is stored"));
+        };
+        let size = self.sizes.get(file.index() as usize).copied().unwrap_or_default();
+        if stored != size && !self.is_misled {
             self.complaints.push(format!("{stored} of {size} bytes of {file} were stored before its hash"));
         }
-        self.machine.handle(now, ReceiverInput::Hashed { file, hash });
+        outputs.push(Output::Hash(file, hash));
     }
 
     /// Polls to the end.
@@ -209,13 +219,18 @@ impl ReceiverNode {
             }
             ReceiverTransmit::CloseConnection => outputs.push(Output::Close(self.connection.send(now, 1))),
             ReceiverTransmit::Announce { file, begin } => {
-                self.storage.announce(file.index(), begin.file_size)
+                if begin.file_size <= CAPACITY {
+                    self.storage.announce(file.index(), begin.file_size);
+                } else {
+                    let reason = "it does not fit".to_owned();
+                    self.machine.handle(now, ReceiverInput::AnnouncementRefused { file, begin, reason });
+                }
             }
             ReceiverTransmit::Store { file, range } => {
                 trace.add(self.entry(now, "stores", file, range.clone()));
                 self.store(now, file, range);
             }
-            ReceiverTransmit::Hash { file } => outputs.push(Output::Hash(file)),
+            ReceiverTransmit::Hash { file } => self.hash(file, outputs),
             ReceiverTransmit::Commit { file } => {
                 trace.add(self.entry(now, "commits", file, 0..0));
                 if let Err(reason) = self.storage.commit(file.index()) {

@@ -32,6 +32,8 @@ pub struct Scenario {
     pub close_at: Duration,
     /// How long the sender takes for a hash after an object's last byte.
     pub hashing: Duration,
+    /// Whether somebody else writes to the group, too.
+    pub is_forged: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -111,6 +113,7 @@ impl Scenario {
             rate_bps: *pick(&mut random, &[2_000_000, 20_000_000, 200_000_000]),
             objects,
             receivers,
+            is_forged: random.random_bool(0.2),
         }
     }
 

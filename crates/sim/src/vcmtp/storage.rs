@@ -4,6 +4,9 @@ use std::{collections::BTreeMap, ops::Range};
 
 use super::scenario::Fault;
 
+/// The largest object that fits, in bytes.
+pub(crate) const CAPACITY: u64 = 1 << 24;
+
 /// Files under temporary names, and those under their final ones.
 #[derive(Debug)]
 pub(crate) struct Storage {

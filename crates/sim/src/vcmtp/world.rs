@@ -9,7 +9,7 @@ use treecast_proto::{
 use treecast_wire::header::FileId;
 
 use super::{
-    Leaving, Scenario, judge,
+    Leaving, Scenario, forger, judge,
     receiver_node::{self, ReceiverNode, parse},
     sender_node::{self, Packet, SenderNode, session},
 };
@@ -69,7 +69,7 @@ enum Event {
     ClosedAtSender(usize),
     ClosedAtReceiver(usize),
     SenderHashed(u32),
-    ReceiverHashed(usize, FileId),
+    ReceiverHashed(usize, FileId, [u8; 32]),
     Respond(usize, FileId),
     WakeSender,
     WakeReceiver(usize),
@@ -128,6 +128,11 @@ impl<'a> World<'a> {
             }
         }
         self.schedule.at(at(self.scenario.close_at), Event::CloseSender);
+        if self.scenario.is_forged {
+            for (time, receiver, packet) in forger::packets(self.scenario) {
+                self.schedule.at(at(time), Event::ToSocket(receiver, packet));
+            }
+        }
     }
 
     pub(super) fn run(mut self) -> Run {
@@ -178,7 +183,7 @@ impl<'a> World<'a> {
 
     fn receiver_event(&mut self, now: Instant, event: Event) {
         let number = match &event {
-            Event::ToReceiver(number, _) | Event::Read(number, _) | Event::ReceiverHashed(number, _) => {
+            Event::ToReceiver(number, _) | Event::Read(number, _) | Event::ReceiverHashed(number, ..) => {
                 *number
             }
             Event::ClosedAtReceiver(number) | Event::Respond(number, _) => *number,
@@ -197,8 +202,8 @@ impl<'a> World<'a> {
                 receiver.packet(now, Channel::Control, packet)
             }
             Event::Read(_, packet) => receiver.packet(now, Channel::Group, packet),
-            Event::ReceiverHashed(_, file) => {
-                receiver.hashed(now, file, self.sender.content(file.index() as usize).len());
+            Event::ReceiverHashed(_, file, hash) => {
+                receiver.machine.handle(now, ReceiverInput::Hashed { file, hash });
             }
             Event::Respond(_, file) => receiver.respond(now, file),
             Event::ClosedAtReceiver(_) => {
@@ -300,8 +305,8 @@ impl<'a> World<'a> {
                 receiver_node::Output::Close(arrival) => {
                     self.schedule.at(arrival, Event::ClosedAtSender(number));
                 }
-                receiver_node::Output::Hash(file) => {
-                    self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file));
+                receiver_node::Output::Hash(file, hash) => {
+                    self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file, hash));
                 }
                 receiver_node::Output::Ask(file) => {
                     self.schedule.at(now + THINKING, Event::Respond(number, file));

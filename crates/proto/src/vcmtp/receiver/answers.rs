@@ -1,11 +1,12 @@
 //! What the receiver does with answers from the application and from the storage (interdomain-2013, 4.4,
 //! table 4.7, API_BOF_Response and API_File_Received).
 
-use treecast_wire::header::FileId;
+use treecast_wire::{header::FileId, message::BeginOfFile};
 
 use super::{
     super::Repair,
     Receiver, ReceiverEvent, ReceiverTransmit, Response, State,
+    data_receiver::undecided,
     object::{Decision, Stage},
     requester::Request,
 };
@@ -44,9 +45,14 @@ impl Receiver {
     /// The hash of an object that is whole. A wrong one: everything is asked for once more.
     pub(super) fn hashed(&mut self, file: FileId, hash: [u8; 32]) {
         let (index, connected) = (file.index(), self.state == State::ReceivingData);
-        let Some(object) = self.ledger.get_mut(index).filter(|object| object.stage == Stage::Hashing) else {
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        if object.stale_hashes > 0 {
+            object.stale_hashes -= 1;
             return;
-        };
+        }
+        if object.stage != Stage::Hashing {
+            return;
+        }
         if object.digest == Some(hash) {
             object.stage = Stage::Committing;
             return self.transmit(ReceiverTransmit::Commit { file });
@@ -56,15 +62,72 @@ impl Receiver {
         }
         self.chunks -= object.chunks();
         self.reporter.progress.received_bytes -= object.received_bytes;
-        if let Some(all) = object.start_again() {
+        let (all, is_sure) = (object.start_again(), object.begin_is_sure);
+        // The answer comes before the blocks, should it be the announcement that is wrong.
+        if !is_sure {
+            object.doubt_group();
+            self.request(index, Request::BeginOfFile);
+        }
+        if let Some(all) = all {
             self.request(index, Request::Retransmission(all));
         }
         self.settle(index);
     }
 
+    /// The object cannot be stored as `begin` says. What only the group has said may be wrong, and the sender
+    /// is asked; what it has said itself is final.
+    pub(super) fn announcement_refused(&mut self, file: FileId, begin: &BeginOfFile, reason: &str) {
+        let index = file.index();
+        let asks = self.config.repair != Repair::None && self.state == State::ReceivingData;
+        let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)
+        else {
+            return;
+        };
+        let is_outdated = object.begin.as_ref() != Some(begin);
+        if !is_outdated && (object.begin_is_sure || !asks) {
+            return self.store_failed(file, reason);
+        }
+        self.chunks -= object.chunks();
+        self.reporter.progress.received_bytes -= object.received_bytes;
+        object.start_again();
+        object.mismatched = false;
+        object.recheck = true;
+        if !is_outdated {
+            object.begin = None;
+            object.decision = undecided(self.config.notification);
+        }
+        let begin = object.begin.clone().filter(|_| object.is_final());
+        self.discard(index);
+        if let Some(begin) = begin {
+            self.transmit(ReceiverTransmit::Announce { file, begin });
+        }
+        self.doubt_announcement(index);
+        self.settle(index);
+    }
+
     pub(super) fn store_failed(&mut self, file: FileId, reason: &str) {
-        if file.session() == self.config.session && self.ledger.get(file.index()).is_some() {
-            self.fail(file.index(), reason, true);
+        let index = file.index();
+        let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)
+        else {
+            return;
+        };
+        object.doom = Some(reason.to_owned());
+        if self.ledger.is_confirmed(index) {
+            return self.fail_doomed(index);
+        }
+        // The sender may not have begun it, and would not hear of its end.
+        self.discard(index);
+        self.doubt_announcement(index);
+    }
+
+    /// Whether the object has failed, which the sender is to be told with its next word on it.
+    pub(super) fn is_doomed(&self, index: u32) -> bool {
+        self.ledger.get(index).is_some_and(|object| object.doom.is_some())
+    }
+
+    pub(super) fn fail_doomed(&mut self, index: u32) {
+        if let Some(reason) = self.ledger.get_mut(index).and_then(|object| object.doom.take()) {
+            self.fail(index, &reason, true);
         }
     }
 

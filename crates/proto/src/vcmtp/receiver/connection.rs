@@ -26,6 +26,7 @@ impl Receiver {
 
     /// API_Close_Receiver.
     pub(super) fn close(&mut self) {
+        self.drop_hearsay(true);
         self.fail_all("the receiver was closed", |_| true);
         self.end_session();
     }
@@ -35,6 +36,8 @@ impl Receiver {
         if self.state != State::Leaving {
             return;
         }
+        // Before it says Goodbye, the sender has spoken of each of its objects on the connection.
+        self.drop_hearsay(self.close_reason.is_some());
         let reason = match &self.close_reason {
             Some(reason) => format!("the connection to the sender was lost: {reason}"),
             None => "the sender ended the session before it was whole".to_owned(),
@@ -51,6 +54,19 @@ impl Receiver {
         }
         self.out.push_back(Step::Event(ReceiverEvent::Closed { reason: self.close_reason.take() }));
         self.state = State::Closed;
+    }
+
+    /// Lets go of objects that may be somebody's invention: those that the connection has not spoken of, but for
+    /// those that are announced if announcements count.
+    fn drop_hearsay(&mut self, announcements_count: bool) {
+        let invented = self.ledger.iter().filter(|(index, object)| {
+            let counts = announcements_count && object.begin.is_some();
+            !counts && !self.ledger.is_confirmed(*index)
+        });
+        let invented: Vec<u32> = invented.map(|(index, _)| index).collect();
+        for index in invented {
+            self.drop_object(index);
+        }
     }
 
     fn fail_all(&mut self, reason: &str, which: impl Fn(&Object) -> bool) {

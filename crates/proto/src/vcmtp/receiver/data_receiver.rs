@@ -2,8 +2,12 @@
 //! to D).
 //!
 //! Procedures B, C and D keep blocks of an object that is not announced, or not accepted, yet in a
-//! temporary buffer. Here the caller stores them where it likes until [`ReceiverTransmit::Announce`],
-//! and only the first [`KEPT_BYTES`] of an object are kept that way.
+//! temporary buffer. Here the caller keeps them in memory until [`ReceiverTransmit::Announce`], and only
+//! [`EARLY_BYTES`] of all objects are kept that way.
+//!
+//! Anybody can write to a group. So what comes over the connection overrules what the group has said: an
+//! announcement that contradicts another is asked for again there, and the sender answers requests for what
+//! cannot be had with its announcement, after which the group's word on that object's end counts no more.
 
 use std::{ops::Range, time::Duration};
 
@@ -15,14 +19,15 @@ use treecast_wire::{
 use super::{
     super::Repair,
     Channel, Notification, Receiver, ReceiverEvent, ReceiverTransmit, State,
+    ledger::Word,
     object::{Decision, End, Object, Refusal, Stage},
     requester::Request,
 };
 use crate::{Instant, Step};
 
-/// How much of an object is kept while its write condition is "temporary", in bytes from its start.
-/// Blocks further on are dropped and show up as a gap later.
-const KEPT_BYTES: u64 = 64 << 20;
+/// How much is kept of all objects whose write condition is "temporary". Blocks beyond that are dropped and
+/// show up as a gap later.
+const EARLY_BYTES: u64 = 16 << 20;
 
 /// How long the group must have been quiet before an end that the connection announced is believed:
 /// the connection may be ahead of blocks that still wait in the group's socket.
@@ -42,7 +47,8 @@ impl Receiver {
             (Message::Welcome(_), Channel::Control) => {}
             (Message::Goodbye, Channel::Control) => self.state = State::Leaving,
             _ if self.is_late(index) => {}
-            (Message::BeginOfFile(begin), _) => self.begin_of_file(from, index, begin),
+            (_, Channel::Control) if self.is_doomed(index) => self.fail_doomed(index),
+            (Message::BeginOfFile(begin), _) => self.begin_of_file(now, from, index, begin),
             (Message::EndOfFile, _) => self.end_of_file(now, from, index),
             (Message::Digest(digest), Channel::Control) => {
                 self.end_of_file(now, from, index);
@@ -60,18 +66,53 @@ impl Receiver {
     }
 
     /// BOF(i): metadata(i) is there.
-    fn begin_of_file(&mut self, from: Channel, index: u32, begin: BeginOfFile) {
-        let Some(object) = self.open(from, index) else { return };
-        if object.begin.is_some() {
-            return;
+    fn begin_of_file(&mut self, now: Instant, from: Channel, index: u32, begin: BeginOfFile) {
+        let word = if from == Channel::Control { Word::Sender } else { Word::Announcement };
+        let Some(object) = self.open(word, index) else { return };
+        let (is_known, is_same) = (object.begin.is_some(), object.begin.as_ref() == Some(&begin));
+        match word {
+            _ if object.stage == Stage::Committing => {}
+            Word::Sender if object.begin_is_sure && !is_same => self.counters.malformed += 1,
+            Word::Sender => {
+                object.begin_is_sure = true;
+                object.recheck = true;
+                if is_known {
+                    object.doubt_group();
+                }
+                // It may have been whole by another size, and then its end was of no interest.
+                if object.end == End::Announced {
+                    self.be_quiet_at(index, Some(now + QUIET));
+                }
+                if is_same { self.settle(index) } else { self.announce(index, begin) }
+            }
+            _ if is_same || object.doubts_group => {}
+            _ if is_known => {
+                self.counters.malformed += 1;
+                self.doubt_announcement(index);
+            }
+            _ => self.announce(index, begin),
         }
+    }
+
+    /// Notes a BOF, in place of another one that the group said.
+    fn announce(&mut self, index: u32, begin: BeginOfFile) {
+        let (file, notification) = (self.file_id(index), self.config.notification);
+        let Some(object) = self.ledger.get_mut(index) else { return };
         let (chunks, bytes) = (object.chunks(), object.received_bytes);
+        if let Some(before) = &object.begin {
+            object.decision = undecided(notification);
+            if object.stage == Stage::Hashing && before.file_size != begin.file_size {
+                object.stale_hashes += 1;
+                object.stage = Stage::Receiving;
+            }
+            object.mismatched &= before.file_size == begin.file_size;
+        }
         if object.announce(begin.clone()) {
             self.chunks -= chunks;
             self.reporter.progress.received_bytes -= bytes;
             self.counters.malformed += 1;
+            self.transmit(ReceiverTransmit::Discard { file });
         }
-        let file = self.file_id(index);
         match self.ledger.get(index).map(|object| object.decision) {
             Some(Decision::Pending) => {
                 self.out.push_back(Step::Event(ReceiverEvent::Announced { file, begin }))
@@ -86,10 +127,16 @@ impl Receiver {
     /// the former where nothing is mended: blocks that were overtaken may still come.
     fn end_of_file(&mut self, now: Instant, from: Channel, index: u32) {
         let believe = from == Channel::Group && self.config.repair != Repair::None;
-        let Some(object) = self.open(from, index) else { return };
+        let word = if from == Channel::Control { Word::Sender } else { Word::Hearsay };
+        let Some(object) = self.open(word, index) else { return };
+        if word == Word::Hearsay && object.doubts_group {
+            return;
+        }
+        let is_news = word == Word::Sender && !object.end_is_sure;
+        object.end_is_sure |= is_news;
         if believe {
             self.reach_end(index);
-        } else if object.end == End::NotYet {
+        } else if object.end == End::NotYet || object.end == End::Reached && is_news && object.recheck {
             object.end = End::Announced;
             self.be_quiet_at(index, Some(now + QUIET));
             self.settle(index);
@@ -101,6 +148,8 @@ impl Receiver {
         self.be_quiet_at(index, None);
         let Some(object) = self.ledger.get_mut(index) else { return };
         object.end = End::Reached;
+        // Asked before the sender had begun the object, it has not answered.
+        object.bof_requested &= !object.end_is_sure;
         let nothing_heard = object.begin.is_none() && !object.bof_requested;
         if nothing_heard && object.decision == Decision::Pending {
             if !std::mem::replace(&mut object.asked, true) {
@@ -129,7 +178,8 @@ impl Receiver {
         if self.is_late(index) {
             return;
         }
-        if self.open(from, index).is_none() {
+        let word = if from == Channel::Control { Word::Sender } else { Word::Hearsay };
+        if self.open(word, index).is_none() {
             return;
         }
         self.request_begin_of_file(index);
@@ -139,16 +189,28 @@ impl Receiver {
     /// Procedures A, B, C and D, which differ only in where the blocks are stored.
     fn take_blocks(&mut self, now: Instant, from: Channel, index: u32, bytes: Range<u64>) {
         let file = self.file_id(index);
-        let Some(object) = self.ledger.get_mut(index) else { return };
-        if object.decision == Decision::Ignored {
+        let Some(object) = self.ledger.get(index) else { return };
+        if object.decision == Decision::Ignored || object.doom.is_some() {
             return;
         }
-        match object.check(&bytes, KEPT_BYTES) {
-            Err(Refusal::Malformed) => return self.counters.malformed += 1,
+        // The group may be what made its hash wrong.
+        if object.mismatched && from == Channel::Group {
+            return self.counters.refused += 1;
+        }
+        match object.check(&bytes, || EARLY_BYTES.saturating_sub(self.early_bytes())) {
+            Err(Refusal::Malformed) => {
+                self.counters.malformed += 1;
+                let is_announced = object.begin.is_some() && bytes.start.is_multiple_of(object.block_len());
+                // Either they are wrong, or the announcement is.
+                return if is_announced {
+                    self.doubt_announcement(index)
+                };
+            }
             Err(Refusal::TooEarly) => return self.counters.refused += 1,
             Ok(()) if self.chunks >= MAX_CHUNKS => return self.counters.refused += 1,
             Ok(()) => {}
         }
+        let Some(object) = self.ledger.get_mut(index) else { return };
         let (chunks, mut duplicates, mut rest) = (object.chunks(), object.count(&bytes), bytes.clone());
         while let Some(new) = object.first_new(&rest) {
             object.take(&new);
@@ -170,6 +232,12 @@ impl Receiver {
             }
         }
         self.settle(index);
+    }
+
+    /// What is kept of objects whose write condition is "temporary".
+    fn early_bytes(&self) -> u64 {
+        let early = self.ledger.iter().filter(|(_, object)| !object.is_final());
+        early.map(|(_, object)| object.received_bytes).sum()
     }
 
     /// Ends that the connection announced, once the group is quiet.
@@ -203,15 +271,18 @@ impl Receiver {
     pub(super) fn settle(&mut self, index: u32) {
         let file = self.file_id(index);
         let Some(object) = self.ledger.get_mut(index) else { return };
-        if object.decision == Decision::Ignored && object.end != End::NotYet {
+        // Said before the sender has begun it, it would not count.
+        if object.decision == Decision::Ignored && object.end_is_sure {
             self.end(index);
             return self.request(index, Request::End);
         }
         if object.stage != Stage::Receiving {
             return;
         }
+        let asks = self.config.repair != Repair::None;
         if object.is_final() && object.is_whole() {
-            if object.digest.is_some() {
+            // After a wrong hash, the sender is to confirm what it is that has been hashed.
+            if object.digest.is_some() && (object.begin_is_sure || !object.mismatched || !asks) {
                 object.stage = Stage::Hashing;
                 self.be_quiet_at(index, None);
                 self.transmit(ReceiverTransmit::Hash { file });
@@ -225,24 +296,40 @@ impl Receiver {
     fn mend_end(&mut self, index: u32) {
         let Some(object) = self.ledger.get_mut(index) else { return };
         let undecided = object.begin.is_some() && !object.is_final();
-        if self.config.repair == Repair::None && !undecided {
+        if self.config.repair == Repair::None && !undecided && object.end_is_sure {
             let reason = match object.missing_bytes() {
                 Some(missing) => format!("{missing} bytes were lost and are not sent again"),
                 None => "its announcement was lost and is not sent again".to_owned(),
             };
             return self.fail(index, &reason, true);
         }
-        if object.is_final()
-            && let Some(gap) = object.gap_at_end()
-        {
+        if !object.is_final() {
+            return;
+        }
+        let gaps = match object.end_is_sure && std::mem::take(&mut object.recheck) {
+            true => object.all_gaps(),
+            false => Vec::from_iter(object.gap_at_end()),
+        };
+        for gap in gaps {
             self.request(index, Request::Retransmission(gap));
+        }
+    }
+
+    /// The group's announcement may be wrong: the sender is asked for its own, once.
+    pub(super) fn doubt_announcement(&mut self, index: u32) {
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        if !object.begin_is_sure && !object.doubts_group {
+            object.doubt_group();
+            object.bof_requested = true;
+            self.request(index, Request::BeginOfFile);
         }
     }
 
     /// INL_BOF_Req(i), once, for an object of which more is known than its end, or that is wanted.
     pub(super) fn request_begin_of_file(&mut self, index: u32) {
         let Some(object) = self.ledger.get_mut(index) else { return };
-        if object.begin.is_none() && object.decision != Decision::Ignored && !object.bof_requested {
+        let is_known = object.begin_is_sure || object.begin.is_some() && !object.doubts_group;
+        if !is_known && object.decision != Decision::Ignored && !object.bof_requested {
             object.bof_requested = true;
             self.request(index, Request::BeginOfFile);
         }
@@ -251,13 +338,24 @@ impl Receiver {
     /// API_File(i)_Receive_Failed. `tell`: whether the sender does not know.
     pub(super) fn fail(&mut self, index: u32, reason: &str, tell: bool) {
         let file = self.file_id(index);
-        self.end(index);
-        self.out.retain(|step| !is_storage_of(step, file));
-        self.transmit(ReceiverTransmit::Discard { file });
+        self.drop_object(index);
         self.out.push_back(Step::Event(ReceiverEvent::Failed { file, reason: reason.to_owned() }));
         if tell {
             self.request(index, Request::Failed(reason.to_owned()));
         }
+    }
+
+    /// An object ends of which nothing is kept, and nothing is to be said.
+    pub(super) fn drop_object(&mut self, index: u32) {
+        self.end(index);
+        self.discard(index);
+    }
+
+    /// Has the caller throw away what it keeps of an object.
+    pub(super) fn discard(&mut self, index: u32) {
+        let file = self.file_id(index);
+        self.out.retain(|step| !is_storage_of(step, file));
+        self.transmit(ReceiverTransmit::Discard { file });
     }
 
     pub(super) fn end(&mut self, index: u32) -> Option<Object> {
@@ -268,13 +366,9 @@ impl Receiver {
         Some(object)
     }
 
-    fn open(&mut self, from: Channel, index: u32) -> Option<&mut Object> {
-        let decision = match self.config.notification {
-            Notification::PerFile => Decision::Pending,
-            Notification::Batched => Decision::Accepted,
-        };
-        let (block_len, trusted) = (self.config.block_len, from == Channel::Control);
-        let object = self.ledger.open(index, trusted, || Object::new(block_len, decision));
+    fn open(&mut self, word: Word, index: u32) -> Option<&mut Object> {
+        let (block_len, decision) = (self.config.block_len, undecided(self.config.notification));
+        let object = self.ledger.open(index, word, || Object::new(block_len, decision));
         if object.is_none() {
             self.counters.refused += 1;
         }
@@ -306,6 +400,14 @@ impl Receiver {
 
     pub(super) fn file_id(&self, index: u32) -> FileId {
         FileId::new(self.config.session, index)
+    }
+}
+
+/// What becomes of an object before the application has said anything.
+pub(super) fn undecided(notification: Notification) -> Decision {
+    match notification {
+        Notification::PerFile => Decision::Pending,
+        Notification::Batched => Decision::Accepted,
     }
 }
 

@@ -7,13 +7,35 @@ use super::object::Object;
 /// The most objects that are open at the same time.
 const MAX_OPEN: usize = 8192;
 
+/// The most objects of which only the group has spoken: each may cost a file, and anybody can write to a group.
+/// The connection tells of any beyond them.
+const MAX_UNCONFIRMED: usize = 1024;
+
+/// The most of these that no announcement has come for, which is as many as a sender has in flight.
+const MAX_UNANNOUNCED: usize = 64;
+
 /// How many indices behind the highest one are told apart; older ones count as ended.
 const SPAN: u32 = 65_536;
+
+/// What an object is opened by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    /// Anything on the control connection.
+    Sender,
+    /// An announcement to the group.
+    Announcement,
+    /// Anything else to the group.
+    Hearsay,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     open: BTreeMap<u32, Object>,
     ended: BTreeSet<u32>,
+    /// Open objects of which the connection has not spoken.
+    unconfirmed: BTreeSet<u32>,
+    /// Those of them that are not announced.
+    unannounced: BTreeSet<u32>,
     /// One above the highest index seen.
     highest: u32,
 }
@@ -41,27 +63,53 @@ impl Ledger {
             || (!self.open.contains_key(&index) && index < self.highest.saturating_sub(SPAN))
     }
 
+    /// Whether the connection has spoken of the object.
+    pub(super) fn is_confirmed(&self, index: u32) -> bool {
+        !self.unconfirmed.contains(&index)
+    }
+
     /// The object, opened if it is new. None when it has ended, when too many are open, or when a
-    /// packet that is not `trusted` names an index far beyond all others.
+    /// packet that is not the sender's for sure names an index far beyond all others.
     pub(super) fn open(
         &mut self,
         index: u32,
-        trusted: bool,
+        word: Word,
         new: impl FnOnce() -> Object,
     ) -> Option<&mut Object> {
-        if !self.open.contains_key(&index) {
-            let ahead = index >= self.highest.saturating_add(SPAN);
-            if self.has_ended(index) || self.open.len() >= MAX_OPEN || (ahead && !trusted) {
-                return None;
-            }
-            self.highest = self.highest.max(index.saturating_add(1));
+        let is_new = !self.open.contains_key(&index);
+        if is_new && (self.has_ended(index) || !self.has_room(index, word)) {
+            return None;
+        }
+        self.highest = self.highest.max(index.saturating_add(1));
+        match word {
+            Word::Sender => _ = self.unconfirmed.remove(&index),
+            Word::Announcement | Word::Hearsay if is_new => _ = self.unconfirmed.insert(index),
+            Word::Announcement | Word::Hearsay => {}
+        }
+        match word {
+            Word::Hearsay if is_new => _ = self.unannounced.insert(index),
+            Word::Hearsay => {}
+            Word::Sender | Word::Announcement => _ = self.unannounced.remove(&index),
         }
         Some(self.open.entry(index).or_insert_with(new))
+    }
+
+    fn has_room(&self, index: u32, word: Word) -> bool {
+        let is_near = index < self.highest.saturating_add(SPAN);
+        let confirmed = is_near && self.unconfirmed.len() < MAX_UNCONFIRMED;
+        self.open.len() < MAX_OPEN
+            && match word {
+                Word::Sender => true,
+                Word::Announcement => confirmed,
+                Word::Hearsay => confirmed && self.unannounced.len() < MAX_UNANNOUNCED,
+            }
     }
 
     /// The object has ended: received, failed or ignored.
     pub(super) fn end(&mut self, index: u32) -> Option<Object> {
         let object = self.open.remove(&index);
+        self.unconfirmed.remove(&index);
+        self.unannounced.remove(&index);
         self.highest = self.highest.max(index.saturating_add(1));
         self.ended.insert(index);
         let oldest = self.highest.saturating_sub(SPAN);
@@ -76,32 +124,52 @@ impl Ledger {
 mod tests {
     use super::{super::object::Decision, *};
 
-    fn open(ledger: &mut Ledger, index: u32, trusted: bool) -> bool {
-        ledger.open(index, trusted, || Object::new(100, Decision::Accepted)).is_some()
+    fn open(ledger: &mut Ledger, index: u32, word: Word) -> bool {
+        ledger.open(index, word, || Object::new(100, Decision::Accepted)).is_some()
+    }
+
+    #[test]
+    fn the_group_opens_few_objects_and_fewer_that_are_not_announced() {
+        let mut ledger = Ledger::default();
+        let mut count = |from: u32, word| {
+            (from..from + 2 * MAX_UNCONFIRMED as u32).filter(|index| open(&mut ledger, *index, word)).count()
+        };
+        assert_eq!(count(0, Word::Hearsay), MAX_UNANNOUNCED);
+        assert_eq!(count(10_000, Word::Announcement), MAX_UNCONFIRMED - MAX_UNANNOUNCED);
+        assert_eq!(count(20_000, Word::Sender), 2 * MAX_UNCONFIRMED, "what it says itself has room");
+        assert!(!ledger.is_confirmed(0) && ledger.is_confirmed(20_000));
+        assert!(open(&mut ledger, 0, Word::Sender) && ledger.is_confirmed(0));
+        assert!(open(&mut ledger, 30_000, Word::Hearsay), "one that is confirmed leaves room");
+        assert!(!open(&mut ledger, 30_001, Word::Hearsay));
+        ledger.end(30_000);
+        assert!(open(&mut ledger, 30_001, Word::Hearsay), "and so does one that has ended");
     }
 
     #[test]
     fn an_ended_object_is_not_opened_again() {
         let mut ledger = Ledger::default();
-        assert!(open(&mut ledger, 7, false));
+        assert!(open(&mut ledger, 7, Word::Hearsay));
         assert!(ledger.end(7).is_some());
-        assert!(!open(&mut ledger, 7, true));
-        assert!(open(&mut ledger, 6, false), "others may still come");
+        assert!(!open(&mut ledger, 7, Word::Sender));
+        assert!(open(&mut ledger, 6, Word::Hearsay), "others may still come");
     }
 
     #[test]
     fn memory_is_bounded_whatever_indices_come() {
         let mut ledger = Ledger::default();
-        assert!(!open(&mut ledger, 1_000_000, false), "the group's socket is not trusted with such a jump");
-        assert!(open(&mut ledger, 1_000_000, true));
-        assert!(!open(&mut ledger, 1, true), "too old to be told apart");
+        assert!(
+            !open(&mut ledger, 1_000_000, Word::Announcement),
+            "the group's socket is not trusted with such a jump"
+        );
+        assert!(open(&mut ledger, 1_000_000, Word::Sender));
+        assert!(!open(&mut ledger, 1, Word::Sender), "too old to be told apart");
         for index in 0..2 * SPAN {
             ledger.end(1_000_001 + index);
         }
         assert!(ledger.ended.len() <= SPAN as usize);
         assert!(ledger.has_ended(1_000_001), "older ones count as ended");
         let opened =
-            (2_000_000..2_000_000 + 2 * SPAN).filter(|index| open(&mut ledger, *index, true)).count();
+            (2_000_000..2_000_000 + 2 * SPAN).filter(|index| open(&mut ledger, *index, Word::Sender)).count();
         assert_eq!(opened, MAX_OPEN - 1);
     }
 }

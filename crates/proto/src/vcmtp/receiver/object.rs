@@ -11,6 +11,9 @@ use crate::Instant;
 /// The longest run of blocks that is taken at once; a host hands in what one batch of packets held.
 const MAX_RUN_BYTES: u64 = 16 << 20;
 
+/// The most gaps that are asked for one by one where all of an object's are asked for.
+const MAX_GAPS: usize = 4096;
+
 /// What becomes of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
@@ -41,17 +44,29 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) begin: Option<BeginOfFile>,
+    /// Whether `begin` came over the connection; anybody can have said it to the group.
+    pub(super) begin_is_sure: bool,
+    /// What the group has said of the object was wrong: its announcements and ends count no more.
+    pub(super) doubts_group: bool,
     pub(super) decision: Decision,
     pub(super) bof_requested: bool,
     /// Whether the application has been asked about an object of which only the end was heard.
     pub(super) asked: bool,
     pub(super) end: End,
+    /// Whether the connection has said that all is out.
+    pub(super) end_is_sure: bool,
+    /// Whether requests so far may have been for what was not there: all gaps are asked for at a sure end.
+    pub(super) recheck: bool,
     /// When an announced end is believed, unless more comes from the group before.
     pub(super) quiet_at: Option<Instant>,
     pub(super) digest: Option<[u8; 32]>,
     pub(super) stage: Stage,
     /// Whether the object was whole once and had the wrong hash.
     pub(super) mismatched: bool,
+    /// How many hashes are under way that are of no use any more.
+    pub(super) stale_hashes: u32,
+    /// Why it has failed here, while nobody but the group has spoken of it.
+    pub(super) doom: Option<String>,
     pub(super) received_bytes: u64,
     blocks: BlockSet,
     block_len: u64,
@@ -59,7 +74,7 @@ pub(super) struct Object {
     expected: u64,
     /// End of all blocks that are there.
     highest: u64,
-    /// End of a block shorter than the others, seen before the size was known.
+    /// End of a block shorter than the others, which only an object's last one is.
     short_end: Option<u64>,
 }
 
@@ -68,7 +83,7 @@ pub(super) struct Object {
 pub(super) enum Refusal {
     /// They do not start at a multiple of the block length, cross the object's end or are no run.
     Malformed,
-    /// They are too far ahead to be kept before the object is announced and accepted.
+    /// There is no more room for blocks of objects that are not announced and accepted.
     TooEarly,
 }
 
@@ -76,14 +91,20 @@ impl Object {
     pub(super) fn new(block_len: u16, decision: Decision) -> Self {
         Self {
             begin: None,
+            begin_is_sure: false,
+            doubts_group: false,
             decision,
             bof_requested: false,
             asked: false,
             end: End::NotYet,
+            end_is_sure: false,
+            recheck: false,
             quiet_at: None,
             digest: None,
             stage: Stage::Receiving,
             mismatched: false,
+            stale_hashes: 0,
+            doom: None,
             received_bytes: 0,
             blocks: BlockSet::default(),
             block_len: u64::from(block_len.max(1)),
@@ -113,9 +134,9 @@ impl Object {
         self.blocks.chunks()
     }
 
-    /// Checks blocks against the block length and the size, as far as it is known, and against `keep`,
-    /// the end of what is kept while the write condition is "temporary".
-    pub(super) fn check(&self, bytes: &Range<u64>, keep: u64) -> Result<(), Refusal> {
+    /// Checks blocks against the block length and the size, as far as it is known, and against `room`, how
+    /// many more bytes are kept while the write condition is "temporary".
+    pub(super) fn check(&self, bytes: &Range<u64>, room: impl FnOnce() -> u64) -> Result<(), Refusal> {
         let whole_blocks = bytes.end.is_multiple_of(self.block_len);
         let fits = match (&self.begin, self.short_end) {
             (Some(begin), _) => bytes.end == begin.file_size || whole_blocks && bytes.end < begin.file_size,
@@ -126,7 +147,7 @@ impl Object {
         if len == 0 || len > MAX_RUN_BYTES || !bytes.start.is_multiple_of(self.block_len) || !fits {
             return Err(Refusal::Malformed);
         }
-        if !self.is_final() && bytes.end > keep {
+        if !self.is_final() && len > room() {
             return Err(Refusal::TooEarly);
         }
         Ok(())
@@ -143,9 +164,14 @@ impl Object {
         self.blocks.insert(self.block_range(bytes));
         self.received_bytes += bytes.end - bytes.start;
         self.highest = self.highest.max(bytes.end);
-        if self.begin.is_none() && !bytes.end.is_multiple_of(self.block_len) {
+        if !bytes.end.is_multiple_of(self.block_len) {
             self.short_end = Some(bytes.end);
         }
+    }
+
+    /// In bytes.
+    pub(super) fn block_len(&self) -> u64 {
+        self.block_len
     }
 
     /// How many blocks `bytes` are.
@@ -170,7 +196,23 @@ impl Object {
         (!gap.is_empty()).then_some(gap)
     }
 
-    /// The size becomes known. Returns whether what has been received contradicts it; it is then forgotten.
+    /// All blocks that are missing of an object that is out, whether or not they have been asked for; some that
+    /// are there among them when there are too many gaps.
+    pub(super) fn all_gaps(&mut self) -> Vec<Range<u64>> {
+        let Some(size) = self.begin.as_ref().map(|begin| begin.file_size) else { return Vec::new() };
+        self.expected = size;
+        let all = self.block_range(&(0..size));
+        let (mut gaps, mut from) = (Vec::new(), all.start);
+        while let Some(gap) = self.blocks.first_gap(from..all.end) {
+            let end = if gaps.len() + 1 < MAX_GAPS { gap.end } else { all.end };
+            gaps.push(gap.start * self.block_len..end.saturating_mul(self.block_len).min(size));
+            from = end;
+        }
+        gaps
+    }
+
+    /// The size becomes known, or another one than before. Returns whether what has been received
+    /// contradicts it; it is then forgotten.
     pub(super) fn announce(&mut self, begin: BeginOfFile) -> bool {
         let size = begin.file_size;
         let contradicted = self.short_end.is_some_and(|end| end != size) || self.highest > size;
@@ -179,7 +221,16 @@ impl Object {
             self.forget();
             self.expected = 0;
         }
+        self.expected = self.expected.min(size);
         contradicted
+    }
+
+    /// The sender has set right what the group said: its word alone counts from now on.
+    pub(super) fn doubt_group(&mut self) {
+        self.doubts_group = true;
+        if self.end == End::Reached && !self.end_is_sure {
+            self.end = End::NotYet;
+        }
     }
 
     /// Drops all that has been received.

@@ -137,7 +137,7 @@ fn a_whole_object_is_hashed_committed_and_reported() {
     assert_eq!(bench.eof(), "");
     assert_eq!(bench.digest(), "hash 0");
     assert_eq!(bench.hashed(HASH), "commit 0, API_File_Received 0, End-Of-Retx-Reqs 0");
-    assert_eq!((bench.receiver.received_bytes(), bench.receiver.object_progress(file(0))), (250, None));
+    assert_eq!(bench.receiver.received_bytes(), 250);
 }
 
 #[test]
@@ -213,7 +213,8 @@ fn table_4_7_bof_response_ignore() {
     bench.data(0..100);
     assert_eq!(bench.respond(Response::Ignore), "discard 0");
     assert_eq!(bench.data(200..250), "", "dropped, and no gap is mended");
-    assert_eq!(bench.eof(), "End-Of-Retx-Reqs 0");
+    assert_eq!(bench.eof(), "", "said too early, it would not count");
+    assert_eq!(bench.digest(), "End-Of-Retx-Reqs 0");
 }
 
 #[test]
@@ -281,20 +282,110 @@ fn procedure_d_keeps_blocks_while_the_answer_is_pending() {
 #[test]
 fn procedures_b_to_d_keep_a_bounded_part() {
     let mut bench = Bench::new(Notification::Batched);
-    let far = 100_000_000;
-    assert_eq!(bench.data(far..far + 100), "BOF-Request 0", "asked for, but not kept");
-    bench.bof_again(2 * far);
-    let output = bench.data(far + 100..far + 200);
-    let (stored, gap) =
-        (format!("store 0 {}..{}", far + 100, far + 200), format!("Retx-Request 0 0..{}", far + 100));
+    let kept = 16 << 20;
+    let most = kept / 1_000 * 1_000;
+    assert_eq!(bench.data(0..most), format!("BOF-Request 0, store 0 0..{most}"));
+    let other = ReceiverInput::Blocks { from: Channel::Group, file: file(1), range: 0..1_000 };
+    assert_eq!(
+        bench.input(other),
+        "BOF-Request 1",
+        "asked for, but not kept: what is kept is of all objects"
+    );
+    assert_eq!(bench.data(most..most + 1_000), "");
+    assert_eq!(bench.bof_again(2 * kept), format!("announce 0 {}", 2 * kept));
+    let output = bench.data(most + 1_000..most + 1_100);
+    let stored = format!("store 0 {}..{}", most + 1_000, most + 1_100);
+    let gap = format!("Retx-Request 0 {most}..{}", most + 1_000);
     assert_eq!(output, format!("{stored}, {gap}"), "what was dropped is a gap");
+}
+
+#[test]
+fn what_the_sender_says_of_an_object_overrules_the_group() {
+    let mut bench = Bench::new(Notification::Batched);
+    assert_eq!(bench.bof(5_000), "announce 0 5000", "forged");
+    bench.data(0..200);
+    assert_eq!(bench.bof(1_000), "BOF-Request 0", "two stories: the sender is to say which is true");
+    assert_eq!(bench.bof(700), "", "once");
+    assert_eq!(bench.bof_again(1_000), "announce 0 1000");
+    assert_eq!(bench.receiver.received_bytes(), 200, "what contradicts nothing is kept");
+    assert_eq!(bench.bof(5_000), "");
+    assert_eq!(bench.data(200..1_000), "store 0 200..1000");
+    assert_eq!(bench.digest(), "hash 0");
+}
+
+#[test]
+fn an_object_that_was_whole_by_a_forged_size_goes_on() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(300);
+    bench.data(0..300);
+    assert_eq!(bench.digest(), "hash 0");
+    assert_eq!(bench.data(300..900), "BOF-Request 0", "more than there is: one of the two is wrong");
+    assert_eq!(bench.bof_again(1_000), "announce 0 1000");
+    assert_eq!(bench.later(Duration::from_millis(30)), "Retx-Request 0 300..1000");
+    assert_eq!(bench.hashed([0; 32]), "", "of what was taken for the whole");
+    assert_eq!(bench.data_again(300..1_000), "store 0 300..1000, hash 0");
+    assert_eq!(bench.hashed(HASH), "commit 0, API_File_Received 0, End-Of-Retx-Reqs 0");
+}
+
+#[test]
+fn a_forged_end_and_forged_blocks_leave_no_gap_unasked() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    bench.data(0..100);
+    assert_eq!(bench.data(800..900), "store 0 800..900, Retx-Request 0 100..800", "forged");
+    assert_eq!(bench.eof(), "Retx-Request 0 900..1000", "forged, too: the sender has sent 100 bytes so far");
+    assert_eq!(bench.bof_again(1_000), "", "and says so with its announcement");
+    assert_eq!(bench.eof(), "", "which is not believed again");
+    assert_eq!(bench.data(100..300), "store 0 100..300");
+    assert_eq!(bench.data(500..600), "store 0 500..600");
+    bench.digest();
+    let gaps = "Retx-Request 0 300..500, Retx-Request 0 600..800, Retx-Request 0 900..1000";
+    assert_eq!(bench.later(Duration::from_millis(30)), gaps);
+}
+
+#[test]
+fn a_forged_announcement_that_is_refused_does_not_fail_the_object() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(u64::MAX);
+    let reason = || "the folder is full".to_owned();
+    let refused =
+        |size| ReceiverInput::AnnouncementRefused { file: file(0), begin: begin(size), reason: reason() };
+    bench.data(0..200);
+    assert_eq!(bench.input(refused(u64::MAX)), "discard 0, BOF-Request 0");
+    assert_eq!(bench.bof(u64::MAX), "");
+    assert_eq!(bench.data(200..400), "store 0 200..400", "until the answer is there");
+    assert_eq!(bench.bof_again(1_000), "announce 0 1000");
+    assert_eq!(bench.input(refused(u64::MAX)), "discard 0, announce 0 1000", "one that crossed it");
+    bench.digest();
+    assert_eq!(bench.later(Duration::from_millis(30)), "Retx-Request 0 0..1000");
+    let failed = "discard 0, API_File_Receive_Failed 0, Failed 0 (the folder is full)";
+    assert_eq!(bench.input(refused(1_000)), failed, "what the sender itself says is final");
+}
+
+#[test]
+fn an_invented_object_is_dropped_without_a_word() {
+    for ending in [Message::Goodbye, Message::Digest(Digest(HASH))] {
+        let mut bench = Bench::new(Notification::Batched);
+        bench.bof(300);
+        let is_over = ending == Message::Goodbye;
+        let output = bench.control(ending);
+        match is_over {
+            true => assert_eq!(output, "discard 0, close connection, closed"),
+            false => {
+                let failed = "discard 0, API_File_Receive_Failed 0, Failed 0 \
+                              (the sender ended the session before it was whole)";
+                let output = bench.control(Message::Goodbye);
+                assert_eq!(output, format!("{failed}, close connection, closed"), "this one is the sender's");
+            }
+        }
+    }
 }
 
 #[test]
 fn a_bof_that_contradicts_earlier_blocks_wins() {
     let mut bench = Bench::new(Notification::Batched);
     bench.data(0..250);
-    assert_eq!(bench.bof_again(1_000), "announce 0 1000");
+    assert_eq!(bench.bof_again(1_000), "discard 0, announce 0 1000");
     assert_eq!(bench.receiver.received_bytes(), 0);
     assert_eq!(bench.data(300..400), "store 0 300..400, Retx-Request 0 0..300");
 }
@@ -344,7 +435,8 @@ fn table_4_7_eof_only_per_file() {
 fn table_4_7_eof_only_ignored() {
     let mut bench = Bench::new(Notification::PerFile);
     bench.eof();
-    assert_eq!(bench.respond(Response::Ignore), "discard 0, End-Of-Retx-Reqs 0");
+    assert_eq!(bench.respond(Response::Ignore), "discard 0");
+    assert_eq!(bench.digest(), "End-Of-Retx-Reqs 0");
 }
 
 #[test]
@@ -406,7 +498,9 @@ fn a_wrong_hash_fetches_everything_once_more_and_then_fails() {
     bench.bof(300);
     bench.data(0..300);
     bench.digest();
-    assert_eq!(bench.hashed([0; 32]), "Retx-Request 0 0..300");
+    let again = "BOF-Request 0, Retx-Request 0 0..300";
+    assert_eq!(bench.hashed([0; 32]), again, "its announcement may be wrong, too");
+    assert_eq!(bench.bof_again(300), "", "it is not");
     assert_eq!(bench.data_again(0..300), "store 0 0..300, hash 0");
     assert_eq!(bench.receiver.received_bytes(), 300);
     let reason = "its content does not have the hash that the sender gave";
@@ -422,8 +516,10 @@ fn a_failing_store_fails_the_object() {
         .receiver
         .handle(bench.now, ReceiverInput::Blocks { from: Channel::Group, file: file(0), range: 0..100 });
     let output = bench.input(ReceiverInput::StoreFailed { file: file(0), reason: "disk full".to_owned() });
+    assert_eq!(output, "discard 0, BOF-Request 0", "and what was to be stored is not");
+    assert_eq!(bench.data(100..200), "");
     let failed = "discard 0, API_File_Receive_Failed 0, Failed 0 (disk full)";
-    assert_eq!(output, failed, "and what was to be stored is not");
+    assert_eq!(bench.bof_again(300), failed, "the sender has begun it");
 }
 
 #[test]
@@ -453,7 +549,8 @@ fn without_repair_a_gap_at_the_end_fails_the_object() {
     assert_eq!(bench.data(100..200), "store 0 100..200");
     assert_eq!(bench.eof(), "", "blocks may have been overtaken");
     let failed = "Failed 0 (200 bytes were lost and are not sent again)";
-    let output = bench.later(Duration::from_millis(30));
+    assert_eq!(bench.later(Duration::from_millis(30)), "", "anybody may have said so");
+    let output = bench.digest();
     assert_eq!(output, format!("discard 0, API_File_Receive_Failed 0, {failed}"));
 }
 
@@ -471,7 +568,7 @@ fn without_repair_an_object_that_waits_for_an_answer_has_not_failed() {
 #[test]
 fn what_makes_no_sense_is_counted_and_dropped() {
     let mut bench = Bench::new(Notification::Batched);
-    bench.bof(250);
+    bench.bof_again(250);
     for range in [50..150, 100..150, 200..300, 0..0, 300..400] {
         assert_eq!(bench.data(range.clone()), "", "{range:?}");
     }

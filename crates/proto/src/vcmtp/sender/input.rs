@@ -2,10 +2,7 @@
 
 use std::ops::Range;
 
-use treecast_wire::{
-    header::FileId,
-    message::{Message, Progress},
-};
+use treecast_wire::{header::FileId, message::Message};
 
 use super::{
     super::Repair,
@@ -52,11 +49,9 @@ impl Sender {
     }
 
     pub(super) fn message(&mut self, from: ReceiverId, file: FileId, message: Message) {
-        let index = self.objects.index(file);
         let Some(retransmitter) = self.retransmitters.get_mut(&from) else { return };
-        let Some(index) = index else {
-            retransmitter.ignored_messages += 1;
-            return;
+        let Some(index) = self.objects.begun(file) else {
+            return retransmitter.mislead(file);
         };
         match message {
             Message::BeginOfFileRequest => self.begin_of_file_request(from, index),
@@ -65,8 +60,8 @@ impl Sender {
             }
             Message::EndOfRetransmissionRequests => self.done_at(index, from, Outcome::Complete),
             Message::Failed(reason) => self.done_at(index, from, Outcome::Failed(reason.as_str().to_owned())),
-            Message::Progress(progress) => self.progress(from, index, progress),
-            _ => retransmitter.ignored_messages += 1,
+            Message::Progress(progress) => self.credit.report(from, index, progress.position),
+            _ => {}
         }
     }
 
@@ -76,30 +71,26 @@ impl Sender {
         self.tell(index, &[from], due);
     }
 
-    /// Retx-Request(i,B), table 4.5. B must have been multicast before.
+    /// Retx-Request(i,B), table 4.5. Of B, what has been multicast before is sent again.
     fn retransmission_request(&mut self, from: ReceiverId, index: u32, bytes: Range<u64>) {
         if !self.serves(from, index) || self.config.repair == Repair::None {
             return self.tell(index, &[from], Due::Reject);
         }
         let Some(retransmitter) = self.retransmitters.get_mut(&from) else { return };
-        match self.objects.get(index) {
-            Some(object) if !bytes.is_empty() && bytes.end <= object.sent => {
-                retransmitter.request(index, self.objects.blocks(bytes));
-            }
-            _ => retransmitter.ignored_messages += 1,
+        let Some(object) = self.objects.get(index) else { return };
+        let there = bytes.start..bytes.end.min(object.sent);
+        if !there.is_empty() {
+            retransmitter.request(index, self.objects.blocks(there));
+        }
+        // It asks for what is not there: somebody else has told it of another size, or that all is out.
+        if bytes.end > object.sent {
+            retransmitter.correct(index);
         }
     }
 
     /// Whether the receiver is still at the object: it has neither ended with it nor has its time run out.
     fn serves(&self, receiver: ReceiverId, index: u32) -> bool {
         self.objects.get(index).is_some_and(|object| object.is_pending_at(receiver))
-    }
-
-    fn progress(&mut self, from: ReceiverId, index: u32, progress: Progress) {
-        self.credit.report(from, index, progress.position);
-        if let Some(retransmitter) = self.retransmitters.get_mut(&from) {
-            retransmitter.progress = progress;
-        }
     }
 
     pub(super) fn hashed(&mut self, now: Instant, file: FileId, hash: [u8; 32]) {

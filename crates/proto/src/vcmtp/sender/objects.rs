@@ -94,6 +94,12 @@ impl Objects {
         (file.session() == self.session && file.index() < self.next_index).then(|| file.index())
     }
 
+    /// The index of an object that has been announced, whether it is open or done.
+    pub(super) fn begun(&self, file: FileId) -> Option<u32> {
+        let has_begun = |object: &Object| object.started.is_some();
+        self.index(file).filter(|index| self.open.get(index).is_none_or(has_begun))
+    }
+
     pub(super) fn get(&self, index: u32) -> Option<&Object> {
         self.open.get(&index)
     }

@@ -6,7 +6,7 @@ use std::{
     ops::Range,
 };
 
-use treecast_wire::message::Progress;
+use treecast_wire::header::FileId;
 
 use super::{
     super::{Repair, ranges::BlockSet},
@@ -16,6 +16,13 @@ use super::{
 /// The most control messages that wait for one receiver; a receiver that asks for more without
 /// reading the answers gets none.
 const MAX_DUE: usize = 16_384;
+
+/// How many times a receiver is told of an object again because it asked for what is not there. One that has a
+/// wrong idea of it needs two: one for its size, one for its end.
+const MAX_CORRECTIONS: u8 = 8;
+
+/// The most objects that a receiver may speak of before they begin.
+const MAX_MISLED: usize = 1024;
 
 /// How far a retransmission may lie behind the most recent one of the same object, in bytes, and
 /// still find it in the page cache (VCMTP 1).
@@ -58,12 +65,14 @@ pub(super) struct Retransmitter {
     withdrawn: BTreeMap<u32, String>,
     /// Blocks asked for and not yet sent again (VCMTP 1's retransmission store).
     requested: BTreeMap<u32, Requested>,
+    /// Objects that it has spoken of before they began.
+    misled: BTreeSet<FileId>,
+    /// How many times the receiver has been told that it was wrong about an object.
+    corrections: BTreeMap<u32, u8>,
     /// The object after the one that was served last.
     next: u32,
     closing: Closing,
-    pub(super) progress: Progress,
     pub(super) retransmitted_bytes: u64,
-    pub(super) ignored_messages: u64,
 }
 
 #[derive(Debug, Default)]
@@ -81,18 +90,17 @@ impl Retransmitter {
             due: BTreeSet::new(),
             withdrawn: BTreeMap::new(),
             requested: BTreeMap::new(),
+            misled: BTreeSet::new(),
+            corrections: BTreeMap::new(),
             next: 0,
             closing: Closing::No,
-            progress: Progress::default(),
             retransmitted_bytes: 0,
-            ignored_messages: 0,
         }
     }
 
     pub(super) fn tell(&mut self, index: u32, due: Due) {
-        match self.due.len() < MAX_DUE {
-            true => _ = self.due.insert((index, due)),
-            false => self.ignored_messages += 1,
+        if self.due.len() < MAX_DUE {
+            self.due.insert((index, due));
         }
     }
 
@@ -106,9 +114,34 @@ impl Retransmitter {
         self.requested.entry(index).or_default().blocks.insert(blocks);
     }
 
+    /// The receiver speaks of an object that has not begun: somebody else has told it of one. Should there be such
+    /// an object, the receiver is told when it begins.
+    pub(super) fn mislead(&mut self, file: FileId) {
+        if self.misled.len() < MAX_MISLED {
+            self.misled.insert(file);
+        }
+    }
+
+    /// The object begins.
+    pub(super) fn begin(&mut self, file: FileId) {
+        if self.misled.remove(&file) {
+            self.correct(file.index());
+        }
+    }
+
+    /// The receiver has a wrong idea of the object: it is sent the BOF, a few times at most.
+    pub(super) fn correct(&mut self, index: u32) {
+        let corrections = self.corrections.entry(index).or_default();
+        if *corrections < MAX_CORRECTIONS {
+            *corrections += 1;
+            self.tell(index, Due::BeginOfFile);
+        }
+    }
+
     /// The receiver has ended with the object: nothing more of it goes out.
     pub(super) fn forget(&mut self, index: u32) {
         self.requested.remove(&index);
+        self.corrections.remove(&index);
         while let Some(due) = self.due.range((index, Due::BeginOfFile)..(index, Due::Reject)).next().copied()
         {
             self.due.remove(&due);
@@ -156,11 +189,6 @@ impl Retransmitter {
             return Some(Action::Blocks(index, range));
         }
         self.next_closing()
-    }
-
-    /// How many blocks are asked for and not yet sent again.
-    pub(super) fn pending_blocks(&self) -> u64 {
-        self.requested.values().map(|requested| requested.blocks.len()).sum()
     }
 
     fn next_closing(&mut self) -> Option<Action> {

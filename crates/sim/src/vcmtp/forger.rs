@@ -1,0 +1,69 @@
+//! Somebody who writes to the group what is not so: announcements, ends and blocks, of objects that there are
+//! and others. (Whoever hears the group can: nothing on it is sealed.)
+
+use std::{rc::Rc, time::Duration};
+
+use rand::{Rng as _, RngExt};
+use rand_chacha::ChaCha8Rng;
+use treecast_wire::{
+    header::FileId,
+    message::{BeginOfFile, Message, TransferType},
+};
+
+use super::{
+    Scenario,
+    scenario::millis,
+    sender_node::{Packet, session},
+};
+use crate::network::generator;
+
+const PACKETS: usize = 150;
+
+/// No forged block lies behind this position.
+const CONTENT_LEN: usize = 300_000;
+
+/// Forged packets, each with the time and the receiver that it comes to.
+pub(super) fn packets(scenario: &Scenario) -> Vec<(Duration, usize, Packet)> {
+    let mut random = generator(scenario.seed, 2);
+    let mut content = vec![0; CONTENT_LEN];
+    random.fill_bytes(&mut content);
+    let content: Rc<[u8]> = content.into();
+    let mut packets = Vec::new();
+    for _ in 0..PACKETS {
+        let (time, packet) = (millis(random.random_range(0..900)), packet(&mut random, scenario, &content));
+        for receiver in 0..scenario.receivers.len() {
+            if random.random_bool(0.8) {
+                packets.push((time, receiver, packet.clone()));
+            }
+        }
+    }
+    packets
+}
+
+fn packet(random: &mut ChaCha8Rng, scenario: &Scenario, content: &Rc<[u8]>) -> Packet {
+    let file = FileId::new(session(scenario), random.random_range(0..scenario.objects.len() as u32 + 3));
+    let message = match random.random_range(0..4) {
+        0 => Message::EndOfFile,
+        1 => announcement(random, scenario, file.index()),
+        _ => {
+            let block_len = usize::from(scenario.block_len);
+            let start = random.random_range(0..CONTENT_LEN / block_len) * block_len;
+            let end = (start + random.random_range(1..20) * block_len).min(CONTENT_LEN);
+            return Packet::Blocks { file, range: start as u64..end as u64, content: Rc::clone(content) };
+        }
+    };
+    Packet::Message(message.to_packet(file).into())
+}
+
+/// One with the object's size and another name, or with another size.
+fn announcement(random: &mut ChaCha8Rng, scenario: &Scenario, index: u32) -> Message {
+    let size = scenario.objects.get(index as usize).map_or(1_000, |object| object.size as u64);
+    let size = match random.random_range(0..5) {
+        0 => size,
+        1 => u64::MAX,
+        2 => 0,
+        _ => random.random_range(0..CONTENT_LEN as u64),
+    };
+    BeginOfFile::new(TransferType::DiskToDisk, size, "forged")
+        .map_or(Message::EndOfFile, Message::BeginOfFile)
+}
