@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{floor::Floor, ours::Ours, uftp::Uftp};
+use crate::arguments::counted;
 
 /// What is asked of treecast: a share of what the machine can do, a multiple of uftp, a limit of memory.
 const WANTED_SHARE: f64 = 0.6;
@@ -69,63 +70,67 @@ impl Report {
     }
 
     pub fn as_table(&self) -> String {
-        let alone = |seconds: fn(&Floor) -> f64| {
-            let seconds = self.median(|run| seconds(&run.floor));
-            format!("{:8.3} s  {:7.2} Gbit/s", seconds, self.gbps(seconds))
-        };
-        let mut rows = vec![
-            (
-                format!(
-                    "{} receivers, {} MiB each; medians of {} runs",
-                    self.receivers,
-                    self.bytes >> 20,
-                    self.runs.len()
-                ),
-                String::new(),
-            ),
-            ("super-packets to all, alone".into(), alone(|floor| floor.network_seconds)),
-            ("written by all, alone".into(), alone(|floor| floor.write_seconds)),
-            ("hashed by all, alone".into(), alone(|floor| floor.hash_seconds)),
-            ("what the machine can do".into(), alone(Floor::seconds)),
-            (
-                "treecast, at every receiver".into(),
-                format!(
-                    "{:8.3} s  {:7.2} Gbit/s  {:.2} of what the machine can do (wanted: {WANTED_SHARE})",
-                    self.median(|run| run.ours.slowest_seconds()),
-                    self.ours_gbps(),
-                    self.share(),
-                ),
-            ),
-        ];
-        if let (Some(gbps), Some(best)) = (self.uftp_gbps(), self.uftp.as_ref().and_then(Uftp::best)) {
-            let multiple = self.multiple().map_or_else(|| "-".into(), |multiple| format!("{multiple:.1}"));
-            rows.push(("uftp, at its best rate".into(), format!(
-                "{:10}  {gbps:7.2} Gbit/s  at -R {} Mbit/s; treecast is {multiple} times as fast (wanted: {WANTED_MULTIPLE})",
-                "", best.rate_mbps,
-            )));
-        }
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        rows.push((
-            "most memory, file pages apart".into(),
-            format!(
-                "sender {:.1} MiB, receiver {:.1} MiB (wanted: below {})",
-                mib(self.peak(|ours| ours.sender_peak_bytes)),
-                mib(self.peak(|ours| ours.receiver_peak_bytes)),
-                WANTED_BYTES >> 20,
-            ),
-        ));
-        if let Some(large) = &self.large {
-            rows.push((
-                format!("{} MiB to one receiver", self.bytes >> 17),
-                format!(
-                    "{:8.3} s  sender {:.1} MiB, receiver {:.1} MiB",
-                    large.slowest_seconds(),
-                    mib(large.sender_peak_bytes),
-                    mib(large.receiver_peak_bytes),
-                ),
-            ));
-        }
+        let receivers = counted(self.receivers as usize, "receiver");
+        let runs = counted(self.runs.len(), "run");
+        let mut rows =
+            vec![(format!("{receivers}, {} MiB each; medians of {runs}", self.bytes >> 20), String::new())];
+        rows.extend(self.machine_rows());
+        rows.push(("treecast, at every receiver".into(), self.our_row()));
+        rows.extend(self.uftp_row().map(|row| ("uftp, at its best rate".into(), row)));
+        rows.push(("most memory, file pages apart".into(), self.memory_row()));
+        rows.extend(self.large.as_ref().map(|large| self.large_row(large)));
         rows.iter().map(|(name, text)| format!("{}\n", format!("{name:<32} {text}").trim_end())).collect()
+    }
+
+    fn machine_rows(&self) -> impl Iterator<Item = (String, String)> {
+        let parts: [(&str, fn(&Floor) -> f64); 4] = [
+            ("super-packets to all, alone", |floor| floor.network_seconds),
+            ("written by all, alone", |floor| floor.write_seconds),
+            ("hashed by all, alone", |floor| floor.hash_seconds),
+            ("what the machine can do", Floor::seconds),
+        ];
+        parts.into_iter().map(|(name, seconds)| {
+            let seconds = self.median(|run| seconds(&run.floor));
+            (name.to_owned(), format!("{seconds:8.3} s  {:7.2} Gbit/s", self.gbps(seconds)))
+        })
+    }
+
+    fn our_row(&self) -> String {
+        format!(
+            "{:8.3} s  {:7.2} Gbit/s  {:.2} of what the machine can do (wanted: {WANTED_SHARE})",
+            self.median(|run| run.ours.slowest_seconds()),
+            self.ours_gbps(),
+            self.share(),
+        )
+    }
+
+    fn uftp_row(&self) -> Option<String> {
+        let (gbps, best) = (self.uftp_gbps()?, self.uftp.as_ref()?.best()?);
+        let multiple = self.multiple().map_or_else(|| "-".into(), |multiple| format!("{multiple:.1}"));
+        Some(format!(
+            "{:10}  {gbps:7.2} Gbit/s  at -R {} Mbit/s; treecast is {multiple} times as fast (wanted: {WANTED_MULTIPLE})",
+            "", best.rate_mbps,
+        ))
+    }
+
+    fn memory_row(&self) -> String {
+        format!(
+            "sender {:.1} MiB, receiver {:.1} MiB (wanted: below {})",
+            mib(self.peak(|ours| ours.sender_peak_bytes)),
+            mib(self.peak(|ours| ours.receiver_peak_bytes)),
+            WANTED_BYTES >> 20,
+        )
+    }
+
+    fn large_row(&self, large: &Ours) -> (String, String) {
+        let peaks = (mib(large.sender_peak_bytes), mib(large.receiver_peak_bytes));
+        let text = format!(
+            "{:8.3} s  sender {:.1} MiB, receiver {:.1} MiB",
+            large.slowest_seconds(),
+            peaks.0,
+            peaks.1
+        );
+        (format!("{} MiB to one receiver", self.bytes >> 17), text)
     }
 
     pub fn as_json(&self) -> Value {
@@ -149,6 +154,10 @@ impl Report {
                 && self.peak(|ours| ours.sender_peak_bytes.max(ours.receiver_peak_bytes)) < WANTED_BYTES,
         })
     }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
 #[cfg(test)]
