@@ -18,7 +18,8 @@ pub fn svg(topology: &Topology, title: &str) -> String {
 }
 
 fn draw(svg: &mut String, topology: &Topology, layout: &Layout, title: &str) -> std::fmt::Result {
-    let (width, height) = (layout.width, layout.height);
+    let title_width = 32.0 + title.chars().count() as f64 * 10.5;
+    let (width, height) = (layout.width.max(title_width), layout.height);
     writeln!(
         svg,
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0} {height:.0}" width="{width:.0}" height="{height:.0}" font-family="sans-serif" font-size="10">"#
@@ -27,16 +28,17 @@ fn draw(svg: &mut String, topology: &Topology, layout: &Layout, title: &str) -> 
     let counts = [(Role::Server, "server"), (Role::Router, "router"), (Role::Client, "client")];
     writeln!(svg, r#"<text x="16" y="26" font-size="16" font-weight="bold">{}</text>"#, escape(title))?;
     let mut x = 16.0;
-    for (role, name) in counts {
+    for (role, name) in counts.into_iter().filter(|(role, _)| topology.count(*role) > 0) {
         let label =
             format!("{} {name}{}", topology.count(role), if topology.count(role) == 1 { "" } else { "s" });
         draw_box(svg, Point { x: x + BOX_WIDTH / 2.0, y: 48.0 }, role, &label, None)?;
         x += BOX_WIDTH + 8.0;
     }
+    let mut labels = Labels::default();
     for (index, network) in topology.networks.iter().enumerate() {
         match network.kind {
             NetworkKind::Lan => draw_lan(svg, topology, layout, index)?,
-            NetworkKind::Link => draw_link(svg, layout, network)?,
+            NetworkKind::Link => draw_link(svg, layout, network, &mut labels)?,
         }
     }
     for (index, node) in topology.nodes.iter().enumerate() {
@@ -120,30 +122,54 @@ fn delay_of(network: &Network) -> Quality {
     Quality { delay: first.delay, jitter: first.jitter, ..Quality::default() }
 }
 
-fn draw_link(svg: &mut String, layout: &Layout, network: &Network) -> std::fmt::Result {
+fn draw_link(svg: &mut String, layout: &Layout, network: &Network, labels: &mut Labels) -> std::fmt::Result {
     let [a, b] = [0, 1].map(|end| layout.nodes[network.members[end].node]);
     // Routers side by side: around whoever stands between them.
     let bend = if (a.y - b.y).abs() < 1.0 { -(0.12 * (a.x - b.x).abs()).clamp(12.0, 34.0) } else { 0.0 };
-    let middle = Point { x: (a.x + b.x) / 2.0, y: (a.y + b.y) / 2.0 + bend };
+    let control = Point { x: (a.x + b.x) / 2.0, y: (a.y + b.y) / 2.0 + 2.0 * bend };
     writeln!(
         svg,
         r#"<path d="M{:.1} {:.1}Q{:.1} {:.1} {:.1} {:.1}"/>"#,
-        a.x,
-        a.y,
-        middle.x,
-        middle.y + bend,
-        b.x,
-        b.y
+        a.x, a.y, control.x, control.y, b.x, b.y
     )?;
     let label = describe(&network.members[0].quality);
     if !label.is_empty() {
-        let (x, y) = (middle.x, middle.y);
+        let Point { x, y } = labels.place(&label, |share| on_curve([a, control, b], share));
         writeln!(
             svg,
             r#"<text class="note halo" x="{x:.1}" y="{y:.1}" text-anchor="middle">{label}</text>"#
         )?;
     }
     Ok(())
+}
+
+/// Where the labels of links are, with their widths: no two should be read as one.
+#[derive(Default)]
+struct Labels(Vec<(Point, f64)>);
+
+impl Labels {
+    /// The best place along a link that is still free, its middle before all others.
+    fn place(&mut self, text: &str, along: impl Fn(f64) -> Point) -> Point {
+        const SHARES: [f64; 5] = [0.5, 0.65, 0.35, 0.75, 0.25];
+        const LETTER_WIDTH: f64 = 5.2;
+        const LINE_HEIGHT: f64 = 9.0;
+        let width = text.chars().count() as f64 * LETTER_WIDTH;
+        let is_free = |at: &Point| {
+            let apart = |(other, other_width): &(Point, f64)| {
+                (at.x - other.x).abs() >= (width + other_width) / 2.0 || (at.y - other.y).abs() >= LINE_HEIGHT
+            };
+            self.0.iter().all(apart)
+        };
+        let place = SHARES.map(&along).into_iter().find(is_free).unwrap_or_else(|| along(SHARES[0]));
+        self.0.push((place, width));
+        place
+    }
+}
+
+/// A point of a quadratic Bézier curve.
+fn on_curve([start, control, end]: [Point; 3], share: f64) -> Point {
+    let [s, c, e] = [(1.0 - share).powi(2), 2.0 * share * (1.0 - share), share.powi(2)];
+    Point { x: s * start.x + c * control.x + e * end.x, y: s * start.y + c * control.y + e * end.y }
 }
 
 /// What a node loses on its first interface that loses anything.
@@ -198,6 +224,27 @@ mod tests {
                 assert!(inside, "{} at {at:?}", node.name);
             }
         }
+    }
+
+    #[test]
+    fn labels_of_links_that_meet_are_drawn_apart() {
+        let mut labels = Labels::default();
+        let line = |from: Point, to: Point| move |share| on_curve([from, from, to], share);
+        let meeting = Point { x: 40.0, y: 52.0 };
+        let places = [0.0, 40.0, 80.0].map(|x| labels.place("1 Gbit/s", line(Point { x, y: 0.0 }, meeting)));
+        for (index, a) in places.iter().enumerate() {
+            let apart = |b: &Point| (a.x - b.x).abs() >= 8.0 * 5.2 || (a.y - b.y).abs() >= 9.0;
+            assert!(places[index + 1..].iter().all(apart), "{places:?}");
+        }
+    }
+
+    #[test]
+    fn the_legend_names_who_is_there_and_fits() {
+        let topology = Topology::parse("lan:clients=1").unwrap();
+        let svg = svg(&topology, "l");
+        assert!(svg.contains(">1 client<") && !svg.contains("0 routers"));
+        let layout = Layout::of(&topology);
+        assert!(layout.width >= 16.0 + 3.0 * BOX_WIDTH + 2.0 * 8.0, "{}", layout.width);
     }
 
     #[test]

@@ -21,8 +21,8 @@ const ROW: f64 = BOX_HEIGHT + 9.0;
 /// Clients under a LAN stand in columns of so many, and in no more columns than this.
 const ROWS: usize = 5;
 const MAX_COLUMNS: usize = 12;
-/// Room for a LAN's label.
-const MIN_BAR: f64 = 112.0;
+/// Room for a LAN's label left of the cable in the middle.
+const MIN_BAR: f64 = 176.0;
 
 /// The middle of something.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -66,7 +66,7 @@ impl Layout {
         let walk = Walk::over(topology);
         let bars = vec![None; topology.networks.len()];
         let nodes = vec![Point::default(); topology.nodes.len()];
-        let mut layout = Self { nodes, bars, width: 3.0 * (BOX_WIDTH + GAP), height: TOP };
+        let mut layout = Self { nodes, bars, width: 2.0 * MARGIN + 3.0 * (BOX_WIDTH + GAP), height: TOP };
         let mut left = MARGIN;
         for &root in &walk.roots {
             layout.place(&walk, root, left, TOP);
