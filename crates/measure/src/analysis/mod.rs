@@ -8,6 +8,8 @@ mod run_time;
 mod saturation;
 mod server;
 
+use std::time::Duration;
+
 use crate::{
     db::{Db, NodeId, NodeInfo, Result, Role, Run, RunId, Status, Transfer},
     series::{self, Counter},
@@ -123,12 +125,23 @@ impl RunData {
         self.nodes.iter().filter(move |(_, node)| node.role == role).map(|(id, node)| (*id, node))
     }
 
-    /// How many clients were getting the object at a time of the run.
-    pub fn active_clients(&self, at: std::time::Duration) -> u32 {
-        let active = |transfer: &Transfer| {
-            transfer.started <= at && transfer.finished.is_none_or(|finished| at < finished)
+    /// How many clients were getting the object at a time between two samples: their average over the part of
+    /// it in which anybody was, so that a run shorter than the interval still counts for its clients.
+    pub fn active_clients(&self, from: Duration, to: Duration) -> u32 {
+        let within = |transfer: &Transfer| {
+            let end = transfer.finished.map_or(to, |finished| finished.min(to));
+            let start = transfer.started.max(from);
+            (start < end).then_some((start, end))
         };
-        self.transfers.iter().filter(|(_, transfer)| active(transfer)).count() as u32
+        let mut active: Vec<_> = self.transfers.iter().filter_map(|(_, transfer)| within(transfer)).collect();
+        active.sort_unstable();
+        let (mut sum, mut anybody, mut covered) = (Duration::ZERO, Duration::ZERO, from);
+        for (start, end) in active {
+            sum += end - start;
+            anybody += end.saturating_sub(start.max(covered));
+            covered = covered.max(end);
+        }
+        if anybody.is_zero() { 0 } else { (sum.as_secs_f64() / anybody.as_secs_f64()).round() as u32 }
     }
 }
 

@@ -24,7 +24,7 @@ impl Results<'_> {
             let cpus = f64::from(data.run.info.machine.cpus.max(1));
             let while_clients_wait: Vec<f64> = idle
                 .iter()
-                .filter(|rate| data.active_clients(rate.middle()) > 0)
+                .filter(|rate| data.active_clients(rate.from, rate.to) > 0)
                 .map(|rate| 1.0 - rate.per_second / 1e9 / cpus)
                 .collect();
             let busy = while_clients_wait.iter().filter(|&&share| share > BUSY).count();

@@ -39,8 +39,7 @@ impl ServerBytes {
 
 impl Results<'_> {
     /// Rate and load of the server by the number of clients that were getting the object, over all
-    /// complete runs of a delivery in a setting and schedule. An interval between two samples counts
-    /// for the number that was active in its middle.
+    /// complete runs of a delivery in a setting and schedule. See [`RunData::active_clients`].
     pub fn server_by_active_clients(
         &self,
         setting: &Setting,
@@ -51,11 +50,11 @@ impl Results<'_> {
         for data in self.complete().filter(|data| is_of(data, setting, delivery, schedule)) {
             for (server, _) in data.nodes_with(Role::Server) {
                 for rate in self.node_counter(server, Counter::TxBytes)?.rates() {
-                    let active = data.active_clients(rate.middle());
+                    let active = data.active_clients(rate.from, rate.to);
                     sent.entry(active).or_insert_with(Vec::new).push(rate.per_second / 1e6);
                 }
                 for rate in self.series(server, series::PROCESS_CPU_NS)?.rates() {
-                    let active = data.active_clients(rate.middle());
+                    let active = data.active_clients(rate.from, rate.to);
                     load.entry(active).or_insert_with(Vec::new).push(rate.per_second / 1e9);
                 }
             }

@@ -18,8 +18,10 @@ const MAX_DOTS: usize = 80;
 
 /// Megabytes a second that the server sent in one run of each delivery; `None` without samples.
 pub fn server_rate(runs: &[(String, Vec<Rate>)], setting: &Setting, schedule: &str) -> Option<Plot> {
+    // A rate holds from one sample to the next: a short run has but two samples.
     let points = |rates: &[Rate]| -> Vec<(f64, f64)> {
-        rates.iter().map(|rate| (rate.middle().as_secs_f64(), rate.per_second / 1e6)).collect()
+        let ends = |rate: &Rate| [rate.from, rate.to].map(|at| (at.as_secs_f64(), rate.per_second / 1e6));
+        rates.iter().flat_map(ends).collect()
     };
     let (longest, most) = extent(runs.iter().flat_map(|(_, rates)| points(rates)))?;
     let sheet = Sheet {
