@@ -172,9 +172,10 @@ fn a_cable_with_a_delay_holds_every_packet_back() {
         from.send_to(&[0], address).unwrap();
         to.recv(&mut [0; 64]).unwrap();
         let delays = delays(from, to, COUNT);
-        let median = delays[COUNT / 2];
-        assert!(delays[0] >= Duration::from_millis(34), "{:?}", delays[0]);
-        assert!((Duration::from_millis(36)..Duration::from_millis(120)).contains(&median), "{median:?}");
+        // A busy machine holds packets back, too, but not every one.
+        let (fastest, median) = (delays[0], delays[COUNT / 2]);
+        assert!((Duration::from_millis(34)..Duration::from_millis(120)).contains(&fastest), "{fastest:?}");
+        assert!(median >= Duration::from_millis(36), "{median:?}");
     }
     lab.down().unwrap();
     assert_eq!(place.left_behind(), Vec::<String>::new());

@@ -243,13 +243,13 @@ impl Listener {
         start.elapsed()
     }
 
-    /// The names of all senders heard within this time.
-    pub fn heard_within(&self, time: Duration) -> Vec<String> {
-        let end = Instant::now() + time;
+    /// The names of all senders of the next so many packets.
+    pub fn senders_of(&self, packets: usize) -> Vec<String> {
         let mut senders = Vec::new();
-        while Instant::now() < end {
+        eventually(&format!("{packets} packets"), || {
             senders.extend(self.next());
-        }
+            senders.len() >= packets
+        });
         senders.sort();
         senders.dedup();
         senders
