@@ -17,6 +17,8 @@ pub struct Interface {
     pub index: u32,
     /// Link-local ones included.
     pub addresses: Vec<IpAddr>,
+    /// The networks that these addresses are in, which are reached without a router: (address, prefix length).
+    pub networks: Vec<(IpAddr, u32)>,
     /// The longest IP packet, in bytes.
     pub mtu: u32,
     pub is_up: bool,
@@ -101,6 +103,22 @@ impl Interface {
         Err(InterfaceError::NoAddress { name: self.name.clone(), family })
     }
 
+    /// Whether no router lies between this interface and `address`, by the interface's networks.
+    pub fn is_on_link(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|(network, prefix_len)| {
+            let unlike = match (*network, address) {
+                (IpAddr::V4(network), IpAddr::V4(address)) => {
+                    (network.to_bits() ^ address.to_bits()).leading_zeros()
+                }
+                (IpAddr::V6(network), IpAddr::V6(address)) => {
+                    (network.to_bits() ^ address.to_bits()).leading_zeros()
+                }
+                _ => return false,
+            };
+            unlike >= *prefix_len
+        })
+    }
+
     fn has_global(&self) -> bool {
         !self.reachable_addresses().is_empty()
     }
@@ -127,11 +145,15 @@ pub fn list() -> io::Result<Vec<Interface>> {
             name: name.to_string_lossy().into_owned(),
             index,
             addresses: Vec::new(),
+            networks: Vec::new(),
             mtu: mtu(&probe, name).unwrap_or(1500),
             is_up: flags & libc::IFF_UP != 0,
             is_loopback: flags & libc::IFF_LOOPBACK != 0,
         });
-        interface.addresses.extend(address_of(entry));
+        let Some(address) = address_of(entry.ifa_addr) else { continue };
+        interface.addresses.push(address);
+        // A netmask is given as an address of ones and then zeroes.
+        interface.networks.extend(address_of(entry.ifa_netmask).map(|mask| (address, count_ones(mask))));
     }
     Ok(found.into_values().collect())
 }
@@ -178,18 +200,25 @@ impl Drop for AddressList {
     }
 }
 
-fn address_of(entry: &libc::ifaddrs) -> Option<IpAddr> {
-    // SAFETY: ifa_addr is null or points at an address whose family says its type; read unaligned
-    // because the pointer's declared type promises less.
+fn count_ones(mask: IpAddr) -> u32 {
+    match mask {
+        IpAddr::V4(mask) => mask.to_bits().count_ones(),
+        IpAddr::V6(mask) => mask.to_bits().count_ones(),
+    }
+}
+
+/// Reads what getifaddrs points at.
+fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: it is null or points at an address whose family says its type; read unaligned because the
+    // pointer's declared type promises less.
     unsafe {
-        let address = entry.ifa_addr.as_ref()?;
-        match i32::from(address.sa_family) {
+        match i32::from(address.as_ref()?.sa_family) {
             libc::AF_INET => {
-                let v4 = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
+                let v4 = address.cast::<libc::sockaddr_in>().read_unaligned();
                 Some(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)).into())
             }
             libc::AF_INET6 => {
-                let v6 = entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
+                let v6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
                 Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
             }
             _ => None,
@@ -221,6 +250,18 @@ mod tests {
         assert!(loopback.is_loopback);
         assert!(loopback.addresses.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
         assert!(loopback.mtu >= 1280);
+    }
+
+    #[test]
+    fn what_needs_no_router_is_told_by_the_prefix() {
+        let loopback = Interface::named("lo").unwrap();
+        assert!(loopback.is_on_link(Ipv4Addr::new(127, 1, 2, 3).into()));
+        assert!(!loopback.is_on_link(Ipv4Addr::new(128, 0, 0, 1).into()));
+        let v6 = Ipv6Addr::new(0xfd14, 0, 0, 1, 0, 0, 0, 1);
+        let interface = Interface { networks: vec![(v6.into(), 64)], ..loopback };
+        assert!(interface.is_on_link(Ipv6Addr::new(0xfd14, 0, 0, 1, 9, 9, 9, 9).into()));
+        assert!(!interface.is_on_link(Ipv6Addr::new(0xfd14, 0, 0, 2, 0, 0, 0, 1).into()));
+        assert!(!interface.is_on_link(Ipv4Addr::new(127, 1, 2, 3).into()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{SocketAddr, TcpStream, UdpSocket},
+    net::{IpAddr, SocketAddr, TcpStream, UdpSocket},
     time::{Duration, Instant},
 };
 
@@ -14,6 +14,7 @@ use treecast_wire::{
 
 use super::{RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions};
 use crate::{
+    clock,
     connection::Connection,
     interface::Interface,
     stop::Stop,
@@ -26,10 +27,15 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait before the addresses are tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long the group is left alone before the sender hears of this receiver. The kernel sends its
-/// membership report a few ticks after the join (RFC 9777, 6.1), and every switch and router on the way has to take it
-/// up: a sender that starts at once would send the first packets to nobody.
-const MEMBERSHIP_TIME: Duration = Duration::from_millis(40);
+/// The kernel sends its membership report two to three ticks after the join. A sender that starts before it is out
+/// would send the first packets to nobody.
+const MEMBERSHIP_TICKS: u32 = 3;
+
+/// How long a switch gets to take the report up.
+const SNOOPING_TIME: Duration = Duration::from_millis(8);
+
+/// For all of it where routers lie between, each of which joins for itself, some ticks after the one before.
+const ROUTED_MEMBERSHIP_TIME: Duration = Duration::from_millis(40);
 
 /// A receiver with its sockets, whose Hello is on its way.
 #[derive(Debug)]
@@ -62,7 +68,8 @@ pub(super) fn join(
     let opened = Instant::now();
     let stream = connect(options, stop)?;
     if ticket.fanout == Fanout::Multicast {
-        std::thread::sleep(MEMBERSHIP_TIME.saturating_sub(opened.elapsed()));
+        let sender = stream.peer_addr()?.ip();
+        std::thread::sleep(membership_time(&interface, sender).saturating_sub(opened.elapsed()));
     }
     let mut connection = Connection::new(stream, MAX_PAYLOAD_LEN)?;
     let hello = Hello::new(PROTOCOL_VERSION, udp_port, announced_bytes(&buffer), &name)
@@ -71,6 +78,15 @@ pub(super) fn join(
     connection.queue(&Message::Hello(hello).to_packet(file));
     on_event(ReceiveEvent::Joined { sender: connection.peer(), interface: interface.name });
     Ok(Joined { socket, buffer_bytes: buffer.bytes, connection })
+}
+
+/// How long the group is left alone before the sender hears of this receiver.
+fn membership_time(interface: &Interface, sender: IpAddr) -> Duration {
+    if interface.is_on_link(sender) {
+        clock::tick() * MEMBERSHIP_TICKS + SNOOPING_TIME
+    } else {
+        ROUTED_MEMBERSHIP_TIME
+    }
 }
 
 fn check_name(name: &str) -> Result<(), ReceiveError> {
