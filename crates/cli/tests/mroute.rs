@@ -245,6 +245,41 @@ fn a_router_that_is_not_the_querier_hears_listeners_through_a_bridge() {
     network.listen("a", "bridge", group, None).hear("s");
 }
 
+/// Three routers in a ring that know no upstream. A packet comes in by the route to its source only, so
+/// none goes round; the router that gets it twice says so, once for each family.
+#[test]
+fn in_a_ring_no_packet_goes_round() {
+    let network = Network::new(&["s", "r0", "r1", "r2", "c"]);
+    network.connect(0, "s", "r0");
+    network.connect(1, "r0", "r1");
+    network.connect(2, "r1", "r2");
+    network.connect(3, "r2", "r0");
+    network.connect(4, "r2", "c");
+    network.route("r0", &[2, 4], 3, 1);
+    network.route("r1", &[0], 1, 1);
+    network.route("r1", &[3, 4], 2, 2);
+    network.route("r2", &[0, 1], 3, 2);
+    let path = std::env::temp_dir().join(format!("treecast-ring-{}", std::process::id()));
+    let warnings = std::fs::File::create(&path).expect("a file for warnings");
+    let _others = ["r0", "r1"].map(|node| network.router(node, &QUICK));
+    let _last = network.router_that_warns("r2", &QUICK, warnings.into());
+    let said = || std::fs::read_to_string(&path).expect("warnings are text");
+    for (number, group) in ANY_SOURCE.iter().enumerate() {
+        let _stream = network.stream("s", "r0", group);
+        let listener = network.listen("c", "r2", group, None);
+        listener.hear("s");
+        eventually("it is said that there may be a loop", || {
+            said().matches("start every router with --upstream").count() == number + 1
+        });
+        for at in [("r2", "r1"), ("r1", "r0"), ("c", "r2")] {
+            let (sent, received) = received_meanwhile(&network, [("r0", "s"), at]);
+            assert!(received * 2 < sent * 3, "{received} packets for {sent} at {at:?} of {group}");
+        }
+    }
+    assert_eq!(said().lines().count(), 2, "{}", said());
+    let _ = std::fs::remove_file(&path);
+}
+
 /// UDP super-packets pass three routers as they are: the kernel's count is of them, not of their segments.
 #[test]
 fn super_packets_pass_whole() {

@@ -132,8 +132,13 @@ impl Network {
 
     /// A router that is ready.
     pub fn router(&self, node: &str, arguments: &[&str]) -> Router {
+        self.router_that_warns(node, arguments, Stdio::inherit())
+    }
+
+    /// A router that is ready, and writes its warnings there.
+    pub fn router_that_warns(&self, node: &str, arguments: &[&str], warnings: Stdio) -> Router {
         let mut command = treecast(&[&["mroute"], arguments].concat());
-        command.stdout(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(warnings);
         let mut child = self.within(node, move || command.spawn().expect("treecast can be run"));
         let mut line = String::new();
         let output = child.stdout.take().expect("it is piped");

@@ -35,7 +35,26 @@ pub struct Plane {
     /// Interfaces that the kernel does not take, which has been said.
     refused: BTreeSet<u32>,
     dropped: BTreeMap<Refusal, u64>,
+    suspicion: Suspicion,
     buffer: Vec<u8>,
+}
+
+/// Whether the network may have a loop in which no router has been told where senders are.
+///
+/// Each source's packets are taken from the interface that the route to it uses, and dropped by the kernel
+/// where they come by another (RFC 4605 does without only because it knows one upstream). So a packet crosses
+/// each link of a loop at most once for each router on it, but joins of any-source groups go around it and
+/// keep each other alive.
+#[derive(Debug, PartialEq, Eq)]
+enum Suspicion {
+    None,
+    /// Of a packet from `source` to `group` that came by this interface.
+    New {
+        slot: Slot,
+        source: IpAddr,
+        group: IpAddr,
+    },
+    Told,
 }
 
 /// An interface that the kernel routes to and from.
@@ -54,6 +73,7 @@ impl Plane {
             served: BTreeMap::new(),
             refused: BTreeSet::new(),
             dropped: BTreeMap::new(),
+            suspicion: if config.upstream.is_some() { Suspicion::Told } else { Suspicion::None },
             buffer: vec![0; BUFFER_LEN],
         }
     }
@@ -101,6 +121,7 @@ impl Plane {
         netlink: &mut Netlink,
         notices: &mut Notices<'_>,
     ) -> Option<Instant> {
+        self.tell_suspicion(now, notices);
         loop {
             match self.router.poll(now) {
                 Step::Transmit(transmit) => self.execute(now, transmit, netlink, notices),
@@ -177,6 +198,9 @@ impl Plane {
                 self.link(slot).map(|link| Input::NoEntry { link, source, group })
             }
             Incoming::WrongInterface { slot, source, group } => {
+                if self.suspicion == Suspicion::None {
+                    self.suspicion = Suspicion::New { slot, source, group };
+                }
                 self.link(slot).map(|link| Input::WrongLink { link, source, group })
             }
             Incoming::Message { interface, from, message } => {
@@ -193,6 +217,19 @@ impl Plane {
         };
         if let Some(input) = input {
             self.router.handle(now, input);
+        }
+    }
+
+    fn tell_suspicion(&mut self, now: Instant, notices: &mut Notices<'_>) {
+        let Suspicion::New { slot, source, group } = self.suspicion else { return };
+        self.suspicion = Suspicion::Told;
+        if let Some(served) = self.served.values().find(|served| served.slot == slot) {
+            let warning = format!(
+                "packets of {source} to {group} come by {}, too, which the route to {source} does not use, and are \
+                 dropped there: where the network has loops, start every router with --upstream",
+                served.interface.name
+            );
+            notices.warn(now, warning);
         }
     }
 
