@@ -240,6 +240,44 @@ fn nothing_outlives_a_builder_that_was_killed() {
     assert_eq!(links_of_labs(), Vec::<String>::new());
 }
 
+/// `timeout`, for one, signals twice: the process and its group.
+#[test]
+fn a_builder_that_is_told_to_stop_takes_its_lab_down() {
+    let place = Place::new("stop");
+    let spec = "tree:levels=4,clients=3,rate=1G";
+    let start = Instant::now();
+    place.print(&["up", spec, "--name", &format!("{}whole", place.prefix)]);
+    let whole = start.elapsed();
+    place.print(&["down", "--all"]);
+
+    let mut interrupted = 0;
+    for round in 1u32..=10 {
+        let name = format!("{}n{round}", place.prefix);
+        let mut command = place.command(&["up", spec, "--name", &name, "--mroute"]);
+        let builder = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(whole * round / 10);
+        for _ in 0..2 {
+            // SAFETY: only integers are passed; the child has not been waited for.
+            unsafe { libc::kill(builder.id() as i32, libc::SIGTERM) };
+        }
+        let output = builder.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        match output.status.code() {
+            // It was done before.
+            Some(0) => drop(place.print(&["down", &name])),
+            Some(code) => {
+                assert_eq!(code, 1, "{said}");
+                assert_eq!(said, format!("treecast: interrupted: lab {name} is taken down again\n"));
+                interrupted += 1;
+            }
+            // Before it had begun.
+            None => {}
+        }
+        assert_eq!(place.left_behind(), Vec::<String>::new(), "{said}");
+    }
+    assert!(interrupted > 0, "no builder was told in time");
+}
+
 /// A lab's links are never in the host's namespace, not even for a moment or after a failure.
 fn links_of_labs() -> Vec<String> {
     let links = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();

@@ -12,7 +12,8 @@ pub fn raise() {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
             return;
         }
-        let most = libc::rlimit { rlim_cur: limit.rlim_max.max(ENOUGH), rlim_max: limit.rlim_max.max(ENOUGH) };
+        let most =
+            libc::rlimit { rlim_cur: limit.rlim_max.max(ENOUGH), rlim_max: limit.rlim_max.max(ENOUGH) };
         // Only root may go beyond the hard limit.
         if libc::setrlimit(libc::RLIMIT_NOFILE, &most) != 0 {
             limit.rlim_cur = limit.rlim_max;

@@ -128,21 +128,26 @@ impl RunData {
     /// How many clients were getting the object at a time between two samples: their average over the part of
     /// it in which anybody was, so that a run shorter than the interval still counts for its clients.
     pub fn active_clients(&self, from: Duration, to: Duration) -> u32 {
-        let within = |transfer: &Transfer| {
-            let end = transfer.finished.map_or(to, |finished| finished.min(to));
-            let start = transfer.started.max(from);
-            (start < end).then_some((start, end))
-        };
-        let mut active: Vec<_> = self.transfers.iter().filter_map(|(_, transfer)| within(transfer)).collect();
-        active.sort_unstable();
-        let (mut sum, mut anybody, mut covered) = (Duration::ZERO, Duration::ZERO, from);
-        for (start, end) in active {
-            sum += end - start;
-            anybody += end.saturating_sub(start.max(covered));
-            covered = covered.max(end);
-        }
-        if anybody.is_zero() { 0 } else { (sum.as_secs_f64() / anybody.as_secs_f64()).round() as u32 }
+        average_active(self.transfers.iter().map(|(_, transfer)| transfer), from, to)
     }
+}
+
+/// How many transfers went on, on average over the part of an interval in which any did.
+fn average_active<'a>(transfers: impl Iterator<Item = &'a Transfer>, from: Duration, to: Duration) -> u32 {
+    let within = |transfer: &Transfer| {
+        let end = transfer.finished.map_or(to, |finished| finished.min(to));
+        let start = transfer.started.max(from);
+        (start < end).then_some((start, end))
+    };
+    let mut active: Vec<_> = transfers.filter_map(within).collect();
+    active.sort_unstable();
+    let (mut sum, mut any, mut covered) = (Duration::ZERO, Duration::ZERO, from);
+    for (start, end) in active {
+        sum += end - start;
+        any += end.saturating_sub(start.max(covered));
+        covered = covered.max(end);
+    }
+    if any.is_zero() { 0 } else { (sum.as_secs_f64() / any.as_secs_f64()).round() as u32 }
 }
 
 /// Each item once, in the order of first appearance.
@@ -154,4 +159,31 @@ fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
         }
     }
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_count_that_were_active_in_part_of_an_interval() {
+        let active = |transfers: &[(u64, Option<u64>)], from, to| {
+            let transfer = |&(started, finished): &(u64, Option<u64>)| Transfer {
+                started: Duration::from_millis(started),
+                finished: finished.map(Duration::from_millis),
+                ..Transfer::default()
+            };
+            let transfers: Vec<Transfer> = transfers.iter().map(transfer).collect();
+            average_active(transfers.iter(), Duration::from_millis(from), Duration::from_millis(to))
+        };
+        let short = [(100, Some(130)), (100, Some(130)), (100, Some(130))];
+        assert_eq!(active(&short, 0, 1000), 3);
+        assert_eq!(active(&short, 200, 1000), 0);
+        let one_after_the_other = [(0, Some(400)), (400, Some(800)), (900, None)];
+        assert_eq!(active(&one_after_the_other, 0, 1000), 1);
+        let overlapping = [(0, None), (0, Some(500)), (0, Some(500))];
+        assert_eq!(active(&overlapping, 0, 1000), 2);
+        assert_eq!(active(&overlapping, 0, 400), 3);
+        assert_eq!(active(&[], 0, 1000), 0);
+    }
 }

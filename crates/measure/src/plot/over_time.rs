@@ -127,3 +127,23 @@ fn column_styles(traffic: &RouterTraffic) -> Vec<Style> {
 fn extent(points: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
     points.reduce(|(x, y), (other_x, other_y)| (x.max(other_x), y.max(other_y)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_run_of_two_samples_is_a_line() {
+        let setting = Setting { topology: "L3".into(), size_bytes: 1 };
+        let rate = Rate { from: Duration::ZERO, to: Duration::from_millis(50), per_second: 1e6 };
+        let plot = server_rate(&[("nack".into(), vec![rate])], &setting, "immediate").unwrap();
+        let lines =
+            plot.svg.lines().filter(|line| line.contains("<polyline") && line.contains("stroke-width=\"7\""));
+        let points = lines.filter_map(|line| line.split_once("points=\"")?.1.split_once('"'));
+        let points = points.map(|(points, _)| points.split_whitespace().collect::<Vec<_>>());
+        assert!(points.into_iter().any(|points| points.len() == 2 && points[0] != points[1]), "{}", plot.svg);
+        assert_eq!(server_rate(&[("nack".into(), Vec::new())], &setting, "immediate"), None);
+    }
+}
