@@ -83,7 +83,8 @@ impl Report {
     }
 
     fn machine_rows(&self) -> impl Iterator<Item = (String, String)> {
-        let parts: [(&str, fn(&Floor) -> f64); 4] = [
+        type Part = (&'static str, fn(&Floor) -> f64);
+        let parts: [Part; 4] = [
             ("super-packets to all, alone", |floor| floor.network_seconds),
             ("written by all, alone", |floor| floor.write_seconds),
             ("hashed by all, alone", |floor| floor.hash_seconds),
