@@ -60,6 +60,11 @@ impl Stored {
         self.blocks.len().saturating_mul(self.block_len).min(self.size.unwrap_or(u64::MAX))
     }
 
+    /// How much memory the set of blocks takes, in chunks of about 600 bytes.
+    pub fn chunks(&self) -> usize {
+        self.blocks.chunks()
+    }
+
     /// Forgets all blocks.
     pub fn clear(&mut self) {
         self.blocks = BlockSet::default();

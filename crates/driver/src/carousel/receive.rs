@@ -199,7 +199,9 @@ impl Session<'_> {
         while let Some(report) = self.intake.report() {
             let input = match report {
                 Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
-                Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
+                Report::Refused { file, reason, .. } | Report::Failed { file, reason } => {
+                    ReceiverInput::StoreFailed { file, reason }
+                }
             };
             self.machine.handle(now, input);
             self.carry_out(now, None);

@@ -22,9 +22,10 @@ const MAX_BATCHES: usize = 48;
 /// Something to do, in the order given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
-    /// The object's size and name are known.
+    /// The object's size and name are known, or others than before.
     Announce { file: FileId, begin: BeginOfFile },
-    /// Write `range` of an object, which lies at `at` in the batch handed over with it.
+    /// Write `range` of an object, which lies at `at` in the batch handed over with it. It stays in memory
+    /// until the object is announced: whoever hands it in sees to it that this is not much.
     Keep { file: FileId, range: Range<u64>, at: usize },
     /// As `Keep` where something is stored already: only what differs is written.
     Overwrite { file: FileId, range: Range<u64>, at: usize },
@@ -40,6 +41,12 @@ pub enum Report {
     Hashed {
         file: FileId,
         hash: [u8; 32],
+    },
+    /// The object cannot be stored as it was announced. Nothing of it is kept before [`Task::Discard`].
+    Refused {
+        file: FileId,
+        begin: BeginOfFile,
+        reason: String,
     },
     /// Nothing of this object is kept any longer.
     Failed {
@@ -140,10 +147,19 @@ struct Worker {
     objects: BTreeMap<FileId, Option<Object>>,
 }
 
-/// One object; its name is known once it is announced.
-struct Object {
-    stored: Stored,
-    name: Option<String>,
+enum Object {
+    /// What has come of one that is not announced, with its positions.
+    Early(Vec<(u64, Vec<u8>)>),
+    Announced {
+        stored: Stored,
+        name: String,
+    },
+}
+
+impl Object {
+    fn is_behind(&self) -> bool {
+        matches!(self, Self::Announced { stored, .. } if stored.is_behind())
+    }
 }
 
 impl Worker {
@@ -180,26 +196,39 @@ impl Worker {
 
     fn task(&mut self, task: Task, batch: &Batch, buffer: &mut [u8]) {
         match task {
-            Task::Announce { file, begin } => self.attempt(file, |object, folder| {
-                let name = begin.file_name();
-                check_name(name).map_err(|why| TargetError::Name { name: name.to_owned(), why })?;
-                object.name = Some(name.to_owned());
-                object.stored.announce(folder, name, begin.file_size)
-            }),
-            Task::Keep { file, range, at } => self.attempt(file, |object, folder| {
+            Task::Announce { file, begin } => self.announce(file, begin),
+            Task::Keep { file, range, at } => {
                 let bytes = &batch.bytes()[at..at + (range.end - range.start) as usize];
-                object.stored.write(range.start, bytes).map_err(|source| {
-                    let name = object.name.as_deref().unwrap_or("an object");
-                    folder.error(format!("write {name} (bytes from {} on)", range.start), source)
-                })
-            }),
-            Task::Overwrite { file, range, at } => self.attempt(file, |object, folder| {
+                self.keep(file, range.start, bytes);
+            }
+            Task::Overwrite { file, range, at } => self.attempt(file, |stored, _, folder| {
                 let bytes = &batch.bytes()[at..at + (range.end - range.start) as usize];
-                let result = object.stored.overwrite(range.start, bytes, buffer);
+                let result = stored.overwrite(range.start, bytes, buffer);
                 result.map_err(|source| folder.error("compare with a file".into(), source))
             }),
             Task::Hash { file } => self.hash(file, buffer),
             Task::Discard { file } => drop(self.objects.remove(&file)),
+        }
+    }
+
+    fn announce(&mut self, file: FileId, begin: BeginOfFile) {
+        let object = match self.objects.remove(&file) {
+            Some(None) => return drop(self.objects.insert(file, None)),
+            other => other.flatten(),
+        };
+        match announced(&self.folder, file, &begin, object) {
+            Ok(object) => _ = self.objects.insert(file, Some(object)),
+            Err(error) => {
+                self.objects.insert(file, None);
+                self.report(Report::Refused { file, begin, reason: error.to_string() });
+            }
+        }
+    }
+
+    fn keep(&mut self, file: FileId, position: u64, bytes: &[u8]) {
+        match self.objects.entry(file).or_insert_with(|| Some(Object::Early(Vec::new()))) {
+            Some(Object::Early(pieces)) => pieces.push((position, bytes.to_vec())),
+            _ => self.attempt(file, |stored, name, folder| write(stored, folder, name, position, bytes)),
         }
     }
 
@@ -209,13 +238,13 @@ impl Worker {
         let behind: Vec<FileId> = self
             .objects
             .iter()
-            .filter(|(_, object)| object.as_ref().is_some_and(|object| object.stored.is_behind()))
+            .filter(|(_, object)| object.as_ref().is_some_and(Object::is_behind))
             .map(|(file, _)| *file)
             .collect();
         for file in behind {
             done = true;
-            self.attempt(file, |object, folder| {
-                object.stored.catch_up(buffer).map(drop).map_err(|source| read_back(folder, source))
+            self.attempt(file, |stored, _, folder| {
+                stored.catch_up(buffer).map(drop).map_err(|source| read_back(folder, source))
             });
         }
         done
@@ -223,8 +252,8 @@ impl Worker {
 
     fn hash(&mut self, file: FileId, buffer: &mut [u8]) {
         let mut hash = None;
-        self.attempt(file, |object, folder| {
-            hash = Some(object.stored.hash(buffer).map_err(|source| read_back(folder, source))?);
+        self.attempt(file, |stored, _, folder| {
+            hash = Some(stored.hash(buffer).map_err(|source| read_back(folder, source))?);
             Ok(())
         });
         if let Some(hash) = hash {
@@ -233,28 +262,22 @@ impl Worker {
     }
 
     fn commit(&mut self, file: FileId) -> Result<(), String> {
-        let object = self.objects.remove(&file).flatten().ok_or("nothing is stored of it")?;
-        let name = object.name.ok_or("its name is not known")?;
-        object.stored.commit(&name).map_err(|error| error.to_string())
+        match self.objects.remove(&file).flatten() {
+            Some(Object::Announced { stored, name }) => {
+                stored.commit(&name).map_err(|error| error.to_string())
+            }
+            _ => Err("nothing is stored of it".into()),
+        }
     }
 
-    /// Does something with an object, which gets its temporary file when it is first needed. A failure is
-    /// reported and is the object's end.
+    /// Does something with an announced object. A failure is reported and is the object's end.
     fn attempt(
         &mut self,
         file: FileId,
-        act: impl FnOnce(&mut Object, &TargetFolder) -> Result<(), TargetError>,
+        act: impl FnOnce(&mut Stored, &str, &TargetFolder) -> Result<(), TargetError>,
     ) {
-        let result = match self.objects.get_mut(&file) {
-            Some(None) => return,
-            Some(Some(object)) => act(object, &self.folder),
-            None => self.folder.create(file).and_then(|part| {
-                let object = Object { stored: Stored::new(part), name: None };
-                let object = self.objects.entry(file).or_insert(Some(object));
-                object.as_mut().map_or(Ok(()), |object| act(object, &self.folder))
-            }),
-        };
-        if let Err(error) = result {
+        let Some(Some(Object::Announced { stored, name })) = self.objects.get_mut(&file) else { return };
+        if let Err(error) = act(stored, name, &self.folder) {
             self.objects.insert(file, None);
             self.report(Report::Failed { file, reason: error.to_string() });
         }
@@ -266,6 +289,94 @@ impl Worker {
     }
 }
 
+/// The object under its announcement, with a temporary file for what has come of it before.
+fn announced(
+    folder: &TargetFolder,
+    file: FileId,
+    begin: &BeginOfFile,
+    object: Option<Object>,
+) -> Result<Object, TargetError> {
+    let name = begin.file_name();
+    check_name(name).map_err(|why| TargetError::Name { name: name.to_owned(), why })?;
+    let (mut stored, pieces) = match object {
+        Some(Object::Announced { stored, .. }) => (stored, Vec::new()),
+        Some(Object::Early(pieces)) => (Stored::new(folder.create(file)?), pieces),
+        None => (Stored::new(folder.create(file)?), Vec::new()),
+    };
+    stored.announce(folder, name, begin.file_size)?;
+    for (position, bytes) in pieces {
+        write(&mut stored, folder, name, position, &bytes)?;
+    }
+    Ok(Object::Announced { stored, name: name.to_owned() })
+}
+
+fn write(
+    stored: &mut Stored,
+    folder: &TargetFolder,
+    name: &str,
+    position: u64,
+    bytes: &[u8],
+) -> Result<(), TargetError> {
+    let doing = || format!("write {name} (bytes from {position} on)");
+    stored.write(position, bytes).map_err(|source| folder.error(doing(), source))
+}
+
 fn read_back(folder: &TargetFolder, source: io::Error) -> TargetError {
     folder.error("read back a file".into(), source)
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::message::TransferType;
+
+    use super::*;
+    use crate::files::walk::tests::scratch;
+
+    fn begin(size: u64, name: &str) -> BeginOfFile {
+        BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
+    }
+
+    /// Has tasks done, and waits until they are.
+    fn done(store: &mut Store, bytes: &[u8], tasks: Vec<Task>) {
+        let mut batch = store.batch();
+        batch.push_block(FileId(0), 0, bytes);
+        store.submit(batch, tasks);
+        // Carried out in order: nothing is stored of this one.
+        store.commit(FileId(u64::MAX)).unwrap_err();
+    }
+
+    #[test]
+    fn nothing_is_on_the_disk_before_it_is_announced() {
+        let path = scratch("early");
+        let mut store = Store::start(TargetFolder::open(&path).unwrap(), Waker::new().unwrap()).unwrap();
+        let file = FileId(3);
+        done(&mut store, b"abc", vec![Task::Keep { file, range: 2..5, at: 0 }]);
+        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
+        let announce = Task::Announce { file, begin: begin(5, "name") };
+        done(&mut store, b"xy", vec![announce, Task::Keep { file, range: 0..2, at: 0 }]);
+        store.commit(file).unwrap();
+        assert_eq!(std::fs::read(path.join("name")).unwrap(), b"xyabc");
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_refused_announcement_gives_way_to_another() {
+        let path = scratch("refused");
+        let mut store = Store::start(TargetFolder::open(&path).unwrap(), Waker::new().unwrap()).unwrap();
+        let file = FileId(3);
+        let refused = begin(5, "../name");
+        done(&mut store, b"abc", vec![Task::Announce { file, begin: refused.clone() }]);
+        assert!(matches!(store.report(), Some(Report::Refused { begin, .. }) if begin == refused));
+        let tasks = vec![
+            Task::Discard { file },
+            Task::Announce { file, begin: begin(9, "wrong") },
+            Task::Announce { file, begin: begin(3, "right") },
+            Task::Keep { file, range: 0..3, at: 0 },
+        ];
+        done(&mut store, b"abc", tasks);
+        store.commit(file).unwrap();
+        assert_eq!(std::fs::read(path.join("right")).unwrap(), b"abc");
+        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1);
+        std::fs::remove_dir_all(path).unwrap();
+    }
 }

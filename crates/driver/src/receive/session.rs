@@ -244,6 +244,9 @@ impl<'a> Session<'a> {
         while let Some(report) = self.intake.report() {
             let input = match report {
                 Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
+                Report::Refused { file, begin, reason } => {
+                    ReceiverInput::AnnouncementRefused { file, begin, reason }
+                }
                 Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
             };
             self.handle(input, None);
@@ -293,9 +296,9 @@ impl<'a> Session<'a> {
                 self.outbox.extend_from_slice(&message.to_packet(file));
             }
             ReceiverTransmit::Announce { file, begin } => {
-                self.announced_bytes += begin.file_size;
                 let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
-                self.begins.insert(file, begin.clone());
+                let before = self.begins.insert(file, begin.clone()).map_or(0, |before| before.file_size);
+                self.announced_bytes = self.announced_bytes.saturating_sub(before).saturating_add(bytes);
                 (self.on_event)(ReceiveEvent::Announced { name, bytes });
                 self.add(Task::Announce { file, begin });
             }

@@ -77,7 +77,9 @@ impl<'a> Copy<'a> {
         std::iter::from_fn(|| self.intake.report())
             .map(|report| match report {
                 Report::Hashed { hash, .. } => StorageReport::Hashed { hash },
-                Report::Failed { reason, .. } => StorageReport::Failed { reason },
+                Report::Refused { reason, .. } | Report::Failed { reason, .. } => {
+                    StorageReport::Failed { reason }
+                }
             })
             .collect()
     }

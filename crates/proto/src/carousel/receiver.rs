@@ -14,8 +14,18 @@ use treecast_wire::{
 use super::object::{Object, Phase};
 use crate::{Instant, Step};
 
-/// The most objects that are noted before it is known how many there are.
-const MAX_UNKNOWN_OBJECTS: usize = 64;
+/// The most objects that are noted and not announced: anybody can write to a group.
+const MAX_UNANNOUNCED: usize = 64;
+
+/// How much is kept of them in all, in bytes; a carousel says again what an object is long before that.
+const EARLY_BYTES: u64 = 16 << 20;
+
+/// The most objects that are announced and not there, each of which is a file. Others have to wait for a later
+/// loop.
+const MAX_UNFINISHED: usize = 1024;
+
+/// The most memory for all objects' sets of blocks, in chunks of about 600 bytes.
+const MAX_CHUNKS: usize = 131_072;
 
 #[derive(Debug, Clone)]
 pub struct ReceiverConfig {
@@ -132,6 +142,8 @@ pub struct Receiver {
     expected: Option<u32>,
     ended: u32,
     duplicate_blocks: u64,
+    /// Chunks of memory that all objects' sets of blocks take, at most.
+    chunks: usize,
     last_heard: Option<Instant>,
     /// Objects that the caller is hashing or committing.
     busy: BTreeSet<u32>,
@@ -149,6 +161,7 @@ impl Receiver {
             expected: None,
             ended: 0,
             duplicate_blocks: 0,
+            chunks: 0,
             last_heard: None,
             busy: BTreeSet::new(),
             over: None,
@@ -236,8 +249,13 @@ impl Receiver {
 
     /// Notes what an object is. The first word counts: a carousel does not change its objects.
     fn on_begin(&mut self, file: FileId, begin: BeginOfFile) {
-        let Some(object) = self.object(file) else { return };
-        if object.phase == Phase::Ended || object.begin.is_some() {
+        if self.objects.get(&file.index()).is_some_and(|object| object.begin.is_some()) {
+            return;
+        }
+        let is_unfinished = |object: &&Object| object.begin.is_some() && object.phase != Phase::Ended;
+        let is_full = self.objects.values().filter(is_unfinished).count() >= MAX_UNFINISHED;
+        let Some(object) = self.note(file, MAX_UNFINISHED).filter(|_| !is_full) else { return };
+        if object.phase == Phase::Ended {
             return;
         }
         object.announce(begin.clone());
@@ -246,14 +264,25 @@ impl Receiver {
     }
 
     fn on_blocks(&mut self, file: FileId, range: Range<u64>) {
-        let block_len = self.config.block_len;
-        let Some(object) = self.object(file) else { return };
+        let (block_len, len) = (self.config.block_len, range.end.saturating_sub(range.start));
+        let Some(object) = self.note(file, MAX_UNANNOUNCED) else { return };
         if object.phase != Phase::Receiving {
-            self.duplicate_blocks += (range.end - range.start).div_ceil(u64::from(block_len));
+            self.duplicate_blocks += len.div_ceil(u64::from(block_len));
             return;
         }
-        let compare = object.mismatches > 0;
+        if object.begin.is_none() && self.early_bytes().saturating_add(len) > EARLY_BYTES {
+            return;
+        }
+        if self.chunks >= MAX_CHUNKS {
+            self.chunks = self.objects.values().map(|object| object.stored.chunks()).sum();
+            if self.chunks >= MAX_CHUNKS {
+                return;
+            }
+        }
+        let Some(object) = self.objects.get_mut(&file.index()) else { return };
+        let (compare, chunks) = (object.mismatches > 0, object.stored.chunks());
         let (new, had) = object.stored.add(range);
+        self.chunks += object.stored.chunks().saturating_sub(chunks);
         self.duplicate_blocks += had;
         for range in new {
             self.transmit(ReceiverTransmit::Store { file, range, compare });
@@ -360,14 +389,28 @@ impl Receiver {
 
     /// The object, noted when it is new; none when the carousel has no such object.
     fn object(&mut self, file: FileId) -> Option<&mut Object> {
+        self.note(file, MAX_UNANNOUNCED)
+    }
+
+    /// As [`Self::object`]; a new one is noted only while fewer than `most` are not announced.
+    fn note(&mut self, file: FileId, most: usize) -> Option<&mut Object> {
         let index = file.index();
-        let known = self.objects.contains_key(&index);
-        let room = match self.expected {
-            Some(expected) => index < expected,
-            None => index < MAX_OBJECTS && self.objects.len() < MAX_UNKNOWN_OBJECTS,
-        };
-        (file.session() == self.config.session && (known || room))
+        let is_new = !self.objects.contains_key(&index);
+        if is_new {
+            let is_unannounced = |object: &&Object| object.begin.is_none() && object.phase != Phase::Ended;
+            let unannounced = self.objects.values().filter(is_unannounced).count();
+            if index >= self.expected.unwrap_or(MAX_OBJECTS) || unannounced >= most {
+                return None;
+            }
+        }
+        (file.session() == self.config.session)
             .then(|| self.objects.entry(index).or_insert_with(|| Object::new(self.config.block_len)))
+    }
+
+    /// What is kept of objects that are not announced.
+    fn early_bytes(&self) -> u64 {
+        let early = self.objects.values().filter(|object| object.begin.is_none());
+        early.map(|object| object.stored.bytes()).fold(0, u64::saturating_add)
     }
 
     fn transmit(&mut self, transmit: ReceiverTransmit) {
@@ -597,6 +640,30 @@ mod tests {
             let file = FileId::new(SessionId(9), index);
             take(&mut receiver, NOW, [ReceiverInput::Blocks { file, range: 0..10 }]);
         }
-        assert_eq!(receiver.objects.len(), MAX_UNKNOWN_OBJECTS);
+        assert_eq!(receiver.objects.len(), MAX_UNANNOUNCED);
+    }
+
+    #[test]
+    fn what_anybody_may_have_invented_is_bounded() {
+        let mut receiver = receiver();
+        take(&mut receiver, NOW, [contents(MAX_OBJECTS)]);
+        let of = |index: u32| FileId::new(SessionId(9), index);
+        for index in 0..2_000 {
+            let range = 0..1 << 20;
+            take(&mut receiver, NOW, [ReceiverInput::Blocks { file: of(index), range }]);
+        }
+        assert_eq!(receiver.objects.len(), MAX_UNANNOUNCED, "before they are announced");
+        assert!(receiver.progress().received_bytes <= EARLY_BYTES);
+        for index in 0..2_000 {
+            let begin = BeginOfFile::new(TransferType::DiskToDisk, u64::MAX, "a").expect("a good name");
+            take(&mut receiver, NOW, [message(of(index), Message::BeginOfFile(begin))]);
+        }
+        let announced = receiver.objects.values().filter(|object| object.begin.is_some()).count();
+        assert_eq!(announced, MAX_UNFINISHED, "files at a time");
+        for block in 0..200_000 {
+            let start = block * 40_960;
+            take(&mut receiver, NOW, [ReceiverInput::Blocks { file: of(0), range: start..start + 10 }]);
+        }
+        assert!(receiver.objects[&0].stored.chunks() <= MAX_CHUNKS);
     }
 }
