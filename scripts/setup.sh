@@ -7,6 +7,8 @@ set -eu
 RUST_NEEDED=1.88
 
 die() { echo "treecast: $*" >&2; exit 1; }
+# why FILE: the last line of a log that says what went wrong, else its last line.
+why() { { grep -E '^(E:|error)' "$1" || cat "$1"; } | tail -n 1; }
 
 [ "$(id -u)" = 0 ] || die "this needs root, for network namespaces and apt: run it as root, or with sudo"
 
@@ -35,15 +37,16 @@ for extra in "$@"; do
 done
 
 rust_is_new_enough() {
+    command -v cargo >/dev/null 2>&1 || return 1
     version=$(rustc --version 2>/dev/null | cut -d' ' -f2) || return 1
     [ -n "$version" ] && [ "$(printf '%s\n%s\n' "$RUST_NEEDED" "$version" | sort -V | head -n1)" = "$RUST_NEEDED" ]
 }
 [ -d "${CARGO_HOME:-$HOME/.cargo}/bin" ] && PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
-rust_is_new_enough || need curl "curl ca-certificates"
+rust_is_new_enough || command -v rustup >/dev/null 2>&1 || need curl "curl ca-certificates"
 
 if [ -n "$packages" ]; then
     command -v apt-get >/dev/null 2>&1 ||
-        die "no apt-get here; install the equivalents of these Debian packages yourself:$packages"
+        die "this is no Debian (no apt-get): install what these packages of Debian's hold, and try again:$packages"
     echo "treecast: installing$packages"
     # A daemon that comes with a package (sshd, uftpd) must neither start now nor at the next boot:
     # the lab starts its own, in its own namespaces.
@@ -57,7 +60,7 @@ if [ -n "$packages" ]; then
     log=$(mktemp)
     # shellcheck disable=SC2086 # one word a package
     { apt-get update && apt-get install -y --no-install-recommends $packages; } >"$log" 2>&1 ||
-        { tail -n 5 "$log" >&2; die "apt-get could not install$packages: see above, or $log"; }
+        die "apt-get could not install$packages ($(why "$log")): see $log, mend the network or apt's sources, and try again"
     rm -f "$log"
     case $packages in *openssh-server*) systemctl disable ssh >/dev/null 2>&1 || true ;; esac
     case $packages in *uftp*) systemctl disable uftpd >/dev/null 2>&1 || true ;; esac
@@ -68,14 +71,18 @@ if ! rust_is_new_enough; then
         echo "treecast: installing Rust by rustup"
         # From the host that the toolchains come from: one that a firewall has to let through less.
         installer=$(mktemp)
-        curl --proto '=https' --tlsv1.2 -sSf -o "$installer" https://static.rust-lang.org/rustup/rustup-init.sh ||
-            die "rustup could not be fetched (see above): install Rust $RUST_NEEDED or newer yourself"
-        sh "$installer" -y --profile minimal --component clippy,rustfmt >/dev/null ||
-            die "rustup could not install Rust (see above): install Rust $RUST_NEEDED or newer yourself"
-        rm -f "$installer"
+        log=$(mktemp)
+        curl --proto '=https' --tlsv1.2 -sSf -o "$installer" https://static.rust-lang.org/rustup/rustup-init.sh 2>"$log" ||
+            die "rustup could not be fetched ($(why "$log")): mend the network, or install Rust $RUST_NEEDED or newer yourself"
+        sh "$installer" -y --profile minimal --component clippy,rustfmt >"$log" 2>&1 ||
+            die "rustup could not install Rust ($(why "$log")): see $log, or install Rust $RUST_NEEDED or newer yourself"
+        rm -f "$installer" "$log"
         PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
     else
-        rustup update stable >/dev/null || die "rustup could not update Rust: $RUST_NEEDED or newer is needed"
+        log=$(mktemp)
+        rustup update stable >"$log" 2>&1 ||
+            die "rustup could not update Rust ($(why "$log")): mend the network, $RUST_NEEDED or newer is needed"
+        rm -f "$log"
     fi
     rust_is_new_enough || die "rustc is older than $RUST_NEEDED: run 'rustup default stable'"
 fi
@@ -89,7 +96,10 @@ fi
 cargo_tool() {
     command -v "$1" >/dev/null 2>&1 && return
     echo "treecast: building $1 (once, a few minutes)"
-    cargo install --quiet --locked "$1" || die "$1 could not be built: see above"
+    log=$(mktemp)
+    cargo install --quiet --locked "$1" >"$log" 2>&1 ||
+        die "$1 could not be built ($(why "$log")): see $log, mend that and try again"
+    rm -f "$log"
 }
 for extra in "$@"; do
     case $extra in

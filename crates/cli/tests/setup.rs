@@ -1,0 +1,127 @@
+//! `scripts/setup.sh` on machines that lack what it needs, made of a folder of few programs: one line says
+//! what is missing and what to do. Needs root, for a private view of /usr/sbin.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// What every Debian has.
+const ESSENTIAL: [&str; 14] = [
+    "sh", "id", "cut", "sort", "head", "tail", "mktemp", "rm", "chmod", "grep", "cat", "mount", "setpriv",
+    "env",
+];
+
+/// A machine that has [`ESSENTIAL`] programs, and those added.
+struct Machine {
+    folder: PathBuf,
+}
+
+impl Machine {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("treecast-setup-{name}-{}", std::process::id()));
+        fs::create_dir_all(folder.join("bin")).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup.sh");
+        fs::copy(script, folder.join("setup.sh")).unwrap();
+        let machine = Self { folder };
+        for program in ESSENTIAL {
+            let path = ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(program));
+            let path = path.into_iter().find(|path| path.exists()).expect("this is a Debian");
+            symlink(path, machine.program(program)).unwrap();
+        }
+        machine
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        self.folder.join("bin").join(name)
+    }
+
+    /// A program that does what a shell script says.
+    fn with(self, name: &str, script: &str) -> Self {
+        fs::write(self.program(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(self.program(name), fs::Permissions::from_mode(0o755)).unwrap();
+        self
+    }
+
+    /// A machine that lacks nothing but Rust.
+    fn with_packages(self) -> Self {
+        let programs = ["ip", "tc", "cc", "clang", "scp", "sshd"];
+        programs.into_iter().fold(self, |machine, program| machine.with(program, "exit 0"))
+    }
+
+    /// Sets it up: with no /usr/sbin but an empty one of its own.
+    fn set_up(&self, before: &str) -> Output {
+        let script =
+            format!("mount -t tmpfs none /usr/sbin && {before} sh \"{}/setup.sh\"", self.folder.display());
+        let mut command = Command::new("/usr/bin/unshare");
+        command.args(["--mount", "sh", "-c", &script]).env_clear();
+        command.env("PATH", self.folder.join("bin")).env("HOME", &self.folder).env("TMPDIR", &self.folder);
+        command.output().expect("util-linux is installed")
+    }
+
+    /// The one line with which it fails.
+    fn refuses(&self, before: &str) -> String {
+        let output = self.set_up(before);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{said}");
+        assert!(said.starts_with("treecast: ") && said.lines().count() == 1, "{said}");
+        said
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn who_is_not_root_is_told_to_be() {
+    let said = Machine::new("user").refuses("setpriv --reuid=65534 --regid=65534 --clear-groups");
+    assert!(said.contains("run it as root, or with sudo"), "{said}");
+}
+
+#[test]
+fn without_apt_the_packages_are_named() {
+    let said = Machine::new("apt").refuses("");
+    for package in ["iproute2", "gcc", "clang", "openssh-client", "openssh-server", "curl"] {
+        assert!(said.contains(package), "no {package} in {said}");
+    }
+    assert!(said.contains("no apt-get") && said.matches("iproute2").count() == 1, "{said}");
+}
+
+#[test]
+fn what_apt_says_without_a_network_is_in_the_line() {
+    let apt = "echo 'W: Failed to fetch'; echo 'E: Unable to locate package clang' >&2; echo bye; exit 100";
+    let said = Machine::new("network").with("apt-get", apt).refuses("");
+    assert!(
+        said.contains("(E: Unable to locate package clang)") && said.contains("mend the network"),
+        "{said}"
+    );
+}
+
+#[test]
+fn without_a_way_to_rust_it_is_said_which_is_needed() {
+    let curl = "echo 'curl: (6) Could not resolve host' >&2; exit 6";
+    let said = Machine::new("rust").with_packages().with("curl", curl).refuses("");
+    assert!(said.contains("Could not resolve host") && said.contains("install Rust 1."), "{said}");
+}
+
+#[test]
+fn an_old_rust_that_rustup_cannot_renew_is_said() {
+    let machine = Machine::new("old").with_packages().with("cargo", "exit 0");
+    let machine = machine.with("rustc", "echo 'rustc 1.63.0 (abc 2022-01-01)'");
+    let said = machine.with("rustup", "echo 'error: no network' >&2; exit 1").refuses("");
+    assert!(said.contains("(error: no network)") && said.contains("1.88"), "{said}");
+}
+
+#[test]
+fn a_machine_that_has_all_is_left_alone() {
+    let machine = Machine::new("all").with_packages().with("cargo", "exit 0");
+    let machine = machine.with("rustc", "echo 'rustc 1.97.0 (abc 2026-01-01)'");
+    let output = machine.with("apt-get", "exit 9").set_up("");
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+}
