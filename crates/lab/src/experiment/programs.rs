@@ -127,3 +127,23 @@ impl Programs {
 fn no_ssh() -> Command {
     Command::new("false")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receivers_are_called_by_their_nodes() {
+        let attachment = Attachment { interface: "if1".into(), address: "fd00::1".parse().unwrap() };
+        let server = attachment.clone();
+        let programs = Programs { treecast: "treecast".into(), ssh: None, server, rate: "max".into() };
+        let client = ClientNode { name: "client3".into(), attachment };
+        for delivery in [Delivery::Carousel, Delivery::After, Delivery::Nack] {
+            let [source, ticket, folder] = ["/source", "/ticket", "/copies"].map(Path::new);
+            let command = programs.client(delivery, &client, source, ticket, folder);
+            let words: Vec<&str> = command.get_args().filter_map(OsStr::to_str).collect();
+            assert!(words.windows(2).any(|pair| pair == ["--name", "client3"]), "{words:?}");
+            assert_eq!(words.last(), Some(&"@/ticket"));
+        }
+    }
+}
