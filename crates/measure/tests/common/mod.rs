@@ -71,38 +71,11 @@ fn add_run(db: &mut Db, info: RunInfo, noise: &mut Noise) {
         (0..(1 << info.router_levels) - 1).map(|n| add(format!("router{n}"), Role::Router)).collect();
     let clients: Vec<NodeId> = (0..info.clients).map(|n| add(format!("client{n}"), Role::Client)).collect();
 
-    let one_copy = info.size_bytes as f64 * 8.0 / LINK_BPS as f64;
-    let unicast = matches!(&*info.delivery, "tcp" | "udp" | "scp");
-    let spread = match &*info.schedule {
-        "random" => 1.0,
-        "random2" => 2.0,
-        _ => 0.0,
-    };
-    let copies = if unicast { f64::from(info.clients) } else { 1.06 + spread };
-    let busy = one_copy * copies * 1.05;
-    let mut last = 0.0f64;
-    for &client in &clients {
-        let start = 0.3 + noise.next() * spread * busy;
-        let share = if unicast {
-            (0.6 + 0.5 * noise.next()) / (1.0 + spread * 1.5)
-        } else {
-            1.0 + 0.08 * noise.next()
-        };
-        let took = if unicast { busy * share } else { one_copy * 1.05 * share };
-        last = last.max(start + took);
-        let transfer = Transfer {
-            started: Duration::from_secs_f64(start),
-            finished: Some(Duration::from_secs_f64(start + took)),
-            received_bytes: info.size_bytes,
-            verified: true,
-            ..Transfer::default()
-        };
-        db.add_transfer(client, &transfer).unwrap();
-    }
+    let last = add_transfers(db, &info, &clients, noise);
     let duration = last + 0.5;
-    let sent_bps = info.size_bytes as f64 * copies / (last - 0.3);
+    let sent_bps = info.size_bytes as f64 * copies(&info) / (last - 0.3);
     let mut samples = traffic(server, "if0", duration, last, 0.3, sent_bps, noise);
-    samples.extend(traffic_of_process(server, duration, if unicast { 0.3 } else { 0.8 }));
+    samples.extend(traffic_of_process(server, duration, if is_unicast(&info) { 0.3 } else { 0.8 }));
     for (number, &router) in routers.iter().rev().enumerate() {
         let level = (number + 1).ilog2();
         let from = 0.3 + 0.1 * f64::from(level);
@@ -113,6 +86,49 @@ fn add_run(db: &mut Db, info: RunInfo, noise: &mut Noise) {
     let end =
         RunEnd { status: Status::Complete, duration: Duration::from_secs_f64(duration), saturated: None };
     db.finish_run(run, &end).unwrap();
+}
+
+/// Adds what each client got; returns when the last had it, in seconds.
+fn add_transfers(db: &mut Db, info: &RunInfo, clients: &[NodeId], noise: &mut Noise) -> f64 {
+    let one_copy = info.size_bytes as f64 * 8.0 / LINK_BPS as f64;
+    let (spread, busy) = (spread(info), one_copy * copies(info) * 1.05);
+    let mut last = 0.0f64;
+    for &client in clients {
+        let start = 0.3 + noise.next() * spread * busy;
+        let took = if is_unicast(info) {
+            busy * (0.6 + 0.5 * noise.next()) / (1.0 + spread * 1.5)
+        } else {
+            one_copy * 1.05 * (1.0 + 0.08 * noise.next())
+        };
+        last = last.max(start + took);
+        let transfer = Transfer {
+            started: Duration::from_secs_f64(start),
+            finished: Some(Duration::from_secs_f64(start + took)),
+            received_bytes: info.size_bytes,
+            verified: true,
+            ..Transfer::default()
+        };
+        db.add_transfer(client, &transfer).unwrap();
+    }
+    last
+}
+
+fn is_unicast(info: &RunInfo) -> bool {
+    matches!(&*info.delivery, "tcp" | "udp" | "scp")
+}
+
+/// Over how many times the duration of the immediate run clients begin.
+fn spread(info: &RunInfo) -> f64 {
+    match &*info.schedule {
+        "random" => 1.0,
+        "random2" => 2.0,
+        _ => 0.0,
+    }
+}
+
+/// How many copies the server sends.
+fn copies(info: &RunInfo) -> f64 {
+    if is_unicast(info) { f64::from(info.clients) } else { 1.06 + spread(info) }
 }
 
 /// Counters of an interface that carries `bytes_per_second` from `from` until `to`.
