@@ -8,13 +8,20 @@ use std::{ops::Range, time::Duration};
 
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
-use treecast_proto::unicast::{ClientEvent, StorageReport, StorageTask};
+use treecast_proto::{
+    Instant,
+    unicast::{ClientEvent, StorageReport, StorageTask},
+};
 use treecast_wire::unicast::FileHeader;
 
-use crate::vcmtp::{
-    Fault,
-    scenario::{draw_fault, pick},
-    storage::Storage,
+use crate::{
+    schedule::Schedule,
+    trace::{Entry, Node, Trace},
+    vcmtp::{
+        Fault,
+        scenario::{draw_fault, pick},
+        storage::Storage,
+    },
 };
 
 /// How long hashing takes.
@@ -25,6 +32,66 @@ const INDEX: u32 = 0;
 
 /// More events than this are a run that goes round in circles.
 const MAX_EVENTS: u64 = 2_000_000;
+
+/// By then every run has ended.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// A server and its clients, whichever way they speak.
+trait World {
+    type Event;
+
+    fn stage(&mut self) -> &mut Stage<Self::Event>;
+
+    fn event(&mut self, now: Instant, event: Self::Event);
+
+    /// Runs until nothing is to happen any more. Returns what is wrong when that does not come.
+    fn run_to_end(&mut self) -> Option<String> {
+        for _ in 0..MAX_EVENTS {
+            let event = self.stage().schedule.take()?;
+            let now = self.stage().schedule.now();
+            if now > Instant::ZERO + DEADLINE {
+                return Some(format!("not over at {now}"));
+            }
+            self.event(now, event);
+        }
+        Some(format!("not over after {MAX_EVENTS} events"))
+    }
+}
+
+/// What every world has: time, what is to happen, what did, and the file.
+struct Stage<E> {
+    schedule: Schedule<E>,
+    trace: Trace,
+    file: Vec<u8>,
+    header: FileHeader,
+}
+
+impl<E> Stage<E> {
+    fn new(file: Vec<u8>, schedule: Schedule<E>, verbose: bool) -> Self {
+        Self { schedule, trace: Trace::new(verbose), header: header(&file), file }
+    }
+
+    fn note(&mut self, node: Node, verb: &'static str, range: Range<u64>) {
+        let now = self.schedule.now();
+        self.trace.add(Entry { now, node, verb, object: INDEX, start: range.start, end: range.end });
+    }
+
+    /// Does what client `number` wants of its copy; `hashed` happens when it has the hash.
+    fn store(
+        &mut self,
+        number: usize,
+        copy: &mut Copy,
+        task: StorageTask,
+        hashed: E,
+    ) -> Option<StorageReport> {
+        let (verb, range) = verb(&task);
+        self.note(Node::Receiver(number), verb, range);
+        if task == StorageTask::Hash {
+            self.schedule.at(self.schedule.now() + HASHING, hashed);
+        }
+        copy.carry_out(task, &self.file)
+    }
+}
 
 /// A file with random contents: often small, sometimes empty.
 fn draw_file(random: &mut ChaCha8Rng, block_len: usize) -> Vec<u8> {

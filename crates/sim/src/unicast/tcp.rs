@@ -1,36 +1,30 @@
 //! The TCP server and its clients.
 
-use std::{ops::Range, time::Duration};
+use std::time::Duration;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
-    unicast::{
-        StorageTask,
-        tcp::{
-            Client, ClientConfig, ClientInput, ClientTransmit, ConnectionId, Server, ServerConfig,
-            ServerInput, ServerTransmit,
-        },
+    unicast::tcp::{
+        Client, ClientConfig, ClientInput, ClientTransmit, ConnectionId, Server, ServerConfig, ServerInput,
+        ServerTransmit,
     },
 };
 use treecast_wire::unicast::FileHeader;
 
-use super::{Copy, HASHING, INDEX, MAX_EVENTS, draw_file, draw_rate, header, verb};
+use super::{Copy, Stage, World as _, draw_file, draw_rate};
 use crate::{
     Verdict,
     network::{Connection, generator},
     schedule::Schedule,
-    trace::{Entry, Node, Trace},
+    trace::Node,
     vcmtp::scenario::millis,
 };
 
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 3;
-
-/// By then every run has ended.
-const DEADLINE: Duration = Duration::from_secs(300);
 
 /// What arrives at once.
 const PIECE_LEN: usize = 1400;
@@ -64,10 +58,7 @@ enum Event {
 
 struct World {
     random: ChaCha8Rng,
-    schedule: Schedule<Event>,
-    trace: Trace,
-    file: Vec<u8>,
-    header: FileHeader,
+    stage: Stage<Event>,
     server: Server,
     clients: Vec<ClientNode>,
     /// Which client each connection is of.
@@ -86,59 +77,14 @@ struct ClientNode {
     wake_at: Option<Instant>,
 }
 
-impl World {
-    fn new(seed: u64, verbose: bool) -> Self {
-        let mut random = generator(seed, 0);
-        let file = draw_file(&mut random, PIECE_LEN);
-        let config = ServerConfig { max_active: random.random_range(1..=4), max_waiting: 8 };
-        let mut schedule = Schedule::default();
-        let clients = (0..random.random_range(1..=6)).map(|number| {
-            schedule.at(Instant::ZERO + millis(random.random_range(0..200)), Event::Start(number));
-            ClientNode {
-                machine: None,
-                copy: Copy::draw(&mut random, file.len()),
-                rate_bps: draw_rate(&mut random),
-                delay: millis(random.random_range(0..40)),
-                connection: None,
-                broken: 0,
-                wake_at: None,
-            }
-        });
-        let clients = clients.collect();
-        Self {
-            random,
-            schedule,
-            trace: Trace::new(verbose),
-            header: header(&file),
-            file,
-            server: Server::new(config),
-            clients,
-            connections: Vec::new(),
-        }
+impl super::World for World {
+    type Event = Event;
+
+    fn stage(&mut self) -> &mut Stage<Event> {
+        &mut self.stage
     }
 
-    fn run(mut self) -> Verdict {
-        let mut faults = Vec::new();
-        let mut events = 0;
-        while let Some(event) = self.schedule.take() {
-            events += 1;
-            if self.schedule.now() > Instant::ZERO + DEADLINE || events > MAX_EVENTS {
-                faults.push(format!("not over at {} after {events} events", self.schedule.now()));
-                break;
-            }
-            self.event(event);
-        }
-        for (number, client) in self.clients.iter().enumerate() {
-            // A damaged copy takes an attempt, too.
-            let may_fail = client.broken > 0;
-            let fault = client.copy.faults(&self.file, may_fail);
-            faults.extend(fault.map(|fault| format!("client {number}: {fault}")));
-        }
-        Verdict { trace: self.trace, faults }
-    }
-
-    fn event(&mut self, event: Event) {
-        let now = self.schedule.now();
+    fn event(&mut self, now: Instant, event: Event) {
         match event {
             Event::Start(number) => {
                 let config = ClientConfig { attempts: ATTEMPTS, retry_delay: RETRY_DELAY, timeout: TIMEOUT };
@@ -170,6 +116,46 @@ impl World {
             Event::WakeClient(_) => {}
         }
     }
+}
+
+impl World {
+    fn new(seed: u64, verbose: bool) -> Self {
+        let mut random = generator(seed, 0);
+        let file = draw_file(&mut random, PIECE_LEN);
+        let config = ServerConfig { max_active: random.random_range(1..=4), max_waiting: 8 };
+        let mut schedule = Schedule::default();
+        let clients = (0..random.random_range(1..=6)).map(|number| {
+            schedule.at(Instant::ZERO + millis(random.random_range(0..200)), Event::Start(number));
+            ClientNode {
+                machine: None,
+                copy: Copy::draw(&mut random, file.len()),
+                rate_bps: draw_rate(&mut random),
+                delay: millis(random.random_range(0..40)),
+                connection: None,
+                broken: 0,
+                wake_at: None,
+            }
+        });
+        let clients = clients.collect();
+        Self {
+            random,
+            stage: Stage::new(file, schedule, verbose),
+            server: Server::new(config),
+            clients,
+            connections: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Verdict {
+        let mut faults: Vec<String> = self.run_to_end().into_iter().collect();
+        for (number, client) in self.clients.iter().enumerate() {
+            // A damaged copy takes an attempt, too.
+            let may_fail = client.broken > 0;
+            let fault = client.copy.faults(&self.stage.file, may_fail);
+            faults.extend(fault.map(|fault| format!("client {number}: {fault}")));
+        }
+        Verdict { trace: self.stage.trace, faults }
+    }
 
     fn pump_server(&mut self, now: Instant) {
         loop {
@@ -195,10 +181,10 @@ impl World {
         let mut line = Connection::new(node.delay, node.rate_bps);
         let until = match fate {
             Some(Break::Closes(position) | Break::Stalls(position)) => position,
-            None => self.file.len(),
+            None => self.stage.file.len(),
         };
         let mut arrival = line.send(now, FileHeader::LEN);
-        self.come(arrival, client, ClientInput::Header(self.header));
+        self.come(arrival, client, ClientInput::Header(self.stage.header));
         let mut position = 0;
         while position < until {
             let len = PIECE_LEN.min(until - position);
@@ -217,19 +203,19 @@ impl World {
                 None
             }
         };
-        self.schedule.at(line.writable_at(), Event::Finished(client, failure));
+        self.stage.schedule.at(line.writable_at(), Event::Finished(client, failure));
     }
 
     fn draw_break(&mut self) -> Option<Break> {
-        let breaks = self.random.random_bool(0.15) && !self.file.is_empty();
-        let position = self.random.random_range(0..self.file.len().max(1));
+        let breaks = self.random.random_bool(0.15) && !self.stage.file.is_empty();
+        let position = self.random.random_range(0..self.stage.file.len().max(1));
         let stalls = self.random.random_bool(0.3);
         breaks.then_some(if stalls { Break::Stalls(position) } else { Break::Closes(position) })
     }
 
     fn come(&mut self, at: Instant, connection: ConnectionId, input: ClientInput) {
         let number = self.connections[connection.0 as usize];
-        self.schedule.at(at, Event::Come(number, connection, input));
+        self.stage.schedule.at(at, Event::Come(number, connection, input));
     }
 
     fn client(&mut self, now: Instant, number: usize, input: ClientInput) {
@@ -245,13 +231,13 @@ impl World {
             match machine.poll(now) {
                 Step::Transmit(transmit) => self.carry_out(now, number, transmit),
                 Step::Event(event) => {
-                    self.note(number, "ends", 0..0);
+                    self.stage.note(Node::Receiver(number), "ends", 0..0);
                     self.clients[number].copy.end = Some(event);
                 }
                 Step::Wait(deadline, _) => {
                     if deadline != self.clients[number].wake_at {
                         self.clients[number].wake_at = deadline;
-                        deadline.inspect(|at| self.schedule.at(*at, Event::WakeClient(number)));
+                        deadline.inspect(|at| self.stage.schedule.at(*at, Event::WakeClient(number)));
                     }
                     return;
                 }
@@ -264,13 +250,8 @@ impl World {
             ClientTransmit::Connect => self.connect(now, number),
             ClientTransmit::Disconnect => self.clients[number].connection = None,
             ClientTransmit::Storage(task) => {
-                let (verb, range) = verb(&task);
-                self.note(number, verb, range);
-                if task == StorageTask::Hash {
-                    self.schedule.at(now + HASHING, Event::Hashed(number));
-                }
                 let client = &mut self.clients[number];
-                let report = client.copy.carry_out(task, &self.file);
+                let report = self.stage.store(number, &mut client.copy, task, Event::Hashed(number));
                 if let Some((report, machine)) = report.zip(client.machine.as_mut()) {
                     machine.handle(now, ClientInput::Storage(report));
                 }
@@ -283,15 +264,11 @@ impl World {
         self.connections.push(number);
         let client = &mut self.clients[number];
         client.connection = Some(connection);
-        self.schedule.at(now + client.delay, Event::Arrive(connection));
-        self.schedule.at(now + client.delay * 2, Event::Come(number, connection, ClientInput::Connected));
-        self.note(number, "connects", 0..0);
-    }
-
-    fn note(&mut self, number: usize, verb: &'static str, range: Range<u64>) {
-        let now = self.schedule.now();
-        let node = Node::Receiver(number);
-        self.trace.add(Entry { now, node, verb, object: INDEX, start: range.start, end: range.end });
+        self.stage.schedule.at(now + client.delay, Event::Arrive(connection));
+        self.stage
+            .schedule
+            .at(now + client.delay * 2, Event::Come(number, connection, ClientInput::Connected));
+        self.stage.note(Node::Receiver(number), "connects", 0..0);
     }
 }
 

@@ -5,22 +5,18 @@ use std::{net::SocketAddr, ops::Range, time::Duration};
 use rand::RngExt;
 use treecast_proto::{
     Instant, Step,
-    unicast::{
-        StorageTask,
-        udp::{
-            Client, ClientConfig, ClientInput, ClientTransmit, Server, ServerConfig, ServerInput,
-            ServerTransmit,
-        },
+    unicast::udp::{
+        Client, ClientConfig, ClientInput, ClientTransmit, Server, ServerConfig, ServerInput, ServerTransmit,
     },
 };
-use treecast_wire::unicast::{FileHeader, Reply, Request};
+use treecast_wire::unicast::{Reply, Request};
 
-use super::{Copy, HASHING, INDEX, MAX_EVENTS, draw_file, draw_rate, header, verb};
+use super::{Copy, Stage, World as _, draw_file, draw_rate};
 use crate::{
     Verdict,
     network::{Link, generator, transmission_time},
     schedule::Schedule,
-    trace::{Entry, Node, Trace},
+    trace::Node,
     vcmtp::scenario::{draw_path, millis, pick},
 };
 
@@ -29,9 +25,6 @@ const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// With half of all packets lost each way, one of four requests is answered; a burst lasts longer.
 const MAX_TIMEOUTS: u32 = 100;
-
-/// By then every run has ended.
-const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.
 pub fn run_seed(seed: u64, verbose: bool) -> Verdict {
@@ -49,10 +42,7 @@ enum Event {
 }
 
 struct World {
-    schedule: Schedule<Event>,
-    trace: Trace,
-    file: Vec<u8>,
-    header: FileHeader,
+    stage: Stage<Event>,
     block_len: u64,
     rate_bps: u64,
     server: Server,
@@ -68,6 +58,40 @@ struct ClientNode {
     from_server: Link,
     /// The wake-up that counts.
     wake_at: Option<Instant>,
+}
+
+impl super::World for World {
+    type Event = Event;
+
+    fn stage(&mut self) -> &mut Stage<Event> {
+        &mut self.stage
+    }
+
+    fn event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Request(number, request) => {
+                self.server.handle(now, ServerInput::Request { client: address(number), request });
+                self.pump_server(now);
+            }
+            Event::WakeServer => self.pump_server(now),
+            Event::Start(number) => {
+                let config = ClientConfig { timeout: TIMEOUT, max_timeouts: MAX_TIMEOUTS, hash_attempts: 3 };
+                self.clients[number].machine = Some(Client::new(config));
+                self.pump_client(now, number);
+            }
+            Event::Reply(number, reply) => self.client(now, number, ClientInput::from(&reply)),
+            Event::Hashed(number) => {
+                if let Some(report) = self.clients[number].copy.hashed() {
+                    self.client(now, number, ClientInput::Storage(report));
+                }
+            }
+            Event::WakeClient(number) if self.clients[number].wake_at == Some(now) => {
+                self.clients[number].wake_at = None;
+                self.pump_client(now, number);
+            }
+            Event::WakeClient(_) => {}
+        }
+    }
 }
 
 impl World {
@@ -93,10 +117,7 @@ impl World {
         });
         let clients = clients.collect();
         Self {
-            schedule,
-            trace: Trace::new(verbose),
-            header: header(&file),
-            file,
+            stage: Stage::new(file, schedule, verbose),
             block_len: block_len.into(),
             rate_bps: draw_rate(&mut random),
             server: Server::new(config),
@@ -106,49 +127,13 @@ impl World {
     }
 
     fn run(mut self) -> Verdict {
-        let mut faults = Vec::new();
-        let mut events = 0;
-        while let Some(event) = self.schedule.take() {
-            events += 1;
-            if self.schedule.now() > Instant::ZERO + DEADLINE || events > MAX_EVENTS {
-                faults.push(format!("not over at {} after {events} events", self.schedule.now()));
-                break;
-            }
-            self.event(event);
-        }
+        let mut faults: Vec<String> = self.run_to_end().into_iter().collect();
         for (number, client) in self.clients.iter().enumerate() {
             faults.extend(
-                client.copy.faults(&self.file, false).map(|fault| format!("client {number}: {fault}")),
+                client.copy.faults(&self.stage.file, false).map(|fault| format!("client {number}: {fault}")),
             );
         }
-        Verdict { trace: self.trace, faults }
-    }
-
-    fn event(&mut self, event: Event) {
-        let now = self.schedule.now();
-        match event {
-            Event::Request(number, request) => {
-                self.server.handle(now, ServerInput::Request { client: address(number), request });
-                self.pump_server(now);
-            }
-            Event::WakeServer => self.pump_server(now),
-            Event::Start(number) => {
-                let config = ClientConfig { timeout: TIMEOUT, max_timeouts: MAX_TIMEOUTS, hash_attempts: 3 };
-                self.clients[number].machine = Some(Client::new(config));
-                self.pump_client(now, number);
-            }
-            Event::Reply(number, reply) => self.client(now, number, ClientInput::from(&reply)),
-            Event::Hashed(number) => {
-                if let Some(report) = self.clients[number].copy.hashed() {
-                    self.client(now, number, ClientInput::Storage(report));
-                }
-            }
-            Event::WakeClient(number) if self.clients[number].wake_at == Some(now) => {
-                self.clients[number].wake_at = None;
-                self.pump_client(now, number);
-            }
-            Event::WakeClient(_) => {}
-        }
+        Verdict { trace: self.stage.trace, faults }
     }
 
     /// Sends what the server's link takes now, and asks to be woken when it takes more.
@@ -156,9 +141,9 @@ impl World {
         while now >= self.free_at {
             match self.server.poll(now) {
                 Step::Transmit(ServerTransmit { to, range }) => {
-                    self.note(Node::Sender, "sends data", range.clone());
+                    self.stage.note(Node::Sender, "sends data", range.clone());
                     self.reply(now, usize::from(to.port()), range);
-                    self.schedule.at(self.free_at, Event::WakeServer);
+                    self.stage.schedule.at(self.free_at, Event::WakeServer);
                 }
                 Step::Event(_) => {}
                 Step::Wait(..) => return,
@@ -170,11 +155,11 @@ impl World {
         let mut start = range.start;
         loop {
             let end = (start + self.block_len).min(range.end);
-            let reply = Reply::new(self.header, start, (end - start) as u16).expect("within the file");
+            let reply = Reply::new(self.stage.header, start, (end - start) as u16).expect("within the file");
             let len = 48 + Reply::HEADER_LEN + (end - start) as usize;
             self.free_at = self.free_at.max(now) + transmission_time(len, self.rate_bps);
             for arrival in self.clients[number].from_server.carry(now) {
-                self.schedule.at(arrival, Event::Reply(number, reply));
+                self.stage.schedule.at(arrival, Event::Reply(number, reply));
             }
             start = end;
             if start >= range.end {
@@ -197,13 +182,13 @@ impl World {
             match machine.poll(now) {
                 Step::Transmit(transmit) => self.carry_out(now, number, transmit),
                 Step::Event(event) => {
-                    self.note(node, "ends", 0..0);
+                    self.stage.note(node, "ends", 0..0);
                     self.clients[number].copy.end = Some(event);
                 }
                 Step::Wait(deadline, _) => {
                     if deadline != self.clients[number].wake_at {
                         self.clients[number].wake_at = deadline;
-                        deadline.inspect(|at| self.schedule.at(*at, Event::WakeClient(number)));
+                        deadline.inspect(|at| self.stage.schedule.at(*at, Event::WakeClient(number)));
                     }
                     return;
                 }
@@ -215,28 +200,22 @@ impl World {
         match transmit {
             ClientTransmit::Request(request) => {
                 for arrival in self.clients[number].to_server.carry(now) {
-                    self.schedule.at(arrival, Event::Request(number, request));
+                    self.stage.schedule.at(arrival, Event::Request(number, request));
                 }
-                self.note(Node::Receiver(number), "requests", request.range(self.header.file_size));
+                self.stage.note(
+                    Node::Receiver(number),
+                    "requests",
+                    request.range(self.stage.header.file_size),
+                );
             }
             ClientTransmit::Storage(task) => {
-                let (verb, range) = verb(&task);
-                self.note(Node::Receiver(number), verb, range);
-                if task == StorageTask::Hash {
-                    self.schedule.at(now + HASHING, Event::Hashed(number));
-                }
                 let client = &mut self.clients[number];
-                let report = client.copy.carry_out(task, &self.file);
+                let report = self.stage.store(number, &mut client.copy, task, Event::Hashed(number));
                 if let Some((report, machine)) = report.zip(client.machine.as_mut()) {
                     machine.handle(now, ClientInput::Storage(report));
                 }
             }
         }
-    }
-
-    fn note(&mut self, node: Node, verb: &'static str, range: Range<u64>) {
-        let now = self.schedule.now();
-        self.trace.add(Entry { now, node, verb, object: INDEX, start: range.start, end: range.end });
     }
 }
 
