@@ -32,6 +32,98 @@ nodes = ["server0", "router0"]
 delay = "10ms"
 "#;
 
+/// What stands in [`CAMPUS`], what somebody writes instead, and what is said then.
+const MISTAKES: &[(&str, &str, &str)] = &[
+    (
+        "like = \"gigabit\"",
+        "like = \"radio\"",
+        "campus.toml:6: a loop of names: radio like radio: let one of them stand by itself",
+    ),
+    (
+        "rate = \"1G\"",
+        "like = \"radio\"",
+        "campus.toml:4: a loop of names: gigabit like radio like gigabit: let one of them stand by itself",
+    ),
+    (
+        "fd00:1::99",
+        "fd00:ffff::1",
+        "campus.toml:19: fd00:ffff::1 of client2 is outside its network hall: give the network a prefix that holds it",
+    ),
+    (
+        "rate = \"1G\"",
+        "rat = \"1G\"",
+        "campus.toml:5: unknown key \"rat\" in gigabit: it has like, rate, queue, loss, delay and jitter",
+    ),
+    (
+        "\"server0\", \"router0\"]",
+        "\"server0\",\n\"client9\"]",
+        "campus.toml:26: there is no node client9: define it or correct the name",
+    ),
+    (
+        "\"client*\"",
+        "\"guest*\"",
+        "campus.toml:16: no node's name starts with \"guest\": define one or correct the name",
+    ),
+    (
+        "[lans.hall.ends.client2]",
+        "[lans.hall.ends.server0]",
+        "campus.toml:19: server0 is not among the nodes of hall: add it there or correct the name",
+    ),
+    (
+        "role = \"server\"",
+        "role = \"boss\"",
+        "campus.toml:11: role \"boss\" is unknown: use server, client or router",
+    ),
+    ("client = {", "server0 = {", "campus.toml:13: duplicate key"),
+    (
+        "wlan0",
+        "averylonginterface",
+        "campus.toml:19: interface name \"averylonginterface\" has 18 bytes: the kernel allows an interface at most 15",
+    ),
+    (
+        "server0 = {",
+        "theserverofthecampus = {",
+        "campus.toml:11: node name \"theserverofthecampus\" has 20 bytes: the kernel allows an interface at most 15",
+    ),
+    (
+        "[\"server0\", \"router0\"]",
+        "[\"router0\", \"router0\"]",
+        "campus.toml:25: router0 is in uplink twice: a loop, which carries no traffic",
+    ),
+    (
+        "delay = \"10ms\"",
+        "delay = \"10\"",
+        "campus.toml:26: delay = \"10\" is no good: a time up to 10s, like 10ms or 500us was expected",
+    ),
+    (
+        "delay = \"10ms\"",
+        "jitter = \"10ms\"",
+        "campus.toml:24: jitter is more than delay: a packet cannot arrive before it is sent",
+    ),
+    ("count = 3", "count = 0", "campus.toml:13: count must be a number from 1 to 4000"),
+    (
+        "[links.uplink]",
+        "[links.hall]",
+        "campus.toml:24: a second network is called hall: give it another name",
+    ),
+    (
+        "10.1.0.0/24",
+        "10.1.0.1/24",
+        "campus.toml:18: \"10.1.0.1/24\" is no prefix: one like fd00:1::/64 or 10.1.0.0/24 was expected",
+    ),
+    (
+        "cable = \"gigabit\"",
+        "cable = \"copper\"",
+        "campus.toml:17: there is no cable copper: define [cables.copper]",
+    ),
+    ("name = \"campus\"", "name = 7", "campus.toml:2: name is of type integer: a string was expected"),
+    (
+        "role = \"server\" }",
+        "role = \"server\", addresses = [\"fd00:ffff::2\"] }",
+        "campus.toml:11: server0 is no router, so its addresses belong to its ends",
+    ),
+];
+
 fn refused(from: &str, to: &str) -> String {
     assert!(CAMPUS.contains(from), "{from}");
     Topology::from_toml(&CAMPUS.replacen(from, to, 1), "campus.toml").unwrap_err().to_string()
@@ -54,94 +146,8 @@ fn a_file_says_all_that_a_network_has() {
 
 #[test]
 fn every_error_is_one_line_with_its_place() {
-    let cases = [
-        (
-            "like = \"gigabit\"",
-            "like = \"radio\"",
-            "campus.toml:6: a loop of names: radio like radio: let one of them stand by itself",
-        ),
-        (
-            "rate = \"1G\"",
-            "like = \"radio\"",
-            "campus.toml:4: a loop of names: gigabit like radio like gigabit: let one of them stand by itself",
-        ),
-        (
-            "fd00:1::99",
-            "fd00:ffff::1",
-            "campus.toml:19: fd00:ffff::1 of client2 is outside its network hall: give the network a prefix that holds it",
-        ),
-        (
-            "rate = \"1G\"",
-            "rat = \"1G\"",
-            "campus.toml:5: unknown key \"rat\" in gigabit: it has like, rate, queue, loss, delay and jitter",
-        ),
-        (
-            "\"server0\", \"router0\"]",
-            "\"server0\",\n\"client9\"]",
-            "campus.toml:26: there is no node client9: define it or correct the name",
-        ),
-        ("\"client*\"", "\"guest*\"", "campus.toml:16: no node's name starts with \"guest\""),
-        (
-            "[lans.hall.ends.client2]",
-            "[lans.hall.ends.server0]",
-            "campus.toml:19: server0 is not among the nodes of hall",
-        ),
-        (
-            "role = \"server\"",
-            "role = \"boss\"",
-            "campus.toml:11: role \"boss\" is unknown: use server, client or router",
-        ),
-        ("client = {", "server0 = {", "campus.toml:13: duplicate key"),
-        (
-            "wlan0",
-            "averylonginterface",
-            "campus.toml:19: interface name \"averylonginterface\" has 18 bytes: the kernel allows an interface at most 15",
-        ),
-        (
-            "server0 = {",
-            "theserverofthecampus = {",
-            "campus.toml:11: node name \"theserverofthecampus\" has 20 bytes: the kernel allows an interface at most 15",
-        ),
-        (
-            "[\"server0\", \"router0\"]",
-            "[\"router0\", \"router0\"]",
-            "campus.toml:25: router0 is in uplink twice: a loop, which carries no traffic",
-        ),
-        (
-            "delay = \"10ms\"",
-            "delay = \"10\"",
-            "campus.toml:26: delay = \"10\" is no good: a time up to 10s, like 10ms or 500us was expected",
-        ),
-        (
-            "delay = \"10ms\"",
-            "jitter = \"10ms\"",
-            "campus.toml:24: jitter is more than delay: a packet cannot arrive before it is sent",
-        ),
-        ("count = 3", "count = 0", "campus.toml:13: count must be a number from 1 to 4000"),
-        (
-            "[links.uplink]",
-            "[links.hall]",
-            "campus.toml:24: a second network is called hall: give it another name",
-        ),
-        (
-            "10.1.0.0/24",
-            "10.1.0.1/24",
-            "campus.toml:18: \"10.1.0.1/24\" is no prefix: one like fd00:1::/64 or 10.1.0.0/24 was expected",
-        ),
-        (
-            "cable = \"gigabit\"",
-            "cable = \"copper\"",
-            "campus.toml:17: there is no cable copper: define [cables.copper]",
-        ),
-        ("name = \"campus\"", "name = 7", "campus.toml:2: name is a integer: a string was expected"),
-        (
-            "role = \"server\" }",
-            "role = \"server\", addresses = [\"fd00:ffff::2\"] }",
-            "campus.toml:11: server0 is no router, so its addresses belong to its ends",
-        ),
-    ];
-    for (from, to, expected) in cases {
-        assert_eq!(refused(from, to), expected);
+    for (from, to, expected) in MISTAKES {
+        assert_eq!(refused(from, to), *expected);
     }
     let text = refused("[nodes]", "[nodes");
     assert!(text.starts_with("campus.toml:10: ") && !text.contains('\n'), "{text}");

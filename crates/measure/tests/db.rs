@@ -4,7 +4,7 @@ use std::{path::Path, process::Command, time::Duration};
 
 use treecast_measure::{
     Db, DbError,
-    db::{Event, Machine, NodeInfo, Role, RunEnd, RunInfo, Sample, Status, Transfer},
+    db::{Event, Machine, NodeId, NodeInfo, Role, RunEnd, RunId, RunInfo, Sample, Status, Transfer},
 };
 
 fn info() -> RunInfo {
@@ -45,30 +45,7 @@ fn a_complete_run_comes_back_as_it_went_in() {
         peak_memory_bytes: 9 << 20,
         failure: None,
     };
-    let event = |second, node| Event {
-        at: Duration::from_secs(second),
-        node,
-        kind: "joined".into(),
-        detail: "it's 'quoted'".into(),
-    };
-    let (run, server, client) = {
-        let mut db = Db::open(&path).unwrap();
-        let run = db.begin_run(&info()).unwrap();
-        let server = db.add_node(run, &NodeInfo { name: "server0".into(), role: Role::Server }).unwrap();
-        let client = db.add_node(run, &NodeInfo { name: "client0".into(), role: Role::Client }).unwrap();
-        db.add_samples(&[sample(server, 2, 500), sample(server, 1, 5)]).unwrap();
-        db.add_samples(&[sample(server, 2, 600)]).unwrap();
-        db.add_event(run, &event(2, Some(client))).unwrap();
-        db.add_event(run, &event(1, None)).unwrap();
-        db.add_transfer(client, &transfer).unwrap();
-        let end = RunEnd {
-            status: Status::Complete,
-            duration: Duration::from_secs(3),
-            saturated: Some("processors busy".into()),
-        };
-        db.finish_run(run, &end).unwrap();
-        (run, server, client)
-    };
+    let (run, server, client) = write_run(&path, &transfer);
 
     let db = Db::open(&path).unwrap();
     let read = db.run(run).unwrap().unwrap();
@@ -84,6 +61,30 @@ fn a_complete_run_comes_back_as_it_went_in() {
     assert_eq!(db.events(run).unwrap(), [event(1, None), event(2, Some(client))]);
     assert_eq!(transfer.run_time(), Some(Duration::from_millis(2500)));
     assert_eq!(db.transfers(run).unwrap(), [(client, transfer)]);
+}
+
+/// Writes a complete run with one client. Returns the run, its server and the client.
+fn write_run(path: &Path, transfer: &Transfer) -> (RunId, NodeId, NodeId) {
+    let mut db = Db::open(path).unwrap();
+    let run = db.begin_run(&info()).unwrap();
+    let server = db.add_node(run, &NodeInfo { name: "server0".into(), role: Role::Server }).unwrap();
+    let client = db.add_node(run, &NodeInfo { name: "client0".into(), role: Role::Client }).unwrap();
+    db.add_samples(&[sample(server, 2, 500), sample(server, 1, 5)]).unwrap();
+    db.add_samples(&[sample(server, 2, 600)]).unwrap();
+    db.add_event(run, &event(2, Some(client))).unwrap();
+    db.add_event(run, &event(1, None)).unwrap();
+    db.add_transfer(client, transfer).unwrap();
+    let end = RunEnd {
+        status: Status::Complete,
+        duration: Duration::from_secs(3),
+        saturated: Some("processors busy".into()),
+    };
+    db.finish_run(run, &end).unwrap();
+    (run, server, client)
+}
+
+fn event(second: u64, node: Option<NodeId>) -> Event {
+    Event { at: Duration::from_secs(second), node, kind: "joined".into(), detail: "it's 'quoted'".into() }
 }
 
 /// The test starts itself as the process that is killed in the middle of a run.

@@ -136,7 +136,9 @@ fn read_network(
     }
     for (node, end) in entry.take_section("ends")?.into_iter().flat_map(Section::into_values) {
         let member = members.iter_mut().find(|member| member.node == node);
-        let member = member.ok_or_else(|| end.wrong(format!("{node} is not among the nodes of {name}")))?;
+        let member = member.ok_or_else(|| {
+            end.wrong(format!("{node} is not among the nodes of {name}: add it there or correct the name"))
+        })?;
         read_end(&end, member, cables)?;
     }
     entry.finish("nodes, prefixes, ends, cable, rate, queue, loss, delay and jitter")?;
@@ -150,7 +152,7 @@ fn expand(value: &Value, nodes: &[DraftNode]) -> Result<Vec<String>, SpecError> 
     let matching = nodes.iter().map(|node| &node.name).filter(|node| node.starts_with(prefix));
     let names: Vec<String> = matching.cloned().collect();
     if names.is_empty() {
-        Err(value.wrong(format!("no node's name starts with {prefix:?}")))
+        Err(value.wrong(format!("no node's name starts with {prefix:?}: define one or correct the name")))
     } else {
         Ok(names)
     }
@@ -339,7 +341,11 @@ impl<'a> Value<'a> {
     }
 
     fn expected(&self, what: &str) -> SpecError {
-        self.wrong(format!("{} is a {}: {what} was expected", self.name, self.value.get_ref().type_str()))
+        self.wrong(format!(
+            "{} is of type {}: {what} was expected",
+            self.name,
+            self.value.get_ref().type_str()
+        ))
     }
 
     fn string(&self) -> Result<String, SpecError> {
