@@ -72,6 +72,10 @@ pub struct Args {
     /// Give up on retransmissions of a file after X times what its multicast took [default: never]
     #[arg(long, value_name = "X", value_parser = parse_factor, allow_negative_numbers = true)]
     retx_factor: Option<f64>,
+    /// Give up on a receiver that has said nothing for so many seconds while it owes an answer (stopped, or its host
+    /// hangs); one that is only slow reports every few seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = send::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    stall_limit: u64,
     /// Bytes of a file in each packet [default: what the interface's MTU allows]
     #[arg(long, value_name = "BYTES", value_parser = parse_block, allow_negative_numbers = true)]
     block: Option<u16>,
@@ -203,6 +207,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         wait_for: args.wait,
         wait_timeout: Duration::from_secs(args.wait_timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT_SECONDS)),
         retransmission_timeout_factor: args.retx_factor,
+        stall_limit: Duration::from_secs(args.stall_limit),
         block_len: args.block,
         offload: Offload::from_environment()?,
         ..SendOptions::new(args.paths.clone())

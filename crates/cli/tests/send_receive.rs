@@ -389,3 +389,26 @@ fn ctrl_c_leaves_nothing_behind_and_the_sender_knows() {
     assert_eq!(code, Some(3), "{told}");
     assert!(told.lines().any(|line| line.starts_with("quitter ") && line.contains("left")), "{told}");
 }
+
+#[test]
+fn a_stopped_receiver_fails_alone() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 2_000_000);
+    let args = ["--rate", "8M", "--block", "1420", "--wait", "2", "--stall-limit", "8", path(&file)];
+    let sender = scratch.send(&args);
+    let stopped = scratch.receive("a", &["--name", "sleeper"]);
+    let other = scratch.receive("b", &[]);
+    wait_until("some of it has come", || !scratch.names("a").is_empty());
+    // SAFETY: a signal to a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(stopped.id() as libc::pid_t, libc::SIGSTOP) }, 0);
+    finish_well(other);
+    let (code, told) = finish(sender);
+    assert_eq!(code, Some(3), "{told}");
+    let row = told.lines().find(|line| line.starts_with("sleeper ")).unwrap_or_else(|| panic!("{told}"));
+    assert!(row.contains("said nothing for 8 s"), "{row}");
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(stopped.id() as libc::pid_t, libc::SIGCONT) }, 0);
+    let (code, told) = finish(stopped);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(scratch.names("a").iter().all(|name| name == "file"), "its socket may have held all of it");
+}

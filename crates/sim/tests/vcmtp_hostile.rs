@@ -81,6 +81,7 @@ fn receiver_config(random: &mut ChaCha8Rng) -> ReceiverConfig {
         notification: [Notification::PerFile, Notification::Batched][random.random_range(0..2)],
         progress_bytes: random.random_range(0..1_000_000),
         progress_interval: Duration::from_millis(random.random_range(1..50)),
+        keepalive: Duration::from_millis(random.random_range(1..3000)),
     }
 }
 
@@ -95,6 +96,7 @@ fn sender_config(random: &mut ChaCha8Rng) -> SenderConfig {
         minimum_retransmission_time: Duration::from_millis(random.random_range(0..50)),
         follow_progress: random.random(),
         patience: Duration::from_millis(random.random_range(0..50)),
+        stall_limit: Duration::from_millis(random.random_range(1..3000)),
     }
 }
 

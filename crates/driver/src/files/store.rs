@@ -151,7 +151,7 @@ enum Object {
     /// What has come of one that is not announced, with its positions.
     Early(Vec<(u64, Vec<u8>)>),
     Announced {
-        stored: Stored,
+        stored: Box<Stored>,
         name: String,
     },
 }
@@ -300,8 +300,8 @@ fn announced(
     check_name(name).map_err(|why| TargetError::Name { name: name.to_owned(), why })?;
     let (mut stored, pieces) = match object {
         Some(Object::Announced { stored, .. }) => (stored, Vec::new()),
-        Some(Object::Early(pieces)) => (Stored::new(folder.create(file)?), pieces),
-        None => (Stored::new(folder.create(file)?), Vec::new()),
+        Some(Object::Early(pieces)) => (Box::new(Stored::new(folder.create(file)?)), pieces),
+        None => (Box::new(Stored::new(folder.create(file)?)), Vec::new()),
     };
     stored.announce(folder, name, begin.file_size)?;
     for (position, bytes) in pieces {

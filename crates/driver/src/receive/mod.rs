@@ -22,6 +22,9 @@ use crate::{
 /// What the receive buffer should hold: a few milliseconds at 10 Gbit/s, and as far as a sender runs ahead.
 pub const RECEIVE_BUFFER_BYTES: usize = 8 * 1024 * 1024;
 
+/// While an object is under way here, the sender hears at least so often that this receiver lives.
+pub const KEEPALIVE: Duration = Duration::from_secs(5);
+
 /// What to receive, and how.
 #[derive(Debug, Clone)]
 pub struct ReceiveOptions {

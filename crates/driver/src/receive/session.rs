@@ -16,7 +16,7 @@ use treecast_wire::{
 };
 
 use super::{
-    NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProgress,
+    KEEPALIVE, NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProgress,
     ReceiveSummary, join::Joined,
 };
 use crate::{
@@ -43,8 +43,8 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 /// reports cost the sender's link: their acknowledgements for 40 receivers were 0.4 % of 100 Mbit/s.
 const REPORT_SHARE: usize = 8;
 
-/// The time for the sender's Welcome.
-const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for the sender's Welcome, which may be lost several times.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct Session<'a> {
     on_event: &'a mut dyn FnMut(ReceiveEvent),
@@ -436,5 +436,6 @@ fn machine_config(options: &ReceiveOptions, buffer_bytes: usize) -> ReceiverConf
         },
         progress_bytes: (buffer_bytes / REPORT_SHARE).max(1) as u64,
         progress_interval: REPORT_INTERVAL,
+        keepalive: KEEPALIVE,
     }
 }

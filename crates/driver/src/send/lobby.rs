@@ -14,8 +14,8 @@ use crate::connection::{Connection, ConnectionError};
 /// The most connections without a Hello.
 const MAX_PENDING: usize = 64;
 
-/// The time for a Hello.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for a Hello: TCP sends it half a dozen times in it, should it be lost.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The longest message that a receiver sends: a reason of 512 bytes.
 const MAX_MESSAGE_LEN: usize = 1024;

@@ -31,6 +31,10 @@ use crate::{
     udp::{DEFAULT_MULTICAST_HOPS, Offload, UdpError},
 };
 
+/// How long a receiver may say nothing while it owes an answer. One that lives speaks every
+/// [`KEEPALIVE`](crate::receive::KEEPALIVE).
+pub const STALL_LIMIT: Duration = Duration::from_secs(60);
+
 /// What to send, and how.
 #[derive(Debug, Clone)]
 pub struct SendOptions {
@@ -56,6 +60,8 @@ pub struct SendOptions {
     /// The time for retransmissions as a multiple of the time that an object's multicast took; none waits for
     /// ever.
     pub retransmission_timeout_factor: Option<f64>,
+    /// A receiver that has said nothing for so long while it owes an answer has failed.
+    pub stall_limit: Duration,
     /// Bytes of an object in each packet; none takes the most that the interface's MTU allows.
     pub block_len: Option<u16>,
     pub offload: Offload,
@@ -78,6 +84,7 @@ impl SendOptions {
             wait_for: 1,
             wait_timeout: Duration::from_secs(60),
             retransmission_timeout_factor: None,
+            stall_limit: STALL_LIMIT,
             block_len: None,
             offload: Offload::SuperPackets,
         }

@@ -334,6 +334,7 @@ impl<'a> Session<'a> {
                     failed: (outcomes.len() - complete) as u32,
                 });
             }
+            SenderEvent::PutOut { receiver, reason } => self.put_out(receiver, &reason),
             SenderEvent::Closed => self.closed = true,
         }
     }

@@ -45,6 +45,9 @@ pub struct ReceiverConfig {
     pub progress_bytes: u64,
     /// ... or so much time with something new to report.
     pub progress_interval: Duration,
+    /// While an object is under way here, something is said to the sender at least so often: a fraction of
+    /// its [`super::SenderConfig::stall_limit`].
+    pub keepalive: Duration,
 }
 
 /// What a packet came in on.
@@ -199,7 +202,7 @@ impl Receiver {
             state: State::Idle,
             ledger: Ledger::default(),
             requester: Requester { repair: config.repair, ready_to_send: false },
-            reporter: Reporter::new(config.progress_bytes, config.progress_interval, none),
+            reporter: Reporter::new(config.progress_bytes, config.progress_interval, config.keepalive, none),
             counters: ReceiverCounters::default(),
             quiet: BTreeSet::new(),
             chunks: 0,
@@ -218,7 +221,7 @@ impl Receiver {
             self.committed();
         }
         match input {
-            ReceiverInput::Connected => self.connected(),
+            ReceiverInput::Connected => self.connected(now),
             ReceiverInput::Disconnected { reason } => self.disconnected(&reason),
             ReceiverInput::Message { from, file, message } => self.message(now, from, file, message),
             ReceiverInput::Blocks { from, file, range } => self.blocks(now, from, file, range),
@@ -259,14 +262,15 @@ impl Receiver {
         if !self.requester.ready_to_send {
             return;
         }
-        if let Some((file, progress)) = self.reporter.due(now) {
+        if let Some((file, progress)) = self.reporter.due(now, !self.ledger.is_empty()) {
             let message = Message::Progress(progress);
             self.out.push_back(Step::Transmit(ReceiverTransmit::Message { file, message }));
         }
     }
 
     fn wait(&self) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
-        let reports = self.requester.ready_to_send.then(|| self.reporter.deadline()).flatten();
+        let reports =
+            self.requester.ready_to_send.then(|| self.reporter.deadline(!self.ledger.is_empty())).flatten();
         let quiet = self.quiet.first().map(|(quiet_at, _)| *quiet_at);
         let hashing = || self.ledger.iter().any(|(_, object)| object.stage == Stage::Hashing);
         match self.state {

@@ -7,6 +7,7 @@ mod input;
 mod multicast_sender;
 mod objects;
 mod retransmitter;
+mod stall;
 #[cfg(test)]
 mod tests;
 
@@ -58,6 +59,8 @@ pub struct SenderConfig {
     pub follow_progress: bool,
     /// A receiver that has reported nothing for this long while others have is no longer followed.
     pub patience: Duration,
+    /// A receiver that has said nothing for this long while it owes an answer has failed.
+    pub stall_limit: Duration,
 }
 
 /// Something that has happened at the sender.
@@ -113,6 +116,9 @@ pub enum SenderEvent {
     /// API_File_Done: every receiver has ended with the object, or its time is up. The caller may
     /// let go of the object.
     FileDone { file: FileId, outcomes: Vec<(ReceiverId, Outcome)> },
+    /// A receiver has stalled and is no longer served: its connection is to be closed, whatever is left to
+    /// be written on it. It counts as having left.
+    PutOut { receiver: ReceiverId, reason: String },
     /// All is done and every connection is closed.
     Closed,
 }
@@ -144,6 +150,10 @@ pub struct Sender {
     coordinator: Coordinator,
     retransmitters: BTreeMap<ReceiverId, Retransmitter>,
     credit: Credit,
+    /// When to look for receivers that have stalled; none while nobody owes anything.
+    stall_check: Option<Instant>,
+    /// Since when connections are being closed.
+    closing_since: Option<Instant>,
     /// Bytes sent again to receivers that have left.
     retransmitted_before_bytes: u64,
 }
@@ -159,6 +169,8 @@ impl Sender {
             coordinator: Coordinator::new(),
             retransmitters: BTreeMap::new(),
             credit: Credit::default(),
+            stall_check: None,
+            closing_since: None,
             retransmitted_before_bytes: 0,
         }
     }
@@ -173,10 +185,10 @@ impl Sender {
     pub fn handle(&mut self, now: Instant, input: SenderInput) {
         match input {
             SenderInput::Joined { receiver, receive_buffer_bytes } => {
-                self.join(receiver, receive_buffer_bytes)
+                self.join(now, receiver, receive_buffer_bytes);
             }
             SenderInput::Left { receiver, reason } => self.leave(receiver, &reason),
-            SenderInput::Message { from, file, message } => self.message(from, file, message),
+            SenderInput::Message { from, file, message } => self.message(now, from, file, message),
             SenderInput::Hashed { file, hash } => self.hashed(now, file, hash),
             SenderInput::Withdraw { file, reason } => self.withdraw(file, &reason),
             SenderInput::Close => {
@@ -217,12 +229,12 @@ impl Sender {
             self.handle_completion(now, index);
             return Step::Transmit(to_group(self.objects.file_id(index), Message::EndOfFile));
         }
-        self.advance_closing();
+        self.advance_closing(now);
         if let Some(event) = self.coordinator.events.pop_front() {
             return Step::Event(event);
         }
         if let Err(deadline) = self.may_multicast(now) {
-            let deadline = self.coordinator.deadline().map_or(deadline, |other| other.min(deadline));
+            let deadline = self.deadline().map_or(deadline, |other| other.min(deadline));
             return Step::Wait(Some(deadline), SenderWait::Credit);
         }
         match self.multicast.blocks(&mut self.objects, self.config.max_run_len) {
@@ -259,6 +271,10 @@ impl Sender {
     fn handle_completion(&mut self, now: Instant, index: u32) {
         let Some(object) = self.objects.get_mut(index) else { return };
         self.coordinator.handle_completion(now, &self.config, index, object);
+        if object.hash.is_some() {
+            object.told.get_or_insert(now);
+            self.stall_check.get_or_insert(now + self.config.stall_limit);
+        }
         let (hash, pending) = (object.hash, object.pending_receivers());
         if pending.is_empty() {
             self.file_done(index);
@@ -281,9 +297,11 @@ impl Sender {
     }
 
     /// CLOSING-RETXMITTERS begins when the last object has ended, and ends with the last connection.
-    fn advance_closing(&mut self) {
+    fn advance_closing(&mut self, now: Instant) {
         if self.coordinator.state == State::Closing && self.objects.is_empty() {
             self.coordinator.state = State::ClosingRetransmitters;
+            self.closing_since = Some(now);
+            self.watch(now);
             self.retransmitters.values_mut().for_each(Retransmitter::close);
         }
         if self.coordinator.state == State::ClosingRetransmitters && self.retransmitters.is_empty() {
@@ -300,7 +318,13 @@ impl Sender {
             State::Active | State::Closing if self.coordinator.waits_for_hash() => SenderWait::Hash,
             State::Active | State::Closing => SenderWait::Receivers,
         };
-        Step::Wait(self.coordinator.deadline(), reason)
+        Step::Wait(self.deadline(), reason)
+    }
+
+    /// When an object's time is up, or a receiver's patience to be lost.
+    fn deadline(&self) -> Option<Instant> {
+        let stall_check = self.stall_check.filter(|_| self.coordinator.state != State::Closed);
+        [self.coordinator.deadline(), stall_check].into_iter().flatten().min()
     }
 }
 

@@ -16,7 +16,7 @@ use treecast_wire::{
 
 use super::{
     ReceiverPlan, Scenario,
-    sender_node::{Packet, message_verb, session},
+    sender_node::{Packet, STALL_LIMIT, message_verb, session},
     storage::{CAPACITY, Storage},
 };
 use crate::{
@@ -86,6 +86,7 @@ impl ReceiverNode {
             notification: plan.notification,
             progress_bytes: u64::from(plan.receive_buffer_bytes) / 8,
             progress_interval: Duration::from_millis(25),
+            keepalive: STALL_LIMIT / 4,
         };
         let capacity = plan.receive_buffer_bytes as usize;
         Self {

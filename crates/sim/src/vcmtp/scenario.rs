@@ -72,6 +72,8 @@ pub enum Leaving {
     Dies,
     /// Only its connection breaks.
     Disconnects,
+    /// It is stopped, and its connection stays.
+    Freezes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +168,7 @@ impl ReceiverPlan {
     fn draw(random: &mut ChaCha8Rng, sizes: Vec<usize>) -> Self {
         let late = random.random_bool(0.2);
         let join_at = millis(if late { random.random_range(0..400) } else { 0 });
-        let ways = [Leaving::Closes, Leaving::Dies, Leaving::Disconnects];
+        let ways = [Leaving::Closes, Leaving::Dies, Leaving::Disconnects, Leaving::Freezes];
         let leaves = random.random_bool(0.1);
         let leave = leaves.then(|| (join_at + millis(random.random_range(0..400)), *pick(random, &ways)));
         let per_file = random.random_bool(0.4);

@@ -21,6 +21,9 @@ use crate::{
     trace::{Entry, Node, Trace},
 };
 
+/// A receiver that is silent for this long while it owes an answer is put out.
+pub(super) const STALL_LIMIT: Duration = Duration::from_secs(3);
+
 /// How far ahead of the wire a connection's socket takes data.
 const SOCKET_BUFFER: Duration = Duration::from_millis(5);
 
@@ -96,6 +99,7 @@ impl SenderNode {
             minimum_retransmission_time: Duration::from_millis(20),
             follow_progress: scenario.follow_progress,
             patience: Duration::from_millis(500),
+            stall_limit: STALL_LIMIT,
         };
         Self {
             machine: Sender::new(config),
@@ -259,6 +263,7 @@ impl SenderNode {
                     self.complaints.push(format!("{file} is done twice"));
                 }
             }
+            SenderEvent::PutOut { receiver, .. } => _ = self.connections.remove(&receiver),
             SenderEvent::Closed => self.closed = true,
         }
     }

@@ -233,14 +233,14 @@ impl<'a> World<'a> {
         let Some(receiver) = self.receivers[number].as_mut() else { return };
         match how {
             Leaving::Closes => receiver.machine.handle(now, ReceiverInput::Close),
-            Leaving::Dies => receiver.dead = true,
+            Leaving::Dies | Leaving::Freezes => receiver.dead = true,
             Leaving::Disconnects => receiver.disconnect(now, "no route to host"),
         }
-        if how != Leaving::Closes {
+        if matches!(how, Leaving::Dies | Leaving::Disconnects) {
             let delay = self.scenario.receivers[number].control_delay;
             self.schedule.at(now + delay, Event::ClosedAtSender(number));
         }
-        if how != Leaving::Dies {
+        if !matches!(how, Leaving::Dies | Leaving::Freezes) {
             self.pump_receiver(number);
         }
     }

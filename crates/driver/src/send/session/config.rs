@@ -31,5 +31,6 @@ pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
         minimum_retransmission_time: MINIMUM_RETRANSMISSION_TIME,
         follow_progress: plan.options.rate_bps.is_none(),
         patience: PATIENCE,
+        stall_limit: plan.options.stall_limit,
     }
 }

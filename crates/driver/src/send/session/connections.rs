@@ -173,6 +173,15 @@ impl Session<'_> {
         }
     }
 
+    /// The machine serves this receiver no more.
+    pub(super) fn put_out(&mut self, receiver: ReceiverId, reason: &str) {
+        let Some(peer) = self.peers.get_mut(&receiver) else { return };
+        peer.connection = None;
+        let name = peer.name.clone();
+        self.update_destinations();
+        (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
+    }
+
     fn update_destinations(&mut self) {
         let connected = self.peers.values().filter(|peer| peer.connection.is_some());
         self.destinations = connected.filter_map(|peer| peer.udp).collect();

@@ -4,14 +4,15 @@ use super::{
     Receiver, ReceiverEvent, ReceiverTransmit, State,
     object::{Object, Stage},
 };
-use crate::Step;
+use crate::{Instant, Step};
 
 impl Receiver {
     /// INL_Unicast_Connection_Created.
-    pub(super) fn connected(&mut self) {
+    pub(super) fn connected(&mut self, now: Instant) {
         if self.state == State::Idle {
             self.state = State::ReceivingData;
             self.requester.ready_to_send = true;
+            self.reporter.start(now);
         }
     }
 

@@ -10,6 +10,10 @@ use crate::Instant;
 pub(super) struct Reporter {
     every_bytes: u64,
     interval: Duration,
+    /// Who owes the sender something reports at least so often.
+    keepalive: Duration,
+    /// When the last report went out.
+    reported: Instant,
     /// What the next report says.
     pub(super) progress: Progress,
     /// The object of the last block from the group, which [`Progress::position`] is about.
@@ -21,9 +25,19 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    pub(super) fn new(every_bytes: u64, interval: Duration, file: FileId) -> Self {
+    pub(super) fn new(every_bytes: u64, interval: Duration, keepalive: Duration, file: FileId) -> Self {
         let progress = Progress::default();
-        Self { every_bytes, interval, progress, file, unreported_bytes: 0, deadline: None }
+        let reported = Instant::ZERO;
+        Self {
+            every_bytes,
+            interval,
+            keepalive,
+            reported,
+            progress,
+            file,
+            unreported_bytes: 0,
+            deadline: None,
+        }
     }
 
     /// There is something new to report.
@@ -40,19 +54,27 @@ impl Reporter {
         self.note(now);
     }
 
+    /// The connection is there.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.reported = now;
+    }
+
     /// The report that is due now.
-    pub(super) fn due(&mut self, now: Instant) -> Option<(FileId, Progress)> {
-        let deadline = self.deadline?;
-        if deadline > now && self.unreported_bytes < self.every_bytes {
+    pub(super) fn due(&mut self, now: Instant, owes: bool) -> Option<(FileId, Progress)> {
+        let is_much = self.deadline.is_some() && self.unreported_bytes >= self.every_bytes;
+        if !is_much && self.deadline(owes).is_none_or(|deadline| deadline > now) {
             return None;
         }
         self.deadline = None;
         self.unreported_bytes = 0;
+        self.reported = now;
         Some((self.file, self.progress))
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.deadline
+    /// When the next report is due, for one who owes something or not.
+    pub(super) fn deadline(&self, owes: bool) -> Option<Instant> {
+        let keepalive = owes.then(|| self.reported + self.keepalive);
+        [self.deadline, keepalive].into_iter().flatten().min()
     }
 }
 
@@ -61,6 +83,7 @@ mod tests {
     use super::*;
 
     const FILE: FileId = FileId(5);
+    const KEEPALIVE: Duration = Duration::from_secs(1);
 
     fn at(millis: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(millis)
@@ -68,26 +91,37 @@ mod tests {
 
     #[test]
     fn a_report_goes_out_after_so_many_bytes_or_so_much_time() {
-        let mut reporter = Reporter::new(1_000, Duration::from_millis(50), FILE);
-        assert_eq!(reporter.due(at(0)), None, "nothing new");
+        let mut reporter = Reporter::new(1_000, Duration::from_millis(50), KEEPALIVE, FILE);
+        assert_eq!(reporter.due(at(0), false), None, "nothing new");
         reporter.note_group(at(10), FILE, 600, 600);
-        assert_eq!((reporter.due(at(11)), reporter.deadline()), (None, Some(at(60))));
+        assert_eq!((reporter.due(at(11), false), reporter.deadline(false)), (None, Some(at(60))));
         reporter.note_group(at(12), FILE, 1_200, 600);
-        assert_eq!(reporter.due(at(12)).map(|(_, progress)| progress.position), Some(1_200));
+        assert_eq!(reporter.due(at(12), false).map(|(_, progress)| progress.position), Some(1_200));
         reporter.note_group(at(13), FILE, 1_300, 100);
-        assert_eq!(reporter.due(at(62)), None);
-        assert!(reporter.due(at(63)).is_some());
-        assert_eq!(reporter.deadline(), None);
+        assert_eq!(reporter.due(at(62), false), None);
+        assert!(reporter.due(at(63), false).is_some());
+        assert_eq!(reporter.deadline(false), None);
     }
 
     #[test]
     fn a_late_block_does_not_take_the_position_back_but_another_object_does() {
-        let mut reporter = Reporter::new(1, Duration::ZERO, FILE);
+        let mut reporter = Reporter::new(1, Duration::ZERO, KEEPALIVE, FILE);
         reporter.note_group(at(0), FILE, 900, 100);
         reporter.note_group(at(0), FILE, 300, 100);
-        assert_eq!(reporter.due(at(0)).map(|(_, progress)| progress.position), Some(900));
+        assert_eq!(reporter.due(at(0), false).map(|(_, progress)| progress.position), Some(900));
         reporter.note_group(at(0), FileId(6), 100, 100);
-        let report = reporter.due(at(0)).map(|(file, progress)| (file, progress.position));
+        let report = reporter.due(at(0), false).map(|(file, progress)| (file, progress.position));
         assert_eq!(report, Some((FileId(6), 100)));
+    }
+
+    #[test]
+    fn who_owes_something_reports_although_there_is_no_news() {
+        let mut reporter = Reporter::new(1_000, Duration::from_millis(50), KEEPALIVE, FILE);
+        reporter.start(at(100));
+        assert_eq!(reporter.deadline(true), Some(at(1_100)));
+        assert_eq!(reporter.due(at(1_099), true), None);
+        assert_eq!(reporter.due(at(1_100), false), None);
+        assert!(reporter.due(at(1_100), true).is_some());
+        assert_eq!(reporter.due(at(1_101), true), None);
     }
 }

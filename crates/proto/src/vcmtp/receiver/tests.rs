@@ -10,6 +10,7 @@ use super::{
 };
 
 const HASH: [u8; 32] = [7; 32];
+const KEEPALIVE: Duration = Duration::from_secs(3600);
 
 /// A receiver with blocks of 100 bytes, and a clock.
 struct Bench {
@@ -37,6 +38,7 @@ impl Bench {
             notification,
             progress_bytes: u64::MAX,
             progress_interval: Duration::from_secs(3600),
+            keepalive: KEEPALIVE,
         };
         Self { receiver: Receiver::new(config), now: Instant::ZERO }
     }
@@ -601,5 +603,6 @@ fn progress_is_reported_after_so_many_bytes() {
     assert_eq!(bench.data(0..200), "store 0 0..200");
     assert_eq!(bench.data(200..300), "store 0 200..300, Progress 0 300");
     let wait = bench.receiver.poll(bench.now);
-    assert_eq!(wait, Step::Wait(None, ReceiverWait::Sender), "nothing new to report");
+    let nothing_new = Step::Wait(Some(Instant::ZERO + KEEPALIVE), ReceiverWait::Report);
+    assert_eq!(wait, nothing_new, "but that it is there");
 }

@@ -15,14 +15,13 @@ use crate::Instant;
 impl Sender {
     /// INL_Unicast_Connection_Created(j). What went to the group before the receiver was there goes to
     /// it over its connection.
-    pub(super) fn join(&mut self, receiver: ReceiverId, receive_buffer_bytes: u32) {
+    pub(super) fn join(&mut self, now: Instant, receiver: ReceiverId, receive_buffer_bytes: u32) {
         self.leave(receiver, "it has joined again");
-        let mut retransmitter = Retransmitter::new();
-        for index in self.objects.done() {
-            retransmitter.withdraw(index, "it was sent before this receiver joined".to_owned());
-        }
+        let mut owes = self.coordinator.state == State::ClosingRetransmitters;
+        let mut retransmitter = Retransmitter::new(now, self.objects.done().clone());
         for (index, object) in self.objects.started() {
             object.add_receiver(receiver);
+            owes |= object.told.is_some();
             retransmitter.tell(index, Due::BeginOfFile);
             if object.out.is_some() {
                 retransmitter.tell(index, object.hash.map_or(Due::EndOfFile, Due::Digest));
@@ -32,24 +31,39 @@ impl Sender {
             retransmitter.close();
         }
         self.retransmitters.insert(receiver, retransmitter);
+        if owes {
+            self.watch(now);
+        }
         self.credit.join(receiver, receive_buffer_bytes);
     }
 
     /// INL_Unicast_Connection_Closed, INL_Retxmitter(j)_Exited.
     pub(super) fn leave(&mut self, receiver: ReceiverId, reason: &str) {
         let Some(gone) = self.retransmitters.remove(&receiver) else { return };
-        self.retransmitted_before_bytes += gone.retransmitted_bytes;
-        self.credit.leave(receiver);
-        let started = self.objects.started();
-        let pending: Vec<u32> =
-            started.filter(|(_, object)| object.is_pending_at(receiver)).map(|(index, _)| index).collect();
-        for index in pending {
-            self.done_at(index, receiver, Outcome::Failed(format!("the receiver left: {reason}")));
+        self.forget_receiver(receiver, &gone);
+        for index in self.pending_at(receiver) {
+            if gone.takes_part {
+                self.done_at(index, receiver, Outcome::Failed(format!("the receiver left: {reason}")));
+            } else if self.objects.get_mut(index).is_some_and(|object| object.forget_receiver(receiver)) {
+                self.file_done(index);
+            }
         }
     }
 
-    pub(super) fn message(&mut self, from: ReceiverId, file: FileId, message: Message) {
+    pub(super) fn forget_receiver(&mut self, receiver: ReceiverId, gone: &Retransmitter) {
+        self.retransmitted_before_bytes += gone.retransmitted_bytes;
+        self.credit.leave(receiver);
+    }
+
+    pub(super) fn pending_at(&mut self, receiver: ReceiverId) -> Vec<u32> {
+        let started = self.objects.started();
+        started.filter(|(_, object)| object.is_pending_at(receiver)).map(|(index, _)| index).collect()
+    }
+
+    pub(super) fn message(&mut self, now: Instant, from: ReceiverId, file: FileId, message: Message) {
         let Some(retransmitter) = self.retransmitters.get_mut(&from) else { return };
+        retransmitter.heard = now;
+        retransmitter.takes_part = true;
         let Some(index) = self.objects.begun(file) else {
             return retransmitter.mislead(file);
         };
@@ -116,6 +130,7 @@ impl Sender {
 
     /// INL_Retx(i)_Timeout, table 4.6. Who still waits for something of the object is told.
     pub(super) fn expire(&mut self, now: Instant) {
+        self.put_out_stalled(now);
         while let Some(index) = self.coordinator.expired(now) {
             let Some(object) = self.objects.get(index) else { return };
             let pending = object.pending_receivers();
@@ -136,7 +151,7 @@ impl Sender {
         self.file_done(index);
     }
 
-    fn done_at(&mut self, index: u32, receiver: ReceiverId, outcome: Outcome) {
+    pub(super) fn done_at(&mut self, index: u32, receiver: ReceiverId, outcome: Outcome) {
         if let Some(retransmitter) = self.retransmitters.get_mut(&receiver) {
             retransmitter.forget(index);
         }

@@ -7,7 +7,7 @@ use treecast_wire::{
     message::BeginOfFile,
 };
 
-use super::{Outcome, ReceiverId};
+use super::{super::ranges::BlockSet, Outcome, ReceiverId};
 use crate::Instant;
 
 /// One object: the paper's metadata(i), and its row of file_receive_status.
@@ -21,6 +21,8 @@ pub(super) struct Object {
     /// When its EOF was multicast.
     pub(super) out: Option<Instant>,
     pub(super) hash: Option<[u8; 32]>,
+    /// Since when both are so, and receivers are told.
+    pub(super) told: Option<Instant>,
     /// When its retransmission timer expires: retx_timeout(i).
     pub(super) expires: Option<Instant>,
     /// file_receive_status(i): none while the receiver is still at it.
@@ -46,6 +48,14 @@ impl Object {
         matches!(self.status.get(&receiver), Some(None))
     }
 
+    /// A receiver that has never taken part is to have the object no more. Returns whether it was the last that
+    /// was still at it.
+    pub(super) fn forget_receiver(&mut self, receiver: ReceiverId) -> bool {
+        let was_pending = matches!(self.status.remove(&receiver), Some(None));
+        self.unfinished -= usize::from(was_pending);
+        was_pending && self.unfinished == 0
+    }
+
     pub(super) fn pending_receivers(&self) -> Vec<ReceiverId> {
         let pending = self.status.iter().filter(|(_, outcome)| outcome.is_none());
         pending.map(|(receiver, _)| *receiver).collect()
@@ -60,11 +70,19 @@ pub(super) struct Objects {
     block_len: u64,
     next_index: u32,
     open: BTreeMap<u32, Object>,
+    /// Indexes of the others; a few words for thousands.
+    done: BlockSet,
 }
 
 impl Objects {
     pub(super) fn new(session: SessionId, block_len: u16) -> Self {
-        Self { session, block_len: u64::from(block_len.max(1)), next_index: 0, open: BTreeMap::new() }
+        Self {
+            session,
+            block_len: u64::from(block_len.max(1)),
+            next_index: 0,
+            open: BTreeMap::new(),
+            done: BlockSet::default(),
+        }
     }
 
     pub(super) fn add(&mut self, begin: BeginOfFile) -> u32 {
@@ -76,6 +94,7 @@ impl Objects {
             sent: 0,
             out: None,
             hash: None,
+            told: None,
             expires: None,
             status: BTreeMap::new(),
             unfinished: 0,
@@ -109,7 +128,13 @@ impl Objects {
     }
 
     pub(super) fn remove(&mut self, index: u32) -> Option<Object> {
-        self.open.remove(&index)
+        let object = self.open.remove(&index)?;
+        self.done.insert(index.into()..u64::from(index) + 1);
+        Some(object)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Object> {
+        self.open.values()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -127,8 +152,8 @@ impl Objects {
     }
 
     /// The indexes of those that are no longer here.
-    pub(super) fn done(&self) -> impl Iterator<Item = u32> {
-        (0..self.next_index).filter(|index| !self.open.contains_key(index))
+    pub(super) fn done(&self) -> &BlockSet {
+        &self.done
     }
 
     /// The blocks that hold `bytes`.

@@ -12,6 +12,7 @@ use super::{
     super::{Repair, ranges::BlockSet},
     objects::{Object, Objects},
 };
+use crate::Instant;
 
 /// The most control messages that wait for one receiver; a receiver that asks for more without
 /// reading the answers gets none.
@@ -61,6 +62,12 @@ pub(super) enum Action {
 #[derive(Debug)]
 pub(super) struct Retransmitter {
     welcome_due: bool,
+    /// When it last said anything.
+    pub(super) heard: Instant,
+    /// Whether it was there when an object began, or has said anything. Somebody who only came and went has not.
+    pub(super) takes_part: bool,
+    /// Objects that were done before it came.
+    missed: BlockSet,
     due: BTreeSet<(u32, Due)>,
     withdrawn: BTreeMap<u32, String>,
     /// Blocks asked for and not yet sent again (VCMTP 1's retransmission store).
@@ -84,9 +91,12 @@ struct Requested {
 
 impl Retransmitter {
     /// INL_Init_Retransmitter(j).
-    pub(super) fn new() -> Self {
+    pub(super) fn new(now: Instant, missed: BlockSet) -> Self {
         Self {
             welcome_due: true,
+            heard: now,
+            takes_part: false,
+            missed,
             due: BTreeSet::new(),
             withdrawn: BTreeMap::new(),
             requested: BTreeMap::new(),
@@ -124,6 +134,7 @@ impl Retransmitter {
 
     /// The object begins.
     pub(super) fn begin(&mut self, file: FileId) {
+        self.takes_part = true;
         if self.misled.remove(&file) {
             self.correct(file.index());
         }
@@ -170,6 +181,7 @@ impl Retransmitter {
         self.welcome_due
             || !self.due.is_empty()
             || !self.withdrawn.is_empty()
+            || !self.missed.is_empty()
             || self.next_requested(objects, repair).is_some()
             || matches!(self.closing, Closing::GoodbyeDue | Closing::CloseDue)
     }
@@ -183,6 +195,13 @@ impl Retransmitter {
         }
         if let Some((index, reason)) = self.withdrawn.pop_first() {
             return Some(Action::Withdraw(index, reason));
+        }
+        if let Some(index) = self.missed.first_run(0..u64::MAX).map(|run| run.start) {
+            self.missed.remove(index..index + 1);
+            return Some(Action::Withdraw(
+                index as u32,
+                "it was sent before this receiver joined".to_owned(),
+            ));
         }
         if let Some(index) = self.next_requested(objects, repair) {
             let range = self.next_blocks(objects, index, repair, max_run_len)?;

@@ -34,6 +34,7 @@ impl Bench {
             minimum_retransmission_time: Duration::from_millis(10),
             follow_progress: false,
             patience: Duration::from_secs(1),
+            stall_limit: Duration::from_secs(60),
         };
         Self { sender: Sender::new(config), now: Instant::ZERO }
     }
@@ -125,6 +126,7 @@ fn event_words(event: &SenderEvent) -> String {
         SenderEvent::FileDone { file, outcomes } => {
             format!("API_File_Done {} of {}", file.index(), outcomes.len())
         }
+        SenderEvent::PutOut { receiver, reason } => format!("{} is put out ({reason})", receiver.0),
         SenderEvent::Closed => "closed".to_owned(),
     }
 }
@@ -450,4 +452,34 @@ fn the_group_waits_for_reports_when_it_follows_progress() {
     assert_eq!(bench.group(), "data 0 400..600");
     bench.now = patient_until;
     assert_eq!(bench.group(), "data 0 600..800, data 0 800..1000, EOF 0", "a silent receiver is left behind");
+}
+
+#[test]
+fn a_receiver_that_says_nothing_while_it_owes_an_answer_is_put_out() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(500, &[A, B]);
+    bench.message(A, Message::EndOfRetransmissionRequests);
+    assert_eq!(bench.group(), "1 Complete");
+    bench.now += Duration::from_secs(40);
+    bench.message(B, Message::Progress(Progress::default()));
+    bench.now += Duration::from_secs(40);
+    assert_eq!(bench.group(), "", "it is slow, and lives");
+    bench.now += Duration::from_secs(20);
+    let reason = "it said nothing for 60 s while it owed an answer: is it stopped?";
+    let done = format!("2 Failed({reason:?}), API_File_Done 0 of 2");
+    assert_eq!(bench.group(), format!("{done}, 2 is put out ({reason})"), "A owes nothing");
+    assert_eq!(bench.sender.receivers().collect::<Vec<_>>(), [A]);
+}
+
+#[test]
+fn who_only_came_and_went_is_not_counted() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(500, &[A]);
+    for stranger in 10..1_000 {
+        bench.join(ReceiverId(stranger));
+        bench.left(ReceiverId(stranger));
+    }
+    assert_eq!(bench.group(), "");
+    bench.message(A, Message::EndOfRetransmissionRequests);
+    assert_eq!(bench.group(), "1 Complete, API_File_Done 0 of 1");
 }

@@ -1,0 +1,58 @@
+//! Receivers that are connected and say nothing more: stopped, or on a host that hangs.
+//!
+//! A receiver that is at work reports now and then ([`super::super::ReceiverConfig::keepalive`]). One that owes an
+//! answer, because an object is out and its hash is told, and has been silent for the stall limit since, is put out,
+//! so that it does not hold up the session for ever.
+
+use super::{Outcome, ReceiverId, Sender, SenderEvent, coordinator::State};
+use crate::Instant;
+
+impl Sender {
+    /// Somebody owes something from now on.
+    pub(super) fn watch(&mut self, now: Instant) {
+        self.stall_check.get_or_insert(now + self.config.stall_limit);
+    }
+
+    /// Puts out who has stalled. Looks at all receivers once a stall limit, or when the next could be due.
+    pub(super) fn put_out_stalled(&mut self, now: Instant) {
+        if self.stall_check.is_none_or(|check| check > now) {
+            return;
+        }
+        let limit = self.config.stall_limit;
+        let (mut next, mut stalled) = (None, Vec::new());
+        for (receiver, retransmitter) in &self.retransmitters {
+            let heard = retransmitter.heard + limit;
+            let due =
+                if heard > now { Some(heard) } else { self.owes_since(*receiver).map(|since| since + limit) };
+            match due {
+                Some(due) if due <= now => stalled.push(*receiver),
+                Some(due) => next = Some(next.map_or(due, |other: Instant| other.min(due))),
+                None => {}
+            }
+        }
+        self.stall_check = next;
+        for receiver in stalled {
+            self.put_out(receiver);
+        }
+    }
+
+    /// Since when a receiver has owed an answer; none when it owes nothing.
+    fn owes_since(&self, receiver: ReceiverId) -> Option<Instant> {
+        if self.coordinator.state == State::ClosingRetransmitters {
+            return self.closing_since;
+        }
+        let owed = self.objects.iter().filter(|object| object.is_pending_at(receiver));
+        owed.filter_map(|object| object.told).min()
+    }
+
+    fn put_out(&mut self, receiver: ReceiverId) {
+        let seconds = self.config.stall_limit.as_secs_f64();
+        let reason = format!("it said nothing for {seconds} s while it owed an answer: is it stopped?");
+        let Some(gone) = self.retransmitters.remove(&receiver) else { return };
+        self.forget_receiver(receiver, &gone);
+        for index in self.pending_at(receiver) {
+            self.done_at(index, receiver, Outcome::Failed(reason.clone()));
+        }
+        self.coordinator.events.push_back(SenderEvent::PutOut { receiver, reason });
+    }
+}
