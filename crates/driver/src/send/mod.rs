@@ -168,6 +168,8 @@ pub struct SendSummary {
     pub objects: u64,
     /// The objects that the sender could not send to their end, and why.
     pub withdrawn: Vec<(String, String)>,
+    /// How many more receivers have left before they had everything than are told of one by one.
+    pub others_failed: u64,
     /// Ended by a signal.
     pub interrupted: bool,
 }
@@ -176,7 +178,8 @@ impl SendSummary {
     /// Whether every receiver has every object.
     pub fn is_complete(&self) -> bool {
         let whole = |receiver: &ReceiverProgress| receiver.failures.is_empty();
-        !self.interrupted && self.withdrawn.is_empty() && self.progress.receivers.iter().all(whole)
+        let all_told = self.withdrawn.is_empty() && self.others_failed == 0;
+        !self.interrupted && all_told && self.progress.receivers.iter().all(whole)
     }
 }
 

@@ -25,16 +25,25 @@ pub(super) struct Peer {
     /// Bytes of the objects that it has whole.
     pub complete_bytes: u64,
     pub failures: Vec<(String, String)>,
+    /// Whether it was one of those that the session has waited for.
+    pub was_there_at_start: bool,
+    /// Whether it has said more than who it is.
+    pub has_spoken: bool,
     /// Why it went before the session was over.
     pub left: Option<String>,
 }
 
 impl Peer {
-    pub fn new(connection: Connection, hello: &Hello) -> Self {
+    /// `is_taken` says whether somebody else is called so already.
+    pub fn new(connection: Connection, hello: &Hello, is_taken: impl FnOnce(&str) -> bool) -> Self {
         let address = connection.peer();
+        let mut name = shown(hello.name());
+        if is_taken(&name) {
+            name = format!("{name} ({})", SocketAddr::new(plain(address.ip()), address.port()));
+        }
         let udp = (hello.udp_port != 0).then(|| SocketAddr::new(plain(address.ip()), hello.udp_port));
         Self {
-            name: hello.name().to_owned(),
+            name,
             address,
             udp,
             connection: Some(connection),
@@ -45,6 +54,8 @@ impl Peer {
             objects_complete: 0,
             complete_bytes: 0,
             failures: Vec::new(),
+            was_there_at_start: false,
+            has_spoken: false,
             left: None,
         }
     }
@@ -62,6 +73,12 @@ impl Peer {
         self.failures.push((what.into(), why));
     }
 
+    /// Whether it came after the start and went without having had a part in the session.
+    pub fn has_only_passed_by(&self) -> bool {
+        let has_nothing = self.failures.is_empty() && self.objects_complete == 0;
+        self.connection.is_none() && has_nothing && !self.has_spoken && !self.was_there_at_start
+    }
+
     pub fn report(&self) -> ReceiverProgress {
         ReceiverProgress {
             name: self.name.clone(),
@@ -75,6 +92,15 @@ impl Peer {
             failures: self.failures.clone(),
         }
     }
+}
+
+/// Text of somebody else's for a terminal: without what would move or turn what stands around it.
+pub(super) fn shown(text: &str) -> String {
+    let is_harmless = |letter: char| {
+        let turns = matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}');
+        !letter.is_control() && !turns && !matches!(letter, '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.chars().map(|letter| if is_harmless(letter) { letter } else { '\u{fffd}' }).collect()
 }
 
 /// An IPv4 address that a socket for both families tells as IPv6, as what it is.

@@ -27,14 +27,15 @@ impl RepairShare {
         self.multicast_waits = true;
     }
 
-    /// Returns whether the bytes leave at the expense of multicast.
-    pub fn repaired(&mut self, bytes: u64) -> bool {
+    pub fn repaired(&mut self, bytes: u64) {
         self.credit_bytes = self.credit_bytes.saturating_sub(bytes);
-        !self.multicast_waits
     }
 
-    pub fn may_leave(&self) -> bool {
-        self.multicast_waits || self.credit_bytes > 0
+    /// Whether retransmissions may leave, given that the rate leaves room for more bytes now or not. While there
+    /// is multicast it waits for the rate, and pays for what leaves on credit; when there is none,
+    /// retransmissions have to wait themselves.
+    pub fn may_leave(&self, has_rate: impl FnOnce() -> bool) -> bool {
+        if self.multicast_waits { has_rate() } else { self.credit_bytes > 0 }
     }
 }
 
@@ -49,16 +50,17 @@ mod tests {
         for _ in 0..100 {
             share.multicast_sent(60_000);
             multicast += 60_000;
-            while share.may_leave() {
-                assert!(share.repaired(50_000));
+            while share.may_leave(|| true) {
+                share.repaired(50_000);
                 repairs += 50_000;
             }
         }
         assert!(repairs >= multicast && repairs < multicast * 2, "{repairs} of {multicast}");
-        assert!(!share.may_leave());
+        assert!(!share.may_leave(|| true));
         share.multicast_waits();
-        assert!(!share.repaired(1 << 30));
-        assert!(share.may_leave());
+        share.repaired(1 << 30);
+        assert!(share.may_leave(|| true));
+        assert!(!share.may_leave(|| false), "the rate is for them, too");
     }
 
     #[test]
@@ -66,6 +68,6 @@ mod tests {
         let mut share = RepairShare::default();
         share.multicast_sent(1 << 40);
         share.repaired(MAX_CREDIT_BYTES);
-        assert!(!share.may_leave());
+        assert!(!share.may_leave(|| true));
     }
 }

@@ -22,8 +22,12 @@ use treecast_wire::{
 };
 
 use super::{
-    Plan, SendError, SendEvent, SendProgress, SendSummary, lobby::Lobby, multicast::GroupLane, peer::Peer,
-    repair_share::RepairShare, source_table::SourceTable,
+    Plan, SendError, SendEvent, SendProgress, SendSummary,
+    lobby::Lobby,
+    multicast::GroupLane,
+    peer::{Peer, shown},
+    repair_share::RepairShare,
+    source_table::SourceTable,
 };
 use crate::{
     clock::Clock,
@@ -58,6 +62,7 @@ pub(super) struct Session<'a> {
     run_bytes: u64,
     sources: SourceTable,
     peers: BTreeMap<ReceiverId, Peer>,
+    last_served: ReceiverId,
     /// Where unicast copies go.
     destinations: Vec<SocketAddr>,
     started: Option<Instant>,
@@ -97,6 +102,7 @@ impl<'a> Session<'a> {
             next_token: FIRST_CONNECTION,
             sources: SourceTable::default(),
             peers: BTreeMap::new(),
+            last_served: ReceiverId(0),
             destinations: Vec::new(),
             started: None,
             next_progress: clock.now(),
@@ -117,7 +123,7 @@ impl<'a> Session<'a> {
             let now = self.clock.now();
             self.start_if_due(now)?;
             let turn = self.turn_group(now)?;
-            let lanes_again = self.serve_connections(now);
+            let lanes = self.serve_connections(now);
             self.report_progress(now);
             if self.closed {
                 return Ok(self.finish(now));
@@ -125,8 +131,10 @@ impl<'a> Session<'a> {
             let timeout = match turn {
                 Turn::Again => Some(Duration::ZERO),
                 Turn::Until(_) if self.has_news => Some(Duration::ZERO),
-                Turn::Until(_) if lanes_again => Some(Duration::ZERO),
-                Turn::Until(deadline) => self.timeout(deadline),
+                Turn::Until(deadline) => match lanes {
+                    Turn::Again => Some(Duration::ZERO),
+                    Turn::Until(lanes) => self.timeout([deadline, lanes].into_iter().flatten().min()),
+                },
             };
             self.poller.wait(timeout, &mut ready)?;
             for event in ready.drain(..) {
@@ -153,6 +161,7 @@ impl<'a> Session<'a> {
             return Err(SendError::NoReceivers { joined, wanted, seconds: waited.as_secs() });
         }
         self.started = Some(now);
+        self.peers.values_mut().for_each(|peer| peer.was_there_at_start = true);
         let objects = self.summary.objects;
         (self.on_event)(SendEvent::Started { objects, bytes: self.total_bytes });
         for named in std::mem::take(&mut self.plan.sources) {
@@ -285,9 +294,8 @@ impl<'a> Session<'a> {
             Ok(()) => {
                 peer.retransmitted_bytes += len as u64;
                 let sent = pacer::tcp_bytes((HEADER_LEN + len) as u64);
-                if self.repairs.repaired(sent) {
-                    self.pacer.sent(now, sent);
-                }
+                self.repairs.repaired(sent);
+                self.pacer.sent(now, sent);
             }
             Err(error) => self.withdraw(now, file, &error),
         }
@@ -321,7 +329,7 @@ impl<'a> Session<'a> {
                         peer.objects_complete += 1;
                         peer.complete_bytes += size;
                     }
-                    Outcome::Failed(reason) => peer.failures.push((name, reason)),
+                    Outcome::Failed(reason) => peer.failures.push((name, shown(&reason))),
                 }
             }
             SenderEvent::FileDone { file, outcomes } => {

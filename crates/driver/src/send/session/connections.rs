@@ -10,30 +10,43 @@ use treecast_wire::message::Message;
 
 use super::{
     super::{SendEvent, lobby::Arrival, peer::Peer},
-    FIRST_CONNECTION, Session,
+    FIRST_CONNECTION, Session, Turn,
 };
 use crate::{connection::Connection, poller::Interest};
 
 /// The most receivers in a session: each takes a descriptor and up to half a megabyte of buffers.
 const MAX_RECEIVERS: usize = 10_000;
 
+/// The most receivers that have left and are told by name in the end.
+const MAX_DEPARTED: usize = 1000;
+
 impl Session<'_> {
-    /// Fills and writes each connection that has room. Returns whether one would take more at once.
-    pub(super) fn serve_connections(&mut self, now: Instant) -> bool {
-        let mut again = false;
-        let receivers: Vec<ReceiverId> = self.machine.receivers().collect();
+    /// Fills and writes each connection that has room. Returns when one would take more.
+    pub(super) fn serve_connections(&mut self, now: Instant) -> Turn {
+        let (mut again, mut paced) = (false, None);
+        let mut receivers: Vec<ReceiverId> = self.machine.receivers().collect();
+        // Whoever was served last waits for all others: a rate may leave room for one at a time.
+        let first = receivers.partition_point(|receiver| *receiver <= self.last_served);
+        receivers.rotate_left(first);
         for receiver in receivers {
-            if self.machine.is_ready(receiver) && self.has_room(receiver) {
-                self.turn_receiver(now, receiver);
-                again |= self.machine.is_ready(receiver) && self.has_room(receiver);
+            if self.machine.is_ready(receiver) {
+                if self.has_room(now, receiver) {
+                    self.last_served = receiver;
+                    self.turn_receiver(now, receiver);
+                }
+                let is_ready = self.machine.is_ready(receiver);
+                again |= is_ready && self.has_room(now, receiver);
+                if is_ready {
+                    paced = Some(now + self.pacer.delay(now, self.run_bytes)).filter(|time| *time > now);
+                }
             }
             self.flush(now, receiver);
         }
-        again
+        if again { Turn::Again } else { Turn::Until(paced) }
     }
 
     fn turn_receiver(&mut self, now: Instant, receiver: ReceiverId) {
-        while self.has_room(receiver) {
+        while self.has_room(now, receiver) {
             let result = match self.machine.poll(now, Lane::Receiver(receiver)) {
                 Step::Transmit(transmit) => self.transmit(now, transmit),
                 Step::Event(event) => {
@@ -49,9 +62,11 @@ impl Session<'_> {
         }
     }
 
-    fn has_room(&self, receiver: ReceiverId) -> bool {
+    fn has_room(&mut self, now: Instant, receiver: ReceiverId) -> bool {
         let connection = self.peers.get(&receiver).and_then(|peer| peer.connection.as_ref());
-        self.repairs.may_leave() && connection.is_some_and(|connection| connection.has_room())
+        let (pacer, run_bytes) = (&mut self.pacer, self.run_bytes);
+        connection.is_some_and(|connection| connection.has_room())
+            && self.repairs.may_leave(|| pacer.delay(now, run_bytes).is_zero())
     }
 
     pub(super) fn accept(&mut self) -> io::Result<()> {
@@ -71,12 +86,13 @@ impl Session<'_> {
         match self.lobby.read(token) {
             Arrival::Waiting => {}
             Arrival::Refused(connection, reason) => self.refuse(&connection, reason),
-            Arrival::Admitted(connection, _) if self.peers.len() >= MAX_RECEIVERS => {
+            Arrival::Admitted(connection, _) if self.machine.receivers().count() >= MAX_RECEIVERS => {
                 self.refuse(&connection, format!("{MAX_RECEIVERS} receivers are there already"));
             }
             Arrival::Admitted(connection, hello) => {
                 let receiver = ReceiverId((token - FIRST_CONNECTION) as u32);
-                let peer = Peer::new(connection, &hello);
+                let is_taken = |name: &str| self.peers.values().any(|peer| peer.name == name);
+                let peer = Peer::new(connection, &hello, is_taken);
                 let (name, address) = (peer.name.clone(), peer.address);
                 self.peers.insert(receiver, peer);
                 self.update_destinations();
@@ -119,6 +135,7 @@ impl Session<'_> {
             };
             match parsed {
                 Ok((file, message)) => {
+                    peer.has_spoken = true;
                     if let Message::Progress(progress) = message {
                         peer.progress = progress;
                     }
@@ -162,14 +179,30 @@ impl Session<'_> {
         self.update_destinations();
         let input = SenderInput::Left { receiver, reason: reason.to_owned() };
         self.handle(self.clock.now(), input);
-        if !closes && self.started.is_none() {
-            self.peers.remove(&receiver);
+        if closes {
+            return;
         }
-        if let Some(peer) = self.peers.get_mut(&receiver).filter(|_| !closes) {
+        if let Some(peer) = self.peers.get_mut(&receiver) {
             peer.left = Some(reason.to_owned());
+            if self.started.is_none() || peer.has_only_passed_by() {
+                self.peers.remove(&receiver);
+            }
         }
-        if !closes {
-            (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
+        (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
+        self.merge_departed();
+    }
+
+    /// Of very many receivers that have left, only the number is kept.
+    fn merge_departed(&mut self) {
+        let departed: Vec<_> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| peer.left.is_some())
+            .map(|(receiver, _)| *receiver)
+            .collect();
+        for receiver in departed.iter().take(departed.len().saturating_sub(MAX_DEPARTED)) {
+            self.peers.remove(receiver);
+            self.summary.others_failed += 1;
         }
     }
 
@@ -177,6 +210,7 @@ impl Session<'_> {
     pub(super) fn put_out(&mut self, receiver: ReceiverId, reason: &str) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
         peer.connection = None;
+        peer.left = Some(reason.to_owned());
         let name = peer.name.clone();
         self.update_destinations();
         (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });

@@ -1,0 +1,153 @@
+//! A sending session against receivers that are written out here, over the loopback interface.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    path::PathBuf,
+    sync::mpsc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use treecast_driver::{
+    send::{self, SendError, SendEvent, SendOptions, SendSummary},
+    stop::Stop,
+};
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, Header},
+    message::{Hello, Message, PROTOCOL_VERSION, RetransmissionRequest},
+    ticket::{Repair, Ticket},
+};
+
+const SIZE: usize = 1_000_000;
+
+/// A sender of one file on loopback, and its ticket.
+struct Sending {
+    folder: PathBuf,
+    ticket: Ticket,
+    thread: JoinHandle<Result<SendSummary, SendError>>,
+}
+
+impl Sending {
+    fn start(name: &str, set: impl FnOnce(&mut SendOptions)) -> Self {
+        let folder = std::env::temp_dir().join(format!("treecast-session-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("file");
+        std::fs::write(&path, vec![7; SIZE]).unwrap();
+        let mut options = SendOptions::new(vec![path]);
+        options.interface = Some("lo".into());
+        options.block_len = Some(1420);
+        set(&mut options);
+        let (tell, told) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let stop = Stop::new().unwrap();
+            send::run(&options, &stop, &mut |event| {
+                if let SendEvent::Ready { ticket } = event {
+                    tell.send(ticket).unwrap();
+                }
+            })
+        });
+        Self { folder, ticket: told.recv().unwrap(), thread }
+    }
+
+    fn finish(self) -> SendSummary {
+        let summary = self.thread.join().unwrap().unwrap();
+        std::fs::remove_dir_all(self.folder).unwrap();
+        summary
+    }
+
+    fn join(&self, name: &str) -> Peer {
+        let stream = TcpStream::connect(self.ticket.control[0]).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut peer = Peer { stream, file: FileId::new(self.ticket.session, 0) };
+        peer.say(&Message::Hello(Hello::new(PROTOCOL_VERSION, 0, 1 << 20, name).unwrap()));
+        peer
+    }
+}
+
+/// A receiver's connection.
+struct Peer {
+    stream: TcpStream,
+    file: FileId,
+}
+
+impl Peer {
+    fn say(&mut self, message: &Message) {
+        self.stream.write_all(&message.to_packet(self.file)).unwrap();
+    }
+
+    /// The next packet: a message, or the length of blocks.
+    fn hear(&mut self) -> Result<Message, usize> {
+        let mut header = [0; HEADER_LEN];
+        self.stream.read_exact(&mut header).unwrap();
+        let header = Header::parse(&header).unwrap();
+        let mut payload = vec![0; header.payload_len as usize];
+        self.stream.read_exact(&mut payload).unwrap();
+        if header.kind.is_block() {
+            Err(payload.len())
+        } else {
+            Ok(Message::parse(&header, &payload).unwrap())
+        }
+    }
+
+    fn wait_for_digest(&mut self) {
+        while !matches!(self.hear(), Ok(Message::Digest(_))) {}
+    }
+
+    /// Has all of the file sent again, and is done.
+    fn fetch(&mut self) {
+        self.say(&Message::RetransmissionRequest(RetransmissionRequest::new(0..SIZE as u64).unwrap()));
+        let mut missing = SIZE;
+        while missing > 0 {
+            missing -= self.hear().err().unwrap_or(0);
+        }
+        self.say(&Message::EndOfRetransmissionRequests);
+    }
+}
+
+#[test]
+fn the_rate_is_for_multicast_and_retransmissions_together() {
+    const RATE_BPS: u64 = 8_000_000;
+    let start = Instant::now();
+    let sending = Sending::start("rate", |options| {
+        options.rate_bps = Some(RATE_BPS);
+        options.repair = Repair::After;
+        options.wait_for = 2;
+    });
+    let mut peers = [sending.join("one"), sending.join("two")];
+    peers.iter_mut().for_each(Peer::wait_for_digest);
+    std::thread::scope(|scope| peers.iter_mut().for_each(|peer| drop(scope.spawn(|| peer.fetch()))));
+    assert!(sending.finish().is_complete());
+    let (bits, seconds) = (3.0 * 8.0 * SIZE as f64, start.elapsed().as_secs_f64());
+    // But for what the token bucket and half a connection's buffer let out at once.
+    assert!(bits / seconds < 1.1 * RATE_BPS as f64, "{bits} bits in {seconds} s");
+}
+
+#[test]
+fn strangers_that_come_and_go_are_neither_counted_nor_kept() {
+    let sending = Sending::start("strangers", |options| options.rate_bps = Some(8_000_000));
+    let mut peer = sending.join("real");
+    for _ in 0..300 {
+        drop(sending.join("stranger"));
+    }
+    peer.wait_for_digest();
+    peer.fetch();
+    let summary = sending.finish();
+    assert!(summary.is_complete(), "{summary:?}");
+    let names: Vec<_> = summary.progress.receivers.iter().map(|receiver| receiver.name.as_str()).collect();
+    assert_eq!(names, ["real"]);
+}
+
+#[test]
+fn names_are_clean_and_told_apart() {
+    let sending = Sending::start("names", |options| options.wait_for = 2);
+    let mut peers = [sending.join("an\u{202e}na"), sending.join("an\u{202e}na")];
+    for peer in &mut peers {
+        peer.wait_for_digest();
+        peer.say(&Message::EndOfRetransmissionRequests);
+    }
+    let summary = sending.finish();
+    let names: Vec<_> = summary.progress.receivers.iter().map(|receiver| receiver.name.clone()).collect();
+    assert_eq!(names[0], "an\u{fffd}na");
+    assert!(names[1].starts_with("an\u{fffd}na (") && names[1].ends_with(')'), "{names:?}");
+}
