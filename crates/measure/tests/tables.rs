@@ -141,3 +141,28 @@ fn a_machine_without_a_rest_is_found_to_be_the_limit() {
     assert_eq!(why[1].as_deref(), Some("processors over 95 % busy in 9 of 9 samples"));
     assert_eq!(why[2].as_deref(), Some("the kernel's backlog was full: 7 packets dropped"));
 }
+
+/// A sampler goes from node to node, so no two have their samples at the same time.
+#[test]
+fn routers_that_are_sampled_one_after_the_other_share_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut db = Db::open(&folder.path().join("results.sqlite")).unwrap();
+    let run = db.begin_run(&common::info("S1R2L2", 4, 2)).unwrap();
+    for number in 0..3u64 {
+        let node = NodeInfo { name: format!("router{number}"), role: Role::Router };
+        let router = db.add_node(run, &node).unwrap();
+        let sample = |second: u64| Sample {
+            node: router,
+            series: "interface/server/rx_bytes".into(),
+            at: Duration::from_millis(second * 1000 + number),
+            value: second as i64 * 2_000_000,
+        };
+        db.add_samples(&(0..4).map(sample).collect::<Vec<_>>()).unwrap();
+    }
+    let end = RunEnd { status: Status::Complete, duration: Duration::from_secs(3), saturated: None };
+    db.finish_run(run, &end).unwrap();
+    let results = Results::load(&db, &[]).unwrap();
+    let traffic = results.router_traffic(&results.runs[0]).unwrap();
+    let rows: Vec<&[f64]> = traffic.rows.iter().map(|(_, rates)| &rates[..]).collect();
+    assert_eq!(rows, [[2.0, 2.0]; 3], "router2 and router0, the way to the leftmost clients");
+}

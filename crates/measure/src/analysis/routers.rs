@@ -1,8 +1,8 @@
 //! What went into and out of the routers over time (librecast-updates-2022, 5.3, tables 10 and 11).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use super::{Results, RunData};
+use super::{Rate, Results, RunData};
 use crate::{
     db::{NodeId, Result, Role},
     series::{self, Counter},
@@ -52,24 +52,18 @@ impl Results<'_> {
     /// Traffic of a run's routers: received from the server's side, sent to the clients' side; of a
     /// router whose interfaces have other labels, both of each. Empty when the run has no routers.
     pub fn router_traffic(&self, data: &RunData) -> Result<RouterTraffic> {
-        let mut traffic = RouterTraffic::default();
-        let mut by_time: BTreeMap<Duration, Vec<f64>> = BTreeMap::new();
+        let (mut columns, mut rates): (_, Vec<Vec<Rate>>) = (Vec::new(), Vec::new());
         for (router, name) in path_to_the_leftmost(data) {
             for (column, series) in self.columns_of(router, &name)? {
-                let index = traffic.columns.len();
-                traffic.columns.push(column);
-                for rate in self.series(router, &series)?.rates() {
-                    let row = by_time.entry(rate.to).or_default();
-                    row.resize(index, 0.0);
-                    row.push(rate.per_second / 1e6);
-                }
+                columns.push(column);
+                rates.push(self.series(router, &series)?.rates());
             }
         }
-        for row in by_time.values_mut() {
-            row.resize(traffic.columns.len(), 0.0);
-        }
-        traffic.rows = by_time.into_iter().collect();
-        Ok(traffic)
+        // Routers are sampled one after the other: the first column's samples make the rows.
+        let rows = rates.first().map_or(&[][..], |first| first);
+        let values = |row: &Rate| rates.iter().map(|rates| at(rates, row.middle()) / 1e6).collect();
+        let rows = rows.iter().map(|row| (row.to, values(row))).collect();
+        Ok(RouterTraffic { columns, rows })
     }
 
     fn columns_of(&self, router: NodeId, name: &str) -> Result<Vec<(RouterColumn, String)>> {
@@ -86,6 +80,12 @@ impl Results<'_> {
         columns.sort_by_key(|(column, _)| (column.counter, column.interface.clone()));
         Ok(columns)
     }
+}
+
+/// The rate at a time, a second; 0 where there is none.
+fn at(rates: &[Rate], time: Duration) -> f64 {
+    let next = rates.partition_point(|rate| rate.to <= time);
+    rates.get(next).filter(|rate| rate.from <= time).map_or(0.0, |rate| rate.per_second)
 }
 
 fn is_shown(interface: &str, counter: Counter) -> bool {

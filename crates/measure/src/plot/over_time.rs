@@ -47,6 +47,12 @@ pub fn router_traffic(info: &RunInfo, traffic: &RouterTraffic) -> Option<Plot> {
     let points = |column: usize| -> Vec<(f64, f64)> {
         traffic.rows.iter().map(|(at, rates)| (at.as_secs_f64(), rates[column])).collect()
     };
+    // The first row's rates hold from the start: a short run has but one row.
+    let line = |column: usize| -> Vec<(f64, f64)> {
+        let points = points(column);
+        let start = points.first().map(|(_, rate)| (0.0, *rate));
+        start.into_iter().chain(points).collect()
+    };
     let (longest, most) = extent((0..traffic.columns.len()).flat_map(points))?;
     let styles = column_styles(traffic);
     let sheet = Sheet {
@@ -69,7 +75,7 @@ pub fn router_traffic(info: &RunInfo, traffic: &RouterTraffic) -> Option<Plot> {
         for (index, (column, style)) in traffic.columns.iter().zip(&styles).enumerate() {
             if column.counter == Counter::RxBytes {
                 let passed = styles[..index].iter().filter(|before| before.mark == style.mark).count();
-                canvas.line(&points(index), style.ink, (6.5 - 2.25 * passed as f64).max(1.5));
+                canvas.line(&line(index), style.ink, (6.5 - 2.25 * passed as f64).max(1.5));
             }
         }
         let step = traffic.rows.len().div_ceil(MAX_DOTS).max(1);
