@@ -57,6 +57,9 @@ impl Display {
         if summary.progress.receivers.iter().any(|receiver| !receiver.failures.is_empty()) {
             print!("{}", failures(summary));
         }
+        if summary.others_failed > 0 {
+            println!("{} more receivers left before they had everything", summary.others_failed);
+        }
     }
 
     fn line(&self, line: &str) {
@@ -85,9 +88,10 @@ fn in_one_line(summary: &SendSummary) -> String {
     let have_all = progress.receivers.iter().filter(|receiver| receiver.failures.is_empty()).count();
     let received = sum(|receiver| receiver.received_bytes) / progress.receivers.len().max(1) as u64;
     format!(
-        "{have_all} of {} have all of {} bytes in {}, after {:.2} s ({:.0} Mbit/s at each on average); {} bytes \
+        "{have_all} of {} {} all of {} bytes in {}, after {:.2} s ({:.0} Mbit/s at each on average); {} bytes \
          retransmitted, {} packets dropped",
         counted(progress.receivers.len(), "receiver"),
+        if have_all == 1 { "has" } else { "have" },
         progress.total_bytes,
         counted(summary.objects as usize, "object"),
         progress.seconds,
@@ -189,6 +193,15 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_receiver_is_told_of_as_one() {
+        let mut summary = SendSummary { objects: 1, ..SendSummary::default() };
+        summary.progress.receivers = vec![ReceiverProgress::default()];
+        assert!(in_one_line(&summary).starts_with("1 of 1 receiver has all of 0 bytes in 1 object, "));
+        summary.progress.receivers.push(ReceiverProgress::default());
+        assert!(in_one_line(&summary).starts_with("2 of 2 receivers have all of 0 bytes in 1 object, "));
+    }
 
     #[test]
     fn the_table_says_who_and_why() {
