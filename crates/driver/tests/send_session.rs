@@ -25,6 +25,7 @@ const SIZE: usize = 1_000_000;
 struct Sending {
     folder: PathBuf,
     ticket: Ticket,
+    started: mpsc::Receiver<()>,
     thread: JoinHandle<Result<SendSummary, SendError>>,
 }
 
@@ -39,15 +40,16 @@ impl Sending {
         options.block_len = Some(1420);
         set(&mut options);
         let (tell, told) = mpsc::channel();
+        let (start, started) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let stop = Stop::new().unwrap();
-            send::run(&options, &stop, &mut |event| {
-                if let SendEvent::Ready { ticket } = event {
-                    tell.send(ticket).unwrap();
-                }
+            send::run(&options, &stop, &mut |event| match event {
+                SendEvent::Ready { ticket } => tell.send(ticket).unwrap(),
+                SendEvent::Started { .. } => start.send(()).unwrap(),
+                _ => {}
             })
         });
-        Self { folder, ticket: told.recv().unwrap(), thread }
+        Self { folder, ticket: told.recv().unwrap(), started, thread }
     }
 
     fn finish(self) -> SendSummary {
@@ -127,6 +129,7 @@ fn the_rate_is_for_multicast_and_retransmissions_together() {
 fn strangers_that_come_and_go_are_neither_counted_nor_kept() {
     let sending = Sending::start("strangers", |options| options.rate_bps = Some(8_000_000));
     let mut peer = sending.join("real");
+    sending.started.recv().unwrap();
     for _ in 0..300 {
         drop(sending.join("stranger"));
     }

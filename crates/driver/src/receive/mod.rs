@@ -5,6 +5,7 @@
 //! stalls holds up, in the end, the sender, and costs memory nowhere.
 
 mod join;
+mod outbox;
 mod session;
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};

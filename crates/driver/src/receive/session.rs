@@ -17,7 +17,7 @@ use treecast_wire::{
 
 use super::{
     KEEPALIVE, NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProgress,
-    ReceiveSummary, join::Joined,
+    ReceiveSummary, join::Joined, outbox::Outbox,
 };
 use crate::{
     clock::Clock,
@@ -55,7 +55,7 @@ pub(super) struct Session<'a> {
     connection: Option<Connection>,
     sender: SocketAddr,
     /// Messages for the sender that the connection has not been given yet.
-    outbox: Vec<u8>,
+    outbox: Outbox,
     waits_for_room: bool,
     /// To be closed when all output is written.
     closes: bool,
@@ -100,7 +100,7 @@ impl<'a> Session<'a> {
             collector,
             sender: joined.connection.peer(),
             connection: Some(joined.connection),
-            outbox: Vec::new(),
+            outbox: Outbox::default(),
             waits_for_room: false,
             closes: false,
             full_batches: 0,
@@ -293,7 +293,7 @@ impl<'a> Session<'a> {
     fn carry_out(&mut self, transmit: ReceiverTransmit, blocks: Option<&(Range<u64>, usize)>) {
         match transmit {
             ReceiverTransmit::Message { file, message } => {
-                self.outbox.extend_from_slice(&message.to_packet(file));
+                self.outbox.push(file, message);
             }
             ReceiverTransmit::Announce { file, begin } => {
                 let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
@@ -361,16 +361,28 @@ impl<'a> Session<'a> {
     /// Writes what is queued for the sender.
     fn flush(&mut self) -> Result<(), ReceiveError> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        connection.queue(&self.outbox);
-        self.outbox.clear();
-        let all_written = match connection.flush() {
-            Ok(all_written) => all_written,
-            // Reading tells the same, and what came before the end counts.
-            Err(_) => {
+        let mut all_written = true;
+        while all_written {
+            while connection.has_room()
+                && let Some((file, message)) = self.outbox.pop()
+            {
+                connection.queue(&message.to_packet(file));
+            }
+            if !connection.has_output() {
+                break;
+            }
+            all_written = connection.flush().unwrap_or_else(|_| {
+                // Reading tells the same, and what came before the end counts.
                 connection.discard_output();
                 true
-            }
-        };
+            });
+        }
+        if self.outbox.is_stuck() {
+            self.connection = None;
+            let reason = "it reads nothing of what it is told".to_owned();
+            self.handle(ReceiverInput::Disconnected { reason }, None);
+            return Ok(());
+        }
         if all_written && self.closes {
             connection.finish();
             self.connection = None;
