@@ -86,6 +86,10 @@ fn a_lab_is_built_used_shown_and_removed() {
     assert!(address.contains("inet6 fd00:0:0:3::3/64 scope global"), "{address}");
     assert_eq!(place.run(&["exec", name, "client0", "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
     assert_eq!(
+        place.run(&["exec", name, "client0", "sh", "-c", "exit $#", "--", "--", "7"]).status.code(),
+        Some(2)
+    );
+    assert_eq!(
         place.run(&["exec", name, "client0", "--", "sh", "-c", "kill -9 $$"]).status.code(),
         Some(137)
     );

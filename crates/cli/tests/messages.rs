@@ -58,6 +58,8 @@ const CASES: &[Case] = &[
     (&["lab", "down", "a", "--all"], &["--all"]),
     (&["lab", "down", "nosuchlab"], &["nosuchlab", "lab list"]),
     (&["lab", "exec", "nosuchlab", "client0", "--", "true"], &["nosuchlab", "lab list"]),
+    (&["lab", "exec", "nosuchlab", "client0", "ls", "-l"], &["nosuchlab", "lab list"]),
+    (&["lab", "exec", "nosuchlab", "client0"], &["<PROGRAM>", "--help"]),
     (&["lab", "graph", "nosuchlab"], &["nosuchlab", "lab list"]),
     (&["lab", "fault", "nosuchlab", "client0", "show"], &["nosuchlab", "lab list"]),
     (&["lab", "fault", "nosuchlab", "client0", "lose", "200%"], &["'200%'", "like 5%"]),

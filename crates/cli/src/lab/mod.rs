@@ -66,8 +66,8 @@ struct ExecArgs {
     lab: String,
     /// The node's name, such as client0
     node: String,
-    /// The program and its arguments, behind --
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "PROGRAM")]
     command: Vec<String>,
 }
 
