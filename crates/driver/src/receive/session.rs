@@ -145,6 +145,8 @@ impl<'a> Session<'a> {
             self.report_progress();
             if stop.is_requested() {
                 self.summary.interrupted = true;
+                self.handle(ReceiverInput::Close, None);
+                self.flush()?;
                 return Ok(self.finish());
             }
             if !self.is_welcome && self.clock.now() > Instant::ZERO + WELCOME_TIMEOUT {

@@ -28,7 +28,7 @@ impl Receiver {
     /// API_Close_Receiver.
     pub(super) fn close(&mut self) {
         self.drop_hearsay(true);
-        self.fail_all("the receiver was closed", |_| true);
+        self.fail_all("the receiver left: it was told to stop", |_| true);
         self.end_session();
     }
 
