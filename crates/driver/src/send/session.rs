@@ -329,6 +329,10 @@ impl<'a> Session<'a> {
                         peer.objects_complete += 1;
                         peer.complete_bytes += size;
                     }
+                    // Why is told of the object, once for all.
+                    Outcome::Failed(_) if self.summary.withdrawn.iter().any(|(other, _)| *other == name) => {
+                        peer.failures.push((name, "the sender could not send it to its end".into()));
+                    }
                     Outcome::Failed(reason) => peer.failures.push((name, shown(&reason))),
                 }
             }
