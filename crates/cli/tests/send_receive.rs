@@ -360,9 +360,9 @@ fn a_file_that_shrinks_or_changes_is_withdrawn() {
         wait_until("some of it has come", || !scratch.names("a").is_empty());
         act(&file);
         let (code, told) = finish(sender);
-        assert_eq!(code, Some(1), "{told}");
-        let line = told.lines().find(|line| line.starts_with("treecast: ")).unwrap();
-        assert!(line.contains(word) && line.contains(path(&file)), "{line}");
+        assert_eq!(code, Some(3), "{told}");
+        let lines: Vec<_> = told.lines().filter(|line| line.contains(word)).collect();
+        assert!(lines.len() == 1 && lines[0].contains(path(&file)), "said once: {told}");
         let (code, told) = finish(receiver);
         assert_eq!(code, Some(3), "{told}");
         assert!(told.contains(word), "{told}");
@@ -411,4 +411,23 @@ fn a_stopped_receiver_fails_alone() {
     let (code, told) = finish(stopped);
     assert_eq!(code, Some(1), "{told}");
     assert!(scratch.names("a").iter().all(|name| name == "file"), "its socket may have held all of it");
+}
+
+#[test]
+fn what_a_killed_receiver_left_is_removed_by_the_next() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 1_000_000);
+    let sender = scratch.send(&["--rate", "4M", "--block", "1420", path(&file)]);
+    let mut killed = scratch.receive("a", &[]);
+    wait_until("some of it has come", || !scratch.names("a").is_empty());
+    let living = scratch.receive("a", &[]);
+    wait_until("both are at it", || scratch.names("a").len() == 2);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(scratch.names("a").len(), 2, "a killed process cleans nothing up");
+    let third = scratch.receive("a", &[]);
+    finish_well(living);
+    finish_well(third);
+    assert_eq!(scratch.names("a"), ["file"]);
+    assert_eq!(finish(sender).0, Some(3));
 }

@@ -126,7 +126,8 @@ impl Stored {
     /// Gives the file its size, so that a file system can plan, and its final check of room.
     pub fn announce(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
         folder.check_room(name, size)?;
-        self.part.file().set_len(size).map_err(|source| folder.error(format!("size {name:?}"), source))
+        self.part.file().set_len(size).map_err(|source| folder.error(format!("size {name:?}"), source))?;
+        folder.reserve(self.part.file(), name, size)
     }
 
     pub fn commit(self, name: &str) -> Result<(), TargetError> {

@@ -24,9 +24,11 @@ pub enum TargetError {
     Folder { folder: PathBuf, source: io::Error },
     #[error("the name {name:?} is refused ({why}): nothing may leave the target folder")]
     Name { name: String, why: String },
-    #[error("folder {folder} is full: {name} needs {needed} bytes and {free} are free",
+    #[error("folder {folder} is full: {name} needs {needed} bytes and {free} are free; make room or name another with --into",
         folder = folder.display())]
     Full { folder: PathBuf, name: String, needed: u64, free: u64 },
+    #[error("cannot {doing} in folder {folder}: it is full; make room or name another with --into", folder = folder.display())]
+    NoRoom { doing: String, folder: PathBuf },
     #[error("cannot {doing} in folder {folder}: {source}", folder = folder.display())]
     Io { doing: String, folder: PathBuf, source: io::Error },
 }
@@ -77,7 +79,25 @@ impl TargetFolder {
         if unsafe { libc::faccessat(folder.as_raw_fd(), here.as_ptr(), libc::W_OK | libc::X_OK, 0) } != 0 {
             return Err(failed(io::Error::last_os_error()));
         }
-        Ok(Self { folder: Arc::new(folder.into()), path: path.to_owned() })
+        let folder = Self { folder: Arc::new(folder.into()), path: path.to_owned() };
+        folder.remove_leftovers();
+        Ok(folder)
+    }
+
+    /// Sees that [`TargetFolder::open`] can succeed, but makes no folder.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check(path: &Path) -> Result<(), TargetError> {
+        let failed =
+            |kind: io::ErrorKind| TargetError::Folder { folder: path.to_owned(), source: kind.into() };
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        match path.try_exists() {
+            Ok(false) if parent.is_none_or(Path::is_dir) => Ok(()),
+            Ok(false) => Err(failed(io::ErrorKind::NotFound)),
+            Ok(true) if !path.is_dir() => Err(failed(io::ErrorKind::NotADirectory)),
+            _ => Self::open(path).map(drop),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -94,6 +114,8 @@ impl TargetFolder {
         let c_name = c_string(OsStr::new(&name)).map_err(failed)?;
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
         let opened = open_at(&self.folder, &c_name, flags, 0o666).map_err(failed)?;
+        // Where a file system knows no locks, `remove_leftovers` removes nothing.
+        lock(&opened);
         Ok(PartFile { folder: self.clone(), name: c_name, file: opened.into(), is_committed: false })
     }
 
@@ -120,7 +142,54 @@ impl TargetFolder {
 
     /// The line for an operation that failed here.
     pub fn error(&self, doing: String, source: io::Error) -> TargetError {
-        TargetError::Io { doing, folder: self.path.clone(), source }
+        let folder = self.path.clone();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                TargetError::NoRoom { doing, folder }
+            }
+            _ => TargetError::Io { doing, folder, source },
+        }
+    }
+
+    /// Takes the room for a file of `size` bytes now, where the file system does so without writing it. (tmpfs
+    /// would.)
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn reserve(&self, file: &File, name: &str, size: u64) -> Result<(), TargetError> {
+        // SAFETY: statfs is plain data that fstatfs fills; the file is open.
+        let allocated = unsafe {
+            let mut statistics: libc::statfs = std::mem::zeroed();
+            let is_known = libc::fstatfs(file.as_raw_fd(), &mut statistics) == 0;
+            let len = libc::off64_t::try_from(size).unwrap_or(libc::off64_t::MAX);
+            if !is_known || statistics.f_type == libc::TMPFS_MAGIC || size == 0 {
+                return Ok(());
+            }
+            libc::fallocate64(file.as_raw_fd(), 0, 0, len)
+        };
+        let error = io::Error::last_os_error();
+        if allocated != 0 && error.kind() == io::ErrorKind::StorageFull {
+            return Err(self.error(format!("take {size} bytes for {name}"), error));
+        }
+        Ok(())
+    }
+
+    /// Removes the temporary files of processes that were killed. One that lives has its own locked, and has
+    /// not died on this host.
+    fn remove_leftovers(&self) {
+        let Ok(entries) = std::fs::read_dir(&self.path) else { return };
+        for name in entries.flatten().map(|entry| entry.file_name()) {
+            if owner(&name).is_none_or(is_alive) {
+                continue;
+            }
+            let Ok(c_name) = c_string(&name) else { continue };
+            let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+            let Ok(file) = open_at(&self.folder, &c_name, flags, 0) else { continue };
+            if lock(&file) {
+                // SAFETY: a C string and an open folder.
+                unsafe { libc::unlinkat(self.folder.as_raw_fd(), c_name.as_ptr(), 0) };
+            }
+        }
     }
 
     /// Opens the folder that `name`'s last component belongs in, making what is missing on the way.
@@ -203,6 +272,24 @@ fn open_at(folder: &OwnedFd, name: &CString, flags: i32, mode: libc::mode_t) -> 
     }
 }
 
+/// The process that a temporary file belongs to by its name.
+fn owner(name: &OsStr) -> Option<libc::pid_t> {
+    let inner = name.to_str()?.strip_prefix(".treecast-")?.strip_suffix(".part")?;
+    inner.rsplit_once('-')?.1.parse().ok().filter(|pid| *pid > 0)
+}
+
+fn is_alive(process: libc::pid_t) -> bool {
+    // SAFETY: signal 0 only asks.
+    let answer = unsafe { libc::kill(process, 0) };
+    answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// Locks a file if nobody else has; the lock goes with the descriptor.
+fn lock(file: &OwnedFd) -> bool {
+    // SAFETY: an open descriptor.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
 fn c_string(name: &OsStr) -> io::Result<CString> {
     CString::new(name.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
@@ -239,6 +326,45 @@ mod tests {
         drop(folder.create(FileId(3)).unwrap());
         let hidden = std::fs::read_dir(&path).unwrap().count();
         assert_eq!(hidden, 2, "name and sub only");
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_nothing_else() {
+        let path = scratch("leftovers");
+        let mut dead = std::process::Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        let pid = dead.id();
+        let names = [
+            format!(".treecast-0000000a-3-{pid}.part"),
+            format!(".treecast-0000000a-4-{pid}.part"),
+            format!(".treecast-0000000a-3-{}.part", std::process::id()),
+            ".treecast-notes.part".to_owned(),
+            "name".to_owned(),
+        ];
+        for name in &names {
+            std::fs::write(path.join(name), "x").unwrap();
+        }
+        let held: OwnedFd = File::open(path.join(&names[1])).unwrap().into();
+        assert!(lock(&held));
+        drop(TargetFolder::open(&path).unwrap());
+        let is_there: Vec<bool> = names.iter().map(|name| path.join(name).exists()).collect();
+        assert_eq!(is_there, [false, true, true, true, true], "locked, alive, foreign, or a file");
+        drop(held);
+        drop(TargetFolder::open(&path).unwrap());
+        assert!(!path.join(&names[1]).exists());
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_no_target_and_checking_makes_no_folder() {
+        let path = scratch("check");
+        std::fs::write(path.join("file"), "x").unwrap();
+        let line = TargetFolder::check(&path.join("file")).unwrap_err().to_string();
+        assert!(line.contains("--into") && line.contains("not a directory"), "{line}");
+        assert!(TargetFolder::check(&path.join("no/folder")).is_err());
+        TargetFolder::check(&path.join("new")).unwrap();
+        assert!(!path.join("new").exists());
         std::fs::remove_dir_all(path).unwrap();
     }
 

@@ -14,7 +14,7 @@ use thiserror::Error;
 use treecast_wire::ticket::Ticket;
 
 use crate::{
-    files::TargetError,
+    files::{TargetError, TargetFolder},
     interface::InterfaceError,
     stop::Stop,
     udp::{Offload, UdpError},
@@ -176,6 +176,7 @@ pub fn run(
     stop: &Stop,
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<ReceiveSummary, ReceiveError> {
+    TargetFolder::check(&options.into)?;
     let joined = join::join(options, stop, on_event)?;
     session::Session::open(options, joined, on_event)?.run(stop)
 }
