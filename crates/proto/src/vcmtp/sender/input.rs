@@ -65,7 +65,10 @@ impl Sender {
         retransmitter.heard = now;
         retransmitter.takes_part = true;
         let Some(index) = self.objects.begun(file) else {
-            return retransmitter.mislead(file);
+            if matches!(message, Message::BeginOfFileRequest | Message::RetransmissionRequest(_)) {
+                retransmitter.mislead(file);
+            }
+            return;
         };
         match message {
             Message::BeginOfFileRequest => self.begin_of_file_request(from, index),
