@@ -8,6 +8,8 @@ use std::{
 
 use clap::error::ErrorKind;
 
+use crate::output;
+
 /// A whole number of seconds.
 pub fn seconds(text: &str) -> Result<u64, String> {
     /// A year: a deadline so far away can still be added to any clock.
@@ -35,14 +37,14 @@ pub fn counted(count: usize, what: &str) -> String {
 /// Wrong arguments are told in one line, like everything else that is wrong; help is printed whole.
 pub fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        print!("{error}");
+        output::to_stdout(format_args!("{error}"));
         return ExitCode::SUCCESS;
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        eprint!("{error}");
+        output::to_stderr(format_args!("{error}"));
         return ExitCode::FAILURE;
     }
-    eprintln!("treecast: {}; --help says what is possible", in_one_line(&error.to_string()));
+    remark!("treecast: {}; --help says what is possible", in_one_line(&error.to_string()));
     ExitCode::FAILURE
 }
 

@@ -23,7 +23,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use treecast_driver::stop::Stop;
 
-use crate::Outcome;
+use crate::{Outcome, output};
 use report::{Report, Run};
 use stage::Stage;
 
@@ -75,21 +75,21 @@ pub fn run(args: Args) -> Outcome {
     let bytes = args.size * 1024 * 1024;
     let stage = Stage::set(args.receivers, bytes, &args.folder, stop)?;
     let mut report = Report::new(args.receivers, bytes);
-    eprintln!("warming up");
+    remark!("warming up");
     ours::measure(&stage, &stage.source, args.receivers)?;
     for number in 1..=args.runs {
-        eprintln!("run {number} of {}: floor", args.runs);
+        remark!("run {number} of {}: floor", args.runs);
         let floor = floor::measure(&stage)?;
-        eprintln!("run {number} of {}: treecast", args.runs);
+        remark!("run {number} of {}: treecast", args.runs);
         let ours = ours::measure(&stage, &stage.source, args.receivers)?;
         report.runs.push(Run { floor, ours });
     }
     if !args.no_uftp {
-        eprintln!("uftp");
+        remark!("uftp");
         report.uftp = Some(uftp::measure(&stage)?);
     }
     if !args.no_memory {
-        eprintln!("memory");
+        remark!("memory");
         report.large = Some(memory::measure(&stage)?);
     }
     drop(stage);
@@ -99,9 +99,9 @@ pub fn run(args: Args) -> Outcome {
         std::fs::write(path, format!("{json:#}\n")).map_err(failed)?;
     }
     if args.json {
-        println!("{json}")
+        say!("{json}");
     } else {
-        print!("{}", report.as_table())
+        output::to_stdout(format_args!("{}", report.as_table()));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,12 @@
 //! The `treecast` command. Thin: each subcommand turns its arguments into a call of the crate that
 //! does the work, and what comes back into lines for a person or JSON for a program.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)] // They panic when nobody reads: see `output`.
+
+// First: its macros are for all others.
+#[macro_use]
+mod output;
+
 mod arguments;
 mod bench;
 mod lab;
@@ -48,8 +54,12 @@ fn main() -> ExitCode {
         Command::Monitor(args) => monitor::run(args),
         Command::Bench(args) => bench::run(args),
     };
+    let result = result.and_then(|code| match output::failure() {
+        Some(line) if code == ExitCode::SUCCESS => Err(line.into()),
+        _ => Ok(code),
+    });
     result.unwrap_or_else(|error| {
-        eprintln!("treecast: {error}");
+        remark!("treecast: {error}");
         ExitCode::FAILURE
     })
 }

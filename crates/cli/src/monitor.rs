@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     io::{self, BufWriter, Write},
+    ops::ControlFlow,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -14,7 +15,7 @@ use treecast_measure::{
     series::{self, Counter},
 };
 
-use crate::Outcome;
+use crate::{Outcome, output};
 
 /// Record what this machine, its interfaces and a program use
 #[derive(clap::Args)]
@@ -84,10 +85,13 @@ fn record(args: RecordArgs) -> Outcome {
         treecast_version: env!("CARGO_PKG_VERSION").into(),
     };
     let mut screen = Screen::default();
-    let report = monitor::run(&options, &mut |observed| match (to_terminal, json) {
-        (true, true) => print_json(&observed),
-        (true, false) => screen.print(&observed),
-        (false, _) => {}
+    let report = monitor::run(&options, &mut |observed| {
+        match (to_terminal, json) {
+            (true, true) => print_json(&observed),
+            (true, false) => screen.print(&observed),
+            (false, _) => {}
+        }
+        if output::is_unread() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     summarise(&report, options.out.as_deref());
     Ok(match report.program.map(|program| program.exit) {
@@ -100,7 +104,7 @@ fn record(args: RecordArgs) -> Outcome {
 
 fn summarise(report: &Report, out: Option<&Path>) {
     if let Some(end) = report.program {
-        eprintln!(
+        remark!(
             "program: {:.3} s, CPU {:.3} s user and {:.3} s system, peak memory {:.1} MiB, {}",
             end.elapsed.as_secs_f64(),
             end.cpu_user.as_secs_f64(),
@@ -113,7 +117,7 @@ fn summarise(report: &Report, out: Option<&Path>) {
         Some(path) => format!(", {} bytes in {}", report.recorded_bytes, path.display()),
         None => String::new(),
     };
-    eprintln!(
+    remark!(
         "monitor: {} samples in {:.3} s{recorded}; own cost {:.3} % of a processor, {:.1} MiB",
         report.samples,
         report.elapsed.as_secs_f64(),
@@ -133,7 +137,7 @@ impl Screen {
     fn print(&mut self, observed: &Observed<'_>) {
         const HEADING_EVERY: u64 = 20;
         if self.lines.is_multiple_of(HEADING_EVERY) {
-            println!("    TIME   LOAD   USER %    SYS %   MEM MiB  SWAP MiB   RX MB/s   TX MB/s   DROPS");
+            say!("    TIME   LOAD   USER %    SYS %   MEM MiB  SWAP MiB   RX MB/s   TX MB/s   DROPS");
         }
         self.lines += 1;
         let now = observed.readings;
@@ -148,7 +152,7 @@ impl Screen {
             move |name: &str| series::parse_interface(name).is_some_and(|(_, counter)| counter == wanted)
         };
         let drops = growth(&interfaces(Counter::RxDrops)) + growth(&interfaces(Counter::TxDrops));
-        println!(
+        say!(
             "{:8.1} {:6.2} {:8.1} {:8.1} {:9.0} {:9.0} {:9.3} {:9.3} {:7.0}",
             observed.at.as_secs_f64(),
             value(now, series::LOAD_ONE_MINUTE_MILLI) as f64 / 1000.0,
@@ -168,7 +172,7 @@ fn print_json(observed: &Observed<'_>) {
     let mut object = serde_json::Map::new();
     object.insert("seconds".into(), observed.at.as_secs_f64().into());
     object.extend(observed.readings.iter().map(|reading| (reading.name.to_string(), reading.value.into())));
-    println!("{}", serde_json::Value::Object(object));
+    say!("{}", serde_json::Value::Object(object));
 }
 
 fn sum(readings: &[Reading], counts: &dyn Fn(&str) -> bool) -> i64 {
@@ -195,7 +199,7 @@ fn show(args: &ShowArgs) -> Outcome {
     match ending {
         // The table says so itself.
         Ok(Ending::CutShort { at_byte }) if args.csv || args.sql || args.json => {
-            eprintln!(
+            remark!(
                 "treecast: {} was cut short at byte {at_byte}; all before that is whole",
                 args.file.display()
             );

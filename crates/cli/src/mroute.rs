@@ -1,11 +1,6 @@
 //! `treecast mroute`: the multicast routing daemon, and a look at the one that runs.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use treecast_dataplane::mroute::{self, Config, Family, Notice, Status};
 
@@ -59,7 +54,7 @@ pub fn run(args: Args) -> Outcome {
     if let Some(Command::Show { json, control }) = args.command {
         let status = mroute::show(control.path.as_deref())?;
         match json {
-            true => println!("{}", serde_json::to_string(&status)?),
+            true => say!("{}", serde_json::to_string(&status)?),
             false => print_status(&status),
         }
         return Ok(ExitCode::SUCCESS);
@@ -70,12 +65,9 @@ pub fn run(args: Args) -> Outcome {
         query_interval: args.query_interval,
         control: args.control.path,
     };
-    // A router goes on when nobody reads what it says.
-    mroute::run(&config, &mut |notice| {
-        let _ = match notice {
-            Notice::Ready => writeln!(io::stdout(), "ready"),
-            Notice::Warning(warning) => writeln!(io::stderr(), "treecast mroute: {warning}"),
-        };
+    mroute::run(&config, &mut |notice| match notice {
+        Notice::Ready => say!("ready"),
+        Notice::Warning(warning) => remark!("treecast mroute: {warning}"),
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -128,12 +120,12 @@ fn print_family(name: &str, family: &Family) {
     });
     table(["SOURCE", "GROUP", "FROM", "TO", "PACKETS", "BYTES"], entries);
     if family.refused > 0 {
-        println!("No room for {} groups, sources or entries.", family.refused);
+        say!("No room for {} groups, sources or entries.", family.refused);
     }
     for (reason, count) in &family.dropped {
-        println!("Messages dropped, {reason}: {count}.");
+        say!("Messages dropped, {reason}: {count}.");
     }
-    println!();
+    say!("");
 }
 
 /// Prints rows under their headings, in columns as wide as their widest cell; nothing when there are none.
@@ -149,7 +141,7 @@ fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String
     let widths: [usize; N] = std::array::from_fn(width);
     let print = |row: [&str; N]| {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        say!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     };
     print(headings);
     rows.iter().for_each(|row| print(std::array::from_fn(|column| row[column].as_str())));

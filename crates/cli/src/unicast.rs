@@ -72,8 +72,8 @@ pub fn run(args: Args) -> Outcome {
 
 fn serve(args: &Args, stop: &Stop) -> Outcome {
     let tell = |event: ServerEvent| match args.json {
-        true => println!("{}", server_event_as_json(&event)),
-        false => println!("{}", server_event(args, &event)),
+        true => say!("{}", server_event_as_json(&event)),
+        false => say!("{}", server_event(args, &event)),
     };
     let summary = match args.transport {
         Transport::Tcp => tcp::serve(&args.file, args.address, stop, tell)?,
@@ -84,9 +84,9 @@ fn serve(args: &Args, stop: &Stop) -> Outcome {
     };
     let done = json!({"event": "done", "served": summary.served, "failed": summary.failed});
     match args.json {
-        true => println!("{done}"),
+        true => say!("{done}"),
         false => {
-            println!("{} served, {} failed", counted(summary.served as usize, "request"), summary.failed);
+            say!("{} served, {} failed", counted(summary.served as usize, "request"), summary.failed);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -121,7 +121,7 @@ fn server_event_as_json(event: &ServerEvent) -> Value {
 fn fetch(args: &Args, stop: &Stop) -> Outcome {
     let bar = bar(args.json);
     let tell = |progress: ClientProgress| match args.json {
-        true => println!("{}", progress_as_json("progress", &progress)),
+        true => say!("{}", progress_as_json("progress", &progress)),
         false => {
             bar.set_length(progress.total_bytes.unwrap_or(0));
             bar.set_position(progress.received_bytes);
@@ -133,10 +133,10 @@ fn fetch(args: &Args, stop: &Stop) -> Outcome {
     };
     bar.finish_and_clear();
     if args.json {
-        println!("{}", json!({"event": "object", "name": args.file, "bytes": progress.received_bytes}));
-        println!("{}", progress_as_json("done", &progress));
+        say!("{}", json!({"event": "object", "name": args.file, "bytes": progress.received_bytes}));
+        say!("{}", progress_as_json("done", &progress));
     } else {
-        println!(
+        say!(
             "{}: {} bytes in {:.2} s ({}), verified",
             args.file.display(),
             progress.received_bytes,

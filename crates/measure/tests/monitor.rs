@@ -4,6 +4,7 @@
 use std::{
     fs::File,
     io::BufReader,
+    ops::ControlFlow,
     path::Path,
     sync::{Mutex, MutexGuard},
     time::{Duration, Instant},
@@ -36,7 +37,7 @@ fn digest(path: &Path) -> Digest {
 }
 
 fn shell(every_ms: u64, out: Option<&Path>, script: &str) -> Result<Report, MonitorError> {
-    monitor::run(&options(every_ms, out, &["sh", "-c", script]), &mut |_| {})
+    monitor::run(&options(every_ms, out, &["sh", "-c", script]), &mut |_| ControlFlow::Continue(()))
 }
 
 /// At one sample a second, 5 ms of CPU a sample are 0.5 % of a processor.
@@ -101,6 +102,7 @@ fn a_signal_to_the_monitor_ends_its_program_and_the_recording_is_complete() {
                     // SAFETY: gettid has no preconditions.
                     tell.send(unsafe { libc::gettid() }).unwrap();
                 }
+                ControlFlow::Continue(())
             });
             killer.join().unwrap();
             report
@@ -118,7 +120,9 @@ fn what_cannot_be_done_is_said_and_leaves_nothing_behind() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rec");
-    let error = |options: &Options| monitor::run(options, &mut |_| {}).unwrap_err().to_string();
+    let error = |options: &Options| {
+        monitor::run(options, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string()
+    };
 
     let mut no_interface = options(20, Some(&path), &["true"]);
     no_interface.interfaces = vec!["no-such-if".into()];

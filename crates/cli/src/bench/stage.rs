@@ -96,10 +96,10 @@ impl Drop for Stage {
         if let Some(lab) = self.lab.take()
             && let Err(error) = lab.down()
         {
-            eprintln!("treecast: {error}");
+            remark!("treecast: {error}");
         }
         if let Err(error) = std::fs::remove_dir_all(&self.folder) {
-            eprintln!("treecast: cannot remove {}: {error}", self.folder.display());
+            remark!("treecast: cannot remove {}: {error}", self.folder.display());
         }
     }
 }

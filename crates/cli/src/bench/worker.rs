@@ -140,12 +140,12 @@ fn hash(bytes: u64) -> Result<()> {
         hasher.update(&buffer[..(bytes - position).min(RUN_LEN as u64) as usize]);
     }
     // The hash must be wanted, or there would be no need to compute it.
-    println!("{}", hasher.finalize().to_hex());
+    say!("{}", hasher.finalize().to_hex());
     Ok(())
 }
 
 fn wait_for_go(note: &str) -> Result<()> {
-    println!("ready {note}");
+    say!("ready {note}");
     std::io::stdin().read_line(&mut String::new())?;
     Ok(())
 }

@@ -58,10 +58,7 @@ pub fn run(args: FaultArgs) -> Outcome {
         Fault::Show => {
             for interface in &node.interfaces {
                 let counters = lab.loss_counters(&node.name, &interface.name)?;
-                println!(
-                    "{}: {} passed, {} lost on purpose",
-                    interface.name, counters.passed, counters.dropped
-                );
+                say!("{}: {} passed, {} lost on purpose", interface.name, counters.passed, counters.dropped);
             }
         }
     }

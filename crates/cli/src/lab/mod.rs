@@ -14,7 +14,7 @@ use serde_json::json;
 use treecast_driver::stop::Stop;
 use treecast_lab::{Lab, LabNode, Options, Role, Topology};
 
-use crate::{Outcome, arguments::counted};
+use crate::{Outcome, arguments::counted, output};
 
 /// Build a network of namespaces on this machine, and run experiments in it
 #[derive(clap::Args)]
@@ -131,14 +131,14 @@ fn up(args: UpArgs) -> Outcome {
         return Err(format!("{error}; lab {name} is taken down again").into());
     }
     if args.json {
-        println!("{}", describe(&lab, seconds));
+        say!("{}", describe(&lab, seconds));
     } else {
         let (nodes, networks) = (lab.nodes().len(), topology.networks.len());
         let (nodes, networks) = (counted(nodes, "node"), counted(networks, "network"));
-        println!("lab {name} is up: {nodes}, {networks}, in {seconds:.2} s");
+        say!("lab {name} is up: {nodes}, {networks}, in {seconds:.2} s");
         if let Some(node) = lab.nodes().first() {
-            println!("  treecast lab exec {name} {} -- ip address", node.name);
-            println!("  treecast lab down {name}");
+            say!("  treecast lab exec {name} {} -- ip address", node.name);
+            say!("  treecast lab down {name}");
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -204,20 +204,20 @@ fn exit_code(status: std::process::ExitStatus) -> ExitCode {
 fn list(args: ListArgs) -> Outcome {
     let labs = Lab::list(&Options::default())?;
     if args.json {
-        println!("{}", serde_json::to_string(&labs)?);
+        say!("{}", serde_json::to_string(&labs)?);
         return Ok(ExitCode::SUCCESS);
     }
     let width = labs.iter().map(|lab| lab.name.len()).max().unwrap_or(0);
     for lab in labs {
         let state = lab.nodes.map_or("never finished".into(), |nodes| counted(nodes, "node"));
-        println!("{:width$}  {state}", lab.name);
+        say!("{:width$}  {state}", lab.name);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn graph(args: GraphArgs) -> Outcome {
     let lab = Lab::open(&args.lab, &Options::default())?;
-    print!("{}", treecast_lab::svg(lab.topology(), lab.name()));
+    output::to_stdout(format_args!("{}", treecast_lab::svg(lab.topology(), lab.name())));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -227,14 +227,14 @@ fn down(args: DownArgs) -> Outcome {
         Some(lab) => {
             let start = Instant::now();
             Lab::remove(&lab, &options)?;
-            println!("lab {lab} is down, in {:.2} s", start.elapsed().as_secs_f64());
+            say!("lab {lab} is down, in {:.2} s", start.elapsed().as_secs_f64());
         }
         None if !args.all => {
             return Err("no lab is named: name one that `treecast lab list` shows, or take --all down".into());
         }
         None => {
             for name in Lab::down_all(&options)? {
-                println!("lab {name} is down");
+                say!("lab {name} is down");
             }
         }
     }

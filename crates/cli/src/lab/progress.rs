@@ -47,7 +47,7 @@ impl Progress {
     }
 
     pub fn show(&self, event: &Event) {
-        if self.json { println!("{}", as_json(event)) } else { self.show_person(event) }
+        if self.json { say!("{}", as_json(event)) } else { self.show_person(event) }
     }
 
     pub fn finish(&self) {
@@ -125,7 +125,7 @@ impl Progress {
             // A terminal that is gone shows nothing; the results are in the database.
             _ = self.bars.println(text);
         } else {
-            eprintln!("{text}");
+            remark!("{text}");
         }
     }
 }

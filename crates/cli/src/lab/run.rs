@@ -80,7 +80,7 @@ pub fn run(args: RunArgs) -> Outcome {
 fn plan(experiment: &Experiment, json: bool) -> Outcome {
     let preview = experiment::preview(experiment)?;
     if json {
-        println!("{}", summary::preview_as_json(&preview));
+        say!("{}", summary::preview_as_json(&preview));
     } else {
         summary::print_preview(&preview);
     }
@@ -97,7 +97,7 @@ pub fn report(args: ReportArgs) -> Outcome {
         .into());
     }
     let (report, text) = report::write(&args.dir, &Kept::load(&args.dir)?)?;
-    println!("{text}\n{}", report.display());
+    say!("{text}\n{}", report.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -108,7 +108,7 @@ fn conclude(order: &Order, out: &Path, results: &Results, json: bool) -> Outcome
     if json {
         summary::print_json(results, &report);
     } else {
-        println!("{text}");
+        say!("{text}");
         summary::print(results, &report);
     }
     let well = results.failures.is_empty() && results.findings.iter().all(|finding| finding.holds);

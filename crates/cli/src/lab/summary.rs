@@ -14,27 +14,27 @@ const MAX_FAILURES: usize = 40;
 /// Prints what failed, and what was shown.
 pub fn print(results: &Results, report: &Path) {
     if !results.failures.is_empty() {
-        println!("{}", failures_table(&results.failures).to_text());
+        say!("{}", failures_table(&results.failures).to_text());
     }
     if !results.findings.is_empty() {
-        println!("{}", findings_table(&results.findings).to_text());
+        say!("{}", findings_table(&results.findings).to_text());
     }
-    println!("{} of {} runs: every client has a verified copy", results.whole_runs, results.runs);
+    say!("{} of {} runs: every client has a verified copy", results.whole_runs, results.runs);
     if results.interrupted {
-        println!("stopped early; a run that was under way is marked as cut short");
+        say!("stopped early; a run that was under way is marked as cut short");
     }
-    println!("{}", report.display());
+    say!("{}", report.display());
 }
 
 /// Prints what an experiment will do.
 pub fn print_preview(preview: &Preview) {
     for run in &preview.runs {
-        println!("{run}");
+        say!("{run}");
     }
     for line in &preview.left_out {
-        println!("left out: {line}");
+        say!("left out: {line}");
     }
-    println!("{} runs, about {}", preview.runs.len(), span(preview.estimate));
+    say!("{} runs, about {}", preview.runs.len(), span(preview.estimate));
 }
 
 pub fn preview_as_json(preview: &Preview) -> serde_json::Value {
@@ -48,7 +48,7 @@ pub fn print_json(results: &Results, report: &Path) {
         "event": "done", "runs": results.runs, "whole_runs": results.whole_runs, "failures": results.failures,
         "findings": results.findings, "interrupted": results.interrupted, "report": report,
     });
-    println!("{done}");
+    say!("{done}");
 }
 
 fn failures_table(failures: &[Failure]) -> Table {

@@ -25,7 +25,7 @@ impl Display {
 
     pub fn show(&mut self, event: &ReceiveEvent) {
         if self.json {
-            println!("{}", self.as_json(event));
+            say!("{}", self.as_json(event));
             return;
         }
         match event {
@@ -52,10 +52,10 @@ impl Display {
             done["objects"] = summary.received.len().into();
             done["failed"] = summary.failed.len().into();
             done["complete"] = summary.is_complete().into();
-            println!("{done}");
+            say!("{done}");
             return;
         }
-        println!(
+        say!(
             "{}, {} bytes in {:.2} s; {} bytes retransmitted, {} duplicate blocks, {} packets dropped; {} failed",
             counted(summary.received.len(), "file"),
             progress.received_bytes,
@@ -69,7 +69,7 @@ impl Display {
 
     fn line(&self, line: &str) {
         // A hidden bar swallows lines; those are for logs, too.
-        if self.bar.is_hidden() { eprintln!("{line}") } else { self.bar.println(line) }
+        if self.bar.is_hidden() { remark!("{line}") } else { self.bar.println(line) }
     }
 
     fn as_json(&self, event: &ReceiveEvent) -> Value {

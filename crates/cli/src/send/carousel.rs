@@ -63,7 +63,7 @@ fn listeners(plan: &Plan) -> Option<ListenerWatch> {
     match ListenerWatch::open(&plan.group, Instant::ZERO) {
         Ok(listeners) => Some(listeners),
         Err(error) => {
-            eprintln!("treecast: {error}: sending until Ctrl-C, whether anybody listens or not");
+            remark!("treecast: {error}: sending until Ctrl-C, whether anybody listens or not");
             None
         }
     }
@@ -89,9 +89,9 @@ impl Display {
 
     fn ready(&self, announcement: &str, dialect: &Dialect) {
         match (self.json, dialect) {
-            (true, Dialect::Session) => println!("{}", json!({"event": "ticket", "ticket": announcement})),
-            (true, Dialect::Iotup { .. }) => println!("{}", json!({"event": "ready", "group": announcement})),
-            (false, _) => println!("{announcement}"),
+            (true, Dialect::Session) => say!("{}", json!({"event": "ticket", "ticket": announcement})),
+            (true, Dialect::Iotup { .. }) => say!("{}", json!({"event": "ready", "group": announcement})),
+            (false, _) => say!("{announcement}"),
         }
     }
 
@@ -100,7 +100,7 @@ impl Display {
             self.withdrawn.get_or_insert_with(|| reason.clone());
         }
         if self.json {
-            println!("{}", as_json(event));
+            say!("{}", as_json(event));
             return;
         }
         match event {
@@ -119,8 +119,8 @@ impl Display {
     fn finish(&self, summary: &SendSummary) -> Outcome {
         self.bar.finish_and_clear();
         match self.json {
-            true => println!("{}", summary_as_json("done", summary)),
-            false => println!(
+            true => say!("{}", summary_as_json("done", summary)),
+            false => say!(
                 "{} of {} bytes, {} bytes in {:.2} s",
                 counted(summary.loops as usize, "loop"),
                 summary.loop_bytes,
@@ -136,7 +136,7 @@ impl Display {
 
     fn line(&self, line: &str) {
         // A hidden bar swallows lines; those are for logs, too.
-        if self.bar.is_hidden() { eprintln!("{line}") } else { self.bar.println(line) }
+        if self.bar.is_hidden() { remark!("{line}") } else { self.bar.println(line) }
     }
 }
 

@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use treecast_driver::send::{ReceiverProgress, SendEvent, SendProgress, SendSummary};
 
-use crate::arguments::counted;
+use crate::{arguments::counted, output};
 
 /// How many of the slowest receivers are named beside the bar.
 const NAMED: usize = 3;
@@ -28,11 +28,11 @@ impl Display {
 
     pub fn show(&mut self, event: &SendEvent) {
         if self.json {
-            println!("{}", as_json(event));
+            say!("{}", as_json(event));
             return;
         }
         match event {
-            SendEvent::Ready { ticket } => println!("{ticket}"),
+            SendEvent::Ready { ticket } => say!("{ticket}"),
             SendEvent::Joined { receiver, address, joined, wanted } => {
                 self.line(&format!("{receiver} joined from {address} ({joined} of {wanted})"));
             }
@@ -50,21 +50,21 @@ impl Display {
     pub fn finish(&self, summary: &SendSummary) {
         self.bar.finish_and_clear();
         if self.json {
-            println!("{}", done_as_json(summary));
+            say!("{}", done_as_json(summary));
             return;
         }
-        println!("{}", in_one_line(summary));
+        say!("{}", in_one_line(summary));
         if summary.progress.receivers.iter().any(|receiver| !receiver.failures.is_empty()) {
-            print!("{}", failures(summary));
+            output::to_stdout(format_args!("{}", failures(summary)));
         }
         if summary.others_failed > 0 {
-            println!("{} more receivers left before they had everything", summary.others_failed);
+            say!("{} more receivers left before they had everything", summary.others_failed);
         }
     }
 
     fn line(&self, line: &str) {
         // A hidden bar swallows lines; those are for logs, too.
-        if self.bar.is_hidden() { eprintln!("{line}") } else { self.bar.println(line) }
+        if self.bar.is_hidden() { remark!("{line}") } else { self.bar.println(line) }
     }
 
     /// The bar stands where the receivers are on average.

@@ -1,7 +1,7 @@
 //! A network that is up, with all that its runs share: routers that route, programs, who is who.
 
 use std::{
-    io,
+    io::{self, Write},
     os::unix::process::CommandExt,
     path::Path,
     process::{Child, Command},
@@ -136,7 +136,8 @@ struct Network(Lab);
 impl Drop for Network {
     fn drop(&mut self) {
         if let Err(error) = Lab::remove(self.0.name(), &Options::default()) {
-            eprintln!("treecast: {error}");
+            // Nobody may be left to read it.
+            _ = writeln!(io::stderr(), "treecast: {error}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     fs::File,
+    ops::ControlFlow,
     path::PathBuf,
     time::{Duration, Instant, SystemTime},
 };
@@ -69,8 +70,12 @@ impl Report {
 }
 
 /// Monitors until the program ends or, without one, until SIGINT, SIGTERM or SIGHUP. These are passed on
-/// to the program. When recording fails, the program is killed.
-pub fn run(options: &Options, observe: &mut dyn FnMut(Observed<'_>)) -> Result<Report, MonitorError> {
+/// to the program. When `observe` wants to see no more, the monitor stops, too, unless a program or a
+/// recording needs it. When recording fails, the program is killed.
+pub fn run(
+    options: &Options,
+    observe: &mut dyn FnMut(Observed<'_>) -> ControlFlow<()>,
+) -> Result<Report, MonitorError> {
     let signals = Signals::catch().map_err(MonitorError::Wait)?;
     let mut monitor = Monitor::open(options)?;
     let program = match &options.program[..] {
@@ -79,7 +84,10 @@ pub fn run(options: &Options, observe: &mut dyn FnMut(Observed<'_>)) -> Result<R
     };
     let mut next = Instant::now();
     loop {
-        monitor.sample(observe)?;
+        let unwatched = monitor.sample(observe)?.is_break();
+        if unwatched && program.is_none() && options.out.is_none() {
+            break;
+        }
         next = (next + options.every).max(Instant::now());
         if wait_until(next, &signals, program.as_ref())? {
             break;
@@ -87,7 +95,7 @@ pub fn run(options: &Options, observe: &mut dyn FnMut(Observed<'_>)) -> Result<R
     }
     // One more round when the program is done (librecast-updates-2022, A.2).
     let end = program.map(Program::end).transpose()?;
-    monitor.sample(observe)?;
+    _ = monitor.sample(observe)?;
     monitor.finish(end)
 }
 
@@ -158,7 +166,10 @@ impl Monitor {
         Ok(program)
     }
 
-    fn sample(&mut self, observe: &mut dyn FnMut(Observed<'_>)) -> Result<(), MonitorError> {
+    fn sample(
+        &mut self,
+        observe: &mut dyn FnMut(Observed<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, MonitorError> {
         let at = self.started.elapsed();
         self.readings.clear();
         self.machine.sample(&mut self.readings);
@@ -167,9 +178,8 @@ impl Monitor {
         if let Some(writer) = &mut self.writer {
             writer.sample(at, &self.readings)?;
         }
-        observe(Observed { at, readings: &self.readings });
         self.samples += 1;
-        Ok(())
+        Ok(observe(Observed { at, readings: &self.readings }))
     }
 
     fn finish(mut self, program: Option<ProgramEnd>) -> Result<Report, MonitorError> {

@@ -1,0 +1,72 @@
+//! Whoever reads what treecast prints may go away: everything goes on, or ends, as if it were read.
+
+use std::{
+    fs::File,
+    io::pipe,
+    process::{Command, ExitStatus, Stdio},
+};
+
+/// How the command ends, and what it says on standard error, when nobody reads its standard output.
+fn unread(arguments: &[&str]) -> (ExitStatus, String) {
+    let (reader, writer) = pipe().unwrap();
+    drop(reader);
+    into(Stdio::from(writer), arguments)
+}
+
+fn into(stdout: Stdio, arguments: &[&str]) -> (ExitStatus, String) {
+    // Tests run in their crate's folder.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
+    let command = command.args(arguments).current_dir("../..").stdin(Stdio::null()).stdout(stdout);
+    let output = command.output().unwrap();
+    (output.status, String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_failure() {
+    let cases: &[&[&str]] = &[
+        &["--help"],
+        &["send", "--help"],
+        &["lab", "list", "--json"],
+        &["lab", "run", "--plan", "labs/librecast/demo.toml", "--set", "file=README.md"],
+        &["lab", "run", "--plan", "--json", "labs/librecast/demo.toml", "--set", "file=README.md"],
+    ];
+    for arguments in cases {
+        let (status, said) = unread(arguments);
+        assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_monitor_that_nobody_reads_ends_by_itself() {
+    for format in [&[][..], &["--json"]] {
+        let arguments = [&["monitor", "--every", "10ms"], format].concat();
+        let (status, said) = unread(&arguments);
+        assert_eq!(status.code(), Some(0), "{said}");
+        assert!(said.contains("monitor: ") && !said.contains("panicked"), "{said}");
+    }
+}
+
+#[test]
+fn a_program_under_the_monitor_goes_on_when_nobody_reads() {
+    let (status, said) = unread(&["monitor", "--every", "10ms", "--", "sh", "-c", "sleep 0.2; exit 9"]);
+    assert_eq!(status.code(), Some(9), "{said}");
+}
+
+#[test]
+fn a_lab_is_built_and_taken_down_whole_though_nobody_reads() {
+    let name = format!("unread{}", std::process::id());
+    let (up, said) = unread(&["lab", "up", "lan:clients=1", "--name", &name]);
+    let (graph, _) = unread(&["lab", "graph", &name]);
+    let (exec, _) = into(Stdio::null(), &["lab", "exec", &name, "client0", "true"]);
+    let (down, _) = unread(&["lab", "down", &name]);
+    assert!(up.success() && graph.success() && exec.success() && down.success(), "{said}");
+}
+
+#[test]
+fn a_full_disk_is_told_in_one_line() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let (status, said) = into(full.into(), &["lab", "list", "--json"]);
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.starts_with("treecast: cannot write to standard output: "), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
