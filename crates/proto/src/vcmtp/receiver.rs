@@ -262,7 +262,7 @@ impl Receiver {
         if !self.requester.ready_to_send {
             return;
         }
-        if let Some((file, progress)) = self.reporter.due(now, !self.ledger.is_empty()) {
+        if let Some((file, progress)) = self.reporter.due(now, self.ledger.has_confirmed()) {
             let message = Message::Progress(progress);
             self.out.push_back(Step::Transmit(ReceiverTransmit::Message { file, message }));
         }
@@ -270,7 +270,7 @@ impl Receiver {
 
     fn wait(&self) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
         let reports =
-            self.requester.ready_to_send.then(|| self.reporter.deadline(!self.ledger.is_empty())).flatten();
+            self.requester.ready_to_send.then(|| self.reporter.deadline(self.ledger.has_confirmed())).flatten();
         let quiet = self.quiet.first().map(|(quiet_at, _)| *quiet_at);
         let hashing = || self.ledger.iter().any(|(_, object)| object.stage == Stage::Hashing);
         match self.state {

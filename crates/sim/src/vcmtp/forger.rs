@@ -41,7 +41,7 @@ pub(super) fn packets(scenario: &Scenario) -> Vec<(Duration, usize, Packet)> {
 }
 
 fn packet(random: &mut ChaCha8Rng, scenario: &Scenario, content: &Rc<[u8]>) -> Packet {
-    let file = FileId::new(session(scenario), random.random_range(0..scenario.objects.len() as u32 + 3));
+    let file = FileId::new(session(scenario), index(random, scenario));
     let message = match random.random_range(0..4) {
         0 => Message::EndOfFile,
         1 => announcement(random, scenario, file.index()),
@@ -53,6 +53,14 @@ fn packet(random: &mut ChaCha8Rng, scenario: &Scenario, content: &Rc<[u8]>) -> P
         }
     };
     Packet::Message(message.to_packet(file).into())
+}
+
+/// Mostly of an object that there is or might be; now and then one far ahead.
+fn index(random: &mut ChaCha8Rng, scenario: &Scenario) -> u32 {
+    if random.random_bool(0.1) {
+        return random.random_range(1..4) * 65_535;
+    }
+    random.random_range(0..scenario.objects.len() as u32 + 3)
 }
 
 /// One with the object's size and another name, or with another size.

@@ -36,7 +36,8 @@ pub(super) struct Ledger {
     unconfirmed: BTreeSet<u32>,
     /// Those of them that are not announced.
     unannounced: BTreeSet<u32>,
-    /// One above the highest index seen.
+    /// One above the highest index that the connection has spoken of: the group's word must not make
+    /// what is to come count as old.
     highest: u32,
 }
 
@@ -55,6 +56,11 @@ impl Ledger {
 
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// Whether an object is open of which the connection has spoken.
+    pub(super) fn has_confirmed(&self) -> bool {
+        self.open.len() > self.unconfirmed.len()
     }
 
     /// Whether the object has ended here, or is too old to be told apart.
@@ -80,9 +86,11 @@ impl Ledger {
         if is_new && (self.has_ended(index) || !self.has_room(index, word)) {
             return None;
         }
-        self.highest = self.highest.max(index.saturating_add(1));
         match word {
-            Word::Sender => _ = self.unconfirmed.remove(&index),
+            Word::Sender => {
+                self.unconfirmed.remove(&index);
+                self.highest = self.highest.max(index.saturating_add(1));
+            }
             Word::Announcement | Word::Hearsay if is_new => _ = self.unconfirmed.insert(index),
             Word::Announcement | Word::Hearsay => {}
         }
@@ -108,9 +116,10 @@ impl Ledger {
     /// The object has ended: received, failed or ignored.
     pub(super) fn end(&mut self, index: u32) -> Option<Object> {
         let object = self.open.remove(&index);
-        self.unconfirmed.remove(&index);
         self.unannounced.remove(&index);
-        self.highest = self.highest.max(index.saturating_add(1));
+        if !self.unconfirmed.remove(&index) {
+            self.highest = self.highest.max(index.saturating_add(1));
+        }
         self.ended.insert(index);
         let oldest = self.highest.saturating_sub(SPAN);
         while self.ended.first().is_some_and(|first| *first < oldest) {
@@ -152,6 +161,17 @@ mod tests {
         assert!(ledger.end(7).is_some());
         assert!(!open(&mut ledger, 7, Word::Sender));
         assert!(open(&mut ledger, 6, Word::Hearsay), "others may still come");
+    }
+
+    #[test]
+    fn the_group_cannot_make_what_is_to_come_count_as_old() {
+        let mut ledger = Ledger::default();
+        for index in [SPAN - 1, 2 * SPAN - 2, 3 * SPAN - 3] {
+            let opened = open(&mut ledger, index, Word::Announcement);
+            assert_eq!(opened, index < SPAN, "no step by step out of reach");
+        }
+        ledger.end(SPAN - 1);
+        assert!(open(&mut ledger, 0, Word::Sender) && open(&mut ledger, 1, Word::Hearsay));
     }
 
     #[test]

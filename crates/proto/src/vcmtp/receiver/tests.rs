@@ -603,6 +603,9 @@ fn progress_is_reported_after_so_many_bytes() {
     assert_eq!(bench.data(0..200), "store 0 0..200");
     assert_eq!(bench.data(200..300), "store 0 200..300, Progress 0 300");
     let wait = bench.receiver.poll(bench.now);
+    assert_eq!(wait, Step::Wait(None, ReceiverWait::Sender), "the group alone cannot make it owe anything");
+    bench.bof_again(1_000);
+    let wait = bench.receiver.poll(bench.now);
     let nothing_new = Step::Wait(Some(Instant::ZERO + KEEPALIVE), ReceiverWait::Report);
     assert_eq!(wait, nothing_new, "but that it is there");
 }
