@@ -272,6 +272,7 @@ fn message(
         5 => prop::collection::vec(record, 0..4).prop_map(Message::Report),
         2 => query,
         1 => group.clone().prop_map(Message::OldReport),
+        1 => group.clone().prop_map(Message::IgmpV1Report),
         1 => group.prop_map(Message::OldLeave),
         1 => Just(Message::OldQuery { group: None, max_response: Duration::ZERO }),
         1 => Just(Message::RouterSolicitation),

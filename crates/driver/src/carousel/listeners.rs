@@ -185,7 +185,10 @@ impl ListenerWatch {
 
     /// The link ignores what comes from its own address, but receivers on this host report from there.
     fn speaker(&self, from: IpAddr, message: &Message) -> IpAddr {
-        let is_report = matches!(message, Message::Report(_) | Message::OldReport(_) | Message::OldLeave(_));
+        let is_report = matches!(
+            message,
+            Message::Report(_) | Message::OldReport(_) | Message::IgmpV1Report(_) | Message::OldLeave(_)
+        );
         match (is_report && from == self.link.address(), from) {
             (true, IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
             (true, IpAddr::V4(_)) => Ipv4Addr::UNSPECIFIED.into(),

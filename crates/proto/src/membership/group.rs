@@ -26,8 +26,10 @@ pub struct Group {
     queries_left: u8,
     /// When the next specific query, of the group or of its sources, is due.
     next_query: Option<Instant>,
-    /// While it lasts there is a listener of an older protocol version.
+    /// While it lasts there is a listener of MLDv1 or IGMPv2.
     old_listener_until: Option<Instant>,
+    /// While it lasts there is a listener of IGMPv1.
+    igmp_v1_listener_until: Option<Instant>,
     /// Sources that found no room.
     refused: u64,
 }
@@ -66,6 +68,7 @@ impl Group {
     ) -> Ask {
         let none = BTreeSet::new();
         let sources = match kind {
+            RecordKind::ToInclude if self.has_igmp_v1_listener(now) => return Ask::default(),
             RecordKind::Block if self.has_old_listener(now) => return Ask::default(),
             RecordKind::ToExclude if self.has_old_listener(now) => &none,
             _ => sources,
@@ -104,6 +107,13 @@ impl Group {
     /// A report of an older version has come: as IS_EX({}) (RFC 9777, 8.3.2; RFC 9776, 7.3.2).
     pub fn apply_old_report(&mut self, now: Instant, timers: &Timers) {
         self.old_listener_until = Some(now + timers.listening_interval());
+        self.apply(now, RecordKind::IsExclude, &BTreeSet::new(), timers, usize::MAX);
+    }
+
+    /// A report of IGMPv1 has come. While such a listener is there nobody can be known to leave: it would not
+    /// answer a query of the group (RFC 9776, 7.3.2; RFC 2236, 5).
+    pub fn apply_igmp_v1_report(&mut self, now: Instant, timers: &Timers) {
+        self.igmp_v1_listener_until = Some(now + timers.listening_interval());
         self.apply(now, RecordKind::IsExclude, &BTreeSet::new(), timers, usize::MAX);
     }
 
@@ -229,7 +239,11 @@ impl Group {
     }
 
     fn has_old_listener(&self, now: Instant) -> bool {
-        self.old_listener_until.is_some_and(|until| until > now)
+        self.old_listener_until.max(self.igmp_v1_listener_until).is_some_and(|until| until > now)
+    }
+
+    fn has_igmp_v1_listener(&self, now: Instant) -> bool {
+        self.igmp_v1_listener_until.is_some_and(|until| until > now)
     }
 
     /// INCLUDE(A) becomes INCLUDE(A + sources), EXCLUDE(X, Y) becomes EXCLUDE(X + sources, Y - sources).

@@ -105,9 +105,8 @@ impl Link {
         }
         match message {
             Message::Query(query) => self.heard_query(now, from, &query),
-            Message::OldQuery { .. } => {
-                self.elect(now, from);
-            }
+            Message::OldQuery { .. } if self.yields_to(from) => self.follow(now, from),
+            Message::OldQuery { .. } => {}
             Message::Report(records) => records.into_iter().for_each(|record| self.apply(now, record)),
             Message::OldReport(group) if !is_source_specific(group) => {
                 self.update(now, group, |group, timers, _| {
@@ -115,7 +114,13 @@ impl Link {
                     Ask::default()
                 });
             }
-            Message::OldReport(_) => {}
+            Message::IgmpV1Report(group) if !is_source_specific(group) => {
+                self.update(now, group, |group, timers, _| {
+                    group.apply_igmp_v1_report(now, timers);
+                    Ask::default()
+                });
+            }
+            Message::OldReport(_) | Message::IgmpV1Report(_) => {}
             Message::OldLeave(group) => {
                 self.apply(now, Record { kind: RecordKind::ToInclude, group, sources: Vec::new() });
             }
@@ -243,8 +248,9 @@ impl Link {
     }
 
     fn heard_query(&mut self, now: Instant, from: IpAddr, query: &Query) {
-        if self.elect(now, from) {
+        if self.yields_to(from) {
             self.adopt(query);
+            self.follow(now, from);
         }
         let Some(group) = query.group.filter(|group| self.groups.contains_key(group)) else { return };
         if query.suppress_router_processing {
@@ -258,33 +264,34 @@ impl Link {
         });
     }
 
-    /// The lowest address wins. Returns whether `from` is the querier. Snooping bridges ask from 0.0.0.0,
-    /// and take no part (RFC 4541, 2.1.1).
-    fn elect(&mut self, now: Instant, from: IpAddr) -> bool {
-        if from.is_unspecified() || from > self.address {
-            return false;
-        }
-        let until = now + self.timers.other_querier_present_interval();
-        match self.querier {
-            Querier::Other { address, .. } if address < from => return false,
-            Querier::Other { .. } => {}
-            Querier::Own { .. } => {
-                self.stop_asking();
-                self.out.push_back(Output::QuerierChanged);
-            }
-        }
-        self.querier = Querier::Other { address: from, until };
-        true
+    /// Whether `from` is the querier, to this router's knowledge: the lowest address wins. Snooping bridges ask
+    /// from 0.0.0.0, and take no part (RFC 4541, 2.1.1).
+    fn yields_to(&self, from: IpAddr) -> bool {
+        let lowest = match self.querier {
+            Querier::Other { address, .. } => address,
+            Querier::Own { .. } => self.address,
+        };
+        !from.is_unspecified() && from <= lowest
     }
 
-    /// Takes over the querier's robustness and interval (RFC 9777, 5.1.8, 5.1.9; RFC 9776, 4.1.6, 4.1.7).
+    /// Lets `from` ask for as long as it goes on to, by its own timers, which have been adopted (RFC 9777, 9.5;
+    /// RFC 9776, 8.5).
+    fn follow(&mut self, now: Instant, from: IpAddr) {
+        if self.is_querier() {
+            self.stop_asking();
+            self.out.push_back(Output::QuerierChanged);
+        }
+        let until = now + self.timers.other_querier_present_interval();
+        self.querier = Querier::Other { address: from, until };
+    }
+
+    /// Takes over the querier's robustness and interval, and one's own where it does not say (RFC 9777, 5.1.8,
+    /// 5.1.9; RFC 9776, 4.1.6, 4.1.7).
     fn adopt(&mut self, query: &Query) {
-        if query.robustness > 0 {
-            self.timers.robustness = query.robustness;
-        }
-        if query.query_interval >= Duration::from_secs(1) {
-            self.timers.query_interval = query.query_interval;
-        }
+        let own = &self.configured;
+        self.timers.robustness = if query.robustness > 0 { query.robustness } else { own.robustness };
+        let says_interval = query.query_interval >= Duration::from_secs(1);
+        self.timers.query_interval = if says_interval { query.query_interval } else { own.query_interval };
     }
 
     fn stop_asking(&mut self) {
@@ -484,6 +491,51 @@ mod tests {
         assert_eq!(group.exclude_until(), Some(at(1 + 3 * 10 + 10)));
     }
 
+    /// Found with --query-interval 30 and 2 on one link: the second took over 4 s after each query.
+    #[test]
+    fn a_querier_that_asks_less_often_is_waited_for_that_long() {
+        let quick = Timers::with_query_interval(Duration::from_secs(2));
+        let mut link = Link::new(START, address("fe80::5"), quick, Limits::default());
+        outputs(&mut link, 0);
+        let response = quick.query_response_interval / 2;
+        let other = |at, robustness: u32, interval: u64| {
+            let until = at + Duration::from_secs(interval) * robustness + response;
+            Querier::Other { address: address("fe80::4"), until }
+        };
+        for heard in [1, 31, 61] {
+            link.handle(at(heard), address("fe80::4"), general_query(2, 30));
+            assert_eq!(link.querier(), other(at(heard), 2, 30));
+            assert_eq!(queries(&mut link, heard, heard + 30), []);
+        }
+        link.handle(at(91), address("fe80::4"), general_query(3, 40));
+        assert_eq!(link.querier(), other(at(91), 3, 40), "as the last query says");
+        link.handle(at(92), address("fe80::4"), general_query(0, 0));
+        assert_eq!(link.querier(), other(at(92), 2, 2), "it does not say");
+        link.handle(at(93), address("fe80::4"), general_query(2, 30));
+        assert_eq!(queries(&mut link, 93, 160), [(153, None), (155, None), (157, None), (159, None)]);
+        link.handle(at(160), address("fe80::4"), general_query(2, 30));
+        assert_eq!(link.querier(), other(at(160), 2, 30), "it is back");
+    }
+
+    #[test]
+    fn who_knows_no_leaving_is_not_left() {
+        let group = address("239.1.2.3");
+        let mut link = Link::new(START, address("192.0.2.5"), Timers::default(), Limits::default());
+        let host = address("192.0.2.9");
+        let leave = |link: &mut Link, seconds| {
+            outputs(link, seconds);
+            link.handle(at(seconds), host, Message::OldLeave(group));
+            outputs(link, seconds);
+            let (_, group) = link.groups().next().expect("a group");
+            group.exclude_until().expect("any source") - at(seconds)
+        };
+        link.handle(at(1), host, Message::IgmpV1Report(group));
+        assert_eq!(leave(&mut link, 2), Duration::from_secs(259));
+        link.handle(at(200), host, Message::OldReport(group));
+        assert_eq!(leave(&mut link, 260), Duration::from_secs(200));
+        assert_eq!(leave(&mut link, 261), Duration::from_secs(2), "the version 1 host is long gone");
+    }
+
     #[test]
     fn only_the_querier_asks_when_somebody_leaves() {
         let group = Some(address("ff15::1"));
@@ -532,6 +584,7 @@ mod tests {
         link.handle(at(1), from, report(RecordKind::IsExclude, "ff02::1:ff00:9", &[]));
         link.handle(at(1), from, report(RecordKind::ToExclude, "ff3e::8000:1", &[]));
         link.handle(at(1), from, Message::OldReport(address("ff3e::8000:1")));
+        link.handle(at(1), from, Message::IgmpV1Report(address("232.0.0.1")));
         link.handle(at(1), from, report(RecordKind::IsInclude, "ff15::1", &["fe80::1", "ff15::1"]));
         link.handle(at(1), from, report(RecordKind::IsInclude, "2001:db8::1", &["2001:db8::2"]));
         assert_eq!(link.groups().count(), 0);

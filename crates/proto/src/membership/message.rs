@@ -21,8 +21,10 @@ pub enum Message {
         max_response: Duration,
     },
     Report(Vec<Record>),
-    /// A report of MLDv1, IGMPv1 or IGMPv2: every source of this group, please.
+    /// A report of MLDv1 or IGMPv2: every source of this group, please.
     OldReport(IpAddr),
+    /// The same of a host that cannot say that it leaves.
+    IgmpV1Report(IpAddr),
     /// MLDv1's Done, IGMPv2's Leave.
     OldLeave(IpAddr),
     RouterAdvertisement(RouterAdvertisement),
@@ -39,7 +41,9 @@ impl Message {
             Self::RouterAdvertisement(body) => mld::Message::RouterAdvertisement(*body),
             Self::RouterSolicitation => mld::Message::RouterSolicitation,
             Self::RouterTermination => mld::Message::RouterTermination,
-            Self::OldQuery { .. } | Self::OldReport(_) | Self::OldLeave(_) => return None,
+            Self::OldQuery { .. } | Self::OldReport(_) | Self::IgmpV1Report(_) | Self::OldLeave(_) => {
+                return None;
+            }
         })
     }
 
@@ -51,7 +55,9 @@ impl Message {
             Self::RouterAdvertisement(body) => igmp::Message::RouterAdvertisement(*body),
             Self::RouterSolicitation => igmp::Message::RouterSolicitation,
             Self::RouterTermination => igmp::Message::RouterTermination,
-            Self::OldQuery { .. } | Self::OldReport(_) | Self::OldLeave(_) => return None,
+            Self::OldQuery { .. } | Self::OldReport(_) | Self::IgmpV1Report(_) | Self::OldLeave(_) => {
+                return None;
+            }
         })
     }
 
@@ -81,7 +87,8 @@ impl Message {
                 Self::OldQuery { group: body.group.map(IpAddr::from), max_response: body.max_response }
             }
             Igmp::Report(report) => Self::Report(report.records.into_iter().map(widen_record).collect()),
-            Igmp::ReportV1(body) | Igmp::ReportV2(body) => Self::OldReport(body.group?.into()),
+            Igmp::ReportV1(body) => Self::IgmpV1Report(body.group?.into()),
+            Igmp::ReportV2(body) => Self::OldReport(body.group?.into()),
             Igmp::Leave(body) => Self::OldLeave(body.group?.into()),
             Igmp::RouterAdvertisement(body) => Self::RouterAdvertisement(body),
             Igmp::RouterSolicitation => Self::RouterSolicitation,
