@@ -232,7 +232,9 @@ impl Receiver {
 
     fn on_message(&mut self, file: FileId, message: Message) {
         match message {
-            Message::Contents(contents) => self.expected = Some(contents.objects()),
+            // A carousel does not shrink: of two that contradict each other, one is somebody else's, and the
+            // receiver must not take a part for all.
+            Message::Contents(contents) => self.expected = self.expected.max(Some(contents.objects())),
             Message::BeginOfFile(begin) => self.on_begin(file, begin),
             Message::Digest(digest) => {
                 if let Some(object) = self.object(file) {
@@ -522,6 +524,19 @@ mod tests {
         assert_eq!(late, expected);
         assert_eq!(receiver.progress().duplicate_blocks, 3);
         assert_eq!(receiver.poll(NOW), Step::Wait(None, ReceiverWait::Closed));
+    }
+
+    #[test]
+    fn a_part_is_not_taken_for_all_whoever_says_so() {
+        let mut receiver = receiver();
+        let whole =
+            [message(FILE, Message::BeginOfFile(begin())), blocks(0..95), digest(7), hashed(7), COMMITTED];
+        let steps = take(&mut receiver, NOW, [contents(3), contents(1)].into_iter().chain(whole));
+        assert!(!steps.contains(&closed(None)), "{steps:?}");
+        assert_eq!(receiver.progress().objects, Some(3));
+        let reason = "the sender has stopped";
+        let steps = take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]);
+        assert_eq!(steps, [closed(Some(reason))]);
     }
 
     #[test]
