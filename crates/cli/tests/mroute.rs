@@ -280,6 +280,35 @@ fn in_a_ring_no_packet_goes_round() {
     let _ = std::fs::remove_file(&path);
 }
 
+/// r1 listens itself on the links that it forwards to, since there are listeners on several. Its kernel must not
+/// give it its own packets back.
+#[test]
+fn a_router_between_listeners_gets_each_packet_once() {
+    let network = chain();
+    let path = std::env::temp_dir().join(format!("treecast-between-{}", std::process::id()));
+    let warnings = std::fs::File::create(&path).expect("a file for warnings");
+    let _others = ["r0", "r2"].map(|node| network.router(node, &QUICK));
+    let _between = network.router_that_warns("r1", &QUICK, warnings.into());
+    for (group, source) in ANY_SOURCE.iter().zip(addresses(0, 1)) {
+        let _stream = network.stream("s", "r0", group);
+        let listeners = [network.listen("h", "r1", group, None), network.listen("c", "r2", group, None)];
+        for listener in &listeners {
+            listener.hear("s");
+        }
+        let listening = network.family("r1", group).listening;
+        assert_eq!(listening.len(), 3, "a sender may be anywhere: {listening:?}");
+        let packets = || ["r1", "r2"].map(|node| network.entry(node, &source, group).expect("busy").packets);
+        let before = packets();
+        thread::sleep(Duration::from_secs(2));
+        let after = packets();
+        let (between, last) = (after[0] - before[0], after[1] - before[1]);
+        assert!(last > 10 && between * 2 < last * 3, "{between} packets at r1, {last} at r2 of {group}");
+        assert_eq!(network.entry("r1", &source, group).expect("busy").wrong_interface, 0, "{group}");
+    }
+    assert_eq!(std::fs::read_to_string(&path).expect("text"), "");
+    let _ = std::fs::remove_file(&path);
+}
+
 /// UDP super-packets pass three routers as they are: the kernel's count is of them, not of their segments.
 #[test]
 fn super_packets_pass_whole() {

@@ -55,17 +55,28 @@ impl Entries {
 
     /// The sources of `group` that have entries.
     pub fn sources(&self, group: IpAddr) -> Vec<IpAddr> {
-        let lowest: IpAddr = match group {
-            IpAddr::V4(_) => IpAddr::from([0; 4]),
-            IpAddr::V6(_) => IpAddr::from([0; 16]),
-        };
-        let from_here = self.map.range((Bound::Included((group, lowest)), Bound::Unbounded));
-        from_here.take_while(|((of, _), _)| *of == group).map(|((_, source), _)| *source).collect()
+        self.of(group).map(|(source, _)| source).collect()
+    }
+
+    /// The sources of `group` whose packets go out by `link`.
+    pub fn sources_to(&self, group: IpAddr, link: LinkId) -> impl Iterator<Item = IpAddr> {
+        let goes_out = move |entry: &Entry| entry.installed.as_ref().is_some_and(|to| to.to.contains(&link));
+        self.of(group).filter(move |(_, entry)| goes_out(entry)).map(|(source, _)| source)
     }
 
     /// Group, source and entry of all.
     pub fn iter(&self) -> impl Iterator<Item = (IpAddr, IpAddr, &Entry)> {
         self.map.iter().map(|((group, source), entry)| (*group, *source, entry))
+    }
+
+    fn of(&self, group: IpAddr) -> impl Iterator<Item = (IpAddr, &Entry)> {
+        let lowest: IpAddr = match group {
+            IpAddr::V4(_) => IpAddr::from([0; 4]),
+            IpAddr::V6(_) => IpAddr::from([0; 16]),
+        };
+        let from_here = self.map.range((Bound::Included((group, lowest)), Bound::Unbounded));
+        let of_group = from_here.take_while(move |((of, _), _)| *of == group);
+        of_group.map(|((_, source), entry)| (*source, entry))
     }
 }
 

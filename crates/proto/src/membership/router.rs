@@ -15,6 +15,9 @@
 //! - on its upstream the router is a host: it neither asks nor hears who listens there;
 //! - "any source" is listened to there and nowhere else, and what comes from elsewhere also goes there (4.2);
 //! - other links get packets from, and have theirs forwarded by, the one router that is the querier there.
+//!
+//! A kernel gives a host that listens on a link what it sends there itself, forwarded packets included. So where
+//! a source's packets go out, the router listens to "any source" but that one: it comes from elsewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -32,6 +35,9 @@ use super::{
     snapshot::RouterSnapshot,
 };
 use crate::{Instant, Step};
+
+/// The most sources that go out by a link and are left out of what is listened to there: as many as fit a report.
+const MAX_OWN_SOURCES: usize = 64;
 
 /// An interface, by the number that the caller's system gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -140,8 +146,10 @@ pub struct Router {
     entries: Entries,
     /// Routes to all sources of entries and of named requests; none while the answer is awaited.
     routes: BTreeMap<IpAddr, Option<Route>>,
-    /// What this router listens to itself.
+    /// What this router listens to itself, but for `outgoing`.
     listening: BTreeMap<(LinkId, IpAddr), Filter>,
+    /// Sources whose packets the router itself sends there.
+    outgoing: BTreeMap<(LinkId, IpAddr), BTreeSet<IpAddr>>,
     next_count: Option<Instant>,
     /// Upcalls that found no room for an entry.
     refused: u64,
@@ -157,6 +165,7 @@ impl Router {
             entries: Entries::default(),
             routes: BTreeMap::new(),
             listening: BTreeMap::new(),
+            outgoing: BTreeMap::new(),
             next_count: None,
             refused: 0,
             out: VecDeque::new(),
@@ -174,7 +183,7 @@ impl Router {
                 }
             }
             Input::NoEntry { link, source, group } => self.no_entry(now, link, source, group),
-            Input::WrongLink { link, source, group } => self.wrong_link(link, source, group),
+            Input::WrongLink { link, source, group } => self.wrong_link(now, link, source, group),
             Input::Route { source, route } => self.found_route(now, source, route),
             Input::RoutesChanged => self.look_up_all_routes(),
             Input::Counted { source, group, packets } => self.counted(now, source, group, packets),
@@ -236,6 +245,7 @@ impl Router {
     fn down(&mut self, now: Instant, id: LinkId) {
         // The kernel has dropped its memberships there; so they are not to be left, but forgotten.
         self.listening.retain(|(link, _), _| *link != id);
+        self.outgoing.retain(|(link, _), _| *link != id);
         self.upstream.take_if(|(upstream, _)| *upstream == id);
         let link = self.links.remove(&id);
         for (group, _) in link.iter().flat_map(Link::groups) {
@@ -279,12 +289,12 @@ impl Router {
             }
             None => self.entries.insert(now, group, source, link),
         }
-        self.refresh_entry(group, source);
+        self.refresh_entry(now, group, source);
     }
 
     /// Either the route has changed or, without a route, the source has moved; or another router
     /// forwards to a link to which this one does, which is not this entry's business.
-    fn wrong_link(&mut self, link: LinkId, source: IpAddr, group: IpAddr) {
+    fn wrong_link(&mut self, now: Instant, link: LinkId, source: IpAddr, group: IpAddr) {
         let unrouted = self.routes.get(&source) == Some(&Some(Route::None));
         if let Some(entry) = self.entries.get_mut(group, source)
             && unrouted
@@ -294,7 +304,7 @@ impl Router {
         if self.routes.contains_key(&source) {
             self.out.push_back(Transmit::FindRoute { source });
         }
-        self.refresh_entry(group, source);
+        self.refresh_entry(now, group, source);
     }
 
     fn found_route(&mut self, now: Instant, source: IpAddr, route: Route) {
@@ -337,14 +347,18 @@ impl Router {
 
     /// Brings all that concerns `group` into line with what its listeners want now.
     fn refresh(&mut self, now: Instant, group: IpAddr) {
+        self.listen_everywhere(now, group);
+        for source in self.entries.sources(group) {
+            self.refresh_entry(now, group, source);
+        }
+    }
+
+    fn listen_everywhere(&mut self, now: Instant, group: IpAddr) {
         let filters: Vec<(LinkId, Filter)> =
             self.links.iter().map(|(id, link)| (*id, link.filter(group))).collect();
         let upstream = self.upstream.map(|(link, _)| link);
         for link in filters.iter().map(|(link, _)| *link).chain(upstream) {
             self.listen(now, link, group, &filters);
-        }
-        for source in self.entries.sources(group) {
-            self.refresh_entry(group, source);
         }
     }
 
@@ -364,20 +378,28 @@ impl Router {
         if !wanted.is_nothing() {
             self.listening.insert((link, group), wanted.clone());
         }
-        if before == wanted {
-            return;
-        }
-        if let Some(on_link) = self.links.get_mut(&link) {
+        if before != wanted
+            && let Some(on_link) = self.links.get_mut(&link)
+        {
             on_link.listens(now, group, &before, &wanted);
         }
-        let records = change_records(group, &before, &wanted);
-        self.out.push_back(Transmit::Listen { link, group, filter: wanted });
+        let outgoing_before = self.outgoing.remove(&(link, group)).unwrap_or_default();
+        let outgoing: BTreeSet<IpAddr> = self.entries.sources_to(group, link).take(MAX_OWN_SOURCES).collect();
+        let (before, filter) = (without(before, &outgoing_before), without(wanted, &outgoing));
+        if !outgoing.is_empty() {
+            self.outgoing.insert((link, group), outgoing);
+        }
+        if before == filter {
+            return;
+        }
+        let records = change_records(group, &before, &filter);
+        self.out.push_back(Transmit::Listen { link, group, filter });
         // The kernel reports it, too, but only after some milliseconds, which add up from router to router.
         let reports = records.into_iter().map(|record| Message::Report(vec![record]));
         self.out.extend(reports.map(|message| Transmit::Send { link, message }));
     }
 
-    fn refresh_entry(&mut self, group: IpAddr, source: IpAddr) {
+    fn refresh_entry(&mut self, now: Instant, group: IpAddr, source: IpAddr) {
         let Some(route) = self.route(source) else { return };
         let Some(arrived) = self.entries.get_mut(group, source).map(|entry| entry.arrived) else { return };
         let forwarding = match route {
@@ -386,24 +408,36 @@ impl Router {
             // The route leads out of an interface that is not this router's: nothing is forwarded.
             Route::Via(_) => Forwarding { from: arrived, to: BTreeSet::new() },
         };
-        self.forward(group, source, forwarding);
+        self.forward(now, group, source, forwarding);
     }
 
     /// Brings the kernel's entry into line with `forwarding`.
-    fn forward(&mut self, group: IpAddr, source: IpAddr, forwarding: Forwarding) {
+    fn forward(&mut self, now: Instant, group: IpAddr, source: IpAddr, forwarding: Forwarding) {
         let is_up = self.has(forwarding.from);
         let Some(entry) = self.entries.get_mut(group, source) else { return };
         let before = entry.installed.replace(forwarding.clone());
         if before.as_ref() == Some(&forwarding) {
             return;
         }
-        let served = before.is_some_and(|before| !before.to.is_empty());
+        let served = before.as_ref().is_some_and(|before| !before.to.is_empty());
         if !is_up || served && forwarding.to.is_empty() {
-            self.entries.remove(group, source);
-            self.out.push_back(Transmit::Remove { source, group });
-        } else {
-            self.out.push_back(Transmit::Install { source, group, forwarding });
+            self.remove(now, group, source);
+            return;
         }
+        let grows = before.is_none_or(|before| !forwarding.to.is_subset(&before.to));
+        if grows {
+            self.listen_everywhere(now, group);
+        }
+        self.out.push_back(Transmit::Install { source, group, forwarding });
+        if !grows {
+            self.listen_everywhere(now, group);
+        }
+    }
+
+    fn remove(&mut self, now: Instant, group: IpAddr, source: IpAddr) {
+        self.entries.remove(group, source);
+        self.out.push_back(Transmit::Remove { source, group });
+        self.listen_everywhere(now, group);
     }
 
     /// The links that packets of `source` go out by when they come in by `from`.
@@ -437,8 +471,7 @@ impl Router {
     fn counted(&mut self, now: Instant, source: IpAddr, group: IpAddr, packets: u64) {
         let Some(entry) = self.entries.get_mut(group, source) else { return };
         if entry.counted(now, packets, self.config.entry_idle) {
-            self.entries.remove(group, source);
-            self.out.push_back(Transmit::Remove { source, group });
+            self.remove(now, group, source);
         }
     }
 
@@ -449,4 +482,12 @@ impl Router {
         }
         self.routes.retain(|source, _| used.contains(source));
     }
+}
+
+/// `filter`, but where it wants "any source" none of `sources`.
+fn without(mut filter: Filter, sources: &BTreeSet<IpAddr>) -> Filter {
+    if filter.mode == Mode::Exclude {
+        filter.sources.extend(sources);
+    }
+    filter
 }
