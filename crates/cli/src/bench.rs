@@ -30,6 +30,7 @@ use stage::Stage;
 /// Measure goodput against what this machine can do and against uftp
 ///
 /// Needs root (it makes network namespaces, and removes them) and memory for a copy of the file at each receiver.
+/// Exit code 0: all is as it is wanted; 3: not so; 1: the bench itself failed.
 #[derive(clap::Args)]
 pub struct Args {
     /// Receivers on the bridge
@@ -103,7 +104,7 @@ pub fn run(args: Args) -> Outcome {
     } else {
         output::to_stdout(format_args!("{}", report.as_table()));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if report.is_met() { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 
 /// What would only be found out after minutes.

@@ -150,10 +150,15 @@ impl Report {
             "sender_peak_bytes": self.peak(|ours| ours.sender_peak_bytes),
             "receiver_peak_bytes": self.peak(|ours| ours.receiver_peak_bytes),
             "large": self.large,
-            "met": self.share() >= WANTED_SHARE
-                && self.multiple().is_none_or(|multiple| multiple >= WANTED_MULTIPLE)
-                && self.peak(|ours| ours.sender_peak_bytes.max(ours.receiver_peak_bytes)) < WANTED_BYTES,
+            "met": self.is_met(),
         })
+    }
+
+    /// Whether all is as it is wanted.
+    pub fn is_met(&self) -> bool {
+        self.share() >= WANTED_SHARE
+            && self.multiple().is_none_or(|multiple| multiple >= WANTED_MULTIPLE)
+            && self.peak(|ours| ours.sender_peak_bytes.max(ours.receiver_peak_bytes)) < WANTED_BYTES
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read},
+    path::Path,
     process::Command,
     time::Duration,
 };
@@ -13,7 +14,7 @@ use super::{
     stage::{self, Result, Stage},
 };
 
-/// The rates tried, in Mbit/s: each next one half as much again, until it gets no better.
+/// The rates tried, in Mbit/s: each next one half as much again, until it gets no better; then around the best.
 const FIRST_RATE_MBPS: u32 = 100;
 const LAST_RATE_MBPS: u32 = 2000;
 
@@ -36,6 +37,13 @@ pub(super) struct Attempt {
 }
 
 impl Uftp {
+    fn try_rate(&mut self, stage: &Stage, source: &Path, rate_mbps: u32) -> Result<f64> {
+        stage.go_on()?;
+        let goodput_bps = attempt(stage, source, rate_mbps)?;
+        self.attempts.push(Attempt { rate_mbps, goodput_bps });
+        Ok(goodput_bps)
+    }
+
     pub fn best(&self) -> Option<Attempt> {
         self.attempts.iter().copied().max_by(|a, b| a.goodput_bps.total_cmp(&b.goodput_bps))
     }
@@ -51,23 +59,26 @@ pub(super) fn measure(stage: &Stage) -> Result<Uftp> {
     let source = stage.path("for-uftp");
     let bytes = stage.bytes / SHARE;
     stage::fill(&source, bytes)?;
-    let mut attempts: Vec<Attempt> = Vec::new();
     let mut rate_mbps = FIRST_RATE_MBPS;
+    let mut uftp = Uftp { attempts: Vec::new() };
     let mut worse = 0;
     // Two rates in a row that are no better end the search: beyond, it only retransmits more.
     while rate_mbps <= LAST_RATE_MBPS && worse < 2 {
-        stage.go_on()?;
-        let goodput_bps = attempt(stage, &source, rate_mbps)?;
-        let best = attempts.iter().map(|attempt| attempt.goodput_bps).fold(0.0, f64::max);
+        let best = uftp.best().map_or(0.0, |attempt| attempt.goodput_bps);
+        let goodput_bps = uftp.try_rate(stage, &source, rate_mbps)?;
         worse = if goodput_bps > best { 0 } else { worse + 1 };
-        attempts.push(Attempt { rate_mbps, goodput_bps });
         rate_mbps = rate_mbps * 3 / 2;
     }
-    Ok(Uftp { attempts })
+    // Between the steps, and once more where it was best.
+    let best = uftp.best().map_or(FIRST_RATE_MBPS, |attempt| attempt.rate_mbps);
+    for rate_mbps in [best * 4 / 5, best, best * 5 / 4] {
+        uftp.try_rate(stage, &source, rate_mbps)?;
+    }
+    Ok(uftp)
 }
 
 /// One transfer to everyone.
-fn attempt(stage: &Stage, source: &std::path::Path, rate_mbps: u32) -> Result<f64> {
+fn attempt(stage: &Stage, source: &Path, rate_mbps: u32) -> Result<f64> {
     let mut crew = Crew::default();
     for client in stage.clients() {
         let folder = stage.folder(&client)?;
@@ -109,9 +120,9 @@ fn attempt(stage: &Stage, source: &std::path::Path, rate_mbps: u32) -> Result<f6
     Ok(if served == stage.receivers as usize { throughput_bps(&lines).unwrap_or(0.0) } else { 0.0 })
 }
 
-fn is_served(stage: &Stage, client: &str, source: &std::path::Path) -> bool {
+fn is_served(stage: &Stage, client: &str, source: &Path) -> bool {
     let copy = stage.path(client).join(source.file_name().unwrap_or_default());
-    let size = |path: &std::path::Path| std::fs::metadata(path).map(|file| file.len()).ok();
+    let size = |path: &Path| std::fs::metadata(path).map(|file| file.len()).ok();
     size(&copy).is_some() && size(&copy) == size(source)
 }
 
