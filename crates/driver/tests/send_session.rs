@@ -15,7 +15,7 @@ use treecast_driver::{
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header},
-    message::{Hello, Message, PROTOCOL_VERSION, RetransmissionRequest},
+    message::{Hello, Message, PROTOCOL_VERSION, Progress, RetransmissionRequest},
     ticket::{Repair, Ticket},
 };
 
@@ -96,6 +96,16 @@ impl Peer {
         while !matches!(self.hear(), Ok(Message::Digest(_))) {}
     }
 
+    /// Waits for the sender's last word, and for the end of what it writes.
+    fn wait_for_end(&mut self) {
+        while self.hear() != Ok(Message::Goodbye) {}
+        assert_eq!(self.stream.read(&mut [0]).unwrap(), 0, "nothing follows");
+    }
+
+    fn leave(mut self) {
+        self.wait_for_end();
+    }
+
     /// Has all of the file sent again, and is done.
     fn fetch(&mut self) {
         self.say(&Message::RetransmissionRequest(RetransmissionRequest::new(0..SIZE as u64).unwrap()));
@@ -119,6 +129,7 @@ fn the_rate_is_for_multicast_and_retransmissions_together() {
     let mut peers = [sending.join("one"), sending.join("two")];
     peers.iter_mut().for_each(Peer::wait_for_digest);
     std::thread::scope(|scope| peers.iter_mut().for_each(|peer| drop(scope.spawn(|| peer.fetch()))));
+    peers.map(Peer::leave);
     assert!(sending.finish().is_complete());
     let (bits, seconds) = (3.0 * 8.0 * SIZE as f64, start.elapsed().as_secs_f64());
     // But for what the token bucket and half a connection's buffer let out at once.
@@ -135,6 +146,7 @@ fn strangers_that_come_and_go_are_neither_counted_nor_kept() {
     }
     peer.wait_for_digest();
     peer.fetch();
+    peer.leave();
     let summary = sending.finish();
     assert!(summary.is_complete(), "{summary:?}");
     let names: Vec<_> = summary.progress.receivers.iter().map(|receiver| receiver.name.as_str()).collect();
@@ -149,8 +161,33 @@ fn names_are_clean_and_told_apart() {
         peer.wait_for_digest();
         peer.say(&Message::EndOfRetransmissionRequests);
     }
+    peers.map(Peer::leave);
     let summary = sending.finish();
     let names: Vec<_> = summary.progress.receivers.iter().map(|receiver| receiver.name.clone()).collect();
     assert_eq!(names[0], "an\u{fffd}na");
     assert!(names[1].starts_with("an\u{fffd}na (") && names[1].ends_with(')'), "{names:?}");
+}
+
+#[test]
+fn what_crosses_the_goodbye_meets_no_reset_and_nobody_is_waited_for_without_end() {
+    let sending = Sending::start("goodbye", |options| options.wait_for = 2);
+    let mut peers = [sending.join("late"), sending.join("stopped")];
+    for peer in &mut peers {
+        peer.wait_for_digest();
+        peer.say(&Message::EndOfRetransmissionRequests);
+    }
+    peers.iter_mut().for_each(Peer::wait_for_end);
+    for _ in 0..10 {
+        peers[0].say(&Message::Progress(Progress::default()));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!sending.thread.is_finished(), "it waits for the other ends");
+    let [late, stopped] = peers;
+    drop(late);
+    let start = Instant::now();
+    let summary = sending.finish();
+    assert!(summary.is_complete(), "{summary:?}");
+    assert!(start.elapsed() < Duration::from_secs(30), "the stopped one is left after a while");
+    assert!(summary.progress.seconds < 5.0, "which is no part of the sending: {summary:?}");
+    drop(stopped);
 }

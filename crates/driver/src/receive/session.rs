@@ -59,6 +59,12 @@ pub(super) struct Session<'a> {
     waits_for_room: bool,
     /// To be closed when all output is written.
     closes: bool,
+    /// The sender has said Goodbye, and listens no more.
+    is_over: bool,
+    /// How many times the machine had something thrown away.
+    discards: u64,
+    /// The connection was lost, and with it the rest of an object.
+    has_lost_something: bool,
     /// Batches taken from the group's socket since it was last drained.
     full_batches: u32,
     block_len: u16,
@@ -103,6 +109,9 @@ impl<'a> Session<'a> {
             outbox: Outbox::default(),
             waits_for_room: false,
             closes: false,
+            is_over: false,
+            discards: 0,
+            has_lost_something: false,
             full_batches: 0,
             block_len: ticket.block_len,
             session: ticket.session,
@@ -215,11 +224,16 @@ impl<'a> Session<'a> {
         match result {
             Ok(()) => self.connection = Some(connection),
             Err(error) if !self.is_welcome => return Err(ReceiveError::NotAdmitted(error.to_string())),
-            Err(error) => {
-                self.handle(ReceiverInput::Disconnected { reason: error.to_string() }, None);
-            }
+            Err(error) => self.lose(error.to_string()),
         }
         Ok(())
+    }
+
+    /// The connection is gone. The machine throws away at once what cannot become whole without it.
+    fn lose(&mut self, reason: String) {
+        let before = self.discards;
+        self.handle(ReceiverInput::Disconnected { reason }, None);
+        self.has_lost_something = self.discards > before;
     }
 
     fn control_message(&mut self, file: FileId, message: Message) -> Result<(), ReceiveError> {
@@ -237,6 +251,10 @@ impl<'a> Session<'a> {
             }
             self.is_welcome = true;
         }
+        // What it has now is the end: the sender waits for this side to close.
+        let is_over = matches!(message, Message::Goodbye);
+        self.is_over |= is_over;
+        self.closes |= is_over;
         self.handle(ReceiverInput::Message { from: Channel::Control, file, message }, None);
         Ok(())
     }
@@ -294,9 +312,8 @@ impl<'a> Session<'a> {
 
     fn carry_out(&mut self, transmit: ReceiverTransmit, blocks: Option<&(Range<u64>, usize)>) {
         match transmit {
-            ReceiverTransmit::Message { file, message } => {
-                self.outbox.push(file, message);
-            }
+            ReceiverTransmit::Message { .. } if self.is_over => {}
+            ReceiverTransmit::Message { file, message } => self.outbox.push(file, message),
             ReceiverTransmit::Announce { file, begin } => {
                 let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
                 let before = self.begins.insert(file, begin.clone()).map_or(0, |before| before.file_size);
@@ -316,7 +333,10 @@ impl<'a> Session<'a> {
                     self.machine.handle(self.clock.now(), ReceiverInput::StoreFailed { file, reason });
                 }
             }
-            ReceiverTransmit::Discard { file } => self.add(Task::Discard { file }),
+            ReceiverTransmit::Discard { file } => {
+                self.discards += 1;
+                self.add(Task::Discard { file });
+            }
             ReceiverTransmit::CloseConnection => self.closes = true,
         }
     }
@@ -382,7 +402,7 @@ impl<'a> Session<'a> {
         if self.outbox.is_stuck() {
             self.connection = None;
             let reason = "it reads nothing of what it is told".to_owned();
-            self.handle(ReceiverInput::Disconnected { reason }, None);
+            self.lose(reason);
             return Ok(());
         }
         if all_written && self.closes {
@@ -428,8 +448,16 @@ impl<'a> Session<'a> {
     fn finish(mut self) -> ReceiveSummary {
         self.summary.progress = self.progress();
         (self.on_event)(ReceiveEvent::Progress(self.summary.progress));
-        if let Some(reason) = &self.summary.cut_short {
-            self.summary.cut_short = Some(format!("the sender at {}: {reason}", self.sender));
+        let reason = self.summary.cut_short.take();
+        let reason = reason.map(|reason| format!("the sender at {}: {reason}", self.sender));
+        let has_all = !self.summary.received.is_empty() && self.summary.failed.is_empty();
+        match reason {
+            // Only its Goodbye is missing.
+            Some(reason) if has_all && !self.has_lost_something => {
+                let line = format!("{reason}; all that it had announced is here");
+                (self.on_event)(ReceiveEvent::Warning(line));
+            }
+            reason => self.summary.cut_short = reason,
         }
         self.summary
     }

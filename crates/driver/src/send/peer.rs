@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use treecast_proto::Instant;
 use treecast_wire::message::{Hello, Progress};
 
 use super::ReceiverProgress;
@@ -19,6 +20,8 @@ pub(super) struct Peer {
     pub waits_for_room: bool,
     /// To be closed when all output is written.
     pub closes: bool,
+    /// All is written and the connection half closed: how long its receiver's own end is waited for.
+    pub lingers_until: Option<Instant>,
     pub progress: Progress,
     pub retransmitted_bytes: u64,
     pub objects_complete: u32,
@@ -49,6 +52,7 @@ impl Peer {
             connection: Some(connection),
             waits_for_room: false,
             closes: false,
+            lingers_until: None,
             progress: Progress::default(),
             retransmitted_bytes: 0,
             objects_complete: 0,

@@ -66,6 +66,8 @@ pub(super) struct Session<'a> {
     /// Where unicast copies go.
     destinations: Vec<SocketAddr>,
     started: Option<Instant>,
+    /// When the last object was done.
+    ended: Option<Instant>,
     total_bytes: u64,
     next_progress: Instant,
     summary: SendSummary,
@@ -88,7 +90,7 @@ impl<'a> Session<'a> {
         let clock = Clock::start();
         let config = config::machine_config(&plan);
         let run_bytes = u64::from(config.max_run_len) / u64::from(plan.block_len) * plan.packet_bytes();
-        let session = Self {
+        let mut session = Self {
             group: GroupLane::open(&plan)?,
             pacer: Pacer::new(plan.options.rate_bps, clock.now()),
             repairs: RepairShare::default(),
@@ -105,6 +107,7 @@ impl<'a> Session<'a> {
             last_served: ReceiverId(0),
             destinations: Vec::new(),
             started: None,
+            ended: None,
             next_progress: clock.now(),
             summary: SendSummary { objects: plan.sources.len() as u64, ..SendSummary::default() },
             has_news: false,
@@ -113,6 +116,9 @@ impl<'a> Session<'a> {
             on_event,
         };
         (session.on_event)(SendEvent::Ready { ticket: session.plan.ticket(control) });
+        for warning in std::mem::take(&mut session.plan.warnings) {
+            (session.on_event)(SendEvent::Warning(warning));
+        }
         Ok(session)
     }
 
@@ -126,7 +132,9 @@ impl<'a> Session<'a> {
             let lanes = self.serve_connections(now);
             self.report_progress(now);
             if self.closed {
-                return Ok(self.finish(now));
+                // That receivers close their connections is no part of what they waited for.
+                let ended = self.ended.unwrap_or(now);
+                return Ok(self.finish(ended));
             }
             let timeout = match turn {
                 Turn::Again => Some(Duration::ZERO),
@@ -319,7 +327,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn note(&mut self, _now: Instant, event: SenderEvent) {
+    fn note(&mut self, now: Instant, event: SenderEvent) {
         match event {
             SenderEvent::ReceiverDone { file, receiver, outcome } => {
                 let (name, size) = (self.sources.name(file).to_owned(), self.sources.size(file));
@@ -338,6 +346,7 @@ impl<'a> Session<'a> {
             }
             SenderEvent::FileDone { file, outcomes } => {
                 self.sources.close(file);
+                self.ended = Some(now);
                 let complete = outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Complete).count();
                 (self.on_event)(SendEvent::ObjectDone {
                     name: self.sources.name(file).to_owned(),
@@ -403,8 +412,13 @@ impl<'a> Session<'a> {
         if self.started.is_none() {
             return Err(SendError::Interrupted);
         }
-        self.summary.interrupted = true;
         let now = self.clock.now();
+        // Once connections are closed, nothing is left that could be interrupted.
+        if self.peers.values().any(|peer| peer.closes) {
+            let ended = self.ended.unwrap_or(now);
+            return Ok(self.finish(ended));
+        }
+        self.summary.interrupted = true;
         Ok(self.finish(now))
     }
 }

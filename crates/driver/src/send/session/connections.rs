@@ -1,6 +1,6 @@
 //! The receivers' connections: who comes, what they say, what they are told, who goes.
 
-use std::io;
+use std::{io, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
@@ -16,6 +16,11 @@ use crate::{connection::Connection, poller::Interest};
 
 /// The most receivers in a session: each takes a descriptor and up to half a megabyte of buffers.
 const MAX_RECEIVERS: usize = 10_000;
+
+/// How long a receiver gets to close its end when it has been told Goodbye: TCP sends that half a dozen times in it,
+/// should it be lost. Were the socket closed at once, a report that crosses the Goodbye would be answered by a reset,
+/// and a lost Goodbye never be sent again.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// The most receivers that have left and are told by name in the end.
 const MAX_DEPARTED: usize = 1000;
@@ -157,11 +162,13 @@ impl Session<'_> {
             Err(error) => return self.disconnect(receiver, &error.to_string()),
         };
         if all_written && peer.closes {
-            connection.finish();
-            peer.connection = None;
-            self.update_destinations();
-            self.handle(now, SenderInput::Left { receiver, reason: "the session is over".into() });
-            return;
+            let until = *peer.lingers_until.get_or_insert_with(|| {
+                connection.finish();
+                now + LINGER
+            });
+            if until <= now {
+                return self.disconnect(receiver, "the session is over");
+            }
         }
         if peer.waits_for_room == all_written {
             peer.waits_for_room = !all_written;
@@ -210,6 +217,9 @@ impl Session<'_> {
     pub(super) fn put_out(&mut self, receiver: ReceiverId, reason: &str) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
         peer.connection = None;
+        if peer.lingers_until.is_some() {
+            return;
+        }
         peer.left = Some(reason.to_owned());
         let name = peer.name.clone();
         self.update_destinations();
