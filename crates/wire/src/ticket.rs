@@ -20,7 +20,8 @@ use thiserror::Error;
 
 use crate::{ParseError, field::Reader, header::SessionId};
 
-const PREFIX: &str = "treecast1.";
+const NAME: &str = "treecast";
+const VERSION: u32 = 1;
 
 /// The most control addresses that a ticket holds.
 pub const MAX_CONTROL_ADDRESSES: usize = 16;
@@ -64,6 +65,11 @@ pub struct Ticket {
 pub enum TicketError {
     #[error("a ticket begins with \"treecast1.\": copy the whole first line that `treecast send` prints")]
     Prefix,
+    #[error(
+        "the ticket is of another version, {0}, and this treecast reads version {VERSION}: use the same version of \
+         treecast on both sides"
+    )]
+    Version(u32),
     #[error("the ticket is cut short or mistyped: copy the whole first line that `treecast send` prints")]
     Damaged,
     #[error("the ticket is whole, but this version cannot use it: {0}")]
@@ -94,7 +100,7 @@ impl Ticket {
     /// The text of a ticket whose fields are these bytes, right or wrong: prefix, base64, checksum.
     pub fn seal(fields: &[u8]) -> String {
         let checksum = crc32fast::hash(fields).to_be_bytes();
-        format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&[fields, &checksum].concat()))
+        format!("{NAME}{VERSION}.{}", BASE64URL_NOPAD.encode(&[fields, &checksum].concat()))
     }
 }
 
@@ -102,7 +108,10 @@ impl FromStr for Ticket {
     type Err = TicketError;
 
     fn from_str(text: &str) -> Result<Self, TicketError> {
-        let text = text.trim().strip_prefix(PREFIX).ok_or(TicketError::Prefix)?;
+        let (version, text) = split_prefix(text.trim()).ok_or(TicketError::Prefix)?;
+        if version != VERSION {
+            return Err(TicketError::Version(version));
+        }
         let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| TicketError::Damaged)?;
         let (fields, checksum) = bytes.split_last_chunk::<4>().ok_or(TicketError::Damaged)?;
         if crc32fast::hash(fields) != u32::from_be_bytes(*checksum) {
@@ -110,6 +119,13 @@ impl FromStr for Ticket {
         }
         Ok(parse_fields(fields)?)
     }
+}
+
+/// The version and what follows it.
+fn split_prefix(text: &str) -> Option<(u32, &str)> {
+    let (version, fields) = text.strip_prefix(NAME)?.split_once('.')?;
+    let is_number = version.bytes().all(|byte| byte.is_ascii_digit());
+    Some((version.parse().ok().filter(|_| is_number)?, fields))
 }
 
 fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {

@@ -9,7 +9,7 @@ pub enum Error {
     NotRoot,
     #[error("cannot read experiment {}: {error}; name a TOML file, such as labs/librecast/demo.toml", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
-    #[error("{name}, line {line}: {what}")]
+    #[error("{name}:{line}: {what}")]
     Syntax { name: String, line: usize, what: String },
     #[error("{name}: {what}")]
     Invalid { name: String, what: String },

@@ -442,17 +442,17 @@ topology = "lan:clients=3"
         let cases = [
             (
                 broken("sizes", "sises"),
-                "x.toml, line 4: unknown field `sises`, expected one of `title`, `deliveries`, `schedules`, \
+                "x.toml:4: unknown field `sises`, expected one of `title`, `deliveries`, `schedules`, \
                  `sizes`, `file`, `repeats`, `rate`, `settle`, `timeout`, `seed`, `sample`, `store`, `oversize`, \
                  `network`, `claim`",
             ),
             (
                 broken("\"tcp\"", "\"ftp\""),
-                "x.toml, line 3: unknown delivery `ftp`: expected tcp, udp, scp, carousel, after or nack",
+                "x.toml:3: unknown delivery `ftp`: expected tcp, udp, scp, carousel, after or nack",
             ),
             (
                 broken("\"1M\"", "\"0M\""),
-                "x.toml, line 4: size `0M`: expected 1 byte to 1024G, such as `500K`, `64M` or `2G`",
+                "x.toml:4: size `0M`: expected 1 byte to 1024G, such as `500K`, `64M` or `2G`",
             ),
             (
                 broken("\"L3\"", "\"L 3\""),
@@ -464,13 +464,13 @@ topology = "lan:clients=3"
             ),
             (
                 broken("topology", "loss = [{ rate = \"101%\" }]\ntopology"),
-                "x.toml, line 8: loss `101%`: expected a percentage like 5%, or \
+                "x.toml:8: loss `101%`: expected a percentage like 5%, or \
                  gilbert:TO_BAD:TO_GOOD[:IN_BAD[:IN_GOOD]]",
             ),
             (broken("title = \"small\"", ""), "x.toml: `title` is missing"),
             (
                 broken("title = \"small\"", "title = "),
-                "x.toml, line 2: string values must be quoted, expected literal string",
+                "x.toml:2: string values must be quoted, expected literal string",
             ),
             (broken("\"tcp\", ", "\"nack\", "), "x.toml: delivery `nack` is there twice"),
             (

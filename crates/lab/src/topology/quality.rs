@@ -106,6 +106,10 @@ fn percent(fraction: f64) -> f64 {
 }
 
 fn parse_percentage(text: &str) -> Option<f64> {
+    // Nothing is nothing in any unit.
+    if text == "0" {
+        return Some(0.0);
+    }
     let number: f64 = text.strip_suffix('%')?.trim().parse().ok()?;
     (0.0..=100.0).contains(&number).then_some(number / 100.0)
 }
@@ -158,7 +162,8 @@ mod tests {
         assert!(parse_rate_bps("fast").is_err() && parse_rate_bps("-1M").is_err());
         assert!(parse_rate_bps("").is_err() && parse_rate_bps("1").is_err());
         assert_eq!(Loss::parse("5%"), Ok(Loss::Uniform(0.05)));
-        assert_eq!(Loss::parse("0%"), Ok(Loss::None));
+        assert_eq!([Loss::parse("0%"), Loss::parse("0")], [Ok(Loss::None); 2]);
+        assert!(Loss::parse("5").is_err());
         assert!(Loss::parse("105%").is_err() && Loss::parse("NaN%").is_err());
         let gilbert = Loss::Gilbert { to_bad: 0.01, to_good: 0.25, in_bad: 1.0, in_good: 0.0 };
         assert_eq!(Loss::parse("gilbert:1%:25%"), Ok(gilbert));
