@@ -10,6 +10,8 @@ use std::{
     sync::OnceLock,
 };
 
+use indicatif::{ProgressBar, ProgressStyle};
+
 /// Why the first line that did not reach standard output did not.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
 
@@ -18,9 +20,9 @@ macro_rules! say {
     ($($text:tt)*) => { $crate::output::to_stdout(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-/// Prints a line on standard error, as `eprintln!` does.
+/// Prints a line on standard error, as `eprintln!` does, and one only: see [`in_one_line`].
 macro_rules! remark {
-    ($($text:tt)*) => { $crate::output::to_stderr(format_args!("{}\n", format_args!($($text)*))) };
+    ($($text:tt)*) => { $crate::output::to_stderr(format_args!("{}\n", $crate::output::in_one_line(&format!($($text)*)))) };
 }
 
 /// Writes text as it is, and at once: who reads a pipe waits for it.
@@ -37,6 +39,37 @@ pub fn to_stderr(text: fmt::Arguments<'_>) {
     _ = io::stderr().lock().write_fmt(text);
 }
 
+/// A bar on standard error, where that is a terminal, which is a text until it is given another style: a bar
+/// of length 0 would be full.
+pub fn waiting_bar(is_hidden: bool, text: &str) -> ProgressBar {
+    let bar = if is_hidden { ProgressBar::hidden() } else { ProgressBar::new(0) };
+    set_template(&bar, "{msg}");
+    bar.set_message(text.to_owned());
+    bar
+}
+
+/// Makes a bar look like `template` from now on.
+pub fn set_template(bar: &ProgressBar, template: &str) {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+}
+
+/// A line that stays above a bar, or goes to standard error where there is none: lines are for logs, too.
+pub fn above(bar: &ProgressBar, line: &str) {
+    if bar.is_hidden() { remark!("{line}") } else { bar.println(in_one_line(line)) }
+}
+
+/// The text with its control characters escaped: a name of a file may hold line breaks, and what a terminal
+/// takes for a command.
+pub fn in_one_line(text: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
 /// Whether nobody reads standard output any more.
 pub fn is_unread() -> bool {
     FAILED.get().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -46,4 +79,14 @@ pub fn is_unread() -> bool {
 pub fn failure() -> Option<String> {
     let error = FAILED.get().filter(|_| !is_unread())?;
     Some(format!("cannot write to standard output: {error}; what it should have said is lost"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_break_a_line_is_escaped() {
+        assert_eq!(in_one_line("a\nb\u{1b}[2Jé"), "a\\nb\\u{1b}[2Jé");
+    }
 }

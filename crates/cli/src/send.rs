@@ -20,6 +20,7 @@ use treecast_wire::{header::MAX_PAYLOAD_LEN, ticket};
 
 use crate::{Outcome, arguments};
 
+const DEFAULT_WAIT: u32 = 1;
 const DEFAULT_WAIT_TIMEOUT_SECONDS: u64 = 60;
 
 /// Send files to everyone who has the ticket.
@@ -56,10 +57,10 @@ pub struct Args {
     #[arg(long, default_value_t = DEFAULT_MULTICAST_HOPS, value_parser = clap::value_parser!(u32).range(1..=255),
           allow_negative_numbers = true)]
     ttl: u32,
-    /// Start when so many receivers are there
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
+    /// Start when so many receivers are there [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
           allow_negative_numbers = true)]
-    wait: u32,
+    wait: Option<u32>,
     /// Give up when they are not there in so many seconds [default: 60; a carousel waits for ever]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     wait_timeout: Option<u64>,
@@ -134,7 +135,7 @@ pub fn run(args: Args) -> Outcome {
     }
     let stop = Stop::on_signals()?;
     let ticket_file = TicketFile(args.ticket_file.clone());
-    let mut display = display::Display::new(args.json);
+    let mut display = display::Display::new(args.json, args.wait.unwrap_or(DEFAULT_WAIT));
     let mut failed_ticket = None;
     let mut on_event = |event: SendEvent| {
         if let SendEvent::Ready { ticket } = &event
@@ -142,6 +143,8 @@ pub fn run(args: Args) -> Outcome {
         {
             failed_ticket = Some(line);
             stop.request();
+            // A ticket that is not where others look for it is of no use.
+            return;
         }
         display.show(&event);
     };
@@ -164,6 +167,10 @@ fn check(args: &Args) -> Result<(), String> {
         (
             is_carousel && args.control.is_some(),
             "a carousel takes no control connections: leave out --control",
+        ),
+        (
+            is_carousel && args.wait.is_some(),
+            "a carousel starts at the first listener and cannot count them: leave out --wait",
         ),
         (
             !is_carousel && args.idle.is_some(),
@@ -204,7 +211,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         control: args.control,
         rate_bps: args.rate.0,
         hops: args.ttl,
-        wait_for: args.wait,
+        wait_for: args.wait.unwrap_or(DEFAULT_WAIT),
         wait_timeout: Duration::from_secs(args.wait_timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT_SECONDS)),
         retransmission_timeout_factor: args.retx_factor,
         stall_limit: Duration::from_secs(args.stall_limit),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use treecast_driver::{
     stop::Stop,
@@ -19,6 +19,7 @@ use treecast_wire::{message::Digest, unicast::PORT};
 use crate::{
     Outcome,
     arguments::counted,
+    output,
     send::{Rate, parse_rate},
 };
 
@@ -119,13 +120,10 @@ fn server_event_as_json(event: &ServerEvent) -> Value {
 }
 
 fn fetch(args: &Args, stop: &Stop) -> Outcome {
-    let bar = bar(args.json);
+    let bar = output::waiting_bar(args.json, "waiting for the server");
     let tell = |progress: ClientProgress| match args.json {
         true => say!("{}", progress_as_json("progress", &progress)),
-        false => {
-            bar.set_length(progress.total_bytes.unwrap_or(0));
-            bar.set_position(progress.received_bytes);
-        }
+        false => move_bar(&bar, &progress),
     };
     let progress = match args.transport {
         Transport::Tcp => tcp::fetch(&args.file, args.address, stop, tell)?,
@@ -147,14 +145,13 @@ fn fetch(args: &Args, stop: &Stop) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn bar(json: bool) -> ProgressBar {
-    // indicatif draws on standard error, and only where that is a terminal.
-    let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(0) };
-    let style = "{bar:30} {percent:>3} % {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(style) {
-        bar.set_style(style);
+fn move_bar(bar: &ProgressBar, progress: &ClientProgress) {
+    let Some(total_bytes) = progress.total_bytes else { return };
+    if bar.length() == Some(0) {
+        output::set_template(bar, "{bar:30} {percent:>3} % {bytes} of {total_bytes}, {binary_bytes_per_sec}");
     }
-    bar
+    bar.set_length(total_bytes);
+    bar.set_position(progress.received_bytes);
 }
 
 fn progress_as_json(event: &str, progress: &ClientProgress) -> Value {

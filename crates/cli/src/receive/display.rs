@@ -1,26 +1,23 @@
 //! What `treecast receive` shows: a bar, each file as it is complete, and the sums.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use treecast_driver::receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary};
 
-use crate::arguments::counted;
+use crate::{arguments::counted, output};
 
 pub(super) struct Display {
     json: bool,
     block_len: u64,
     bar: ProgressBar,
+    /// Files that have begun.
+    announced: usize,
 }
 
 impl Display {
     pub fn new(json: bool, block_len: u16) -> Self {
-        // indicatif draws on standard error, and only where that is a terminal.
-        let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(0) };
-        let style = "{bar:30} {percent:>3} % {bytes} of {total_bytes}, {binary_bytes_per_sec} {msg}";
-        if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style);
-        }
-        Self { json, block_len: block_len.into(), bar }
+        let bar = output::waiting_bar(json, "waiting for the first file");
+        Self { json, block_len: block_len.into(), bar, announced: 0 }
     }
 
     pub fn show(&mut self, event: &ReceiveEvent) {
@@ -34,6 +31,12 @@ impl Display {
                 self.line(&format!("joined the session of {sender} on {interface}"));
             }
             ReceiveEvent::Announced { name, bytes } => {
+                const STYLE: &str =
+                    "{bar:30} {percent:>3} % {bytes} of {total_bytes}, {binary_bytes_per_sec} {msg}";
+                if self.announced == 0 {
+                    output::set_template(&self.bar, STYLE);
+                }
+                self.announced += 1;
                 self.bar.set_length(self.bar.length().unwrap_or(0) + bytes);
                 self.bar.set_message(name.clone());
             }
@@ -55,21 +58,11 @@ impl Display {
             say!("{done}");
             return;
         }
-        say!(
-            "{}, {} bytes in {:.2} s; {} bytes retransmitted, {} duplicate blocks, {} packets dropped; {} failed",
-            counted(summary.received.len(), "file"),
-            progress.received_bytes,
-            progress.seconds,
-            progress.retransmitted_bytes,
-            progress.duplicate_blocks,
-            progress.dropped_packets,
-            summary.failed.len(),
-        );
+        say!("{}", in_one_line(summary, self.announced));
     }
 
     fn line(&self, line: &str) {
-        // A hidden bar swallows lines; those are for logs, too.
-        if self.bar.is_hidden() { remark!("{line}") } else { self.bar.println(line) }
+        output::above(&self.bar, line);
     }
 
     fn as_json(&self, event: &ReceiveEvent) -> Value {
@@ -103,5 +96,45 @@ impl Display {
             "dropped_packets": progress.dropped_packets,
             "ignored_packets": progress.ignored_packets,
         })
+    }
+}
+
+/// The bytes are those of files that are there; what is neither there nor failed was cut short.
+fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
+    let (received, failed) = (summary.received.len(), summary.failed.len());
+    let progress = &summary.progress;
+    let mut line = format!(
+        "{}, {} bytes in {:.2} s; {} bytes retransmitted, {} duplicate blocks, {} packets dropped; {failed} failed",
+        counted(received, "file"),
+        summary.received.iter().map(|(_, bytes)| bytes).sum::<u64>(),
+        progress.seconds,
+        progress.retransmitted_bytes,
+        progress.duplicate_blocks,
+        progress.dropped_packets,
+    );
+    let cut_short = announced.saturating_sub(received + failed);
+    if cut_short > 0 {
+        line += &format!(", {cut_short} not complete");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_there_counts() {
+        let mut summary = ReceiveSummary::default();
+        summary.progress.received_bytes = 900;
+        summary.failed.push(("a".into(), "why".into()));
+        let line = in_one_line(&summary, 2);
+        assert!(
+            line.starts_with("0 files, 0 bytes in ") && line.ends_with("; 1 failed, 1 not complete"),
+            "{line}"
+        );
+        summary.received.push(("b".into(), 500));
+        let line = in_one_line(&summary, 2);
+        assert!(line.starts_with("1 file, 500 bytes in ") && line.ends_with("; 1 failed"), "{line}");
     }
 }

@@ -1,8 +1,8 @@
 //! `treecast send --repair carousel`, and `--dialect iotup`, which is one.
 
-use std::time::Duration;
+use std::{process::ExitCode, time::Duration};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use treecast_driver::{
     carousel::{self, Dialect, ListenerWatch, SendEvent, SendOptions, SendSummary},
@@ -13,7 +13,7 @@ use treecast_proto::Instant;
 use treecast_wire::{iotup, ticket};
 
 use super::{Args, TicketFile};
-use crate::{Outcome, arguments::counted};
+use crate::{Outcome, arguments::counted, output};
 
 const DEFAULT_IDLE_SECONDS: u64 = 10;
 
@@ -33,6 +33,7 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
     };
     TicketFile(args.ticket_file.clone()).write(&announcement)?;
     display.ready(&announcement, &dialect);
+    plan.warnings.iter().for_each(|warning| display.warn(warning));
     let options = SendOptions {
         group: plan.group,
         hops: plan.options.hops,
@@ -72,19 +73,14 @@ fn listeners(plan: &Plan) -> Option<ListenerWatch> {
 struct Display {
     json: bool,
     bar: ProgressBar,
-    /// Of the first object that could not be sent.
-    withdrawn: Option<String>,
+    /// Whether an object could not be sent to its end, of which no receiver can have all.
+    has_withdrawn: bool,
 }
 
 impl Display {
     fn new(json: bool) -> Self {
-        // indicatif draws on standard error, and only where that is a terminal.
-        let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(0) };
-        let style = "{bar:30} {percent:>3} % of a loop, {msg}";
-        if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style);
-        }
-        Self { json, bar, withdrawn: None }
+        let bar = output::waiting_bar(json, "waiting for a listener");
+        Self { json, bar, has_withdrawn: false }
     }
 
     fn ready(&self, announcement: &str, dialect: &Dialect) {
@@ -95,10 +91,15 @@ impl Display {
         }
     }
 
-    fn show(&mut self, event: &SendEvent) {
-        if let SendEvent::Withdrawn { reason, .. } = event {
-            self.withdrawn.get_or_insert_with(|| reason.clone());
+    fn warn(&self, line: &str) {
+        match self.json {
+            true => say!("{}", json!({"event": "warning", "text": line})),
+            false => self.line(line),
         }
+    }
+
+    fn show(&mut self, event: &SendEvent) {
+        self.has_withdrawn |= matches!(event, SendEvent::Withdrawn { .. });
         if self.json {
             say!("{}", as_json(event));
             return;
@@ -108,10 +109,14 @@ impl Display {
             SendEvent::Paused => self.line("nobody listens any more: waiting"),
             SendEvent::Looped { .. } => {}
             SendEvent::Withdrawn { reason, .. } => self.line(reason),
+            SendEvent::Progress(summary) if summary.sent_bytes == 0 => {}
             SendEvent::Progress(summary) => {
+                self.bar.set_message(format!("{} complete", counted(summary.loops as usize, "loop")));
+                if self.bar.length() == Some(0) {
+                    output::set_template(&self.bar, "{bar:30} {percent:>3} % of a loop, {msg}");
+                }
                 self.bar.set_length(summary.loop_bytes);
                 self.bar.set_position(summary.sent_bytes % summary.loop_bytes.max(1));
-                self.bar.set_message(format!("{} complete", counted(summary.loops as usize, "loop")));
             }
         }
     }
@@ -120,24 +125,24 @@ impl Display {
         self.bar.finish_and_clear();
         match self.json {
             true => say!("{}", summary_as_json("done", summary)),
-            false => say!(
-                "{} of {} bytes, {} bytes in {:.2} s",
-                counted(summary.loops as usize, "loop"),
-                summary.loop_bytes,
-                summary.sent_bytes,
-                summary.seconds
-            ),
+            false => say!("{}", in_one_line(summary)),
         }
-        match &self.withdrawn {
-            Some(reason) => Err(reason.clone().into()),
-            None => Ok(std::process::ExitCode::SUCCESS),
-        }
+        Ok(if self.has_withdrawn { ExitCode::from(3) } else { ExitCode::SUCCESS })
     }
 
     fn line(&self, line: &str) {
-        // A hidden bar swallows lines; those are for logs, too.
-        if self.bar.is_hidden() { remark!("{line}") } else { self.bar.println(line) }
+        output::above(&self.bar, line);
     }
+}
+
+fn in_one_line(summary: &SendSummary) -> String {
+    format!(
+        "{} bytes in {:.2} s: {} of {} bytes",
+        summary.sent_bytes,
+        summary.seconds,
+        counted(summary.loops as usize, "whole loop"),
+        summary.loop_bytes,
+    )
 }
 
 fn as_json(event: &SendEvent) -> Value {

@@ -1,6 +1,11 @@
 //! What `treecast send` shows: the ticket, a bar, and at the end who has what.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::{
+    fmt::Write,
+    sync::{Arc, Mutex},
+};
+
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
 use treecast_driver::send::{ReceiverProgress, SendEvent, SendProgress, SendSummary};
 
@@ -12,18 +17,22 @@ const NAMED: usize = 3;
 pub(super) struct Display {
     json: bool,
     bar: ProgressBar,
+    /// Who is there while the session waits for all; none when it has started.
+    waiting: Option<Waiting>,
+    /// What stands beside the bar. Not the bar's own message, which is drawn apart from its position.
+    slowest: Arc<Mutex<String>>,
+}
+
+struct Waiting {
+    joined: u32,
+    wanted: u32,
 }
 
 impl Display {
-    pub fn new(json: bool) -> Self {
-        // indicatif draws on standard error, and only where that is a terminal.
-        let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(0) };
-        let style =
-            "{bar:30} {percent:>3} % {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left {msg}";
-        if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style);
-        }
-        Self { json, bar }
+    /// Of a session that starts when `wanted` receivers are there.
+    pub fn new(json: bool, wanted: u32) -> Self {
+        let bar = output::waiting_bar(json, "");
+        Self { json, bar, waiting: Some(Waiting { joined: 0, wanted }), slowest: Arc::default() }
     }
 
     pub fn show(&mut self, event: &SendEvent) {
@@ -32,15 +41,28 @@ impl Display {
             return;
         }
         match event {
-            SendEvent::Ready { ticket } => say!("{ticket}"),
+            SendEvent::Ready { ticket } => {
+                say!("{ticket}");
+                self.wait_for(0);
+            }
+            SendEvent::Warning(line) => self.line(line),
             SendEvent::Joined { receiver, address, joined, wanted } => {
-                self.line(&format!("{receiver} joined from {address} ({joined} of {wanted})"));
+                let there = match &self.waiting {
+                    Some(_) => format!("{joined} of {wanted}"),
+                    None => format!("{joined} are there"),
+                };
+                self.line(&format!("{receiver} joined from {address} ({there})"));
+                self.wait_for(*joined);
             }
-            SendEvent::Left { receiver, reason } => self.line(&format!("{receiver} left: {reason}")),
+            SendEvent::Left { receiver, reason } => {
+                self.line(&format!("{receiver} left: {reason}"));
+                let joined = self.waiting.as_ref().map_or(0, |waiting| waiting.joined.saturating_sub(1));
+                self.wait_for(joined);
+            }
             SendEvent::Refused { address, reason } => {
-                self.line(&format!("a connection from {address} was refused: {reason}"));
+                self.line(&format!("a connection from {address} came to nothing: {reason}"));
             }
-            SendEvent::Started { bytes, .. } => self.bar.set_length(*bytes),
+            SendEvent::Started { bytes, .. } => self.start(*bytes),
             SendEvent::Progress(progress) => self.move_bar(progress),
             SendEvent::ObjectDone { .. } => {}
             SendEvent::Withdrawn { reason, .. } => self.line(reason),
@@ -63,22 +85,63 @@ impl Display {
     }
 
     fn line(&self, line: &str) {
-        // A hidden bar swallows lines; those are for logs, too.
-        if self.bar.is_hidden() { remark!("{line}") } else { self.bar.println(line) }
+        output::above(&self.bar, line);
+    }
+
+    /// Says who is there, as long as the session waits for others.
+    fn wait_for(&mut self, now_joined: u32) {
+        let Some(Waiting { joined, wanted }) = &mut self.waiting else { return };
+        *joined = now_joined;
+        let receivers = if *wanted == 1 { "receiver" } else { "receivers" };
+        self.bar.set_message(format!("waiting: {joined} of {wanted} {receivers}"));
+    }
+
+    fn start(&mut self, bytes: u64) {
+        self.waiting = None;
+        self.bar.set_length(bytes);
+        let slowest = Arc::clone(&self.slowest);
+        let style = ProgressStyle::with_template(
+            "{bar:30} {percent:>3} % {bytes} of {total_bytes}, {binary_bytes_per_sec}{left}{slowest}",
+        );
+        let Ok(style) = style else { return };
+        let style =
+            style.with_key("left", time_left).with_key("slowest", move |_: &_, to: &mut dyn Write| {
+                if let Ok(slowest) = slowest.lock() {
+                    // A bar that cannot be drawn is none.
+                    _ = to.write_str(&slowest);
+                }
+            });
+        self.bar.set_style(style);
+        self.bar.reset_eta();
     }
 
     /// The bar stands where the receivers are on average.
     fn move_bar(&self, progress: &SendProgress) {
         let receivers = &progress.receivers;
         let received: u64 = receivers.iter().map(|receiver| receiver.received_bytes).sum();
-        self.bar.set_position(received / receivers.len().max(1) as u64);
         let mut slowest: Vec<&ReceiverProgress> = receivers.iter().collect();
         slowest.sort_by_key(|receiver| receiver.received_bytes);
-        let percent =
-            |receiver: &ReceiverProgress| 100 * receiver.received_bytes / progress.total_bytes.max(1);
-        let named =
-            slowest.iter().take(NAMED).map(|receiver| format!("{} {} %", receiver.name, percent(receiver)));
-        self.bar.set_message(format!("slowest: {}", named.collect::<Vec<_>>().join(", ")));
+        let percent = |receiver: &ReceiverProgress| {
+            100.0 * receiver.received_bytes as f64 / progress.total_bytes.max(1) as f64
+        };
+        let named = slowest
+            .iter()
+            .take(NAMED)
+            .map(|receiver| format!("{} {:.0} %", receiver.name, percent(receiver)));
+        let named = format!("; slowest: {}", named.collect::<Vec<_>>().join(", "));
+        if let Ok(mut slowest) = self.slowest.lock() {
+            *slowest = named;
+        }
+        self.bar.set_position(received / receivers.len().max(1) as u64);
+    }
+}
+
+/// How long it will take from here; nothing as long as nothing says so.
+fn time_left(state: &ProgressState, to: &mut dyn Write) {
+    let left = state.eta();
+    if !left.is_zero() {
+        // A bar that cannot be drawn is none.
+        _ = write!(to, ", {:#} left", HumanDuration(left));
     }
 }
 
@@ -91,7 +154,7 @@ fn in_one_line(summary: &SendSummary) -> String {
         "{have_all} of {} {} all of {} bytes in {}, after {:.2} s ({:.0} Mbit/s at each on average); {} bytes \
          retransmitted, {} packets dropped",
         counted(progress.receivers.len(), "receiver"),
-        if have_all == 1 { "has" } else { "have" },
+        if have_all == 1 || progress.receivers.len() == 1 { "has" } else { "have" },
         progress.total_bytes,
         counted(summary.objects as usize, "object"),
         progress.seconds,
@@ -133,6 +196,7 @@ fn table<const N: usize>(header: &[&str; N], rows: &[[&str; N]]) -> String {
 fn as_json(event: &SendEvent) -> serde_json::Value {
     match event {
         SendEvent::Ready { ticket } => json!({"event": "ticket", "ticket": ticket.to_string()}),
+        SendEvent::Warning(line) => json!({"event": "warning", "text": line}),
         SendEvent::Joined { receiver, address, joined, wanted } => {
             json!({"event": "joined", "receiver": receiver, "address": address, "joined": joined, "wanted": wanted})
         }
@@ -201,6 +265,9 @@ mod tests {
         assert!(in_one_line(&summary).starts_with("1 of 1 receiver has all of 0 bytes in 1 object, "));
         summary.progress.receivers.push(ReceiverProgress::default());
         assert!(in_one_line(&summary).starts_with("2 of 2 receivers have all of 0 bytes in 1 object, "));
+        summary.progress.receivers.truncate(1);
+        summary.progress.receivers[0].failures.push(Default::default());
+        assert!(in_one_line(&summary).starts_with("0 of 1 receiver has all of 0 bytes in 1 object, "));
     }
 
     #[test]

@@ -98,6 +98,8 @@ pub enum SendEvent {
     Ready {
         ticket: Ticket,
     },
+    /// Something is not as good as it could be.
+    Warning(String),
     Joined {
         receiver: String,
         address: SocketAddr,
@@ -201,8 +203,9 @@ pub enum SendError {
     )]
     Listen { address: SocketAddr, source: io::Error },
     #[error(
-        "{joined} of {wanted} receivers came within {seconds} s: start them with the ticket, or wait longer with \
-         --wait-timeout"
+        "{joined} of {wanted} receiver{s} came within {seconds} s: start them with the ticket, or wait longer with \
+         --wait-timeout",
+        s = if *wanted == 1 { "" } else { "s" }
     )]
     NoReceivers { joined: u32, wanted: u32, seconds: u64 },
     #[error("cannot send to {to}: {source}; check the interface and its routes")]
