@@ -130,6 +130,9 @@ fn up(args: UpArgs) -> Outcome {
         lab.down()?;
         return Err(format!("{error}; lab {name} is taken down again").into());
     }
+    for node in lab.nodes().iter().filter(|node| node.interfaces.is_empty()) {
+        remark!("treecast: node {} is in no LAN and no link: it reaches nobody", node.name);
+    }
     if args.json {
         say!("{}", describe(&lab, seconds));
     } else {
