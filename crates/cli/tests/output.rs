@@ -70,3 +70,17 @@ fn a_full_disk_is_told_in_one_line() {
     assert!(said.starts_with("treecast: cannot write to standard output: "), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }
+
+#[test]
+fn a_node_that_reaches_nobody_is_told_of() {
+    let name = format!("alone{}", std::process::id());
+    let path = std::env::temp_dir().join(format!("{name}.toml"));
+    let topology = "nodes = { a = { role = \"server\" }, b = { role = \"client\" }, c = { role = \"client\" } }\n\
+                    lans.hall.nodes = [\"a\", \"b\"]\n";
+    std::fs::write(&path, topology).unwrap();
+    let (up, said) = into(Stdio::null(), &["lab", "up", path.to_str().unwrap(), "--name", &name]);
+    let (down, _) = into(Stdio::null(), &["lab", "down", &name]);
+    std::fs::remove_file(&path).unwrap();
+    assert!(up.success() && down.success(), "{said}");
+    assert_eq!(said, "treecast: node c is in no LAN and no link: it reaches nobody\n");
+}
