@@ -30,6 +30,7 @@ fn input() -> ReportInput {
             limit: "at most 1.15 times".into(),
             holds: true,
         }],
+        impairments: vec!["S1L20: 5% loss at 20 nodes".into()],
         ..ReportInput::default()
     }
 }
@@ -49,9 +50,14 @@ fn a_report_has_all_tables_and_plots_and_needs_no_network() {
         html.contains("All 5760 copies are whole"),
         "3 networks, 2 sizes, 6 deliveries, 3 schedules, twice"
     );
-    for table in
-        ["tables 6 to 9", "tables 10 and 11", "tables 1 to 5", "UPDATE", "What the server sent in all"]
-    {
+    for table in [
+        "tables 6 to 9",
+        "tables 10 and 11",
+        "tables 1 to 5",
+        "UPDATE",
+        "What the server sent in all",
+        "; S1L20: 5% loss",
+    ] {
         assert!(html.contains(table), "{table}");
     }
     let names: Vec<&str> = report.plots.iter().map(|plot| plot.name.as_str()).collect();

@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use treecast_lab::{
-    experiment::{Experiment, Finding, Results},
+    experiment::{Experiment, Finding, Network, Results},
     svg,
 };
 use treecast_measure::{
@@ -31,6 +31,9 @@ pub struct Kept {
     findings: Vec<Finding>,
     notes: Vec<String>,
     pictures: Vec<KeptPicture>,
+    /// Of results from before they were kept there are none.
+    #[serde(default)]
+    impairments: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -47,6 +50,7 @@ impl Kept {
             findings: results.findings.clone(),
             notes: results.left_out.iter().map(|line| format!("Left out: {line}.")).collect(),
             pictures: pictures(experiment),
+            impairments: impairments(experiment),
         }
     }
 
@@ -80,6 +84,7 @@ impl Kept {
             command: self.command.clone(),
             findings: self.findings.iter().map(finding).collect(),
             notes: self.notes.clone(),
+            impairments: self.impairments.clone(),
             pictures: self.pictures.iter().map(KeptPicture::to_picture).collect(),
             ..ReportInput::default()
         }
@@ -97,6 +102,15 @@ fn pictures(experiment: &Experiment) -> Vec<KeptPicture> {
     // A network that could be built can be drawn.
     let drawn = networks.filter_map(|network| Some((&network.name, network.build().ok()?)));
     drawn.map(|(name, topology)| KeptPicture { network: name.clone(), svg: svg(&topology, name) }).collect()
+}
+
+/// Each network that has loss or delay, and what of it.
+fn impairments(experiment: &Experiment) -> Vec<String> {
+    let told = |network: &Network| {
+        let impairments = network.impairments().ok().filter(|list| !list.is_empty())?;
+        Some(format!("{}: {}", network.name, impairments.join(", ")))
+    };
+    experiment.networks.iter().filter_map(told).collect()
 }
 
 /// Writes the report of the results in `folder`. Returns where it is, and its short form for a terminal.

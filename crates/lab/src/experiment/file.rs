@@ -236,6 +236,11 @@ impl Network {
         network::topology(self)
     }
 
+    /// Its loss and delay in words, and at how many nodes; none when it has neither.
+    pub fn impairments(&self) -> Result<Vec<String>, Error> {
+        Ok(network::impairments(&self.build()?))
+    }
+
     fn check(&self) -> Result<(), String> {
         let name = &self.name;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';

@@ -37,6 +37,6 @@ pub use claims::Finding;
 pub use client::Fared;
 pub use director::{Failure, Order, Preview, Results, check, preview, run};
 pub use error::Error;
-pub use file::Experiment;
+pub use file::{Experiment, Network};
 pub use observer::Event;
 pub use quantity::Size;

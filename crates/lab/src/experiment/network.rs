@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Error, file::Network as Description, plan::Facts};
-use crate::topology::{Role, Topology};
+use crate::topology::{Quality, Role, Topology};
 
 /// The rate that links without one are taken to have, for estimates.
 const UNLIMITED_BPS: u64 = 10_000_000_000;
@@ -30,6 +30,33 @@ fn lose(description: &Description, topology: &mut Topology) {
             member.quality.loss = loss.rate.0;
         }
     }
+}
+
+/// What makes cables worse than their rate, and at how many nodes, such as `5% loss at 20 nodes`.
+pub fn impairments(topology: &Topology) -> Vec<String> {
+    let mut found: Vec<(String, usize)> = Vec::new();
+    let members = topology.networks.iter().flat_map(|network| &network.members);
+    for impairment in members.filter_map(|member| impairment(&member.quality)) {
+        match found.iter_mut().find(|(known, _)| *known == impairment) {
+            Some((_, count)) => *count += 1,
+            None => found.push((impairment, 1)),
+        }
+    }
+    let told = |(what, count)| format!("{what} at {count} node{}", if count == 1 { "" } else { "s" });
+    found.into_iter().map(told).collect()
+}
+
+fn impairment(quality: &Quality) -> Option<String> {
+    let mut words = Vec::new();
+    if !quality.loss.is_none() {
+        words.push(format!("{} loss", quality.loss));
+    }
+    match (quality.is_delayed(), quality.jitter.is_zero()) {
+        (false, _) => {}
+        (true, true) => words.push(format!("{:?} delay", quality.delay)),
+        (true, false) => words.push(format!("{:?} ± {:?} delay", quality.delay, quality.jitter)),
+    }
+    Some(words.join(" and ")).filter(|words| !words.is_empty())
 }
 
 /// What the plan needs to know.
@@ -116,5 +143,13 @@ mod tests {
             .map(|member| lan.nodes[member.node].name.as_str())
             .collect();
         assert_eq!(losing, ["client0", "client3", "client6"]);
+        assert_eq!(impairments(&lan), ["20% loss at 3 nodes", "5% loss at 4 nodes"]);
+    }
+
+    #[test]
+    fn a_network_tells_its_delay() {
+        let lan = network("lan:clients=2,delay=10ms,jitter=2ms,loss=1%", "");
+        assert_eq!(impairments(&lan), ["1% loss and 10ms ± 2ms delay at 2 nodes"]);
+        assert!(impairments(&network("lan:clients=2,rate=1G", "")).is_empty());
     }
 }

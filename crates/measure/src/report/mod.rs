@@ -31,6 +31,8 @@ pub struct ReportInput {
     pub findings: Vec<Finding>,
     /// Sentences for the reader.
     pub notes: Vec<String>,
+    /// The loss and delay of each network that has any, such as `L20: 5% loss at 20 nodes`.
+    pub impairments: Vec<String>,
 }
 
 /// An SVG drawing of a network.

@@ -173,7 +173,7 @@ fn facts(page: &mut Page, results: &Results<'_>, input: &ReportInput) {
             )),
         ),
         ("System", escape(&format!("{}, treecast {}", machine.kernel, machine.treecast_version))),
-        ("Links", escape(&links(results))),
+        ("Links", escape(&links(results, &input.impairments))),
     ];
     page.raw("<dl class=\"facts\">");
     for (term, html) in rows {
@@ -182,8 +182,14 @@ fn facts(page: &mut Page, results: &Results<'_>, input: &ReportInput) {
     page.raw("</dl>");
 }
 
-/// The rates of the links, of each network where they differ.
-fn links(results: &Results<'_>) -> String {
+/// The rates of the links, of each network where they differ; then their loss and delay.
+fn links(results: &Results<'_>, impairments: &[String]) -> String {
+    let rates = rates(results);
+    let told = std::iter::once(rates.as_str()).chain(impairments.iter().map(String::as_str));
+    told.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+fn rates(results: &Results<'_>) -> String {
     let rate = |run: &Run| run.info.link_bps.map_or("not limited".to_owned(), tables::rate);
     let mut of_networks: Vec<(&str, String)> = Vec::new();
     for data in &results.runs {

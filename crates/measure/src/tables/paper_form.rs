@@ -139,7 +139,7 @@ pub fn runs_table(results: &Results<'_>) -> Table {
             Cell::marked(&*info.delivery, Mark::Delivery),
             info.schedule.as_str().into(),
             bytes(info.size_bytes).into(),
-            info.repeat.to_string().into(),
+            format!("#{}", info.repeat + 1).into(),
             info.seed.to_string().into(),
             seconds(data.run.duration.as_secs_f64()).into(),
             Cell::marked(format!("{checked}/{}", info.clients), if all { Mark::Good } else { Mark::Warning }),
