@@ -48,7 +48,7 @@ impl Bench {
     }
 
     fn send(&self, dialect: Dialect, stop: &Stop) -> Result<SendSummary, CarouselError> {
-        let sources = find_sources(&[self.folder.join("from")]).unwrap();
+        let sources = find_sources(&[self.folder.join("from")]).unwrap().sources;
         let options = SendOptions {
             group: self.group.clone(),
             hops: DEFAULT_MULTICAST_HOPS,

@@ -17,4 +17,4 @@ pub(crate) use intake::Intake;
 pub use source::{Source, SourceError};
 pub use store::{Report, Store, Task};
 pub use target::{PartFile, TargetError, TargetFolder, check_name};
-pub use walk::{NamedSource, find_sources};
+pub use walk::{Found, NamedSource, Skipped, find_sources};

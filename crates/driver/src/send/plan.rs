@@ -13,7 +13,7 @@ use treecast_wire::{
 
 use super::{SendError, SendOptions};
 use crate::{
-    files::{NamedSource, find_sources},
+    files::{Found, NamedSource, find_sources},
     interface::Interface,
     pacer,
     udp::GroupAddress,
@@ -31,6 +31,8 @@ pub struct Plan {
     pub group: GroupAddress,
     pub block_len: u16,
     pub sources: Vec<NamedSource>,
+    /// What the user should know before anything is sent; a line each.
+    pub warnings: Vec<String>,
 }
 
 impl Plan {
@@ -39,16 +41,18 @@ impl Plan {
     /// # Errors
     /// One line for each thing that does not fit.
     pub fn new(options: &SendOptions) -> Result<Self, SendError> {
-        let sources = find_sources(&options.paths)?;
+        let Found { sources, skipped } = find_sources(&options.paths)?;
         let interface = interface(options)?;
         let mut random = Random::new()?;
         let ip = group(options, &interface, &mut random)?;
         interface.check_family(ip)?;
         check_source(options, &interface, ip)?;
+        let warnings = skipped.warning().into_iter().chain(only_this_host(options, &interface)).collect();
         let port = options.port.unwrap_or_else(|| 20_000 + random.u16() % 10_000);
         let group = GroupAddress { group: SocketAddr::new(ip, port), source: options.source, interface };
         let block_len = block_len(options, &group)?;
-        Ok(Self { options: options.clone(), session: SessionId(random.u32()), group, block_len, sources })
+        let session = SessionId(random.u32());
+        Ok(Self { options: options.clone(), session, group, block_len, sources, warnings })
     }
 
     /// The ticket, for a sender that takes control connections at `control`.
@@ -81,6 +85,18 @@ fn interface(options: &SendOptions) -> Result<Interface, SendError> {
         Some(name) => Ok(Interface::named(name)?),
         None => Ok(Interface::by_route(options.group)?),
     }
+}
+
+/// The line for a session that other hosts cannot join, when nobody has asked for that.
+fn only_this_host(options: &SendOptions, interface: &Interface) -> Option<String> {
+    let is_chance = interface.is_loopback && options.interface.is_none();
+    is_chance.then(|| {
+        format!(
+            "only receivers on this host can join: no interface but {} is up with an address; bring one up, or name \
+             one with --interface",
+            interface.name
+        )
+    })
 }
 
 /// The group named, or a random one: IPv6 where the interface has an address that others can use. The scope
@@ -191,6 +207,16 @@ mod tests {
         let any = pick(None);
         assert!(any.starts_with("ff15:") || any.starts_with("239.255."), "{any}");
         assert_ne!(any, pick(None));
+    }
+
+    #[test]
+    fn a_session_for_this_host_alone_is_told_of_unless_it_is_asked_for() {
+        let lo = Interface::named("lo").unwrap();
+        assert_eq!(only_this_host(&options(), &lo), None);
+        let line = only_this_host(&SendOptions { interface: None, ..options() }, &lo).unwrap();
+        assert!(line.starts_with("only receivers on this host") && line.contains("--interface"), "{line}");
+        let other = Interface { is_loopback: false, ..lo };
+        assert_eq!(only_this_host(&SendOptions { interface: None, ..options() }, &other), None);
     }
 
     #[test]

@@ -125,7 +125,7 @@ mod tests {
         for (index, data) in data.iter().enumerate() {
             let path = folder.join(index.to_string());
             std::fs::write(&path, data).unwrap();
-            table.add(FileId(index as u64), find_sources(&[path]).unwrap().remove(0));
+            table.add(FileId(index as u64), find_sources(&[path]).unwrap().sources.remove(0));
         }
         for start in (0..700_000).step_by(63_900) {
             for (index, data) in data.iter().enumerate().filter(|(_, data)| start < data.len()) {
