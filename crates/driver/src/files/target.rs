@@ -27,6 +27,9 @@ pub enum TargetError {
     #[error("folder {folder} is full: {name} needs {needed} bytes and {free} are free; make room or name another with --into",
         folder = folder.display())]
     Full { folder: PathBuf, name: String, needed: u64, free: u64 },
+    #[error("cannot give a file the name {name:?}: {path} is {what}; remove or rename it, or name another folder with --into",
+        path = path.display())]
+    InTheWay { name: String, path: PathBuf, what: &'static str },
     #[error("cannot {doing} in folder {folder}: it is full; make room or name another with --into", folder = folder.display())]
     NoRoom { doing: String, folder: PathBuf },
     #[error("cannot {doing} in folder {folder}: {source}", folder = folder.display())]
@@ -62,14 +65,13 @@ pub struct TargetFolder {
 }
 
 impl TargetFolder {
-    /// Opens a folder, which is made if only its last component is missing, and sees that files can be made
-    /// in it.
+    /// Opens a folder, which is made if it is missing, and its parents too, and sees that files can be made in it.
     ///
     /// # Errors
-    /// When it is missing, no folder, or not writable.
+    /// When it cannot be made, is no folder, or not writable.
     pub fn open(path: &Path) -> Result<Self, TargetError> {
         let failed = |source| TargetError::Folder { folder: path.to_owned(), source };
-        match std::fs::create_dir(path) {
+        match std::fs::create_dir_all(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
             _ => {}
         }
@@ -82,22 +84,6 @@ impl TargetFolder {
         let folder = Self { folder: Arc::new(folder.into()), path: path.to_owned() };
         folder.remove_leftovers();
         Ok(folder)
-    }
-
-    /// Sees that [`TargetFolder::open`] can succeed, but makes no folder.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn check(path: &Path) -> Result<(), TargetError> {
-        let failed =
-            |kind: io::ErrorKind| TargetError::Folder { folder: path.to_owned(), source: kind.into() };
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        match path.try_exists() {
-            Ok(false) if parent.is_none_or(Path::is_dir) => Ok(()),
-            Ok(false) => Err(failed(io::ErrorKind::NotFound)),
-            Ok(true) if !path.is_dir() => Err(failed(io::ErrorKind::NotADirectory)),
-            _ => Self::open(path).map(drop),
-        }
     }
 
     pub fn path(&self) -> &Path {
@@ -193,23 +179,45 @@ impl TargetFolder {
     }
 
     /// Opens the folder that `name`'s last component belongs in, making what is missing on the way.
-    fn parent_of<'a>(&self, name: &'a str) -> io::Result<(Arc<OwnedFd>, &'a str)> {
+    fn parent_of<'a>(&self, name: &'a str) -> Result<(Arc<OwnedFd>, &'a str), TargetError> {
         let mut folder = Arc::clone(&self.folder);
         let mut rest = name;
+        let failed = |source, below: &str| {
+            let component = name[..name.len() - below.len()].trim_end_matches('/');
+            self.name_error(name, component, source)
+        };
         while let Some((component, below)) = rest.split_once('/') {
-            let component = c_string(OsStr::new(component))?;
+            let component = c_string(OsStr::new(component)).map_err(|error| failed(error, below))?;
             // SAFETY: a C string and an open folder.
             if unsafe { libc::mkdirat(folder.as_raw_fd(), component.as_ptr(), 0o777) } != 0 {
                 let error = io::Error::last_os_error();
                 if error.kind() != io::ErrorKind::AlreadyExists {
-                    return Err(error);
+                    return Err(failed(error, below));
                 }
             }
             let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-            folder = Arc::new(open_at(&folder, &component, flags, 0)?);
+            let opened = open_at(&folder, &component, flags, 0).map_err(|error| failed(error, below))?;
+            folder = Arc::new(opened);
             rest = below;
         }
         Ok((folder, rest))
+    }
+
+    /// The line for a file that cannot be called `name`, by what is at `component` of it.
+    fn name_error(&self, name: &str, component: &str, source: io::Error) -> TargetError {
+        let path = self.path.join(component);
+        let kind = path.symlink_metadata().map(|metadata| metadata.file_type());
+        let is_in_the_way = matches!(source.raw_os_error(), Some(libc::ENOTDIR | libc::EISDIR | libc::ELOOP));
+        let what = match kind {
+            Ok(kind) if kind.is_symlink() => "a symbolic link, which is not followed",
+            Ok(kind) if kind.is_dir() => "a folder",
+            Ok(_) => "a file",
+            Err(_) => "",
+        };
+        if !is_in_the_way || what.is_empty() {
+            return self.error(format!("give a file the name {name:?}"), source);
+        }
+        TargetError::InTheWay { name: name.to_owned(), path, what }
     }
 }
 
@@ -233,8 +241,8 @@ impl PartFile {
     /// When the name is refused, a symbolic link or a file is in its way, or the kernel says no.
     pub fn commit(mut self, name: &str) -> Result<(), TargetError> {
         check_name(name).map_err(|why| TargetError::Name { name: name.to_owned(), why })?;
-        let failed = |source| self.folder.error(format!("give a file the name {name:?}"), source);
-        let (parent, last) = self.folder.parent_of(name).map_err(failed)?;
+        let failed = |source| self.folder.name_error(name, name, source);
+        let (parent, last) = self.folder.parent_of(name)?;
         let last = c_string(OsStr::new(last)).map_err(failed)?;
         // SAFETY: two C strings and two open folders.
         let result = unsafe {
@@ -357,14 +365,30 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_no_target_and_checking_makes_no_folder() {
-        let path = scratch("check");
+    fn a_folder_is_made_with_its_parents_and_a_file_is_none() {
+        let path = scratch("open");
         std::fs::write(path.join("file"), "x").unwrap();
-        let line = TargetFolder::check(&path.join("file")).unwrap_err().to_string();
-        assert!(line.contains("--into") && line.contains("not a directory"), "{line}");
-        assert!(TargetFolder::check(&path.join("no/folder")).is_err());
-        TargetFolder::check(&path.join("new")).unwrap();
-        assert!(!path.join("new").exists());
+        for file in ["file", "file/below"] {
+            let line = TargetFolder::open(&path.join(file)).unwrap_err().to_string();
+            assert!(line.contains("--into") && line.contains("Not a directory"), "{line}");
+        }
+        TargetFolder::open(&path.join("new/folder")).unwrap();
+        assert!(path.join("new/folder").is_dir());
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_named_with_what_to_do() {
+        let path = scratch("in-the-way");
+        std::fs::create_dir(path.join("folder")).unwrap();
+        std::fs::write(path.join("file"), "x").unwrap();
+        let folder = TargetFolder::open(&path).unwrap();
+        let line = |name| folder.create(FileId(1)).unwrap().commit(name).unwrap_err().to_string();
+        for (name, what) in [("folder", "folder is a folder"), ("file/below", "file is a file")] {
+            let line = line(name);
+            let advice = "remove or rename it, or name another folder with --into";
+            assert!(line.contains(what) && line.ends_with(advice), "{line}");
+        }
         std::fs::remove_dir_all(path).unwrap();
     }
 
@@ -375,7 +399,7 @@ mod tests {
         std::os::unix::fs::symlink(&outside, path.join("sub")).unwrap();
         let folder = TargetFolder::open(&path).unwrap();
         let error = folder.create(FileId(1)).unwrap().commit("sub/name").unwrap_err().to_string();
-        assert!(error.contains("sub/name") && !error.contains('\n'), "{error}");
+        assert!(error.contains("sub/name") && error.contains("sub is a symbolic link"), "{error}");
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
         std::fs::remove_dir_all(path).unwrap();
         std::fs::remove_dir_all(outside).unwrap();

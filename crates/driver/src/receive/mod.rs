@@ -176,7 +176,8 @@ pub fn run(
     stop: &Stop,
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<ReceiveSummary, ReceiveError> {
-    TargetFolder::check(&options.into)?;
+    // Before the sender hears of this receiver, which could keep nothing otherwise.
+    let folder = TargetFolder::open(&options.into)?;
     let joined = join::join(options, stop, on_event)?;
-    session::Session::open(options, joined, on_event)?.run(stop)
+    session::Session::open(options, folder, joined, on_event)?.run(stop)
 }
