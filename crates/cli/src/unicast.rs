@@ -4,6 +4,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::ValueEnum;
@@ -18,7 +19,7 @@ use treecast_wire::{message::Digest, unicast::PORT};
 
 use crate::{
     Outcome,
-    arguments::counted,
+    arguments::{self, counted},
     output,
     send::{Rate, parse_rate},
 };
@@ -42,6 +43,9 @@ pub struct Args {
     /// [default: max]
     #[arg(long, value_parser = parse_rate, allow_negative_numbers = true)]
     rate: Option<Rate>,
+    /// UDP client: give up when nothing has come from the server in so many seconds [default: 10]
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
+    timeout: Option<u64>,
     /// One JSON event a line on standard output
     #[arg(long)]
     json: bool,
@@ -63,6 +67,9 @@ pub fn run(args: Args) -> Outcome {
     let paces = matches!((args.side, args.transport), (Side::Server, Transport::Udp));
     if args.rate.is_some() && !paces {
         return Err("--rate is for the UDP server: leave it out".into());
+    }
+    if args.timeout.is_some() && !matches!((args.side, args.transport), (Side::Client, Transport::Udp)) {
+        return Err("--timeout is for the UDP client: leave it out".into());
     }
     let stop = Stop::on_signals()?;
     match args.side {
@@ -127,7 +134,10 @@ fn fetch(args: &Args, stop: &Stop) -> Outcome {
     };
     let progress = match args.transport {
         Transport::Tcp => tcp::fetch(&args.file, args.address, stop, tell)?,
-        Transport::Udp => udp::fetch(&args.file, args.address, Offload::from_environment()?, stop, tell)?,
+        Transport::Udp => {
+            let first_reply = args.timeout.map_or(udp::FIRST_REPLY_TIMEOUT, Duration::from_secs);
+            udp::fetch(&args.file, args.address, first_reply, Offload::from_environment()?, stop, tell)?
+        }
     };
     bar.finish_and_clear();
     if args.json {

@@ -42,6 +42,9 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// How many times in a row it does so.
 const MAX_TIMEOUTS: u32 = 30;
 
+/// How long a server may take for its first reply, unless the user says otherwise.
+pub const FIRST_REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The longest packet that passes most networks whole.
 const MAX_PACKET_LEN: u64 = 1500;
 
@@ -208,13 +211,15 @@ fn packet_len(address: SocketAddr) -> u64 {
     of.map_or(MAX_PACKET_LEN, |interface| u64::from(interface.mtu).clamp(1280, MAX_PACKET_LEN))
 }
 
-/// Gets the file from the server at `server` and keeps it at `path`.
+/// Gets the file from the server at `server` and keeps it at `path`; gives up when nothing has come from there
+/// within `first_reply_timeout`.
 ///
 /// # Errors
 /// When it cannot be had or kept; nothing is at `path` then that was not there before.
 pub fn fetch(
     path: &Path,
     server: SocketAddr,
+    first_reply_timeout: Duration,
     offload: Offload,
     stop: &Stop,
     mut tell: impl FnMut(ClientProgress),
@@ -223,7 +228,12 @@ pub fn fetch(
     let failed = |error: io::Error| UnicastError::Failed { address: server, reason: error.to_string() };
     let (socket, _) = open_unicast_client(server, CLIENT_BUFFER_BYTES).map_err(failed)?;
     copy.poller.add(&socket, 2, Interest::Read)?;
-    let config = ClientConfig { timeout: TIMEOUT, max_timeouts: MAX_TIMEOUTS, hash_attempts: ATTEMPTS };
+    let config = ClientConfig {
+        timeout: TIMEOUT,
+        first_reply_timeout,
+        max_timeouts: MAX_TIMEOUTS,
+        hash_attempts: ATTEMPTS,
+    };
     let mut client = UdpClient {
         machine: Client::new(config),
         replies: ReplyCollector::new(DatagramReceiver::new(socket, offload)),

@@ -75,7 +75,12 @@ impl super::World for World {
             }
             Event::WakeServer => self.pump_server(now),
             Event::Start(number) => {
-                let config = ClientConfig { timeout: TIMEOUT, max_timeouts: MAX_TIMEOUTS, hash_attempts: 3 };
+                let config = ClientConfig {
+                    timeout: TIMEOUT,
+                    first_reply_timeout: TIMEOUT * MAX_TIMEOUTS,
+                    max_timeouts: MAX_TIMEOUTS,
+                    hash_attempts: 3,
+                };
                 self.clients[number].machine = Some(Client::new(config));
                 self.pump_client(now, number);
             }

@@ -19,7 +19,9 @@ use crate::{
 pub struct ClientConfig {
     /// When nothing new has come for so long, the server has stopped sending.
     pub timeout: Duration,
-    /// How many times in a row that may happen.
+    /// How long the server may take for its first reply.
+    pub first_reply_timeout: Duration,
+    /// How many times in a row the timeout may be reached.
     pub max_timeouts: u32,
     /// How many times the hash may be wrong.
     pub hash_attempts: u32,
@@ -66,6 +68,7 @@ pub struct Client {
     asked: VecDeque<Range<u64>>,
     /// Up to here all gaps have been asked for in this round.
     cursor: u64,
+    started: Instant,
     /// When something new came, or was asked for, last.
     active: Instant,
     timeouts: u32,
@@ -96,6 +99,7 @@ impl Client {
             file: None,
             asked: VecDeque::new(),
             cursor: 0,
+            started: Instant::ZERO,
             active: Instant::ZERO,
             timeouts: 0,
             mismatches: 0,
@@ -127,7 +131,12 @@ impl Client {
         match self.state {
             State::Starting => {
                 self.state = State::Receiving;
+                self.started = now;
                 self.ask_for_all(now);
+            }
+            State::Receiving if self.first_reply_by().is_some_and(|by| now >= by) => {
+                let waited = self.config.first_reply_timeout.as_secs_f64();
+                self.fail(format!("nothing has come from it for {waited} s"));
             }
             State::Receiving if now >= self.active + self.config.timeout => self.on_timeout(now),
             _ => {}
@@ -137,7 +146,9 @@ impl Client {
         }
         match self.state {
             State::Starting | State::Receiving => {
-                Step::Wait(Some(self.active + self.config.timeout), ClientWait::Server)
+                let again = self.active + self.config.timeout;
+                let deadline = self.first_reply_by().map_or(again, |by| by.min(again));
+                Step::Wait(Some(deadline), ClientWait::Server)
             }
             State::Hashing | State::Committing => Step::Wait(None, ClientWait::Storage),
             State::Closed => Step::Wait(None, ClientWait::Closed),
@@ -150,6 +161,11 @@ impl Client {
             Some(file) => (Some(file.header.file_size), file.stored.bytes()),
             None => (None, 0),
         }
+    }
+
+    /// When the first reply must be there, if it is not.
+    fn first_reply_by(&self) -> Option<Instant> {
+        self.file.is_none().then_some(self.started + self.config.first_reply_timeout)
     }
 
     fn on_replies(&mut self, now: Instant, header: FileHeader, range: Range<u64>, block_len: u16) {
@@ -277,7 +293,12 @@ mod tests {
     const FILE: FileHeader = FileHeader { file_size: 95, hash: [7; 32] };
 
     fn client() -> Client {
-        Client::new(ClientConfig { timeout: Duration::from_secs(2), max_timeouts: 2, hash_attempts: 2 })
+        Client::new(ClientConfig {
+            timeout: Duration::from_secs(2),
+            first_reply_timeout: Duration::from_secs(5),
+            max_timeouts: 2,
+            hash_attempts: 2,
+        })
     }
 
     fn take(client: &mut Client, now: Instant) -> Vec<ClientTransmit> {
@@ -346,6 +367,13 @@ mod tests {
         take(&mut client, NOW);
         let late = NOW + Duration::from_secs(2);
         assert_eq!(take(&mut client, late), [ClientTransmit::Request(Request::WHOLE_FILE)]);
+        let later = late + Duration::from_secs(2);
+        assert_eq!(take(&mut client, later), [ClientTransmit::Request(Request::WHOLE_FILE)]);
+        let last = NOW + Duration::from_secs(5);
+        assert_eq!(client.poll(later), Step::Wait(Some(last), ClientWait::Server));
+        assert_eq!(client.poll(last), Step::Transmit(ClientTransmit::Storage(StorageTask::Discard)));
+        let reason = "nothing has come from it for 5 s".to_owned();
+        assert_eq!(client.poll(last), Step::Event(ClientEvent::Failed { reason }));
     }
 
     #[test]
