@@ -74,6 +74,8 @@ pub(super) struct Session<'a> {
     intake: Intake,
     store_waker: Waker,
     only: Option<NameFilter>,
+    /// Objects that it does not accept.
+    ignored: u64,
     begins: BTreeMap<FileId, BeginOfFile>,
     announced_bytes: u64,
     retransmitted_bytes: u64,
@@ -87,11 +89,11 @@ pub(super) struct Session<'a> {
 impl<'a> Session<'a> {
     pub fn open(
         options: &ReceiveOptions,
+        folder: TargetFolder,
         joined: Joined,
         on_event: &'a mut dyn FnMut(ReceiveEvent),
     ) -> Result<Self, ReceiveError> {
         let ticket = &options.ticket;
-        let folder = TargetFolder::open(&options.into)?;
         let poller = Poller::new()?;
         let collector = Collector::new(joined.socket, options.offload, ticket.block_len)?;
         let store_waker = Waker::new()?;
@@ -120,6 +122,7 @@ impl<'a> Session<'a> {
             intake,
             store_waker,
             only: options.only.clone(),
+            ignored: 0,
             begins: BTreeMap::new(),
             announced_bytes: 0,
             retransmitted_bytes: 0,
@@ -361,6 +364,7 @@ impl<'a> Session<'a> {
                 let input = ReceiverInput::Respond { file, response: Response::Accept };
                 self.machine.handle(self.clock.now(), input);
             }
+                    self.ignored += 1;
             ReceiverEvent::Received { file, begin } => {
                 self.begins.remove(&file);
                 let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
@@ -457,6 +461,10 @@ impl<'a> Session<'a> {
                 let line = format!("{reason}; all that it had announced is here");
                 (self.on_event)(ReceiveEvent::Warning(line));
             }
+        if self.ignored > 0 && self.summary.received.is_empty() && self.summary.failed.is_empty() {
+            let line = format!("no file has a wanted name: {} went by; see --only", self.ignored);
+            (self.on_event)(ReceiveEvent::Warning(line));
+        }
             reason => self.summary.cut_short = reason,
         }
         self.summary

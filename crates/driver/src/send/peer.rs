@@ -64,17 +64,24 @@ impl Peer {
         }
     }
 
-    /// A receiver that left early failed at whatever it does not have, started or not; one that is
-    /// there to the end and lacks something joined after it was sent.
-    pub fn settle(&mut self, objects: u64) {
-        if !self.failures.is_empty() || u64::from(self.objects_complete) >= objects {
+    /// A receiver that is not there to the end failed at whatever it does not have, started or not; one that is
+    /// there joined after that was sent.
+    pub fn settle(&mut self, objects: u64, interrupted: bool) {
+        let ended = u64::from(self.objects_complete) + self.failures.len() as u64;
+        let lacking = objects.saturating_sub(ended);
+        if lacking == 0 {
             return;
         }
-        let (what, why) = match self.left.take() {
-            Some(reason) => ("what was left to send", format!("the receiver left: {reason}")),
-            None => ("what it lacks", "it joined after that was sent, or the session ended first".to_owned()),
+        let what = match (self.failures.is_empty(), lacking) {
+            (true, _) => format!("{lacking} of {}", counted(objects)),
+            (false, _) => format!("{} more", counted(lacking)),
         };
-        self.failures.push((what.into(), why));
+        let why = match self.left.take() {
+            Some(reason) => format!("the receiver left: {reason}"),
+            None if interrupted => "interrupted".to_owned(),
+            None => "the receiver joined after that was sent".to_owned(),
+        };
+        self.failures.push((what, why));
     }
 
     /// Whether it came after the start and went without having had a part in the session.
@@ -105,6 +112,10 @@ pub(super) fn shown(text: &str) -> String {
         !letter.is_control() && !turns && !matches!(letter, '\u{2060}'..='\u{206f}' | '\u{feff}')
     };
     text.chars().map(|letter| if is_harmless(letter) { letter } else { '\u{fffd}' }).collect()
+}
+
+fn counted(objects: u64) -> String {
+    format!("{objects} {}", if objects == 1 { "file" } else { "files" })
 }
 
 /// An IPv4 address that a socket for both families tells as IPv6, as what it is.

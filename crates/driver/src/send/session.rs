@@ -401,8 +401,8 @@ impl<'a> Session<'a> {
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {
-        let objects = self.summary.objects;
-        self.peers.values_mut().for_each(|peer| peer.settle(objects));
+        let (objects, interrupted) = (self.summary.objects, self.summary.interrupted);
+        self.peers.values_mut().for_each(|peer| peer.settle(objects, interrupted));
         self.summary.progress = self.progress(now);
         (self.on_event)(SendEvent::Progress(self.summary.progress.clone()));
         self.summary
