@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -105,6 +105,49 @@ fn a_lab_is_built_used_shown_and_removed() {
     place.print(&["down", name]);
     assert_eq!(place.left_behind(), Vec::<String>::new());
     assert!(place.refuse(&["down", name]).contains("there is no lab"));
+}
+
+/// The routers are told where the server is, without which the joins would go round for ever.
+#[test]
+fn in_a_triangle_a_group_is_joined_and_left() {
+    let place = Place::new("tri");
+    let name = place.prefix.as_str();
+    let spec = std::env::temp_dir().join(format!("treecast-{name}.toml"));
+    let nodes = "[nodes]\nserver0 = { role = \"server\" }\nclient0 = { role = \"client\" }\n\
+                 router = { role = \"router\", count = 3 }\n";
+    let links =
+        [("server0", "router0"), ("router0", "router1"), ("router1", "router2"), ("router2", "router0")];
+    let links = links.into_iter().chain([("router2", "client0")]).enumerate();
+    let links = links.map(|(n, (a, b))| format!("[links.link{n}]\nnodes = [\"{a}\", \"{b}\"]\n"));
+    fs::write(&spec, nodes.to_owned() + &links.collect::<String>()).unwrap();
+    place.print(&["up", spec.to_str().unwrap(), "--name", name, "--mroute"]);
+    fs::remove_file(&spec).unwrap();
+
+    let options = Options { state_directory: place.state.clone(), program: TREECAST.into() };
+    let lab = Lab::open(name, &options).unwrap();
+    let group = Ipv4Addr::new(239, 9, 9, 9);
+    let bind = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 9999)).unwrap();
+    let (sender, listener) = (lab.enter("server0", bind).unwrap(), lab.enter("client0", bind).unwrap());
+    sender.set_multicast_ttl_v4(8).unwrap();
+    listener.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    listener.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED).unwrap();
+    let start = Instant::now();
+    while listener.recv(&mut [0; 10]).is_err() {
+        assert!(start.elapsed() < Duration::from_secs(30), "nothing arrives");
+        sender.send_to(b"hello", (group, 9999)).unwrap();
+    }
+    let listening = || {
+        let of_router = |router| place.print(&["exec", name, router, TREECAST, "mroute", "show", "--json"]);
+        let status = ["router0", "router1", "router2"].map(of_router);
+        status.iter().filter(|status| status.contains("239.9.9.9")).count()
+    };
+    assert!(listening() >= 2, "the routers on the way");
+    drop(listener);
+    let start = Instant::now();
+    while listening() > 0 {
+        assert!(start.elapsed() < Duration::from_secs(15), "a router still listens or forwards");
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 #[test]

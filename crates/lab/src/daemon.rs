@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::namespace::{self, Namespace};
+use crate::plan::LabNode;
+use crate::topology::Role;
 
 /// A program in a node of a lab, ended by `down`. Dropping this lets it go on.
 pub struct Daemon {
@@ -23,6 +25,23 @@ impl Lab {
     pub fn start_daemon(&self, node: &str, command: Command) -> Result<Daemon> {
         let namespace = &self.node(node)?.namespace;
         Daemon::start(self.state_directory().join(self.name()), node, namespace, command)
+    }
+
+    /// Starts `program mroute` in every router, and returns when all of them are ready. `prepare` is done to each
+    /// command before. Where the network has loops, they are told of the way to the first node's network.
+    pub fn start_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<()> {
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let start = |(node, upstream): (&LabNode, Option<&str>)| {
+            let mut command = Command::new(program);
+            command.arg("mroute");
+            upstream.into_iter().for_each(|interface| _ = command.args(["--upstream", interface]));
+            prepare(&mut command);
+            self.start_daemon(&node.name, command)
+        };
+        let nodes = self.nodes().iter().zip(self.topology().multicast_upstreams());
+        let routers = nodes.filter(|(node, _)| node.role == Role::Router);
+        let mut daemons = routers.map(start).collect::<Result<Vec<_>>>()?;
+        daemons.iter_mut().try_for_each(|daemon| daemon.wait_for_line("ready", PATIENCE))
     }
 }
 

@@ -28,6 +28,7 @@ mod state;
 mod text;
 mod topology;
 mod up;
+mod upstream;
 
 pub use daemon::Daemon;
 pub use error::{Error, Result};

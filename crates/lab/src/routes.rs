@@ -117,13 +117,13 @@ fn left_aligned(address: IpAddr) -> u128 {
 }
 
 /// Who is in which network, both ways, and which members are routers.
-struct Graph {
-    networks_of: Vec<Vec<usize>>,
-    routers_of: Vec<Vec<usize>>,
+pub(crate) struct Graph {
+    pub(crate) networks_of: Vec<Vec<usize>>,
+    pub(crate) routers_of: Vec<Vec<usize>>,
 }
 
 impl Graph {
-    fn of(topology: &Topology) -> Self {
+    pub(crate) fn of(topology: &Topology) -> Self {
         let mut networks_of = vec![Vec::new(); topology.nodes.len()];
         let mut routers_of = vec![Vec::new(); topology.networks.len()];
         for (index, network) in topology.networks.iter().enumerate() {
@@ -138,7 +138,7 @@ impl Graph {
     }
 
     /// How many routers are passed from each router to the nearest of `goals`.
-    fn distances(&self, goals: &[usize]) -> Vec<u16> {
+    pub(crate) fn distances(&self, goals: &[usize]) -> Vec<u16> {
         let mut distance = vec![u16::MAX; self.networks_of.len()];
         let mut seen = vec![false; self.routers_of.len()];
         let mut queue: VecDeque<usize> = goals.iter().copied().collect();

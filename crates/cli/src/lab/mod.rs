@@ -7,12 +7,12 @@ mod run;
 mod summary;
 
 use std::process::{Command as Process, ExitCode};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Subcommand;
 use serde_json::json;
 use treecast_driver::stop::Stop;
-use treecast_lab::{Lab, LabNode, Options, Role, Topology};
+use treecast_lab::{Lab, LabNode, Options, Topology};
 
 use crate::{Outcome, arguments::counted, output};
 
@@ -51,7 +51,8 @@ struct UpArgs {
     /// What to call it; its nodes are the namespaces NAME-NODE
     #[arg(long)]
     name: Option<String>,
-    /// Route multicast between the LANs: start `treecast mroute` in every router
+    /// Route multicast between the LANs: start `treecast mroute` in every router; where there are loops, with
+    /// --upstream towards the network of the first node, where the senders of any-source groups should be
     #[arg(long)]
     mroute: bool,
     /// Describe the network as JSON
@@ -121,7 +122,10 @@ fn up(args: UpArgs) -> Outcome {
     let start = Instant::now();
     let lab = Lab::up(&topology, &name, &Options::default())?;
     let seconds = start.elapsed().as_secs_f64();
-    let routed = if args.mroute && !stop.is_requested() { start_routers(&lab) } else { Ok(()) };
+    let routed = match args.mroute && !stop.is_requested() {
+        true => lab.start_routers(&std::env::current_exe()?, |_| ()),
+        false => Ok(()),
+    };
     if stop.is_requested() {
         lab.down()?;
         return Err(format!("interrupted: lab {name} is taken down again").into());
@@ -145,21 +149,6 @@ fn up(args: UpArgs) -> Outcome {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Starts all daemons before it waits for the first.
-fn start_routers(lab: &Lab) -> Result<(), Box<dyn std::error::Error>> {
-    const TIMEOUT: Duration = Duration::from_secs(30);
-    let program = std::env::current_exe()?;
-    let routers = lab.nodes().iter().filter(|node| node.role == Role::Router);
-    let start = |node: &LabNode| {
-        let mut command = Process::new(&program);
-        command.arg("mroute");
-        lab.start_daemon(&node.name, command)
-    };
-    let mut daemons = routers.map(start).collect::<Result<Vec<_>, _>>()?;
-    daemons.iter_mut().try_for_each(|daemon| daemon.wait_for_line("ready", TIMEOUT))?;
-    Ok(())
 }
 
 fn describe(lab: &Lab, seconds: f64) -> serde_json::Value {

@@ -5,7 +5,6 @@ use std::{
     os::unix::process::CommandExt,
     path::Path,
     process::{Child, Command},
-    time::Duration,
 };
 
 use treecast_measure::sample::{InterfaceSource, NodeSource};
@@ -63,7 +62,8 @@ impl Stage {
         let programs = programs(server.attachment);
         let stage = Self { lab: Network(lab), topology, facts, programs, server: server.name, clients };
         if multicast {
-            stage.start_routers().map_err(|error| refused(format!("multicast routing: {error}")))?;
+            let routed = stage.lab.0.start_routers(&stage.programs.treecast, process::die_with_parent);
+            routed.map_err(|error| refused(format!("multicast routing: {error}")))?;
         }
         Ok(stage)
     }
@@ -109,19 +109,6 @@ impl Stage {
                 label: label(&member.interface),
             })
             .collect()
-    }
-
-    /// Starts all routers before it waits for the first.
-    fn start_routers(&self) -> Result<(), crate::Error> {
-        const PATIENCE: Duration = Duration::from_secs(30);
-        let mut daemons = Vec::new();
-        for node in self.lab.0.nodes().iter().filter(|node| node.role == Role::Router) {
-            let mut command = Command::new(&self.programs.treecast);
-            command.arg("mroute");
-            process::die_with_parent(&mut command);
-            daemons.push(self.lab.0.start_daemon(&node.name, command)?);
-        }
-        daemons.iter_mut().try_for_each(|daemon| daemon.wait_for_line("ready", PATIENCE))
     }
 }
 

@@ -103,11 +103,6 @@ impl Topology {
     pub fn count(&self, role: Role) -> usize {
         self.nodes.iter().filter(|node| node.role == role).count()
     }
-
-    /// Whether packets must be forwarded anywhere.
-    pub fn has_routers(&self) -> bool {
-        self.count(Role::Router) > 0
-    }
 }
 
 impl Network {
