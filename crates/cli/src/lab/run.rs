@@ -1,7 +1,8 @@
 //! `treecast lab run` and `treecast lab report`.
 
 use std::{
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -61,6 +62,7 @@ pub fn run(args: RunArgs) -> Outcome {
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));
     // Before anything is written.
     experiment::check(&experiment)?;
+    let _claim = claim(&out)?;
     let database = prepare(&out, args.append)?;
     let order = Order {
         experiment,
@@ -115,22 +117,37 @@ fn conclude(order: &Order, out: &Path, results: &Results, json: bool) -> Outcome
     Ok(if well && !results.interrupted { ExitCode::SUCCESS } else { ExitCode::from(NOT_ALL_WELL) })
 }
 
-/// Makes the folder for the results. Earlier ones are put aside under another name, unless they are to
-/// be added to.
+/// Makes the folder for the results, and keeps other experiments out of it while what is returned is held.
+fn claim(out: &Path) -> Result<File, Box<dyn std::error::Error>> {
+    fs::create_dir_all(out).map_err(cannot_keep(out))?;
+    let folder = File::open(out).map_err(cannot_keep(out))?;
+    match folder.try_lock() {
+        Ok(()) => Ok(folder),
+        Err(TryLockError::Error(error)) => Err(cannot_keep(out)(error).into()),
+        Err(TryLockError::WouldBlock) => {
+            let advice = "wait until it has ended, or name another folder with --out";
+            Err(format!("another `treecast lab run` keeps its results in {}: {advice}", out.display()).into())
+        }
+    }
+}
+
+/// Where the results are to be kept. Earlier ones are put aside under another name, unless they are to be
+/// added to.
 fn prepare(out: &Path, append: bool) -> Result<PathBuf, Box<dyn std::error::Error>> {
-    let failed = |error: io::Error| {
-        let advice = "name a folder that you may write to with --out";
-        format!("cannot keep results in {}: {error}; {advice}", out.display())
-    };
-    fs::create_dir_all(out).map_err(failed)?;
     let database = out.join(DATABASE);
     if database.exists() && !append {
         // Opened and closed, so that its journal is in it before it moves.
         drop(Db::open(&database)?);
         let aside = (1..).map(|n| out.join(format!("results-{n}.sqlite"))).find(|path| !path.exists());
-        fs::rename(&database, aside.unwrap_or_else(|| out.join("results-0.sqlite"))).map_err(failed)?;
+        fs::rename(&database, aside.unwrap_or_else(|| out.join("results-0.sqlite")))
+            .map_err(cannot_keep(out))?;
     }
     Ok(database)
+}
+
+fn cannot_keep(out: &Path) -> impl Fn(io::Error) -> String {
+    let advice = "name a folder that you may write to with --out";
+    move |error| format!("cannot keep results in {}: {error}; {advice}", out.display())
 }
 
 /// The command that repeats the experiment.
@@ -154,6 +171,17 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_experiments_do_not_share_a_folder() {
+        let out = std::env::temp_dir().join(format!("treecast-claim-{}", std::process::id()));
+        let first = claim(&out).unwrap();
+        let said = claim(&out).unwrap_err().to_string();
+        assert!(said.starts_with("another `treecast lab run` keeps its results in"), "{said}");
+        drop(first);
+        drop(claim(&out).unwrap());
+        fs::remove_dir(&out).unwrap();
+    }
 
     #[test]
     fn the_command_that_repeats_an_experiment_has_all_its_options() {
