@@ -164,7 +164,7 @@ struct Director<'a> {
     db: Db,
     store: Store,
     baseline: Baseline,
-    /// How long the last immediate run took, by network, delivery and size.
+    /// How long the last immediate run that went well took, by network, delivery and size.
     immediate: HashMap<(usize, Delivery, Size), Duration>,
     times: Vec<RunTime>,
     results: Results,
@@ -224,16 +224,20 @@ impl Director<'_> {
         let experiment = &self.order.experiment;
         let name = planned.name(&experiment.networks[planned.network].name);
         (self.observe)(&Event::Settling { run: &name });
-        self.baseline.settle(experiment.settle.0, self.stop).map_err(Error::Machine)?;
+        let longest = experiment.settle.0;
+        let is_quiet = self.baseline.settle(longest, self.stop).map_err(Error::Machine)?;
+        // Who waits for nothing does not ask.
+        let unsettled = (!is_quiet && !longest.is_zero()).then_some(longest);
         if (self.stop)() {
             self.results.interrupted = true;
             return Ok(());
         }
         let seed = seed_for(experiment.seed, &name);
-        let waits = planned.schedule.waits(stage.clients.len(), self.immediate_duration(planned), seed);
+        let waits =
+            planned.schedule.waits(stage.clients.len(), self.immediate_duration(planned, &stage.facts), seed);
         self.number += 1;
         let info = self.info(stage, planned, seed);
-        let record = Record::begin(&mut self.db, &info, &stage.topology)?;
+        let record = Record::begin(&mut self.db, &info, &stage.topology, unsettled)?;
         (self.observe)(&Event::Started {
             number: self.number,
             of: self.of,
@@ -283,7 +287,8 @@ impl Director<'_> {
             Some(Failure { run: name.into(), node: client.name.clone(), reason })
         });
         let failures: Vec<Failure> = failures.collect();
-        if planned.schedule == Schedule::Immediate {
+        // One that failed took the time of the failure, which is no measure for those that follow.
+        if planned.schedule == Schedule::Immediate && failures.is_empty() && !played.interrupted {
             let key = (planned.network, planned.delivery, planned.size);
             self.immediate.insert(key, played.duration);
         }
@@ -337,9 +342,12 @@ impl Director<'_> {
         }
     }
 
-    fn immediate_duration(&self, planned: &Planned) -> Duration {
+    /// How long the corresponding immediate run took; where there was none that went well, how long it should
+    /// have taken.
+    fn immediate_duration(&self, planned: &Planned, facts: &Facts) -> Duration {
         let key = (planned.network, planned.delivery, planned.size);
-        self.immediate.get(&key).copied().unwrap_or_default()
+        let estimate = || Planned { schedule: Schedule::Immediate, ..planned.clone() }.estimate(facts);
+        self.immediate.get(&key).copied().unwrap_or_else(estimate)
     }
 
     /// What `--rate` is told: what the experiment says, otherwise what the slowest link carries.

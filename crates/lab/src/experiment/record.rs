@@ -19,17 +19,25 @@ pub struct Record {
     pub clients: Vec<NodeId>,
     nodes: Vec<NodeId>,
     machine: NodeId,
+    /// How long was waited in vain for the machine to calm down.
+    unsettled: Option<Duration>,
 }
 
 impl Record {
-    /// Enters a run and its nodes. The run's clock starts here.
-    pub fn begin(db: &mut Db, info: &RunInfo, topology: &Topology) -> Result<Self, DbError> {
+    /// Enters a run and its nodes. The run's clock starts here. With `unsettled`, the machine was still busy
+    /// after that time, and the run is marked as saturated.
+    pub fn begin(
+        db: &mut Db,
+        info: &RunInfo,
+        topology: &Topology,
+        unsettled: Option<Duration>,
+    ) -> Result<Self, DbError> {
         let origin = Instant::now();
         let run = db.begin_run(info)?;
         let machine = NodeInfo { name: "machine".into(), role: db::Role::Machine };
         let machine = db.add_node(run, &machine)?;
         let mut record =
-            Self { run, origin, server: machine, clients: Vec::new(), nodes: Vec::new(), machine };
+            Self { run, origin, server: machine, clients: Vec::new(), nodes: Vec::new(), machine, unsettled };
         for node in &topology.nodes {
             record.add_node(db, &node.name, node.role)?;
         }
@@ -102,11 +110,14 @@ impl Record {
 
     fn saturation(&self, db: &Db) -> Result<Option<String>, DbError> {
         let results = analysis::Results::load(db, &[self.run])?;
-        match results.runs.first() {
-            Some(data) => results.saturation(data),
-            None => Ok(None),
-        }
+        let found = results.runs.first().map_or(Ok(None), |data| results.saturation(data))?;
+        let unsettled = self.unsettled.map(still_busy);
+        Ok(unsettled.into_iter().chain(found).reduce(|one, other| format!("{one}; {other}")))
     }
+}
+
+fn still_busy(waited: Duration) -> String {
+    format!("it was still busy with something else after {waited:.0?} of waiting before the run")
 }
 
 fn server_events(played: &Played) -> Vec<(Duration, &'static str, String)> {
@@ -132,5 +143,53 @@ fn transfer(fared: &Fared, size_bytes: u64, end: Duration) -> Transfer {
         cpu_user: fared.ended.cpu_user,
         cpu_system: fared.ended.cpu_system,
         peak_memory_bytes: fared.ended.peak_memory_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_measure::db::Machine;
+
+    use super::*;
+
+    #[test]
+    fn a_run_on_a_machine_that_never_calmed_down_is_marked() {
+        let path = std::env::temp_dir().join(format!("treecast-record-{}.sqlite", std::process::id()));
+        let mut db = Db::open(&path).unwrap();
+        let topology = Topology::parse("lan:clients=1").unwrap();
+        let info = RunInfo {
+            experiment: "test".into(),
+            topology: "lan".into(),
+            clients: 1,
+            router_levels: 0,
+            link_bps: None,
+            delivery: "nack".into(),
+            schedule: "immediate".into(),
+            size_bytes: 1,
+            repeat: 0,
+            seed: 1,
+            command: "treecast lab run".into(),
+            machine: Machine::here("0"),
+        };
+        for (unsettled, why) in [(None, None), (Some(Duration::from_secs(3)), Some("after 3s of waiting"))] {
+            let record = Record::begin(&mut db, &info, &topology, unsettled).unwrap();
+            let played = Played {
+                clients: Vec::new(),
+                clients_start: Duration::ZERO,
+                duration: Duration::ZERO,
+                interrupted: false,
+                server_output: None,
+                server_failure: None,
+            };
+            let saturated = record.finish(&mut db, &played, 1).unwrap();
+            assert_eq!(saturated.is_some(), why.is_some());
+            assert!(
+                why.is_none_or(|why| saturated.as_ref().is_some_and(|said| said.contains(why))),
+                "{saturated:?}"
+            );
+            assert_eq!(db.runs().unwrap().last().unwrap().saturated, saturated);
+        }
+        drop(db);
+        std::fs::remove_file(&path).unwrap();
     }
 }
