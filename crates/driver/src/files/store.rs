@@ -24,6 +24,8 @@ const MAX_BATCHES: usize = 48;
 pub enum Task {
     /// The object's size and name are known, or others than before.
     Announce { file: FileId, begin: BeginOfFile },
+    /// Take the room for all of an announced object, whose size is known for sure: anybody can announce to a group.
+    Reserve { file: FileId, size: u64 },
     /// Write `range` of an object, which lies at `at` in the batch handed over with it. It stays in memory
     /// until the object is announced: whoever hands it in sees to it that this is not much.
     Keep { file: FileId, range: Range<u64>, at: usize },
@@ -197,6 +199,9 @@ impl Worker {
     fn task(&mut self, task: Task, batch: &Batch, buffer: &mut [u8]) {
         match task {
             Task::Announce { file, begin } => self.announce(file, begin),
+            Task::Reserve { file, size } => {
+                self.attempt(file, |stored, name, folder| stored.reserve(folder, name, size));
+            }
             Task::Keep { file, range, at } => {
                 let bytes = &batch.bytes()[at..at + (range.end - range.start) as usize];
                 self.keep(file, range.start, bytes);
@@ -356,6 +361,28 @@ mod tests {
         done(&mut store, b"xy", vec![announce, Task::Keep { file, range: 0..2, at: 0 }]);
         store.commit(file).unwrap();
         assert_eq!(std::fs::read(path.join("name")).unwrap(), b"xyabc");
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn room_is_taken_only_for_what_is_sure() {
+        const SIZE: u64 = 8 << 20;
+        // Not in memory, where nothing is reserved.
+        let path = std::env::current_dir().unwrap().join(format!(".reserve-{}", std::process::id()));
+        let mut store = Store::start(TargetFolder::open(&path).unwrap(), Waker::new().unwrap()).unwrap();
+        let (sure, hearsay) = (FileId(1), FileId(2));
+        let tasks = vec![
+            Task::Announce { file: sure, begin: begin(SIZE, "sure") },
+            Task::Announce { file: hearsay, begin: begin(SIZE, "hearsay") },
+            Task::Reserve { file: sure, size: SIZE },
+        ];
+        done(&mut store, b"", tasks);
+        store.commit(sure).unwrap();
+        store.commit(hearsay).unwrap();
+        let blocks =
+            |name: &str| std::os::unix::fs::MetadataExt::blocks(&path.join(name).metadata().unwrap());
+        assert_eq!(blocks("hearsay"), 0);
+        assert!(blocks("sure") * 512 >= SIZE, "{} blocks", blocks("sure"));
         std::fs::remove_dir_all(path).unwrap();
     }
 

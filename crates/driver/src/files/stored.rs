@@ -123,10 +123,14 @@ impl Stored {
         before.is_some_and(|(_, end)| *end >= start + GROUP_LEN)
     }
 
-    /// Gives the file its size, so that a file system can plan, and its final check of room.
+    /// Gives the file its size, for which there is room now; it takes none yet.
     pub fn announce(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
         folder.check_room(name, size)?;
-        self.part.file().set_len(size).map_err(|source| folder.error(format!("size {name:?}"), source))?;
+        self.part.file().set_len(size).map_err(|source| folder.error(format!("size {name:?}"), source))
+    }
+
+    /// Takes the room for the file.
+    pub fn reserve(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
         folder.reserve(self.part.file(), name, size)
     }
 

@@ -258,7 +258,16 @@ impl<'a> Session<'a> {
         let is_over = matches!(message, Message::Goodbye);
         self.is_over |= is_over;
         self.closes |= is_over;
+        let confirmed = match &message {
+            Message::BeginOfFile(begin) => Some(begin.clone()),
+            _ => None,
+        };
         self.handle(ReceiverInput::Message { from: Channel::Control, file, message }, None);
+        if let Some(begin) = confirmed
+            && self.begins.get(&file) == Some(&begin)
+        {
+            self.add(Task::Reserve { file, size: begin.file_size });
+        }
         Ok(())
     }
 
@@ -355,6 +364,7 @@ impl<'a> Session<'a> {
                 let wanted = self.only.as_ref().is_none_or(|only| only.accepts(name));
                 let response = if wanted { Response::Accept } else { Response::Ignore };
                 if !wanted {
+                    self.ignored += 1;
                     (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned() });
                 }
                 self.machine.handle(self.clock.now(), ReceiverInput::Respond { file, response });
@@ -364,7 +374,6 @@ impl<'a> Session<'a> {
                 let input = ReceiverInput::Respond { file, response: Response::Accept };
                 self.machine.handle(self.clock.now(), input);
             }
-                    self.ignored += 1;
             ReceiverEvent::Received { file, begin } => {
                 self.begins.remove(&file);
                 let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
@@ -452,6 +461,10 @@ impl<'a> Session<'a> {
     fn finish(mut self) -> ReceiveSummary {
         self.summary.progress = self.progress();
         (self.on_event)(ReceiveEvent::Progress(self.summary.progress));
+        if self.ignored > 0 && self.summary.received.is_empty() && self.summary.failed.is_empty() {
+            let line = format!("no file has a wanted name: {} went by; see --only", self.ignored);
+            (self.on_event)(ReceiveEvent::Warning(line));
+        }
         let reason = self.summary.cut_short.take();
         let reason = reason.map(|reason| format!("the sender at {}: {reason}", self.sender));
         let has_all = !self.summary.received.is_empty() && self.summary.failed.is_empty();
@@ -461,10 +474,6 @@ impl<'a> Session<'a> {
                 let line = format!("{reason}; all that it had announced is here");
                 (self.on_event)(ReceiveEvent::Warning(line));
             }
-        if self.ignored > 0 && self.summary.received.is_empty() && self.summary.failed.is_empty() {
-            let line = format!("no file has a wanted name: {} went by; see --only", self.ignored);
-            (self.on_event)(ReceiveEvent::Warning(line));
-        }
             reason => self.summary.cut_short = reason,
         }
         self.summary

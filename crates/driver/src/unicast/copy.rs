@@ -94,7 +94,10 @@ impl<'a> Copy<'a> {
     ) -> Result<Option<StorageReport>, UnicastError> {
         let file = object();
         let task = match task {
-            StorageTask::Announce { size } => Task::Announce { file, begin: self.begin(size)? },
+            StorageTask::Announce { size } => {
+                self.intake.add(now, Task::Announce { file, begin: self.begin(size)? });
+                Task::Reserve { file, size }
+            }
             StorageTask::Store { range } => {
                 let at = at + range.start.saturating_sub(start) as usize;
                 Task::Keep { file, range, at }
