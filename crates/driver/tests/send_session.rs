@@ -10,7 +10,7 @@ use std::{
 };
 
 use treecast_driver::{
-    send::{self, SendError, SendEvent, SendOptions, SendSummary},
+    send::{self, ReceiverProgress, SendError, SendEvent, SendOptions, SendSummary},
     stop::Stop,
 };
 use treecast_wire::{
@@ -129,7 +129,7 @@ fn the_rate_is_for_multicast_and_retransmissions_together() {
     let mut peers = [sending.join("one"), sending.join("two")];
     peers.iter_mut().for_each(Peer::wait_for_digest);
     std::thread::scope(|scope| peers.iter_mut().for_each(|peer| drop(scope.spawn(|| peer.fetch()))));
-    peers.map(Peer::leave);
+    peers.into_iter().for_each(Peer::leave);
     assert!(sending.finish().is_complete());
     let (bits, seconds) = (3.0 * 8.0 * SIZE as f64, start.elapsed().as_secs_f64());
     // But for what the token bucket and half a connection's buffer let out at once.
@@ -161,7 +161,7 @@ fn names_are_clean_and_told_apart() {
         peer.wait_for_digest();
         peer.say(&Message::EndOfRetransmissionRequests);
     }
-    peers.map(Peer::leave);
+    peers.into_iter().for_each(Peer::leave);
     let summary = sending.finish();
     let names: Vec<_> = summary.progress.receivers.iter().map(|receiver| receiver.name.clone()).collect();
     assert_eq!(names[0], "an\u{fffd}na");
@@ -190,4 +190,28 @@ fn what_crosses_the_goodbye_meets_no_reset_and_nobody_is_waited_for_without_end(
     assert!(start.elapsed() < Duration::from_secs(30), "the stopped one is left after a while");
     assert!(summary.progress.seconds < 5.0, "which is no part of the sending: {summary:?}");
     drop(stopped);
+}
+
+#[test]
+fn what_receivers_count_can_be_added_up() {
+    let sending = Sending::start("counters", |options| options.wait_for = 2);
+    let mut peers = [sending.join("one"), sending.join("two")];
+    for peer in &mut peers {
+        peer.wait_for_digest();
+        peer.say(&Message::Progress(Progress {
+            position: u64::MAX,
+            received_bytes: u64::MAX,
+            duplicate_blocks: u64::MAX,
+            dropped_packets: u64::MAX,
+        }));
+        peer.say(&Message::EndOfRetransmissionRequests);
+    }
+    peers.into_iter().for_each(Peer::leave);
+    let receivers = sending.finish().progress.receivers;
+    let sum = |count: fn(&ReceiverProgress) -> u64| {
+        receivers.iter().map(count).try_fold(0, |sum: u64, count| sum.checked_add(count))
+    };
+    assert_eq!(sum(|receiver| receiver.received_bytes), Some(2 * SIZE as u64));
+    assert!(sum(|receiver| receiver.duplicate_blocks).is_some_and(|sum| sum > 0));
+    assert!(sum(|receiver| receiver.dropped_packets).is_some_and(|sum| sum > 0));
 }

@@ -8,6 +8,9 @@ use treecast_wire::message::{Hello, Progress};
 use super::ReceiverProgress;
 use crate::connection::Connection;
 
+/// More packets than any session has. As many receivers as there may be can be added up.
+const MAX_COUNT: u64 = 1 << 48;
+
 #[derive(Debug)]
 pub(super) struct Peer {
     pub name: String,
@@ -62,6 +65,17 @@ impl Peer {
             has_spoken: false,
             left: None,
         }
+    }
+
+    /// Takes note of a report of a session of so many bytes. It is the receiver's own word: what cannot be is cut to
+    /// what can.
+    pub fn note_progress(&mut self, progress: Progress, total_bytes: u64) {
+        self.progress = Progress {
+            position: progress.position,
+            received_bytes: progress.received_bytes.min(total_bytes),
+            duplicate_blocks: progress.duplicate_blocks.min(MAX_COUNT),
+            dropped_packets: progress.dropped_packets.min(MAX_COUNT),
+        };
     }
 
     /// A receiver that is not there to the end failed at whatever it does not have, started or not; one that is

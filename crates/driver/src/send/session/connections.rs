@@ -142,7 +142,7 @@ impl Session<'_> {
                 Ok((file, message)) => {
                     peer.has_spoken = true;
                     if let Message::Progress(progress) = message {
-                        peer.progress = progress;
+                        peer.note_progress(progress, self.total_bytes);
                     }
                     self.handle(now, SenderInput::Message { from, file, message });
                 }
