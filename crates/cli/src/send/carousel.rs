@@ -108,6 +108,7 @@ impl Display {
             SendEvent::Started => self.line("somebody listens: sending"),
             SendEvent::Paused => self.line("nobody listens any more: waiting"),
             SendEvent::Looped { .. } => {}
+            SendEvent::Warning(line) => self.line(line),
             SendEvent::Withdrawn { reason, .. } => self.line(reason),
             SendEvent::Progress(summary) if summary.sent_bytes == 0 => {}
             SendEvent::Progress(summary) => {
@@ -149,6 +150,7 @@ fn as_json(event: &SendEvent) -> Value {
     match event {
         SendEvent::Started => json!({"event": "started"}),
         SendEvent::Paused => json!({"event": "paused"}),
+        SendEvent::Warning(line) => json!({"event": "warning", "text": line}),
         SendEvent::Looped { loops } => json!({"event": "loop", "loops": loops}),
         SendEvent::Withdrawn { name, reason } => {
             json!({"event": "withdrawn", "name": name, "reason": reason})

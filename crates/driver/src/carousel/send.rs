@@ -19,7 +19,7 @@ use crate::{
     pacer::{self, Pacer},
     poller::{Interest, Poller},
     stop::Stop,
-    udp::{GroupAddress, Offload, Transmitter, frames_in_super_packet, open_group_sender},
+    udp::{GroupAddress, Offload, Outage, Transmitter, frames_in_super_packet, open_group_sender},
 };
 
 /// How often listeners are looked for while packets go out.
@@ -65,6 +65,8 @@ pub enum SendEvent {
         name: String,
         reason: String,
     },
+    /// Something is not as good as it could be.
+    Warning(String),
     Progress(SendSummary),
 }
 
@@ -117,6 +119,7 @@ struct Carousel<'a> {
     pacer: Pacer,
     transmitter: Transmitter,
     to: SocketAddr,
+    outage: Outage,
     /// Bytes of IP, UDP and the dialect's header before each block.
     overhead: u64,
     frames: Option<FrameSender>,
@@ -158,6 +161,7 @@ impl<'a> Carousel<'a> {
             machine: machine(&options, &sources, blocks * block_len)?,
             transmitter: Transmitter::new(socket, options.offload),
             to: options.group.scoped(),
+            outage: Outage::default(),
             pacer: Pacer::new(options.rate_bps, clock.now()),
             buffer: vec![0; blocks * block_len],
             summary: SendSummary {
@@ -267,6 +271,12 @@ impl<'a> Carousel<'a> {
     }
 
     fn progress(&mut self, now: Instant, tell: &mut impl FnMut(SendEvent)) {
+        if let Some(reason) = self.outage.take_untold() {
+            let to = self.to;
+            tell(SendEvent::Warning(format!(
+                "cannot send to {to} for now: {reason}; what is lost comes with the next loop"
+            )));
+        }
         if now >= self.next_tell {
             self.next_tell = now + TELL_INTERVAL;
             tell(SendEvent::Progress(self.summary));
@@ -276,7 +286,18 @@ impl<'a> Carousel<'a> {
     fn message(&mut self, file: FileId, message: &Message) -> Result<(), CarouselError> {
         let packet = message.to_packet(file);
         self.pace(self.overhead + (packet.len() - HEADER_LEN) as u64)?;
-        self.transmitter.send_datagram(self.to, &packet).map_err(|source| self.failed(source))
+        let attempt = self.transmitter.send_datagram(self.to, &packet);
+        self.sent(attempt)
+    }
+
+    /// What could not be sent for a reason that may pass comes with the next loop.
+    fn sent(&mut self, attempt: io::Result<()>) -> Result<(), CarouselError> {
+        let now = self.clock.now();
+        self.outage.note(now, attempt).map_err(|source| CarouselError::Send { group: self.to, source })?;
+        if let Some(until) = self.outage.rests_until(now) {
+            std::thread::sleep(until - now);
+        }
+        Ok(())
     }
 
     fn blocks(
@@ -345,7 +366,7 @@ impl<'a> Carousel<'a> {
         };
         self.summary.sent_bytes += run.len() as u64;
         self.summary.seconds = self.started.map_or(0.0, |started| (self.clock.now() - started).as_secs_f64());
-        result.map_err(|source| self.failed(source))
+        self.sent(result)
     }
 
     fn withdraw(&mut self, file: FileId, error: &SourceError, tell: &mut impl FnMut(SendEvent)) {
@@ -370,10 +391,6 @@ impl<'a> Carousel<'a> {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.poller.wait(timeout, &mut Vec::new())
-    }
-
-    fn failed(&self, source: io::Error) -> CarouselError {
-        CarouselError::Send { group: self.to, source }
     }
 }
 

@@ -4,6 +4,7 @@
 //! machine only what can leave now, so that nothing queues without bound: the group's lane when the pacer
 //! lets packets go, a receiver's lane while its connection has room.
 
+mod copies;
 mod lobby;
 mod multicast;
 mod peer;

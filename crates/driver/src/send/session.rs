@@ -8,6 +8,7 @@ use std::{
     collections::BTreeMap,
     net::{SocketAddr, TcpListener},
     ops::Range,
+    sync::Arc,
     time::Duration,
 };
 
@@ -18,7 +19,6 @@ use treecast_proto::{
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, PacketType},
     message::{BeginOfFile, Message, TransferType},
-    ticket::Fanout,
 };
 
 use super::{
@@ -64,7 +64,7 @@ pub(super) struct Session<'a> {
     peers: BTreeMap<ReceiverId, Peer>,
     last_served: ReceiverId,
     /// Where unicast copies go.
-    destinations: Vec<SocketAddr>,
+    destinations: Arc<[SocketAddr]>,
     started: Option<Instant>,
     /// When the last object was done.
     ended: Option<Instant>,
@@ -105,7 +105,7 @@ impl<'a> Session<'a> {
             sources: SourceTable::default(),
             peers: BTreeMap::new(),
             last_served: ReceiverId(0),
-            destinations: Vec::new(),
+            destinations: Arc::new([]),
             started: None,
             ended: None,
             next_progress: clock.now(),
@@ -196,13 +196,8 @@ impl<'a> Session<'a> {
     fn turn_group(&mut self, now: Instant) -> Result<Turn, SendError> {
         self.has_news = false;
         for _ in 0..RUNS_A_TURN {
-            let copies = match self.plan.options.fanout {
-                Fanout::Multicast => 1,
-                Fanout::Unicast => self.destinations.len().max(1) as u64,
-            };
-            let delay = self.pacer.delay(now, self.run_bytes * copies);
-            if delay > Duration::ZERO {
-                return Ok(Turn::Until(Some(now + delay)));
+            if let Some(until) = self.group_waits(now) {
+                return Ok(Turn::Until(Some(until)));
             }
             match self.machine.poll(now, Lane::Group) {
                 Step::Transmit(transmit) => self.transmit(now, transmit)?,
@@ -214,6 +209,24 @@ impl<'a> Session<'a> {
             }
         }
         Ok(Turn::Again)
+    }
+
+    /// Sends the copies that are due. Until when the group's lane has to wait for the rate, or its socket to rest.
+    fn group_waits(&mut self, now: Instant) -> Option<Instant> {
+        if let Some(line) = self.group.take_warning() {
+            (self.on_event)(SendEvent::Warning(line));
+        }
+        if let Some(until) = self.group.rests_until(now) {
+            return Some(until);
+        }
+        if self.group.has_copies() {
+            let (sent, delay) = self.group.send_copies(&mut self.pacer, now);
+            self.repairs.multicast_sent(sent);
+            if let Some(delay) = delay {
+                return Some(now + delay);
+            }
+        }
+        Some(self.pacer.delay(now, self.run_bytes)).filter(|delay| !delay.is_zero()).map(|delay| now + delay)
     }
 
     fn transmit(&mut self, now: Instant, transmit: SenderTransmit) -> Result<(), SendError> {
@@ -244,7 +257,7 @@ impl<'a> Session<'a> {
         let packet = message.to_packet(file);
         match to {
             Destination::Group => {
-                let sent = self.group.send_message(&self.destinations, &packet)?;
+                let sent = self.group.send_message(now, &self.destinations, &packet)?;
                 self.pacer.sent(now, sent);
             }
             Destination::Receiver(receiver) => {
@@ -267,7 +280,8 @@ impl<'a> Session<'a> {
         let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind };
         match self.sources.read_in_order(file, range.clone()) {
             Ok(run) => {
-                let sent = self.group.send_blocks(&self.destinations, first, self.plan.block_len, run)?;
+                let sent =
+                    self.group.send_blocks(now, &self.destinations, first, self.plan.block_len, run)?;
                 self.pacer.sent(now, sent);
                 self.repairs.multicast_sent(sent);
             }

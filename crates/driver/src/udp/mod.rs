@@ -16,6 +16,7 @@ mod control;
 mod datagrams;
 mod open;
 pub(crate) mod option;
+mod outage;
 mod transmitter;
 
 pub use batch::{BATCH_LEN, Batch, Item};
@@ -25,6 +26,7 @@ pub use open::{
     DEFAULT_MULTICAST_HOPS, GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_group_sender,
     open_unicast_client, open_unicast_receiver, open_unicast_sender, open_unicast_server,
 };
+pub use outage::Outage;
 pub use transmitter::{Transmitter, blocks_in_super_packet, frames_in_super_packet};
 
 /// How datagrams cross the border to the kernel, best first.

@@ -1,0 +1,93 @@
+//! Unicast fanout: one packet or run of blocks after the other goes to each receiver in its turn, and every copy waits
+//! for the rate by itself. So no burst is longer than the pacer's, however many receivers there are.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use treecast_proto::Instant;
+
+use crate::pacer::Pacer;
+
+/// Something that is on its way to all who were there when it was begun.
+#[derive(Debug)]
+pub(super) struct Copies<T> {
+    what: T,
+    to: Arc<[SocketAddr]>,
+    sent: usize,
+}
+
+impl<T> Copies<T> {
+    pub fn new(what: T, to: Arc<[SocketAddr]>) -> Self {
+        Self { what, to, sent: 0 }
+    }
+
+    /// Sends as many copies as may leave now. `bytes_of` tells what one costs. Returns the bytes that have left, and how
+    /// long the next copy has to wait; none when that was the last.
+    pub fn send_due(
+        &mut self,
+        pacer: &mut Pacer,
+        now: Instant,
+        bytes_of: impl Fn(&T, SocketAddr) -> u64,
+        mut send: impl FnMut(&T, SocketAddr),
+    ) -> (u64, Option<Duration>) {
+        let mut sent_bytes = 0;
+        while let Some(to) = self.to.get(self.sent) {
+            let bytes = bytes_of(&self.what, *to);
+            let delay = pacer.delay(now, bytes);
+            if !delay.is_zero() {
+                return (sent_bytes, Some(delay));
+            }
+            send(&self.what, *to);
+            pacer.sent(now, bytes);
+            sent_bytes += bytes;
+            self.sent += 1;
+        }
+        (sent_bytes, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pacer::{BURST_BYTES, packets_per_run};
+
+    /// What leaves when, to so many receivers at a rate, in a second of runs as long as a session's.
+    fn departures(rate_bps: u64, receivers: u16) -> Vec<(Instant, u64)> {
+        let to: Arc<[SocketAddr]> =
+            (0..receivers).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
+        let run = packets_per_run(Some(rate_bps), 1500, 43) as u64 * 1500;
+        let (mut now, mut left) = (Instant::ZERO, Vec::new());
+        let mut pacer = Pacer::new(Some(rate_bps), now);
+        while now < Instant::ZERO + Duration::from_secs(1) {
+            let mut copies = Copies::new(run, Arc::clone(&to));
+            while let (_, Some(delay)) =
+                copies.send_due(&mut pacer, now, |run, _| *run, |run, _| left.push((now, *run)))
+            {
+                now += delay;
+            }
+        }
+        left
+    }
+
+    #[test]
+    fn no_burst_exceeds_64_kib_and_the_rate_is_kept_for_any_number_of_receivers() {
+        for (rate_bps, receivers) in [(1_000_000, 1), (8_000_000, 300), (100_000_000, 20), (900_000_000, 5)] {
+            let left = departures(rate_bps, receivers);
+            let share = |from: Instant, to: Instant| {
+                to.saturating_duration_since(from).as_nanos() as u64 * (rate_bps / 8) / 1_000_000_000
+            };
+            for (first, (start, _)) in left.iter().enumerate().step_by(left.len() / 50 + 1) {
+                let mut bytes = 0;
+                for (at, run) in &left[first..] {
+                    bytes += run;
+                    let most = BURST_BYTES + share(*start, *at) + 1;
+                    assert!(bytes <= most, "{rate_bps}, {receivers}: {bytes} bytes from {start} to {at}");
+                }
+            }
+            let (all, last): (u64, _) = (left.iter().map(|(_, run)| run).sum(), left[left.len() - 1].0);
+            assert!(
+                all + 1 >= share(Instant::ZERO, last),
+                "{rate_bps}, {receivers}: {all} bytes till {last}"
+            );
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Errors of a socket that may pass: an interface that goes down for a moment, a full queue, a firewall's rule.
+
+use std::{io, time::Duration};
+
+use treecast_proto::Instant;
+
+/// How long nothing may leave until that is taken for the end.
+const LASTING: Duration = Duration::from_secs(30);
+
+/// How long to leave the socket alone after a failure. What is sent meanwhile would be lost, too.
+const REST: Duration = Duration::from_millis(10);
+
+/// Follows a socket's failures. A packet that could not be sent counts as lost on the way.
+#[derive(Debug, Default)]
+pub struct Outage {
+    /// Since when nothing has left.
+    since: Option<Instant>,
+    rests_until: Option<Instant>,
+    /// The first failure, until it is told.
+    untold: Option<String>,
+    was_told: bool,
+}
+
+impl Outage {
+    /// Takes note of an attempt to send.
+    ///
+    /// # Errors
+    /// The attempt's own, when it is of a kind that does not pass or has lasted.
+    pub fn note(&mut self, now: Instant, attempt: io::Result<()>) -> io::Result<()> {
+        let Err(error) = attempt else {
+            self.since = None;
+            self.rests_until = None;
+            return Ok(());
+        };
+        let since = *self.since.get_or_insert(now);
+        if !may_pass(&error) || now.saturating_duration_since(since) >= LASTING {
+            return Err(error);
+        }
+        self.rests_until = Some(now + REST);
+        if !std::mem::replace(&mut self.was_told, true) {
+            self.untold = Some(error.to_string());
+        }
+        Ok(())
+    }
+
+    /// Until when nothing should be sent.
+    pub fn rests_until(&self, now: Instant) -> Option<Instant> {
+        self.rests_until.filter(|until| *until > now)
+    }
+
+    /// What the first failure was, once.
+    pub fn take_untold(&mut self) -> Option<String> {
+        self.untold.take()
+    }
+}
+
+fn may_pass(error: &io::Error) -> bool {
+    let passing = [libc::ENETUNREACH, libc::ENETDOWN, libc::ENOBUFS, libc::EHOSTUNREACH, libc::EPERM];
+    // What the kernel says of an interface whose addresses are gone while it is down.
+    error.raw_os_error().is_some_and(|code| passing.contains(&code) || code == libc::EADDRNOTAVAIL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    fn failed(code: i32) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(code))
+    }
+
+    #[test]
+    fn what_may_pass_is_told_once_and_ends_the_session_when_it_lasts() {
+        let mut outage = Outage::default();
+        outage.note(at(0), Ok(())).unwrap();
+        assert_eq!((outage.rests_until(at(0)), outage.take_untold()), (None, None));
+        for start in [1_000, 40_000] {
+            for millis in 0..29_999 {
+                outage.note(at(start + millis), failed(libc::ENETUNREACH)).unwrap();
+            }
+            assert!(outage.rests_until(at(start + 30_000)).is_some());
+            assert_eq!(outage.take_untold().is_some(), start == 1_000);
+            outage.note(at(start + 29_999), Ok(())).unwrap();
+            assert_eq!(outage.rests_until(at(start + 30_000)), None);
+        }
+        outage.note(at(80_000), failed(libc::EPERM)).unwrap();
+        let error = outage.note(at(110_000), failed(libc::ENOBUFS)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS));
+    }
+
+    #[test]
+    fn what_does_not_pass_is_an_error_at_once() {
+        assert!(Outage::default().note(at(0), failed(libc::EINVAL)).is_err());
+    }
+}
