@@ -126,13 +126,13 @@ fn bad_input_is_one_line_and_leaves_nothing() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let missing = folder.0.join("missing").display().to_string();
-    let nowhere = folder.0.join("no/folder/copy").display().to_string();
+    let nowhere = file.join("folder/copy").display().to_string();
     let file = file.display().to_string();
     for (arguments, expected) in [
         (["server", "tcp", &missing, "127.0.0.1"], "missing"),
         (["server", "tcp", &file, &taken], "in use"),
         (["server", "udp", &file, "192.0.2.77"], "192.0.2.77"),
-        (["client", "tcp", &nowhere, "127.0.0.1"], "no/folder"),
+        (["client", "tcp", &nowhere, "127.0.0.1"], "file/folder"),
         (["client", "tcp", &missing, "127.0.0.1:1"], "127.0.0.1:1"),
         (["client", "udp", &missing, "[fe80::1]:1"], "[fe80::1]:1"),
     ] {
