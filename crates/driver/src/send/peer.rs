@@ -136,3 +136,38 @@ fn counted(objects: u64) -> String {
 fn plain(address: std::net::IpAddr) -> std::net::IpAddr {
     address.to_canonical()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn peer() -> Peer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let hello = Hello::new(1, 0, 0, "name").unwrap();
+        Peer::new(Connection::new(stream, 1024).unwrap(), &hello, |_| false)
+    }
+
+    fn settled(mut peer: Peer, interrupted: bool) -> Vec<(String, String)> {
+        peer.settle(5, interrupted);
+        peer.failures
+    }
+
+    #[test]
+    fn what_a_receiver_lacks_is_told_whole_and_why() {
+        let row = |what: &str, why: &str| (what.to_owned(), why.to_owned());
+        let late = "the receiver joined after that was sent";
+        assert_eq!(settled(peer(), false), [row("5 of 5 files", late)]);
+        assert_eq!(
+            settled(Peer { objects_complete: 2, ..peer() }, true),
+            [row("3 of 5 files", "interrupted")]
+        );
+        let gone = Peer { left: Some("it closed".to_owned()), objects_complete: 4, ..peer() };
+        assert_eq!(settled(gone, true), [row("1 of 5 files", "the receiver left: it closed")]);
+        let failed = Peer { objects_complete: 3, failures: vec![row("a", "it was lost")], ..peer() };
+        assert_eq!(settled(failed, false), [row("a", "it was lost"), row("1 file more", late)]);
+        assert_eq!(settled(Peer { objects_complete: 5, ..peer() }, true), []);
+    }
+}
