@@ -12,6 +12,7 @@ use std::{
 
 use clap::ValueEnum;
 use treecast_driver::{
+    receive::KEEPALIVE,
     send::{self, MIN_BLOCK_LEN, SendEvent, SendOptions, SendSummary},
     stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, Offload},
@@ -22,6 +23,9 @@ use crate::{Outcome, arguments};
 
 const DEFAULT_WAIT: u32 = 1;
 const DEFAULT_WAIT_TIMEOUT_SECONDS: u64 = 60;
+
+/// A receiver that lives speaks twice in this time.
+const LEAST_STALL_LIMIT_SECONDS: u64 = 2 * KEEPALIVE.as_secs();
 
 /// Send files to everyone who has the ticket.
 ///
@@ -70,12 +74,12 @@ pub struct Args {
     /// The packets: a treecast session's, or those of librecast's IoT updater, which loops over one file
     #[arg(long, value_enum, default_value = "session")]
     dialect: Dialect,
-    /// Give up on retransmissions of a file after X times what its multicast took [default: never]
+    /// Give up on retransmissions of a file after X times what its multicast took, but not before 2 s [default: never]
     #[arg(long, value_name = "X", value_parser = parse_factor, allow_negative_numbers = true)]
     retx_factor: Option<f64>,
     /// Give up on a receiver that has said nothing for so many seconds while it owes an answer (stopped, or its host
     /// hangs); one that is only slow reports every few seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = send::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = send::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400))]
     stall_limit: u64,
     /// Bytes of a file in each packet [default: what the interface's MTU allows]
     #[arg(long, value_name = "BYTES", value_parser = parse_block, allow_negative_numbers = true)]

@@ -24,6 +24,7 @@ const CASES: &[Case] = &[
     (&["send", "--source", "host", "file"], &["'host'", "fd00::1"]),
     (&["send", "--group", "[ff15::1]:0", "file"], &["'[ff15::1]:0'", "[ff15::1]:5000"]),
     (&["send", "--retx-factor", "-1", "file"], &["'-1'", "0 or more"]),
+    (&["send", "--stall-limit", "9", "file"], &["'9'", "10..=86400"]),
     (&["send", "--rate", "-5", "file"], &["'-5'", "like 500M"]),
     (&["send", "--wait", "0", "file"], &["'0'", "1..="]),
     (&["send", "--wait-timeout", "-1", "file"], &["'-1'", "whole seconds from 0"]),
