@@ -269,8 +269,11 @@ impl Receiver {
     }
 
     fn wait(&self) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
-        let reports =
-            self.requester.ready_to_send.then(|| self.reporter.deadline(self.ledger.has_confirmed())).flatten();
+        let reports = self
+            .requester
+            .ready_to_send
+            .then(|| self.reporter.deadline(self.ledger.has_confirmed()))
+            .flatten();
         let quiet = self.quiet.first().map(|(quiet_at, _)| *quiet_at);
         let hashing = || self.ledger.iter().any(|(_, object)| object.stage == Stage::Hashing);
         match self.state {
