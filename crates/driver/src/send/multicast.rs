@@ -141,7 +141,7 @@ impl GroupLane {
         let Self::Multicast { to, outage, .. } = self else { return None };
         let reason = outage.take_untold()?;
         Some(format!(
-            "cannot send to {to} for now: {reason}; what is lost is sent again when this has passed"
+            "cannot send to {to} for now: {reason}; what does not leave counts as lost"
         ))
     }
 }
