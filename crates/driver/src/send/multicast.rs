@@ -140,9 +140,7 @@ impl GroupLane {
     pub fn take_warning(&mut self) -> Option<String> {
         let Self::Multicast { to, outage, .. } = self else { return None };
         let reason = outage.take_untold()?;
-        Some(format!(
-            "cannot send to {to} for now: {reason}; what does not leave counts as lost"
-        ))
+        Some(format!("cannot send to {to} for now: {reason}; what does not leave counts as lost"))
     }
 }
 
