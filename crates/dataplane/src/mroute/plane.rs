@@ -9,7 +9,7 @@ use std::{
 
 use treecast_proto::{
     Instant, Step,
-    membership::{Filter, Input, LinkId, Route, Router, RouterConfig, Transmit},
+    membership::{Filter, Input, LinkId, Mode, Route, Router, RouterConfig, Transmit},
 };
 
 use super::{
@@ -290,7 +290,12 @@ impl Plane {
 
     fn listen(&mut self, link: LinkId, group: IpAddr, filter: &Filter) -> Result<(), String> {
         let Some(served) = self.served.get(&link.0) else { return Ok(()) };
-        self.memberships.set(link.0, group, filter).map_err(|error| {
+        let mut filter = filter.clone();
+        // To a kernel, IPv4 packets that it forwards come from its own address when it looks who listens there.
+        if served.address.is_ipv4() && filter.mode == Mode::Exclude && !filter.sources.is_empty() {
+            filter.sources.insert(served.address);
+        }
+        self.memberships.set(link.0, group, &filter).map_err(|error| {
             let (name, sysctls) = (&served.interface.name, self.memberships.limiting_sysctls());
             format!("{name} cannot listen to {group}: {error}; {sysctls} limit it")
         })
