@@ -66,8 +66,9 @@ pub enum TicketError {
     #[error("a ticket begins with \"treecast1.\": copy the whole first line that `treecast send` prints")]
     Prefix,
     #[error(
-        "the ticket is of another version, {0}, and this treecast reads version {VERSION}: use the same version of \
-         treecast on both sides"
+        "the ticket is of {age} version, {0}, and this treecast reads version {VERSION}: use the same version of \
+         treecast on both sides",
+        age = if *.0 > VERSION { "a newer" } else { "an older" }
     )]
     Version(u32),
     #[error("the ticket is cut short or mistyped: copy the whole first line that `treecast send` prints")]

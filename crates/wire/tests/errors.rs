@@ -124,6 +124,8 @@ fn tickets() {
     let error = text[..text.len() - 3].parse::<Ticket>().expect_err("cut short").to_string();
     assert!(error.starts_with("the ticket is cut short or mistyped"), "{error}");
     let error = "treecast9.AAAA".parse::<Ticket>().expect_err("another version").to_string();
+    assert!(error.starts_with("the ticket is of a newer version, 9,"), "{error}");
+    let error = "treecast+1.AAAA".parse::<Ticket>().expect_err("no ticket").to_string();
     assert!(error.starts_with("a ticket begins with \"treecast1.\""), "{error}");
     assert_eq!(format!("  {text}\n").parse(), Ok(ticket), "as a person pastes it");
 }
