@@ -1,8 +1,9 @@
 //! `treecast lab run` and `treecast lab report`.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File},
     io,
+    os::fd::AsRawFd,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -121,14 +122,16 @@ fn conclude(order: &Order, out: &Path, results: &Results, json: bool) -> Outcome
 fn claim(out: &Path) -> Result<File, Box<dyn std::error::Error>> {
     fs::create_dir_all(out).map_err(cannot_keep(out))?;
     let folder = File::open(out).map_err(cannot_keep(out))?;
-    match folder.try_lock() {
-        Ok(()) => Ok(folder),
-        Err(TryLockError::Error(error)) => Err(cannot_keep(out)(error).into()),
-        Err(TryLockError::WouldBlock) => {
-            let advice = "wait until it has ended, or name another folder with --out";
-            Err(format!("another `treecast lab run` keeps its results in {}: {advice}", out.display()).into())
-        }
+    // SAFETY: a plain call on an open file. (The standard library's lock needs Rust 1.89.)
+    if unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(folder);
     }
+    let error = io::Error::last_os_error();
+    if error.kind() != io::ErrorKind::WouldBlock {
+        return Err(cannot_keep(out)(error).into());
+    }
+    let advice = "wait until it has ended, or name another folder with --out";
+    Err(format!("another `treecast lab run` keeps its results in {}: {advice}", out.display()).into())
 }
 
 /// Where the results are to be kept. Earlier ones are put aside under another name, unless they are to be
