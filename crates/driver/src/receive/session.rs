@@ -61,10 +61,6 @@ pub(super) struct Session<'a> {
     closes: bool,
     /// The sender has said Goodbye, and listens no more.
     is_over: bool,
-    /// How many times the machine had something thrown away.
-    discards: u64,
-    /// The connection was lost, and with it the rest of an object.
-    has_lost_something: bool,
     /// Batches taken from the group's socket since it was last drained.
     full_batches: u32,
     block_len: u16,
@@ -112,8 +108,6 @@ impl<'a> Session<'a> {
             waits_for_room: false,
             closes: false,
             is_over: false,
-            discards: 0,
-            has_lost_something: false,
             full_batches: 0,
             block_len: ticket.block_len,
             session: ticket.session,
@@ -227,16 +221,10 @@ impl<'a> Session<'a> {
         match result {
             Ok(()) => self.connection = Some(connection),
             Err(error) if !self.is_welcome => return Err(ReceiveError::NotAdmitted(error.to_string())),
-            Err(error) => self.lose(error.to_string()),
+            // Without its Goodbye, nobody knows whether the sender had more.
+            Err(error) => self.handle(ReceiverInput::Disconnected { reason: error.to_string() }, None),
         }
         Ok(())
-    }
-
-    /// The connection is gone. The machine throws away at once what cannot become whole without it.
-    fn lose(&mut self, reason: String) {
-        let before = self.discards;
-        self.handle(ReceiverInput::Disconnected { reason }, None);
-        self.has_lost_something = self.discards > before;
     }
 
     fn control_message(&mut self, file: FileId, message: Message) -> Result<(), ReceiveError> {
@@ -345,10 +333,7 @@ impl<'a> Session<'a> {
                     self.machine.handle(self.clock.now(), ReceiverInput::StoreFailed { file, reason });
                 }
             }
-            ReceiverTransmit::Discard { file } => {
-                self.discards += 1;
-                self.add(Task::Discard { file });
-            }
+            ReceiverTransmit::Discard { file } => self.add(Task::Discard { file }),
             ReceiverTransmit::CloseConnection => self.closes = true,
         }
     }
@@ -415,7 +400,7 @@ impl<'a> Session<'a> {
         if self.outbox.is_stuck() {
             self.connection = None;
             let reason = "it reads nothing of what it is told".to_owned();
-            self.lose(reason);
+            self.handle(ReceiverInput::Disconnected { reason }, None);
             return Ok(());
         }
         if all_written && self.closes {
@@ -465,16 +450,8 @@ impl<'a> Session<'a> {
             let line = format!("no file has a wanted name: {} went by; see --only", self.ignored);
             (self.on_event)(ReceiveEvent::Warning(line));
         }
-        let reason = self.summary.cut_short.take();
-        let reason = reason.map(|reason| format!("the sender at {}: {reason}", self.sender));
-        let has_all = !self.summary.received.is_empty() && self.summary.failed.is_empty();
-        match reason {
-            // Only its Goodbye is missing.
-            Some(reason) if has_all && !self.has_lost_something => {
-                let line = format!("{reason}; all that it had announced is here");
-                (self.on_event)(ReceiveEvent::Warning(line));
-            }
-            reason => self.summary.cut_short = reason,
+        if let Some(reason) = &self.summary.cut_short {
+            self.summary.cut_short = Some(format!("the sender at {}: {reason}", self.sender));
         }
         self.summary
     }
