@@ -84,6 +84,36 @@ fn of_two_routers_with_the_same_upstream_one_forwards() {
     assert_eq!(network.routers[1].listening, BTreeMap::new());
 }
 
+/// LAN 0 - router 0 - LANs 1 and 3, LAN 2 between routers 1 and 2, of which router 2 has the listener's LAN 4.
+#[test]
+fn around_a_loop_joins_end_when_the_last_listener_has_left_a_known_source() {
+    for is_sending in [true, false] {
+        let mut network = Network::from_routers(vec![vec![0, 3, 1], vec![1, 2], vec![3, 2, 4]]);
+        network.change(4, group(0), Filter::EVERYTHING);
+        network.advance(SETTLE);
+        assert!(network.routers.iter().all(|node| !node.listening.is_empty()), "the source may be anywhere");
+        for _ in 0..10 {
+            assert!(network.flood(0, group(0)).contains(&4));
+            network.advance(Duration::from_secs(3));
+        }
+        assert_eq!(network.flood(0, group(0)), [0, 3, 4]);
+        network.change(4, group(0), Filter::NOTHING);
+        for _ in 0..5 {
+            if is_sending {
+                network.flood(0, group(0));
+            }
+            network.advance(Duration::from_secs(3));
+        }
+        for node in &network.routers {
+            assert_eq!(node.listening, BTreeMap::new());
+        }
+        // The next listener is found a source again, wherever that is.
+        network.change(0, group(0), Filter::EVERYTHING);
+        network.advance(SETTLE);
+        assert!(network.flood(4, group(0)).contains(&0));
+    }
+}
+
 #[test]
 fn a_listener_of_a_named_source_is_joined_where_the_route_leads_also_after_it_has_changed() {
     let mut network = Network::chain();
@@ -619,6 +649,44 @@ impl Network {
             }
         }
         seen
+    }
+
+    /// Sends a packet from the source on a LAN of a network with loops; returns the LANs that it came to, in order,
+    /// each as often as it did.
+    fn flood(&mut self, lan: usize, group: IpAddr) -> Vec<usize> {
+        let source = source(lan);
+        let mut seen = Vec::new();
+        let mut new = vec![(lan, None)];
+        while let Some((lan, sender)) = new.pop() {
+            seen.push(lan);
+            assert!(seen.len() < 100, "it goes round");
+            for index in (0..self.routers.len()).filter(|index| Some(*index) != sender) {
+                if self.routers[index].lans.contains(&lan) {
+                    new.extend(
+                        self.forward(index, lan, source, group).into_iter().map(|to| (to, Some(index))),
+                    );
+                }
+            }
+        }
+        seen.sort_unstable();
+        seen
+    }
+
+    /// A packet comes to a router; returns where it goes on.
+    fn forward(&mut self, index: usize, lan: usize, source: IpAddr, group: IpAddr) -> Vec<usize> {
+        let link = LinkId(lan as u32);
+        let key = (source, group);
+        if !self.routers[index].installed.contains_key(&key) {
+            self.routers[index].router.handle(self.now, Input::NoEntry { link, source, group });
+            self.settle();
+        }
+        let Some(forwarding) = self.routers[index].installed.get(&key).cloned() else { return Vec::new() };
+        if forwarding.from != link {
+            self.routers[index].router.handle(self.now, Input::WrongLink { link, source, group });
+            self.settle();
+            return Vec::new();
+        }
+        forwarding.to.into_iter().map(|to| to.0 as usize).collect()
     }
 
     /// Compares where packets come to with where they have to.

@@ -17,6 +17,8 @@ pub struct Entry {
     pub arrived: LinkId,
     /// What the kernel has been told; none before the first time.
     pub installed: Option<Forwarding>,
+    /// A packet has come in elsewhere, and the route is being looked up again.
+    pub is_suspect: bool,
     /// The kernel's count when it was last asked, and since when it has been that.
     packets: u64,
     since: Instant,
@@ -45,7 +47,7 @@ impl Entries {
     }
 
     pub fn insert(&mut self, now: Instant, group: IpAddr, source: IpAddr, arrived: LinkId) {
-        let entry = Entry { arrived, installed: None, packets: 0, since: now };
+        let entry = Entry { arrived, installed: None, is_suspect: false, packets: 0, since: now };
         self.map.insert((group, source), entry);
     }
 
@@ -62,6 +64,22 @@ impl Entries {
     pub fn sources_to(&self, group: IpAddr, link: LinkId) -> impl Iterator<Item = IpAddr> {
         let goes_out = move |entry: &Entry| entry.installed.as_ref().is_some_and(|to| to.to.contains(&link));
         self.of(group).filter(move |(_, entry)| goes_out(entry)).map(|(source, _)| source)
+    }
+
+    /// The links by which the packets of a group's sources come in.
+    pub fn ways(&self, group: IpAddr) -> BTreeSet<LinkId> {
+        self.of(group).filter_map(|(_, entry)| Some(entry.installed.as_ref()?.from)).collect()
+    }
+
+    /// The groups with a suspect entry of `source`, which is so no longer.
+    pub fn take_suspicions(&mut self, source: IpAddr) -> Vec<IpAddr> {
+        let suspects = self.map.iter_mut().filter(|((_, of), entry)| *of == source && entry.is_suspect);
+        suspects
+            .map(|((group, _), entry)| {
+                entry.is_suspect = false;
+                *group
+            })
+            .collect()
     }
 
     /// Group, source and entry of all.

@@ -9,8 +9,11 @@
 //!   anywhere, and every link carries what is wanted behind it and nothing else. Whether the router is the
 //!   querier of a link plays no part, since routers above and below share links and either may be elected.
 //!
-//! In a network with loops, or with more than one router from link to link, that does not do. There an
-//! upstream is to be configured on every router, so that the upstreams make a tree (RFC 4605). Then:
+//! In a network with loops, or with more than one router from link to link, that does not do: joins go round
+//! and keep each other alive. A router that gets a source's packets by another link than that of its route
+//! learns from that, and listens to "any source" of the group on the links of the routes to its known sources
+//! only, until these are silent or nobody wants the group. Before a source is heard, or for hosts not to get
+//! copies, an upstream is to be configured on every router, so that the upstreams make a tree (RFC 4605). Then:
 //!
 //! - on its upstream the router is a host: it neither asks nor hears who listens there;
 //! - "any source" is listened to there and nowhere else, and what comes from elsewhere also goes there (4.2);
@@ -38,6 +41,9 @@ use crate::{Instant, Step};
 
 /// The most sources that go out by a link and are left out of what is listened to there: as many as fit a report.
 const MAX_OWN_SOURCES: usize = 64;
+
+/// As many of them as any kernel can be told to leave out: for IPv4, 10 (igmp_max_msf) with its own address.
+const SURELY_LEFT_OUT: usize = 9;
 
 /// An interface, by the number that the caller's system gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -150,6 +156,9 @@ pub struct Router {
     listening: BTreeMap<(LinkId, IpAddr), Filter>,
     /// Sources whose packets the router itself sends there.
     outgoing: BTreeMap<(LinkId, IpAddr), BTreeSet<IpAddr>>,
+    /// Groups whose packets come by more than one way, and the links that the routes to their sources use; while
+    /// somebody wants them.
+    learned: BTreeMap<IpAddr, BTreeSet<LinkId>>,
     next_count: Option<Instant>,
     /// Upcalls that found no room for an entry.
     refused: u64,
@@ -166,6 +175,7 @@ impl Router {
             routes: BTreeMap::new(),
             listening: BTreeMap::new(),
             outgoing: BTreeMap::new(),
+            learned: BTreeMap::new(),
             next_count: None,
             refused: 0,
             out: VecDeque::new(),
@@ -246,6 +256,7 @@ impl Router {
         // The kernel has dropped its memberships there; so they are not to be left, but forgotten.
         self.listening.retain(|(link, _), _| *link != id);
         self.outgoing.retain(|(link, _), _| *link != id);
+        self.learned.retain(|_, ways| !ways.contains(&id));
         self.upstream.take_if(|(upstream, _)| *upstream == id);
         let link = self.links.remove(&id);
         for (group, _) in link.iter().flat_map(Link::groups) {
@@ -296,10 +307,12 @@ impl Router {
     /// forwards to a link to which this one does, which is not this entry's business.
     fn wrong_link(&mut self, now: Instant, link: LinkId, source: IpAddr, group: IpAddr) {
         let unrouted = self.routes.get(&source) == Some(&Some(Route::None));
-        if let Some(entry) = self.entries.get_mut(group, source)
-            && unrouted
-        {
-            entry.arrived = link;
+        let is_own = self.may_be_own(link, source, group);
+        if let Some(entry) = self.entries.get_mut(group, source) {
+            if unrouted {
+                entry.arrived = link;
+            }
+            entry.is_suspect = !unrouted && !is_own;
         }
         if self.routes.contains_key(&source) {
             self.out.push_back(Transmit::FindRoute { source });
@@ -307,10 +320,17 @@ impl Router {
         self.refresh_entry(now, group, source);
     }
 
+    /// Whether this router itself may have sent what came in there: its kernel gives it what it listens to.
+    fn may_be_own(&self, link: LinkId, source: IpAddr, group: IpAddr) -> bool {
+        let left_out = self.outgoing.get(&(link, group)).filter(|outgoing| outgoing.len() <= SURELY_LEFT_OUT);
+        let is_left_out = left_out.is_some_and(|outgoing| outgoing.contains(&source));
+        self.entries.sources_to(group, link).any(|of| of == source) && !is_left_out
+    }
+
     fn found_route(&mut self, now: Instant, source: IpAddr, route: Route) {
         let Some(known) = self.routes.get_mut(&source) else { return };
         if known.replace(route) == Some(route) {
-            return;
+            return self.learn(now, source);
         }
         let of_entries = self.entries.iter().filter(|(_, of, _)| *of == source).map(|(group, ..)| group);
         let named = self.links.values().flat_map(Link::groups);
@@ -318,6 +338,29 @@ impl Router {
             named.filter(|(_, group)| group.requested().any(|(of, _)| of == source)).map(|(group, _)| group);
         let groups: BTreeSet<_> = of_entries.chain(of_requests).collect();
         groups.into_iter().for_each(|group| self.refresh(now, group));
+    }
+
+    /// The route to `source` is what it was. So where its packets came by another link, too, the network has a
+    /// loop, around which joins would keep each other alive: its groups get an upstream.
+    fn learn(&mut self, now: Instant, source: IpAddr) {
+        for group in self.entries.take_suspicions(source) {
+            let ways = self.entries.ways(group);
+            if self.config.upstream.is_none() && !ways.is_empty() {
+                self.learned.insert(group, ways);
+                self.refresh(now, group);
+            }
+        }
+    }
+
+    /// Follows the sources of a group that has learned upstreams, and forgets these when nobody wants it.
+    fn learn_again(&mut self, group: IpAddr) {
+        let Some(learned) = self.learned.get_mut(&group) else { return };
+        let ways = self.entries.ways(group);
+        if !ways.is_empty() {
+            *learned = ways;
+        } else if self.links.values().all(|link| link.filter(group).is_nothing()) {
+            self.learned.remove(&group);
+        }
     }
 
     fn look_up_all_routes(&mut self) {
@@ -354,6 +397,7 @@ impl Router {
     }
 
     fn listen_everywhere(&mut self, now: Instant, group: IpAddr) {
+        self.learn_again(group);
         let filters: Vec<(LinkId, Filter)> =
             self.links.iter().map(|(id, link)| (*id, link.filter(group))).collect();
         let upstream = self.upstream.map(|(link, _)| link);
@@ -364,7 +408,10 @@ impl Router {
 
     /// Listens on `link` to what the listeners of all other links want from there.
     fn listen(&mut self, now: Instant, link: LinkId, group: IpAddr, filters: &[(LinkId, Filter)]) {
-        let here = self.config.upstream.is_none_or(|upstream| upstream == link);
+        let here = match self.config.upstream {
+            Some(upstream) => upstream == link,
+            None => self.learned.get(&group).is_none_or(|ways| ways.contains(&link)),
+        };
         let mut wanted = Filter::NOTHING;
         for (_, filter) in filters.iter().filter(|(other, _)| *other != link) {
             if filter.mode == Mode::Include || here {
@@ -471,6 +518,9 @@ impl Router {
     fn counted(&mut self, now: Instant, source: IpAddr, group: IpAddr, packets: u64) {
         let Some(entry) = self.entries.get_mut(group, source) else { return };
         if entry.counted(now, packets, self.config.entry_idle) {
+            if self.entries.sources(group) == [source] {
+                self.learned.remove(&group);
+            }
             self.remove(now, group, source);
         }
     }
