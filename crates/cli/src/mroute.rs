@@ -20,8 +20,8 @@ pub struct Args {
     interfaces: Vec<String>,
     /// Where senders to any-source groups are reached; be only a host there, and forward to the networks
     /// where this router is the querier. Needed where the network has loops, on every router: without, packets
-    /// still come only by the route to their sender, but hosts may get copies, and a group that was joined
-    /// once stays joined [default: a sender may be behind any interface]
+    /// still come only by the route to their sender, but hosts may get copies, and a group in which nothing was
+    /// ever sent stays joined [default: a sender may be behind any interface; the router learns where loops are]
     #[arg(long, value_name = "IF")]
     upstream: Option<String>,
     /// Time between two queries for listeners, from 1s to 31744s
