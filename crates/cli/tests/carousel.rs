@@ -28,7 +28,7 @@ impl Lan {
         fs::create_dir_all(&folder).unwrap();
         let lan = Self { name, hosts, folder };
         let bridge = lan.namespace("b");
-        lan.add_namespace(&bridge);
+        lan.ip(&format!("netns add {bridge}"));
         lan.ip(&format!("-n {bridge} link add br0 type bridge mcast_snooping 1"));
         lan.ip(&format!("-n {bridge} link set br0 up"));
         for host in 0..hosts {
@@ -42,8 +42,8 @@ impl Lan {
     fn add_host(&self, host: usize, bridge: &str) {
         let namespace = self.namespace(&host.to_string());
         let number = host + 1;
-        self.add_namespace(&namespace);
         for line in [
+            format!("netns add {namespace}"),
             format!("-n {namespace} link set lo up"),
             format!("-n {namespace} link add eth0 type veth peer name p{host} netns {bridge}"),
             format!("-n {bridge} link set p{host} master br0 up"),
@@ -57,13 +57,6 @@ impl Lan {
 
     fn namespace(&self, node: &str) -> String {
         format!("{}-{node}", self.name)
-    }
-
-    /// One at a time: two `ip netns add` at once, on a machine that never had a namespace, each mount
-    /// `/run/netns` on itself, and one hides the other's.
-    fn add_namespace(&self, name: &str) {
-        let status = Command::new("flock").args(["/run", "ip", "netns", "add", name]).status().unwrap();
-        assert!(status.success(), "`ip netns add {name}` failed: this test needs root");
     }
 
     fn ip(&self, line: &str) {

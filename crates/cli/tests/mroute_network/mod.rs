@@ -42,7 +42,7 @@ impl Network {
         let prefix = format!("mr{}x{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let network = Self { prefix, nodes: nodes.to_vec() };
         for node in nodes {
-            add_namespace(&network.namespace(node));
+            ip(&["netns", "add", &network.namespace(node)], "");
             network.within(node, || {
                 let forwarding = if node.starts_with('r') { "1" } else { "0" };
                 write("/proc/sys/net/ipv6/conf/default/accept_dad", "0");
@@ -320,14 +320,6 @@ fn group_address(interface: &str, group: &str, source: Option<&str>) -> GroupAdd
         source: source.map(address),
         interface: Interface::named(interface).expect("the interface is there"),
     }
-}
-
-/// One at a time: two `ip netns add` at once, on a machine that never had a namespace, each mount
-/// `/run/netns` on itself, and one hides the other's.
-fn add_namespace(name: &str) {
-    let output = Command::new("flock").args(["/run", "ip", "netns", "add", name]).output();
-    let output = output.expect("util-linux and iproute2 are installed");
-    assert!(output.status.success(), "add {name}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn ip(arguments: &[&str], input: &str) {
