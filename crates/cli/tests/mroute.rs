@@ -425,9 +425,13 @@ fn what_is_wrong_is_said_in_one_line() {
         complaint(&["--interface", "lo"]),
         "treecast: interface lo cannot multicast: name another with --interface\n"
     );
-    let mut unprivileged = treecast(&["mroute"]);
-    std::os::unix::process::CommandExt::uid(&mut unprivileged, 65_534);
+    // A copy that another user may start, wherever the build is.
+    let copy = std::env::temp_dir().join(format!("mroute-{}-treecast", std::process::id()));
+    std::fs::copy(env!("CARGO_BIN_EXE_treecast"), &copy).expect("treecast can be copied");
+    let mut unprivileged = std::process::Command::new(&copy);
+    std::os::unix::process::CommandExt::uid(unprivileged.arg("mroute"), 65_534);
     let output = network.within("r0", move || unprivileged.output().expect("treecast can be run"));
+    let _ = std::fs::remove_file(&copy);
     assert_eq!(
         String::from_utf8(output.stderr).expect("UTF-8"),
         "treecast: multicast routing needs root (CAP_NET_ADMIN and CAP_NET_RAW): run it as root\n"
