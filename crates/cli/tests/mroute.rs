@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mroute_network::{Network, PATIENCE, Router, address, eventually, treecast};
+use mroute_network::{Network, PATIENCE, Router, address, eventually};
 use treecast_dataplane::mroute::SourceFilter;
 use treecast_driver::udp::{Offload, Transmitter};
 use treecast_wire::header::{FileId, Header, PacketType};
