@@ -35,6 +35,7 @@ pub use error::{Error, Result};
 pub use graph::svg;
 pub use lab::{Lab, Options, Summary};
 pub use loss::LossCounters;
+pub use namespace::flock;
 pub use plan::{Interface, LabNode};
 pub use relay::relay;
 pub use text::read_text;

@@ -3,7 +3,6 @@
 use std::{
     fs::{self, File},
     io,
-    os::fd::AsRawFd,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -122,16 +121,14 @@ fn conclude(order: &Order, out: &Path, results: &Results, json: bool) -> Outcome
 fn claim(out: &Path) -> Result<File, Box<dyn std::error::Error>> {
     fs::create_dir_all(out).map_err(cannot_keep(out))?;
     let folder = File::open(out).map_err(cannot_keep(out))?;
-    // SAFETY: a plain call on an open file. (The standard library's lock needs Rust 1.89.)
-    if unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(folder);
+    match treecast_lab::flock(&folder, libc::LOCK_EX | libc::LOCK_NB) {
+        Ok(()) => Ok(folder),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let advice = "wait until it has ended, or name another folder with --out";
+            Err(format!("another `treecast lab run` keeps its results in {}: {advice}", out.display()).into())
+        }
+        Err(error) => Err(cannot_keep(out)(error).into()),
     }
-    let error = io::Error::last_os_error();
-    if error.kind() != io::ErrorKind::WouldBlock {
-        return Err(cannot_keep(out)(error).into());
-    }
-    let advice = "wait until it has ended, or name another folder with --out";
-    Err(format!("another `treecast lab run` keeps its results in {}: {advice}", out.display()).into())
 }
 
 /// Where the results are to be kept. Earlier ones are put aside under another name, unless they are to be

@@ -160,7 +160,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let wanted = self.plan.options.wait_for;
-        let joined = self.peers.values().filter(|peer| peer.connection.is_some()).count() as u32;
+        let joined = self.connected();
         if joined < wanted {
             let waited = self.plan.options.wait_timeout;
             if now < Instant::ZERO + waited {

@@ -271,11 +271,11 @@ impl Sender {
     fn handle_completion(&mut self, now: Instant, index: u32) {
         let Some(object) = self.objects.get_mut(index) else { return };
         self.coordinator.handle_completion(now, &self.config, index, object);
-        if object.hash.is_some() {
-            object.told.get_or_insert(now);
-            self.stall_check.get_or_insert(now + self.config.stall_limit);
-        }
         let (hash, pending) = (object.hash, object.pending_receivers());
+        if hash.is_some() {
+            object.told.get_or_insert(now);
+            self.watch(now);
+        }
         if pending.is_empty() {
             self.file_done(index);
         } else if let Some(hash) = hash {

@@ -104,7 +104,7 @@ impl Session<'_> {
                 let receive_buffer_bytes = hello.receive_buffer_bytes;
                 let input = SenderInput::Joined { receiver, receive_buffer_bytes };
                 self.handle(self.clock.now(), input);
-                let joined = self.peers.values().filter(|peer| peer.connection.is_some()).count() as u32;
+                let joined = self.connected();
                 let wanted = self.plan.options.wait_for;
                 (self.on_event)(SendEvent::Joined { receiver: name, address, joined, wanted });
                 self.take_messages(receiver);
@@ -224,6 +224,11 @@ impl Session<'_> {
         let name = peer.name.clone();
         self.update_destinations();
         (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
+    }
+
+    /// How many receivers are there.
+    pub(super) fn connected(&self) -> u32 {
+        self.peers.values().filter(|peer| peer.connection.is_some()).count() as u32
     }
 
     fn update_destinations(&mut self) {
