@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_ticket_cut_short_is_explained_in_one_line() {
-        let line = read_ticket("treecast1.AAAA").unwrap_err();
+        let line = read_ticket("treecast2.AAAA").unwrap_err();
         assert!(line.contains("cut short") && !line.contains('\n'), "{line}");
         for path in ["/no/such/file", "/proc/self/exe", "/dev/zero", ""] {
             let line = read_ticket(&format!("@{path}")).unwrap_err();

@@ -140,7 +140,7 @@ fn every_receiver_gets_every_file() {
         let sender = scratch.send(&args);
         let receivers = [scratch.receive("a", &[]), scratch.receive("b", &[])];
         let told = finish_well(sender);
-        assert!(told.starts_with("treecast1."), "the ticket is the first line: {told}");
+        assert!(told.starts_with("treecast2."), "the ticket is the first line: {told}");
         receivers.into_iter().for_each(|receiver| drop(finish_well(receiver)));
         for (name, size) in sizes {
             for folder in ["a", "b"] {
@@ -184,7 +184,7 @@ fn events_come_one_a_line_with_bytes_and_counts() {
     let find = |events: &[serde_json::Value], name: &str| {
         events.iter().find(|event| event["event"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
     };
-    assert!(find(&sent, "ticket")["ticket"].as_str().unwrap().starts_with("treecast1."));
+    assert!(find(&sent, "ticket")["ticket"].as_str().unwrap().starts_with("treecast2."));
     assert_eq!(find(&sent, "joined")["receiver"], "anna");
     assert_eq!(find(&sent, "object")["complete"], 1);
     let done = find(&sent, "done");
@@ -274,7 +274,7 @@ fn what_cannot_be_received_is_refused_in_one_line() {
     };
     let gone = ticket(&TcpListener::bind("127.0.0.1:0").unwrap(), 21_990).to_string();
     refused(&mut receive(&[&gone[..gone.len() - 9]]), &["cut short"]);
-    refused(&mut receive(&["treecast1.###"]), &["cut short"]);
+    refused(&mut receive(&["treecast2.###"]), &["cut short"]);
     refused(&mut receive(&["@/no/such/ticket"]), &["/no/such/ticket"]);
     refused(&mut receive(&["--interface", "nowhere0", &gone]), &["nowhere0", "does not exist"]);
     let into = scratch.path("a");
@@ -301,6 +301,8 @@ fn ticket(control: &TcpListener, port: u16) -> Ticket {
         group: format!("239.255.77.1:{port}").parse().unwrap(),
         source: None,
         control: vec![control.local_addr().unwrap()],
+        security: None,
+        expires: None,
     }
 }
 

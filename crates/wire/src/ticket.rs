@@ -1,27 +1,33 @@
 //! The ticket: one line of text that tells a receiver all it needs to join a session.
 //!
-//! Text form: `treecast1.` and the URL-safe base64 of the fields below, followed by a CRC-32 of
+//! Text form: `treecast2.` and the URL-safe base64 of the fields below, followed by a CRC-32 of
 //! them, so that a ticket cut short or mistyped is told apart from a wrong one. The digit is the
-//! version; the next version adds keys.
+//! version; version 1 had no keys.
 //!
 //! ```text
-//! session 4 | fanout 1 | repair 1 | block length 2 | group | source | n 1 | n control addresses
+//! session 4 | fanout 1 | repair 1 | block length 2 | group | source | n 1 | n control addresses | security | expires 8
 //! group, control address: family 1 (4 or 6) | address 4 or 16 | port 2;  source: family 1 (0 = any) | address
+//! security: 0, a plain session; 1 | sender's key 32; 2 | sender's key 32 | secret 32
+//! expires: seconds since 1970, 0 for never
 //! ```
 
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
+    num::NonZeroU64,
     str::FromStr,
 };
 
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use thiserror::Error;
 
 use crate::{ParseError, field::Reader, header::SessionId};
 
 const NAME: &str = "treecast";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// Length of an Ed25519 public key and of a session's secret, in bytes.
+pub const KEY_LEN: usize = 32;
 
 /// The most control addresses that a ticket holds.
 pub const MAX_CONTROL_ADDRESSES: usize = 16;
@@ -44,6 +50,23 @@ pub enum Repair {
     Nack = 3,
 }
 
+/// What makes a session trusted. Whoever has a ticket with a secret can read the session.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Security {
+    /// The sender's Ed25519 public key: receivers speak to nobody else.
+    pub sender_key: [u8; KEY_LEN],
+    /// What the packets to the group are sealed with, where no control connection could tell it: in a carousel.
+    pub secret: Option<[u8; KEY_LEN]>,
+}
+
+impl fmt::Debug for Security {
+    /// Without the secret: this text may end in a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secret = self.secret.map_or("none", |_| "hidden");
+        write!(f, "Security {{ sender_key: {}, secret: {secret} }}", HEXLOWER.encode(&self.sender_key))
+    }
+}
+
 /// Where a session is and how it is delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
@@ -58,12 +81,16 @@ pub struct Ticket {
     pub source: Option<IpAddr>,
     /// Where the sender takes control connections, best first; empty for a carousel.
     pub control: Vec<SocketAddr>,
+    /// None for a plain session, which is neither encrypted nor authenticated.
+    pub security: Option<Security>,
+    /// From when on the sender admits nobody with this ticket, by its own clock, in seconds since 1970.
+    pub expires: Option<NonZeroU64>,
 }
 
 /// Why a text is not a ticket.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TicketError {
-    #[error("a ticket begins with \"treecast1.\": copy the whole first line that `treecast send` prints")]
+    #[error("a ticket begins with \"treecast2.\": copy the whole first line that `treecast send` prints")]
     Prefix,
     #[error(
         "the ticket is of {age} version, {0}, and this treecast reads version {VERSION}: use the same version of \
@@ -93,6 +120,8 @@ impl fmt::Display for Ticket {
         for address in control {
             emit_socket(&mut bytes, *address);
         }
+        emit_security(&mut bytes, self.security.as_ref());
+        bytes.extend_from_slice(&self.expires.map_or(0, NonZeroU64::get).to_be_bytes());
         f.write_str(&Self::seal(&bytes))
     }
 }
@@ -166,8 +195,31 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
         let family = reader.u8("control address")?;
         control.push(parse_socket(&mut reader, "control address", family)?);
     }
+    let security = parse_security(&mut reader)?;
+    let expires = NonZeroU64::new(reader.u64("expires")?);
     reader.end("ticket")?;
-    Ok(Ticket { session, fanout, repair, block_len, group, source, control })
+    Ok(Ticket { session, fanout, repair, block_len, group, source, control, security, expires })
+}
+
+fn parse_security(reader: &mut Reader<'_>) -> Result<Option<Security>, ParseError> {
+    let kind = reader.u8("security")?;
+    if kind == 0 {
+        return Ok(None);
+    }
+    let sender_key = reader.array("sender's key")?;
+    let secret = match kind {
+        1 => None,
+        2 => Some(reader.array("secret")?),
+        other => return Err(ParseError::invalid("security", other, "0 to 2")),
+    };
+    Ok(Some(Security { sender_key, secret }))
+}
+
+fn emit_security(bytes: &mut Vec<u8>, security: Option<&Security>) {
+    let Some(Security { sender_key, secret }) = security else { return bytes.push(0) };
+    bytes.push(if secret.is_some() { 2 } else { 1 });
+    bytes.extend_from_slice(sender_key);
+    bytes.extend(secret.iter().flatten());
 }
 
 fn parse_socket(reader: &mut Reader<'_>, field: &'static str, family: u8) -> Result<SocketAddr, ParseError> {

@@ -110,6 +110,8 @@ fn tickets() {
         group: "[ff15::1]:5000".parse().expect("an address"),
         source: None,
         control: vec![],
+        security: None,
+        expires: None,
     };
     let refusal = |ticket: &Ticket| ticket.to_string().parse::<Ticket>().expect_err("wrong").to_string();
     assert_eq!(
@@ -125,8 +127,10 @@ fn tickets() {
     assert!(error.starts_with("the ticket is cut short or mistyped"), "{error}");
     let error = "treecast9.AAAA".parse::<Ticket>().expect_err("another version").to_string();
     assert!(error.starts_with("the ticket is of a newer version, 9,"), "{error}");
-    let error = "treecast+1.AAAA".parse::<Ticket>().expect_err("no ticket").to_string();
-    assert!(error.starts_with("a ticket begins with \"treecast1.\""), "{error}");
+    let error = "treecast+2.AAAA".parse::<Ticket>().expect_err("no ticket").to_string();
+    assert!(error.starts_with("a ticket begins with \"treecast2.\""), "{error}");
+    let error = "treecast1.AAAA".parse::<Ticket>().expect_err("another version").to_string();
+    assert!(error.starts_with("the ticket is of an older version, 1,"), "{error}");
     assert_eq!(format!("  {text}\n").parse(), Ok(ticket), "as a person pastes it");
 }
 

@@ -9,7 +9,7 @@ use treecast_wire::{
         BeginOfFile, Contents, Digest, FILE_NAME_LEN, Hello, MAX_OBJECTS, MAX_REASON_LEN, Message, Progress,
         Reason, RetransmissionRequest, TransferType, Welcome,
     },
-    ticket::{Fanout, MAX_CONTROL_ADDRESSES, Repair, Ticket},
+    ticket::{Fanout, MAX_CONTROL_ADDRESSES, Repair, Security, Ticket},
     unicast,
 };
 
@@ -38,7 +38,7 @@ proptest! {
     fn a_changed_ticket_is_refused(ticket in ticket(), at in any::<prop::sample::Index>(), letter in "[A-Za-z0-9_-]") {
         let text = ticket.to_string();
         let mut changed = text.clone();
-        let at = "treecast1.".len() + at.index(text.len() - "treecast1.".len());
+        let at = "treecast2.".len() + at.index(text.len() - "treecast1.".len());
         changed.replace_range(at..=at, &letter);
         prop_assume!(changed != text);
         prop_assert!(changed.parse::<Ticket>().is_err());
@@ -172,8 +172,9 @@ fn ticket() -> impl Strategy<Value = Ticket> {
     let fanout = prop::sample::select(vec![Fanout::Multicast, Fanout::Unicast]);
     let control = prop::collection::vec(any::<(std::net::IpAddr, u16)>(), 0..=MAX_CONTROL_ADDRESSES);
     let source = any::<Option<std::net::IpAddr>>();
-    (any::<u32>(), fanout, repair, 1..=u16::MAX, group, source, control).prop_map(
-        |(session, fanout, repair, block_len, group, source, control)| Ticket {
+    let security = any::<Option<([u8; 32], Option<[u8; 32]>)>>();
+    (any::<u32>(), fanout, repair, 1..=u16::MAX, group, source, control, security, any::<u64>()).prop_map(
+        |(session, fanout, repair, block_len, group, source, control, security, expires)| Ticket {
             session: SessionId(session),
             fanout,
             repair,
@@ -181,6 +182,8 @@ fn ticket() -> impl Strategy<Value = Ticket> {
             group: group.parse().expect("an address"),
             source,
             control: control.into_iter().map(|(ip, port)| std::net::SocketAddr::new(ip, port)).collect(),
+            security: security.map(|(sender_key, secret)| Security { sender_key, secret }),
+            expires: std::num::NonZeroU64::new(expires),
         },
     )
 }

@@ -65,6 +65,8 @@ impl Plan {
             group: self.group.group,
             source: self.options.source,
             control,
+            security: None,
+            expires: None,
         }
     }
 

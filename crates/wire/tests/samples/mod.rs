@@ -1,6 +1,8 @@
 //! One packet of every type, each as its name, its bytes and what it says to a person. The files
 //! in `vectors/` hold the same.
 
+use std::num::NonZeroU64;
+
 use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     iotup,
@@ -8,7 +10,7 @@ use treecast_wire::{
         BeginOfFile, Contents, Digest, Hello, Message, Progress, Reason, RetransmissionRequest, TransferType,
         Welcome,
     },
-    ticket::{Fanout, Repair, Ticket},
+    ticket::{Fanout, Repair, Security, Ticket},
     unicast,
 };
 
@@ -63,6 +65,8 @@ pub fn tickets() -> Vec<Sample> {
         group: "[ff35::8000:1]:5000".parse().expect("an address"),
         source: Some("fd00::1".parse().expect("an address")),
         control: vec!["[fd00::1]:6000".parse().expect("an address")],
+        security: Some(Security { sender_key: [7; 32], secret: None }),
+        expires: NonZeroU64::new(1_800_000_000),
     };
     let unicast = Ticket {
         fanout: Fanout::Unicast,
@@ -71,6 +75,8 @@ pub fn tickets() -> Vec<Sample> {
         group: "0.0.0.0:0".parse().expect("an address"),
         source: None,
         control: vec!["192.0.2.1:6000".parse().expect("an address")],
+        security: None,
+        expires: None,
         ..multicast.clone()
     };
     let carousel = Ticket {
@@ -78,6 +84,7 @@ pub fn tickets() -> Vec<Sample> {
         group: "239.1.2.3:5000".parse().expect("an address"),
         source: None,
         control: vec![],
+        security: Some(Security { sender_key: [7; 32], secret: Some([9; 32]) }),
         ..multicast.clone()
     };
     [("multicast", multicast), ("unicast", unicast), ("carousel", carousel)]
