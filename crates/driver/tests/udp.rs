@@ -55,7 +55,7 @@ fn announce(file: FileId) -> Vec<u8> {
 fn every_way_out_reaches_every_way_in() {
     let data = contents(BLOCK_LEN * 60 + 77);
     let file = FileId::new(SessionId(1), 0);
-    let first = Header { file_id: file, sequence: 0, payload_len: 0, kind: PacketType::Data };
+    let first = Header { file_id: file, sequence: 0, payload_len: 0, kind: PacketType::Data, number: 0 };
     for (index, (out, into)) in WAYS.iter().flat_map(|out| WAYS.map(|into| (*out, into))).enumerate() {
         let address = loopback_group(index as u8);
         let (socket, _) = open_group_receiver(&address, 1 << 20).unwrap();

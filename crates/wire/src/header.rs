@@ -8,6 +8,10 @@
 //!  | id     | number  | length  |         |
 //!  +--------+---------+---------+---------+
 //! ```
+//!
+//! The lower half of the flags holds one bit, the packet's type. The upper half is treecast's: it numbers the
+//! packets that a sender sends to its group, so that receivers can tell how many were lost and when, whatever
+//! they carry. It is 0 on control connections.
 
 use std::fmt;
 
@@ -126,6 +130,8 @@ pub struct Header {
     /// Length of the payload that follows, in bytes; at most [`MAX_PAYLOAD_LEN`].
     pub payload_len: u32,
     pub kind: PacketType,
+    /// Counts the packets that the sender has sent to the group, modulo 2^32; 0 on a control connection.
+    pub number: u32,
 }
 
 impl Header {
@@ -133,7 +139,7 @@ impl Header {
     ///
     /// # Errors
     /// When fewer than 32 bytes are there, the payload is longer than a packet can carry, a block
-    /// would reach beyond 2^64 bytes, or the flags are not exactly one known bit.
+    /// would reach beyond 2^64 bytes, or the lower half of the flags is not exactly one known bit.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         let file_id = FileId(reader.u64("file id")?);
@@ -146,9 +152,10 @@ impl Header {
         if sequence.checked_add(payload_len).is_none() {
             return Err(ParseError::invalid("sequence number", sequence, "an end below 2^64"));
         }
-        let kind = PacketType::from_flags(flags)
-            .ok_or_else(|| ParseError::invalid("flags", format!("{flags:#x}"), "one bit of 0 to 15"))?;
-        Ok(Self { file_id, sequence, payload_len: payload_len as u32, kind })
+        let (number, kind) = ((flags >> 32) as u32, flags & u64::from(u32::MAX));
+        let kind = PacketType::from_flags(kind)
+            .ok_or_else(|| ParseError::invalid("flags", format!("{kind:#x}"), "the bit of a known type"))?;
+        Ok(Self { file_id, sequence, payload_len: payload_len as u32, kind, number })
     }
 
     /// The header as it stands on the wire.
@@ -157,13 +164,36 @@ impl Header {
         bytes[0..8].copy_from_slice(&self.file_id.0.to_be_bytes());
         bytes[8..16].copy_from_slice(&self.sequence.to_be_bytes());
         bytes[16..24].copy_from_slice(&u64::from(self.payload_len).to_be_bytes());
-        bytes[24..32].copy_from_slice(&(self.kind as u64).to_be_bytes());
+        bytes[24..28].copy_from_slice(&self.number.to_be_bytes());
+        bytes[28..32].copy_from_slice(&(self.kind as u32).to_be_bytes());
         bytes
+    }
+}
+
+/// Numbers the packets to one group.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PacketNumbers(u32);
+
+impl PacketNumbers {
+    /// The number of the next packet, behind which `count` packets count up, itself included.
+    pub fn take(&mut self, count: u32) -> u32 {
+        let first = self.0;
+        self.0 = first.wrapping_add(count);
+        first
+    }
+}
+
+/// Gives a packet that was made for nobody in particular its number among those to the group. Bytes that are too
+/// short for a header stay as they are.
+pub fn set_number(packet: &mut [u8], number: u32) {
+    if let Some(field) = packet.get_mut(24..28) {
+        field.copy_from_slice(&number.to_be_bytes());
     }
 }
 
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} file={} seq={} len={}", self.kind, self.file_id, self.sequence, self.payload_len)
+        write!(f, "{:?} file={} seq={} len={}", self.kind, self.file_id, self.sequence, self.payload_len)?;
+        if self.number != 0 { write!(f, " number={}", self.number) } else { Ok(()) }
     }
 }

@@ -1,14 +1,15 @@
 //! Each way in which a packet can be wrong, and the line that says so: field, value, expectation.
 
 use treecast_wire::{
-    header::{FileId, Header, PacketType, SessionId},
+    header::{self, FileId, Header, PacketNumbers, PacketType, SessionId},
     message::{BeginOfFile, Contents, Hello, Message, RetransmissionRequest, TransferType},
     ticket::{Fanout, Repair, Ticket},
 };
 
 #[test]
 fn headers() {
-    let good = Header { file_id: FileId(1), sequence: 2, payload_len: 3, kind: PacketType::Data }.to_bytes();
+    let good = Header { file_id: FileId(1), sequence: 2, payload_len: 3, kind: PacketType::Data, number: 4 }
+        .to_bytes();
     let with = |at: usize, bytes: &[u8]| {
         let mut header = good;
         header[at..at + bytes.len()].copy_from_slice(bytes);
@@ -18,9 +19,12 @@ fn headers() {
         Header::parse(&good[..31]).expect_err("too short").to_string(),
         "flags: 7 bytes are there, 8 are needed"
     );
-    assert_eq!(with(24, &[0; 8]), "flags: 0x0 found, expected one bit of 0 to 15");
-    assert_eq!(with(24, &3u64.to_be_bytes()), "flags: 0x3 found, expected one bit of 0 to 15");
-    assert_eq!(with(24, &(1u64 << 16).to_be_bytes()), "flags: 0x10000 found, expected one bit of 0 to 15");
+    assert_eq!(with(28, &[0; 4]), "flags: 0x0 found, expected the bit of a known type");
+    assert_eq!(with(28, &3u32.to_be_bytes()), "flags: 0x3 found, expected the bit of a known type");
+    assert_eq!(
+        with(28, &(1u32 << 31).to_be_bytes()),
+        "flags: 0x80000000 found, expected the bit of a known type"
+    );
     assert_eq!(with(16, &65_476u64.to_be_bytes()), "payload length: 65476 found, expected at most 65475");
     assert_eq!(
         with(8, &u64::MAX.to_be_bytes()),
@@ -29,8 +33,21 @@ fn headers() {
 }
 
 #[test]
+fn a_number_is_given_to_a_whole_header_only() {
+    let mut numbers = PacketNumbers::default();
+    assert_eq!([numbers.take(5), numbers.take(1), numbers.take(u32::MAX), numbers.take(0)], [0, 5, 6, 5]);
+    let mut packet = Message::Goodbye.to_packet(FileId(1));
+    header::set_number(&mut packet, 77);
+    let read = Header::parse(&packet).expect("it is whole");
+    assert_eq!((read.number, read.kind), (77, PacketType::Goodbye));
+    header::set_number(&mut packet[..27], 1);
+    assert_eq!(Header::parse(&packet), Ok(read));
+}
+
+#[test]
 fn payload_lengths() {
-    let header = Header { file_id: FileId(1), sequence: 0, payload_len: 5, kind: PacketType::EndOfFile };
+    let header =
+        Header { file_id: FileId(1), sequence: 0, payload_len: 5, kind: PacketType::EndOfFile, number: 0 };
     assert_eq!(
         Message::parse(&header, &[0; 4]).expect_err("4 of 5").to_string(),
         "payload length: 5 found, expected the length of what follows the header"
@@ -135,7 +152,8 @@ fn tickets() {
 }
 
 fn error(kind: PacketType, payload: &[u8]) -> String {
-    let header = Header { file_id: FileId(1), sequence: 0, payload_len: payload.len() as u32, kind };
+    let header =
+        Header { file_id: FileId(1), sequence: 0, payload_len: payload.len() as u32, kind, number: 0 };
     Message::parse(&header, payload).expect_err("it is wrong").to_string()
 }
 

@@ -96,7 +96,7 @@ proptest! {
     fn a_random_payload_of_any_type_never_panics(
         kind in packet_type(), payload in prop::collection::vec(any::<u8>(), 0..300),
     ) {
-        let header = Header { file_id: FileId(0), sequence: 0, payload_len: payload.len() as u32, kind };
+        let header = Header { file_id: FileId(0), sequence: 0, payload_len: payload.len() as u32, kind, number: 0 };
         if let Ok(message) = Message::parse(&header, &payload) {
             prop_assert_eq!(&message.to_packet(FileId(0))[HEADER_LEN..], &payload[..]);
         }
@@ -108,8 +108,15 @@ fn packet_type() -> impl Strategy<Value = PacketType> {
 }
 
 fn header() -> impl Strategy<Value = Header> {
-    (any::<u64>(), 0..u64::MAX - MAX_PAYLOAD_LEN as u64, 0..=MAX_PAYLOAD_LEN as u32, packet_type()).prop_map(
-        |(id, sequence, payload_len, kind)| Header { file_id: FileId(id), sequence, payload_len, kind },
+    let sequence = 0..u64::MAX - MAX_PAYLOAD_LEN as u64;
+    (any::<u64>(), sequence, 0..=MAX_PAYLOAD_LEN as u32, packet_type(), any::<u32>()).prop_map(
+        |(id, sequence, payload_len, kind, number)| Header {
+            file_id: FileId(id),
+            sequence,
+            payload_len,
+            kind,
+            number,
+        },
     )
 }
 

@@ -71,7 +71,8 @@ fn send(address: &GroupAddress, receivers: usize, bytes: u64) -> Result<()> {
         acknowledged.push((stream, 0_u64));
     }
     let run = vec![7; blocks_in_super_packet(BLOCK_LEN) * BLOCK_LEN];
-    let mut first = Header { file_id: FileId(0), sequence: 0, payload_len: 0, kind: PacketType::Data };
+    let mut first =
+        Header { file_id: FileId(0), sequence: 0, payload_len: 0, kind: PacketType::Data, number: 0 };
     while first.sequence < bytes {
         let end = first.sequence + run.len() as u64;
         for (stream, taken) in &mut acknowledged {

@@ -7,7 +7,7 @@ use treecast_proto::{
     carousel::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, SenderWait},
 };
 use treecast_wire::{
-    header::{FileId, HEADER_LEN, Header, PacketType, SessionId},
+    header::{self, FileId, HEADER_LEN, Header, PacketNumbers, PacketType, SessionId},
     iotup,
     message::{BeginOfFile, Message, TransferType},
 };
@@ -118,6 +118,7 @@ struct Carousel<'a> {
     clock: Clock,
     pacer: Pacer,
     transmitter: Transmitter,
+    numbers: PacketNumbers,
     to: SocketAddr,
     outage: Outage,
     /// Bytes of IP, UDP and the dialect's header before each block.
@@ -160,6 +161,7 @@ impl<'a> Carousel<'a> {
         Ok(Self {
             machine: machine(&options, &sources, blocks * block_len)?,
             transmitter: Transmitter::new(socket, options.offload),
+            numbers: PacketNumbers::default(),
             to: options.group.scoped(),
             outage: Outage::default(),
             pacer: Pacer::new(options.rate_bps, clock.now()),
@@ -284,7 +286,8 @@ impl<'a> Carousel<'a> {
     }
 
     fn message(&mut self, file: FileId, message: &Message) -> Result<(), CarouselError> {
-        let packet = message.to_packet(file);
+        let mut packet = message.to_packet(file);
+        header::set_number(&mut packet, self.numbers.take(1));
         self.pace(self.overhead + (packet.len() - HEADER_LEN) as u64)?;
         let attempt = self.transmitter.send_datagram(self.to, &packet);
         self.sent(attempt)
@@ -359,8 +362,9 @@ impl<'a> Carousel<'a> {
         let result = match &mut self.frames {
             Some(frames) => frames.send(&mut self.transmitter, self.to, position, block_len, run),
             None => {
-                let first =
-                    Header { file_id: file, sequence: position, payload_len: 0, kind: PacketType::Data };
+                let number = self.numbers.take(packets as u32);
+                let (sequence, kind) = (position, PacketType::Data);
+                let first = Header { file_id: file, sequence, payload_len: 0, kind, number };
                 self.transmitter.send_blocks(self.to, first, usize::from(block_len), run)
             }
         };

@@ -17,7 +17,7 @@ use treecast_proto::{
     vcmtp::{Destination, Lane, Outcome, ReceiverId, Sender, SenderEvent, SenderInput, SenderTransmit},
 };
 use treecast_wire::{
-    header::{FileId, HEADER_LEN, Header, PacketType},
+    header::{self, FileId, HEADER_LEN, Header, PacketNumbers, PacketType},
     message::{BeginOfFile, Message, TransferType},
 };
 
@@ -57,6 +57,8 @@ pub(super) struct Session<'a> {
     next_token: u64,
     machine: Sender,
     group: GroupLane,
+    /// Unicast copies of one packet have one number.
+    numbers: PacketNumbers,
     pacer: Pacer,
     repairs: RepairShare,
     run_bytes: u64,
@@ -92,6 +94,7 @@ impl<'a> Session<'a> {
         let run_bytes = u64::from(config.max_run_len) / u64::from(plan.block_len) * plan.packet_bytes();
         let mut session = Self {
             group: GroupLane::open(&plan)?,
+            numbers: PacketNumbers::default(),
             pacer: Pacer::new(plan.options.rate_bps, clock.now()),
             repairs: RepairShare::default(),
             run_bytes,
@@ -254,9 +257,10 @@ impl<'a> Session<'a> {
         file: FileId,
         message: &Message,
     ) -> Result<(), SendError> {
-        let packet = message.to_packet(file);
+        let mut packet = message.to_packet(file);
         match to {
             Destination::Group => {
+                header::set_number(&mut packet, self.numbers.take(1));
                 let sent = self.group.send_message(now, &self.destinations, &packet)?;
                 self.pacer.sent(now, sent);
             }
@@ -277,7 +281,9 @@ impl<'a> Session<'a> {
         file: FileId,
         range: Range<u64>,
     ) -> Result<(), SendError> {
-        let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind };
+        let blocks = (range.end - range.start).div_ceil(self.plan.block_len.into());
+        let number = self.numbers.take(blocks as u32);
+        let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number };
         match self.sources.read_in_order(file, range.clone()) {
             Ok(run) => {
                 let sent =
@@ -307,7 +313,8 @@ impl<'a> Session<'a> {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         let Some(connection) = &mut peer.connection else { return };
         let len = (range.end - range.start) as usize;
-        let header = Header { file_id: file, sequence: range.start, payload_len: len as u32, kind };
+        let header =
+            Header { file_id: file, sequence: range.start, payload_len: len as u32, kind, number: 0 };
         let result = connection.queue_with(HEADER_LEN + len, |packet| {
             packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
             self.sources.read_any(file, range.start, &mut packet[HEADER_LEN..])

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     fn header(sequence: u64, payload_len: u32) -> [u8; HEADER_LEN] {
-        Header { file_id: FileId(7), sequence, payload_len, kind: PacketType::Data }.to_bytes()
+        Header { file_id: FileId(7), sequence, payload_len, kind: PacketType::Data, number: 0 }.to_bytes()
     }
 
     #[test]

@@ -60,8 +60,8 @@ impl Transmitter {
     }
 
     /// Sends `run` as packets of `block_len` bytes (the last one shorter, where the run ends so), each
-    /// behind a header. `first` gives file, type and the sequence number of the run's first byte. Longer runs
-    /// than a super-packet are cut.
+    /// behind a header. `first` gives file and type, the sequence number of the run's first byte and the
+    /// number of its first packet, from which on they count. Longer runs than a super-packet are cut.
     ///
     /// # Errors
     /// What the kernel says when even single datagrams are refused.
@@ -77,6 +77,7 @@ impl Transmitter {
             header.payload_len = block.len() as u32;
             let bytes = header.to_bytes();
             header.sequence += block.len() as u64;
+            header.number = header.number.wrapping_add(1);
             bytes
         })
     }

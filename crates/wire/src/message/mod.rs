@@ -91,7 +91,7 @@ impl Message {
         packet.resize(HEADER_LEN, 0);
         self.emit(&mut packet);
         let payload_len = (packet.len() - HEADER_LEN) as u32;
-        let header = Header { file_id, sequence: 0, payload_len, kind: self.packet_type() };
+        let header = Header { file_id, sequence: 0, payload_len, kind: self.packet_type(), number: 0 };
         packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
         packet
     }

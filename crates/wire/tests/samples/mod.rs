@@ -98,10 +98,11 @@ pub fn tickets() -> Vec<Sample> {
 }
 
 fn blocks() -> Vec<Sample> {
-    [PacketType::Data, PacketType::RetransmittedData]
+    [(PacketType::Data, 0x0102_0304), (PacketType::RetransmittedData, 0)]
         .into_iter()
-        .map(|kind| {
-            let header = Header { file_id: file_id(), sequence: 2840, payload_len: BLOCK.len() as u32, kind };
+        .map(|(kind, number)| {
+            let header =
+                Header { file_id: file_id(), sequence: 2840, payload_len: BLOCK.len() as u32, kind, number };
             let bytes = [&header.to_bytes(), BLOCK].concat();
             Sample { name: format!("session-{kind:?}"), bytes, text: format!("{header}") }
         })
