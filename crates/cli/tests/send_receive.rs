@@ -315,7 +315,7 @@ fn no_name_leaves_the_folder() {
     fs::write(scratch.path("ticket"), ticket.to_string()).unwrap();
     let receiver = scratch.receive("a", &[]);
     let (mut stream, _) = listener.accept().unwrap();
-    let welcome = Welcome { version: PROTOCOL_VERSION, block_len: 1420 };
+    let welcome = Welcome { version: PROTOCOL_VERSION, block_len: 1420, receiver: 1 };
     stream.write_all(&Message::Welcome(welcome).to_packet(FileId::new(ticket.session, 0))).unwrap();
     let escaped = scratch.path("escaped");
     for (index, name) in ["../escaped", path(&escaped), "a/../../escaped", ".."].into_iter().enumerate() {

@@ -143,7 +143,7 @@ fn message(random: &mut ChaCha8Rng) -> Message {
         3 => Message::BeginOfFileRequest,
         4 => Message::EndOfRetransmissionRequests,
         5 => Message::RetransmissionReject,
-        6 => Message::Welcome(Welcome { version: 1, block_len: 1 }),
+        6 => Message::Welcome(Welcome { version: 1, block_len: 1, receiver: 1 }),
         7 => Message::Digest(Digest(hash(random))),
         8 => Message::Withdraw(Reason::new("gone")),
         9 => Message::Failed(Reason::new("full")),

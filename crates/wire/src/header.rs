@@ -89,10 +89,14 @@ pub enum PacketType {
     Goodbye = 1 << 14,
     /// Sender to group: how many objects a carousel's loop holds.
     Contents = 1 << 15,
+    /// Sender to group: the rate, and whom it follows.
+    Pace = 1 << 19,
+    /// Receiver to sender: what the path to it would bear.
+    PaceReport = 1 << 20,
 }
 
 impl PacketType {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Data,
         Self::RetransmittedData,
         Self::BeginOfFile,
@@ -109,6 +113,8 @@ impl PacketType {
         Self::Failed,
         Self::Goodbye,
         Self::Contents,
+        Self::Pace,
+        Self::PaceReport,
     ];
 
     /// Whether the payload is a block of an object.

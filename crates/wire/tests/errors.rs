@@ -92,7 +92,13 @@ fn messages() {
         error(PacketType::Hello, b"\x01\0\0\0\0\0\0a\nb"),
         "receiver name: \"a\\nb\" found, expected no control characters"
     );
-    assert_eq!(error(PacketType::Welcome, &[1, 0, 0]), "block length: 0 found, expected at least 1");
+    assert_eq!(
+        error(PacketType::Welcome, &[1, 0, 0, 0, 0, 0, 1]),
+        "block length: 0 found, expected at least 1"
+    );
+    assert_eq!(error(PacketType::Welcome, &[1, 0, 9, 0, 0, 0, 0]), "receiver: 0 found, expected at least 1");
+    assert_eq!(error(PacketType::Pace, &[2; 56]), "flags: 33686018 found, expected 0 or 1");
+    assert_eq!(error(PacketType::PaceReport, &[0; 47]), "flags: 3 bytes are there, 4 are needed");
     assert_eq!(error(PacketType::Digest, &[0; 31]), "hash: 31 bytes are there, 32 are needed");
     assert_eq!(
         error(PacketType::Digest, &[0; 34]),

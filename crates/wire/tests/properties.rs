@@ -6,8 +6,8 @@ use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, MAX_PAYLOAD_LEN, PacketType, SessionId},
     iotup,
     message::{
-        BeginOfFile, Contents, Digest, FILE_NAME_LEN, Hello, MAX_OBJECTS, MAX_REASON_LEN, Message, Progress,
-        Reason, RetransmissionRequest, TransferType, Welcome,
+        BeginOfFile, Contents, Digest, FILE_NAME_LEN, Hello, MAX_OBJECTS, MAX_REASON_LEN, Message, Pace,
+        PaceReport, Progress, Reason, RetransmissionRequest, TransferType, Welcome,
     },
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, Repair, Security, Ticket},
     unicast,
@@ -132,8 +132,11 @@ fn message() -> impl Strategy<Value = Message> {
                 Message::Hello(Hello::new(version, port, buffer, &name).expect("a good name"))
             }
         ),
-        (any::<u8>(), 1..=u16::MAX)
-            .prop_map(|(version, block_len)| Message::Welcome(Welcome { version, block_len })),
+        (any::<u8>(), 1..=u16::MAX, 1..=u32::MAX).prop_map(|(version, block_len, receiver)| {
+            Message::Welcome(Welcome { version, block_len, receiver })
+        }),
+        pace().prop_map(Message::Pace),
+        pace_report().prop_map(Message::PaceReport),
         any::<[u8; 32]>().prop_map(|hash| Message::Digest(Digest(hash))),
         any::<[u64; 4]>().prop_map(|[position, received_bytes, duplicate_blocks, dropped_packets]| {
             Message::Progress(Progress { position, received_bytes, duplicate_blocks, dropped_packets })
@@ -149,6 +152,35 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Goodbye,
         ]),
     ]
+}
+
+fn pace() -> impl Strategy<Value = Pace> {
+    let numbers = (any::<[u64; 4]>(), any::<[u32; 5]>(), any::<bool>());
+    numbers.prop_map(|(times, counts, is_slow_start)| {
+        let [timestamp_us, rate_bps, suppression_bps, echo_us] = times;
+        let [round, longest_round_trip_us, packet_bytes, limited_by, echo_for] = counts;
+        Pace {
+            timestamp_us,
+            rate_bps,
+            suppression_bps,
+            echo_us,
+            round,
+            longest_round_trip_us,
+            packet_bytes,
+            is_slow_start,
+            limited_by,
+            echo_for,
+        }
+    })
+}
+
+fn pace_report() -> impl Strategy<Value = PaceReport> {
+    let numbers = (any::<[u64; 4]>(), any::<[u32; 3]>(), any::<bool>());
+    numbers.prop_map(|(times, counts, is_lossy)| {
+        let [timestamp_us, echo_us, rate_bps, received_bps] = times;
+        let [round, round_trip_us, loss_ppb] = counts;
+        PaceReport { timestamp_us, echo_us, rate_bps, received_bps, round, round_trip_us, loss_ppb, is_lossy }
+    })
 }
 
 fn begin_of_file() -> impl Strategy<Value = BeginOfFile> {

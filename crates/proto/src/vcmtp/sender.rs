@@ -32,6 +32,13 @@ use crate::{Instant, Step};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReceiverId(pub u32);
 
+impl ReceiverId {
+    /// What the receiver is called in messages to the group: not 0, which stands for nobody.
+    pub fn number(self) -> u32 {
+        self.0.wrapping_add(1).max(1)
+    }
+}
+
 /// A place where sending can block on its own, and is polled on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
@@ -360,7 +367,8 @@ fn retransmission(
 ) -> Option<SenderTransmit> {
     let to = Destination::Receiver(receiver);
     let session = FileId::new(config.session, 0);
-    let welcome = Welcome { version: PROTOCOL_VERSION, block_len: config.block_len };
+    let welcome =
+        Welcome { version: PROTOCOL_VERSION, block_len: config.block_len, receiver: receiver.number() };
     let (file, message) = match action {
         Action::Welcome => (session, Message::Welcome(welcome)),
         Action::Message(index, Due::Reject) => (objects.file_id(index), Message::RetransmissionReject),

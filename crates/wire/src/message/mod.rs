@@ -5,6 +5,8 @@ mod begin_of_file;
 mod contents;
 mod digest;
 mod hello;
+mod pace;
+mod pace_report;
 mod progress;
 mod reason;
 mod retransmission_request;
@@ -14,6 +16,8 @@ pub use begin_of_file::{BeginOfFile, FILE_NAME_LEN, TransferType};
 pub use contents::{Contents, MAX_OBJECTS};
 pub use digest::Digest;
 pub use hello::{Hello, MAX_RECEIVER_NAME_LEN};
+pub use pace::Pace;
+pub use pace_report::PaceReport;
 pub use progress::Progress;
 pub use reason::{MAX_REASON_LEN, Reason};
 pub use retransmission_request::RetransmissionRequest;
@@ -46,6 +50,8 @@ pub enum Message {
     Failed(Reason),
     Goodbye,
     Contents(Contents),
+    Pace(Pace),
+    PaceReport(PaceReport),
 }
 
 impl Message {
@@ -77,6 +83,8 @@ impl Message {
             PacketType::Withdraw => Self::Withdraw(Reason::parse(payload)?),
             PacketType::Failed => Self::Failed(Reason::parse(payload)?),
             PacketType::Contents => Self::Contents(Contents::parse(payload)?),
+            PacketType::Pace => Self::Pace(Pace::parse(payload)?),
+            PacketType::PaceReport => Self::PaceReport(PaceReport::parse(payload)?),
             PacketType::EndOfFile => empty(payload, Self::EndOfFile)?,
             PacketType::BeginOfFileRequest => empty(payload, Self::BeginOfFileRequest)?,
             PacketType::EndOfRetransmissionRequests => empty(payload, Self::EndOfRetransmissionRequests)?,
@@ -107,6 +115,8 @@ impl Message {
             Self::Progress(_) => Progress::LEN,
             Self::Withdraw(body) | Self::Failed(body) => body.emitted_len(),
             Self::Contents(_) => Contents::LEN,
+            Self::Pace(_) => Pace::LEN,
+            Self::PaceReport(_) => PaceReport::LEN,
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
@@ -125,6 +135,8 @@ impl Message {
             Self::Progress(body) => body.emit(packet),
             Self::Withdraw(body) | Self::Failed(body) => body.emit(packet),
             Self::Contents(body) => body.emit(packet),
+            Self::Pace(body) => body.emit(packet),
+            Self::PaceReport(body) => body.emit(packet),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
@@ -150,6 +162,8 @@ impl Message {
             Self::Failed(_) => PacketType::Failed,
             Self::Goodbye => PacketType::Goodbye,
             Self::Contents(_) => PacketType::Contents,
+            Self::Pace(_) => PacketType::Pace,
+            Self::PaceReport(_) => PacketType::PaceReport,
         }
     }
 }
@@ -166,6 +180,8 @@ impl fmt::Display for Message {
             Self::Progress(body) => write!(f, " {body}"),
             Self::Withdraw(body) | Self::Failed(body) => write!(f, " {body}"),
             Self::Contents(body) => write!(f, " {body}"),
+            Self::Pace(body) => write!(f, " {body}"),
+            Self::PaceReport(body) => write!(f, " {body}"),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests

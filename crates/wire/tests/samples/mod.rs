@@ -7,8 +7,8 @@ use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     iotup,
     message::{
-        BeginOfFile, Contents, Digest, Hello, Message, Progress, Reason, RetransmissionRequest, TransferType,
-        Welcome,
+        BeginOfFile, Contents, Digest, Hello, Message, Pace, PaceReport, Progress, Reason,
+        RetransmissionRequest, TransferType, Welcome,
     },
     ticket::{Fanout, Repair, Security, Ticket},
     unicast,
@@ -46,14 +46,44 @@ pub fn messages() -> Vec<Message> {
         Message::EndOfRetransmissionRequests,
         Message::RetransmissionReject,
         Message::Hello(hello),
-        Message::Welcome(Welcome { version: 1, block_len: 1420 }),
+        Message::Welcome(Welcome { version: 1, block_len: 1420, receiver: 5 }),
         Message::Digest(Digest(hash())),
         Message::Progress(progress),
         Message::Withdraw(Reason::new("it has shrunk from 10 to 9 bytes")),
         Message::Failed(Reason::new("no space left on the device")),
         Message::Goodbye,
         Message::Contents(contents),
+        Message::Pace(pace()),
+        Message::PaceReport(pace_report()),
     ]
+}
+
+fn pace() -> Pace {
+    Pace {
+        timestamp_us: 12_000_000,
+        rate_bps: 48_000_000,
+        suppression_bps: 47_000_000,
+        echo_us: 7_020_000,
+        round: 9,
+        longest_round_trip_us: 62_000,
+        packet_bytes: 1500,
+        is_slow_start: true,
+        limited_by: 5,
+        echo_for: 6,
+    }
+}
+
+fn pace_report() -> PaceReport {
+    PaceReport {
+        timestamp_us: 7_000_000,
+        echo_us: 12_010_000,
+        rate_bps: 46_500_000,
+        received_bps: 47_900_000,
+        round: 9,
+        round_trip_us: 61_500,
+        loss_ppb: 41_000,
+        is_lossy: true,
+    }
 }
 
 pub fn tickets() -> Vec<Sample> {
