@@ -1,4 +1,6 @@
-//! A control connection: packets of the session, one behind the other, over TCP.
+//! A control connection: packets of the session, one behind the other, over TLS on TCP, or in a plain session over TCP.
+
+mod secure;
 
 use std::{
     io::{self, Read, Write},
@@ -13,6 +15,12 @@ use treecast_wire::{
     ParseError,
     header::{HEADER_LEN, Header},
 };
+
+use crate::security::{
+    PublicKey,
+    tls::{ReceiverTls, SenderTls, TlsError},
+};
+use secure::Secure;
 
 /// Output beyond this is not accepted before some is written: what one connection may hold in memory.
 pub const MAX_OUTPUT_BYTES: usize = 256 * 1024;
@@ -31,6 +39,11 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 pub enum ConnectionError {
     #[error("the other side closed the connection")]
     Closed,
+    /// Without the end that TLS has (close_notify): somebody between may have cut it.
+    #[error("the connection was cut off")]
+    CutOff,
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
     #[error("the other side does not speak treecast's protocol ({0})")]
@@ -41,6 +54,8 @@ pub enum ConnectionError {
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
+    /// None in a plain session.
+    secure: Option<Secure>,
     peer: SocketAddr,
     max_payload: usize,
     input: Vec<u8>,
@@ -51,11 +66,40 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Takes over a stream. No packet with a longer payload than `max_payload` is accepted on it.
+    /// A receiver's connection to its sender. No packet with a longer payload than `max_payload` is accepted on it.
     ///
     /// # Errors
     /// When the stream is gone already.
-    pub fn new(stream: TcpStream, max_payload: usize) -> io::Result<Self> {
+    pub fn to_sender(
+        stream: TcpStream,
+        max_payload: usize,
+        tls: Option<&ReceiverTls>,
+    ) -> Result<Self, ConnectionError> {
+        let mut connection = Self::plain(stream, max_payload)?;
+        if let Some(tls) = tls {
+            let tls = tls.connect(connection.peer.ip())?;
+            connection.secure = Some(Secure::new(tls.into()));
+        }
+        Ok(connection)
+    }
+
+    /// A sender's connection with whoever has come.
+    ///
+    /// # Errors
+    /// When the stream is gone already.
+    pub fn to_receiver(
+        stream: TcpStream,
+        max_payload: usize,
+        tls: Option<&SenderTls>,
+    ) -> Result<Self, ConnectionError> {
+        let mut connection = Self::plain(stream, max_payload)?;
+        if let Some(tls) = tls {
+            connection.secure = Some(Secure::new(tls.accept()?.into()));
+        }
+        Ok(connection)
+    }
+
+    fn plain(stream: TcpStream, max_payload: usize) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
@@ -64,7 +108,18 @@ impl Connection {
         socket.set_tcp_keepalive(&keepalive)?;
         socket.set_tcp_user_timeout(Some(LOST_AFTER))?;
         let peer = stream.peer_addr()?;
-        Ok(Self { stream, peer, max_payload, input: Vec::new(), parsed: 0, output: Vec::new(), written: 0 })
+        let (input, output) = (Vec::new(), Vec::new());
+        Ok(Self { stream, secure: None, peer, max_payload, input, parsed: 0, output, written: 0 })
+    }
+
+    /// The key that the other side has proved to have; none in a plain session, and before it has.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.secure.as_ref()?.peer_key()
+    }
+
+    /// Whether packets have to wait until both sides know each other.
+    pub fn is_handshaking(&self) -> bool {
+        self.secure.as_ref().is_some_and(Secure::is_handshaking)
     }
 
     pub fn peer(&self) -> SocketAddr {
@@ -79,6 +134,9 @@ impl Connection {
     pub fn read(&mut self) -> Result<bool, ConnectionError> {
         self.input.drain(..self.parsed);
         self.parsed = 0;
+        if let Some(secure) = &mut self.secure {
+            return secure.read(&mut self.stream, HEADER_LEN + self.max_payload, &mut self.input);
+        }
         let kept = self.input.len();
         self.input.resize((HEADER_LEN + self.max_payload).max(kept + 1), 0);
         let result = self.stream.read(&mut self.input[kept..]);
@@ -119,7 +177,7 @@ impl Connection {
 
     /// Whether something is queued.
     pub fn has_output(&self) -> bool {
-        self.written < self.output.len()
+        self.written < self.output.len() || self.secure.as_ref().is_some_and(Secure::has_output)
     }
 
     /// Queues bytes.
@@ -144,7 +202,12 @@ impl Connection {
     /// When the other side is gone.
     pub fn flush(&mut self) -> Result<bool, ConnectionError> {
         while self.has_output() {
-            match self.stream.write(&self.output[self.written..]) {
+            let bytes = &self.output[self.written..];
+            let result = match &mut self.secure {
+                Some(secure) => secure.write(&mut self.stream, bytes),
+                None => self.stream.write(bytes),
+            };
+            match result {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_temporary(&error) => {
@@ -163,10 +226,16 @@ impl Connection {
     pub fn discard_output(&mut self) {
         self.output.clear();
         self.written = 0;
+        if let Some(secure) = &mut self.secure {
+            secure.discard_output();
+        }
     }
 
     /// Says that nothing more will be written.
-    pub fn finish(&self) {
+    pub fn finish(&mut self) {
+        if let Some(secure) = &mut self.secure {
+            secure.finish(&mut self.stream);
+        }
         // The other side may have closed before; then nothing is left to say.
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
     }
@@ -199,12 +268,101 @@ mod tests {
     };
 
     use super::*;
+    use crate::security::Identity;
 
     fn pair() -> (TcpStream, Connection) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
-        (near, Connection::new(far, 1024).unwrap())
+        (near, Connection::to_receiver(far, 1024, None).unwrap())
+    }
+
+    /// A receiver's end and a sender's; the ticket names the sender's key, or another.
+    fn secure_pair(is_right: bool) -> (Connection, Connection, [PublicKey; 2]) {
+        let [sender, receiver, other] = [(); 3].map(|()| Identity::generate().unwrap());
+        let named = if is_right { &sender } else { &other };
+        let (near, far) = {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (near, listener.accept().unwrap().0)
+        };
+        let tls = ReceiverTls::new(&receiver, named.public_key()).unwrap();
+        let near = Connection::to_sender(near, 65_475, Some(&tls)).unwrap();
+        let far = Connection::to_receiver(far, 65_475, Some(&SenderTls::new(&sender).unwrap())).unwrap();
+        (near, far, [sender.public_key(), receiver.public_key()])
+    }
+
+    /// Lets both ends speak until they know each other, or one gives up.
+    fn shake_hands(near: &mut Connection, far: &mut Connection) -> [Option<ConnectionError>; 2] {
+        let mut failed = [None, None];
+        for _ in 0..5000 {
+            for (end, failed) in [&mut *near, &mut *far].into_iter().zip(&mut failed) {
+                if failed.is_none() {
+                    *failed = end.flush().map(drop).and_then(|()| end.read().map(drop)).err();
+                }
+            }
+            if failed.iter().all(Option::is_some) || !(near.is_handshaking() || far.is_handshaking()) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        failed
+    }
+
+    #[test]
+    fn both_ends_know_each_other_and_megabytes_pass_whole() {
+        let (mut near, mut far, [sender, receiver]) = secure_pair(true);
+        assert!(near.peer_key().is_none());
+        assert!(shake_hands(&mut near, &mut far).iter().all(Option::is_none));
+        assert_eq!((near.peer_key(), far.peer_key()), (Some(sender), Some(receiver)));
+        let kind = treecast_wire::header::PacketType::RetransmittedData;
+        let header = |sequence| Header { file_id: FileId(1), sequence, payload_len: 60_000, kind };
+        let block = |sequence: u64| vec![sequence as u8; 60_000];
+        let (mut sent, mut taken) = (0, 0);
+        while taken < 100 {
+            while sent < 100 && far.has_room() {
+                far.queue(&[&header(sent).to_bytes()[..], &block(sent)].concat());
+                sent += 1;
+            }
+            far.flush().unwrap();
+            near.read().unwrap();
+            while let Some((parsed, payload)) = near.next_packet().unwrap() {
+                assert!(parsed == header(taken) && payload == block(taken));
+                taken += 1;
+            }
+        }
+        far.finish();
+        let end = read_until(&mut near, |_| None::<()>).unwrap_err();
+        assert!(matches!(end, ConnectionError::Closed), "{end}");
+    }
+
+    #[test]
+    fn an_end_that_tls_did_not_tell_is_none() {
+        let (mut near, mut far, _) = secure_pair(true);
+        assert!(shake_hands(&mut near, &mut far).iter().all(Option::is_none));
+        far.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let end = read_until(&mut near, |_| None::<()>).unwrap_err();
+        assert!(matches!(end, ConnectionError::CutOff), "{end}");
+    }
+
+    #[test]
+    fn another_key_than_the_tickets_is_told_at_both_ends() {
+        let (mut near, mut far, [sender, _]) = secure_pair(false);
+        let failed = shake_hands(&mut near, &mut far).map(|failed| failed.unwrap().to_string());
+        assert!(failed[0].contains(&format!("another key ({sender}) than the ticket says")), "{failed:?}");
+        assert_eq!(failed[1], "its ticket names another key of the sender");
+        assert!(near.peer_key().is_none() && far.peer_key().is_none());
+    }
+
+    #[test]
+    fn what_is_no_tls_is_told() {
+        let (mut near, far) = pair();
+        let identity = Identity::generate().unwrap();
+        let tls = SenderTls::new(&identity).unwrap();
+        let mut far = Connection::to_receiver(far.stream, 1024, Some(&tls)).unwrap();
+        near.write_all(&Message::Goodbye.to_packet(FileId(3))).unwrap();
+        let error = read_until(&mut far, |_| None::<()>).unwrap_err();
+        assert!(error.to_string().contains("does not speak TLS"), "{error}");
     }
 
     fn read_until<T>(

@@ -71,7 +71,7 @@ pub(super) fn join(
         let sender = stream.peer_addr()?.ip();
         std::thread::sleep(membership_time(&interface, sender).saturating_sub(opened.elapsed()));
     }
-    let mut connection = Connection::new(stream, MAX_PAYLOAD_LEN)?;
+    let mut connection = Connection::to_sender(stream, MAX_PAYLOAD_LEN, None).map_err(io::Error::other)?;
     let hello = Hello::new(PROTOCOL_VERSION, udp_port, announced_bytes(&buffer), &name)
         .map_err(|error| ReceiveError::Name { name, reason: error.to_string() })?;
     let file = FileId::new(ticket.session, 0);

@@ -59,7 +59,7 @@ impl Lobby {
             // The oldest goes: a crowd of strangers must not keep receivers out.
             self.pending.pop_first();
         }
-        let connection = Connection::new(stream, MAX_MESSAGE_LEN)?;
+        let connection = Connection::to_receiver(stream, MAX_MESSAGE_LEN, None).map_err(io::Error::other)?;
         let (connection, _) = &*self.pending.entry(token).or_insert((connection, now + HELLO_TIMEOUT));
         Ok(Some(connection))
     }

@@ -147,7 +147,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let hello = Hello::new(1, 0, 0, "name").unwrap();
-        Peer::new(Connection::new(stream, 1024).unwrap(), &hello, |_| false)
+        Peer::new(Connection::to_receiver(stream, 1024, None).unwrap(), &hello, |_| false)
     }
 
     fn settled(mut peer: Peer, interrupted: bool) -> Vec<(String, String)> {

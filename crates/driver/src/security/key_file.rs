@@ -1,0 +1,257 @@
+//! Key files, and the folder that they are looked for in by name.
+
+use std::{
+    env,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use super::Identity;
+
+/// What a key is called that was given no name.
+pub const DEFAULT_KEY_NAME: &str = "default";
+
+const MAX_NAME_LEN: usize = 64;
+
+/// More than any key's file has.
+const MAX_FILE_LEN: u64 = 16 * 1024;
+
+const EXTENSION: &str = "pem";
+
+/// Read, write and enter: for groups and others none.
+const OTHERS: u32 = 0o077;
+
+/// What is wrong with a key's file or folder.
+#[derive(Debug, Error)]
+pub enum KeyFileError {
+    #[error(
+        "{name:?} is no name for a key: take up to 64 letters, digits, - and _; a file is named with its folder, like \
+         ./{name}"
+    )]
+    Name { name: String },
+    #[error("no folder for keys is known: set HOME or XDG_CONFIG_HOME, or name a file")]
+    NoFolder,
+    #[error("there is no key {name} in {}: make it with `treecast keys new {name}`, or name a file like ./{name}.pem", folder.display())]
+    Missing { name: String, folder: PathBuf },
+    #[error("{} exists already, and a key is never overwritten: choose another name, or move it away", path.display())]
+    Exists { path: PathBuf },
+    #[error("others than its owner may read the key file {} (mode {mode:04o}): `chmod 600` it, or make a new key if somebody may have", path.display())]
+    Exposed { path: PathBuf, mode: u32 },
+    #[error("{} holds no Ed25519 key in PKCS#8 PEM, or is cut short ({why}): make one with `treecast keys new`", path.display())]
+    NoKey { path: PathBuf, why: String },
+    #[error("cannot read the key file {}: {source}; name one with --key", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot write the key file {}: {source}; see that its folder may be written to", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("no random numbers are to be had: {0}")]
+    Random(io::Error),
+}
+
+/// The folder that keys are looked for in by name.
+#[derive(Debug, Clone)]
+pub struct KeyFolder(PathBuf);
+
+impl KeyFolder {
+    /// `$XDG_CONFIG_HOME/treecast/keys`, else `$HOME/.config/treecast/keys`.
+    ///
+    /// # Errors
+    /// When neither is set.
+    pub fn of_user() -> Result<Self, KeyFileError> {
+        // What is relative is to be ignored (XDG Base Directory Specification).
+        let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+        config.map(|config| Self(config.join("treecast/keys"))).ok_or(KeyFileError::NoFolder)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where the key of this name lies, if there is one.
+    ///
+    /// # Errors
+    /// When it is no name.
+    pub fn path_of(&self, name: &str) -> Result<PathBuf, KeyFileError> {
+        if !is_key_name(name) {
+            return Err(KeyFileError::Name { name: name.to_owned() });
+        }
+        Ok(self.0.join(name).with_extension(EXTENSION))
+    }
+
+    /// Makes a new key under this name, in a file that its owner alone may read.
+    ///
+    /// # Errors
+    /// When there is one already, or the file cannot be written.
+    pub fn create(&self, name: &str) -> Result<(PathBuf, Identity), KeyFileError> {
+        let path = self.path_of(name)?;
+        let identity = Identity::generate().map_err(KeyFileError::Random)?;
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists => KeyFileError::Exists { path: path.clone() },
+            _ => KeyFileError::Write { path: path.clone(), source },
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(failed)?;
+        let temporary = self.0.join(format!(".{name}.{}", std::process::id()));
+        let written = write_whole(&temporary, &identity);
+        // A link never takes the place of a file that is there; and the key is there whole or not at all.
+        let result = written.and_then(|()| fs::hard_link(&temporary, &path));
+        // Where nothing could be written, there is nothing to remove.
+        _ = fs::remove_file(&temporary);
+        result.map_err(failed)?;
+        Ok((path, identity))
+    }
+
+    /// The names of the keys that are there, sorted.
+    ///
+    /// # Errors
+    /// When the folder cannot be read; one that is missing has none.
+    pub fn names(&self) -> Result<Vec<String>, KeyFileError> {
+        let failed = |source| KeyFileError::Read { path: self.0.clone(), source };
+        let entries = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            let name = name.to_str().and_then(|name| name.strip_suffix(".pem"));
+            names.extend(name.filter(|name| is_key_name(name)).map(str::to_owned));
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// Whether a text is the name of a key and not a path.
+pub fn is_key_name(text: &str) -> bool {
+    let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'-' | b'_');
+    (1..=MAX_NAME_LEN).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(is_plain)
+}
+
+impl Identity {
+    /// The key of this name, or in this file.
+    ///
+    /// # Errors
+    /// One line for whatever keeps it from being used.
+    pub fn named(name_or_path: &str) -> Result<Self, KeyFileError> {
+        if !is_key_name(name_or_path) {
+            return Self::load(Path::new(name_or_path));
+        }
+        let folder = KeyFolder::of_user()?;
+        match Self::load(&folder.path_of(name_or_path)?) {
+            Err(KeyFileError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Err(KeyFileError::Missing { name: name_or_path.to_owned(), folder: folder.0 })
+            }
+            result => result,
+        }
+    }
+
+    /// Reads a key file.
+    ///
+    /// # Errors
+    /// When it is not there, others may read it, or it holds no key.
+    pub fn load(path: &Path) -> Result<Self, KeyFileError> {
+        let failed = |source| KeyFileError::Read { path: path.to_owned(), source };
+        // A named pipe would keep it waiting for ever.
+        let options = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file = options.map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let no_key = |why: String| KeyFileError::NoKey { path: path.to_owned(), why };
+        if !metadata.is_file() {
+            return Err(no_key("it is no regular file".to_owned()));
+        }
+        let mode = metadata.permissions().mode() & 0o7777;
+        if mode & OTHERS != 0 {
+            return Err(KeyFileError::Exposed { path: path.to_owned(), mode });
+        }
+        let text = read_text(&file).map_err(failed)?;
+        let text = std::str::from_utf8(&text).map_err(|_| no_key("it is no text".to_owned()))?;
+        Self::from_pem(text).map_err(no_key)
+    }
+}
+
+fn read_text(file: &File) -> io::Result<Zeroizing<Vec<u8>>> {
+    // As long as it can get, so that no copy is left behind where it grew.
+    let mut text = Zeroizing::new(Vec::with_capacity(MAX_FILE_LEN as usize));
+    file.take(MAX_FILE_LEN).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+fn write_whole(path: &Path, identity: &Identity) -> io::Result<()> {
+    // Left there by a process of the same number that was killed.
+    _ = fs::remove_file(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(identity.to_pem()?.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = env::temp_dir().join(format!("treecast-keys-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_key_is_its_owners_alone_and_never_overwritten() {
+        let scratch = Scratch::new("new");
+        let folder = KeyFolder(scratch.0.join("a/keys"));
+        assert!(folder.names().unwrap().is_empty());
+        let (path, identity) = folder.create("anna").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+        assert_eq!(fs::metadata(&folder.0).unwrap().permissions().mode() & 0o7777, 0o700);
+        let line = folder.create("anna").unwrap_err().to_string();
+        assert!(line.contains("exists already"), "{line}");
+        assert_eq!(Identity::load(&path).unwrap().public_key(), identity.public_key());
+        assert_eq!(folder.names().unwrap(), ["anna"]);
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing else is left");
+        for name in ["", "a/b", "../a", ".a", "-a", "ä"] {
+            assert!(folder.create(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_in_one_line() {
+        let scratch = Scratch::new("bad");
+        let (path, identity) = KeyFolder(scratch.0.clone()).create("key").unwrap();
+        let pem = identity.to_pem().unwrap();
+        let line = |path: &Path| {
+            let line = Identity::load(path).unwrap_err().to_string();
+            assert!(!line.contains('\n') && line.contains(&*path.to_string_lossy()), "{line}");
+            line
+        };
+        for mode in [0o640, 0o604, 0o660, 0o601] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let line = line(&path);
+            assert!(line.contains(&format!("{mode:04o}")) && line.contains("chmod 600"), "{line}");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        assert!(Identity::load(&path).is_ok());
+        let bad = scratch.0.join("bad.pem");
+        for text in ["", "no key", &pem[..pem.len() / 2], &pem.replace("PRIVATE", "PUBLIC")] {
+            fs::write(&bad, text).unwrap();
+            fs::set_permissions(&bad, fs::Permissions::from_mode(0o600)).unwrap();
+            assert!(line(&bad).contains("holds no Ed25519 key"), "{text}");
+        }
+        assert!(line(&scratch.0).contains("no regular file"));
+        assert!(line(Path::new("/dev/null")).contains("no regular file"));
+        assert!(line(&scratch.0.join("none")).contains("No such file"));
+    }
+}

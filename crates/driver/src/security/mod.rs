@@ -1,0 +1,28 @@
+//! Who a sender and its receivers are: Ed25519 keys, the files that hold them, lists of those admitted, and the
+//! TLS 1.3 that proves a key on a control connection.
+//!
+//! Nothing here is cryptography of our own: keys and signatures are ed25519-dalek's, TLS is rustls' with ring.
+//! There are no certificates and no clocks: a key is trusted because the ticket or the allow list names it.
+
+mod allow_list;
+mod identity;
+mod key_file;
+mod public_key;
+pub mod tls;
+
+pub use allow_list::{AllowList, AllowListError};
+pub use identity::Identity;
+pub use key_file::{DEFAULT_KEY_NAME, KeyFileError, KeyFolder, is_key_name};
+pub use public_key::{PublicKey, PublicKeyError, SIGNATURE_LEN};
+
+use std::io;
+
+/// Fills an array with random bytes of the operating system.
+///
+/// # Errors
+/// When it has none to give.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;
+    Ok(bytes)
+}

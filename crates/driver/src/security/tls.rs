@@ -1,0 +1,250 @@
+//! TLS 1.3 for control connections, with raw public keys in place of certificates (RFC 7250; RFC 8446, 4.4.2).
+//!
+//! The receiver knows the sender's key from the ticket and takes no other. The sender asks each receiver for its
+//! key and takes any: whether it is admitted is decided afterwards, so that it can be told why not.
+
+use std::{net::IpAddr, sync::Arc};
+
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct,
+    DistinguishedName, Error, OtherError, ServerConfig, ServerConnection, SignatureScheme,
+    client::{
+        AlwaysResolvesClientRawPublicKeys, Resumption,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature_with_raw_key},
+    pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime},
+    server::{
+        AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+    sign::CertifiedKey,
+    time_provider::TimeProvider,
+    version::TLS13,
+};
+use thiserror::Error as ThisError;
+
+use super::{Identity, PublicKey};
+
+/// Why TLS came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+pub enum TlsError {
+    #[error("it has another key ({found}) than the ticket says ({expected})")]
+    WrongKey { found: PublicKey, expected: PublicKey },
+    #[error("its ticket names another key of the sender")]
+    KeyRefused,
+    #[error("it does not speak TLS here: it takes the session for a plain one, or is no treecast")]
+    NoTls,
+    #[error("TLS failed: {0}")]
+    Other(String),
+}
+
+/// What a sender answers TLS with.
+#[derive(Debug, Clone)]
+pub struct SenderTls(Arc<ServerConfig>);
+
+impl SenderTls {
+    /// # Errors
+    /// When rustls cannot use the key, which none is known for.
+    pub fn new(identity: &Identity) -> Result<Self, TlsError> {
+        let keys = AnyKey(algorithms());
+        let builder = ServerConfig::builder_with_details(provider(), Arc::new(NoClock))
+            .with_protocol_versions(&[&TLS13])?
+            .with_client_cert_verifier(Arc::new(keys));
+        let resolver = AlwaysResolvesServerRawPublicKeys::new(certified(identity)?);
+        let mut config = builder.with_cert_resolver(Arc::new(resolver));
+        // A connection lasts as long as its session: there is nothing to resume.
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Ok(Self(Arc::new(config)))
+    }
+
+    pub(crate) fn accept(&self) -> Result<ServerConnection, TlsError> {
+        Ok(ServerConnection::new(Arc::clone(&self.0))?)
+    }
+}
+
+/// What a receiver speaks TLS with.
+#[derive(Debug, Clone)]
+pub struct ReceiverTls(Arc<ClientConfig>);
+
+impl ReceiverTls {
+    /// Of the receiver `identity`, for the sender whose key is `sender`.
+    ///
+    /// # Errors
+    /// When rustls cannot use the key, which none is known for.
+    pub fn new(identity: &Identity, sender: PublicKey) -> Result<Self, TlsError> {
+        let pinned = PinnedKey { sender, algorithms: algorithms() };
+        let builder = ClientConfig::builder_with_details(provider(), Arc::new(NoClock))
+            .with_protocol_versions(&[&TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(pinned));
+        let resolver = AlwaysResolvesClientRawPublicKeys::new(certified(identity)?);
+        let mut config = builder.with_client_cert_resolver(Arc::new(resolver));
+        config.resumption = Resumption::disabled();
+        config.enable_sni = false;
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Ok(Self(Arc::new(config)))
+    }
+
+    pub(crate) fn connect(&self, address: IpAddr) -> Result<ClientConnection, TlsError> {
+        Ok(ClientConnection::new(Arc::clone(&self.0), ServerName::IpAddress(address.into()))?)
+    }
+}
+
+/// The protocol's name (RFC 7301), so that no other protocol's endpoint can be led here.
+const PROTOCOL: &[u8] = b"treecast";
+
+/// ring's, with one key exchange: each more would cost a sender that many strangers ask.
+fn provider() -> Arc<CryptoProvider> {
+    let provider = CryptoProvider { kx_groups: vec![ring::kx_group::X25519], ..ring::default_provider() };
+    Arc::new(provider)
+}
+
+fn algorithms() -> WebPkiSupportedAlgorithms {
+    ring::default_provider().signature_verification_algorithms
+}
+
+fn certified(identity: &Identity) -> Result<Arc<CertifiedKey>, TlsError> {
+    let other = |error: &dyn ToString| TlsError::Other(error.to_string());
+    let der = identity.to_der().map_err(|error| other(&error))?;
+    let key = ring::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(der.as_bytes()))?;
+    let spki = identity.public_key().to_spki().map_err(|error| other(&error))?;
+    Ok(Arc::new(CertifiedKey::new(vec![CertificateDer::from(spki)], key)))
+}
+
+/// A raw public key has no dates, so no clock is asked.
+#[derive(Debug)]
+struct NoClock;
+
+impl TimeProvider for NoClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(std::time::Duration::ZERO))
+    }
+}
+
+fn verify(
+    algorithms: &WebPkiSupportedAlgorithms,
+    message: &[u8],
+    key: &CertificateDer<'_>,
+    signed: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    let key = SubjectPublicKeyInfoDer::from(key.as_ref());
+    verify_tls13_signature_with_raw_key(message, &key, signed, algorithms)
+}
+
+fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
+    Err(Error::General("TLS 1.2 is not spoken".to_owned()))
+}
+
+/// Takes the one key that the ticket names.
+#[derive(Debug)]
+struct PinnedKey {
+    sender: PublicKey,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for PinnedKey {
+    fn verify_server_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let found = PublicKey::from_spki(key).map_err(|_| CertificateError::BadEncoding)?;
+        if found == self.sender {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let wrong = TlsError::WrongKey { found, expected: self.sender };
+        Err(CertificateError::Other(OtherError(Arc::new(wrong))).into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        no_tls12()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify(&self.algorithms, message, key, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// Takes any key, if only the receiver has the private half of it.
+#[derive(Debug)]
+struct AnyKey(WebPkiSupportedAlgorithms);
+
+impl ClientCertVerifier for AnyKey {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        PublicKey::from_spki(key).map_err(|_| CertificateError::BadEncoding)?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        no_tls12()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify(&self.0, message, key, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl From<Error> for TlsError {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::InvalidCertificate(CertificateError::Other(other)) => {
+                other.0.downcast_ref::<Self>().cloned().unwrap_or_else(|| Self::Other(error.to_string()))
+            }
+            // What `PinnedKey` refuses becomes this alert.
+            Error::AlertReceived(AlertDescription::CertificateUnknown) => Self::KeyRefused,
+            Error::InvalidMessage(_) => Self::NoTls,
+            _ => Self::Other(error.to_string()),
+        }
+    }
+}
