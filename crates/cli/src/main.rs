@@ -9,6 +9,7 @@ mod output;
 
 mod arguments;
 mod bench;
+mod keys;
 mod lab;
 mod monitor;
 mod mroute;
@@ -32,6 +33,7 @@ struct Cli {
 enum Command {
     Send(send::Args),
     Receive(receive::Args),
+    Keys(keys::Args),
     Unicast(unicast::Args),
     Lab(lab::Args),
     Mroute(mroute::Args),
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Send(args) => send::run(args),
         Command::Receive(args) => receive::run(args),
+        Command::Keys(args) => keys::run(args),
         Command::Unicast(args) => unicast::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Mroute(args) => mroute::run(args),
