@@ -316,7 +316,7 @@ mod tests {
         assert!(shake_hands(&mut near, &mut far).iter().all(Option::is_none));
         assert_eq!((near.peer_key(), far.peer_key()), (Some(sender), Some(receiver)));
         let kind = treecast_wire::header::PacketType::RetransmittedData;
-        let header = |sequence| Header { file_id: FileId(1), sequence, payload_len: 60_000, kind };
+        let header = |sequence| Header { file_id: FileId(1), sequence, payload_len: 60_000, kind, number: 0 };
         let block = |sequence: u64| vec![sequence as u8; 60_000];
         let (mut sent, mut taken) = (0, 0);
         while taken < 100 {
