@@ -17,7 +17,9 @@
 #![forbid(unsafe_code)]
 
 pub mod carousel;
+pub mod group_key;
 pub mod membership;
+pub mod replay_window;
 mod stored;
 pub mod time;
 pub mod unicast;

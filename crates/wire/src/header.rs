@@ -89,6 +89,8 @@ pub enum PacketType {
     Goodbye = 1 << 14,
     /// Sender to group: how many objects a carousel's loop holds.
     Contents = 1 << 15,
+    /// Sender to receiver, encrypted: what packets to the group are sealed with.
+    GroupKey = 1 << 16,
     /// Sender to group: the rate, and whom it follows.
     Pace = 1 << 19,
     /// Receiver to sender: what the path to it would bear.
@@ -96,7 +98,7 @@ pub enum PacketType {
 }
 
 impl PacketType {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: &[Self] = &[
         Self::Data,
         Self::RetransmittedData,
         Self::BeginOfFile,
@@ -113,6 +115,7 @@ impl PacketType {
         Self::Failed,
         Self::Goodbye,
         Self::Contents,
+        Self::GroupKey,
         Self::Pace,
         Self::PaceReport,
     ];
@@ -123,7 +126,7 @@ impl PacketType {
     }
 
     fn from_flags(flags: u64) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u64 == flags)
+        Self::ALL.iter().copied().find(|kind| *kind as u64 == flags)
     }
 }
 

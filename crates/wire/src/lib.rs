@@ -17,6 +17,7 @@ pub mod iotup;
 pub mod membership;
 pub mod message;
 pub mod mld;
+pub mod seal;
 pub mod ticket;
 pub mod unicast;
 

@@ -6,9 +6,10 @@ use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, MAX_PAYLOAD_LEN, PacketType, SessionId},
     iotup,
     message::{
-        BeginOfFile, Contents, Digest, FILE_NAME_LEN, Hello, MAX_OBJECTS, MAX_REASON_LEN, Message, Pace,
-        PaceReport, Progress, Reason, RetransmissionRequest, TransferType, Welcome,
+        BeginOfFile, Contents, Digest, FILE_NAME_LEN, GroupKey, Hello, MAX_OBJECTS, MAX_REASON_LEN, Message, Pace, PaceReport,
+        Progress, Reason, RetransmissionRequest, TransferType, Welcome,
     },
+    seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, Repair, Security, Ticket},
     unicast,
 };
@@ -22,6 +23,13 @@ proptest! {
         prop_assert_eq!(header.file_id, FileId(id));
         prop_assert_eq!(header.payload_len as usize, message.payload_len());
         prop_assert_eq!(Message::parse(&header, &packet[HEADER_LEN..]), Ok(message));
+    }
+
+    #[test]
+    fn a_seals_prefix_reads_back_the_same(key in any::<u64>(), counter in any::<u64>()) {
+        let prefix = Prefix { key: KeyId(key), counter };
+        prop_assert_eq!(Prefix::parse(&prefix.to_bytes()), Ok(prefix));
+        prop_assert!(Prefix::parse(&prefix.to_bytes()[..PREFIX_LEN - 1]).is_err());
     }
 
     #[test]
@@ -143,6 +151,8 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         reason().prop_map(Message::Withdraw),
         reason().prop_map(Message::Failed),
+        (any::<u64>(), any::<[u8; 32]>())
+            .prop_map(|(id, secret)| Message::GroupKey(GroupKey { id: KeyId(id), secret })),
         (1..=MAX_OBJECTS).prop_map(|objects| Message::Contents(Contents::new(objects).expect("in range"))),
         prop::sample::select(vec![
             Message::EndOfFile,

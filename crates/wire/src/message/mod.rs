@@ -4,6 +4,7 @@
 mod begin_of_file;
 mod contents;
 mod digest;
+mod group_key;
 mod hello;
 mod pace;
 mod pace_report;
@@ -15,6 +16,7 @@ mod welcome;
 pub use begin_of_file::{BeginOfFile, FILE_NAME_LEN, TransferType};
 pub use contents::{Contents, MAX_OBJECTS};
 pub use digest::Digest;
+pub use group_key::GroupKey;
 pub use hello::{Hello, MAX_RECEIVER_NAME_LEN};
 pub use pace::Pace;
 pub use pace_report::PaceReport;
@@ -50,6 +52,7 @@ pub enum Message {
     Failed(Reason),
     Goodbye,
     Contents(Contents),
+    GroupKey(GroupKey),
     Pace(Pace),
     PaceReport(PaceReport),
 }
@@ -83,6 +86,7 @@ impl Message {
             PacketType::Withdraw => Self::Withdraw(Reason::parse(payload)?),
             PacketType::Failed => Self::Failed(Reason::parse(payload)?),
             PacketType::Contents => Self::Contents(Contents::parse(payload)?),
+            PacketType::GroupKey => Self::GroupKey(GroupKey::parse(payload)?),
             PacketType::Pace => Self::Pace(Pace::parse(payload)?),
             PacketType::PaceReport => Self::PaceReport(PaceReport::parse(payload)?),
             PacketType::EndOfFile => empty(payload, Self::EndOfFile)?,
@@ -115,6 +119,7 @@ impl Message {
             Self::Progress(_) => Progress::LEN,
             Self::Withdraw(body) | Self::Failed(body) => body.emitted_len(),
             Self::Contents(_) => Contents::LEN,
+            Self::GroupKey(_) => GroupKey::LEN,
             Self::Pace(_) => Pace::LEN,
             Self::PaceReport(_) => PaceReport::LEN,
             Self::EndOfFile
@@ -135,6 +140,7 @@ impl Message {
             Self::Progress(body) => body.emit(packet),
             Self::Withdraw(body) | Self::Failed(body) => body.emit(packet),
             Self::Contents(body) => body.emit(packet),
+            Self::GroupKey(body) => body.emit(packet),
             Self::Pace(body) => body.emit(packet),
             Self::PaceReport(body) => body.emit(packet),
             Self::EndOfFile
@@ -162,6 +168,7 @@ impl Message {
             Self::Failed(_) => PacketType::Failed,
             Self::Goodbye => PacketType::Goodbye,
             Self::Contents(_) => PacketType::Contents,
+            Self::GroupKey(_) => PacketType::GroupKey,
             Self::Pace(_) => PacketType::Pace,
             Self::PaceReport(_) => PacketType::PaceReport,
         }
@@ -180,6 +187,7 @@ impl fmt::Display for Message {
             Self::Progress(body) => write!(f, " {body}"),
             Self::Withdraw(body) | Self::Failed(body) => write!(f, " {body}"),
             Self::Contents(body) => write!(f, " {body}"),
+            Self::GroupKey(body) => write!(f, " {body}"),
             Self::Pace(body) => write!(f, " {body}"),
             Self::PaceReport(body) => write!(f, " {body}"),
             Self::EndOfFile

@@ -7,9 +7,10 @@ use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     iotup,
     message::{
-        BeginOfFile, Contents, Digest, Hello, Message, Pace, PaceReport, Progress, Reason,
+        BeginOfFile, Contents, Digest, GroupKey, Hello, Message, Pace, PaceReport, Progress, Reason,
         RetransmissionRequest, TransferType, Welcome,
     },
+    seal::KeyId,
     ticket::{Fanout, Repair, Security, Ticket},
     unicast,
 };
@@ -53,6 +54,7 @@ pub fn messages() -> Vec<Message> {
         Message::Failed(Reason::new("no space left on the device")),
         Message::Goodbye,
         Message::Contents(contents),
+        Message::GroupKey(GroupKey { id: KeyId(0x0123_4567_89ab_cdef), secret: [9; 32] }),
         Message::Pace(pace()),
         Message::PaceReport(pace_report()),
     ]

@@ -1,0 +1,146 @@
+//! When a group gets a new key: after somebody who had the old one has left, and long before the old one has
+//! sealed too much (DESIGN, "Security").
+//!
+//! The machine sees neither keys nor randomness: it says when a new key is to be drawn and told to all receivers
+//! ([`KeyCommand::Offer`]), and when packets are to be sealed with it ([`KeyCommand::Use`]). It is asked when a packet is about
+//! to be sealed, so a group to which nothing more is sent needs no new key, whoever leaves.
+
+use core::time::Duration;
+
+use crate::Instant;
+
+/// How long a new key is on its way before it is used: connections carry it past what they have queued.
+pub const LEAD_TIME: Duration = Duration::from_millis(500);
+
+/// However many receivers leave, there is not more than one new key in this time. So somebody who has left can
+/// read on for at most this and [`LEAD_TIME`].
+pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Packets that one key seals. AES-GCM keeps its margin up to 2^34.5 blocks of 16 bytes (RFC 8446, 5.5), which are
+/// 2^28 packets of 1,420 bytes; its counter would last for 2^64.
+pub const MAX_PACKETS: u64 = 1 << 28;
+
+/// Something that has happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyInput {
+    /// A receiver that knows the key has gone or was put out.
+    ReceiverLeft,
+    /// So many packets were sealed with the key in use.
+    Sealed { packets: u64 },
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyCommand {
+    /// Draw a new key and tell it to every receiver that is there, and from now on to all who join.
+    Offer(Reason),
+    /// Seal with the key last offered.
+    Use,
+}
+
+/// Why there is to be a new key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    ReceiverLeft,
+    WornOut,
+}
+
+/// The life of a group's keys. The first one is there from the start.
+#[derive(Debug, Clone)]
+pub struct GroupKeySchedule {
+    max_packets: u64,
+    packets: u64,
+    due: Option<Reason>,
+    renewed: Instant,
+    offered: Option<Instant>,
+}
+
+impl GroupKeySchedule {
+    /// A schedule whose keys seal `max_packets` each ([`MAX_PACKETS`] but in tests).
+    pub fn new(now: Instant, max_packets: u64) -> Self {
+        Self { max_packets, packets: 0, due: None, renewed: now, offered: None }
+    }
+
+    /// Takes note of something.
+    pub fn handle(&mut self, input: KeyInput) {
+        match input {
+            KeyInput::ReceiverLeft => self.due = Some(Reason::ReceiverLeft),
+            KeyInput::Sealed { packets } => {
+                self.packets = self.packets.saturating_add(packets);
+                if self.packets >= self.max_packets && self.offered.is_none() {
+                    self.due.get_or_insert(Reason::WornOut);
+                }
+            }
+        }
+    }
+
+    /// What is to be done before the next packet is sealed; asked until there is nothing.
+    pub fn poll(&mut self, now: Instant) -> Option<KeyCommand> {
+        match self.offered {
+            Some(offered) if now >= offered + LEAD_TIME => {
+                self.offered = None;
+                self.packets = 0;
+                Some(KeyCommand::Use)
+            }
+            None if self.due.is_some() && now >= self.renewed + RENEWAL_INTERVAL => {
+                self.renewed = now;
+                self.offered = Some(now);
+                self.due.take().map(KeyCommand::Offer)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Instant = Instant::ZERO;
+
+    fn at(millis: u64) -> Instant {
+        START + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_leaver_reads_on_for_a_second_and_a_half_at_most() {
+        let mut schedule = GroupKeySchedule::new(START, MAX_PACKETS);
+        assert_eq!(schedule.poll(at(5000)), None);
+        schedule.handle(KeyInput::ReceiverLeft);
+        assert_eq!(schedule.poll(at(5000)), Some(KeyCommand::Offer(Reason::ReceiverLeft)));
+        assert_eq!(schedule.poll(at(5499)), None);
+        // Whoever leaves now knows the key that is offered.
+        schedule.handle(KeyInput::ReceiverLeft);
+        assert_eq!(schedule.poll(at(5500)), Some(KeyCommand::Use));
+        assert_eq!(schedule.poll(at(5999)), None);
+        assert_eq!(schedule.poll(at(6000)), Some(KeyCommand::Offer(Reason::ReceiverLeft)));
+        assert_eq!(schedule.poll(at(6500)), Some(KeyCommand::Use));
+        assert_eq!(schedule.poll(at(9999)), None);
+    }
+
+    #[test]
+    fn a_thousand_leavers_cost_one_key_a_second() {
+        let mut schedule = GroupKeySchedule::new(START, MAX_PACKETS);
+        let mut offers = 0;
+        for millis in 0..10_000 {
+            schedule.handle(KeyInput::ReceiverLeft);
+            offers += u32::from(matches!(schedule.poll(at(millis)), Some(KeyCommand::Offer(_))));
+        }
+        assert_eq!(offers, 9);
+    }
+
+    #[test]
+    fn a_worn_out_key_is_renewed_once() {
+        let mut schedule = GroupKeySchedule::new(START, 1000);
+        let mut commands = Vec::new();
+        for millis in 0..4000 {
+            schedule.handle(KeyInput::Sealed { packets: 1 });
+            commands.extend(schedule.poll(at(millis)).map(|command| (millis, command)));
+        }
+        let offer = KeyCommand::Offer(Reason::WornOut);
+        assert_eq!(
+            commands,
+            [(1000, offer), (1500, KeyCommand::Use), (2500, offer), (3000, KeyCommand::Use)]
+        );
+    }
+}
