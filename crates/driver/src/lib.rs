@@ -12,6 +12,7 @@ pub mod interface;
 pub mod pacer;
 pub mod poller;
 pub mod receive;
+pub mod seal;
 pub mod security;
 pub mod send;
 pub mod stop;
