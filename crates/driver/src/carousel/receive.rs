@@ -17,6 +17,7 @@ use crate::{
     files::{Intake, Report, TargetFolder, Task},
     poller::{Interest, Poller},
     receive::{NameFilter, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
+    seal::{Opener, Refused, Secret},
     stop::Stop,
     udp::{Batch, Collector, DatagramReceiver, GroupAddress, Item, Offload, open_group_receiver},
     wake::Waker,
@@ -38,6 +39,8 @@ pub struct ReceiveOptions {
     pub session: SessionId,
     pub block_len: u16,
     pub dialect: Dialect,
+    /// What packets are sealed with; none when they are plain.
+    pub secret: Option<Secret>,
     /// How long the sender may be silent; none waits for ever.
     pub patience: Option<Duration>,
     /// Objects whose names are wanted; none wants all.
@@ -101,7 +104,10 @@ enum Source {
 impl Source {
     fn new(socket: std::net::UdpSocket, options: &ReceiveOptions) -> io::Result<Self> {
         Ok(match &options.dialect {
-            Dialect::Session => Self::Session(Collector::new(socket, options.offload, options.block_len)?),
+            Dialect::Session => {
+                let opener = options.secret.clone().map(Opener::with_secret);
+                Self::Session(Collector::new(socket, options.offload, options.block_len, opener)?)
+            }
             Dialect::Iotup { name } => {
                 let receiver = DatagramReceiver::new(socket, options.offload);
                 let file = FileId::new(options.session, 0);
@@ -121,6 +127,13 @@ impl Source {
         match self {
             Self::Session(collector) => collector.dropped(),
             Self::Iotup(collector) => collector.receiver().dropped(),
+        }
+    }
+
+    fn refused(&self) -> Refused {
+        match self {
+            Self::Session(collector) => collector.refused(),
+            Self::Iotup(_) => Refused::default(),
         }
     }
 
@@ -290,7 +303,7 @@ impl Session<'_> {
     }
 
     fn sum_up(&mut self, now: Instant) {
-        let progress = self.machine.progress();
+        let (progress, refused) = (self.machine.progress(), self.source.refused());
         self.summary.progress = ReceiveProgress {
             seconds: self.started.map_or(0.0, |started| (now - started).as_secs_f64()),
             received_bytes: progress.received_bytes,
@@ -299,6 +312,8 @@ impl Session<'_> {
             duplicate_blocks: progress.duplicate_blocks,
             dropped_packets: self.source.dropped(),
             ignored_packets: self.malformed,
+            forged_packets: refused.forged,
+            replayed_packets: refused.replayed,
         };
     }
 

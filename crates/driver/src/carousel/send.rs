@@ -10,6 +10,7 @@ use treecast_wire::{
     header::{self, FileId, HEADER_LEN, Header, PacketNumbers, PacketType, SessionId},
     iotup,
     message::{BeginOfFile, Message, TransferType},
+    seal::SEAL_LEN,
 };
 
 use super::{CarouselError, Dialect, ListenerWatch, iotup::FrameSender};
@@ -18,6 +19,7 @@ use crate::{
     files::{NamedSource, SourceError},
     pacer::{self, Pacer},
     poller::{Interest, Poller},
+    seal::{Sealer, Secret},
     stop::Stop,
     udp::{GroupAddress, Offload, Outage, Transmitter, frames_in_super_packet, open_group_sender},
 };
@@ -40,6 +42,8 @@ pub struct SendOptions {
     /// Bytes of an object in each packet but the last; the IoT updater's frames have their own.
     pub block_len: u16,
     pub dialect: Dialect,
+    /// What packets are sealed with; none sends them plain.
+    pub secret: Option<Secret>,
     /// Bits of IP packets a second, headers included; none sends as fast as the link takes it.
     pub rate_bps: Option<u64>,
     /// Ends when nobody has listened for this long.
@@ -118,6 +122,8 @@ struct Carousel<'a> {
     clock: Clock,
     pacer: Pacer,
     transmitter: Transmitter,
+    sealer: Option<Sealer>,
+    sealed: Vec<u8>,
     numbers: PacketNumbers,
     to: SocketAddr,
     outage: Outage,
@@ -141,6 +147,7 @@ impl<'a> Carousel<'a> {
     ) -> Result<Self, CarouselError> {
         let mut options = options;
         let header_len = match options.dialect {
+            Dialect::Session if options.secret.is_some() => HEADER_LEN + SEAL_LEN,
             Dialect::Session => HEADER_LEN,
             Dialect::Iotup { .. } => iotup::HEADER_LEN,
         };
@@ -161,6 +168,8 @@ impl<'a> Carousel<'a> {
         Ok(Self {
             machine: machine(&options, &sources, blocks * block_len)?,
             transmitter: Transmitter::new(socket, options.offload),
+            sealer: options.secret.clone().map(Sealer::from_secret).transpose()?,
+            sealed: Vec::new(),
             numbers: PacketNumbers::default(),
             to: options.group.scoped(),
             outage: Outage::default(),
@@ -289,6 +298,11 @@ impl<'a> Carousel<'a> {
         let mut packet = message.to_packet(file);
         header::set_number(&mut packet, self.numbers.take(1));
         self.pace(self.overhead + (packet.len() - HEADER_LEN) as u64)?;
+        if let Some(sealer) = &mut self.sealer {
+            self.sealed.clear();
+            sealer.seal_packet(&packet, &mut self.sealed)?;
+            packet.clone_from(&self.sealed);
+        }
         let attempt = self.transmitter.send_datagram(self.to, &packet);
         self.sent(attempt)
     }
@@ -365,12 +379,22 @@ impl<'a> Carousel<'a> {
                 let number = self.numbers.take(packets as u32);
                 let (sequence, kind) = (position, PacketType::Data);
                 let first = Header { file_id: file, sequence, payload_len: 0, kind, number };
-                self.transmitter.send_blocks(self.to, first, usize::from(block_len), run)
+                self.send_blocks(first, usize::from(block_len), run)?
             }
         };
         self.summary.sent_bytes += run.len() as u64;
         self.summary.seconds = self.started.map_or(0.0, |started| (self.clock.now() - started).as_secs_f64());
         self.sent(result)
+    }
+
+    fn send_blocks(&mut self, first: Header, block_len: usize, run: &[u8]) -> io::Result<io::Result<()>> {
+        let Some(sealer) = &mut self.sealer else {
+            return Ok(self.transmitter.send_blocks(self.to, first, block_len, run));
+        };
+        self.sealed.clear();
+        sealer.seal_blocks(first, block_len, run, &mut self.sealed)?;
+        let segment_len = HEADER_LEN + SEAL_LEN + block_len;
+        Ok(self.transmitter.send_segments(self.to, segment_len, &self.sealed))
     }
 
     fn withdraw(&mut self, file: FileId, error: &SourceError, tell: &mut impl FnMut(SendEvent)) {

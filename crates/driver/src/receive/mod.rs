@@ -120,6 +120,10 @@ pub struct ReceiveProgress {
     pub dropped_packets: u64,
     /// Packets that were of no use: foreign, late or malformed.
     pub ignored_packets: u64,
+    /// Packets that were not sealed by the sender, or were changed on the way.
+    pub forged_packets: u64,
+    /// Packets of the sender's that had come before.
+    pub replayed_packets: u64,
 }
 
 /// How a session ended.

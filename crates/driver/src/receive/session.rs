@@ -11,7 +11,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, Message, PROTOCOL_VERSION},
+    message::{BeginOfFile, GroupKey, Message, PROTOCOL_VERSION},
     ticket,
 };
 
@@ -24,6 +24,7 @@ use crate::{
     connection::Connection,
     files::{Intake, Report, TargetFolder, Task},
     poller::{Interest, Poller, Ready},
+    seal::Opener,
     stop::Stop,
     udp::{BATCH_LEN, Collector, Item},
     wake::Waker,
@@ -91,9 +92,12 @@ impl<'a> Session<'a> {
     ) -> Result<Self, ReceiveError> {
         let ticket = &options.ticket;
         let poller = Poller::new()?;
-        let collector = Collector::new(joined.socket, options.offload, ticket.block_len)?;
+        let opener = ticket.security.as_ref().map(|_| Opener::for_group());
+        let collector = Collector::new(joined.socket, options.offload, ticket.block_len, opener)?;
         let store_waker = Waker::new()?;
-        poller.add(collector.socket(), GROUP, Interest::Read)?;
+        if collector.can_read() {
+            poller.add(collector.socket(), GROUP, Interest::Read)?;
+        }
         poller.add(&joined.connection, CONTROL, Interest::Read)?;
         poller.add(&store_waker, STORE, Interest::Read)?;
         let clock = Clock::start();
@@ -242,6 +246,9 @@ impl<'a> Session<'a> {
             }
             self.is_welcome = true;
         }
+        if let Message::GroupKey(key) = message {
+            return self.take_key(&key);
+        }
         // What it has now is the end: the sender waits for this side to close.
         let is_over = matches!(message, Message::Goodbye);
         self.is_over |= is_over;
@@ -255,6 +262,18 @@ impl<'a> Session<'a> {
             && self.begins.get(&file) == Some(&begin)
         {
             self.add(Task::Reserve { file, size: begin.file_size });
+        }
+        Ok(())
+    }
+
+    /// From the first key on, the group's packets can be read; until then they wait in the socket's buffer.
+    fn take_key(&mut self, key: &GroupKey) -> Result<(), ReceiveError> {
+        let could_read = self.collector.can_read();
+        if let Some(opener) = self.collector.opener() {
+            opener.add(key);
+        }
+        if !could_read && self.collector.can_read() {
+            self.poller.add(self.collector.socket(), GROUP, Interest::Read)?;
         }
         Ok(())
     }
@@ -431,7 +450,7 @@ impl<'a> Session<'a> {
     }
 
     fn progress(&self) -> ReceiveProgress {
-        let counters = self.machine.counters();
+        let (counters, refused) = (self.machine.counters(), self.collector.refused());
         ReceiveProgress {
             seconds: self.clock.now().saturating_duration_since(Instant::ZERO).as_secs_f64(),
             received_bytes: self.machine.received_bytes(),
@@ -440,6 +459,8 @@ impl<'a> Session<'a> {
             duplicate_blocks: counters.duplicate_blocks,
             dropped_packets: self.collector.dropped(),
             ignored_packets: self.malformed + counters.foreign + counters.late + counters.malformed,
+            forged_packets: refused.forged,
+            replayed_packets: refused.replayed,
         }
     }
 

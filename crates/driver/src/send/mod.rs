@@ -65,6 +65,8 @@ pub struct SendOptions {
     pub stall_limit: Duration,
     /// Bytes of an object in each packet; none takes the most that the interface's MTU allows.
     pub block_len: Option<u16>,
+    /// Neither encrypted nor authenticated.
+    pub plain: bool,
     pub offload: Offload,
 }
 
@@ -87,6 +89,7 @@ impl SendOptions {
             retransmission_timeout_factor: None,
             stall_limit: STALL_LIMIT,
             block_len: None,
+            plain: false,
             offload: Offload::SuperPackets,
         }
     }

@@ -9,24 +9,36 @@ use std::{
 use treecast_proto::Instant;
 use treecast_wire::{
     header::{HEADER_LEN, Header},
+    message::GroupKey,
+    seal::SEAL_LEN,
     ticket::Fanout,
 };
 
 use super::{Plan, SendError, copies::Copies};
 use crate::{
     pacer::{self, Pacer},
-    udp::{Outage, Transmitter, UdpError, open_group_sender, open_unicast_sender},
+    seal::Sealer,
+    udp::{Offload, Outage, Transmitter, UdpError, open_group_sender, open_unicast_sender},
 };
 
 /// Sends one packet to many.
 #[derive(Debug)]
-pub(super) enum GroupLane {
+pub(super) struct GroupLane {
+    way: Way,
+    /// None in a plain session.
+    sealer: Option<Sealer>,
+    sealed: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Way {
     Multicast {
         transmitter: Transmitter,
         to: SocketAddr,
         outage: Outage,
     },
-    /// One copy for each receiver; a socket for each family that the host has.
+    /// One copy for each receiver; a socket for each family that the host has. All copies of a packet are sealed as one:
+    /// two sockets must not seal with one key.
     Unicast {
         v4: Option<Transmitter>,
         v6: Option<Transmitter>,
@@ -34,29 +46,39 @@ pub(super) enum GroupLane {
     },
 }
 
-/// What a copy is of.
+/// Packets as they leave.
 #[derive(Debug)]
 pub(super) enum Packets {
     Message(Vec<u8>),
-    Blocks { first: Header, block_len: usize, run: Vec<u8> },
+    Blocks {
+        first: Header,
+        block_len: usize,
+        run: Vec<u8>,
+    },
+    /// Packets of `segment_len` bytes, and a last one that may be shorter.
+    Sealed {
+        segment_len: usize,
+        bytes: Vec<u8>,
+    },
 }
 
 impl GroupLane {
-    pub fn open(plan: &Plan) -> Result<Self, SendError> {
-        let offload = plan.options.offload;
-        if plan.options.fanout == Fanout::Multicast {
+    /// Seals with `key`, if there is one.
+    pub fn open(plan: &Plan, key: Option<&GroupKey>) -> Result<Self, SendError> {
+        let way = if plan.options.fanout == Fanout::Multicast {
             let socket = open_group_sender(&plan.group, plan.options.hops)?;
-            let (transmitter, to) = (Transmitter::new(socket, offload), plan.group.scoped());
-            return Ok(Self::Multicast { transmitter, to, outage: Outage::default() });
-        }
-        let open = |family: IpAddr| -> Result<Transmitter, UdpError> {
-            Ok(Transmitter::new(open_unicast_sender(family)?, offload))
+            let transmitter = Transmitter::new(socket, plan.options.offload);
+            Way::Multicast { transmitter, to: plan.group.scoped(), outage: Outage::default() }
+        } else {
+            open_unicast(plan.options.offload)?
         };
-        let v4 = open(Ipv4Addr::UNSPECIFIED.into());
-        let v6 = open(Ipv6Addr::UNSPECIFIED.into());
-        match (v4, v6) {
-            (Err(error), Err(_)) => Err(error.into()),
-            (v4, v6) => Ok(Self::Unicast { v4: v4.ok(), v6: v6.ok(), copies: None }),
+        Ok(Self { way, sealer: key.map(Sealer::for_group), sealed: Vec::new() })
+    }
+
+    /// Seals with another key from now on.
+    pub fn replace_key(&mut self, key: &GroupKey) {
+        if let Some(sealer) = &mut self.sealer {
+            sealer.replace(key);
         }
     }
 
@@ -68,13 +90,21 @@ impl GroupLane {
         receivers: &Arc<[SocketAddr]>,
         packet: &[u8],
     ) -> Result<u64, SendError> {
-        match self {
-            Self::Multicast { transmitter, to, outage } => {
+        let packet = match &mut self.sealer {
+            None => packet,
+            Some(sealer) => {
+                self.sealed.clear();
+                sealer.seal_packet(packet, &mut self.sealed)?;
+                &self.sealed
+            }
+        };
+        match &mut self.way {
+            Way::Multicast { transmitter, to, outage } => {
                 let attempt = transmitter.send_datagram(*to, packet);
                 outage.note(now, attempt).map_err(|source| SendError::Send { to: *to, source })?;
                 Ok(message_bytes(*to, packet))
             }
-            Self::Unicast { copies, .. } => {
+            Way::Unicast { copies, .. } => {
                 *copies = Some(Copies::new(Packets::Message(packet.to_vec()), Arc::clone(receivers)));
                 Ok(0)
             }
@@ -91,14 +121,29 @@ impl GroupLane {
         run: &[u8],
     ) -> Result<u64, SendError> {
         let block_len = usize::from(block_len);
-        match self {
-            Self::Multicast { transmitter, to, outage } => {
-                let attempt = transmitter.send_blocks(*to, first, block_len, run);
+        let segment_len = HEADER_LEN + SEAL_LEN + block_len;
+        if let Some(sealer) = &mut self.sealer {
+            self.sealed.clear();
+            sealer.seal_blocks(first, block_len, run, &mut self.sealed)?;
+        }
+        let is_sealed = self.sealer.is_some();
+        match &mut self.way {
+            Way::Multicast { transmitter, to, outage } => {
+                let attempt = match is_sealed {
+                    true => transmitter.send_segments(*to, segment_len, &self.sealed),
+                    false => transmitter.send_blocks(*to, first, block_len, run),
+                };
                 outage.note(now, attempt).map_err(|source| SendError::Send { to: *to, source })?;
-                Ok(run_bytes(*to, block_len, run))
+                Ok(match is_sealed {
+                    true => segments_bytes(*to, segment_len, &self.sealed),
+                    false => run_bytes(*to, block_len, run),
+                })
             }
-            Self::Unicast { copies, .. } => {
-                let what = Packets::Blocks { first, block_len, run: run.to_vec() };
+            Way::Unicast { copies, .. } => {
+                let what = match is_sealed {
+                    true => Packets::Sealed { segment_len, bytes: self.sealed.clone() },
+                    false => Packets::Blocks { first, block_len, run: run.to_vec() },
+                };
                 *copies = Some(Copies::new(what, Arc::clone(receivers)));
                 Ok(0)
             }
@@ -107,13 +152,13 @@ impl GroupLane {
 
     /// Whether copies are left to be sent. They go before anything else.
     pub fn has_copies(&self) -> bool {
-        matches!(self, Self::Unicast { copies: Some(_), .. })
+        matches!(self.way, Way::Unicast { copies: Some(_), .. })
     }
 
     /// Sends the copies that may leave now. Returns the bytes of IP packets that left, and how long the next copy has to
     /// wait.
     pub fn send_copies(&mut self, pacer: &mut Pacer, now: Instant) -> (u64, Option<Duration>) {
-        let Self::Unicast { v4, v6, copies: waiting } = self else { return (0, None) };
+        let Way::Unicast { v4, v6, copies: waiting } = &mut self.way else { return (0, None) };
         let Some(copies) = waiting else { return (0, None) };
         let (sent, delay) = copies.send_due(pacer, now, Packets::bytes_to, |packets, to| {
             let transmitter = if to.is_ipv4() { v4.as_mut() } else { v6.as_mut() };
@@ -130,15 +175,15 @@ impl GroupLane {
 
     /// Until when nothing can be sent.
     pub fn rests_until(&self, now: Instant) -> Option<Instant> {
-        match self {
-            Self::Multicast { outage, .. } => outage.rests_until(now),
-            Self::Unicast { .. } => None,
+        match &self.way {
+            Way::Multicast { outage, .. } => outage.rests_until(now),
+            Way::Unicast { .. } => None,
         }
     }
 
     /// A line about the first packet that could not be sent, once.
     pub fn take_warning(&mut self) -> Option<String> {
-        let Self::Multicast { to, outage, .. } = self else { return None };
+        let Way::Multicast { to, outage, .. } = &mut self.way else { return None };
         let reason = outage.take_untold()?;
         Some(format!("cannot send to {to} for now: {reason}; what does not leave counts as lost"))
     }
@@ -149,6 +194,7 @@ impl Packets {
         match self {
             Self::Message(packet) => message_bytes(to, packet),
             Self::Blocks { block_len, run, .. } => run_bytes(to, *block_len, run),
+            Self::Sealed { segment_len, bytes } => segments_bytes(to, *segment_len, bytes),
         }
     }
 
@@ -156,7 +202,20 @@ impl Packets {
         match self {
             Self::Message(packet) => transmitter.send_datagram(to, packet),
             Self::Blocks { first, block_len, run } => transmitter.send_blocks(to, *first, *block_len, run),
+            Self::Sealed { segment_len, bytes } => transmitter.send_segments(to, *segment_len, bytes),
         }
+    }
+}
+
+fn open_unicast(offload: Offload) -> Result<Way, SendError> {
+    let open = |family: IpAddr| -> Result<Transmitter, UdpError> {
+        Ok(Transmitter::new(open_unicast_sender(family)?, offload))
+    };
+    let v4 = open(Ipv4Addr::UNSPECIFIED.into());
+    let v6 = open(Ipv6Addr::UNSPECIFIED.into());
+    match (v4, v6) {
+        (Err(error), Err(_)) => Err(error.into()),
+        (v4, v6) => Ok(Way::Unicast { v4: v4.ok(), v6: v6.ok(), copies: None }),
     }
 }
 
@@ -169,4 +228,9 @@ fn message_bytes(to: SocketAddr, packet: &[u8]) -> u64 {
 fn run_bytes(to: SocketAddr, block_len: usize, run: &[u8]) -> u64 {
     let packets = run.len().div_ceil(block_len) as u64;
     packets * (pacer::ip_overhead(to.is_ipv4()) + HEADER_LEN as u64) + run.len() as u64
+}
+
+/// Bytes of the IP packets that carry sealed packets.
+fn segments_bytes(to: SocketAddr, segment_len: usize, segments: &[u8]) -> u64 {
+    segments.len().div_ceil(segment_len) as u64 * pacer::ip_overhead(to.is_ipv4()) + segments.len() as u64
 }

@@ -8,6 +8,7 @@ use std::{
 
 use treecast_wire::{
     header::{HEADER_LEN, MAX_PAYLOAD_LEN, SessionId},
+    seal::SEAL_LEN,
     ticket::{Fanout, Ticket},
 };
 
@@ -72,8 +73,12 @@ impl Plan {
 
     /// Length of a full packet with its IP and UDP headers, in bytes.
     pub fn packet_bytes(&self) -> u64 {
-        let overhead = pacer::ip_overhead(self.group.group.is_ipv4());
-        overhead + HEADER_LEN as u64 + u64::from(self.block_len)
+        pacer::ip_overhead(self.group.group.is_ipv4()) + self.datagram_len() as u64
+    }
+
+    /// Length of a full packet as UDP carries it, in bytes.
+    pub fn datagram_len(&self) -> usize {
+        HEADER_LEN + seal_len(&self.options) + usize::from(self.block_len)
     }
 
     /// Size of all objects, in bytes.
@@ -149,8 +154,9 @@ fn check_source(options: &SendOptions, interface: &Interface, group: IpAddr) -> 
 fn block_len(options: &SendOptions, group: &GroupAddress) -> Result<u16, SendError> {
     // Unicast packets may go to hosts of either family.
     let is_ipv4 = group.group.is_ipv4() && options.fanout == Fanout::Multicast;
-    let headers = pacer::ip_overhead(is_ipv4) + HEADER_LEN as u64;
-    let fits = u64::from(group.interface.mtu).saturating_sub(headers).min(MAX_PAYLOAD_LEN as u64) as u16;
+    let headers = pacer::ip_overhead(is_ipv4) + (HEADER_LEN + seal_len(options)) as u64;
+    let fits = u64::from(group.interface.mtu).saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64)
+        as u16;
     let block_len = options.block_len.unwrap_or(fits);
     if !(MIN_BLOCK_LEN..=fits).contains(&block_len) {
         return Err(SendError::Options(format!(
@@ -159,6 +165,10 @@ fn block_len(options: &SendOptions, group: &GroupAddress) -> Result<u16, SendErr
         )));
     }
     Ok(block_len)
+}
+
+fn seal_len(options: &SendOptions) -> usize {
+    if options.plain { 0 } else { SEAL_LEN }
 }
 
 /// Random bytes from the kernel.

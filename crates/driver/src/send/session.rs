@@ -2,6 +2,7 @@
 
 mod config;
 mod connections;
+mod group_keys;
 mod listen;
 
 use std::{
@@ -20,6 +21,8 @@ use treecast_wire::{
     header::{self, FileId, HEADER_LEN, Header, PacketNumbers, PacketType},
     message::{BeginOfFile, Message, TransferType},
 };
+
+use group_keys::GroupKeys;
 
 use super::{
     Plan, SendError, SendEvent, SendProgress, SendSummary,
@@ -57,6 +60,8 @@ pub(super) struct Session<'a> {
     next_token: u64,
     machine: Sender,
     group: GroupLane,
+    /// None in a plain session.
+    keys: Option<GroupKeys>,
     /// Unicast copies of one packet have one number.
     numbers: PacketNumbers,
     pacer: Pacer,
@@ -92,8 +97,10 @@ impl<'a> Session<'a> {
         let clock = Clock::start();
         let config = config::machine_config(&plan);
         let run_bytes = u64::from(config.max_run_len) / u64::from(plan.block_len) * plan.packet_bytes();
+        let keys = (!plan.options.plain).then(|| GroupKeys::draw(clock.now())).transpose()?;
         let mut session = Self {
-            group: GroupLane::open(&plan)?,
+            group: GroupLane::open(&plan, keys.as_ref().map(GroupKeys::used))?,
+            keys,
             numbers: PacketNumbers::default(),
             pacer: Pacer::new(plan.options.rate_bps, clock.now()),
             repairs: RepairShare::default(),
@@ -233,6 +240,7 @@ impl<'a> Session<'a> {
     }
 
     fn transmit(&mut self, now: Instant, transmit: SenderTransmit) -> Result<(), SendError> {
+        self.renew_key_if_due(now)?;
         match transmit {
             SenderTransmit::Message { to, file, message } => self.send_message(now, to, file, &message)?,
             SenderTransmit::Blocks { to: Destination::Group, kind, file, range } => {
@@ -261,6 +269,7 @@ impl<'a> Session<'a> {
         match to {
             Destination::Group => {
                 header::set_number(&mut packet, self.numbers.take(1));
+                self.note_sealed(1);
                 let sent = self.group.send_message(now, &self.destinations, &packet)?;
                 self.pacer.sent(now, sent);
             }
@@ -283,6 +292,7 @@ impl<'a> Session<'a> {
     ) -> Result<(), SendError> {
         let blocks = (range.end - range.start).div_ceil(self.plan.block_len.into());
         let number = self.numbers.take(blocks as u32);
+        self.note_sealed(blocks);
         let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number };
         match self.sources.read_in_order(file, range.clone()) {
             Ok(run) => {

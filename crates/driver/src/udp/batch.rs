@@ -107,6 +107,11 @@ impl Batch {
         &mut self.buffer[self.used..]
     }
 
+    /// What has been received at `at`, behind all that is used, and is to be opened before it is added.
+    pub(super) fn received_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
+        &mut self.buffer[at..at + len]
+    }
+
     /// Takes note of one datagram whose payload has been received in place, at `at`.
     pub(super) fn add_received(&mut self, header: &[u8; HEADER_LEN], at: usize, payload_len: usize) {
         let Some(header) = self.check(header, payload_len) else { return };

@@ -2,13 +2,17 @@
 
 use std::{io, mem, net::UdpSocket, os::fd::AsRawFd};
 
-use treecast_wire::header::HEADER_LEN;
+use treecast_wire::{
+    header::HEADER_LEN,
+    seal::{PREFIX_LEN, SEALED_HEADER_LEN, TAG_LEN},
+};
 
 use super::{
     Batch, Offload,
     control::{self, Ancillary, ControlBuffer},
     option,
 };
+use crate::seal::{Opener, Refused};
 
 /// The longest UDP payload, and so the longest super-packet.
 const MAX_DATAGRAM_LEN: usize = 65_535;
@@ -25,18 +29,42 @@ pub struct Collector {
     socket: UdpSocket,
     offload: Offload,
     block_len: usize,
-    /// Header slots: as many as there are datagrams in the largest super-packet.
-    headers: Vec<[u8; HEADER_LEN]>,
+    /// Opens sealed packets; none when they are plain.
+    opener: Option<Opener>,
+    /// As many as there are datagrams in the largest super-packet.
+    slots: Vec<Slot>,
     dropped: DropCounter,
+}
+
+/// Where the kernel puts what stands before and behind a block.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    /// The seal's prefix, if there is one, and the header.
+    head: [u8; SEALED_HEADER_LEN],
+    /// Of a sealed packet whose block is whole; that of a shorter one follows it at once.
+    tag: [u8; TAG_LEN],
+}
+
+impl Slot {
+    const EMPTY: Self = Self { head: [0; SEALED_HEADER_LEN], tag: [0; TAG_LEN] };
+
+    fn header(&self) -> &[u8; HEADER_LEN] {
+        self.head.last_chunk().expect("the header is the last part of it")
+    }
 }
 
 impl Collector {
     /// Takes over a socket, which becomes nonblocking, and turns super-packets on unless the kernel
-    /// refuses.
+    /// refuses. Packets are plain without an `opener`.
     ///
     /// # Errors
     /// When the socket cannot be made nonblocking.
-    pub fn new(socket: UdpSocket, mut offload: Offload, block_len: u16) -> io::Result<Self> {
+    pub fn new(
+        socket: UdpSocket,
+        mut offload: Offload,
+        block_len: u16,
+        opener: Option<Opener>,
+    ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         if offload == Offload::SuperPackets
             && option::set(&socket, libc::SOL_UDP, libc::UDP_GRO, 1_i32).is_err()
@@ -46,8 +74,9 @@ impl Collector {
         // Kernels without the counter are older than any that this crate runs on; it only informs.
         let _ = option::set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1_i32);
         let block_len = usize::from(block_len);
-        let slots = match offload {
-            Offload::SuperPackets => MAX_DATAGRAM_LEN.div_ceil(HEADER_LEN + block_len).min(MAX_IOVECS / 2),
+        let lens = Lens::new(block_len, opener.is_some());
+        let count = match offload {
+            Offload::SuperPackets => MAX_DATAGRAM_LEN.div_ceil(lens.datagram()).min(MAX_IOVECS / 3),
             Offload::Batches => BATCH_MESSAGES,
             Offload::Single => 1,
         };
@@ -55,7 +84,8 @@ impl Collector {
             socket,
             offload,
             block_len,
-            headers: vec![[0; HEADER_LEN]; slots],
+            opener,
+            slots: vec![Slot::EMPTY; count],
             dropped: DropCounter::default(),
         })
     }
@@ -75,11 +105,26 @@ impl Collector {
         self.dropped.total
     }
 
+    /// Takes sealed packets' keys.
+    pub fn opener(&mut self) -> Option<&mut Opener> {
+        self.opener.as_mut()
+    }
+
+    /// Whether packets that come now can be read; while not, they are best left in the socket's buffer.
+    pub fn can_read(&self) -> bool {
+        self.opener.as_ref().is_none_or(Opener::has_keys)
+    }
+
+    /// Packets whose seal was not right so far, or that came twice.
+    pub fn refused(&self) -> Refused {
+        self.opener.as_ref().map(Opener::refused).unwrap_or_default()
+    }
+
     /// Whether the largest message still fits into `batch`.
     pub fn fits(&self, batch: &Batch) -> bool {
         let slots = match self.offload {
             Offload::Batches => 1,
-            _ => self.headers.len(),
+            _ => self.slots.len(),
         };
         batch.room() >= slots * self.block_len
     }
@@ -130,50 +175,73 @@ impl Collector {
     }
 
     /// Tells the segments of one received message apart.
-    fn sort(&self, batch: &mut Batch, start: usize, received: usize, segment_len: usize) {
-        let slot_len = HEADER_LEN + self.block_len;
-        if segment_len != slot_len && received > segment_len.min(slot_len) {
+    fn sort(&mut self, batch: &mut Batch, start: usize, received: usize, segment_len: usize) {
+        let datagram_len = self.lens().datagram();
+        if segment_len != datagram_len && received > segment_len.min(datagram_len) {
             return self.sort_misfits(batch, start, received, segment_len);
         }
-        let mut at = start;
         let mut left = received;
-        for header in &self.headers {
-            let len = left.min(slot_len);
-            match len.checked_sub(HEADER_LEN) {
-                Some(payload_len) => batch.add_received(header, at, payload_len),
-                None => batch.add_malformed(),
-            }
+        for slot in 0..self.slots.len() {
+            let len = left.min(datagram_len);
+            self.add(batch, slot, start + slot * self.block_len, len);
             left -= len;
-            at += self.block_len;
             if left == 0 {
                 return;
             }
         }
     }
 
+    /// Adds the datagram of `len` bytes that lies in a slot and at `at` in the batch, opened if it is sealed.
+    fn add(&mut self, batch: &mut Batch, slot: usize, at: usize, len: usize) {
+        let Lens { head, tag, .. } = self.lens();
+        let Some(payload_len) = len.checked_sub(head + tag) else { return batch.add_malformed() };
+        let slot = &self.slots[slot];
+        if let Some(opener) = &mut self.opener {
+            // A short block leaves room, in which its tag begins.
+            let before = (self.block_len - payload_len).min(TAG_LEN);
+            let mut tag = [0; TAG_LEN];
+            tag[..before].copy_from_slice(batch.received_mut(at + payload_len, before));
+            tag[before..].copy_from_slice(&slot.tag[..TAG_LEN - before]);
+            if !opener.open(&slot.head, batch.received_mut(at, payload_len), tag) {
+                return;
+            }
+        }
+        batch.add_received(slot.header(), at, payload_len);
+    }
+
     /// Segments of another length than a whole block's, joined by the kernel (equal messages, or the
     /// short last blocks of several objects): gathers them and takes them one by one.
-    fn sort_misfits(&self, batch: &mut Batch, start: usize, received: usize, segment_len: usize) {
-        let mut flat = Vec::with_capacity(received);
-        for (slot, header) in self.headers.iter().enumerate() {
-            let at = start + slot * self.block_len;
-            flat.extend_from_slice(header);
+    fn sort_misfits(&mut self, batch: &mut Batch, start: usize, received: usize, segment_len: usize) {
+        let Lens { head, tag, .. } = self.lens();
+        let mut flat = Vec::with_capacity(self.slots.len() * self.lens().datagram());
+        for (index, slot) in self.slots.iter().enumerate() {
+            let at = start + index * self.block_len;
+            flat.extend_from_slice(&slot.head[SEALED_HEADER_LEN - head..]);
             flat.extend_from_slice(&batch.bytes()[at..at + self.block_len]);
+            flat.extend_from_slice(&slot.tag[..tag]);
         }
         flat.truncate(received);
-        for datagram in flat.chunks(segment_len.max(1)) {
-            batch.add_datagram(datagram);
+        for datagram in flat.chunks_mut(segment_len.max(1)) {
+            match &mut self.opener {
+                None => batch.add_datagram(datagram),
+                Some(opener) => {
+                    if let Some(packet) = opener.open_datagram(datagram) {
+                        batch.add_datagram(packet);
+                    }
+                }
+            }
         }
     }
 
     /// As many datagrams as are there, have a slot and fit.
     fn receive_many(&mut self, batch: &mut Batch) -> io::Result<()> {
         let start = batch.used();
-        let count = self.headers.len().min(batch.room() / self.block_len);
+        let count = self.slots.len().min(batch.room() / self.block_len);
+        let pieces = self.lens().pieces();
         let mut iovecs = self.iovecs(batch);
         let mut controls = [ControlBuffer::new(); BATCH_MESSAGES];
         let mut messages: Vec<_> = iovecs
-            .chunks_mut(2)
+            .chunks_mut(pieces)
             .zip(&mut controls)
             .take(count)
             .map(|(pair, control)| {
@@ -194,27 +262,67 @@ impl Collector {
             )
         };
         let Ok(received) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
-        for (slot, message) in messages[..received].iter().enumerate() {
-            // SAFETY: recvmmsg has filled this message, and its control buffer lives.
-            self.dropped.note(unsafe { control::read(&message.msg_hdr) });
-            let truncated = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
-            match (message.msg_len as usize).checked_sub(HEADER_LEN) {
-                Some(len) if !truncated => {
-                    batch.add_received(&self.headers[slot], start + slot * self.block_len, len);
-                }
-                _ => batch.add_malformed(),
+        // What each message was, before the slots that they point at are read.
+        let lens: Vec<_> = messages[..received]
+            .iter()
+            .map(|message| {
+                // SAFETY: recvmmsg has filled this message, and its control buffer lives.
+                self.dropped.note(unsafe { control::read(&message.msg_hdr) });
+                let truncated = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+                (!truncated).then_some(message.msg_len as usize)
+            })
+            .collect();
+        for (slot, len) in lens.into_iter().enumerate() {
+            match len {
+                Some(len) => self.add(batch, slot, start + slot * self.block_len, len),
+                None => batch.add_malformed(),
             }
         }
         Ok(())
     }
 
-    /// Header slot, room for a block, header slot, room for a block, ...
+    /// Room for a header, for a block, and where packets are sealed for a tag; and so on.
     fn iovecs(&mut self, batch: &mut Batch) -> Vec<libc::iovec> {
-        self.headers
+        let Lens { head, tag, .. } = self.lens();
+        self.slots
             .iter_mut()
             .zip(batch.free().chunks_exact_mut(self.block_len))
-            .flat_map(|(header, room)| [iovec(header), iovec(room)])
+            .flat_map(|(slot, room)| {
+                let before = iovec(&mut slot.head[SEALED_HEADER_LEN - head..]);
+                let behind = (tag > 0).then(|| iovec(&mut slot.tag[..tag]));
+                [Some(before), Some(iovec(room)), behind].into_iter().flatten()
+            })
             .collect()
+    }
+
+    fn lens(&self) -> Lens {
+        Lens::new(self.block_len, self.opener.is_some())
+    }
+}
+
+/// The lengths of a datagram's parts, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Lens {
+    head: usize,
+    block: usize,
+    tag: usize,
+}
+
+impl Lens {
+    fn new(block: usize, is_sealed: bool) -> Self {
+        match is_sealed {
+            true => Self { head: PREFIX_LEN + HEADER_LEN, block, tag: TAG_LEN },
+            false => Self { head: HEADER_LEN, block, tag: 0 },
+        }
+    }
+
+    fn datagram(self) -> usize {
+        self.head + self.block + self.tag
+    }
+
+    /// Into how many pieces the kernel scatters one.
+    fn pieces(self) -> usize {
+        if self.tag > 0 { 3 } else { 2 }
     }
 }
 

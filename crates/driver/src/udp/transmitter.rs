@@ -106,6 +106,14 @@ impl Transmitter {
         Ok(())
     }
 
+    /// Sends packets of `segment_len` bytes (the last one shorter, where the bytes end so) that lie one behind the other.
+    ///
+    /// # Errors
+    /// What the kernel says when even single datagrams are refused.
+    pub fn send_segments(&mut self, to: SocketAddr, segment_len: usize, segments: &[u8]) -> io::Result<()> {
+        self.send_frames(to, segment_len, segments, |_| [])
+    }
+
     /// Sends one piece, stepping down to simpler ways until one is taken.
     fn send_piece(&mut self, to: &SockAddr, block_len: usize, piece: &[u8]) -> io::Result<()> {
         loop {
@@ -122,7 +130,10 @@ impl Transmitter {
     }
 
     fn send_super_packet(&self, to: &SockAddr, block_len: usize, piece: &[u8]) -> io::Result<()> {
-        let mut iovecs = self.iovecs(block_len, piece);
+        let mut iovecs = match self.header_len {
+            0 => vec![iovec(piece)],
+            _ => self.iovecs(block_len, piece),
+        };
         let mut message = message_to(to, &mut iovecs);
         let mut control = ControlBuffer::new();
         if piece.len() > block_len {
@@ -158,10 +169,12 @@ impl Transmitter {
 
     /// Header, block, header, block, ... as the kernel is to gather them.
     fn iovecs(&self, block_len: usize, piece: &[u8]) -> Vec<libc::iovec> {
-        self.headers
-            .chunks_exact(self.header_len)
-            .zip(piece.chunks(block_len))
-            .flat_map(|(header, block)| [iovec(header), iovec(block)])
+        let len = self.header_len;
+        let headers = (0..).map(|slot| &self.headers[slot * len..(slot + 1) * len]);
+        piece
+            .chunks(block_len)
+            .zip(headers)
+            .flat_map(|(block, header)| [iovec(header), iovec(block)])
             .collect()
     }
 }

@@ -6,7 +6,7 @@ use treecast_proto::vcmtp::{Repair, SenderConfig};
 use treecast_wire::ticket;
 
 use super::super::Plan;
-use crate::{pacer, udp::blocks_in_super_packet};
+use crate::{pacer, udp::frames_in_super_packet};
 
 /// A receiver that reports nothing for this long while it holds the rest up is not waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -16,8 +16,11 @@ const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
 
 pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
     let block_len = usize::from(plan.block_len);
-    let blocks =
-        pacer::packets_per_run(plan.options.rate_bps, plan.packet_bytes(), blocks_in_super_packet(block_len));
+    let blocks = pacer::packets_per_run(
+        plan.options.rate_bps,
+        plan.packet_bytes(),
+        frames_in_super_packet(plan.datagram_len()),
+    );
     SenderConfig {
         session: plan.session,
         repair: match plan.options.repair {

@@ -100,6 +100,7 @@ impl Session<'_> {
                 let peer = Peer::new(connection, &hello, is_taken);
                 let (name, address) = (peer.name.clone(), peer.address);
                 self.peers.insert(receiver, peer);
+                self.tell_keys(receiver);
                 self.update_destinations();
                 let receive_buffer_bytes = hello.receive_buffer_bytes;
                 let input = SenderInput::Joined { receiver, receive_buffer_bytes };
@@ -189,6 +190,7 @@ impl Session<'_> {
         if closes {
             return;
         }
+        self.note_leaver();
         if let Some(peer) = self.peers.get_mut(&receiver) {
             peer.left = Some(reason.to_owned());
             if self.started.is_none() || peer.has_only_passed_by() {
@@ -222,6 +224,7 @@ impl Session<'_> {
         }
         peer.left = Some(reason.to_owned());
         let name = peer.name.clone();
+        self.note_leaver();
         self.update_destinations();
         (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
     }
