@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use treecast_driver::{
     interface::Interface,
+    seal::{Opener, Refused, Sealer, draw_group_key},
     udp::{
         Batch, Collector, DEFAULT_MULTICAST_HOPS, GroupAddress, Item, Offload, Transmitter,
         open_group_receiver, open_group_sender, open_unicast_receiver, open_unicast_sender,
@@ -12,6 +13,7 @@ use treecast_driver::{
 use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     message::{BeginOfFile, Message, TransferType},
+    seal::{SEALED_HEADER_LEN, TAG_LEN},
 };
 
 const BLOCK_LEN: usize = 1420;
@@ -59,30 +61,78 @@ fn every_way_out_reaches_every_way_in() {
     for (index, (out, into)) in WAYS.iter().flat_map(|out| WAYS.map(|into| (*out, into))).enumerate() {
         let address = loopback_group(index as u8);
         let (socket, _) = open_group_receiver(&address, 1 << 20).unwrap();
-        let mut collector = Collector::new(socket, into, BLOCK_LEN as u16).unwrap();
+        let mut collector = Collector::new(socket, into, BLOCK_LEN as u16, None).unwrap();
         let sender = open_group_sender(&address, DEFAULT_MULTICAST_HOPS).unwrap();
         let mut transmitter = Transmitter::new(sender, out);
         transmitter.send_datagram(address.scoped(), &announce(file)).unwrap();
         transmitter.send_blocks(address.scoped(), first, BLOCK_LEN, &data).unwrap();
 
-        let mut received = vec![0; data.len()];
-        let (mut bytes, mut messages) = (0, 0);
-        collect(&mut collector, |batch| {
-            for item in batch.take_items() {
-                match item {
-                    Item::Message { .. } => messages += 1,
-                    Item::Blocks { range, at, .. } => {
-                        let len = (range.end - range.start) as usize;
-                        received[range.start as usize..range.end as usize]
-                            .copy_from_slice(&batch.bytes()[at..at + len]);
-                        bytes += len;
-                    }
+        assert!(object(&mut collector, data.len()) == data, "{out:?} to {into:?}");
+        assert_eq!((transmitter.offload(), collector.offload()), (out, into), "a way was refused here");
+    }
+}
+
+/// Takes one message and an object of so many bytes.
+fn object(collector: &mut Collector, len: usize) -> Vec<u8> {
+    let mut received = vec![0; len];
+    let (mut bytes, mut messages) = (0, 0);
+    collect(collector, |batch| {
+        for item in batch.take_items() {
+            match item {
+                Item::Message { .. } => messages += 1,
+                Item::Blocks { range, at, .. } => {
+                    let len = (range.end - range.start) as usize;
+                    received[range.start as usize..range.end as usize]
+                        .copy_from_slice(&batch.bytes()[at..at + len]);
+                    bytes += len;
                 }
             }
-            bytes == data.len() && messages == 1
-        });
-        assert!(received == data, "{out:?} to {into:?}");
-        assert_eq!((transmitter.offload(), collector.offload()), (out, into), "a way was refused here");
+        }
+        bytes == len && messages == 1
+    });
+    received
+}
+
+/// Every length of the last block: its tag lies wholly in the block's room, partly, or behind it.
+#[test]
+fn sealed_packets_go_every_way_and_replayed_or_altered_ones_none() {
+    let file = FileId::new(SessionId(1), 0);
+    let tails = [1, 77, BLOCK_LEN - 16, BLOCK_LEN - 5, BLOCK_LEN - 1, BLOCK_LEN];
+    let ways = WAYS.iter().flat_map(|out| WAYS.map(|into| (*out, into)));
+    for (index, ((out, into), tail)) in ways.zip(tails.into_iter().cycle()).enumerate() {
+        let data = contents(BLOCK_LEN * 60 + tail);
+        let address = loopback_group(40 + index as u8);
+        let (socket, _) = open_group_receiver(&address, 1 << 20).unwrap();
+        let key = draw_group_key().unwrap();
+        let mut opener = Opener::for_group();
+        opener.add(&key);
+        let mut collector = Collector::new(socket, into, BLOCK_LEN as u16, Some(opener)).unwrap();
+        let socket = open_group_sender(&address, DEFAULT_MULTICAST_HOPS).unwrap();
+        let mut transmitter = Transmitter::new(socket, out);
+        let mut sealer = Sealer::for_group(&key);
+        let (mut message, mut blocks) = (Vec::new(), Vec::new());
+        sealer.seal_packet(&announce(file), &mut message).unwrap();
+        let first = Header { file_id: file, sequence: 0, payload_len: 0, kind: PacketType::Data, number: 1 };
+        sealer.seal_blocks(first, BLOCK_LEN, &data, &mut blocks).unwrap();
+        let frame_len = SEALED_HEADER_LEN + BLOCK_LEN + TAG_LEN;
+        // Altered ones come first, in super-packets of their own, then the right ones twice.
+        let mut altered = blocks[..10 * frame_len].to_vec();
+        altered.chunks_mut(frame_len).enumerate().for_each(|(slot, frame)| frame[slot * 140] ^= 1);
+        transmitter.send_segments(address.scoped(), frame_len, &altered).unwrap();
+        for _ in 0..2 {
+            transmitter.send_datagram(address.scoped(), &message).unwrap();
+            transmitter.send_segments(address.scoped(), frame_len, &blocks).unwrap();
+        }
+
+        assert!(object(&mut collector, data.len()) == data, "{out:?} to {into:?}");
+        let packets = 1 + 60 + 1;
+        let start = std::time::Instant::now();
+        while collector.refused().replayed < packets && start.elapsed().as_secs() < 10 {
+            let mut batch = Batch::default();
+            collector.receive(&mut batch).unwrap();
+            assert!(batch.is_empty(), "{out:?} to {into:?}: what was replayed was taken");
+        }
+        assert_eq!(collector.refused(), Refused { forged: 10, replayed: packets }, "{out:?} to {into:?}");
     }
 }
 
@@ -91,7 +141,7 @@ fn every_way_out_reaches_every_way_in() {
 fn joined_messages_are_told_apart() {
     let (socket, _) = open_unicast_receiver(0, 1 << 20).unwrap();
     let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), socket.local_addr().unwrap().port());
-    let mut collector = Collector::new(socket, Offload::SuperPackets, BLOCK_LEN as u16).unwrap();
+    let mut collector = Collector::new(socket, Offload::SuperPackets, BLOCK_LEN as u16, None).unwrap();
     let sender = open_unicast_sender(to.ip()).unwrap();
     let mut messages = announce(FileId(1));
     let len = messages.len();
@@ -116,7 +166,7 @@ fn the_kernels_drops_are_counted() {
     let address = loopback_group(20);
     let (socket, buffer) = open_group_receiver(&address, 20_000).unwrap();
     assert!(buffer.bytes >= 20_000 && buffer.warning.is_none(), "{buffer:?}");
-    let mut collector = Collector::new(socket, Offload::SuperPackets, BLOCK_LEN as u16).unwrap();
+    let mut collector = Collector::new(socket, Offload::SuperPackets, BLOCK_LEN as u16, None).unwrap();
     let transmitter =
         Transmitter::new(open_group_sender(&address, DEFAULT_MULTICAST_HOPS).unwrap(), Offload::Single);
     let sent = 500;
@@ -149,7 +199,7 @@ fn a_buffer_smaller_than_asked_for_is_warned_of() {
 fn strangers_packets_are_counted_and_dropped() {
     let (socket, _) = open_unicast_receiver(0, 1 << 20).unwrap();
     let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), socket.local_addr().unwrap().port());
-    let mut collector = Collector::new(socket, Offload::SuperPackets, BLOCK_LEN as u16).unwrap();
+    let mut collector = Collector::new(socket, Offload::SuperPackets, BLOCK_LEN as u16, None).unwrap();
     let sender = open_unicast_sender(to.ip()).unwrap();
     for junk in [&[][..], &[1; 7], &[0; 32], &[0xff; 1400], &[9; 9000]] {
         sender.send_to(junk, to).unwrap();
