@@ -13,6 +13,7 @@ use treecast_driver::{
     files::{TargetFolder, find_sources},
     interface::Interface,
     receive::ReceiveSummary,
+    seal::Secret,
     stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, Offload},
 };
@@ -42,6 +43,11 @@ impl Bench {
         Self { folder, group, session: SessionId(77) }
     }
 
+    /// Sessions are sealed; the IoT updater's frames cannot be.
+    fn secret_for(&self, dialect: &Dialect) -> Option<Secret> {
+        (*dialect == Dialect::Session).then(|| Secret::from([self.session.0 as u8; 32]))
+    }
+
     fn write(&self, name: &str, len: usize) {
         let bytes: Vec<u8> = (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         fs::write(self.folder.join("from").join(name), bytes).unwrap();
@@ -54,6 +60,7 @@ impl Bench {
             hops: DEFAULT_MULTICAST_HOPS,
             session: self.session,
             block_len: 1420,
+            secret: self.secret_for(&dialect),
             dialect,
             rate_bps: Some(200_000_000),
             idle: Duration::from_secs(1),
@@ -68,6 +75,7 @@ impl Bench {
             group: self.group.clone(),
             session: self.session,
             block_len: 1420,
+            secret: self.secret_for(&dialect),
             dialect,
             patience: Some(Duration::from_secs(20)),
             only: None,
@@ -169,6 +177,7 @@ fn a_sender_that_is_silent_is_given_up() {
         session: bench.session,
         block_len: 1420,
         dialect: Dialect::Session,
+        secret: None,
         patience: Some(Duration::from_millis(200)),
         only: None,
         offload: Offload::SuperPackets,

@@ -6,8 +6,8 @@ use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, MAX_PAYLOAD_LEN, PacketType, SessionId},
     iotup,
     message::{
-        BeginOfFile, Contents, Digest, FILE_NAME_LEN, GroupKey, Hello, MAX_OBJECTS, MAX_REASON_LEN, Message, Pace, PaceReport,
-        Progress, Reason, RetransmissionRequest, TransferType, Welcome,
+        BeginOfFile, Contents, Digest, FILE_NAME_LEN, GroupKey, Hello, MAX_OBJECTS, MAX_REASON_LEN, Message,
+        Pace, PaceReport, Progress, Reason, RetransmissionRequest, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, Repair, Security, Ticket},

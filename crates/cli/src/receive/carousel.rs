@@ -7,6 +7,7 @@ use treecast_driver::{
     files::TargetFolder,
     interface::Interface,
     receive::{ReceiveEvent, ReceiveOptions},
+    seal::Secret,
     stop::Stop,
     udp::{GroupAddress, Offload},
 };
@@ -26,6 +27,7 @@ pub(super) fn run(args: &Args, options: ReceiveOptions) -> Outcome {
         session: ticket.session,
         block_len: ticket.block_len,
         dialect: Dialect::Session,
+        secret: ticket.security.and_then(|security| security.secret).map(Secret::from),
         patience: Some(options.connect_timeout),
         only: options.only,
         offload: options.offload,
@@ -49,6 +51,7 @@ pub(super) fn run_iotup(args: &Args) -> Outcome {
         session: SessionId(0),
         block_len: iotup::MAX_DATA_LEN as u16,
         dialect: Dialect::Iotup { name: name.to_owned() },
+        secret: None,
         patience: Some(Duration::from_secs(args.connect_timeout)),
         only: None,
         offload: Offload::from_environment()?,

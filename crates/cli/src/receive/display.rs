@@ -95,6 +95,8 @@ impl Display {
             "duplicate_bytes": progress.duplicate_blocks * self.block_len,
             "dropped_packets": progress.dropped_packets,
             "ignored_packets": progress.ignored_packets,
+            "forged_packets": progress.forged_packets,
+            "replayed_packets": progress.replayed_packets,
         })
     }
 }

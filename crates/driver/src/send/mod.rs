@@ -89,7 +89,7 @@ impl SendOptions {
             retransmission_timeout_factor: None,
             stall_limit: STALL_LIMIT,
             block_len: None,
-            plain: false,
+            plain: true,
             offload: Offload::SuperPackets,
         }
     }
