@@ -2,14 +2,13 @@
 
 use std::{fmt, io};
 
-use ring::{
-    aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey},
-    rand::{SecureRandom, SystemRandom},
-};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 use treecast_wire::{
     message::GroupKey,
     seal::{KeyId, Prefix, SEALED_HEADER_LEN, TAG_LEN},
 };
+
+use crate::security;
 
 /// What BLAKE3 derives keys for (its key derivation mode wants such a text, of which there is only one).
 const CONTEXT: &str = "treecast 2026-11-21 packets to the group, AES-256-GCM";
@@ -24,9 +23,7 @@ impl Secret {
     /// # Errors
     /// When the kernel gives no randomness.
     pub fn draw() -> io::Result<Self> {
-        let mut bytes = [0; 32];
-        fill(&mut bytes)?;
-        Ok(Self(bytes))
+        Ok(Self(security::random()?))
     }
 
     pub fn bytes(&self) -> [u8; 32] {
@@ -61,13 +58,7 @@ pub fn draw_group_key() -> io::Result<GroupKey> {
 }
 
 pub(super) fn draw_id() -> io::Result<KeyId> {
-    let mut bytes = [0; 8];
-    fill(&mut bytes)?;
-    Ok(KeyId(u64::from_be_bytes(bytes)))
-}
-
-fn fill(bytes: &mut [u8]) -> io::Result<()> {
-    SystemRandom::new().fill(bytes).map_err(|_| io::Error::other("the kernel gives no random numbers"))
+    Ok(KeyId(u64::from_be_bytes(security::random()?)))
 }
 
 /// One AES-256-GCM key.
