@@ -111,7 +111,7 @@ fn exit_code(summary: &ReceiveSummary) -> Outcome {
     if let Some(reason) = &summary.cut_short {
         return Err(format!("the session ended early ({reason}); what was not complete is removed").into());
     }
-    Ok(if summary.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    Ok(if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 
 #[cfg(test)]

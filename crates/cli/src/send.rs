@@ -13,7 +13,7 @@ use std::{
 use clap::ValueEnum;
 use treecast_driver::{
     receive::KEEPALIVE,
-    send::{self, MIN_BLOCK_LEN, SendEvent, SendOptions, SendSummary},
+    send::{self, FeedSource, MIN_BLOCK_LEN, Priority, SendEvent, SendOptions, SendSummary},
     stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, Offload},
 };
@@ -74,9 +74,25 @@ pub struct Args {
     /// The packets: a treecast session's, or those of librecast's IoT updater, which loops over one file
     #[arg(long, value_enum, default_value = "session")]
     dialect: Dialect,
-    /// Give up on retransmissions of a file after X times what its multicast took, but not before 2 s [default: never]
+    /// Give up on retransmissions of a file after X times what its multicast took [default: never]
     #[arg(long, value_name = "X", value_parser = parse_factor, allow_negative_numbers = true)]
     retx_factor: Option<f64>,
+    /// ... but not before so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = send::MINIMUM_RETRANSMISSION_TIME.as_secs_f64(),
+          value_parser = parse_factor, allow_negative_numbers = true)]
+    retx_minimum: f64,
+    /// Who goes first when the rate is not enough for both: multicast, so that fast receivers do not notice slow ones,
+    /// or neither (fair: retransmissions get up to half of it)
+    #[arg(long, value_enum, default_value = "multicast")]
+    priority: PriorityArg,
+    /// Files that are multicast at the same time, taking turns; 1 sends one behind the other
+    #[arg(long, value_name = "N", default_value_t = send::AT_ONCE as u32, value_parser = clap::value_parser!(u32).range(1..=1024),
+          allow_negative_numbers = true)]
+    at_once: u32,
+    /// Send also what comes while the session runs: a path a line, from this file or pipe, or - for standard input; its
+    /// end ends the session
+    #[arg(long, value_name = "FILE|-")]
+    feed: Option<PathBuf>,
     /// Give up on a receiver that has said nothing for so many seconds while it owes an answer (stopped, or its host
     /// hangs); one that is only slow reports every few seconds
     #[arg(long, value_name = "SECONDS", default_value_t = send::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400))]
@@ -91,7 +107,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Files, and folders of files
-    #[arg(required = true)]
+    #[arg(required_unless_present = "feed")]
     paths: Vec<PathBuf>,
 }
 
@@ -107,6 +123,12 @@ enum Repair {
     After,
     Carousel,
     None,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum PriorityArg {
+    Multicast,
+    Fair,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -176,6 +198,7 @@ fn check(args: &Args) -> Result<(), String> {
             is_carousel && args.wait.is_some(),
             "a carousel starts at the first listener and cannot count them: leave out --wait",
         ),
+        (is_carousel && args.feed.is_some(), "a carousel sends what it began with: leave out --feed"),
         (
             !is_carousel && args.idle.is_some(),
             "--idle is for a carousel: leave it out, or add --repair carousel",
@@ -218,6 +241,16 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         wait_for: args.wait.unwrap_or(DEFAULT_WAIT),
         wait_timeout: Duration::from_secs(args.wait_timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT_SECONDS)),
         retransmission_timeout_factor: args.retx_factor,
+        minimum_retransmission_time: Duration::try_from_secs_f64(args.retx_minimum).unwrap_or(Duration::MAX),
+        priority: match args.priority {
+            PriorityArg::Multicast => Priority::Multicast,
+            PriorityArg::Fair => Priority::Fair,
+        },
+        at_once: args.at_once as usize,
+        feed: args.feed.as_ref().map(|feed| match feed.as_os_str() == "-" {
+            true => FeedSource::StandardInput,
+            false => FeedSource::File(feed.clone()),
+        }),
         stall_limit: Duration::from_secs(args.stall_limit),
         block_len: args.block,
         offload: Offload::from_environment()?,

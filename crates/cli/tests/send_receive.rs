@@ -450,3 +450,27 @@ fn what_a_killed_receiver_left_is_removed_by_the_next() {
     assert_eq!(scratch.names("a"), ["file"]);
     assert_eq!(finish(sender).0, Some(3));
 }
+
+#[test]
+fn a_feed_is_sent_line_by_line_and_its_end_ends_the_session() {
+    let scratch = Scratch::new();
+    let (first, second) = (scratch.file("first", 300_000), scratch.file("second", 100));
+    let ticket = scratch.path("ticket");
+    let mut command = treecast();
+    command.args(["send", "--json", "--interface", "lo", "--feed", "-", "--at-once", "1", "--ticket-file"]);
+    command.arg(&ticket).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut sender = command.spawn().unwrap();
+    wait_until("the ticket is written", || ticket.exists());
+    let receiver = scratch.receive("copies", &[]);
+    let mut lines = sender.stdin.take().unwrap();
+    writeln!(lines, "{}", path(&first)).unwrap();
+    wait_until("the first file is there", || scratch.names("copies").contains(&"first".to_owned()));
+    writeln!(lines, "/no/such/file\n{}", path(&second)).unwrap();
+    drop(lines);
+    finish_well(receiver);
+    let (code, text) = finish(sender);
+    assert_eq!(code, Some(3), "a line that names nothing is no success: {text}");
+    assert!(text.contains(r#""event":"not_sent""#) && text.contains("/no/such/file"), "{text}");
+    assert_eq!(scratch.names("copies"), ["first", "second"]);
+    assert!(fs::read(scratch.path("copies/first")).unwrap() == contents(300_000));
+}

@@ -97,6 +97,8 @@ fn sender_config(random: &mut ChaCha8Rng) -> SenderConfig {
         follow_progress: random.random(),
         patience: Duration::from_millis(random.random_range(0..50)),
         stall_limit: Duration::from_millis(random.random_range(1..3000)),
+        at_once: random.random_range(1..100),
+        is_feed: random.random_bool(0.5),
     }
 }
 

@@ -66,6 +66,7 @@ impl Display {
             SendEvent::Progress(progress) => self.move_bar(progress),
             SendEvent::ObjectDone { .. } => {}
             SendEvent::Withdrawn { reason, .. } => self.line(reason),
+            SendEvent::NotSent { reason, .. } => self.line(reason),
         }
     }
 
@@ -76,7 +77,7 @@ impl Display {
             return;
         }
         say!("{}", in_one_line(summary));
-        if summary.progress.receivers.iter().any(|receiver| !receiver.failures.is_empty()) {
+        if summary.progress.receivers.iter().any(|receiver| receiver.failed > 0) {
             output::to_stdout(format_args!("{}", failures(summary)));
         }
         if summary.others_failed > 0 {
@@ -132,6 +133,8 @@ impl Display {
         if let Ok(mut slowest) = self.slowest.lock() {
             *slowest = named;
         }
+        // A feed grows.
+        self.bar.set_length(progress.total_bytes);
         self.bar.set_position(received / receivers.len().max(1) as u64);
     }
 }
@@ -148,7 +151,7 @@ fn time_left(state: &ProgressState, to: &mut dyn Write) {
 fn in_one_line(summary: &SendSummary) -> String {
     let progress = &summary.progress;
     let sum = |count: fn(&ReceiverProgress) -> u64| progress.receivers.iter().map(count).sum::<u64>();
-    let have_all = progress.receivers.iter().filter(|receiver| receiver.failures.is_empty()).count();
+    let have_all = progress.receivers.iter().filter(|receiver| receiver.failed == 0).count();
     let received = sum(|receiver| receiver.received_bytes) / progress.receivers.len().max(1) as u64;
     format!(
         "{have_all} of {} {} all of {} bytes in {}, after {:.2} s ({:.0} Mbit/s at each on average); {} bytes \
@@ -213,6 +216,9 @@ fn as_json(event: &SendEvent) -> serde_json::Value {
         SendEvent::ObjectDone { name, bytes, complete, failed } => {
             json!({"event": "object", "name": name, "bytes": bytes, "complete": complete, "failed": failed})
         }
+        SendEvent::NotSent { path, reason } => {
+            json!({"event": "not_sent", "path": path, "reason": reason})
+        }
         SendEvent::Withdrawn { name, reason } => {
             json!({"event": "withdrawn", "name": name, "reason": reason})
         }
@@ -222,6 +228,7 @@ fn as_json(event: &SendEvent) -> serde_json::Value {
 fn done_as_json(summary: &SendSummary) -> serde_json::Value {
     let mut done = progress_as_json("done", &summary.progress);
     done["objects"] = summary.objects.into();
+    done["not_sent"] = summary.not_sent.into();
     done["complete"] = summary.is_complete().into();
     done["interrupted"] = summary.interrupted.into();
     done
@@ -241,6 +248,7 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
                 "duplicate_blocks": receiver.duplicate_blocks,
                 "dropped_packets": receiver.dropped_packets,
                 "objects": receiver.objects_complete,
+                "failed": receiver.failed,
                 "failures": failures.map(|(name, reason)| json!({"name": name, "reason": reason})).collect::<Vec<_>>(),
             })
         })
@@ -266,7 +274,7 @@ mod tests {
         summary.progress.receivers.push(ReceiverProgress::default());
         assert!(in_one_line(&summary).starts_with("2 of 2 receivers have all of 0 bytes in 1 object, "));
         summary.progress.receivers.truncate(1);
-        summary.progress.receivers[0].failures.push(Default::default());
+        summary.progress.receivers[0].failed = 1;
         assert!(in_one_line(&summary).starts_with("0 of 1 receiver has all of 0 bytes in 1 object, "));
     }
 
@@ -277,6 +285,7 @@ mod tests {
             name: "client7".into(),
             address: "[::1]:9".into(),
             failures: failures_of_one,
+            failed: 1,
             ..ReceiverProgress::default()
         };
         let mut summary = SendSummary::default();

@@ -289,13 +289,14 @@ impl Session<'_> {
         match event {
             ReceiverEvent::Received { begin, .. } => {
                 let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
-                self.summary.received.push((name.clone(), bytes));
+                self.summary.received += 1;
+                self.summary.received_bytes += bytes;
                 (self.on_event)(ReceiveEvent::Received { name, bytes });
             }
             ReceiverEvent::Failed { file, reason } => {
                 let name = self.names.get(&file).cloned();
                 let name = name.unwrap_or_else(|| format!("object {}", file.index()));
-                self.summary.failed.push((name.clone(), reason.clone()));
+                self.summary.failed += 1;
                 (self.on_event)(ReceiveEvent::Failed { name, reason });
             }
             ReceiverEvent::Closed { reason } => self.summary.cut_short = reason,

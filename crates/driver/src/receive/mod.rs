@@ -130,10 +130,11 @@ pub struct ReceiveProgress {
 #[derive(Debug, Clone, Default)]
 pub struct ReceiveSummary {
     pub progress: ReceiveProgress,
-    /// Names and sizes in bytes.
-    pub received: Vec<(String, u64)>,
-    /// Names and reasons.
-    pub failed: Vec<(String, String)>,
+    /// How many objects are there, and their bytes.
+    pub received: u64,
+    pub received_bytes: u64,
+    /// How many are not.
+    pub failed: u64,
     /// Why the session ended early, if it did.
     pub cut_short: Option<String>,
     /// Ended by a signal.
@@ -142,7 +143,7 @@ pub struct ReceiveSummary {
 
 impl ReceiveSummary {
     pub fn is_complete(&self) -> bool {
-        !self.interrupted && self.failed.is_empty() && self.cut_short.is_none()
+        !self.interrupted && self.failed == 0 && self.cut_short.is_none()
     }
 }
 

@@ -381,13 +381,14 @@ impl<'a> Session<'a> {
             ReceiverEvent::Received { file, begin } => {
                 self.begins.remove(&file);
                 let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
-                self.summary.received.push((name.clone(), bytes));
+                self.summary.received += 1;
+                self.summary.received_bytes += bytes;
                 (self.on_event)(ReceiveEvent::Received { name, bytes });
             }
             ReceiverEvent::Failed { file, reason } => {
                 let name = self.begins.remove(&file).map(|begin| begin.file_name().to_owned());
                 let name = name.unwrap_or_else(|| format!("object {}", file.index()));
-                self.summary.failed.push((name.clone(), reason.clone()));
+                self.summary.failed += 1;
                 (self.on_event)(ReceiveEvent::Failed { name, reason });
             }
             ReceiverEvent::Closed { reason } => {
@@ -467,7 +468,7 @@ impl<'a> Session<'a> {
     fn finish(mut self) -> ReceiveSummary {
         self.summary.progress = self.progress();
         (self.on_event)(ReceiveEvent::Progress(self.summary.progress));
-        if self.ignored > 0 && self.summary.received.is_empty() && self.summary.failed.is_empty() {
+        if self.ignored > 0 && self.summary.received == 0 && self.summary.failed == 0 {
             let line = format!("no file has a wanted name: {} went by; see --only", self.ignored);
             (self.on_event)(ReceiveEvent::Warning(line));
         }

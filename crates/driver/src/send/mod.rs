@@ -5,6 +5,7 @@
 //! lets packets go, a receiver's lane while its connection has room.
 
 mod copies;
+mod feed;
 mod lobby;
 mod multicast;
 mod peer;
@@ -23,7 +24,9 @@ use std::{
 use thiserror::Error;
 use treecast_wire::ticket::{Fanout, Repair, Ticket};
 
+pub use feed::FeedSource;
 pub use plan::{MIN_BLOCK_LEN, Plan};
+pub use repair_share::{LEAST_SHARE, Priority};
 
 use crate::{
     files::SourceError,
@@ -36,10 +39,18 @@ use crate::{
 /// [`KEEPALIVE`](crate::receive::KEEPALIVE).
 pub const STALL_LIMIT: Duration = Duration::from_secs(60);
 
+/// The most objects that are multicast at the same time.
+pub const AT_ONCE: usize = 64;
+
+/// Retransmissions of an object get at least this long.
+pub const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
+
 /// What to send, and how.
 #[derive(Debug, Clone)]
 pub struct SendOptions {
     pub paths: Vec<PathBuf>,
+    /// Where more paths come from, for as long as the session lasts; none ends it with `paths`.
+    pub feed: Option<FeedSource>,
     pub fanout: Fanout,
     pub repair: Repair,
     /// The group; none picks a random one.
@@ -61,6 +72,12 @@ pub struct SendOptions {
     /// The time for retransmissions as a multiple of the time that an object's multicast took; none waits for
     /// ever.
     pub retransmission_timeout_factor: Option<f64>,
+    /// It is never shorter than this.
+    pub minimum_retransmission_time: Duration,
+    /// Who goes first when the rate is not enough for multicast and retransmissions.
+    pub priority: Priority,
+    /// The most objects that are multicast at the same time.
+    pub at_once: usize,
     /// A receiver that has said nothing for so long while it owes an answer has failed.
     pub stall_limit: Duration,
     /// Bytes of an object in each packet; none takes the most that the interface's MTU allows.
@@ -75,6 +92,7 @@ impl SendOptions {
     pub fn new(paths: Vec<PathBuf>) -> Self {
         Self {
             paths,
+            feed: None,
             fanout: Fanout::Multicast,
             repair: Repair::Nack,
             group: None,
@@ -87,6 +105,9 @@ impl SendOptions {
             wait_for: 1,
             wait_timeout: Duration::from_secs(60),
             retransmission_timeout_factor: None,
+            minimum_retransmission_time: MINIMUM_RETRANSMISSION_TIME,
+            priority: Priority::default(),
+            at_once: AT_ONCE,
             stall_limit: STALL_LIMIT,
             block_len: None,
             plain: true,
@@ -132,6 +153,11 @@ pub enum SendEvent {
         complete: u32,
         failed: u32,
     },
+    /// What a line of the feed names cannot be sent.
+    NotSent {
+        path: String,
+        reason: String,
+    },
     /// An object could not be read to its end as it was announced.
     Withdrawn {
         name: String,
@@ -161,9 +187,11 @@ pub struct ReceiverProgress {
     pub duplicate_blocks: u64,
     /// Packets that its kernel dropped.
     pub dropped_packets: u64,
-    pub objects_complete: u32,
-    /// The objects that it does not have, and why.
+    pub objects_complete: u64,
+    /// The objects that it does not have, and why: the first of them ...
     pub failures: Vec<(String, String)>,
+    /// ... and how many there are.
+    pub failed: u64,
 }
 
 /// How a session ended.
@@ -172,8 +200,10 @@ pub struct SendSummary {
     /// From the start (all receivers there) to the end, and how far everyone was then.
     pub progress: SendProgress,
     pub objects: u64,
-    /// The objects that the sender could not send to their end, and why.
+    /// The objects that the sender could not send to their end, and why: the first of them.
     pub withdrawn: Vec<(String, String)>,
+    /// Lines of the feed that named nothing to send.
+    pub not_sent: u64,
     /// How many more receivers have left before they had everything than are told of one by one.
     pub others_failed: u64,
     /// Ended by a signal.
@@ -183,8 +213,8 @@ pub struct SendSummary {
 impl SendSummary {
     /// Whether every receiver has every object.
     pub fn is_complete(&self) -> bool {
-        let whole = |receiver: &ReceiverProgress| receiver.failures.is_empty();
-        let all_told = self.withdrawn.is_empty() && self.others_failed == 0;
+        let whole = |receiver: &ReceiverProgress| receiver.failed == 0;
+        let all_told = self.withdrawn.is_empty() && self.not_sent == 0 && self.others_failed == 0;
         !self.interrupted && all_told && self.progress.receivers.iter().all(whole)
     }
 }

@@ -11,6 +11,9 @@ use crate::connection::Connection;
 /// More packets than any session has. As many receivers as there may be can be added up.
 const MAX_COUNT: u64 = 1 << 48;
 
+/// The most failures of a receiver that are told one by one.
+const MAX_FAILURES: usize = 1000;
+
 #[derive(Debug)]
 pub(super) struct Peer {
     pub name: String,
@@ -27,10 +30,15 @@ pub(super) struct Peer {
     pub lingers_until: Option<Instant>,
     pub progress: Progress,
     pub retransmitted_bytes: u64,
-    pub objects_complete: u32,
+    pub objects_complete: u64,
+    /// Objects of a feed that were done before it came.
+    pub missed: u64,
     /// Bytes of the objects that it has whole.
     pub complete_bytes: u64,
+    /// The first of those that it has ended without ...
     pub failures: Vec<(String, String)>,
+    /// ... and how many there are.
+    pub failed: u64,
     /// Whether it was one of those that the session has waited for.
     pub was_there_at_start: bool,
     /// Whether it has said more than who it is.
@@ -59,8 +67,10 @@ impl Peer {
             progress: Progress::default(),
             retransmitted_bytes: 0,
             objects_complete: 0,
+            missed: 0,
             complete_bytes: 0,
             failures: Vec::new(),
+            failed: 0,
             was_there_at_start: false,
             has_spoken: false,
             left: None,
@@ -78,11 +88,22 @@ impl Peer {
         };
     }
 
+    /// It has ended with an object without having it.
+    pub fn fail(&mut self, name: String, reason: String) {
+        self.failed += 1;
+        if self.failures.len() < MAX_FAILURES {
+            self.failures.push((name, reason));
+        }
+    }
+
     /// A receiver that is not there to the end failed at whatever it does not have, started or not; one that is
     /// there joined after that was sent.
     pub fn settle(&mut self, objects: u64, interrupted: bool) {
-        let ended = u64::from(self.objects_complete) + self.failures.len() as u64;
-        let lacking = objects.saturating_sub(ended);
+        let untold = self.failed - self.failures.len() as u64;
+        if untold > 0 {
+            self.failures.push((format!("{} more", counted(untold)), "as those before".to_owned()));
+        }
+        let lacking = objects.saturating_sub(self.missed + self.objects_complete + self.failed);
         if lacking == 0 {
             return;
         }
@@ -95,12 +116,13 @@ impl Peer {
             None if interrupted => "interrupted".to_owned(),
             None => "the receiver joined after that was sent".to_owned(),
         };
+        self.failed += lacking;
         self.failures.push((what, why));
     }
 
     /// Whether it came after the start and went without having had a part in the session.
     pub fn has_only_passed_by(&self) -> bool {
-        let has_nothing = self.failures.is_empty() && self.objects_complete == 0;
+        let has_nothing = self.failed == 0 && self.objects_complete == 0;
         self.connection.is_none() && has_nothing && !self.has_spoken && !self.was_there_at_start
     }
 
@@ -115,6 +137,7 @@ impl Peer {
             dropped_packets: self.progress.dropped_packets,
             objects_complete: self.objects_complete,
             failures: self.failures.clone(),
+            failed: self.failed,
         }
     }
 }
@@ -166,8 +189,20 @@ mod tests {
         );
         let gone = Peer { left: Some("it closed".to_owned()), objects_complete: 4, ..peer() };
         assert_eq!(settled(gone, true), [row("1 of 5 files", "the receiver left: it closed")]);
-        let failed = Peer { objects_complete: 3, failures: vec![row("a", "it was lost")], ..peer() };
+        let mut failed = Peer { objects_complete: 3, ..peer() };
+        failed.fail("a".into(), "it was lost".into());
         assert_eq!(settled(failed, false), [row("a", "it was lost"), row("1 file more", late)]);
         assert_eq!(settled(Peer { objects_complete: 5, ..peer() }, true), []);
+        assert_eq!(settled(Peer { objects_complete: 1, missed: 4, ..peer() }, false), [], "a feed goes on");
+    }
+
+    #[test]
+    fn of_very_many_failures_only_the_number_is_kept() {
+        let mut peer = peer();
+        (0..MAX_FAILURES + 7).for_each(|index| peer.fail(index.to_string(), "it was lost".into()));
+        peer.settle(MAX_FAILURES as u64 + 7, false);
+        let told = peer.report();
+        assert_eq!((told.failures.len(), told.failed), (MAX_FAILURES + 1, MAX_FAILURES as u64 + 7));
+        assert_eq!(told.failures[MAX_FAILURES].0, "7 files more");
     }
 }

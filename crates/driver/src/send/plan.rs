@@ -12,7 +12,7 @@ use treecast_wire::{
     ticket::{Fanout, Ticket},
 };
 
-use super::{SendError, SendOptions};
+use super::{FeedSource, SendError, SendOptions};
 use crate::{
     files::{Found, NamedSource, find_sources},
     interface::Interface,
@@ -44,6 +44,7 @@ impl Plan {
     pub fn new(options: &SendOptions) -> Result<Self, SendError> {
         let Found { sources, skipped } = find_sources(&options.paths)?;
         let interface = interface(options)?;
+        check_feed(options)?;
         let mut random = Random::new()?;
         let ip = group(options, &interface, &mut random)?;
         interface.check_family(ip)?;
@@ -84,6 +85,20 @@ impl Plan {
     /// Size of all objects, in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.sources.iter().map(|source| source.source.size()).sum()
+    }
+}
+
+/// A feed that is not there is told of before anything is sent; opening it may wait for whoever writes it.
+fn check_feed(options: &SendOptions) -> Result<(), SendError> {
+    let Some(FeedSource::File(path)) = &options.feed else { return Ok(()) };
+    let refused = |why: String| {
+        let path = path.display();
+        SendError::Options(format!("cannot read paths from {path}: {why}; name a file or pipe of paths with --feed"))
+    };
+    match path.metadata() {
+        Ok(found) if found.is_dir() => Err(refused("it is a folder".into())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(refused(error.to_string())),
     }
 }
 
@@ -240,6 +255,8 @@ mod tests {
         assert!(foreign.contains("192.0.2.9") && foreign.contains("lo"), "{foreign}");
         let long = line(SendOptions { block_len: Some(100), ..options() });
         assert!(long.contains("100 bytes"), "{long}");
+        let feed = |path: &str| line(SendOptions { feed: Some(FeedSource::File(path.into())), ..options() });
+        assert!(feed("/no/such/feed").contains("/no/such/feed") && feed("/proc").contains("a folder"));
         let missing = line(SendOptions { interface: Some("nowhere0".into()), ..options() });
         assert!(missing.contains("nowhere0"), "{missing}");
     }

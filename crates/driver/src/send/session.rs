@@ -9,7 +9,7 @@ use std::{
     collections::BTreeMap,
     net::{SocketAddr, TcpListener},
     ops::Range,
-    sync::Arc,
+    sync::{Arc, mpsc::TryRecvError},
     time::Duration,
 };
 
@@ -26,6 +26,7 @@ use group_keys::GroupKeys;
 
 use super::{
     Plan, SendError, SendEvent, SendProgress, SendSummary,
+    feed::{Arrival, Feed},
     lobby::Lobby,
     multicast::GroupLane,
     peer::{Peer, shown},
@@ -34,19 +35,27 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    files::SourceError,
+    files::{NamedSource, SourceError},
     pacer::{self, Pacer},
     poller::{Interest, Poller, Ready},
     stop::Stop,
+    wake::Waker,
 };
 
 /// What the poller's tokens mean: below `FIRST_CONNECTION` one of these, else a connection's number.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
-const FIRST_CONNECTION: u64 = 2;
+const FEED: u64 = 2;
+const FIRST_CONNECTION: u64 = 3;
 
 /// Runs of blocks that leave before connections are looked at again.
 const RUNS_A_TURN: usize = 4;
+
+/// How many objects of a feed wait in the machine for their turn.
+const FEED_AHEAD: usize = 64;
+
+/// The most objects that could not be sent to their end and are told by name in the end.
+const MAX_WITHDRAWN: usize = 1000;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -68,6 +77,9 @@ pub(super) struct Session<'a> {
     repairs: RepairShare,
     run_bytes: u64,
     sources: SourceTable,
+    /// Where more objects come from; none when all are known.
+    feed: Option<Feed>,
+    feed_waker: Waker,
     peers: BTreeMap<ReceiverId, Peer>,
     last_served: ReceiverId,
     /// Where unicast copies go.
@@ -76,6 +88,7 @@ pub(super) struct Session<'a> {
     /// When the last object was done.
     ended: Option<Instant>,
     total_bytes: u64,
+    objects_done: u64,
     next_progress: Instant,
     summary: SendSummary,
     /// Whether the group's lane may have something new to do.
@@ -95,6 +108,9 @@ impl<'a> Session<'a> {
         let poller = Poller::new()?;
         poller.add(&listener, LISTENER, Interest::Read)?;
         let clock = Clock::start();
+        let feed_waker = Waker::new()?;
+        poller.add(&feed_waker, FEED, Interest::Read)?;
+        let feed = plan.options.feed.clone().map(|source| Feed::start(source, feed_waker.clone())).transpose()?;
         let config = config::machine_config(&plan);
         let run_bytes = u64::from(config.max_run_len) / u64::from(plan.block_len) * plan.packet_bytes();
         let keys = (!plan.options.plain).then(|| GroupKeys::draw(clock.now())).transpose()?;
@@ -103,9 +119,10 @@ impl<'a> Session<'a> {
             keys,
             numbers: PacketNumbers::default(),
             pacer: Pacer::new(plan.options.rate_bps, clock.now()),
-            repairs: RepairShare::default(),
+            repairs: RepairShare::new(plan.options.priority),
             run_bytes,
             total_bytes: plan.total_bytes(),
+            objects_done: 0,
             machine: Sender::new(config),
             clock,
             poller,
@@ -113,6 +130,8 @@ impl<'a> Session<'a> {
             lobby: Lobby::new(plan.session),
             next_token: FIRST_CONNECTION,
             sources: SourceTable::default(),
+            feed,
+            feed_waker,
             peers: BTreeMap::new(),
             last_served: ReceiverId(0),
             destinations: Arc::new([]),
@@ -138,6 +157,7 @@ impl<'a> Session<'a> {
         loop {
             let now = self.clock.now();
             self.start_if_due(now)?;
+            self.take_feed(now);
             let turn = self.turn_group(now)?;
             let lanes = self.serve_connections(now);
             self.report_progress(now);
@@ -183,18 +203,62 @@ impl<'a> Session<'a> {
         let objects = self.summary.objects;
         (self.on_event)(SendEvent::Started { objects, bytes: self.total_bytes });
         for named in std::mem::take(&mut self.plan.sources) {
-            let size = named.source.size();
-            let begin = BeginOfFile::new(TransferType::DiskToDisk, size, &named.name).map_err(|error| {
-                SendError::Options(format!("the name {:?} cannot be sent: {error}", named.name))
-            })?;
-            let file = self.machine.send(now, begin);
-            self.sources.add(file, named);
-            if size == 0 {
-                self.hash_if_read(now, file);
+            self.send(now, named)?;
+        }
+        if self.feed.is_none() {
+            self.handle(now, SenderInput::Close);
+        }
+        Ok(())
+    }
+
+    /// API_Send.
+    fn send(&mut self, now: Instant, named: NamedSource) -> Result<(), SendError> {
+        let size = named.source.size();
+        let begin = BeginOfFile::new(TransferType::DiskToDisk, size, &named.name).map_err(|error| {
+            SendError::Options(format!("the name {:?} cannot be sent: {error}", named.name))
+        })?;
+        let file = self.machine.send(now, begin);
+        self.has_news = true;
+        self.sources.add(file, named);
+        if size == 0 {
+            self.hash_if_read(now, file);
+        }
+        Ok(())
+    }
+
+    /// Hands the machine what has arrived, as far as it has room; the end of the feed closes the session.
+    fn take_feed(&mut self, now: Instant) {
+        while self.started.is_some()
+            && self.machine.queued_objects() < FEED_AHEAD
+            && let Some(feed) = &self.feed
+        {
+            match feed.next() {
+                Ok(Arrival::Object(named)) => self.send_arrival(now, named),
+                Ok(Arrival::Refused { path, reason }) => self.refuse_arrival(path, reason),
+                Ok(Arrival::Warning(line)) => (self.on_event)(SendEvent::Warning(line)),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    self.feed = None;
+                    self.handle(now, SenderInput::Close);
+                }
             }
         }
-        self.handle(now, SenderInput::Close);
-        Ok(())
+    }
+
+    fn send_arrival(&mut self, now: Instant, named: NamedSource) {
+        let (name, size) = (named.name.clone(), named.source.size());
+        match self.send(now, named) {
+            Ok(()) => {
+                self.summary.objects += 1;
+                self.total_bytes = self.total_bytes.saturating_add(size);
+            }
+            Err(error) => self.refuse_arrival(name, error.to_string()),
+        }
+    }
+
+    fn refuse_arrival(&mut self, path: String, reason: String) {
+        self.summary.not_sent += 1;
+        (self.on_event)(SendEvent::NotSent { path, reason });
     }
 
     fn handle(&mut self, now: Instant, input: SenderInput) {
@@ -354,7 +418,9 @@ impl<'a> Session<'a> {
         self.handle(now, SenderInput::Withdraw { file, reason: reason.clone() });
         if self.summary.withdrawn.iter().all(|(other, _)| *other != name) {
             (self.on_event)(SendEvent::Withdrawn { name: name.clone(), reason: reason.clone() });
-            self.summary.withdrawn.push((name, reason));
+            if self.summary.withdrawn.len() < MAX_WITHDRAWN {
+                self.summary.withdrawn.push((name, reason));
+            }
         }
     }
 
@@ -370,18 +436,19 @@ impl<'a> Session<'a> {
                     }
                     // Why is told of the object, once for all.
                     Outcome::Failed(_) if self.summary.withdrawn.iter().any(|(other, _)| *other == name) => {
-                        peer.failures.push((name, "the sender could not send it to its end".into()));
+                        peer.fail(name, "the sender could not send it to its end".into());
                     }
-                    Outcome::Failed(reason) => peer.failures.push((name, shown(&reason))),
+                    Outcome::Failed(reason) => peer.fail(name, shown(&reason)),
                 }
             }
             SenderEvent::FileDone { file, outcomes } => {
-                self.sources.close(file);
+                let (name, bytes) = self.sources.remove(file);
+                self.objects_done += 1;
                 self.ended = Some(now);
                 let complete = outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Complete).count();
                 (self.on_event)(SendEvent::ObjectDone {
-                    name: self.sources.name(file).to_owned(),
-                    bytes: self.sources.size(file),
+                    name,
+                    bytes,
                     complete: complete as u32,
                     failed: (outcomes.len() - complete) as u32,
                 });
@@ -394,6 +461,7 @@ impl<'a> Session<'a> {
     fn handle_ready(&mut self, ready: Ready) -> Result<(), SendError> {
         match ready.token {
             LISTENER => self.accept()?,
+            FEED => _ = self.feed_waker.take(),
             STOP => {}
             token if self.lobby.contains(token) => self.admit(token),
             token => self.read(ReceiverId((token - FIRST_CONNECTION) as u32)),
@@ -445,7 +513,8 @@ impl<'a> Session<'a> {
         }
         let now = self.clock.now();
         // Once connections are closed, nothing is left that could be interrupted.
-        if self.peers.values().any(|peer| peer.closes) {
+        let all_done = self.feed.is_none() && self.objects_done == self.summary.objects;
+        if all_done && self.peers.values().any(|peer| peer.closes) {
             let ended = self.ended.unwrap_or(now);
             return Ok(self.finish(ended));
         }

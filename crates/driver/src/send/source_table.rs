@@ -69,12 +69,10 @@ impl SourceTable {
         Some(unchanged.map(|()| *object.hasher.finalize().as_bytes()))
     }
 
-    /// Closes an object's file.
-    pub fn close(&mut self, file: FileId) {
-        if let Some(object) = self.objects.get_mut(&file) {
-            object.named.source.close();
-            object.ahead = Vec::new();
-        }
+    /// Forgets an object: nothing more of it is sent. Returns its name and size.
+    pub fn remove(&mut self, file: FileId) -> (String, u64) {
+        let object = self.objects.remove(&file);
+        object.map_or_else(|| ("an object".into(), 0), |object| (object.named.name, object.named.source.size()))
     }
 }
 

@@ -68,6 +68,12 @@ pub struct SenderConfig {
     pub patience: Duration,
     /// A receiver that has said nothing for this long while it owes an answer has failed.
     pub stall_limit: Duration,
+    /// The most objects that are multicast at the same time; each costs a receiver an open file. With 1 they go one
+    /// behind the other, as those of the paper's prototype (4.6.2).
+    pub at_once: usize,
+    /// Whether objects come for as long as the session lasts: a receiver that joins late is then not told of those
+    /// that it has missed.
+    pub is_feed: bool,
 }
 
 /// Something that has happened at the sender.
@@ -161,6 +167,8 @@ pub struct Sender {
     stall_check: Option<Instant>,
     /// Since when connections are being closed.
     closing_since: Option<Instant>,
+    /// Whether somebody may have ended with everything since the last look.
+    may_release: bool,
     /// Bytes sent again to receivers that have left.
     retransmitted_before_bytes: u64,
 }
@@ -178,6 +186,7 @@ impl Sender {
             credit: Credit::default(),
             stall_check: None,
             closing_since: None,
+            may_release: false,
             retransmitted_before_bytes: 0,
         }
     }
@@ -201,6 +210,7 @@ impl Sender {
             SenderInput::Close => {
                 if self.coordinator.state == State::Active {
                     self.coordinator.state = State::Closing;
+                    self.may_release = true;
                 }
             }
         }
@@ -227,7 +237,7 @@ impl Sender {
     }
 
     fn poll_group(&mut self, now: Instant) -> Step<SenderTransmit, SenderEvent, SenderWait> {
-        if let Some(index) = self.multicast.begin(now, &mut self.objects)
+        if let Some(index) = self.multicast.begin(now, &mut self.objects, self.config.at_once)
             && let Some(begin) = self.begin(index)
         {
             return Step::Transmit(to_group(self.objects.file_id(index), Message::BeginOfFile(begin)));
@@ -269,6 +279,7 @@ impl Sender {
         let object = self.objects.get_mut(index)?;
         for (receiver, retransmitter) in &mut self.retransmitters {
             object.add_receiver(*receiver);
+            self.coordinator.begins_at(*receiver);
             retransmitter.begin(file);
         }
         Some(object.begin.clone())
@@ -278,6 +289,7 @@ impl Sender {
     fn handle_completion(&mut self, now: Instant, index: u32) {
         let Some(object) = self.objects.get_mut(index) else { return };
         self.coordinator.handle_completion(now, &self.config, index, object);
+        self.may_release = true;
         let (hash, pending) = (object.hash, object.pending_receivers());
         if hash.is_some() {
             object.told.get_or_insert(now);
@@ -305,6 +317,7 @@ impl Sender {
 
     /// CLOSING-RETXMITTERS begins when the last object has ended, and ends with the last connection.
     fn advance_closing(&mut self, now: Instant) {
+        self.release();
         if self.coordinator.state == State::Closing && self.objects.is_empty() {
             self.coordinator.state = State::ClosingRetransmitters;
             self.closing_since = Some(now);
@@ -314,6 +327,20 @@ impl Sender {
         if self.coordinator.state == State::ClosingRetransmitters && self.retransmitters.is_empty() {
             self.coordinator.state = State::Closed;
             self.coordinator.events.push_back(SenderEvent::Closed);
+        }
+    }
+
+    /// No more objects will come and all are out: a receiver that has ended with all of them need not wait for the
+    /// slower ones.
+    fn release(&mut self) {
+        let all_out = self.coordinator.state == State::Closing && self.multicast.is_idle();
+        if !all_out || !std::mem::take(&mut self.may_release) {
+            return;
+        }
+        for (receiver, retransmitter) in &mut self.retransmitters {
+            if !self.coordinator.is_at_work(*receiver) {
+                retransmitter.close();
+            }
         }
     }
 
@@ -337,6 +364,11 @@ impl Sender {
 
 /// # What is to be seen
 impl Sender {
+    /// How many objects wait for their turn to be multicast.
+    pub fn queued_objects(&self) -> usize {
+        self.multicast.queued()
+    }
+
     /// Bytes of objects multicast so far.
     pub fn multicast_bytes(&self) -> u64 {
         self.multicast.sent_bytes()

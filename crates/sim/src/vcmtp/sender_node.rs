@@ -100,6 +100,8 @@ impl SenderNode {
             follow_progress: scenario.follow_progress,
             patience: Duration::from_millis(500),
             stall_limit: STALL_LIMIT,
+            at_once: 64,
+            is_feed: false,
         };
         Self {
             machine: Sender::new(config),

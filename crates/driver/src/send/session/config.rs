@@ -11,9 +11,6 @@ use crate::{pacer, udp::frames_in_super_packet};
 /// A receiver that reports nothing for this long while it holds the rest up is not waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Retransmissions get at least this long.
-const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
-
 pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
     let block_len = usize::from(plan.block_len);
     let blocks = pacer::packets_per_run(
@@ -31,9 +28,11 @@ pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
         block_len: plan.block_len,
         max_run_len: (blocks * block_len) as u32,
         retransmission_timeout_factor: plan.options.retransmission_timeout_factor,
-        minimum_retransmission_time: MINIMUM_RETRANSMISSION_TIME,
+        minimum_retransmission_time: plan.options.minimum_retransmission_time,
         follow_progress: plan.options.rate_bps.is_none(),
         patience: PATIENCE,
         stall_limit: plan.options.stall_limit,
+        at_once: plan.options.at_once,
+        is_feed: plan.options.feed.is_some(),
     }
 }

@@ -97,7 +97,10 @@ impl Session<'_> {
             Arrival::Admitted(connection, hello) => {
                 let receiver = ReceiverId((token - FIRST_CONNECTION) as u32);
                 let is_taken = |name: &str| self.peers.values().any(|peer| peer.name == name);
-                let peer = Peer::new(connection, &hello, is_taken);
+                let mut peer = Peer::new(connection, &hello, is_taken);
+                if self.plan.options.feed.is_some() {
+                    peer.missed = self.objects_done;
+                }
                 let (name, address) = (peer.name.clone(), peer.address);
                 self.peers.insert(receiver, peer);
                 self.tell_keys(receiver);

@@ -2,7 +2,7 @@
 //! object's time for retransmissions is up (interdomain-2013, 4.4, table 4.6).
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -29,6 +29,8 @@ pub(super) struct Coordinator {
     pub(super) state: State,
     /// When the time for retransmissions of an object is up.
     timers: BTreeSet<(Instant, u32)>,
+    /// How many objects each receiver is still at.
+    at_work: BTreeMap<ReceiverId, usize>,
     /// Objects that are out and whose hash is not known.
     unhashed: BTreeSet<u32>,
     pub(super) events: VecDeque<SenderEvent>,
@@ -39,6 +41,7 @@ impl Coordinator {
         Self {
             state: State::Active,
             timers: BTreeSet::new(),
+            at_work: BTreeMap::new(),
             unhashed: BTreeSet::new(),
             events: VecDeque::new(),
         }
@@ -66,6 +69,21 @@ impl Coordinator {
         self.timers.insert((expires, index));
     }
 
+    /// A receiver is to have one object more.
+    pub(super) fn begins_at(&mut self, receiver: ReceiverId) {
+        *self.at_work.entry(receiver).or_default() += 1;
+    }
+
+    /// Whether a receiver has not ended with everything.
+    pub(super) fn is_at_work(&self, receiver: ReceiverId) -> bool {
+        self.at_work.get(&receiver).is_some_and(|objects| *objects > 0)
+    }
+
+    /// A receiver is gone.
+    pub(super) fn leaves(&mut self, receiver: ReceiverId) {
+        self.at_work.remove(&receiver);
+    }
+
     /// Whether the hash of an object that is out is still missing.
     pub(super) fn waits_for_hash(&self) -> bool {
         !self.unhashed.is_empty()
@@ -85,6 +103,9 @@ impl Coordinator {
         let Some(status @ None) = object.status.get_mut(&receiver) else { return false };
         *status = Some(outcome.clone());
         object.unfinished -= 1;
+        if let Some(objects) = self.at_work.get_mut(&receiver) {
+            *objects = objects.saturating_sub(1);
+        }
         self.events.push_back(SenderEvent::ReceiverDone { file, receiver, outcome });
         object.unfinished == 0
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use treecast_wire::{header::FileId, message::Message};
 
 use super::{
-    super::Repair,
+    super::{Repair, ranges::BlockSet},
     Outcome, ReceiverId, Sender,
     coordinator::State,
     retransmitter::{Due, Retransmitter},
@@ -18,9 +18,10 @@ impl Sender {
     pub(super) fn join(&mut self, now: Instant, receiver: ReceiverId, receive_buffer_bytes: u32) {
         self.leave(receiver, "it has joined again");
         let mut owes = self.coordinator.state == State::ClosingRetransmitters;
-        let mut retransmitter = Retransmitter::new(now, self.objects.done().clone());
+        let mut retransmitter = Retransmitter::new(now, self.missed());
         for (index, object) in self.objects.started() {
             object.add_receiver(receiver);
+            self.coordinator.begins_at(receiver);
             owes |= object.told.is_some();
             retransmitter.tell(index, Due::BeginOfFile);
             if object.out.is_some() {
@@ -31,6 +32,7 @@ impl Sender {
             retransmitter.close();
         }
         self.retransmitters.insert(receiver, retransmitter);
+        self.may_release = true;
         if owes {
             self.watch(now);
         }
@@ -48,6 +50,12 @@ impl Sender {
                 self.file_done(index);
             }
         }
+        self.coordinator.leaves(receiver);
+    }
+
+    /// The objects that are done, for somebody who comes now.
+    fn missed(&self) -> BlockSet {
+        if self.config.is_feed { BlockSet::default() } else { self.objects.done().clone() }
     }
 
     pub(super) fn forget_receiver(&mut self, receiver: ReceiverId, gone: &Retransmitter) {
@@ -155,6 +163,7 @@ impl Sender {
     }
 
     pub(super) fn done_at(&mut self, index: u32, receiver: ReceiverId, outcome: Outcome) {
+        self.may_release = true;
         if let Some(retransmitter) = self.retransmitters.get_mut(&receiver) {
             retransmitter.forget(index);
         }
@@ -165,6 +174,7 @@ impl Sender {
 
     /// API_File_Done(i). An object that nobody is left to have is not multicast to its end.
     pub(super) fn file_done(&mut self, index: u32) {
+        self.may_release = true;
         self.multicast.forget(index);
         self.coordinator.file_done(&mut self.objects, index);
     }

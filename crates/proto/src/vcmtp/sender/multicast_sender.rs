@@ -8,9 +8,6 @@ use std::{collections::VecDeque, ops::Range};
 use super::objects::Objects;
 use crate::Instant;
 
-/// The most objects that are multicast at the same time: each costs a receiver an open file.
-const MAX_IN_FLIGHT: usize = 64;
-
 /// The most objects between their BOF and their end at the last receiver. Above it nothing new
 /// starts, so that receivers' memory stays bounded as well.
 const MAX_STARTED: usize = 4096;
@@ -44,10 +41,20 @@ impl MulticastSender {
         self.sent_bytes
     }
 
-    /// Starts the next queued object; its BOF is to be multicast.
-    pub(super) fn begin(&mut self, now: Instant, objects: &mut Objects) -> Option<u32> {
+    /// How many objects have not begun.
+    pub(super) fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// Whether all objects are out.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queued.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// Starts the next queued object unless `at_once` are in flight; its BOF is to be multicast.
+    pub(super) fn begin(&mut self, now: Instant, objects: &mut Objects, at_once: usize) -> Option<u32> {
         let started = objects.len() - self.queued.len();
-        if self.in_flight.len() >= MAX_IN_FLIGHT || started >= MAX_STARTED {
+        if self.in_flight.len() >= at_once.max(1) || started >= MAX_STARTED {
             return None;
         }
         let index = self.queued.pop_front()?;
@@ -109,11 +116,17 @@ mod tests {
         (sender, objects)
     }
 
+    const AT_ONCE: usize = 64;
+
     /// What goes out, as in table 4.4: "B0" a BOF, "0:0-250" blocks, "E0" an EOF.
     fn output(sender: &mut MulticastSender, objects: &mut Objects) -> String {
+        output_with(sender, objects, AT_ONCE)
+    }
+
+    fn output_with(sender: &mut MulticastSender, objects: &mut Objects, at_once: usize) -> String {
         let mut output = Vec::new();
         loop {
-            if let Some(index) = sender.begin(Instant::ZERO, objects) {
+            if let Some(index) = sender.begin(Instant::ZERO, objects, at_once) {
                 output.push(format!("B{index}"));
             } else if let Some(index) = sender.end(Instant::ZERO, objects) {
                 output.push(format!("E{index}"));
@@ -140,6 +153,13 @@ mod tests {
     }
 
     #[test]
+    fn one_at_once_leaves_one_behind_the_other() {
+        let (mut sender, mut objects) = sender(&[600, 150]);
+        let out = output_with(&mut sender, &mut objects, 1);
+        assert_eq!(out, "B0 0:0-200 0:200-400 0:400-600 E0 B1 1:0-150 E1");
+    }
+
+    #[test]
     fn an_empty_object_is_a_bof_and_an_eof() {
         let (mut sender, mut objects) = sender(&[0]);
         assert_eq!(output(&mut sender, &mut objects), "B0 E0");
@@ -148,14 +168,14 @@ mod tests {
     #[test]
     fn a_bounded_number_of_objects_is_in_flight() {
         let (mut sender, mut objects) = sender(&[1000; 100]);
-        let begun = std::iter::from_fn(|| sender.begin(Instant::ZERO, &mut objects)).count();
-        assert_eq!(begun, MAX_IN_FLIGHT);
+        let begun = std::iter::from_fn(|| sender.begin(Instant::ZERO, &mut objects, AT_ONCE)).count();
+        assert_eq!(begun, AT_ONCE);
     }
 
     #[test]
     fn a_forgotten_object_leaves_its_turn_to_the_others() {
         let (mut sender, mut objects) = sender(&[600, 150]);
-        sender.begin(Instant::ZERO, &mut objects);
+        sender.begin(Instant::ZERO, &mut objects, AT_ONCE);
         sender.forget(0);
         objects.remove(0);
         assert_eq!(output(&mut sender, &mut objects), "B1 1:0-150 E1");

@@ -53,6 +53,7 @@ impl Sender {
         for index in self.pending_at(receiver) {
             self.done_at(index, receiver, Outcome::Failed(reason.clone()));
         }
+        self.coordinator.leaves(receiver);
         self.coordinator.events.push_back(SenderEvent::PutOut { receiver, reason });
     }
 }

@@ -35,6 +35,8 @@ impl Bench {
             follow_progress: false,
             patience: Duration::from_secs(1),
             stall_limit: Duration::from_secs(60),
+            at_once: 64,
+            is_feed: false,
         };
         Self { sender: Sender::new(config), now: Instant::ZERO }
     }
@@ -482,4 +484,49 @@ fn who_only_came_and_went_is_not_counted() {
     assert_eq!(bench.group(), "");
     bench.message(A, Message::EndOfRetransmissionRequests);
     assert_eq!(bench.group(), "1 Complete, API_File_Done 0 of 1");
+}
+
+/// A feed's objects leave nothing behind, however many there are.
+#[test]
+fn objects_of_a_feed_are_forgotten_when_they_are_done() {
+    let mut bench = Bench::with(Repair::Nack, Some(10.0));
+    bench.sender = Sender::new(SenderConfig { is_feed: true, ..bench.sender.config.clone() });
+    bench.join(A);
+    for index in 0..20_000 {
+        bench.send(100);
+        bench.group();
+        bench.input(SenderInput::Hashed { file: file(index), hash: HASH });
+        bench.input(SenderInput::Message {
+            from: A,
+            file: file(index),
+            message: Message::EndOfRetransmissionRequests,
+        });
+        bench.group();
+        bench.to(A);
+    }
+    let sender = &bench.sender;
+    assert!(sender.objects.is_empty() && sender.objects.done().chunks() <= 5);
+    assert!(sender.coordinator.deadline().is_none() && sender.coordinator.events.is_empty());
+    bench.join(B);
+    assert_eq!(bench.to(B), "Welcome", "what it has missed is not told one by one");
+}
+
+/// No more objects will come: who has all goes, whatever the others lack.
+#[test]
+fn a_receiver_that_has_everything_does_not_wait_for_the_others() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(500, &[A, B]);
+    bench.to(A);
+    bench.to(B);
+    bench.message(A, Message::EndOfRetransmissionRequests);
+    bench.group();
+    assert_eq!(bench.to(A), "", "more may come");
+    bench.input(SenderInput::Close);
+    bench.group();
+    assert_eq!((bench.to(A).as_str(), bench.to(B).as_str()), ("Goodbye, close connection", ""));
+    bench.message(B, request(0, 200));
+    assert_eq!(bench.to(B), "data again 0 0..200");
+    bench.message(B, Message::EndOfRetransmissionRequests);
+    bench.group();
+    assert_eq!(bench.to(B), "Goodbye, close connection");
 }
