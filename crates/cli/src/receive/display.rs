@@ -1,5 +1,7 @@
 //! What `treecast receive` shows: a bar, each file as it is complete, and the sums.
 
+use std::time::Instant;
+
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use treecast_driver::receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary};
@@ -8,6 +10,7 @@ use crate::{arguments::counted, output};
 
 pub(super) struct Display {
     json: bool,
+    started: Instant,
     block_len: u64,
     bar: ProgressBar,
     /// Files that have begun.
@@ -17,7 +20,7 @@ pub(super) struct Display {
 impl Display {
     pub fn new(json: bool, block_len: u16) -> Self {
         let bar = output::waiting_bar(json, "waiting for the first file");
-        Self { json, block_len: block_len.into(), bar, announced: 0 }
+        Self { json, started: Instant::now(), block_len: block_len.into(), bar, announced: 0 }
     }
 
     pub fn show(&mut self, event: &ReceiveEvent) {
@@ -66,21 +69,22 @@ impl Display {
     }
 
     fn as_json(&self, event: &ReceiveEvent) -> Value {
+        let seconds = self.started.elapsed().as_secs_f64();
         match event {
             ReceiveEvent::Warning(line) => json!({"event": "warning", "text": line}),
             ReceiveEvent::Joined { sender, interface } => {
                 json!({"event": "joined", "sender": sender, "interface": interface})
             }
             ReceiveEvent::Announced { name, bytes } => {
-                json!({"event": "announced", "name": name, "size": bytes})
+                json!({"event": "announced", "name": name, "size": bytes, "seconds": seconds})
             }
             ReceiveEvent::Ignored { name } => json!({"event": "ignored", "name": name}),
             ReceiveEvent::Progress(progress) => self.progress_as_json("progress", progress),
             ReceiveEvent::Received { name, bytes } => {
-                json!({"event": "object", "name": name, "bytes": bytes})
+                json!({"event": "object", "name": name, "bytes": bytes, "seconds": seconds})
             }
             ReceiveEvent::Failed { name, reason } => {
-                json!({"event": "failed", "name": name, "reason": reason})
+                json!({"event": "failed", "name": name, "reason": reason, "seconds": seconds})
             }
         }
     }

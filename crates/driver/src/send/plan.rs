@@ -93,7 +93,9 @@ fn check_feed(options: &SendOptions) -> Result<(), SendError> {
     let Some(FeedSource::File(path)) = &options.feed else { return Ok(()) };
     let refused = |why: String| {
         let path = path.display();
-        SendError::Options(format!("cannot read paths from {path}: {why}; name a file or pipe of paths with --feed"))
+        SendError::Options(format!(
+            "cannot read paths from {path}: {why}; name a file or pipe of paths with --feed"
+        ))
     };
     match path.metadata() {
         Ok(found) if found.is_dir() => Err(refused("it is a folder".into())),

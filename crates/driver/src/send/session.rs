@@ -110,7 +110,8 @@ impl<'a> Session<'a> {
         let clock = Clock::start();
         let feed_waker = Waker::new()?;
         poller.add(&feed_waker, FEED, Interest::Read)?;
-        let feed = plan.options.feed.clone().map(|source| Feed::start(source, feed_waker.clone())).transpose()?;
+        let feed =
+            plan.options.feed.clone().map(|source| Feed::start(source, feed_waker.clone())).transpose()?;
         let config = config::machine_config(&plan);
         let run_bytes = u64::from(config.max_run_len) / u64::from(plan.block_len) * plan.packet_bytes();
         let keys = (!plan.options.plain).then(|| GroupKeys::draw(clock.now())).transpose()?;

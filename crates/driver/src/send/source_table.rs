@@ -72,7 +72,8 @@ impl SourceTable {
     /// Forgets an object: nothing more of it is sent. Returns its name and size.
     pub fn remove(&mut self, file: FileId) -> (String, u64) {
         let object = self.objects.remove(&file);
-        object.map_or_else(|| ("an object".into(), 0), |object| (object.named.name, object.named.source.size()))
+        object
+            .map_or_else(|| ("an object".into(), 0), |object| (object.named.name, object.named.source.size()))
     }
 }
 
