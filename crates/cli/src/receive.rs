@@ -11,6 +11,7 @@ use std::{
 
 use treecast_driver::{
     receive::{self, NameFilter, ReceiveEvent, ReceiveOptions, ReceiveSummary},
+    send::KEEPALIVE,
     stop::Stop,
     udp::Offload,
 };
@@ -20,6 +21,9 @@ use crate::{
     Outcome, arguments,
     send::{Dialect, Group, parse_group},
 };
+
+/// A sender that lives speaks twice in this time.
+const LEAST_STALL_LIMIT_SECONDS: u64 = 2 * KEEPALIVE.as_secs();
 
 /// Receive the files of a session.
 ///
@@ -43,6 +47,10 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = arguments::seconds,
           allow_negative_numbers = true)]
     connect_timeout: u64,
+    /// Give up on a sender that has said nothing for so many seconds (stopped, or its host hangs); one that only waits
+    /// for other receivers speaks every few seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = receive::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400))]
+    stall_limit: u64,
     /// One JSON event a line on standard output
     #[arg(long)]
     json: bool,
@@ -84,6 +92,7 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
         interface: args.interface.clone(),
         only: args.only.clone().map(|pattern| NameFilter::new(move |name| pattern.matches(name))),
         connect_timeout: Duration::from_secs(args.connect_timeout),
+        stall_limit: Duration::from_secs(args.stall_limit),
         offload: Offload::from_environment()?,
         ..ReceiveOptions::new(ticket, args.into.clone())
     })

@@ -203,6 +203,7 @@ fn what_receivers_count_can_be_added_up() {
             received_bytes: u64::MAX,
             duplicate_blocks: u64::MAX,
             dropped_packets: u64::MAX,
+            disk_wait_ms: u64::MAX,
         }));
         peer.say(&Message::EndOfRetransmissionRequests);
     }

@@ -82,6 +82,7 @@ fn receiver_config(random: &mut ChaCha8Rng) -> ReceiverConfig {
         progress_bytes: random.random_range(0..1_000_000),
         progress_interval: Duration::from_millis(random.random_range(1..50)),
         keepalive: Duration::from_millis(random.random_range(1..3000)),
+        stall_limit: Duration::from_millis(random.random_range(1..30_000)),
     }
 }
 
@@ -99,6 +100,7 @@ fn sender_config(random: &mut ChaCha8Rng) -> SenderConfig {
         stall_limit: Duration::from_millis(random.random_range(1..3000)),
         at_once: random.random_range(1..100),
         is_feed: random.random_bool(0.5),
+        keepalive: Duration::from_millis(random.random_range(1..3000)),
     }
 }
 

@@ -85,7 +85,7 @@ pub enum PacketType {
     Withdraw = 1 << 12,
     /// Receiver to sender: an object failed here, with the reason.
     Failed = 1 << 13,
-    /// Sender to receiver: no more objects come.
+    /// Sender to receiver: no more objects come; with a reason, to one receiver that is put out.
     Goodbye = 1 << 14,
     /// Sender to group: how many objects a carousel's loop holds.
     Contents = 1 << 15,

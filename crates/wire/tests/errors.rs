@@ -53,7 +53,7 @@ fn payload_lengths() {
         "payload length: 5 found, expected the length of what follows the header"
     );
     assert_eq!(error(PacketType::EndOfFile, &[0; 4]), "payload length: 4 found, expected 0 for this type");
-    assert_eq!(error(PacketType::Goodbye, &[0; 1]), "payload length: 1 found, expected 0 for this type");
+    assert_eq!(error(PacketType::EndOfFile, &[0; 1]), "payload length: 1 found, expected 0 for this type");
     assert_eq!(error(PacketType::Data, &[]), "flags: 1 found, expected a control message");
     for kind in PacketType::ALL.iter().copied().filter(|kind| !kind.is_block()) {
         let long = error(kind, &[1; 600]);

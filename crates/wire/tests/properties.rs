@@ -146,13 +146,16 @@ fn message() -> impl Strategy<Value = Message> {
         pace().prop_map(Message::Pace),
         pace_report().prop_map(Message::PaceReport),
         any::<[u8; 32]>().prop_map(|hash| Message::Digest(Digest(hash))),
-        any::<[u64; 4]>().prop_map(|[position, received_bytes, duplicate_blocks, dropped_packets]| {
-            Message::Progress(Progress { position, received_bytes, duplicate_blocks, dropped_packets })
+        any::<[u64; 5]>().prop_map(|counters| {
+            let [position, received_bytes, duplicate_blocks, dropped_packets, disk_wait_ms] = counters;
+            let taken = Progress { position, received_bytes, ..Progress::default() };
+            Message::Progress(Progress { duplicate_blocks, dropped_packets, disk_wait_ms, ..taken })
         }),
         reason().prop_map(Message::Withdraw),
         reason().prop_map(Message::Failed),
         (any::<u64>(), any::<[u8; 32]>())
             .prop_map(|(id, secret)| Message::GroupKey(GroupKey { id: KeyId(id), secret })),
+        reason().prop_filter("a Goodbye", |reason| !reason.as_str().is_empty()).prop_map(Message::PutOut),
         (1..=MAX_OBJECTS).prop_map(|objects| Message::Contents(Contents::new(objects).expect("in range"))),
         prop::sample::select(vec![
             Message::EndOfFile,

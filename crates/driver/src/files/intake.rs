@@ -25,6 +25,7 @@ pub(crate) struct Intake {
     since: Option<Instant>,
     /// A task should not wait.
     is_urgent: bool,
+    disk_wait: Duration,
 }
 
 impl Intake {
@@ -35,7 +36,7 @@ impl Intake {
     pub fn start(folder: TargetFolder, waker: Waker) -> io::Result<Self> {
         let mut store = Store::start(folder, waker)?;
         let batch = store.batch();
-        Ok(Self { store, batch, tasks: Vec::new(), since: None, is_urgent: false })
+        Ok(Self { store, batch, tasks: Vec::new(), since: None, is_urgent: false, disk_wait: Duration::ZERO })
     }
 
     /// Where to put what comes. What is in it stays at its place until [`Intake::hand_over`].
@@ -57,11 +58,25 @@ impl Intake {
             // All that is in it was of no use.
             self.batch.clear();
         } else if is_full || is_due || self.is_urgent || self.batch.used() >= ENOUGH_BYTES {
-            let batch = std::mem::replace(&mut self.batch, self.store.batch());
+            let empty = self.next_batch();
+            let batch = std::mem::replace(&mut self.batch, empty);
             self.store.submit(batch, std::mem::take(&mut self.tasks));
             self.since = None;
             self.is_urgent = false;
         }
+    }
+
+    /// An empty batch. While the disk has them all, packets wait.
+    fn next_batch(&mut self) -> Batch {
+        let asked = std::time::Instant::now();
+        let batch = self.store.batch();
+        self.disk_wait += asked.elapsed();
+        batch
+    }
+
+    /// How long packets have waited for the disk so far.
+    pub fn disk_wait(&self) -> Duration {
+        self.disk_wait
     }
 
     /// When [`Intake::hand_over`] has something to do even if nothing more comes.

@@ -26,6 +26,10 @@ pub const RECEIVE_BUFFER_BYTES: usize = 8 * 1024 * 1024;
 /// While an object is under way here, the sender hears at least so often that this receiver lives.
 pub const KEEPALIVE: Duration = Duration::from_secs(5);
 
+/// How long a sender may say nothing before it is given up. One that lives speaks every
+/// [`KEEPALIVE`](crate::send::KEEPALIVE).
+pub const STALL_LIMIT: Duration = Duration::from_secs(300);
+
 /// What to receive, and how.
 #[derive(Debug, Clone)]
 pub struct ReceiveOptions {
@@ -38,6 +42,8 @@ pub struct ReceiveOptions {
     pub only: Option<NameFilter>,
     /// How long to try to reach the sender.
     pub connect_timeout: Duration,
+    /// A sender that has said nothing on the connection for so long is given up.
+    pub stall_limit: Duration,
     pub offload: Offload,
 }
 
@@ -70,6 +76,7 @@ impl ReceiveOptions {
             into,
             only: None,
             connect_timeout: Duration::from_secs(30),
+            stall_limit: STALL_LIMIT,
             offload: Offload::SuperPackets,
         }
     }

@@ -78,6 +78,7 @@ pub(super) struct Session<'a> {
     retransmitted_bytes: u64,
     malformed: u64,
     dropped: u64,
+    disk_wait_ms: u64,
     next_progress: Instant,
     summary: ReceiveSummary,
     closed: bool,
@@ -126,6 +127,7 @@ impl<'a> Session<'a> {
             retransmitted_bytes: 0,
             malformed: 0,
             dropped: 0,
+            disk_wait_ms: 0,
             next_progress: clock.now(),
             summary: ReceiveSummary::default(),
             closed: false,
@@ -194,7 +196,16 @@ impl<'a> Session<'a> {
             self.handle(ReceiverInput::Dropped { total: dropped }, None);
         }
         self.process(Channel::Group);
+        self.note_disk_wait();
         Ok(())
+    }
+
+    fn note_disk_wait(&mut self) {
+        let total_ms = u64::try_from(self.intake.disk_wait().as_millis()).unwrap_or(u64::MAX);
+        if total_ms != self.disk_wait_ms {
+            self.disk_wait_ms = total_ms;
+            self.handle(ReceiverInput::DiskWaited { total_ms }, None);
+        }
     }
 
     fn receive_control(&mut self) -> Result<(), ReceiveError> {
@@ -249,8 +260,13 @@ impl<'a> Session<'a> {
         if let Message::GroupKey(key) = message {
             return self.take_key(&key);
         }
+        if let Message::PutOut(reason) = &message
+            && !self.is_welcome
+        {
+            return Err(ReceiveError::NotAdmitted(reason.as_str().to_owned()));
+        }
         // What it has now is the end: the sender waits for this side to close.
-        let is_over = matches!(message, Message::Goodbye);
+        let is_over = matches!(message, Message::Goodbye | Message::PutOut(_));
         self.is_over |= is_over;
         self.closes |= is_over;
         let confirmed = match &message {
@@ -495,5 +511,6 @@ fn machine_config(options: &ReceiveOptions, buffer_bytes: usize) -> ReceiverConf
         progress_bytes: (buffer_bytes / REPORT_SHARE).max(1) as u64,
         progress_interval: REPORT_INTERVAL,
         keepalive: KEEPALIVE,
+        stall_limit: options.stall_limit,
     }
 }

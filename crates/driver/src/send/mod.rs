@@ -45,6 +45,9 @@ pub const AT_ONCE: usize = 64;
 /// Retransmissions of an object get at least this long.
 pub const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
 
+/// A receiver that nothing else is said to hears at least so often that its sender lives.
+pub const KEEPALIVE: Duration = Duration::from_secs(5);
+
 /// What to send, and how.
 #[derive(Debug, Clone)]
 pub struct SendOptions {

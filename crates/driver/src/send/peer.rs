@@ -85,6 +85,7 @@ impl Peer {
             received_bytes: progress.received_bytes.min(total_bytes),
             duplicate_blocks: progress.duplicate_blocks.min(MAX_COUNT),
             dropped_packets: progress.dropped_packets.min(MAX_COUNT),
+            disk_wait_ms: progress.disk_wait_ms.min(MAX_COUNT),
         };
     }
 

@@ -48,6 +48,9 @@ pub struct ReceiverConfig {
     /// While an object is under way here, something is said to the sender at least so often: a fraction of
     /// its [`super::SenderConfig::stall_limit`].
     pub keepalive: Duration,
+    /// A sender that has said nothing on the connection for this long is given up: several times its
+    /// [`super::SenderConfig::keepalive`].
+    pub stall_limit: Duration,
 }
 
 /// What a packet came in on.
@@ -79,6 +82,8 @@ pub enum ReceiverInput {
     Blocks { from: Channel, file: FileId, range: Range<u64> },
     /// The kernel's count of packets dropped so far at the group's socket.
     Dropped { total: u64 },
+    /// How many milliseconds packets have waited for the disk so far.
+    DiskWaited { total_ms: u64 },
     /// The application has decided about an object.
     Respond { file: FileId, response: Response },
     /// Everything of the object is stored, and this is its BLAKE3 hash.
@@ -175,6 +180,8 @@ pub struct Receiver {
     quiet: BTreeSet<(Instant, u32)>,
     /// Chunks of memory that all objects' sets of blocks take.
     chunks: usize,
+    /// When anything last came over the connection.
+    heard: Instant,
     /// Why the connection was lost.
     close_reason: Option<String>,
     /// The object that the caller has just been told to commit.
@@ -206,6 +213,7 @@ impl Receiver {
             counters: ReceiverCounters::default(),
             quiet: BTreeSet::new(),
             chunks: 0,
+            heard: Instant::ZERO,
             close_reason: None,
             committing: None,
             out: VecDeque::new(),
@@ -226,6 +234,7 @@ impl Receiver {
             ReceiverInput::Message { from, file, message } => self.message(now, from, file, message),
             ReceiverInput::Blocks { from, file, range } => self.blocks(now, from, file, range),
             ReceiverInput::Dropped { total } => self.dropped(now, total),
+            ReceiverInput::DiskWaited { total_ms } => self.disk_waited(now, total_ms),
             ReceiverInput::Respond { file, response } => self.respond(file, response),
             ReceiverInput::Hashed { file, hash } => self.hashed(file, hash),
             ReceiverInput::AnnouncementRefused { file, begin, reason } => {
@@ -248,6 +257,7 @@ impl Receiver {
             return step;
         }
         self.reach_quiet_ends(now);
+        self.give_up_silent_sender(now);
         if self.out.is_empty() {
             self.report(now);
             self.leave();
@@ -276,19 +286,16 @@ impl Receiver {
             .flatten();
         let quiet = self.quiet.first().map(|(quiet_at, _)| *quiet_at);
         let hashing = || self.ledger.iter().any(|(_, object)| object.stage == Stage::Hashing);
-        match self.state {
-            State::Idle => Step::Wait(None, ReceiverWait::Connection),
-            State::Closed => Step::Wait(None, ReceiverWait::Closed),
-            _ => match (reports, quiet) {
-                (Some(report), None) => Step::Wait(Some(report), ReceiverWait::Report),
-                (Some(report), Some(quiet)) if report <= quiet => {
-                    Step::Wait(Some(report), ReceiverWait::Report)
-                }
-                (_, Some(quiet)) => Step::Wait(Some(quiet), ReceiverWait::Sender),
-                (None, None) if hashing() => Step::Wait(None, ReceiverWait::Hash),
-                (None, None) => Step::Wait(None, ReceiverWait::Sender),
-            },
-        }
+        let (deadline, why) = match (reports, quiet) {
+            _ if self.state == State::Idle => return Step::Wait(None, ReceiverWait::Connection),
+            _ if self.state == State::Closed => return Step::Wait(None, ReceiverWait::Closed),
+            (Some(report), None) => (Some(report), ReceiverWait::Report),
+            (Some(report), Some(quiet)) if report <= quiet => (Some(report), ReceiverWait::Report),
+            (_, Some(quiet)) => (Some(quiet), ReceiverWait::Sender),
+            (None, None) if hashing() => (None, ReceiverWait::Hash),
+            (None, None) => (None, ReceiverWait::Sender),
+        };
+        Step::Wait([deadline, self.gives_up_at()].into_iter().flatten().min(), why)
     }
 }
 

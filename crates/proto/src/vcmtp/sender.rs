@@ -74,6 +74,9 @@ pub struct SenderConfig {
     /// Whether objects come for as long as the session lasts: a receiver that joins late is then not told of those
     /// that it has missed.
     pub is_feed: bool,
+    /// Every receiver is told something at least so often: a fraction of its
+    /// [`super::ReceiverConfig::stall_limit`].
+    pub keepalive: Duration,
 }
 
 /// Something that has happened at the sender.
@@ -129,8 +132,8 @@ pub enum SenderEvent {
     /// API_File_Done: every receiver has ended with the object, or its time is up. The caller may
     /// let go of the object.
     FileDone { file: FileId, outcomes: Vec<(ReceiverId, Outcome)> },
-    /// A receiver has stalled and is no longer served: its connection is to be closed, whatever is left to
-    /// be written on it. It counts as having left.
+    /// A receiver has stalled and is no longer served: it is to be told [`Message::PutOut`] if its connection takes it
+    /// at once, and the connection to be closed, whatever is left to be written on it. It counts as having left.
     PutOut { receiver: ReceiverId, reason: String },
     /// All is done and every connection is closed.
     Closed,
@@ -165,6 +168,8 @@ pub struct Sender {
     credit: Credit,
     /// When to look for receivers that have stalled; none while nobody owes anything.
     stall_check: Option<Instant>,
+    /// When to look for receivers that nothing has been said to for a while; none while there are none.
+    next_keepalive: Option<Instant>,
     /// Since when connections are being closed.
     closing_since: Option<Instant>,
     /// Whether somebody may have ended with everything since the last look.
@@ -185,6 +190,7 @@ impl Sender {
             retransmitters: BTreeMap::new(),
             credit: Credit::default(),
             stall_check: None,
+            next_keepalive: None,
             closing_since: None,
             may_release: false,
             retransmitted_before_bytes: 0,
@@ -237,6 +243,7 @@ impl Sender {
     }
 
     fn poll_group(&mut self, now: Instant) -> Step<SenderTransmit, SenderEvent, SenderWait> {
+        self.keep_alive(now);
         if let Some(index) = self.multicast.begin(now, &mut self.objects, self.config.at_once)
             && let Some(begin) = self.begin(index)
         {
@@ -357,8 +364,9 @@ impl Sender {
 
     /// When an object's time is up, or a receiver's patience to be lost.
     fn deadline(&self) -> Option<Instant> {
-        let stall_check = self.stall_check.filter(|_| self.coordinator.state != State::Closed);
-        [self.coordinator.deadline(), stall_check].into_iter().flatten().min()
+        let checks = [self.stall_check, self.next_keepalive].into_iter().flatten();
+        let checks = checks.filter(|_| self.coordinator.state != State::Closed);
+        checks.chain(self.coordinator.deadline()).min()
     }
 }
 
@@ -378,6 +386,26 @@ impl Sender {
     pub fn retransmitted_bytes(&self) -> u64 {
         let retransmitters = self.retransmitters.values();
         self.retransmitted_before_bytes + retransmitters.map(|one| one.retransmitted_bytes).sum::<u64>()
+    }
+
+    /// The receiver whose buffer holds the multicast up ([`SenderWait::Credit`]), if one does.
+    pub fn held_up_by(&self) -> Option<ReceiverId> {
+        self.credit.held_up_by()
+    }
+
+    /// When a receiver that is there has last said anything.
+    pub fn last_heard(&self, receiver: ReceiverId) -> Option<Instant> {
+        self.retransmitters.get(&receiver).map(|retransmitter| retransmitter.heard)
+    }
+
+    /// Whether a receiver that is there has been answered all that it has asked for.
+    pub fn is_answered(&self, receiver: ReceiverId) -> bool {
+        self.retransmitters.get(&receiver).is_none_or(Retransmitter::is_answered)
+    }
+
+    /// Objects that are neither done nor given up.
+    pub fn open_objects(&self) -> usize {
+        self.objects.len()
     }
 
     /// The receivers that are there.

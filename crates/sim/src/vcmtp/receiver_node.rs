@@ -87,6 +87,7 @@ impl ReceiverNode {
             progress_bytes: u64::from(plan.receive_buffer_bytes) / 8,
             progress_interval: Duration::from_millis(25),
             keepalive: STALL_LIMIT / 4,
+            stall_limit: STALL_LIMIT,
         };
         let capacity = plan.receive_buffer_bytes as usize;
         Self {

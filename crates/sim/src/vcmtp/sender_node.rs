@@ -102,6 +102,7 @@ impl SenderNode {
             stall_limit: STALL_LIMIT,
             at_once: 64,
             is_feed: false,
+            keepalive: STALL_LIMIT / 4,
         };
         Self {
             machine: Sender::new(config),

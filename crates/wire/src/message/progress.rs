@@ -1,4 +1,4 @@
-//! Progress: a receiver's report, four counters of 8 bytes each.
+//! Progress: a receiver's report, five counters of 8 bytes each.
 
 use std::fmt;
 
@@ -16,11 +16,13 @@ pub struct Progress {
     pub duplicate_blocks: u64,
     /// Packets that its kernel dropped because the receive buffer was full.
     pub dropped_packets: u64,
+    /// Milliseconds that packets have waited for its disk.
+    pub disk_wait_ms: u64,
 }
 
 impl Progress {
     /// Length of the payload in bytes.
-    pub const LEN: usize = 32;
+    pub const LEN: usize = 40;
 
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(payload);
@@ -29,15 +31,21 @@ impl Progress {
             received_bytes: reader.u64("received bytes")?,
             duplicate_blocks: reader.u64("duplicate blocks")?,
             dropped_packets: reader.u64("dropped packets")?,
+            disk_wait_ms: reader.u64("disk wait")?,
         };
         reader.end("progress")?;
         Ok(progress)
     }
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
-        for counter in [self.position, self.received_bytes, self.duplicate_blocks, self.dropped_packets] {
-            out.extend_from_slice(&counter.to_be_bytes());
-        }
+        let counters = [
+            self.position,
+            self.received_bytes,
+            self.duplicate_blocks,
+            self.dropped_packets,
+            self.disk_wait_ms,
+        ];
+        counters.iter().for_each(|counter| out.extend_from_slice(&counter.to_be_bytes()));
     }
 }
 
@@ -45,8 +53,12 @@ impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "position={} received={} duplicates={} dropped={}",
-            self.position, self.received_bytes, self.duplicate_blocks, self.dropped_packets
+            "position={} received={} duplicates={} dropped={} disk={} ms",
+            self.position,
+            self.received_bytes,
+            self.duplicate_blocks,
+            self.dropped_packets,
+            self.disk_wait_ms
         )
     }
 }

@@ -37,8 +37,13 @@ pub fn messages() -> Vec<Message> {
     let request = RetransmissionRequest::new(1420..4260).expect("not empty");
     let hello = Hello::new(1, 4321, 8 << 20, "client7").expect("a good name");
     let contents = Contents::new(3).expect("not empty");
-    let progress =
-        Progress { position: 1 << 33, received_bytes: 5_000_000, duplicate_blocks: 12, dropped_packets: 7 };
+    let progress = Progress {
+        position: 1 << 33,
+        received_bytes: 5_000_000,
+        duplicate_blocks: 12,
+        dropped_packets: 7,
+        disk_wait_ms: 40,
+    };
     vec![
         Message::BeginOfFile(begin),
         Message::EndOfFile,
@@ -53,6 +58,7 @@ pub fn messages() -> Vec<Message> {
         Message::Withdraw(Reason::new("it has shrunk from 10 to 9 bytes")),
         Message::Failed(Reason::new("no space left on the device")),
         Message::Goodbye,
+        Message::PutOut(Reason::new("it said nothing for 60 s")),
         Message::Contents(contents),
         Message::GroupKey(GroupKey { id: KeyId(0x0123_4567_89ab_cdef), secret: [9; 32] }),
         Message::Pace(pace()),
@@ -144,11 +150,11 @@ fn blocks() -> Vec<Sample> {
 fn message_sample(message: &Message) -> Sample {
     let bytes = message.to_packet(file_id());
     let header = Header::parse(&bytes).expect("its own header");
-    Sample {
-        name: format!("session-{:?}", message.packet_type()),
-        bytes,
-        text: format!("{header}\n{message}"),
-    }
+    let name = match message {
+        Message::PutOut(_) => "session-PutOut".to_owned(),
+        other => format!("session-{:?}", other.packet_type()),
+    };
+    Sample { name, bytes, text: format!("{header}\n{message}") }
 }
 
 fn iotup_frame() -> Sample {

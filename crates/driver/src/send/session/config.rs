@@ -5,7 +5,7 @@ use std::time::Duration;
 use treecast_proto::vcmtp::{Repair, SenderConfig};
 use treecast_wire::ticket;
 
-use super::super::Plan;
+use super::super::{KEEPALIVE, Plan};
 use crate::{pacer, udp::frames_in_super_packet};
 
 /// A receiver that reports nothing for this long while it holds the rest up is not waited for.
@@ -34,5 +34,6 @@ pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
         stall_limit: plan.options.stall_limit,
         at_once: plan.options.at_once,
         is_feed: plan.options.feed.is_some(),
+        keepalive: KEEPALIVE,
     }
 }

@@ -6,7 +6,10 @@ use treecast_proto::{
     Instant, Step,
     vcmtp::{Lane, ReceiverId, SenderInput},
 };
-use treecast_wire::message::Message;
+use treecast_wire::{
+    header::{FileId, SessionId},
+    message::{Message, Reason},
+};
 
 use super::{
     super::{SendEvent, lobby::Arrival, peer::Peer},
@@ -92,7 +95,7 @@ impl Session<'_> {
             Arrival::Waiting => {}
             Arrival::Refused(connection, reason) => self.refuse(&connection, reason),
             Arrival::Admitted(connection, _) if self.machine.receivers().count() >= MAX_RECEIVERS => {
-                self.refuse(&connection, format!("{MAX_RECEIVERS} receivers are there already"));
+                self.turn_away(connection, format!("{MAX_RECEIVERS} receivers are there already"));
             }
             Arrival::Admitted(connection, hello) => {
                 let receiver = ReceiverId((token - FIRST_CONNECTION) as u32);
@@ -114,6 +117,12 @@ impl Session<'_> {
                 self.take_messages(receiver);
             }
         }
+    }
+
+    /// Turns a receiver away that has said who it is.
+    fn turn_away(&mut self, connection: Connection, reason: String) {
+        self.refuse(&connection, reason.clone());
+        say_put_out(connection, self.plan.session, &reason);
     }
 
     pub(super) fn refuse(&mut self, connection: &Connection, reason: String) {
@@ -221,7 +230,9 @@ impl Session<'_> {
     /// The machine serves this receiver no more.
     pub(super) fn put_out(&mut self, receiver: ReceiverId, reason: &str) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        peer.connection = None;
+        if let Some(connection) = peer.connection.take() {
+            say_put_out(connection, self.plan.session, reason);
+        }
         if peer.lingers_until.is_some() {
             return;
         }
@@ -241,4 +252,12 @@ impl Session<'_> {
         let connected = self.peers.values().filter(|peer| peer.connection.is_some());
         self.destinations = connected.filter_map(|peer| peer.udp).collect();
     }
+}
+
+/// The last word to a receiver that is not served: told if its connection takes it at once, for one that is stopped
+/// must not hold its sender up.
+fn say_put_out(mut connection: Connection, session: SessionId, reason: &str) {
+    connection.queue(&Message::PutOut(Reason::new(reason)).to_packet(FileId::new(session, 0)));
+    // The event tells the same to whoever runs the sender.
+    _ = connection.flush();
 }

@@ -35,6 +35,7 @@ impl Receiver {
             Response::Ignore => {
                 object.decision = Decision::Ignored;
                 self.chunks -= object.chunks();
+                self.reporter.progress.received_bytes -= object.received_bytes;
                 object.forget();
                 self.transmit(ReceiverTransmit::Discard { file });
             }

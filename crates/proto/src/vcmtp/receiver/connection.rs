@@ -1,7 +1,7 @@
 //! The receiver's connection to the sender, and the end of a session (interdomain-2013, 4.4, table 4.7).
 
 use super::{
-    Receiver, ReceiverEvent, ReceiverTransmit, State,
+    Channel, Receiver, ReceiverEvent, ReceiverTransmit, State,
     object::{Object, Stage},
 };
 use crate::{Instant, Step};
@@ -13,6 +13,7 @@ impl Receiver {
             self.state = State::ReceivingData;
             self.requester.ready_to_send = true;
             self.reporter.start(now);
+            self.heard = now;
         }
     }
 
@@ -23,6 +24,34 @@ impl Receiver {
             self.state = State::Leaving;
             self.close_reason = Some(reason.to_owned());
         }
+    }
+
+    /// Something has come over the connection.
+    pub(super) fn note_heard(&mut self, now: Instant, from: Channel) {
+        if from == Channel::Control {
+            self.heard = now;
+        }
+    }
+
+    /// When a sender that says nothing more is given up.
+    pub(super) fn gives_up_at(&self) -> Option<Instant> {
+        (self.state == State::ReceivingData).then(|| self.heard + self.config.stall_limit)
+    }
+
+    /// A sender that is stopped, or whose host hangs, does not hold its receivers for ever. What is whole is still
+    /// checked and committed.
+    pub(super) fn give_up_silent_sender(&mut self, now: Instant) {
+        if self.gives_up_at().is_some_and(|time| time <= now) {
+            self.state = State::Leaving;
+            let seconds = self.config.stall_limit.as_secs_f64();
+            self.close_reason = Some(format!("it said nothing for {seconds} s: is it stopped?"));
+        }
+    }
+
+    /// The sender serves this receiver no more, and says why. What is whole is still checked and committed.
+    pub(super) fn put_out(&mut self, reason: &str) {
+        self.state = State::Leaving;
+        self.close_reason = Some(format!("it put this receiver out: {reason}"));
     }
 
     /// API_Close_Receiver.
@@ -40,7 +69,7 @@ impl Receiver {
         // Before it says Goodbye, the sender has spoken of each of its objects on the connection.
         self.drop_hearsay(self.close_reason.is_some());
         let reason = match &self.close_reason {
-            Some(reason) => format!("the connection to the sender was lost: {reason}"),
+            Some(reason) => format!("the session ended early: {reason}"),
             None => "the sender ended the session before it was whole".to_owned(),
         };
         self.fail_all(&reason, |object| object.stage == Stage::Receiving);

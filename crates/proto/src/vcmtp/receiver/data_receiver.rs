@@ -42,10 +42,12 @@ impl Receiver {
         if self.is_foreign(file) {
             return;
         }
+        self.note_heard(now, from);
         let index = file.index();
         match (message, from) {
             (Message::Welcome(_), Channel::Control) => {}
             (Message::Goodbye, Channel::Control) => self.state = State::Leaving,
+            (Message::PutOut(reason), Channel::Control) => self.put_out(reason.as_str()),
             _ if self.is_late(index) => {}
             (_, Channel::Control) if self.is_doomed(index) => self.fail_doomed(index),
             (Message::BeginOfFile(begin), _) => self.begin_of_file(now, from, index, begin),
@@ -167,6 +169,7 @@ impl Receiver {
         if self.is_foreign(file) {
             return;
         }
+        self.note_heard(now, from);
         if self.state != State::ReceivingData {
             self.counters.refused += 1;
             return;
@@ -263,6 +266,13 @@ impl Receiver {
             self.reporter.note(now);
         }
     }
+
+    pub(super) fn disk_waited(&mut self, now: Instant, total_ms: u64) {
+        if self.reporter.progress.disk_wait_ms != total_ms {
+            self.reporter.progress.disk_wait_ms = total_ms;
+            self.reporter.note(now);
+        }
+    }
 }
 
 /// What several inputs lead to.
@@ -347,7 +357,9 @@ impl Receiver {
 
     /// An object ends of which nothing is kept, and nothing is to be said.
     pub(super) fn drop_object(&mut self, index: u32) {
-        self.end(index);
+        if let Some(object) = self.end(index) {
+            self.reporter.progress.received_bytes -= object.received_bytes;
+        }
         self.discard(index);
     }
 

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use treecast_wire::message::{Digest, Message, Reason};
+use treecast_wire::message::{Digest, Message, Reason, Welcome};
 
 use super::{
     super::testing::{SESSION, begin, file, words},
@@ -11,6 +11,7 @@ use super::{
 
 const HASH: [u8; 32] = [7; 32];
 const KEEPALIVE: Duration = Duration::from_secs(3600);
+const STALL_LIMIT: Duration = Duration::from_secs(7200);
 
 /// A receiver with blocks of 100 bytes, and a clock.
 struct Bench {
@@ -39,6 +40,7 @@ impl Bench {
             progress_bytes: u64::MAX,
             progress_interval: Duration::from_secs(3600),
             keepalive: KEEPALIVE,
+            stall_limit: STALL_LIMIT,
         };
         Self { receiver: Receiver::new(config), now: Instant::ZERO }
     }
@@ -475,6 +477,44 @@ fn table_4_7_connection_closed_by_the_sender() {
 }
 
 #[test]
+fn a_sender_that_puts_it_out_is_believed_on_the_connection_only() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    let put_out = || Message::PutOut(Reason::new("it is too slow"));
+    assert_eq!(bench.group(put_out()), "");
+    let reason = "it put this receiver out: it is too slow";
+    let failed = format!("API_File_Receive_Failed 0, Failed 0 (the session ended early: {reason})");
+    let output = bench.control(put_out());
+    assert_eq!(output, format!("discard 0, {failed}, close connection, closed ({reason})"));
+}
+
+#[test]
+fn a_sender_that_says_nothing_any_more_is_given_up() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    let welcome = || Message::Welcome(Welcome { version: 1, block_len: 100 });
+    bench.later(STALL_LIMIT - KEEPALIVE);
+    assert_eq!(bench.control(welcome()), "", "a word is enough");
+    let output = bench.later(STALL_LIMIT - Duration::from_millis(1));
+    assert!(!output.contains("closed"), "{output}");
+    bench.data(0..100);
+    let output = bench.later(Duration::from_millis(1));
+    let reason = "it said nothing for 7200 s: is it stopped?";
+    assert!(output.contains("API_File_Receive_Failed 0"), "what the group says does not count: {output}");
+    assert!(output.ends_with(&format!("close connection, closed ({reason})")), "{output}");
+}
+
+#[test]
+fn what_failed_is_not_had() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    bench.data(0..400);
+    assert_eq!(bench.receiver.received_bytes(), 400);
+    bench.control(Message::Withdraw(Reason::new("it has shrunk")));
+    assert_eq!(bench.receiver.received_bytes(), 0);
+}
+
+#[test]
 fn goodbye_waits_for_what_is_being_checked() {
     let mut bench = Bench::new(Notification::Batched);
     bench.bof(100);
@@ -603,7 +643,12 @@ fn progress_is_reported_after_so_many_bytes() {
     assert_eq!(bench.data(0..200), "store 0 0..200");
     assert_eq!(bench.data(200..300), "store 0 200..300, Progress 0 300");
     let wait = bench.receiver.poll(bench.now);
-    assert_eq!(wait, Step::Wait(None, ReceiverWait::Sender), "the group alone cannot make it owe anything");
+    let gives_up = Some(Instant::ZERO + STALL_LIMIT);
+    assert_eq!(
+        wait,
+        Step::Wait(gives_up, ReceiverWait::Sender),
+        "the group alone cannot make it owe anything"
+    );
     bench.bof_again(1_000);
     let wait = bench.receiver.poll(bench.now);
     let nothing_new = Step::Wait(Some(Instant::ZERO + KEEPALIVE), ReceiverWait::Report);

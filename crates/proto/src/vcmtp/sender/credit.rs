@@ -90,6 +90,15 @@ impl Credit {
         }
     }
 
+    /// The receiver that has taken least of those that hold the multicast up.
+    pub(super) fn held_up_by(&self) -> Option<ReceiverId> {
+        let holding = self
+            .receivers
+            .iter()
+            .filter(|(_, receiver)| receiver.followed && receiver.holding_since.is_some());
+        holding.min_by_key(|(_, receiver)| receiver.taken).map(|(receiver, _)| *receiver)
+    }
+
     /// Whether `len` more bytes may be multicast now; if not, when a silent receiver is left behind.
     pub(super) fn check(&mut self, now: Instant, len: u64, patience: Duration) -> Result<(), Instant> {
         let mut wait_until = None;
@@ -134,7 +143,9 @@ mod tests {
         let mut credit = credit();
         credit.sent(0, 0..900);
         assert_eq!(credit.check(at(0), 100, PATIENCE), Ok(()));
+        assert_eq!(credit.held_up_by(), None);
         assert_eq!(credit.check(at(0), 101, PATIENCE), Err(at(100)));
+        assert_eq!(credit.held_up_by(), Some(A));
         credit.report(A, 0, 500);
         assert_eq!(credit.check(at(1), 101, PATIENCE), Ok(()));
     }

@@ -61,7 +61,11 @@ pub(super) enum Action {
 
 #[derive(Debug)]
 pub(super) struct Retransmitter {
+    /// Welcome is to be said: at first, and again when nothing else has been said for a while, so that the receiver
+    /// knows that its sender lives.
     welcome_due: bool,
+    /// Nothing has gone out since the last [`Self::keep_alive`].
+    is_silent: bool,
     /// When it last said anything.
     pub(super) heard: Instant,
     /// Whether it was there when an object began, or has said anything. Somebody who only came and went has not.
@@ -94,6 +98,7 @@ impl Retransmitter {
     pub(super) fn new(now: Instant, missed: BlockSet) -> Self {
         Self {
             welcome_due: true,
+            is_silent: false,
             heard: now,
             takes_part: false,
             missed,
@@ -169,6 +174,17 @@ impl Retransmitter {
         }
     }
 
+    /// Has something said if nothing has been since the last call.
+    pub(super) fn keep_alive(&mut self) {
+        self.welcome_due |= self.is_silent;
+        self.is_silent = true;
+    }
+
+    /// Whether nothing is left of what it has asked for.
+    pub(super) fn is_answered(&self) -> bool {
+        self.requested.is_empty()
+    }
+
     /// INL_Close_Retransmitter(j).
     pub(super) fn close(&mut self) {
         if self.closing == Closing::No {
@@ -187,6 +203,12 @@ impl Retransmitter {
     }
 
     pub(super) fn next(&mut self, objects: &mut Objects, repair: Repair, max_run_len: u32) -> Option<Action> {
+        let action = self.next_action(objects, repair, max_run_len);
+        self.is_silent &= action.is_none();
+        action
+    }
+
+    fn next_action(&mut self, objects: &mut Objects, repair: Repair, max_run_len: u32) -> Option<Action> {
         if std::mem::take(&mut self.welcome_due) {
             return Some(Action::Welcome);
         }

@@ -3,8 +3,11 @@
 //! A receiver that is at work reports now and then ([`super::super::ReceiverConfig::keepalive`]). One that owes an
 //! answer, because an object is out and its hash is told, and has been silent for the stall limit since, is put out,
 //! so that it does not hold up the session for ever.
+//!
+//! The other way round, a receiver that has nothing to wait for but its sender hears of it now and then: Welcome, said
+//! again. So a receiver can tell a sender that waits for others from one that is stopped.
 
-use super::{Outcome, ReceiverId, Sender, SenderEvent, coordinator::State};
+use super::{Outcome, ReceiverId, Sender, SenderEvent, coordinator::State, retransmitter::Retransmitter};
 use crate::Instant;
 
 impl Sender {
@@ -33,6 +36,19 @@ impl Sender {
         self.stall_check = next;
         for receiver in stalled {
             self.put_out(receiver);
+        }
+    }
+
+    /// Has something said to every receiver that nothing has been said to for a while.
+    pub(super) fn keep_alive(&mut self, now: Instant) {
+        if self.next_keepalive.is_none_or(|next| next > now) {
+            return;
+        }
+        let closes = self.coordinator.state == State::ClosingRetransmitters;
+        self.next_keepalive =
+            (!closes && !self.retransmitters.is_empty()).then(|| now + self.config.keepalive / 2);
+        if self.next_keepalive.is_some() {
+            self.retransmitters.values_mut().for_each(Retransmitter::keep_alive);
         }
     }
 

@@ -12,6 +12,7 @@ use super::{
 const A: ReceiverId = ReceiverId(1);
 const B: ReceiverId = ReceiverId(2);
 const HASH: [u8; 32] = [7; 32];
+const KEEPALIVE: Duration = Duration::from_secs(3600);
 
 /// A sender with blocks of 100 bytes and runs of 2, and a clock.
 struct Bench {
@@ -37,6 +38,7 @@ impl Bench {
             stall_limit: Duration::from_secs(60),
             at_once: 64,
             is_feed: false,
+            keepalive: KEEPALIVE,
         };
         Self { sender: Sender::new(config), now: Instant::ZERO }
     }
@@ -258,7 +260,8 @@ fn table_4_6_handle_completion_starts_the_timer() {
     bench.now += Duration::from_millis(20);
     bench.group();
     let wait = bench.sender.poll(bench.now, Lane::Group);
-    assert_eq!(wait, Step::Wait(None, SenderWait::Hash), "nobody can be done before");
+    let keepalive = Some(Instant::ZERO + KEEPALIVE / 2);
+    assert_eq!(wait, Step::Wait(keepalive, SenderWait::Hash), "nobody can be done before");
     bench.hashed();
     let wait = bench.sender.poll(bench.now, Lane::Group);
     let expires = bench.now + Duration::from_millis(60);
@@ -471,6 +474,31 @@ fn a_receiver_that_says_nothing_while_it_owes_an_answer_is_put_out() {
     let done = format!("2 Failed({reason:?}), API_File_Done 0 of 2");
     assert_eq!(bench.group(), format!("{done}, 2 is put out ({reason})"), "A owes nothing");
     assert_eq!(bench.sender.receivers().collect::<Vec<_>>(), [A]);
+}
+
+#[test]
+fn who_is_told_nothing_else_hears_now_and_then_that_the_sender_lives() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.join(A);
+    bench.join(B);
+    assert_eq!((bench.to(A), bench.to(B)), ("Welcome".to_owned(), "Welcome".to_owned()));
+    bench.now += KEEPALIVE / 2;
+    bench.group();
+    assert_eq!((bench.to(A), bench.to(B)), (String::new(), String::new()), "it has been told something");
+    bench.send(100);
+    bench.group();
+    bench.message(A, request(0, 100));
+    assert_eq!(bench.to(A), "data again 0 0..100");
+    bench.now += KEEPALIVE / 2;
+    assert_eq!(bench.group(), "");
+    assert_eq!((bench.to(A), bench.to(B)), (String::new(), "Welcome".to_owned()));
+    let wait = bench.sender.poll(bench.now, Lane::Group);
+    assert_eq!(wait, Step::Wait(Some(bench.now + KEEPALIVE / 2), SenderWait::Hash));
+    bench.left(A);
+    bench.left(B);
+    bench.now += KEEPALIVE / 2;
+    let wait = bench.sender.poll(bench.now, Lane::Group);
+    assert!(matches!(wait, Step::Event(_) | Step::Wait(None, _)), "nobody is left to be told: {wait:?}");
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! Senders and receivers that are stopped: nobody waits for them for ever, and who is given up learns why.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// The shortest that can be asked for.
+const STALL_LIMIT: [&str; 2] = ["--stall-limit", "10"];
+
+/// A folder for one test; removed when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("treecast-silence-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("file"), vec![7; 3_000_000]).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn send(&self, arguments: &[&str]) -> Child {
+        let (ticket, file) = (self.path("ticket"), self.path("file"));
+        let always = ["send", "--interface", "lo", "--ticket-file", &ticket];
+        let sender = start(&[&always, arguments, &[&file]].concat());
+        wait_until("the ticket is written", || fs::exists(&ticket).unwrap());
+        sender
+    }
+
+    fn receive(&self, name: &str, arguments: &[&str]) -> Child {
+        let (into, ticket) = (self.path(name), format!("@{}", self.path("ticket")));
+        let always = ["receive", "--interface", "lo", "--name", name, "--into", &into];
+        start(&[&always, arguments, &[&ticket]].concat())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn start(arguments: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
+    let command = command.args(arguments).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn signal(child: &Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it took too long until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The exit code, and all that was said.
+fn finish(mut child: Child) -> (Option<i32>, String) {
+    wait_until("the program ends", || child.try_wait().unwrap().is_some());
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn a_stopped_sender_is_given_up_and_a_waiting_one_is_not() {
+    let (stopped, waiting) = (Scratch::new("stopped"), Scratch::new("waiting"));
+    let (mut sender, patient) = (stopped.send(&["--wait", "2"]), waiting.send(&["--wait", "2"]));
+    let receiver = stopped.receive("one", &STALL_LIMIT);
+    let first = waiting.receive("one", &STALL_LIMIT);
+    std::thread::sleep(Duration::from_millis(500));
+    signal(&sender, "-STOP");
+    let (code, said) = finish(receiver);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("it said nothing for 10 s: is it stopped?"), "{said}");
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+
+    std::thread::sleep(Duration::from_secs(1));
+    let second = waiting.receive("two", &STALL_LIMIT);
+    for child in [first, second, patient] {
+        let (code, said) = finish(child);
+        assert_eq!(code, Some(0), "it has waited for longer than that: {said}");
+    }
+}
+
+#[test]
+fn a_receiver_that_is_put_out_learns_why() {
+    let scratch = Scratch::new("putout");
+    let sender = scratch.send(&[&STALL_LIMIT[..], &["--rate", "20M"]].concat());
+    let receiver = scratch.receive("sleeper", &[]);
+    let part = scratch.0.join("sleeper");
+    wait_until("it has begun", || fs::read_dir(&part).is_ok_and(|mut entries| entries.next().is_some()));
+    signal(&receiver, "-STOP");
+    let (code, said) = finish(sender);
+    assert_eq!(code, Some(3), "{said}");
+    signal(&receiver, "-CONT");
+    let (code, said) = finish(receiver);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("it put this receiver out: it said nothing for 10 s"), "{said}");
+}
