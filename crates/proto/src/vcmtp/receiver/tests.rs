@@ -492,7 +492,7 @@ fn a_sender_that_puts_it_out_is_believed_on_the_connection_only() {
 fn a_sender_that_says_nothing_any_more_is_given_up() {
     let mut bench = Bench::new(Notification::Batched);
     bench.bof(1_000);
-    let welcome = || Message::Welcome(Welcome { version: 1, block_len: 100 });
+    let welcome = || Message::Welcome(Welcome { version: 1, block_len: 100, receiver: 0 });
     bench.later(STALL_LIMIT - KEEPALIVE);
     assert_eq!(bench.control(welcome()), "", "a word is enough");
     let output = bench.later(STALL_LIMIT - Duration::from_millis(1));
