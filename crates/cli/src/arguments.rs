@@ -4,18 +4,36 @@
 use std::{
     net::{IpAddr, SocketAddr},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::error::ErrorKind;
 
 use crate::output;
 
+/// A year: a deadline so far away can still be added to any clock.
+const LONGEST_SECONDS: u64 = 366 * 24 * 3600;
+
 /// A whole number of seconds.
 pub fn seconds(text: &str) -> Result<u64, String> {
-    /// A year: a deadline so far away can still be added to any clock.
-    const LONGEST: u64 = 366 * 24 * 3600;
-    let seconds = text.parse().ok().filter(|seconds| *seconds <= LONGEST);
-    seconds.ok_or_else(|| format!("expected whole seconds from 0 to {LONGEST}"))
+    let seconds = text.parse().ok().filter(|seconds| *seconds <= LONGEST_SECONDS);
+    seconds.ok_or_else(|| format!("expected whole seconds from 0 to {LONGEST_SECONDS}"))
+}
+
+/// A time with its unit: 30s, 30m, 12h, 7d.
+pub fn duration(text: &str) -> Result<Duration, &'static str> {
+    const EXPECTED: &str = "expected a time like 30m, 12h or 7d, of at most 366d";
+    let (at, unit) = text.char_indices().next_back().ok_or(EXPECTED)?;
+    let unit = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 24 * 3600,
+        _ => return Err(EXPECTED),
+    };
+    let count = text[..at].parse::<u32>().ok().filter(|_| text.as_bytes()[0].is_ascii_digit());
+    let seconds = count.map(|count| u64::from(count) * unit);
+    seconds.filter(|seconds| (1..=LONGEST_SECONDS).contains(seconds)).map(Duration::from_secs).ok_or(EXPECTED)
 }
 
 /// An address of a host.
@@ -82,6 +100,11 @@ mod tests {
         assert_eq!(seconds("60"), Ok(60));
         for wrong in ["-1", "x", "", "1.5", "99999999999"] {
             assert!(seconds(wrong).unwrap_err().contains("whole seconds"), "{wrong}");
+        }
+        let times = ["40s", "30m", "12h", "7d"].map(|text| duration(text).unwrap().as_secs());
+        assert_eq!(times, [40, 1800, 43_200, 604_800]);
+        for wrong in ["", "m", "5", "-1h", "+1h", "0s", "367d", "99999999999d", "1.5h", "5ü"] {
+            assert!(duration(wrong).unwrap_err().contains("like 30m"), "{wrong}");
         }
         assert!(address_and_port("127.0.0.1:22x").unwrap_err().contains("192.0.2.1:5000"));
         assert!(address("host").unwrap_err().contains("fd00::1"));

@@ -11,6 +11,7 @@ use std::{
 
 use treecast_driver::{
     receive::{self, NameFilter, ReceiveEvent, ReceiveOptions, ReceiveSummary},
+    security::Identity,
     send::KEEPALIVE,
     stop::Stop,
     udp::Offload,
@@ -43,6 +44,12 @@ pub struct Args {
     /// What the sender calls this receiver [default: host name and process id]
     #[arg(long)]
     name: Option<String>,
+    /// Who this receiver is: a key's name (see `treecast keys`) or file [default: a key made for the session]
+    #[arg(long, value_name = "NAME|PATH")]
+    key: Option<String>,
+    /// Refuse the ticket of a plain session (`treecast send --plain`)
+    #[arg(long)]
+    secure: bool,
     /// Give up when the sender cannot be reached in so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = arguments::seconds,
           allow_negative_numbers = true)]
@@ -94,6 +101,8 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
         connect_timeout: Duration::from_secs(args.connect_timeout),
         stall_limit: Duration::from_secs(args.stall_limit),
         offload: Offload::from_environment()?,
+        identity: args.key.as_deref().map(Identity::named).transpose().map_err(|error| error.to_string())?,
+        secure_only: args.secure,
         ..ReceiveOptions::new(ticket, args.into.clone())
     })
 }

@@ -13,7 +13,8 @@ use std::{
 use clap::ValueEnum;
 use treecast_driver::{
     receive::KEEPALIVE,
-    send::{self, FeedSource, MIN_BLOCK_LEN, Priority, SendEvent, SendOptions, SendSummary},
+    security::{AllowList, Identity},
+    send::{self, FeedSource, MIN_BLOCK_LEN, Priority, SendEvent, SendOptions, SendSecurity, SendSummary},
     stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, Offload},
 };
@@ -100,6 +101,18 @@ pub struct Args {
     /// Bytes of a file in each packet [default: what the interface's MTU allows]
     #[arg(long, value_name = "BYTES", value_parser = parse_block, allow_negative_numbers = true)]
     block: Option<u16>,
+    /// Do without security: nothing is encrypted, and nobody proves who he is
+    #[arg(long)]
+    plain: bool,
+    /// Who the sender is: a key's name (see `treecast keys`) or file [default: a key made for the session]
+    #[arg(long, value_name = "NAME|PATH")]
+    key: Option<String>,
+    /// Admit only the receivers whose public keys stand in this file, one a line [default: whoever has the ticket]
+    #[arg(long, value_name = "FILE")]
+    allow: Option<PathBuf>,
+    /// Admit nobody later than that, like 30m, 12h or 7d [default: never]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_negative_numbers = true)]
+    expires: Option<Duration>,
     /// Write the ticket to this file, too
     #[arg(long, value_name = "PATH")]
     ticket_file: Option<PathBuf>,
@@ -188,7 +201,18 @@ fn check(args: &Args) -> Result<(), String> {
     let is_carousel = args.repair == Repair::Carousel || args.dialect == Dialect::Iotup;
     let is_unicast = args.fanout == Fanout::Unicast;
     let mends = !is_carousel && args.repair != Repair::None;
+    let has_keys = args.key.is_some() || args.allow.is_some();
     let refused = [
+        (args.plain && has_keys, "a plain session has no keys: leave out --plain, or --key and --allow"),
+        (
+            args.dialect == Dialect::Iotup && has_keys,
+            "the IoT updater's packets know no keys: leave out --key and --allow",
+        ),
+        (
+            is_carousel && args.allow.is_some(),
+            "a carousel cannot see who listens: leave out --allow, and give its ticket to nobody else",
+        ),
+        (is_carousel && args.expires.is_some(), "a carousel cannot see who listens: leave out --expires"),
         (is_carousel && is_unicast, "a carousel goes to a multicast group: leave out --fanout unicast"),
         (
             is_carousel && args.control.is_some(),
@@ -254,8 +278,20 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         stall_limit: Duration::from_secs(args.stall_limit),
         block_len: args.block,
         offload: Offload::from_environment()?,
+        security: security(args)?,
+        expires_in: args.expires,
         ..SendOptions::new(args.paths.clone())
     })
+}
+
+/// None for a plain session, as the IoT updater's is.
+fn security(args: &Args) -> Result<Option<SendSecurity>, String> {
+    if args.plain || args.dialect == Dialect::Iotup {
+        return Ok(None);
+    }
+    let identity = args.key.as_deref().map(Identity::named).transpose().map_err(|error| error.to_string())?;
+    let allow = args.allow.as_deref().map(AllowList::load).transpose().map_err(|error| error.to_string())?;
+    Ok(Some(SendSecurity { identity, allow }))
 }
 
 /// Receivers that lack what the sender could not send to its end have failed, too.

@@ -1,124 +1,21 @@
 //! `treecast send` and `treecast receive` as a user runs them, over the loopback interface.
 
+mod session;
+
 use std::{
     fs,
     io::Write,
     net::{TcpListener, UdpSocket},
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
-    time::{Duration, Instant},
+    path::Path,
+    process::{Command, Stdio},
 };
 
+use session::{Scratch, contents, finish, finish_well, path, refused, start, treecast, wait_until};
 use treecast_wire::{
     header::{FileId, SessionId},
     message::{BeginOfFile, Message, PROTOCOL_VERSION, TransferType, Welcome},
     ticket::{Fanout, Repair, Ticket},
 };
-
-/// A folder for one test; removed when dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("treecast-cli-{}-{number}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    /// A file of `len` bytes that differ along its length.
-    fn file(&self, name: &str, len: usize) -> PathBuf {
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, contents(len)).unwrap();
-        path
-    }
-
-    /// A sender on loopback that writes its ticket to `ticket`; waits until it has.
-    fn send(&self, args: &[&str]) -> Child {
-        let ticket = self.path("ticket");
-        let mut command = treecast();
-        command.args(["send", "--interface", "lo", "--ticket-file"]).arg(&ticket).args(args);
-        let sender = start(&mut command);
-        wait_until("the ticket is written", || ticket.exists());
-        sender
-    }
-
-    fn receive_command(&self, into: &str) -> Command {
-        let mut command = treecast();
-        command.args(["receive", "--interface", "lo", "--into"]).arg(self.path(into));
-        command
-    }
-
-    fn receive(&self, into: &str, args: &[&str]) -> Child {
-        start(self.receive_command(into).args(args).arg(format!("@{}", self.path("ticket").display())))
-    }
-
-    /// Everything in a folder, hidden files as well.
-    fn names(&self, folder: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn contents(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at % 251 + at / 65_536) as u8).collect()
-}
-
-fn treecast() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_treecast"))
-}
-
-fn start(command: &mut Command) -> Child {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it took too long until {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Waits for a program, but not for ever: one that takes too long is ended, and the test fails by its code.
-fn finish(mut child: Child) -> (Option<i32>, String) {
-    let start = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > Duration::from_secs(60) {
-            child.kill().unwrap();
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    (status.code(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
-}
-
-#[track_caller]
-fn finish_well(child: Child) -> String {
-    let (code, text) = finish(child);
-    assert_eq!(code, Some(0), "{text}");
-    text
-}
-
-fn path(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
 
 #[test]
 fn every_receiver_gets_every_file() {
@@ -223,18 +120,6 @@ fn what_is_skipped_or_matches_nothing_is_told() {
     let told = finish_well(receiver);
     assert!(told.contains("no file has a wanted name") && told.contains("--only"), "{told}");
     assert!(scratch.names("new/folder").is_empty(), "made, and nothing in it");
-}
-
-/// Runs a command that must fail with exit code 1 and one line that holds all of `words`.
-#[track_caller]
-fn refused(command: &mut Command, words: &[&str]) {
-    let (code, text) = finish(start(command));
-    assert_eq!(code, Some(1), "{text}");
-    let line = text.lines().find(|line| line.starts_with("treecast: ")).unwrap_or_else(|| panic!("{text}"));
-    for word in words {
-        assert!(line.contains(word), "{word:?} is not in {line:?}");
-    }
-    assert_eq!(text.lines().filter(|line| line.starts_with("treecast: ")).count(), 1, "{text}");
 }
 
 #[test]

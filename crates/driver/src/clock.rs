@@ -18,6 +18,22 @@ impl Clock {
     }
 }
 
+/// The host's clock, in seconds since 1970; 0 when it stands before that.
+pub fn unix_seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// "40 s", "5 minutes", "3 hours", "2 days": as exact as a person wants it.
+pub fn duration_in_words(seconds: u64) -> String {
+    let (count, unit) = match seconds {
+        0..120 => return format!("{seconds} s"),
+        120..7_200 => (seconds / 60, "minutes"),
+        7_200..172_800 => (seconds / 3600, "hours"),
+        _ => (seconds / 86_400, "days"),
+    };
+    format!("{count} {unit}")
+}
+
 /// How long the kernel's timer ticks are apart: 1 to 10 ms.
 pub fn tick() -> Duration {
     let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -29,6 +45,12 @@ pub fn tick() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_told_in_their_largest_unit() {
+        let words = [119, 120, 7_199, 7_200, 172_799, 172_800].map(duration_in_words);
+        assert_eq!(words, ["119 s", "2 minutes", "119 minutes", "2 hours", "47 hours", "2 days"]);
+    }
 
     #[test]
     fn a_tick_is_one_to_ten_milliseconds() {

@@ -25,6 +25,9 @@ use secure::Secure;
 /// Output beyond this is not accepted before some is written: what one connection may hold in memory.
 pub const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 
+/// How an alert of TLS begins (RFC 8446, 5.1), the answer of a secure sender to whoever takes it for a plain one.
+const TLS_ALERT: [u8; 2] = [21, 3];
+
 /// How long the other side may stay silent on the TCP level before the connection counts as lost: twice the time
 /// that the sender gives a receiver which has stopped, so that this is told first. With 20 s and a probe every 5 s,
 /// 20 % loss each way would end one idle connection in 20, that of a receiver that only waits for the others:
@@ -143,6 +146,7 @@ impl Connection {
         let count = *result.as_ref().unwrap_or(&0);
         self.input.truncate(kept + count);
         match result {
+            Ok(0) if self.input.starts_with(&TLS_ALERT) => Err(TlsError::NotPlain.into()),
             Ok(0) => Err(ConnectionError::Closed),
             Ok(_) => Ok(true),
             Err(error) if is_temporary(&error) => Ok(false),
@@ -168,6 +172,18 @@ impl Connection {
         let Some(payload) = unparsed[HEADER_LEN..].get(..len) else { return Ok(None) };
         self.parsed += HEADER_LEN + len;
         Ok(Some((header, payload)))
+    }
+
+    /// Whether [`Connection::next_packet`] has something to say: a packet, or that there is none.
+    pub fn has_packet(&self) -> bool {
+        let unparsed = &self.input[self.parsed..];
+        let header = unparsed.get(..HEADER_LEN).map(Header::parse);
+        header.is_some_and(|header| {
+            header.map_or(true, |header| {
+                let len = header.payload_len as usize;
+                len > self.max_payload || unparsed.len() >= HEADER_LEN + len
+            })
+        })
     }
 
     /// Whether more may be queued.
@@ -352,6 +368,15 @@ mod tests {
         assert!(failed[0].contains(&format!("another key ({sender}) than the ticket says")), "{failed:?}");
         assert_eq!(failed[1], "its ticket names another key of the sender");
         assert!(near.peer_key().is_none() && far.peer_key().is_none());
+    }
+
+    #[test]
+    fn what_is_tls_is_told_to_a_plain_receiver() {
+        let (mut near, mut far) = pair();
+        near.write_all(&[21, 3, 3, 0, 2, 2, 70]).unwrap();
+        drop(near);
+        let error = read_until(&mut far, |_| None::<()>).unwrap_err();
+        assert!(error.to_string().contains("speaks TLS"), "{error}");
     }
 
     #[test]

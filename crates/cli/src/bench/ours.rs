@@ -77,7 +77,7 @@ pub(super) fn measure(stage: &Stage, source: &Path, receivers: u32) -> Result<Ou
 
 fn start_sender(stage: &Stage, source: &Path, receivers: u32, ticket: &Path) -> Result<Child> {
     let mut command = stage.treecast()?;
-    command.args(["send", "--json", "--interface", &stage.interface("server0")?]);
+    command.args(["send", "--json", "--plain", "--interface", &stage.interface("server0")?]);
     command.args(["--wait", &receivers.to_string(), "--ticket-file"]).arg(ticket).arg(source);
     stage.spawn("server0", command)
 }

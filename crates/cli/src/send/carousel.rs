@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
         hops: plan.options.hops,
         session: plan.session,
         block_len: plan.block_len,
-        secret: None,
+        secret: plan.secret,
         dialect,
         rate_bps: plan.options.rate_bps,
         idle: Duration::from_secs(args.idle.unwrap_or(DEFAULT_IDLE_SECONDS)),

@@ -46,7 +46,7 @@ impl Display {
                 self.wait_for(0);
             }
             SendEvent::Warning(line) => self.line(line),
-            SendEvent::Joined { receiver, address, joined, wanted } => {
+            SendEvent::Joined { receiver, address, joined, wanted, .. } => {
                 let there = match &self.waiting {
                     Some(_) => format!("{joined} of {wanted}"),
                     None => format!("{joined} are there"),
@@ -200,9 +200,14 @@ fn as_json(event: &SendEvent) -> serde_json::Value {
     match event {
         SendEvent::Ready { ticket } => json!({"event": "ticket", "ticket": ticket.to_string()}),
         SendEvent::Warning(line) => json!({"event": "warning", "text": line}),
-        SendEvent::Joined { receiver, address, joined, wanted } => {
-            json!({"event": "joined", "receiver": receiver, "address": address, "joined": joined, "wanted": wanted})
-        }
+        SendEvent::Joined { receiver, address, key, joined, wanted } => json!({
+            "event": "joined",
+            "receiver": receiver,
+            "address": address,
+            "key": key.map(|key| key.to_string()),
+            "joined": joined,
+            "wanted": wanted,
+        }),
         SendEvent::Left { receiver, reason } => {
             json!({"event": "left", "receiver": receiver, "reason": reason})
         }
@@ -243,6 +248,7 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
             json!({
                 "receiver": receiver.name,
                 "address": receiver.address,
+                "key": receiver.key.map(|key| key.to_string()),
                 "bytes": receiver.received_bytes,
                 "retransmitted_bytes": receiver.retransmitted_bytes,
                 "duplicate_blocks": receiver.duplicate_blocks,

@@ -1,31 +1,25 @@
 //! Joining a session: the group first, so that nothing is missed, then the sender.
 
 use std::{
-    io,
-    net::{IpAddr, SocketAddr, TcpStream, UdpSocket},
+    net::{IpAddr, SocketAddr, UdpSocket},
     time::{Duration, Instant},
 };
 
 use treecast_wire::{
-    header::{FileId, MAX_PAYLOAD_LEN},
+    header::FileId,
     message::{Hello, MAX_RECEIVER_NAME_LEN, Message, PROTOCOL_VERSION},
     ticket::{Fanout, Ticket},
 };
 
-use super::{RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions};
+use super::{RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, reach::Reach};
 use crate::{
     clock,
     connection::Connection,
     interface::Interface,
+    security::{Identity, PublicKey, tls::ReceiverTls},
     stop::Stop,
     udp::{GroupAddress, ReceiveBuffer, open_group_receiver, open_unicast_receiver},
 };
-
-/// How long one address gets to answer.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How long to wait before the addresses are tried again.
-const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The kernel sends its membership report two to three ticks after the join. A sender that starts before it is out
 /// would send the first packets to nobody.
@@ -37,7 +31,7 @@ const SNOOPING_TIME: Duration = Duration::from_millis(8);
 /// For all of it where routers lie between, each of which joins for itself, some ticks after the one before.
 const ROUTED_MEMBERSHIP_TIME: Duration = Duration::from_millis(40);
 
-/// A receiver with its sockets, whose Hello is on its way.
+/// A receiver with its sockets, that the sender has answered.
 #[derive(Debug)]
 pub(super) struct Joined {
     pub socket: UdpSocket,
@@ -53,9 +47,10 @@ pub(super) fn join(
 ) -> Result<Joined, ReceiveError> {
     let ticket = &options.ticket;
     let first = ticket.control.first().ok_or(ReceiveError::NoControl)?;
-    let name = options.name.clone().unwrap_or_else(default_name);
+    let name = options.name.clone().unwrap_or_else(|| default_name(options.identity.is_some()));
     // Refused before anything is opened.
     check_name(&name)?;
+    let tls = tls(options, on_event)?;
     let interface = interface(options, *first)?;
     let (socket, buffer) = open(ticket, &interface)?;
     if let Some(warning) = &buffer.warning {
@@ -65,19 +60,41 @@ pub(super) fn join(
         Fanout::Unicast => socket.local_addr()?.port(),
         Fanout::Multicast => 0,
     };
-    let opened = Instant::now();
-    let stream = connect(options, stop)?;
-    if ticket.fanout == Fanout::Multicast {
-        let sender = stream.peer_addr()?.ip();
-        std::thread::sleep(membership_time(&interface, sender).saturating_sub(opened.elapsed()));
-    }
-    let mut connection = Connection::to_sender(stream, MAX_PAYLOAD_LEN, None).map_err(io::Error::other)?;
     let hello = Hello::new(PROTOCOL_VERSION, udp_port, announced_bytes(&buffer), &name)
         .map_err(|error| ReceiveError::Name { name, reason: error.to_string() })?;
-    let file = FileId::new(ticket.session, 0);
-    connection.queue(&Message::Hello(hello).to_packet(file));
+    let opened = Instant::now();
+    let reach = Reach { options, tls, stop, deadline: opened + options.connect_timeout };
+    let connection = reach.sender(&mut |connection| {
+        if ticket.fanout == Fanout::Multicast {
+            let needed = membership_time(&interface, connection.peer().ip());
+            std::thread::sleep(needed.saturating_sub(opened.elapsed()));
+        }
+        connection.queue(&Message::Hello(hello.clone()).to_packet(FileId::new(ticket.session, 0)));
+    })?;
     on_event(ReceiveEvent::Joined { sender: connection.peer(), interface: interface.name });
     Ok(Joined { socket, buffer_bytes: buffer.bytes, connection })
+}
+
+/// What the connection is secured with; none where the ticket says that the session is plain.
+fn tls(
+    options: &ReceiveOptions,
+    on_event: &mut dyn FnMut(ReceiveEvent),
+) -> Result<Option<ReceiverTls>, ReceiveError> {
+    let Some(security) = &options.ticket.security else {
+        if options.secure_only {
+            return Err(ReceiveError::Plain);
+        }
+        let line = "the session is plain: nothing is encrypted, and nobody proves who he is; --secure refuses such \
+                    tickets";
+        on_event(ReceiveEvent::Warning(line.to_owned()));
+        return Ok(None);
+    };
+    let sender = PublicKey::from_bytes(security.sender_key).map_err(|_| ReceiveError::SenderKey)?;
+    let identity = match &options.identity {
+        Some(identity) => identity.clone(),
+        None => Identity::generate()?,
+    };
+    Ok(Some(ReceiverTls::new(&identity, sender)?))
 }
 
 /// How long the group is left alone before the sender hears of this receiver.
@@ -95,11 +112,12 @@ fn check_name(name: &str) -> Result<(), ReceiveError> {
         .map_err(|error| ReceiveError::Name { name: name.to_owned(), reason: error.to_string() })
 }
 
-/// The host's name and the process id.
-fn default_name() -> String {
+/// The host's name and the process id; without it where the receiver has a key, by which it is the same when it comes
+/// again.
+fn default_name(has_key: bool) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host: String = host.trim().chars().filter(|letter| letter.is_ascii_graphic()).collect();
-    let suffix = format!("-{}", std::process::id());
+    let suffix = if has_key && !host.is_empty() { String::new() } else { format!("-{}", std::process::id()) };
     let len = host.len().min(MAX_RECEIVER_NAME_LEN - suffix.len());
     format!("{}{suffix}", &host[..len])
 }
@@ -124,29 +142,4 @@ fn open(ticket: &Ticket, interface: &Interface) -> Result<(UdpSocket, ReceiveBuf
 /// super-packets for all receivers together) overflows before larger buffers do.
 fn announced_bytes(buffer: &ReceiveBuffer) -> u32 {
     u32::try_from(buffer.bytes).unwrap_or(u32::MAX)
-}
-
-/// Tries the ticket's addresses in their order, again and again until the time is up.
-fn connect(options: &ReceiveOptions, stop: &Stop) -> Result<TcpStream, ReceiveError> {
-    let deadline = Instant::now() + options.connect_timeout;
-    loop {
-        let mut reason = io::Error::from(io::ErrorKind::TimedOut);
-        for address in &options.ticket.control {
-            match TcpStream::connect_timeout(address, ATTEMPT_TIMEOUT) {
-                Ok(stream) => return Ok(stream),
-                Err(error) => reason = error,
-            }
-            if stop.is_requested() {
-                return Err(ReceiveError::Interrupted);
-            }
-        }
-        if Instant::now() >= deadline {
-            let addresses = options.ticket.control.iter().map(ToString::to_string).collect::<Vec<_>>();
-            return Err(ReceiveError::Unreachable {
-                addresses: addresses.join(", "),
-                reason: reason.to_string(),
-            });
-        }
-        std::thread::sleep(RETRY_INTERVAL);
-    }
 }

@@ -6,6 +6,7 @@
 
 mod join;
 mod outbox;
+mod reach;
 mod session;
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -16,6 +17,7 @@ use treecast_wire::ticket::Ticket;
 use crate::{
     files::{TargetError, TargetFolder},
     interface::InterfaceError,
+    security::{Identity, PublicKey, tls::TlsError},
     stop::Stop,
     udp::{Offload, UdpError},
 };
@@ -45,6 +47,10 @@ pub struct ReceiveOptions {
     /// A sender that has said nothing on the connection for so long is given up.
     pub stall_limit: Duration,
     pub offload: Offload,
+    /// Who the receiver is; none makes a key for the session.
+    pub identity: Option<Identity>,
+    /// Refuses the ticket of a plain session.
+    pub secure_only: bool,
 }
 
 /// Says whether an object of this name is wanted.
@@ -78,6 +84,8 @@ impl ReceiveOptions {
             connect_timeout: Duration::from_secs(30),
             stall_limit: STALL_LIMIT,
             offload: Offload::SuperPackets,
+            identity: None,
+            secure_only: false,
         }
     }
 }
@@ -164,9 +172,25 @@ pub enum ReceiveError {
     #[error(transparent)]
     Udp(#[from] UdpError),
     #[error(
-        "cannot reach the sender at {addresses} ({reason}): see that `treecast send` runs and that its port is open"
+        "cannot reach the sender at {addresses} ({reason}): see that `treecast send` runs and that its port is \
+         open{expired}"
     )]
-    Unreachable { addresses: String, reason: String },
+    Unreachable { addresses: String, reason: String, expired: String },
+    #[error(
+        "the sender at {address} has another key than the ticket says: {found} and not {expected}; ask for the ticket \
+         anew, and if it is the right one, somebody else answers there"
+    )]
+    WrongKey { address: SocketAddr, found: PublicKey, expected: PublicKey },
+    #[error(
+        "the ticket is that of a plain session, which --secure refuses: ask for one that `treecast send` prints without --plain"
+    )]
+    Plain,
+    #[error("the sender's key in the ticket is none: ask for the ticket anew")]
+    SenderKey,
+    #[error("cannot trust whoever answers for the sender at {address}: {error}")]
+    Security { address: SocketAddr, error: TlsError },
+    #[error("cannot use this receiver's key: {0}")]
+    Key(#[from] TlsError),
     #[error("the ticket names no address of the sender: use the first line that `treecast send` prints")]
     NoControl,
     #[error("the name {name:?} cannot be used ({reason}): give another with --name")]

@@ -1,6 +1,6 @@
 //! The receiver's loop.
 
-use std::{collections::BTreeMap, net::SocketAddr, ops::Range, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroU64, ops::Range, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
@@ -20,11 +20,12 @@ use super::{
     ReceiveSummary, join::Joined, outbox::Outbox,
 };
 use crate::{
-    clock::Clock,
+    clock::{self, Clock},
     connection::Connection,
     files::{Intake, Report, TargetFolder, Task},
     poller::{Interest, Poller, Ready},
     seal::Opener,
+    security::TICKET_EXPIRED,
     stop::Stop,
     udp::{BATCH_LEN, Collector, Item},
     wake::Waker,
@@ -64,6 +65,8 @@ pub(super) struct Session<'a> {
     is_over: bool,
     /// Batches taken from the group's socket since it was last drained.
     full_batches: u32,
+    /// When the ticket expires, by the sender's clock.
+    expires: Option<NonZeroU64>,
     block_len: u16,
     session: SessionId,
     is_welcome: bool,
@@ -114,6 +117,7 @@ impl<'a> Session<'a> {
             closes: false,
             is_over: false,
             full_batches: 0,
+            expires: ticket.expires,
             block_len: ticket.block_len,
             session: ticket.session,
             is_welcome: false,
@@ -140,6 +144,8 @@ impl<'a> Session<'a> {
     pub fn run(mut self, stop: &Stop) -> Result<ReceiveSummary, ReceiveError> {
         self.poller.add(stop, STOP, Interest::Read)?;
         let mut ready = Vec::new();
+        // What the connection holds already wakes nobody.
+        self.receive_control()?;
         let mut deadline = self.settle(None);
         loop {
             self.intake.hand_over(self.clock.now(), false);
@@ -210,7 +216,9 @@ impl<'a> Session<'a> {
 
     fn receive_control(&mut self) -> Result<(), ReceiveError> {
         let Some(mut connection) = self.connection.take() else { return Ok(()) };
-        let mut result = connection.read().map(drop);
+        // What came before its end counts.
+        let end = connection.read().err();
+        let mut result = Ok(());
         while result.is_ok() {
             match connection.next_packet() {
                 Ok(Some((header, payload))) if header.kind.is_block() => {
@@ -233,7 +241,7 @@ impl<'a> Session<'a> {
             }
         }
         self.process(Channel::Control);
-        match result {
+        match result.and(end.map_or(Ok(()), Err)) {
             Ok(()) => self.connection = Some(connection),
             Err(error) if !self.is_welcome => return Err(ReceiveError::NotAdmitted(error.to_string())),
             // Without its Goodbye, nobody knows whether the sender had more.
@@ -263,7 +271,7 @@ impl<'a> Session<'a> {
         if let Message::PutOut(reason) = &message
             && !self.is_welcome
         {
-            return Err(ReceiveError::NotAdmitted(reason.as_str().to_owned()));
+            return Err(ReceiveError::NotAdmitted(told(reason.as_str(), self.expires)));
         }
         // What it has now is the end: the sender waits for this side to close.
         let is_over = matches!(message, Message::Goodbye | Message::PutOut(_));
@@ -492,6 +500,18 @@ impl<'a> Session<'a> {
             self.summary.cut_short = Some(format!("the sender at {}: {reason}", self.sender));
         }
         self.summary
+    }
+}
+
+/// Why the sender refuses. The sender's clock decides whether a ticket has expired; where this host's says otherwise, that
+/// is told, too.
+fn told(reason: &str, expires: Option<NonZeroU64>) -> String {
+    let left = expires.and_then(|expires| expires.get().checked_sub(clock::unix_seconds()));
+    match left.filter(|left| *left > 0 && reason.starts_with(TICKET_EXPIRED)) {
+        Some(left) => {
+            format!("{reason}; by this host's clock it has {} left", clock::duration_in_words(left))
+        }
+        None => reason.to_owned(),
     }
 }
 

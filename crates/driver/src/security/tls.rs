@@ -35,6 +35,8 @@ pub enum TlsError {
     KeyRefused,
     #[error("it does not speak TLS here: it takes the session for a plain one, or is no treecast")]
     NoTls,
+    #[error("it speaks TLS, and the ticket is that of a plain session: ask for the ticket anew")]
+    NotPlain,
     #[error("TLS failed: {0}")]
     Other(String),
 }

@@ -1,7 +1,16 @@
-//! Connections whose Hello has not come yet. There are few of them and none for long, so that strangers
-//! cannot use up a sender's memory or descriptors.
+//! Connections whose Hello has not come yet, and with TLS those that still shake hands.
+//!
+//! Anybody who reaches the control port can open them, so they are few and none stays for long: strangers cannot use
+//! up a sender's memory or descriptors. When there are too many, one goes that a receiver hardly is: of the address
+//! that has most here, one that has been here for longer than a handshake takes, and of those any. A receiver whose
+//! connection goes all the same comes again.
 
-use std::{collections::BTreeMap, io, net::TcpListener, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv6Addr, TcpListener},
+    time::Duration,
+};
 
 use treecast_proto::Instant;
 use treecast_wire::{
@@ -9,10 +18,19 @@ use treecast_wire::{
     message::{Hello, Message, PROTOCOL_VERSION},
 };
 
-use crate::connection::{Connection, ConnectionError};
+use crate::{
+    connection::{Connection, ConnectionError},
+    security::{self, tls::SenderTls},
+};
 
-/// The most connections without a Hello.
-const MAX_PENDING: usize = 64;
+/// The most connections without a Hello. With its record buffers one may take 80 KB.
+const MAX_PENDING: usize = 256;
+
+/// The most of them from one address.
+const MAX_FROM_ONE: usize = 128;
+
+/// What a handshake takes, as a rule. Whoever has been here for longer goes first.
+const USUAL_HANDSHAKE: Duration = Duration::from_millis(250);
 
 /// The time for a Hello: TCP sends it half a dozen times in it, should it be lost.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(15);
@@ -23,8 +41,23 @@ const MAX_MESSAGE_LEN: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Lobby {
     session: SessionId,
-    pending: BTreeMap<u64, (Connection, Instant)>,
+    /// None in a plain session.
+    tls: Option<SenderTls>,
+    pending: BTreeMap<u64, Pending>,
+    /// How many of them each address has.
+    counts: BTreeMap<Place, usize>,
+    random: u64,
 }
+
+#[derive(Debug)]
+struct Pending {
+    connection: Connection,
+    place: Place,
+    since: Instant,
+}
+
+/// Where a connection comes from, as far as an address says it: of IPv6 the network, as a host has all of its addresses.
+type Place = IpAddr;
 
 /// What became of a connection.
 #[derive(Debug)]
@@ -35,33 +68,39 @@ pub(super) enum Arrival {
 }
 
 impl Lobby {
-    pub fn new(session: SessionId) -> Self {
-        Self { session, pending: BTreeMap::new() }
+    /// # Errors
+    /// When the host has no random numbers.
+    pub fn new(session: SessionId, tls: Option<SenderTls>) -> io::Result<Self> {
+        let random = u64::from_be_bytes(security::random()?) | 1;
+        Ok(Self { session, tls, pending: BTreeMap::new(), counts: BTreeMap::new(), random })
     }
 
     /// Takes the next connection, under the number `token`; none when no more are waiting. A host that is out of
-    /// descriptors gets one back from the stranger that has waited longest.
+    /// descriptors gets one back from a stranger.
     pub fn accept(
         &mut self,
         listener: &TcpListener,
         token: u64,
         now: Instant,
-    ) -> io::Result<Option<&Connection>> {
-        let (stream, _) = match listener.accept() {
+    ) -> Result<Option<&Connection>, ConnectionError> {
+        let (stream, address) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) => {
-                self.pending.pop_first();
-                return Err(error);
+                self.evict(now, None);
+                return Err(error.into());
             }
         };
-        if self.pending.len() >= MAX_PENDING {
-            // The oldest goes: a crowd of strangers must not keep receivers out.
-            self.pending.pop_first();
+        let place = place(address.ip());
+        if self.counts.get(&place).is_some_and(|count| *count >= MAX_FROM_ONE) {
+            self.evict(now, Some(place));
+        } else if self.pending.len() >= MAX_PENDING {
+            self.evict(now, None);
         }
-        let connection = Connection::to_receiver(stream, MAX_MESSAGE_LEN, None).map_err(io::Error::other)?;
-        let (connection, _) = &*self.pending.entry(token).or_insert((connection, now + HELLO_TIMEOUT));
-        Ok(Some(connection))
+        let connection = Connection::to_receiver(stream, MAX_MESSAGE_LEN, self.tls.as_ref())?;
+        *self.counts.entry(place).or_default() += 1;
+        let pending = Pending { connection, place, since: now };
+        Ok(Some(&self.pending.entry(token).or_insert(pending).connection))
     }
 
     pub fn contains(&self, token: u64) -> bool {
@@ -70,8 +109,14 @@ impl Lobby {
 
     /// Looks for the Hello of a connection that has become readable.
     pub fn read(&mut self, token: u64) -> Arrival {
-        let Some((mut connection, deadline)) = self.pending.remove(&token) else { return Arrival::Waiting };
-        match hello(&mut connection) {
+        let Some(pending) = self.pending.get_mut(&token) else { return Arrival::Waiting };
+        let hello = hello(&mut pending.connection);
+        if matches!(hello, Ok(None)) {
+            return Arrival::Waiting;
+        }
+        let Some(connection) = self.remove(token) else { return Arrival::Waiting };
+        match hello {
+            Ok(None) => Arrival::Waiting,
             Ok(Some((session, _))) if session != self.session => {
                 Arrival::Refused(connection, "its ticket is that of another session".to_owned())
             }
@@ -80,23 +125,59 @@ impl Lobby {
                 let reason = format!("it speaks version {} and not {PROTOCOL_VERSION}", hello.version);
                 Arrival::Refused(connection, reason)
             }
-            Ok(None) => {
-                self.pending.insert(token, (connection, deadline));
-                Arrival::Waiting
-            }
             Err(error) => Arrival::Refused(connection, error.to_string()),
         }
     }
 
     /// Lets go of a connection whose time is up.
     pub fn expire(&mut self, now: Instant) -> Option<Connection> {
-        let token = *self.pending.iter().find(|(_, (_, deadline))| *deadline <= now)?.0;
-        self.pending.remove(&token).map(|(connection, _)| connection)
+        // Numbers are given in the order in which connections come.
+        let (token, first) = self.pending.first_key_value()?;
+        if first.since + HELLO_TIMEOUT > now {
+            return None;
+        }
+        self.remove(*token)
     }
 
     /// When the next time is up.
     pub fn deadline(&self) -> Option<Instant> {
-        self.pending.values().map(|(_, deadline)| *deadline).min()
+        self.pending.first_key_value().map(|(_, first)| first.since + HELLO_TIMEOUT)
+    }
+
+    fn remove(&mut self, token: u64) -> Option<Connection> {
+        let Pending { connection, place, .. } = self.pending.remove(&token)?;
+        if let Some(count) = self.counts.get_mut(&place) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&place);
+            }
+        }
+        Some(connection)
+    }
+
+    /// Closes one connection of `place`, or of the place that has most.
+    fn evict(&mut self, now: Instant, place: Option<Place>) {
+        let most = || self.counts.iter().max_by_key(|(_, count)| **count).map(|(place, _)| *place);
+        let Some(place) = place.or_else(most) else { return };
+        let of_place = || self.pending.iter().filter(|(_, pending)| pending.place == place);
+        let is_slow = |pending: &Pending| pending.since + USUAL_HANDSHAKE <= now;
+        let mut tokens: Vec<u64> =
+            of_place().filter(|(_, pending)| is_slow(pending)).map(|(token, _)| *token).collect();
+        if tokens.is_empty() {
+            tokens = of_place().map(|(token, _)| *token).collect();
+        }
+        let chosen = (self.next_random() % tokens.len().max(1) as u64) as usize;
+        if let Some(token) = tokens.get(chosen) {
+            self.remove(*token);
+        }
+    }
+
+    /// Marsaglia's xorshift: strangers must not know who goes, and no more depends on it.
+    fn next_random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
     }
 }
 
@@ -107,5 +188,71 @@ fn hello(connection: &mut Connection) -> Result<Option<(SessionId, Hello)>, Conn
     match Message::parse(&header, payload)? {
         Message::Hello(hello) => Ok(Some((header.file_id.session(), hello))),
         _ => Err(treecast_wire::ParseError::invalid("flags", header.kind as u64, "Hello first").into()),
+    }
+}
+
+fn place(address: IpAddr) -> Place {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    /// Connects once, from an address of the loopback network.
+    fn knock(lobby: &mut Lobby, listener: &TcpListener, token: u64, from: u8, now: Instant) -> TcpStream {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.bind(&std::net::SocketAddr::from(([127, 0, 0, from], 0)).into()).unwrap();
+        socket.connect(&listener.local_addr().unwrap().into()).unwrap();
+        while lobby.accept(listener, token, now).unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        socket.into()
+    }
+
+    #[test]
+    fn strangers_push_out_each_other_and_not_a_receiver() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let mut lobby = Lobby::new(SessionId(1), None).unwrap();
+        let mut streams = Vec::new();
+        for token in 0..1000 {
+            streams.push(knock(&mut lobby, &listener, token, 1 + (token % 5) as u8, at(token)));
+            assert!(lobby.pending.len() <= MAX_PENDING);
+        }
+        // One from elsewhere, while the crowd goes on.
+        streams.push(knock(&mut lobby, &listener, 1000, 77, at(1000)));
+        for token in 1001..2000 {
+            streams.push(knock(&mut lobby, &listener, token, 1 + (token % 5) as u8, at(token)));
+        }
+        assert!(lobby.contains(1000), "it has one, the others have dozens");
+        assert_eq!(lobby.counts.values().sum::<usize>(), lobby.pending.len());
+        while lobby.expire(at(60_000)).is_some() {}
+        assert!(lobby.counts.is_empty() && lobby.pending.is_empty());
+    }
+
+    #[test]
+    fn one_address_cannot_have_all_and_who_is_slow_goes_first() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let mut lobby = Lobby::new(SessionId(1), None).unwrap();
+        let old = MAX_FROM_ONE as u64;
+        let mut streams: Vec<_> =
+            (0..old).map(|token| knock(&mut lobby, &listener, token, 1, at(0))).collect();
+        // As many again within the time of a handshake: each takes the place of an old one.
+        for token in old..2 * old {
+            streams.push(knock(&mut lobby, &listener, token, 1, at(500)));
+        }
+        assert_eq!(lobby.pending.len(), MAX_FROM_ONE);
+        assert!((old..2 * old).all(|token| lobby.contains(token)), "the newer ones are all there");
     }
 }

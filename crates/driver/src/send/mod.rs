@@ -31,6 +31,7 @@ pub use repair_share::{LEAST_SHARE, Priority};
 use crate::{
     files::SourceError,
     interface::InterfaceError,
+    security::{AllowList, Identity, PublicKey, tls::TlsError},
     stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, Offload, UdpError},
 };
@@ -85,13 +86,24 @@ pub struct SendOptions {
     pub stall_limit: Duration,
     /// Bytes of an object in each packet; none takes the most that the interface's MTU allows.
     pub block_len: Option<u16>,
-    /// Neither encrypted nor authenticated.
-    pub plain: bool,
     pub offload: Offload,
+    /// None for a plain session: nothing is encrypted, and nobody proves who he is.
+    pub security: Option<SendSecurity>,
+    /// The ticket admits nobody after this time; none for ever.
+    pub expires_in: Option<Duration>,
+}
+
+/// How a session is secured.
+#[derive(Debug, Clone, Default)]
+pub struct SendSecurity {
+    /// Who the sender is; none makes a key for the session.
+    pub identity: Option<Identity>,
+    /// Whom it admits; none admits everyone who has the ticket.
+    pub allow: Option<AllowList>,
 }
 
 impl SendOptions {
-    /// The defaults: multicast, mended meanwhile, as fast as the slowest receiver takes it.
+    /// The defaults: secure, multicast, mended meanwhile, as fast as the slowest receiver takes it.
     pub fn new(paths: Vec<PathBuf>) -> Self {
         Self {
             paths,
@@ -113,8 +125,9 @@ impl SendOptions {
             at_once: AT_ONCE,
             stall_limit: STALL_LIMIT,
             block_len: None,
-            plain: true,
             offload: Offload::SuperPackets,
+            security: Some(SendSecurity::default()),
+            expires_in: None,
         }
     }
 }
@@ -131,6 +144,8 @@ pub enum SendEvent {
     Joined {
         receiver: String,
         address: SocketAddr,
+        /// The key that it has proved to have; none in a plain session.
+        key: Option<PublicKey>,
         joined: u32,
         wanted: u32,
     },
@@ -182,6 +197,8 @@ pub struct SendProgress {
 #[derive(Debug, Clone, Default)]
 pub struct ReceiverProgress {
     pub name: String,
+    /// The key that it has proved to have; none in a plain session.
+    pub key: Option<PublicKey>,
     pub address: String,
     /// Bytes of objects that it has.
     pub received_bytes: u64,
@@ -247,6 +264,8 @@ pub enum SendError {
     NoReceivers { joined: u32, wanted: u32, seconds: u64 },
     #[error("cannot send to {to}: {source}; check the interface and its routes")]
     Send { to: SocketAddr, source: io::Error },
+    #[error("cannot secure the session: {0}")]
+    Security(#[from] TlsError),
     #[error("interrupted before the first byte was sent")]
     Interrupted,
     #[error("cannot run the session: {0}")]

@@ -6,7 +6,7 @@ use treecast_proto::Instant;
 use treecast_wire::message::{Hello, Progress};
 
 use super::ReceiverProgress;
-use crate::connection::Connection;
+use crate::{connection::Connection, security::PublicKey};
 
 /// More packets than any session has. As many receivers as there may be can be added up.
 const MAX_COUNT: u64 = 1 << 48;
@@ -16,7 +16,12 @@ const MAX_FAILURES: usize = 1000;
 
 #[derive(Debug)]
 pub(super) struct Peer {
+    /// What it calls itself.
+    pub hello_name: String,
+    /// What it is called here: by the allow list, or by itself where nobody else is.
     pub name: String,
+    /// None in a plain session.
+    pub key: Option<PublicKey>,
     pub address: SocketAddr,
     /// Where unicast blocks go, if the receiver hears them.
     pub udp: Option<SocketAddr>,
@@ -48,16 +53,23 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// `is_taken` says whether somebody else is called so already.
-    pub fn new(connection: Connection, hello: &Hello, is_taken: impl FnOnce(&str) -> bool) -> Self {
+    /// `listed` is what the allow list calls it; `is_taken` says whether somebody else is called so already.
+    pub fn new(
+        connection: Connection,
+        hello: &Hello,
+        listed: Option<&str>,
+        is_taken: impl FnOnce(&str) -> bool,
+    ) -> Self {
         let address = connection.peer();
-        let mut name = shown(hello.name());
+        let mut name = shown(listed.unwrap_or(hello.name()));
         if is_taken(&name) {
             name = format!("{name} ({})", SocketAddr::new(plain(address.ip()), address.port()));
         }
         let udp = (hello.udp_port != 0).then(|| SocketAddr::new(plain(address.ip()), hello.udp_port));
         Self {
+            hello_name: hello.name().to_owned(),
             name,
+            key: connection.peer_key(),
             address,
             udp,
             connection: Some(connection),
@@ -130,6 +142,7 @@ impl Peer {
     pub fn report(&self) -> ReceiverProgress {
         ReceiverProgress {
             name: self.name.clone(),
+            key: self.key,
             address: SocketAddr::new(plain(self.address.ip()), self.address.port()).to_string(),
             // Its last report may be older than its last object.
             received_bytes: self.progress.received_bytes.max(self.complete_bytes),
@@ -171,7 +184,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let hello = Hello::new(1, 0, 0, "name").unwrap();
-        Peer::new(Connection::to_receiver(stream, 1024, None).unwrap(), &hello, |_| false)
+        Peer::new(Connection::to_receiver(stream, 1024, None).unwrap(), &hello, None, |_| false)
     }
 
     fn settled(mut peer: Peer, interrupted: bool) -> Vec<(String, String)> {

@@ -4,19 +4,24 @@ use std::{
     fs::File,
     io::{self, Read},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    num::NonZeroU64,
+    time::Duration,
 };
 
 use treecast_wire::{
     header::{HEADER_LEN, MAX_PAYLOAD_LEN, SessionId},
     seal::SEAL_LEN,
-    ticket::{Fanout, Ticket},
+    ticket::{Fanout, Repair, Security, Ticket},
 };
 
-use super::{FeedSource, SendError, SendOptions};
+use super::{FeedSource, SendError, SendOptions, SendSecurity};
 use crate::{
+    clock,
     files::{Found, NamedSource, find_sources},
     interface::Interface,
     pacer,
+    seal::Secret,
+    security::Identity,
     udp::GroupAddress,
 };
 
@@ -32,6 +37,12 @@ pub struct Plan {
     pub group: GroupAddress,
     pub block_len: u16,
     pub sources: Vec<NamedSource>,
+    /// Who the sender is; none in a plain session.
+    pub identity: Option<Identity>,
+    /// What a secure carousel's packets are sealed with.
+    pub secret: Option<Secret>,
+    /// When the ticket expires.
+    pub expires: Option<NonZeroU64>,
     /// What the user should know before anything is sent; a line each.
     pub warnings: Vec<String>,
 }
@@ -54,7 +65,26 @@ impl Plan {
         let group = GroupAddress { group: SocketAddr::new(ip, port), source: options.source, interface };
         let block_len = block_len(options, &group)?;
         let session = SessionId(random.u32());
-        Ok(Self { options: options.clone(), session, group, block_len, sources, warnings })
+        let identity = match &options.security {
+            Some(SendSecurity { identity: Some(identity), .. }) => Some(identity.clone()),
+            Some(SendSecurity { identity: None, .. }) => Some(Identity::generate()?),
+            None => None,
+        };
+        let tells_secret = identity.is_some() && options.repair == Repair::Carousel;
+        let secret = tells_secret.then(Secret::draw).transpose()?;
+        let end = |time: Duration| NonZeroU64::new(clock::unix_seconds().saturating_add(time.as_secs()));
+        let expires = options.expires_in.and_then(end);
+        Ok(Self {
+            options: options.clone(),
+            session,
+            group,
+            block_len,
+            sources,
+            identity,
+            secret,
+            expires,
+            warnings,
+        })
     }
 
     /// The ticket, for a sender that takes control connections at `control`.
@@ -67,8 +97,11 @@ impl Plan {
             group: self.group.group,
             source: self.options.source,
             control,
-            security: None,
-            expires: None,
+            security: self.identity.as_ref().map(|identity| Security {
+                sender_key: identity.public_key().to_bytes(),
+                secret: self.secret.as_ref().map(Secret::bytes),
+            }),
+            expires: self.expires,
         }
     }
 
@@ -185,7 +218,7 @@ fn block_len(options: &SendOptions, group: &GroupAddress) -> Result<u16, SendErr
 }
 
 fn seal_len(options: &SendOptions) -> usize {
-    if options.plain { 0 } else { SEAL_LEN }
+    if options.security.is_none() { 0 } else { SEAL_LEN }
 }
 
 /// Random bytes from the kernel.

@@ -1,9 +1,11 @@
 //! The sender's loop.
 
+mod admission;
 mod config;
 mod connections;
 mod group_keys;
 mod listen;
+mod refusals;
 
 use std::{
     collections::BTreeMap,
@@ -23,6 +25,7 @@ use treecast_wire::{
 };
 
 use group_keys::GroupKeys;
+use refusals::Refusals;
 
 use super::{
     Plan, SendError, SendEvent, SendProgress, SendSummary,
@@ -38,6 +41,7 @@ use crate::{
     files::{NamedSource, SourceError},
     pacer::{self, Pacer},
     poller::{Interest, Poller, Ready},
+    security::tls::SenderTls,
     stop::Stop,
     wake::Waker,
 };
@@ -56,6 +60,8 @@ const FEED_AHEAD: usize = 64;
 
 /// The most objects that could not be sent to their end and are told by name in the end.
 const MAX_WITHDRAWN: usize = 1000;
+/// Steps of handshakes between runs: each may take 200 us, and strangers may ask for any number.
+const ADMISSIONS_A_TURN: usize = 4;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -66,6 +72,9 @@ pub(super) struct Session<'a> {
     poller: Poller,
     listener: TcpListener,
     lobby: Lobby,
+    /// How many of the lobby's connections have been looked at in this turn.
+    admissions: usize,
+    refusals: Refusals,
     next_token: u64,
     machine: Sender,
     group: GroupLane,
@@ -104,6 +113,7 @@ enum Turn {
 
 impl<'a> Session<'a> {
     pub fn open(plan: Plan, on_event: &'a mut dyn FnMut(SendEvent)) -> Result<Self, SendError> {
+        let tls = plan.identity.as_ref().map(SenderTls::new).transpose()?;
         let (listener, control) = listen::listen(&plan)?;
         let poller = Poller::new()?;
         poller.add(&listener, LISTENER, Interest::Read)?;
@@ -114,7 +124,7 @@ impl<'a> Session<'a> {
             plan.options.feed.clone().map(|source| Feed::start(source, feed_waker.clone())).transpose()?;
         let config = config::machine_config(&plan);
         let run_bytes = u64::from(config.max_run_len) / u64::from(plan.block_len) * plan.packet_bytes();
-        let keys = (!plan.options.plain).then(|| GroupKeys::draw(clock.now())).transpose()?;
+        let keys = plan.identity.as_ref().map(|_| GroupKeys::draw(clock.now())).transpose()?;
         let mut session = Self {
             group: GroupLane::open(&plan, keys.as_ref().map(GroupKeys::used))?,
             keys,
@@ -128,7 +138,9 @@ impl<'a> Session<'a> {
             clock,
             poller,
             listener,
-            lobby: Lobby::new(plan.session),
+            lobby: Lobby::new(plan.session, tls)?,
+            admissions: 0,
+            refusals: Refusals::default(),
             next_token: FIRST_CONNECTION,
             sources: SourceTable::default(),
             feed,
@@ -176,6 +188,7 @@ impl<'a> Session<'a> {
                 },
             };
             self.poller.wait(timeout, &mut ready)?;
+            self.admissions = 0;
             for event in ready.drain(..) {
                 self.handle_ready(event)?;
             }
@@ -464,7 +477,12 @@ impl<'a> Session<'a> {
             LISTENER => self.accept()?,
             FEED => _ = self.feed_waker.take(),
             STOP => {}
-            token if self.lobby.contains(token) => self.admit(token),
+            // Handshakes cost; the next turn's are as good.
+            token if self.lobby.contains(token) && self.admissions >= ADMISSIONS_A_TURN => {}
+            token if self.lobby.contains(token) => {
+                self.admissions += 1;
+                self.admit(token);
+            }
             token => self.read(ReceiverId((token - FIRST_CONNECTION) as u32)),
         }
         Ok(())
@@ -481,7 +499,10 @@ impl<'a> Session<'a> {
 
     fn report_progress(&mut self, now: Instant) {
         while let Some(connection) = self.lobby.expire(now) {
-            self.refuse(&connection, "it did not say who it is in time".into());
+            self.note_refusal(connection.peer(), "it did not say who it is in time".into());
+        }
+        if let Some(line) = self.refusals.sum_up(now) {
+            (self.on_event)(SendEvent::Warning(line));
         }
         if self.started.is_some() && now >= self.next_progress {
             self.next_progress = now + PROGRESS_INTERVAL;

@@ -189,6 +189,7 @@ impl Director<'_> {
             ssh,
             server,
             rate,
+            plain: self.order.experiment.plain,
         })?;
         let mut source: Option<Source> = None;
         for &planned in runs {

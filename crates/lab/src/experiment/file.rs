@@ -30,6 +30,7 @@ struct Document {
     file: Option<String>,
     repeats: Option<u32>,
     rate: Option<SendRate>,
+    plain: Option<bool>,
     settle: Option<Time>,
     timeout: Option<Time>,
     seed: Option<u64>,
@@ -51,6 +52,8 @@ pub struct Experiment {
     pub repeats: u32,
     /// The rate of after, nack and carousel; none takes what the slowest link carries.
     pub rate: Option<SendRate>,
+    /// Whether after, nack and carousel do without security.
+    pub plain: bool,
     /// The longest wait between two runs.
     pub settle: Time,
     /// The longest time of one run.
@@ -301,6 +304,7 @@ impl Document {
         set(&mut self.schedules, over.schedules);
         set(&mut self.repeats, over.repeats);
         set(&mut self.rate, over.rate);
+        set(&mut self.plain, over.plain);
         set(&mut self.settle, over.settle);
         set(&mut self.timeout, over.timeout);
         set(&mut self.seed, over.seed);
@@ -334,6 +338,7 @@ impl Document {
             objects,
             repeats: self.repeats.unwrap_or(1),
             rate: self.rate,
+            plain: self.plain.unwrap_or(false),
             settle: self.settle.unwrap_or(DEFAULT_SETTLE),
             timeout: self.timeout.unwrap_or(DEFAULT_TIMEOUT),
             seed: self.seed.unwrap_or(1),

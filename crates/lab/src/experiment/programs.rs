@@ -27,6 +27,8 @@ pub struct Programs {
     pub server: Attachment,
     /// `--rate` of after, nack and carousel.
     pub rate: String,
+    /// Their `--plain`.
+    pub plain: bool,
 }
 
 /// How a server shows that clients may come.
@@ -103,6 +105,9 @@ impl Programs {
         let mut command = Command::new(&self.treecast);
         command.args(["send", "--json", "--repair", delivery.name(), "--rate", &self.rate]);
         command.args(["--interface", &self.server.interface, "--ticket-file"]).arg(&opening.ticket);
+        if self.plain {
+            command.arg("--plain");
+        }
         if delivery == Delivery::Carousel {
             // Like the paper's, it is there until the run is over, also while nobody listens.
             command.args(["--idle", &patience.as_secs().max(1).to_string()]);
@@ -136,7 +141,8 @@ mod tests {
     fn receivers_are_called_by_their_nodes() {
         let attachment = Attachment { interface: "if1".into(), address: "fd00::1".parse().unwrap() };
         let server = attachment.clone();
-        let programs = Programs { treecast: "treecast".into(), ssh: None, server, rate: "max".into() };
+        let programs =
+            Programs { treecast: "treecast".into(), ssh: None, server, rate: "max".into(), plain: true };
         let client = ClientNode { name: "client3".into(), attachment };
         for delivery in [Delivery::Carousel, Delivery::After, Delivery::Nack] {
             let [source, ticket, folder] = ["/source", "/ticket", "/copies"].map(Path::new);

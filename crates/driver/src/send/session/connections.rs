@@ -11,14 +11,11 @@ use treecast_wire::{
     message::{Message, Reason},
 };
 
-use super::{
-    super::{SendEvent, lobby::Arrival, peer::Peer},
-    FIRST_CONNECTION, Session, Turn,
-};
+use super::{super::SendEvent, FIRST_CONNECTION, Session, Turn};
 use crate::{connection::Connection, poller::Interest};
 
-/// The most receivers in a session: each takes a descriptor and up to half a megabyte of buffers.
-const MAX_RECEIVERS: usize = 10_000;
+/// The most connections taken between runs, so that those taken before get on.
+const ACCEPTED_A_TURN: usize = 16;
 
 /// How long a receiver gets to close its end when it has been told Goodbye: TCP sends that half a dozen times in it,
 /// should it be lost. Were the socket closed at once, a report that crosses the Goodbye would be answered by a reset,
@@ -79,54 +76,16 @@ impl Session<'_> {
 
     pub(super) fn accept(&mut self) -> io::Result<()> {
         let now = self.clock.now();
-        loop {
+        for _ in 0..ACCEPTED_A_TURN {
             let token = self.next_token;
             match self.lobby.accept(&self.listener, token, now) {
                 Ok(Some(connection)) => self.poller.add(connection, token, Interest::Read)?,
                 // One connection that failed before it was taken is no reason to end the session.
-                Ok(None) | Err(_) => return Ok(()),
+                Ok(None) | Err(_) => break,
             }
             self.next_token += 1;
         }
-    }
-
-    pub(super) fn admit(&mut self, token: u64) {
-        match self.lobby.read(token) {
-            Arrival::Waiting => {}
-            Arrival::Refused(connection, reason) => self.refuse(&connection, reason),
-            Arrival::Admitted(connection, _) if self.machine.receivers().count() >= MAX_RECEIVERS => {
-                self.turn_away(connection, format!("{MAX_RECEIVERS} receivers are there already"));
-            }
-            Arrival::Admitted(connection, hello) => {
-                let receiver = ReceiverId((token - FIRST_CONNECTION) as u32);
-                let is_taken = |name: &str| self.peers.values().any(|peer| peer.name == name);
-                let mut peer = Peer::new(connection, &hello, is_taken);
-                if self.plan.options.feed.is_some() {
-                    peer.missed = self.objects_done;
-                }
-                let (name, address) = (peer.name.clone(), peer.address);
-                self.peers.insert(receiver, peer);
-                self.tell_keys(receiver);
-                self.update_destinations();
-                let receive_buffer_bytes = hello.receive_buffer_bytes;
-                let input = SenderInput::Joined { receiver, receive_buffer_bytes };
-                self.handle(self.clock.now(), input);
-                let joined = self.connected();
-                let wanted = self.plan.options.wait_for;
-                (self.on_event)(SendEvent::Joined { receiver: name, address, joined, wanted });
-                self.take_messages(receiver);
-            }
-        }
-    }
-
-    /// Turns a receiver away that has said who it is.
-    fn turn_away(&mut self, connection: Connection, reason: String) {
-        self.refuse(&connection, reason.clone());
-        say_put_out(connection, self.plan.session, &reason);
-    }
-
-    pub(super) fn refuse(&mut self, connection: &Connection, reason: String) {
-        (self.on_event)(SendEvent::Refused { address: connection.peer(), reason });
+        Ok(())
     }
 
     /// Takes what a receiver has sent.
@@ -139,7 +98,7 @@ impl Session<'_> {
         }
     }
 
-    fn take_messages(&mut self, from: ReceiverId) {
+    pub(super) fn take_messages(&mut self, from: ReceiverId) {
         let now = self.clock.now();
         loop {
             let Some(peer) = self.peers.get_mut(&from) else { return };
@@ -191,7 +150,7 @@ impl Session<'_> {
         }
     }
 
-    fn disconnect(&mut self, receiver: ReceiverId, reason: &str) {
+    pub(super) fn disconnect(&mut self, receiver: ReceiverId, reason: &str) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
         peer.connection = None;
         let closes = peer.closes;
@@ -230,8 +189,8 @@ impl Session<'_> {
     /// The machine serves this receiver no more.
     pub(super) fn put_out(&mut self, receiver: ReceiverId, reason: &str) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        if let Some(connection) = peer.connection.take() {
-            say_put_out(connection, self.plan.session, reason);
+        if let Some(mut connection) = peer.connection.take() {
+            say_put_out(&mut connection, self.plan.session, reason);
         }
         if peer.lingers_until.is_some() {
             return;
@@ -248,7 +207,7 @@ impl Session<'_> {
         self.peers.values().filter(|peer| peer.connection.is_some()).count() as u32
     }
 
-    fn update_destinations(&mut self) {
+    pub(super) fn update_destinations(&mut self) {
         let connected = self.peers.values().filter(|peer| peer.connection.is_some());
         self.destinations = connected.filter_map(|peer| peer.udp).collect();
     }
@@ -256,8 +215,10 @@ impl Session<'_> {
 
 /// The last word to a receiver that is not served: told if its connection takes it at once, for one that is stopped
 /// must not hold its sender up.
-fn say_put_out(mut connection: Connection, session: SessionId, reason: &str) {
+pub(super) fn say_put_out(connection: &mut Connection, session: SessionId, reason: &str) {
     connection.queue(&Message::PutOut(Reason::new(reason)).to_packet(FileId::new(session, 0)));
     // The event tells the same to whoever runs the sender.
-    _ = connection.flush();
+    if connection.flush().is_ok() {
+        connection.finish();
+    }
 }

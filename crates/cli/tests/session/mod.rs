@@ -1,0 +1,133 @@
+//! Senders and receivers for tests, run as a user runs them, over the loopback interface.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+/// A folder for one test; removed when dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("treecast-cli-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A file of `len` bytes that differ along its length.
+    pub fn file(&self, name: &str, len: usize) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, contents(len)).unwrap();
+        path
+    }
+
+    /// A sender on loopback that writes its ticket to `ticket`; waits until it has.
+    pub fn send(&self, args: &[&str]) -> Child {
+        let ticket = self.path("ticket");
+        let mut command = treecast();
+        command.args(["send", "--interface", "lo", "--ticket-file"]).arg(&ticket).args(args);
+        let sender = start(&mut command);
+        wait_until("the ticket is written", || ticket.exists());
+        sender
+    }
+
+    /// Another sender, with another ticket.
+    pub fn send_anew(&self, args: &[&str]) -> Child {
+        fs::remove_file(self.path("ticket")).unwrap();
+        self.send(args)
+    }
+
+    pub fn receive_command(&self, into: &str) -> Command {
+        let mut command = treecast();
+        command.args(["receive", "--interface", "lo", "--into"]).arg(self.path(into));
+        command
+    }
+
+    pub fn receive(&self, into: &str, args: &[&str]) -> Child {
+        start(self.receive_command(into).args(args).arg(format!("@{}", self.path("ticket").display())))
+    }
+
+    /// Everything in a folder, hidden files as well.
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn contents(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251 + at / 65_536) as u8).collect()
+}
+
+pub fn treecast() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_treecast"))
+}
+
+pub fn start(command: &mut Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it took too long until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits for a program, but not for ever: one that takes too long is ended, and the test fails by its code.
+pub fn finish(mut child: Child) -> (Option<i32>, String) {
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    (status.code(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
+}
+
+#[track_caller]
+pub fn finish_well(child: Child) -> String {
+    let (code, text) = finish(child);
+    assert_eq!(code, Some(0), "{text}");
+    text
+}
+
+pub fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Runs a command that must fail with exit code 1 and one line that holds all of `words`.
+#[track_caller]
+pub fn refused(command: &mut Command, words: &[&str]) {
+    let (code, text) = finish(start(command));
+    assert_eq!(code, Some(1), "{text}");
+    let line = text.lines().find(|line| line.starts_with("treecast: ")).unwrap_or_else(|| panic!("{text}"));
+    for word in words {
+        assert!(line.contains(word), "{word:?} is not in {line:?}");
+    }
+    assert_eq!(text.lines().filter(|line| line.starts_with("treecast: ")).count(), 1, "{text}");
+}
