@@ -127,7 +127,9 @@ fn exit_code(summary: &ReceiveSummary) -> Outcome {
         return Err("interrupted: what was not complete is removed".into());
     }
     if let Some(reason) = &summary.cut_short {
-        return Err(format!("the session ended early ({reason}); what was not complete is removed").into());
+        let advice =
+            "what came is kept: start again with the same ticket and folder to go on, or remove .treecast-*";
+        return Err(format!("the session ended early ({reason}); {advice}").into());
     }
     Ok(if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }

@@ -83,6 +83,7 @@ fn receiver_config(random: &mut ChaCha8Rng) -> ReceiverConfig {
         progress_interval: Duration::from_millis(random.random_range(1..50)),
         keepalive: Duration::from_millis(random.random_range(1..3000)),
         stall_limit: Duration::from_millis(random.random_range(1..30_000)),
+        resumes: random.random(),
     }
 }
 

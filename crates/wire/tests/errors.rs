@@ -2,7 +2,10 @@
 
 use treecast_wire::{
     header::{self, FileId, Header, PacketNumbers, PacketType, SessionId},
-    message::{BeginOfFile, Contents, Hello, Message, RetransmissionRequest, TransferType},
+    message::{
+        Attributes, BeginOfFile, Contents, Hello, Message, ModificationTime, ObjectKind,
+        RetransmissionRequest, TransferType,
+    },
     ticket::{Fanout, Repair, Ticket},
 };
 
@@ -72,6 +75,21 @@ fn messages() {
         error(PacketType::BeginOfFile, &begin),
         "file name: bytes behind its end found, expected zero bytes"
     );
+    begin[20] = 0;
+    for (at, byte, line) in [
+        (265, 4, "kind: 4 found, expected 0 to 3"),
+        (265, 0, "kind: 0 found, expected 1 to 3 where attributes follow"),
+        (266, 2, "mode: 0o1000 found, expected bits of 0o777"),
+        (276, 0x80, "nanoseconds: 2147483648 found, expected below 10^9"),
+        (265, 2, "file size: 9 found, expected 0 for a folder"),
+    ] {
+        let modified = ModificationTime { seconds: 1, nanoseconds: 0 };
+        let attributes = Attributes { kind: ObjectKind::File, mode: 0, modified };
+        let begin = BeginOfFile::new(TransferType::DiskToDisk, 9, "name").expect("good");
+        let mut begin = begin.with_attributes(attributes).expect("good").to_payload();
+        begin[at] = byte;
+        assert_eq!(error(PacketType::BeginOfFile, &begin), line);
+    }
     begin[9..].fill(0);
     assert_eq!(error(PacketType::BeginOfFile, &begin), "file name: 0 bytes found, expected 1 to 256 bytes");
     begin[9] = 0xff;
@@ -112,6 +130,19 @@ fn messages() {
     assert_eq!(error(PacketType::Withdraw, b"a\x80"), "reason: a\\x80 found, expected UTF-8");
     assert_eq!(error(PacketType::Withdraw, b"a\r"), "reason: \"a\\r\" found, expected no control characters");
     assert_eq!(error(PacketType::Contents, &[0; 4]), "objects: 0 found, expected 1 to 65536");
+    assert_eq!(
+        error(PacketType::ChunkHashesRequest, &[0; 16]),
+        "end chunk: 0 found, expected a value above the first chunk"
+    );
+    assert_eq!(error(PacketType::ChunkHashes, &[0; 8]), "chunk hashes: 0 found, expected 1 to 15");
+    assert_eq!(
+        error(PacketType::ChunkHashes, &[0; 41]),
+        "chunk hashes: 1 bytes more found, expected 32 each"
+    );
+    assert_eq!(
+        error(PacketType::ChunkHashes, &[255; 40]),
+        "first chunk: 18446744073709551615 found, expected an end below 2^64"
+    );
 }
 
 #[test]

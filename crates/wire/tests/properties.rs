@@ -6,8 +6,9 @@ use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, MAX_PAYLOAD_LEN, PacketType, SessionId},
     iotup,
     message::{
-        BeginOfFile, Contents, Digest, FILE_NAME_LEN, GroupKey, Hello, MAX_OBJECTS, MAX_REASON_LEN, Message,
-        Pace, PaceReport, Progress, Reason, RetransmissionRequest, TransferType, Welcome,
+        Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, FILE_NAME_LEN, GroupKey,
+        Hello, MAX_CHUNK_HASHES, MAX_OBJECTS, MAX_REASON_LEN, MODE_BITS, Message, ModificationTime,
+        ObjectKind, Pace, PaceReport, Progress, Reason, RetransmissionRequest, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, Repair, Security, Ticket},
@@ -157,7 +158,14 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(id, secret)| Message::GroupKey(GroupKey { id: KeyId(id), secret })),
         reason().prop_filter("a Goodbye", |reason| !reason.as_str().is_empty()).prop_map(Message::PutOut),
         (1..=MAX_OBJECTS).prop_map(|objects| Message::Contents(Contents::new(objects).expect("in range"))),
+        (0..u64::MAX / 2, prop::collection::vec(any::<[u8; 32]>(), 1..=MAX_CHUNK_HASHES))
+            .prop_map(|(first, hashes)| Message::ChunkHashes(ChunkHashes::new(first, hashes).expect("few"))),
+        (0..u64::MAX, 1..u64::MAX).prop_map(|(first, count)| {
+            let chunks = first..first.saturating_add(count);
+            Message::ChunkHashesRequest(ChunkHashesRequest::new(chunks).expect("not empty"))
+        }),
         prop::sample::select(vec![
+            Message::NotWanted,
             Message::EndOfFile,
             Message::BeginOfFileRequest,
             Message::EndOfRetransmissionRequests,
@@ -204,10 +212,22 @@ fn begin_of_file() -> impl Strategy<Value = BeginOfFile> {
         TransferType::DiskToDisk,
     ]);
     let name = "[^\\x00]{1,64}";
-    (transfer, any::<u64>(), name).prop_map(|(transfer, size, name)| {
-        assert!(name.len() <= FILE_NAME_LEN);
-        BeginOfFile::new(transfer, size, &name).expect("a good name")
-    })
+    let kind = prop::sample::select(vec![ObjectKind::File, ObjectKind::Folder, ObjectKind::Link]);
+    let attributes = (kind, 0..=MODE_BITS, any::<i64>(), 0..1_000_000_000_u32);
+    let attributes = attributes.prop_map(|(kind, mode, seconds, nanoseconds)| Attributes {
+        kind,
+        mode,
+        modified: ModificationTime { seconds, nanoseconds },
+    });
+    (transfer, any::<u64>(), name, prop::option::of(attributes)).prop_map(
+        |(transfer, size, name, attributes)| {
+            assert!(name.len() <= FILE_NAME_LEN);
+            let is_folder = attributes.is_some_and(|attributes| attributes.kind == ObjectKind::Folder);
+            let size = if is_folder { 0 } else { size };
+            let begin = BeginOfFile::new(transfer, size, &name).expect("a good name");
+            attributes.map_or(begin.clone(), |attributes| begin.with_attributes(attributes).expect("good"))
+        },
+    )
 }
 
 fn reason() -> impl Strategy<Value = Reason> {

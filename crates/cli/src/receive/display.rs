@@ -5,6 +5,7 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use treecast_driver::receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary};
+use treecast_wire::message::ObjectKind;
 
 use crate::{arguments::counted, output};
 
@@ -45,7 +46,11 @@ impl Display {
             }
             ReceiveEvent::Ignored { name } => self.line(&format!("{name}: not wanted")),
             ReceiveEvent::Progress(progress) => self.bar.set_position(progress.received_bytes),
-            ReceiveEvent::Received { name, bytes } => self.line(&format!("{name}: {bytes} bytes, verified")),
+            ReceiveEvent::Received { name, kind, bytes } => match kind {
+                ObjectKind::File => self.line(&format!("{name}: {bytes} bytes, verified")),
+                ObjectKind::Link => self.line(&format!("{name}: a symbolic link")),
+                ObjectKind::Folder => {}
+            },
             ReceiveEvent::Failed { name, reason } => self.line(&format!("{name}: failed: {reason}")),
         }
     }
@@ -55,7 +60,7 @@ impl Display {
         let progress = &summary.progress;
         if self.json {
             let mut done = self.progress_as_json("done", progress);
-            done["objects"] = summary.received.into();
+            done["objects"] = (summary.received + summary.others).into();
             done["failed"] = summary.failed.into();
             done["complete"] = summary.is_complete().into();
             say!("{done}");
@@ -80,8 +85,13 @@ impl Display {
             }
             ReceiveEvent::Ignored { name } => json!({"event": "ignored", "name": name}),
             ReceiveEvent::Progress(progress) => self.progress_as_json("progress", progress),
-            ReceiveEvent::Received { name, bytes } => {
-                json!({"event": "object", "name": name, "bytes": bytes, "seconds": seconds})
+            ReceiveEvent::Received { name, kind, bytes } => {
+                let kind = match kind {
+                    ObjectKind::File => "file",
+                    ObjectKind::Folder => "folder",
+                    ObjectKind::Link => "link",
+                };
+                json!({"event": "object", "name": name, "kind": kind, "bytes": bytes, "seconds": seconds})
             }
             ReceiveEvent::Failed { name, reason } => {
                 json!({"event": "failed", "name": name, "reason": reason, "seconds": seconds})
@@ -94,6 +104,7 @@ impl Display {
             "event": event,
             "seconds": progress.seconds,
             "bytes": progress.received_bytes,
+            "kept_bytes": progress.kept_bytes,
             "announced_bytes": progress.announced_bytes,
             "retransmitted_bytes": progress.retransmitted_bytes,
             "duplicate_bytes": progress.duplicate_blocks * self.block_len,
@@ -118,7 +129,10 @@ fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
         progress.duplicate_blocks,
         progress.dropped_packets,
     );
-    let cut_short = announced.saturating_sub(received + failed);
+    if progress.kept_bytes > 0 {
+        line += &format!(", {} bytes were there from before", progress.kept_bytes);
+    }
+    let cut_short = announced.saturating_sub(received + summary.others as usize + failed);
     if cut_short > 0 {
         line += &format!(", {cut_short} not complete");
     }

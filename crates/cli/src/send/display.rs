@@ -151,11 +151,13 @@ fn time_left(state: &ProgressState, to: &mut dyn Write) {
 fn in_one_line(summary: &SendSummary) -> String {
     let progress = &summary.progress;
     let sum = |count: fn(&ReceiverProgress) -> u64| progress.receivers.iter().map(count).sum::<u64>();
-    let have_all = progress.receivers.iter().filter(|receiver| receiver.failed == 0).count();
+    let has_all = |receiver: &&ReceiverProgress| receiver.failed == 0 && receiver.objects_not_wanted == 0;
+    let have_all = progress.receivers.iter().filter(has_all).count();
+    let choosy = progress.receivers.iter().filter(|receiver| receiver.objects_not_wanted > 0).count();
     let received = sum(|receiver| receiver.received_bytes) / progress.receivers.len().max(1) as u64;
     format!(
         "{have_all} of {} {} all of {} bytes in {}, after {:.2} s ({:.0} Mbit/s at each on average); {} bytes \
-         retransmitted, {} packets dropped",
+         retransmitted, {} packets dropped{}",
         counted(progress.receivers.len(), "receiver"),
         if have_all == 1 || progress.receivers.len() == 1 { "has" } else { "have" },
         progress.total_bytes,
@@ -164,6 +166,11 @@ fn in_one_line(summary: &SendSummary) -> String {
         received as f64 * 8.0 / 1e6 / progress.seconds.max(1e-9),
         sum(|receiver| receiver.retransmitted_bytes),
         sum(|receiver| receiver.dropped_packets),
+        if choosy > 0 {
+            format!("; {} did not want everything", counted(choosy, "receiver"))
+        } else {
+            String::new()
+        },
     )
 }
 
@@ -218,8 +225,9 @@ fn as_json(event: &SendEvent) -> serde_json::Value {
             json!({"event": "started", "objects": objects, "bytes": bytes})
         }
         SendEvent::Progress(progress) => progress_as_json("progress", progress),
-        SendEvent::ObjectDone { name, bytes, complete, failed } => {
-            json!({"event": "object", "name": name, "bytes": bytes, "complete": complete, "failed": failed})
+        SendEvent::ObjectDone { name, bytes, complete, not_wanted, failed } => {
+            json!({"event": "object", "name": name, "bytes": bytes, "complete": complete, "not_wanted": not_wanted,
+                   "failed": failed})
         }
         SendEvent::NotSent { path, reason } => {
             json!({"event": "not_sent", "path": path, "reason": reason})
@@ -255,6 +263,7 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
                 "dropped_packets": receiver.dropped_packets,
                 "objects": receiver.objects_complete,
                 "failed": receiver.failed,
+                "not_wanted": receiver.objects_not_wanted,
                 "failures": failures.map(|(name, reason)| json!({"name": name, "reason": reason})).collect::<Vec<_>>(),
             })
         })

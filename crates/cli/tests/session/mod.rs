@@ -60,6 +60,11 @@ impl Scratch {
         start(self.receive_command(into).args(args).arg(format!("@{}", self.path("ticket").display())))
     }
 
+    /// How many files in a folder are not whole.
+    pub fn parts(&self, folder: &str) -> usize {
+        self.names(folder).iter().filter(|name| name.ends_with(".part")).count()
+    }
+
     /// Everything in a folder, hidden files as well.
     pub fn names(&self, folder: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };

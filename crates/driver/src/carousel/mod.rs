@@ -13,7 +13,10 @@ pub use listeners::{ListenError, ListenerWatch};
 pub use receive::{ReceiveOptions, receive};
 pub use send::{SendEvent, SendOptions, SendSummary, send};
 
-use crate::{files::SourceError, udp::UdpError};
+use crate::{
+    files::{SourceError, TargetError},
+    udp::UdpError,
+};
 
 /// The packets that a carousel is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub enum CarouselError {
     Udp(#[from] UdpError),
     #[error(transparent)]
     Source(#[from] SourceError),
+    #[error(transparent)]
+    Target(#[from] TargetError),
     #[error(transparent)]
     Listen(#[from] ListenError),
     #[error("a carousel holds 1 to 65536 files, and there are {0}: send fewer, or pack them into one")]

@@ -14,7 +14,7 @@ use treecast_wire::{
 use super::{CarouselError, Dialect, iotup::FrameCollector};
 use crate::{
     clock::Clock,
-    files::{Intake, Report, TargetFolder, Task},
+    files::{Ending, Intake, Journal, Kept, Report, TargetFolder, Task},
     poller::{Interest, Poller},
     receive::{NameFilter, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
     seal::{Opener, Refused, Secret},
@@ -76,10 +76,11 @@ pub fn receive(
         hash_attempts: HASH_ATTEMPTS,
         patience: options.patience,
     });
+    let (journal, _) = Journal::open(&folder, options.session, false)?;
     let mut session = Session {
         source,
         machine,
-        intake: Intake::start(folder, waker.clone())?,
+        intake: Intake::start(folder, journal, waker.clone())?,
         waker,
         poller,
         clock: Clock::start(),
@@ -92,6 +93,9 @@ pub fn receive(
         on_event,
     };
     session.run(stop)?;
+    if let Some(warning) = session.intake.end(Ending::Over) {
+        (session.on_event)(ReceiveEvent::Warning(warning));
+    }
     Ok(session.summary)
 }
 
@@ -273,7 +277,7 @@ impl Session<'_> {
         }
         (self.on_event)(ReceiveEvent::Announced { name: name.clone(), bytes: begin.file_size });
         self.names.insert(file, name);
-        self.intake.add(now, Task::Announce { file, begin });
+        self.intake.add(now, Task::Announce { file, begin, kept: Kept::Nothing });
     }
 
     /// An object is committed when its hash has come back, so all of it has been stored before.
@@ -288,10 +292,8 @@ impl Session<'_> {
     fn event(&mut self, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Received { begin, .. } => {
-                let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
-                self.summary.received += 1;
-                self.summary.received_bytes += bytes;
-                (self.on_event)(ReceiveEvent::Received { name, bytes });
+                let event = self.summary.note_received(&begin);
+                (self.on_event)(event);
             }
             ReceiverEvent::Failed { file, reason } => {
                 let name = self.names.get(&file).cloned();
@@ -308,6 +310,7 @@ impl Session<'_> {
         self.summary.progress = ReceiveProgress {
             seconds: self.started.map_or(0.0, |started| (now - started).as_secs_f64()),
             received_bytes: progress.received_bytes,
+            kept_bytes: 0,
             announced_bytes: progress.announced_bytes,
             retransmitted_bytes: 0,
             duplicate_blocks: progress.duplicate_blocks,

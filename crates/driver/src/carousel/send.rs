@@ -9,7 +9,7 @@ use treecast_proto::{
 use treecast_wire::{
     header::{self, FileId, HEADER_LEN, Header, PacketNumbers, PacketType, SessionId},
     iotup,
-    message::{BeginOfFile, Message, TransferType},
+    message::Message,
     seal::SEAL_LEN,
 };
 
@@ -433,7 +433,7 @@ fn machine(
         announce: options.dialect == Dialect::Session,
         idle: options.idle,
     };
-    let objects = sources.iter().map(begin).collect::<Result<_, _>>()?;
+    let objects = sources.iter().map(NamedSource::begin).collect::<Result<_, _>>()?;
     let mut machine = Sender::new(config, objects).map_err(|_| CarouselError::Contents(sources.len()))?;
     // No block of an empty object will be read.
     for (index, _) in (0..).zip(sources).filter(|(_, source)| source.source.size() == 0) {
@@ -442,11 +442,4 @@ fn machine(
         machine.handle(Instant::ZERO, SenderInput::Hashed { file, hash });
     }
     Ok(machine)
-}
-
-fn begin(source: &NamedSource) -> Result<BeginOfFile, CarouselError> {
-    BeginOfFile::new(TransferType::DiskToDisk, source.source.size(), &source.name).map_err(|error| {
-        let path = source.source.path().to_owned();
-        SourceError::Name { path, why: error.to_string() }.into()
-    })
 }

@@ -6,7 +6,7 @@ use std::{io, time::Duration};
 use treecast_proto::Instant;
 use treecast_wire::header::FileId;
 
-use super::{Report, Store, TargetFolder, Task};
+use super::{Ending, Journal, Report, Store, TargetFolder, Task};
 use crate::{udp::Batch, wake::Waker};
 
 /// How long bytes wait for others.
@@ -33,8 +33,8 @@ impl Intake {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(folder: TargetFolder, waker: Waker) -> io::Result<Self> {
-        let mut store = Store::start(folder, waker)?;
+    pub fn start(folder: TargetFolder, journal: Journal, waker: Waker) -> io::Result<Self> {
+        let mut store = Store::start(folder, journal, waker)?;
         let batch = store.batch();
         Ok(Self { store, batch, tasks: Vec::new(), since: None, is_urgent: false, disk_wait: Duration::ZERO })
     }
@@ -92,5 +92,10 @@ impl Intake {
     /// As [`Store::commit`].
     pub fn commit(&self, file: FileId) -> Result<(), String> {
         self.store.commit(file)
+    }
+
+    /// As [`Store::end`].
+    pub fn end(&self, ending: Ending) -> Option<String> {
+        self.store.end(ending)
     }
 }

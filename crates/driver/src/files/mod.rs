@@ -1,20 +1,28 @@
 //! Files: [`Source`]s that a sender reads, and the [`TargetFolder`] that a receiver writes to through its
 //! [`Store`] thread.
 //!
-//! A received file lies under a hidden temporary name, `.treecast-SESSION-INDEX-PID.part`, in the target
-//! folder and gets its final name only when it is complete and its hash is right; a file that had that
-//! name before is replaced in the same instant. The temporary file is removed whenever it is let go of.
+//! A received file lies under a hidden temporary name in the target folder and gets its final name only when it is
+//! complete and its hash is right; a file that had that name before is replaced in the same instant. The temporary file
+//! is removed whenever it is let go of. What a receiver that was killed has left, another one of the session goes on
+//! with: its [`Journal`] says what is there.
 
 mod intake;
+mod journal;
+mod link;
+mod names;
+mod part;
 mod source;
 mod store;
 mod stored;
+mod sys;
 mod target;
 mod tree_hash;
 mod walk;
 
 pub(crate) use intake::Intake;
+pub use journal::{Ending, Journal, Kept, Leftovers};
+pub use part::PartFile;
 pub use source::{Source, SourceError};
 pub use store::{Report, Store, Task};
-pub use target::{PartFile, TargetError, TargetFolder, check_name};
+pub use target::{TargetError, TargetFolder, check_name};
 pub use walk::{Found, NamedSource, Skipped, find_sources};

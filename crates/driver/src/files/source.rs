@@ -1,16 +1,20 @@
-//! A file that is sent: checked when it is opened, and watched for changes while it is read.
+//! A file, folder or symbolic link that is sent: checked when it is opened, and watched for changes while it is read.
 
 use std::{
-    fs::File,
+    fs::{File, Metadata},
     io,
     os::{
         fd::AsRawFd,
-        unix::fs::{FileExt, MetadataExt},
+        unix::{
+            ffi::OsStringExt,
+            fs::{FileExt, MetadataExt},
+        },
     },
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
+use treecast_wire::message::{Attributes, MODE_BITS, ModificationTime, ObjectKind};
 
 /// Why a file cannot be sent, or not any longer.
 #[derive(Debug, Error)]
@@ -27,8 +31,6 @@ pub enum SourceError {
     SameName { path: PathBuf, other: PathBuf, name: String },
     #[error("the name of {path} cannot be sent ({why}): rename it", path = path.display())]
     Name { path: PathBuf, why: String },
-    #[error("nothing to send: {path} holds no regular file", path = path.display())]
-    Nothing { path: PathBuf },
 }
 
 /// What must stay the same while a file is sent.
@@ -40,12 +42,25 @@ struct Identity {
     modified: (i64, i64),
 }
 
-/// A regular file that is read by several objects' worth of positions at once. Open only while it is read.
+/// Something that is sent as one object. A file is read by several objects' worth of positions at once, and open only
+/// while it is read.
 #[derive(Debug)]
 pub struct Source {
     path: PathBuf,
     identity: Identity,
-    file: Option<File>,
+    mode: u32,
+    content: Content,
+}
+
+/// What an object's bytes are.
+#[derive(Debug)]
+enum Content {
+    /// A regular file's.
+    File(Option<File>),
+    /// A folder has none.
+    Folder,
+    /// What a symbolic link points to.
+    Link(Vec<u8>),
 }
 
 impl Source {
@@ -54,8 +69,44 @@ impl Source {
     /// # Errors
     /// When it is missing, unreadable or no regular file.
     pub fn new(path: &Path) -> Result<Self, SourceError> {
-        let (_, identity) = open(path)?;
-        Ok(Self { path: path.to_owned(), identity, file: None })
+        let (file, identity) = open(path)?;
+        let mode = file.metadata().map_err(|source| unreadable(path, source))?.mode();
+        Ok(Self { path: path.to_owned(), identity, mode, content: Content::File(None) })
+    }
+
+    /// The folder at `path`, without what is in it.
+    ///
+    /// # Errors
+    /// When it cannot be looked at.
+    pub fn folder(path: &Path) -> Result<Self, SourceError> {
+        let metadata = path.metadata().map_err(|source| unreadable(path, source))?;
+        let identity = Identity { size: 0, ..Identity::of(&metadata) };
+        Ok(Self { path: path.to_owned(), identity, mode: metadata.mode(), content: Content::Folder })
+    }
+
+    /// The symbolic link at `path`, which points to `target`.
+    ///
+    /// # Errors
+    /// When it cannot be looked at.
+    pub fn link(path: &Path, target: PathBuf) -> Result<Self, SourceError> {
+        let metadata = path.symlink_metadata().map_err(|source| unreadable(path, source))?;
+        let target = target.into_os_string().into_vec();
+        let identity = Identity { size: target.len() as u64, ..Identity::of(&metadata) };
+        Ok(Self { path: path.to_owned(), identity, mode: 0, content: Content::Link(target) })
+    }
+
+    /// What receivers are told of it.
+    pub fn attributes(&self) -> Attributes {
+        let (seconds, nanoseconds) = self.identity.modified;
+        Attributes {
+            kind: match self.content {
+                Content::File(_) => ObjectKind::File,
+                Content::Folder => ObjectKind::Folder,
+                Content::Link(_) => ObjectKind::Link,
+            },
+            mode: self.mode as u16 & MODE_BITS,
+            modified: ModificationTime { seconds, nanoseconds: nanoseconds as u32 },
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -72,9 +123,17 @@ impl Source {
     /// # Errors
     /// When the file is not the one it was, ends too early or cannot be read.
     pub fn read(&mut self, position: u64, into: &mut [u8]) -> Result<(), SourceError> {
-        let file = match &self.file {
-            Some(file) => file,
-            None => self.file.insert(reopen(&self.path, self.identity)?),
+        let file = match &mut self.content {
+            Content::File(Some(file)) => file,
+            Content::File(file) => file.insert(reopen(&self.path, self.identity)?),
+            Content::Folder => return Ok(()),
+            Content::Link(target) => {
+                let from =
+                    usize::try_from(position).ok().and_then(|start| target.get(start..start + into.len()));
+                let from = from.ok_or_else(|| SourceError::Shrunk { path: self.path.clone() })?;
+                into.copy_from_slice(from);
+                return Ok(());
+            }
         };
         file.read_exact_at(into, position).map_err(|source| match source.kind() {
             io::ErrorKind::UnexpectedEof => SourceError::Shrunk { path: self.path.clone() },
@@ -87,22 +146,37 @@ impl Source {
     /// # Errors
     /// When its size, its time of change, or the file behind its name is another.
     pub fn check_unchanged(&self) -> Result<(), SourceError> {
-        let unreadable = |source| SourceError::Unreadable { path: self.path.clone(), source };
-        let now = match &self.file {
-            Some(file) => identity(file).map_err(unreadable)?,
-            None => open(&self.path)?.1,
+        let failed = |source| unreadable(&self.path, source);
+        let now = match &self.content {
+            Content::File(Some(file)) => identity(file).map_err(failed)?,
+            Content::File(None) => open(&self.path)?.1,
+            // What comes into a folder meanwhile is not in the set.
+            Content::Folder => return Ok(()),
+            Content::Link(target) => {
+                let now = std::fs::read_link(&self.path).map_err(failed)?.into_os_string().into_vec();
+                return match now == *target {
+                    true => Ok(()),
+                    false => Err(SourceError::Changed { path: self.path.clone() }),
+                };
+            }
         };
         compare(&self.path, self.identity, now)
     }
 
     /// Closes the file until it is read again.
     pub fn close(&mut self) {
-        self.file = None;
+        if let Content::File(file) = &mut self.content {
+            *file = None;
+        }
     }
 }
 
+fn unreadable(path: &Path, source: io::Error) -> SourceError {
+    SourceError::Unreadable { path: path.to_owned(), source }
+}
+
 fn open(path: &Path) -> Result<(File, Identity), SourceError> {
-    let unreadable = |source| SourceError::Unreadable { path: path.to_owned(), source };
+    let unreadable = |source| unreadable(path, source);
     // Opening a pipe would wait for its other end, so look before.
     if !path.metadata().map_err(unreadable)?.is_file() {
         return Err(SourceError::NotRegular { path: path.to_owned() });
@@ -129,13 +203,18 @@ fn compare(path: &Path, expected: Identity, now: Identity) -> Result<(), SourceE
 }
 
 fn identity(file: &File) -> io::Result<Identity> {
-    let metadata = file.metadata()?;
-    Ok(Identity {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        size: metadata.len(),
-        modified: (metadata.mtime(), metadata.mtime_nsec()),
-    })
+    Ok(Identity::of(&file.metadata()?))
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    io::{self, Read as _},
     ops::Range,
     sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError},
     thread::JoinHandle,
@@ -11,7 +11,8 @@ use std::{
 use treecast_wire::{header::FileId, message::BeginOfFile};
 
 use super::{
-    TargetError, TargetFolder, check_name,
+    Ending, Journal, Kept, TargetError, TargetFolder,
+    names::Names,
     stored::{CATCH_UP_LEN, Stored},
 };
 use crate::{udp::Batch, wake::Waker};
@@ -22,8 +23,8 @@ const MAX_BATCHES: usize = 48;
 /// Something to do, in the order given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
-    /// The object's size and name are known, or others than before.
-    Announce { file: FileId, begin: BeginOfFile },
+    /// The object's size and name are known, or others than before. `kept` is what an earlier receiver has left of it.
+    Announce { file: FileId, begin: BeginOfFile, kept: Kept },
     /// Take the room for all of an announced object, whose size is known for sure: anybody can announce to a group.
     Reserve { file: FileId, size: u64 },
     /// Write `range` of an object, which lies at `at` in the batch handed over with it. It stays in memory
@@ -57,7 +58,8 @@ pub enum Report {
     },
 }
 
-/// The thread's front: hands work over and takes reports. Dropping it removes all that is not committed.
+/// The thread's front: hands work over and takes reports. Dropping it removes all that is not committed, unless
+/// [`Store::end`] has said otherwise.
 #[derive(Debug)]
 pub struct Store {
     jobs: Option<SyncSender<Job>>,
@@ -71,6 +73,7 @@ pub struct Store {
 enum Job {
     Tasks { batch: Batch, tasks: Vec<Task> },
     Commit { file: FileId, done: SyncSender<Result<(), String>> },
+    End { ending: Ending, done: SyncSender<Option<String>> },
 }
 
 impl Store {
@@ -78,12 +81,19 @@ impl Store {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(folder: TargetFolder, waker: Waker) -> io::Result<Self> {
+    pub fn start(folder: TargetFolder, journal: Journal, waker: Waker) -> io::Result<Self> {
         let (jobs, job_queue) = mpsc::sync_channel(MAX_BATCHES);
         let (free_queue, free) = mpsc::channel();
         let (report_queue, reports) = mpsc::channel();
-        let worker =
-            Worker { folder, waker, free: free_queue, reports: report_queue, objects: BTreeMap::new() };
+        let worker = Worker {
+            names: Names::new(folder.clone()),
+            folder,
+            journal: Some(journal),
+            waker,
+            free: free_queue,
+            reports: report_queue,
+            objects: BTreeMap::new(),
+        };
         let thread =
             std::thread::Builder::new().name("store".into()).spawn(move || worker.run(&job_queue))?;
         Ok(Self { jobs: Some(jobs), free, made: 0, reports, thread: Some(thread) })
@@ -117,6 +127,14 @@ impl Store {
         result.recv().unwrap_or_else(|_| Err("the thread that writes files has ended".into()))
     }
 
+    /// Ends the session: folders get their modes and times, and what is not committed goes, or stays for a later
+    /// receiver. Returns a line for the user when not all could be done.
+    pub fn end(&self, ending: Ending) -> Option<String> {
+        let (done, result) = mpsc::sync_channel(1);
+        self.queue(Job::End { ending, done });
+        result.recv().ok().flatten()
+    }
+
     /// The next report, if there is one.
     pub fn report(&self) -> Option<Report> {
         self.reports.try_recv().ok()
@@ -142,6 +160,9 @@ impl Drop for Store {
 /// What the thread owns.
 struct Worker {
     folder: TargetFolder,
+    names: Names,
+    /// None when the session has ended.
+    journal: Option<Journal>,
     waker: Waker,
     free: Sender<Batch>,
     reports: Sender<Report>,
@@ -154,7 +175,12 @@ enum Object {
     Early(Vec<(u64, Vec<u8>)>),
     Announced {
         stored: Box<Stored>,
-        name: String,
+        begin: BeginOfFile,
+    },
+    /// It has its name from an earlier receiver. Its hash is this one, or to be computed.
+    Whole {
+        begin: BeginOfFile,
+        hash: Option<[u8; 32]>,
     },
 }
 
@@ -167,17 +193,21 @@ impl Object {
 impl Worker {
     fn run(mut self, jobs: &Receiver<Job>) {
         let mut buffer = vec![0; CATCH_UP_LEN];
-        loop {
-            let job = match jobs.try_recv() {
-                Ok(job) => job,
-                Err(TryRecvError::Disconnected) => return,
-                Err(TryRecvError::Empty) if self.catch_up(&mut buffer) => continue,
-                Err(TryRecvError::Empty) => match jobs.recv() {
-                    Ok(job) => job,
-                    Err(_) => return,
-                },
-            };
+        while let Some(job) = self.next_job(jobs, &mut buffer) {
             self.carry_out(job, &mut buffer);
+        }
+        self.end(Ending::Interrupted);
+    }
+
+    /// Hashes what is behind while there is nothing else to do.
+    fn next_job(&mut self, jobs: &Receiver<Job>, buffer: &mut [u8]) -> Option<Job> {
+        loop {
+            match jobs.try_recv() {
+                Ok(job) => return Some(job),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) if self.catch_up(buffer) => {}
+                Err(TryRecvError::Empty) => return jobs.recv().ok(),
+            }
         }
     }
 
@@ -193,14 +223,17 @@ impl Worker {
             Job::Commit { file, done } => {
                 let _ = done.send(self.commit(file));
             }
+            Job::End { ending, done } => {
+                let _ = done.send(self.end(ending));
+            }
         }
     }
 
     fn task(&mut self, task: Task, batch: &Batch, buffer: &mut [u8]) {
         match task {
-            Task::Announce { file, begin } => self.announce(file, begin),
+            Task::Announce { file, begin, kept } => self.announce(file, begin, &kept),
             Task::Reserve { file, size } => {
-                self.attempt(file, |stored, name, folder| stored.reserve(folder, name, size));
+                self.attempt(file, |stored, begin, folder| stored.reserve(folder, begin.file_name(), size));
             }
             Task::Keep { file, range, at } => {
                 let bytes = &batch.bytes()[at..at + (range.end - range.start) as usize];
@@ -212,17 +245,20 @@ impl Worker {
                 result.map_err(|source| folder.error("compare with a file".into(), source))
             }),
             Task::Hash { file } => self.hash(file, buffer),
-            Task::Discard { file } => drop(self.objects.remove(&file)),
+            Task::Discard { file } => self.discard(file),
         }
     }
 
-    fn announce(&mut self, file: FileId, begin: BeginOfFile) {
+    fn announce(&mut self, file: FileId, begin: BeginOfFile, kept: &Kept) {
         let object = match self.objects.remove(&file) {
             Some(None) => return drop(self.objects.insert(file, None)),
             other => other.flatten(),
         };
-        match announced(&self.folder, file, &begin, object) {
-            Ok(object) => _ = self.objects.insert(file, Some(object)),
+        match self.announced(file, &begin, kept, object) {
+            Ok(object) => {
+                self.objects.insert(file, Some(object));
+                self.note_stored(file, false);
+            }
             Err(error) => {
                 self.objects.insert(file, None);
                 self.report(Report::Refused { file, begin, reason: error.to_string() });
@@ -230,10 +266,74 @@ impl Worker {
         }
     }
 
+    /// The object under its announcement, with a temporary file for what has come of it before.
+    fn announced(
+        &self,
+        file: FileId,
+        begin: &BeginOfFile,
+        kept: &Kept,
+        object: Option<Object>,
+    ) -> Result<Object, TargetError> {
+        Names::check(begin)?;
+        let (mut stored, pieces) = match (object, kept) {
+            (Some(Object::Announced { stored, .. }), _) => (stored, Vec::new()),
+            (None, Kept::Whole { hash, is_trusted }) => {
+                return Ok(Object::Whole { begin: begin.clone(), hash: Some(*hash).filter(|_| *is_trusted) });
+            }
+            (Some(Object::Early(pieces)), kept) => (Box::new(self.stored(file, begin, kept)?), pieces),
+            (None | Some(Object::Whole { .. }), kept) => {
+                (Box::new(self.stored(file, begin, kept)?), Vec::new())
+            }
+        };
+        stored.announce(&self.folder, begin.file_name(), begin.file_size)?;
+        for (position, bytes) in pieces {
+            write(&mut stored, &self.folder, begin.file_name(), position, &bytes)?;
+        }
+        Ok(Object::Announced { stored, begin: begin.clone() })
+    }
+
+    fn stored(&self, file: FileId, begin: &BeginOfFile, kept: &Kept) -> Result<Stored, TargetError> {
+        let Some(journal) = &self.journal else {
+            let ended = io::Error::other("the session has ended");
+            return Err(self.folder.error(format!("store {:?}", begin.file_name()), ended));
+        };
+        Ok(match kept {
+            Kept::Ranges(ranges) => Stored::resumed(journal.part(file, begin, true)?, ranges),
+            Kept::Nothing | Kept::Whole { .. } => Stored::new(journal.part(file, begin, false)?),
+        })
+    }
+
     fn keep(&mut self, file: FileId, position: u64, bytes: &[u8]) {
         match self.objects.entry(file).or_insert_with(|| Some(Object::Early(Vec::new()))) {
-            Some(Object::Early(pieces)) => pieces.push((position, bytes.to_vec())),
-            _ => self.attempt(file, |stored, name, folder| write(stored, folder, name, position, bytes)),
+            Some(Object::Early(pieces)) => return pieces.push((position, bytes.to_vec())),
+            // It has changed since it was whole: it comes again.
+            Some(Object::Whole { begin, .. }) => {
+                let begin = begin.clone();
+                self.discard(file);
+                self.announce(file, begin, &Kept::Nothing);
+            }
+            _ => {}
+        }
+        self.attempt(file, |stored, begin, folder| write(stored, folder, begin.file_name(), position, bytes));
+        self.note_stored(file, false);
+    }
+
+    /// Tells the journal of what is stored, when it is enough, or `all`.
+    fn note_stored(&mut self, file: FileId, all: bool) {
+        if let Some(Some(Object::Announced { stored, begin })) = self.objects.get_mut(&file)
+            && let Some(journal) = &mut self.journal
+            && let Some(ranges) = stored.take_unnoted(begin.file_size, all)
+        {
+            journal.have(file, begin, &ranges);
+        }
+    }
+
+    fn discard(&mut self, file: FileId) {
+        if let Some(object) = self.objects.remove(&file)
+            && !matches!(object, Some(Object::Early(_)))
+            && let Some(journal) = &mut self.journal
+        {
+            journal.gone(file);
         }
     }
 
@@ -257,6 +357,11 @@ impl Worker {
 
     fn hash(&mut self, file: FileId, buffer: &mut [u8]) {
         let mut hash = None;
+        if let Some(Some(Object::Whole { begin, hash: known })) = self.objects.get_mut(&file) {
+            // What cannot be read has no hash that anything has, and comes again.
+            let computed = || hash_by_name(&self.folder, begin, buffer).unwrap_or_default();
+            hash = Some(*known.get_or_insert_with(computed));
+        }
         self.attempt(file, |stored, _, folder| {
             hash = Some(stored.hash(buffer).map_err(|source| read_back(folder, source))?);
             Ok(())
@@ -268,8 +373,23 @@ impl Worker {
 
     fn commit(&mut self, file: FileId) -> Result<(), String> {
         match self.objects.remove(&file).flatten() {
-            Some(Object::Announced { stored, name }) => {
-                stored.commit(&name).map_err(|error| error.to_string())
+            Some(Object::Announced { stored, begin }) => {
+                let hash = stored.last_hash();
+                let status =
+                    self.names.commit(stored.into_part(), &begin).map_err(|error| error.to_string())?;
+                if let (Some(journal), Some(hash)) = (&mut self.journal, hash) {
+                    journal.done(file, &begin, &hash, status);
+                }
+                Ok(())
+            }
+            Some(Object::Whole { begin, hash }) => {
+                if let Ok(status) = self.folder.status_of(begin.file_name()) {
+                    self.names.note_kept(&begin, status);
+                    if let (Some(journal), Some(hash)) = (&mut self.journal, hash) {
+                        journal.done(file, &begin, &hash, status);
+                    }
+                }
+                Ok(())
             }
             _ => Err("nothing is stored of it".into()),
         }
@@ -279,13 +399,31 @@ impl Worker {
     fn attempt(
         &mut self,
         file: FileId,
-        act: impl FnOnce(&mut Stored, &str, &TargetFolder) -> Result<(), TargetError>,
+        act: impl FnOnce(&mut Stored, &BeginOfFile, &TargetFolder) -> Result<(), TargetError>,
     ) {
-        let Some(Some(Object::Announced { stored, name })) = self.objects.get_mut(&file) else { return };
-        if let Err(error) = act(stored, name, &self.folder) {
+        let Some(Some(Object::Announced { stored, begin })) = self.objects.get_mut(&file) else { return };
+        if let Err(error) = act(stored, begin, &self.folder) {
+            self.discard(file);
             self.objects.insert(file, None);
             self.report(Report::Failed { file, reason: error.to_string() });
         }
+    }
+
+    fn end(&mut self, ending: Ending) -> Option<String> {
+        let warning = self.names.finish();
+        if ending == Ending::CutShort {
+            for file in self.objects.keys().copied().collect::<Vec<_>>() {
+                self.note_stored(file, true);
+                if let Some(Some(Object::Announced { stored, .. })) = self.objects.get_mut(&file) {
+                    stored.keep();
+                }
+            }
+        }
+        self.objects.clear();
+        if let Some(journal) = self.journal.take() {
+            journal.end(ending);
+        }
+        warning
     }
 
     fn report(&self, report: Report) {
@@ -294,25 +432,16 @@ impl Worker {
     }
 }
 
-/// The object under its announcement, with a temporary file for what has come of it before.
-fn announced(
-    folder: &TargetFolder,
-    file: FileId,
-    begin: &BeginOfFile,
-    object: Option<Object>,
-) -> Result<Object, TargetError> {
-    let name = begin.file_name();
-    check_name(name).map_err(|why| TargetError::Name { name: name.to_owned(), why })?;
-    let (mut stored, pieces) = match object {
-        Some(Object::Announced { stored, .. }) => (stored, Vec::new()),
-        Some(Object::Early(pieces)) => (Box::new(Stored::new(folder.create(file)?)), pieces),
-        None => (Box::new(Stored::new(folder.create(file)?)), Vec::new()),
-    };
-    stored.announce(folder, name, begin.file_size)?;
-    for (position, bytes) in pieces {
-        write(&mut stored, folder, name, position, &bytes)?;
+/// The hash of an object that has its name.
+fn hash_by_name(folder: &TargetFolder, begin: &BeginOfFile, buffer: &mut [u8]) -> io::Result<[u8; 32]> {
+    let mut file = folder.open_file(begin.file_name())?;
+    let mut hasher = blake3::Hasher::new();
+    loop {
+        match file.read(buffer)? {
+            0 => return Ok(*hasher.finalize().as_bytes()),
+            len => _ = hasher.update(&buffer[..len]),
+        }
     }
-    Ok(Object::Announced { stored, name: name.to_owned() })
 }
 
 fn write(
@@ -332,13 +461,25 @@ fn read_back(folder: &TargetFolder, source: io::Error) -> TargetError {
 
 #[cfg(test)]
 mod tests {
-    use treecast_wire::message::TransferType;
+    use treecast_wire::{header::SessionId, message::TransferType};
 
     use super::*;
     use crate::files::walk::tests::scratch;
 
     fn begin(size: u64, name: &str) -> BeginOfFile {
         BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
+    }
+
+    fn store(path: &std::path::Path) -> Store {
+        let folder = TargetFolder::open(path).unwrap();
+        let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
+        Store::start(folder, journal, Waker::new().unwrap()).unwrap()
+    }
+
+    /// Everything but journals.
+    fn names(path: &std::path::Path) -> Vec<String> {
+        let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+        names.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with(".journal")).collect()
     }
 
     /// Has tasks done, and waits until they are.
@@ -353,11 +494,11 @@ mod tests {
     #[test]
     fn nothing_is_on_the_disk_before_it_is_announced() {
         let path = scratch("early");
-        let mut store = Store::start(TargetFolder::open(&path).unwrap(), Waker::new().unwrap()).unwrap();
+        let mut store = store(&path);
         let file = FileId(3);
         done(&mut store, b"abc", vec![Task::Keep { file, range: 2..5, at: 0 }]);
-        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
-        let announce = Task::Announce { file, begin: begin(5, "name") };
+        assert_eq!(names(&path).len(), 0);
+        let announce = Task::Announce { file, begin: begin(5, "name"), kept: Kept::Nothing };
         done(&mut store, b"xy", vec![announce, Task::Keep { file, range: 0..2, at: 0 }]);
         store.commit(file).unwrap();
         assert_eq!(std::fs::read(path.join("name")).unwrap(), b"xyabc");
@@ -369,11 +510,11 @@ mod tests {
         const SIZE: u64 = 8 << 20;
         // Not in memory, where nothing is reserved.
         let path = std::env::current_dir().unwrap().join(format!(".reserve-{}", std::process::id()));
-        let mut store = Store::start(TargetFolder::open(&path).unwrap(), Waker::new().unwrap()).unwrap();
+        let mut store = store(&path);
         let (sure, hearsay) = (FileId(1), FileId(2));
         let tasks = vec![
-            Task::Announce { file: sure, begin: begin(SIZE, "sure") },
-            Task::Announce { file: hearsay, begin: begin(SIZE, "hearsay") },
+            Task::Announce { file: sure, begin: begin(SIZE, "sure"), kept: Kept::Nothing },
+            Task::Announce { file: hearsay, begin: begin(SIZE, "hearsay"), kept: Kept::Nothing },
             Task::Reserve { file: sure, size: SIZE },
         ];
         done(&mut store, b"", tasks);
@@ -389,21 +530,21 @@ mod tests {
     #[test]
     fn a_refused_announcement_gives_way_to_another() {
         let path = scratch("refused");
-        let mut store = Store::start(TargetFolder::open(&path).unwrap(), Waker::new().unwrap()).unwrap();
+        let mut store = store(&path);
         let file = FileId(3);
         let refused = begin(5, "../name");
-        done(&mut store, b"abc", vec![Task::Announce { file, begin: refused.clone() }]);
+        done(&mut store, b"abc", vec![Task::Announce { file, begin: refused.clone(), kept: Kept::Nothing }]);
         assert!(matches!(store.report(), Some(Report::Refused { begin, .. }) if begin == refused));
         let tasks = vec![
             Task::Discard { file },
-            Task::Announce { file, begin: begin(9, "wrong") },
-            Task::Announce { file, begin: begin(3, "right") },
+            Task::Announce { file, begin: begin(9, "wrong"), kept: Kept::Nothing },
+            Task::Announce { file, begin: begin(3, "right"), kept: Kept::Nothing },
             Task::Keep { file, range: 0..3, at: 0 },
         ];
         done(&mut store, b"abc", tasks);
         store.commit(file).unwrap();
         assert_eq!(std::fs::read(path.join("right")).unwrap(), b"abc");
-        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1);
+        assert_eq!(names(&path), ["right"]);
         std::fs::remove_dir_all(path).unwrap();
     }
 }

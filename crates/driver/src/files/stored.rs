@@ -29,7 +29,25 @@ pub(super) struct Stored {
     behind: BTreeSet<u64>,
     /// The hash has been given out once.
     is_finished: bool,
+    /// The last hash that was given out.
+    last_hash: Option<[u8; 32]>,
+    /// What is stored and not in the journal, in the order in which it came.
+    unnoted: Vec<Range<u64>>,
+    unnoted_bytes: u64,
 }
+
+/// A journal is told of what is stored in steps of an object's size divided by this: what a receiver that is killed has
+/// stored and not noted is fetched again.
+const STEPS: u64 = 256;
+
+/// A step is not shorter, ...
+const SHORTEST_STEP: u64 = 16 * 1024;
+
+/// ... nor longer than this.
+const LONGEST_STEP: u64 = 4 << 20;
+
+/// So many ranges are told of whatever their length.
+const MAX_UNNOTED: usize = 512;
 
 impl Stored {
     pub fn new(part: PartFile) -> Self {
@@ -39,7 +57,36 @@ impl Stored {
             stored: BTreeMap::new(),
             behind: BTreeSet::new(),
             is_finished: false,
+            last_hash: None,
+            unnoted: Vec::new(),
+            unnoted_bytes: 0,
         }
+    }
+
+    /// Of a file in which these ranges are stored already.
+    pub fn resumed(part: PartFile, kept: &[Range<u64>]) -> Self {
+        let mut stored = Self::new(part);
+        kept.iter().for_each(|range| stored.note(range.clone()));
+        let whole = |(start, end): (&u64, &u64)| start.div_ceil(GROUP_LEN)..end / GROUP_LEN;
+        stored.behind = stored.stored.iter().flat_map(whole).collect();
+        stored
+    }
+
+    /// What the journal is to be told: nothing before a step of an object of `size` bytes is full, unless `all` is
+    /// wanted.
+    pub fn take_unnoted(&mut self, size: u64, all: bool) -> Option<Vec<Range<u64>>> {
+        let step = (size / STEPS).clamp(SHORTEST_STEP, LONGEST_STEP);
+        let is_due = self.unnoted_bytes >= step || self.unnoted.len() >= MAX_UNNOTED || all;
+        if !is_due || self.unnoted.is_empty() {
+            return None;
+        }
+        self.unnoted_bytes = 0;
+        Some(std::mem::take(&mut self.unnoted))
+    }
+
+    /// The last hash that was given out.
+    pub fn last_hash(&self) -> Option<[u8; 32]> {
+        self.last_hash
     }
 
     /// Writes bytes at their place.
@@ -50,6 +97,11 @@ impl Stored {
         }
         let end = position + bytes.len() as u64;
         self.note(position..end);
+        self.unnoted_bytes += bytes.len() as u64;
+        match self.unnoted.last_mut() {
+            Some(last) if last.end == position => last.end = end,
+            _ => self.unnoted.push(position..end),
+        }
         self.tree.feed(position, bytes);
         for group in position / GROUP_LEN..=(end - 1) / GROUP_LEN {
             if self.is_whole(group) && !self.tree.has(group) {
@@ -91,6 +143,12 @@ impl Stored {
     /// The hash of what is stored from the file's start to its first gap. Asked a second time, it reads
     /// all of that again, since it may have been overwritten.
     pub fn hash(&mut self, buffer: &mut [u8]) -> io::Result<[u8; 32]> {
+        let hash = self.compute_hash(buffer)?;
+        self.last_hash = Some(hash);
+        Ok(hash)
+    }
+
+    fn compute_hash(&mut self, buffer: &mut [u8]) -> io::Result<[u8; 32]> {
         let len = self.stored.get(&0).copied().unwrap_or(0);
         if std::mem::replace(&mut self.is_finished, true) || len <= GROUP_LEN {
             return self.hash_by_reading(len, buffer);
@@ -134,8 +192,14 @@ impl Stored {
         folder.reserve(self.part.file(), name, size)
     }
 
-    pub fn commit(self, name: &str) -> Result<(), TargetError> {
-        self.part.commit(name)
+    /// The file, which is to have its name.
+    pub fn into_part(self) -> PartFile {
+        self.part
+    }
+
+    /// Leaves the file for a later receiver of the session.
+    pub fn keep(&mut self) {
+        self.part.keep();
     }
 
     /// Adds a range to `stored`, joining those that it touches.
@@ -184,15 +248,23 @@ fn read_pieces(
 
 #[cfg(test)]
 mod tests {
-    use treecast_wire::header::FileId;
+    use treecast_wire::{
+        header::{FileId, SessionId},
+        message::{BeginOfFile, TransferType},
+    };
 
     use super::*;
-    use crate::files::walk::tests::scratch;
+    use crate::files::{Journal, walk::tests::scratch};
+
+    fn part(journal: &Journal, index: u32) -> PartFile {
+        let begin = BeginOfFile::new(TransferType::DiskToDisk, 0, "name").unwrap();
+        journal.part(FileId::new(SessionId(0), index), &begin, false).unwrap()
+    }
 
     #[test]
     fn the_hash_is_right_in_whatever_order_the_bytes_arrive() {
         let path = scratch("stored");
-        let folder = TargetFolder::open(&path).unwrap();
+        let (journal, _) = Journal::open(&TargetFolder::open(&path).unwrap(), SessionId(0), false).unwrap();
         let data: Vec<u8> = (0..2_000_000_u32).map(|at| (at % 249) as u8).collect();
         let orders: [&[Range<usize>]; 6] = [
             &[0..40_000, 40_000..100_000],
@@ -203,7 +275,7 @@ mod tests {
             &[500_000..1_900_001, 1_900_001..2_000_000, 100_000..500_000, 0..100_001],
         ];
         for (index, order) in orders.into_iter().enumerate() {
-            let mut stored = Stored::new(folder.create(FileId(index as u64)).unwrap());
+            let mut stored = Stored::new(part(&journal, index as u32));
             let mut buffer = vec![0; 7000];
             for range in order {
                 stored.write(range.start as u64, &data[range.clone()]).unwrap();
@@ -224,11 +296,11 @@ mod tests {
     #[test]
     fn what_is_overwritten_is_hashed_again() {
         let path = scratch("overwritten");
-        let folder = TargetFolder::open(&path).unwrap();
+        let (journal, _) = Journal::open(&TargetFolder::open(&path).unwrap(), SessionId(0), false).unwrap();
         let right: Vec<u8> = (0..50_000_u32).map(|at| (at % 249) as u8).collect();
         let mut wrong = right.clone();
         wrong[33_333] ^= 1;
-        let mut stored = Stored::new(folder.create(FileId(0)).unwrap());
+        let mut stored = Stored::new(part(&journal, 0));
         let mut buffer = vec![0; 7000];
         stored.write(0, &wrong).unwrap();
         assert_eq!(stored.hash(&mut buffer).unwrap(), *blake3::hash(&wrong).as_bytes());

@@ -1,19 +1,36 @@
-//! From the paths that a user names to the files that are sent, and their names in the session.
+//! From the paths that a user names to the files, folders and links that are sent, and their names in the session.
 
 use std::{
     collections::BTreeMap,
+    fs::FileType,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
-use treecast_wire::message::FILE_NAME_LEN;
+use treecast_wire::message::{BeginOfFile, FILE_NAME_LEN, TransferType};
 
-use super::{Source, SourceError, check_name};
+use super::{Source, SourceError, check_name, link::check_link};
 
-/// A file to send and what receivers are to call it.
+/// An object to send and what receivers are to call it.
 #[derive(Debug)]
 pub struct NamedSource {
     pub name: String,
     pub source: Source,
+}
+
+impl NamedSource {
+    /// Its announcement.
+    ///
+    /// # Errors
+    /// When it cannot be sent under this name.
+    pub fn begin(&self) -> Result<BeginOfFile, SourceError> {
+        BeginOfFile::new(TransferType::DiskToDisk, self.source.size(), &self.name)
+            .and_then(|begin| begin.with_attributes(self.source.attributes()))
+            .map_err(|error| SourceError::Name {
+                path: self.source.path().to_owned(),
+                why: error.to_string(),
+            })
+    }
 }
 
 /// What is sent, and what of it is not.
@@ -23,7 +40,7 @@ pub struct Found {
     pub skipped: Skipped,
 }
 
-/// Symbolic links, empty folders, and what is neither file nor folder.
+/// Symbolic links that lead out of their set, and what is neither file nor folder nor link.
 #[derive(Debug, Default)]
 pub struct Skipped {
     count: u64,
@@ -44,23 +61,24 @@ impl Skipped {
         let first = self.first.as_ref()?.to_string_lossy();
         let (entries, others) = if self.count == 1 { ("entry", "") } else { ("entries", ", ...") };
         Some(format!(
-            "{} {entries} skipped: symbolic links, empty folders and special files are not carried: {}{others}",
+            "{} {entries} skipped: special files, and symbolic links that are absolute or lead out of the folder, are \
+             not carried: {}{others}",
             self.count,
             first.escape_debug()
         ))
     }
 }
 
-/// The files behind `paths`, in the order of the paths; a folder stands for all regular files below it, by
-/// name. A file is called by its own name, one in a folder by the path that begins with the folder's.
-/// Symbolic links inside folders, and what is no regular file there, are skipped.
+/// What is behind `paths`, in the order of the paths; a folder stands for itself and all that is below it, by name. A
+/// file is called by its own name, one in a folder by the path that begins with the folder's. Symbolic links are
+/// followed where they are named, and carried as links inside folders. Links there that would lead out of the folder,
+/// and what is no file, folder or link, are skipped.
 ///
 /// # Errors
-/// When a path cannot be read, two files would get one name, a name cannot be sent, or nothing is there.
+/// When a path cannot be read, two objects would get one name, or a name cannot be sent.
 pub fn find_sources(paths: &[PathBuf]) -> Result<Found, SourceError> {
     let mut found = Found::default();
     for path in paths {
-        let before = found.sources.len();
         let unreadable = |source| SourceError::Unreadable { path: path.clone(), source };
         let own_name = match path.file_name() {
             Some(name) => PathBuf::from(name),
@@ -73,10 +91,8 @@ pub fn find_sources(paths: &[PathBuf]) -> Result<Found, SourceError> {
         if path.metadata().map_err(unreadable)?.is_dir() {
             walk(path, &own_name, &mut found)?;
         } else {
-            found.sources.push(named(path, &own_name)?);
-        }
-        if found.sources.len() == before {
-            return Err(SourceError::Nothing { path: path.clone() });
+            let name = checked(path, &own_name)?;
+            found.sources.push(NamedSource { name, source: Source::new(path)? });
         }
     }
     refuse_equal_names(&found.sources)?;
@@ -85,41 +101,56 @@ pub fn find_sources(paths: &[PathBuf]) -> Result<Found, SourceError> {
 
 fn walk(folder: &Path, prefix: &Path, found: &mut Found) -> Result<(), SourceError> {
     let mut pending = vec![(folder.to_owned(), prefix.to_owned())];
-    let mut files = BTreeMap::new();
+    let mut objects = BTreeMap::new();
     while let Some((folder, prefix)) = pending.pop() {
         let unreadable = |source| SourceError::Unreadable { path: folder.clone(), source };
-        let mut is_empty = true;
         for entry in std::fs::read_dir(&folder).map_err(unreadable)? {
-            is_empty = false;
             let entry = entry.map_err(unreadable)?;
             let kind = entry.file_type().map_err(unreadable)?;
-            let name = prefix.join(entry.file_name());
+            let (path, name) = (entry.path(), prefix.join(entry.file_name()));
             if kind.is_dir() {
-                pending.push((entry.path(), name));
+                pending.push((path, name));
             } else if kind.is_file() {
-                files.insert(name, entry.path());
+                objects.insert(
+                    name.clone(),
+                    NamedSource { name: checked(&path, &name)?, source: Source::new(&path)? },
+                );
+            } else if let Some(link) = link(&path, &name, kind)? {
+                objects.insert(name, link);
             } else {
                 found.skipped.add(name);
             }
         }
-        if is_empty {
-            found.skipped.add(prefix);
-        }
+        let source = Source::folder(&folder)?;
+        objects.insert(prefix.clone(), NamedSource { name: checked(&folder, &prefix)?, source });
     }
-    for (name, path) in files {
-        found.sources.push(named(&path, &name)?);
-    }
+    found.sources.extend(objects.into_values());
     Ok(())
 }
 
-fn named(path: &Path, name: &Path) -> Result<NamedSource, SourceError> {
+/// The symbolic link at `path`, if it is one that is carried.
+fn link(path: &Path, name: &Path, kind: FileType) -> Result<Option<NamedSource>, SourceError> {
+    if !kind.is_symlink() {
+        return Ok(None);
+    }
+    let name = checked(path, name)?;
+    let target = std::fs::read_link(path)
+        .map_err(|source| SourceError::Unreadable { path: path.to_owned(), source })?;
+    if check_link(&name, target.as_os_str().as_bytes()).is_err() {
+        return Ok(None);
+    }
+    Ok(Some(NamedSource { name, source: Source::link(path, target)? }))
+}
+
+/// `name` as it is sent.
+fn checked(path: &Path, name: &Path) -> Result<String, SourceError> {
     let refuse = |why: String| SourceError::Name { path: path.to_owned(), why };
     let name = name.to_str().ok_or_else(|| refuse("it is not UTF-8".into()))?;
     if name.len() > FILE_NAME_LEN {
         return Err(refuse(format!("it has {} bytes, and {FILE_NAME_LEN} can be sent", name.len())));
     }
     check_name(name).map_err(refuse)?;
-    Ok(NamedSource { name: name.to_owned(), source: Source::new(path)? })
+    Ok(name.to_owned())
 }
 
 fn refuse_equal_names(found: &[NamedSource]) -> Result<(), SourceError> {
@@ -138,6 +169,8 @@ fn refuse_equal_names(found: &[NamedSource]) -> Result<(), SourceError> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use treecast_wire::message::ObjectKind;
+
     use super::*;
 
     /// An empty folder for one test.
@@ -149,47 +182,62 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_folder_stands_for_the_files_below_it() {
+    fn a_folder_stands_for_itself_and_what_is_below_it() {
         let folder = scratch("walk");
-        std::fs::create_dir_all(folder.join("a/b")).unwrap();
+        std::fs::create_dir_all(folder.join("a/b/none")).unwrap();
         for name in ["z", "a/b/deep", "a/x"] {
             std::fs::write(folder.join(name), name).unwrap();
         }
+        std::os::unix::fs::symlink("../x", folder.join("a/b/link")).unwrap();
         let found = find_sources(&[folder.join("a"), folder.join("z")]).unwrap();
         assert_eq!(found.skipped.warning(), None);
-        let names: Vec<_> = found.sources.iter().map(|source| source.name.as_str()).collect();
-        assert_eq!(names, ["a/b/deep", "a/x", "z"]);
-        assert_eq!(found.sources[0].source.size(), 8);
+        let told = |source: &NamedSource| {
+            (source.name.clone(), source.begin().unwrap().kind(), source.source.size())
+        };
+        let (file, folder_, link) = (ObjectKind::File, ObjectKind::Folder, ObjectKind::Link);
+        let expected = [
+            ("a", folder_, 0),
+            ("a/b", folder_, 0),
+            ("a/b/deep", file, 8),
+            ("a/b/link", link, 4),
+            ("a/b/none", folder_, 0),
+            ("a/x", file, 3),
+            ("z", file, 1),
+        ];
+        let expected = expected.map(|(name, kind, size)| (name.to_owned(), kind, size));
+        assert_eq!(found.sources.iter().map(told).collect::<Vec<_>>(), expected);
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn what_is_skipped_is_told_in_one_line() {
         let folder = scratch("walk-skips");
-        std::fs::create_dir_all(folder.join("src/none")).unwrap();
+        std::fs::create_dir_all(folder.join("src")).unwrap();
         std::fs::write(folder.join("src/file"), "x").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", folder.join("src/other")).unwrap();
         let warning = || find_sources(&[folder.join("src")]).unwrap().skipped.warning().unwrap();
-        let what = "symbolic links, empty folders and special files are not carried";
-        assert_eq!(warning(), format!("1 entry skipped: {what}: src/none"));
-        std::os::unix::fs::symlink("file", folder.join("src/li\nnk")).unwrap();
-        assert_eq!(warning(), format!("2 entries skipped: {what}: src/li\\nnk, ..."));
+        let what =
+            "special files, and symbolic links that are absolute or lead out of the folder, are not carried";
+        assert_eq!(warning(), format!("1 entry skipped: {what}: src/other"));
+        std::os::unix::fs::symlink("../file", folder.join("src/out")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(folder.join("src/a-socket")).unwrap();
+        assert_eq!(warning(), format!("3 entries skipped: {what}: src/a-socket, ..."));
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
-    fn equal_names_empty_folders_and_control_characters_are_refused() {
+    fn equal_names_and_control_characters_are_refused() {
         let folder = scratch("walk-bad");
-        std::fs::create_dir_all(folder.join("one")).unwrap();
-        std::fs::create_dir_all(folder.join("empty")).unwrap();
-        for name in ["same", "one/same", "new\nline"] {
+        std::fs::create_dir_all(folder.join("one/same")).unwrap();
+        for name in ["same", "new\nline", "one/new\nline"] {
             std::fs::write(folder.join(name), name).unwrap();
         }
         let twice = find_sources(&[folder.join("same"), folder.join("one/same")]).unwrap_err();
         assert!(matches!(twice, SourceError::SameName { .. }), "{twice}");
-        let empty = find_sources(&[folder.join("empty")]).unwrap_err();
-        assert!(matches!(empty, SourceError::Nothing { .. }), "{empty}");
-        let control = find_sources(&[folder.join("new\nline")]).unwrap_err();
-        assert!(matches!(control, SourceError::Name { .. }), "{control}");
+        for path in ["new\nline", "one"] {
+            let control = find_sources(&[folder.join(path)]).unwrap_err();
+            assert!(matches!(control, SourceError::Name { .. }), "{control}");
+        }
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

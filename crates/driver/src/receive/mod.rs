@@ -12,10 +12,13 @@ mod session;
 use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use thiserror::Error;
-use treecast_wire::ticket::Ticket;
+use treecast_wire::{
+    message::{BeginOfFile, ObjectKind},
+    ticket::Ticket,
+};
 
 use crate::{
-    files::{TargetError, TargetFolder},
+    files::{Journal, TargetError, TargetFolder},
     interface::InterfaceError,
     security::{Identity, PublicKey, tls::TlsError},
     stop::Stop,
@@ -113,6 +116,7 @@ pub enum ReceiveEvent {
     /// An object is whole, right and under its name.
     Received {
         name: String,
+        kind: ObjectKind,
         bytes: u64,
     },
     Failed {
@@ -127,6 +131,8 @@ pub struct ReceiveProgress {
     pub seconds: f64,
     /// Distinct bytes of objects, and the size of all objects announced so far.
     pub received_bytes: u64,
+    /// How many of the received bytes were there from before this receiver was started.
+    pub kept_bytes: u64,
     pub announced_bytes: u64,
     /// Bytes that came a second time on purpose, over the control connection.
     pub retransmitted_bytes: u64,
@@ -145,10 +151,12 @@ pub struct ReceiveProgress {
 #[derive(Debug, Clone, Default)]
 pub struct ReceiveSummary {
     pub progress: ReceiveProgress,
-    /// How many objects are there, and their bytes.
+    /// How many files are there, and their bytes.
     pub received: u64,
     pub received_bytes: u64,
-    /// How many are not.
+    /// Folders and symbolic links that are as the sender has them.
+    pub others: u64,
+    /// How many objects are not.
     pub failed: u64,
     /// Why the session ended early, if it did.
     pub cut_short: Option<String>,
@@ -157,6 +165,19 @@ pub struct ReceiveSummary {
 }
 
 impl ReceiveSummary {
+    /// Counts an object that is there, which is to be told.
+    pub(crate) fn note_received(&mut self, begin: &BeginOfFile) -> ReceiveEvent {
+        let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
+        match kind {
+            ObjectKind::File => {
+                self.received += 1;
+                self.received_bytes += bytes;
+            }
+            ObjectKind::Folder | ObjectKind::Link => self.others += 1,
+        }
+        ReceiveEvent::Received { name, kind, bytes }
+    }
+
     pub fn is_complete(&self) -> bool {
         !self.interrupted && self.failed == 0 && self.cut_short.is_none()
     }
@@ -214,6 +235,7 @@ pub fn run(
 ) -> Result<ReceiveSummary, ReceiveError> {
     // Before the sender hears of this receiver, which could keep nothing otherwise.
     let folder = TargetFolder::open(&options.into)?;
+    let storage = Journal::open(&folder, options.ticket.session, true)?;
     let joined = join::join(options, stop, on_event)?;
-    session::Session::open(options, folder, joined, on_event)?.run(stop)
+    session::Session::open(options, folder, storage, joined, on_event)?.run(stop)
 }

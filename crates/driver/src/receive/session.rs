@@ -22,7 +22,7 @@ use super::{
 use crate::{
     clock::{self, Clock},
     connection::Connection,
-    files::{Intake, Report, TargetFolder, Task},
+    files::{Ending, Intake, Journal, Kept, Leftovers, Report, TargetFolder, Task},
     poller::{Interest, Poller, Ready},
     seal::Opener,
     security::TICKET_EXPIRED,
@@ -71,6 +71,9 @@ pub(super) struct Session<'a> {
     session: SessionId,
     is_welcome: bool,
     machine: Receiver,
+    folder: TargetFolder,
+    /// What an earlier receiver has left.
+    leftovers: Leftovers,
     intake: Intake,
     store_waker: Waker,
     only: Option<NameFilter>,
@@ -79,6 +82,7 @@ pub(super) struct Session<'a> {
     begins: BTreeMap<FileId, BeginOfFile>,
     announced_bytes: u64,
     retransmitted_bytes: u64,
+    kept_bytes: u64,
     malformed: u64,
     dropped: u64,
     disk_wait_ms: u64,
@@ -91,6 +95,7 @@ impl<'a> Session<'a> {
     pub fn open(
         options: &ReceiveOptions,
         folder: TargetFolder,
+        (journal, leftovers): (Journal, Leftovers),
         joined: Joined,
         on_event: &'a mut dyn FnMut(ReceiveEvent),
     ) -> Result<Self, ReceiveError> {
@@ -105,7 +110,7 @@ impl<'a> Session<'a> {
         poller.add(&joined.connection, CONTROL, Interest::Read)?;
         poller.add(&store_waker, STORE, Interest::Read)?;
         let clock = Clock::start();
-        let intake = Intake::start(folder, store_waker.clone())?;
+        let intake = Intake::start(folder.clone(), journal, store_waker.clone())?;
         let mut session = Self {
             on_event,
             poller,
@@ -121,7 +126,12 @@ impl<'a> Session<'a> {
             block_len: ticket.block_len,
             session: ticket.session,
             is_welcome: false,
-            machine: Receiver::new(machine_config(options, joined.buffer_bytes)),
+            machine: Receiver::new(ReceiverConfig {
+                resumes: !leftovers.is_empty(),
+                ..machine_config(options, joined.buffer_bytes)
+            }),
+            folder,
+            leftovers,
             intake,
             store_waker,
             only: options.only.clone(),
@@ -129,6 +139,7 @@ impl<'a> Session<'a> {
             begins: BTreeMap::new(),
             announced_bytes: 0,
             retransmitted_bytes: 0,
+            kept_bytes: 0,
             malformed: 0,
             dropped: 0,
             disk_wait_ms: 0,
@@ -362,7 +373,7 @@ impl<'a> Session<'a> {
                 let before = self.begins.insert(file, begin.clone()).map_or(0, |before| before.file_size);
                 self.announced_bytes = self.announced_bytes.saturating_sub(before).saturating_add(bytes);
                 (self.on_event)(ReceiveEvent::Announced { name, bytes });
-                self.add(Task::Announce { file, begin });
+                self.announce(file, begin);
             }
             ReceiverTransmit::Store { file, range } => {
                 if let Some((all, at)) = blocks {
@@ -376,9 +387,26 @@ impl<'a> Session<'a> {
                     self.machine.handle(self.clock.now(), ReceiverInput::StoreFailed { file, reason });
                 }
             }
-            ReceiverTransmit::Discard { file } => self.add(Task::Discard { file }),
+            ReceiverTransmit::Discard { file } => {
+                self.leftovers.forget(file);
+                self.add(Task::Discard { file });
+            }
             ReceiverTransmit::CloseConnection => self.closes = true,
         }
+    }
+
+    /// Has an object stored, on top of what is there of it from before.
+    fn announce(&mut self, file: FileId, begin: BeginOfFile) {
+        let kept = self.leftovers.kept(&self.folder, file, &begin);
+        let ranges = match &kept {
+            Kept::Nothing => Vec::new(),
+            Kept::Ranges(ranges) => ranges.clone(),
+            Kept::Whole { .. } => Vec::from_iter((begin.file_size > 0).then_some(0..begin.file_size)),
+        };
+        self.add(Task::Announce { file, begin, kept });
+        let before = self.machine.received_bytes();
+        self.machine.handle(self.clock.now(), ReceiverInput::Have { file, ranges });
+        self.kept_bytes += self.machine.received_bytes().saturating_sub(before);
     }
 
     fn add(&mut self, task: Task) {
@@ -404,10 +432,8 @@ impl<'a> Session<'a> {
             }
             ReceiverEvent::Received { file, begin } => {
                 self.begins.remove(&file);
-                let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
-                self.summary.received += 1;
-                self.summary.received_bytes += bytes;
-                (self.on_event)(ReceiveEvent::Received { name, bytes });
+                let event = self.summary.note_received(&begin);
+                (self.on_event)(event);
             }
             ReceiverEvent::Failed { file, reason } => {
                 let name = self.begins.remove(&file).map(|begin| begin.file_name().to_owned());
@@ -479,6 +505,7 @@ impl<'a> Session<'a> {
         ReceiveProgress {
             seconds: self.clock.now().saturating_duration_since(Instant::ZERO).as_secs_f64(),
             received_bytes: self.machine.received_bytes(),
+            kept_bytes: self.kept_bytes,
             announced_bytes: self.announced_bytes,
             retransmitted_bytes: self.retransmitted_bytes,
             duplicate_blocks: counters.duplicate_blocks,
@@ -490,6 +517,14 @@ impl<'a> Session<'a> {
     }
 
     fn finish(mut self) -> ReceiveSummary {
+        let ending = match &self.summary {
+            ReceiveSummary { interrupted: true, .. } => Ending::Interrupted,
+            ReceiveSummary { cut_short: Some(_), .. } => Ending::CutShort,
+            _ => Ending::Over,
+        };
+        if let Some(warning) = self.intake.end(ending) {
+            (self.on_event)(ReceiveEvent::Warning(warning));
+        }
         self.summary.progress = self.progress();
         (self.on_event)(ReceiveEvent::Progress(self.summary.progress));
         if self.ignored > 0 && self.summary.received == 0 && self.summary.failed == 0 {
@@ -532,5 +567,6 @@ fn machine_config(options: &ReceiveOptions, buffer_bytes: usize) -> ReceiverConf
         progress_interval: REPORT_INTERVAL,
         keepalive: KEEPALIVE,
         stall_limit: options.stall_limit,
+        resumes: false,
     }
 }

@@ -169,6 +169,7 @@ pub enum SendEvent {
         name: String,
         bytes: u64,
         complete: u32,
+        not_wanted: u32,
         failed: u32,
     },
     /// What a line of the feed names cannot be sent.
@@ -208,6 +209,8 @@ pub struct ReceiverProgress {
     /// Packets that its kernel dropped.
     pub dropped_packets: u64,
     pub objects_complete: u64,
+    /// Objects that it did not want.
+    pub objects_not_wanted: u64,
     /// The objects that it does not have, and why: the first of them ...
     pub failures: Vec<(String, String)>,
     /// ... and how many there are.

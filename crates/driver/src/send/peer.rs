@@ -36,6 +36,7 @@ pub(super) struct Peer {
     pub progress: Progress,
     pub retransmitted_bytes: u64,
     pub objects_complete: u64,
+    pub objects_not_wanted: u64,
     /// Objects of a feed that were done before it came.
     pub missed: u64,
     /// Bytes of the objects that it has whole.
@@ -80,6 +81,7 @@ impl Peer {
             retransmitted_bytes: 0,
             objects_complete: 0,
             missed: 0,
+            objects_not_wanted: 0,
             complete_bytes: 0,
             failures: Vec::new(),
             failed: 0,
@@ -116,7 +118,8 @@ impl Peer {
         if untold > 0 {
             self.failures.push((format!("{} more", counted(untold)), "as those before".to_owned()));
         }
-        let lacking = objects.saturating_sub(self.missed + self.objects_complete + self.failed);
+        let ended = self.missed + self.objects_complete + self.objects_not_wanted + self.failed;
+        let lacking = objects.saturating_sub(ended);
         if lacking == 0 {
             return;
         }
@@ -135,7 +138,7 @@ impl Peer {
 
     /// Whether it came after the start and went without having had a part in the session.
     pub fn has_only_passed_by(&self) -> bool {
-        let has_nothing = self.failed == 0 && self.objects_complete == 0;
+        let has_nothing = self.failed + self.objects_complete + self.objects_not_wanted == 0;
         self.connection.is_none() && has_nothing && !self.has_spoken && !self.was_there_at_start
     }
 
@@ -150,6 +153,7 @@ impl Peer {
             duplicate_blocks: self.progress.duplicate_blocks,
             dropped_packets: self.progress.dropped_packets,
             objects_complete: self.objects_complete,
+            objects_not_wanted: self.objects_not_wanted,
             failures: self.failures.clone(),
             failed: self.failed,
         }

@@ -21,7 +21,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{self, FileId, HEADER_LEN, Header, PacketNumbers, PacketType},
-    message::{BeginOfFile, Message, TransferType},
+    message::Message,
 };
 
 use group_keys::GroupKeys;
@@ -228,10 +228,7 @@ impl<'a> Session<'a> {
     /// API_Send.
     fn send(&mut self, now: Instant, named: NamedSource) -> Result<(), SendError> {
         let size = named.source.size();
-        let begin = BeginOfFile::new(TransferType::DiskToDisk, size, &named.name).map_err(|error| {
-            SendError::Options(format!("the name {:?} cannot be sent: {error}", named.name))
-        })?;
-        let file = self.machine.send(now, begin);
+        let file = self.machine.send(now, named.begin()?);
         self.has_news = true;
         self.sources.add(file, named);
         if size == 0 {
@@ -448,6 +445,7 @@ impl<'a> Session<'a> {
                         peer.objects_complete += 1;
                         peer.complete_bytes += size;
                     }
+                    Outcome::NotWanted => peer.objects_not_wanted += 1,
                     // Why is told of the object, once for all.
                     Outcome::Failed(_) if self.summary.withdrawn.iter().any(|(other, _)| *other == name) => {
                         peer.fail(name, "the sender could not send it to its end".into());
@@ -459,12 +457,14 @@ impl<'a> Session<'a> {
                 let (name, bytes) = self.sources.remove(file);
                 self.objects_done += 1;
                 self.ended = Some(now);
-                let complete = outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Complete).count();
+                let count = |which: Outcome| outcomes.iter().filter(|(_, outcome)| *outcome == which).count();
+                let (complete, not_wanted) = (count(Outcome::Complete), count(Outcome::NotWanted));
                 (self.on_event)(SendEvent::ObjectDone {
                     name,
                     bytes,
                     complete: complete as u32,
-                    failed: (outcomes.len() - complete) as u32,
+                    not_wanted: not_wanted as u32,
+                    failed: (outcomes.len() - complete - not_wanted) as u32,
                 });
             }
             SenderEvent::PutOut { receiver, reason } => self.put_out(receiver, &reason),

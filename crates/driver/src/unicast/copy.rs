@@ -15,7 +15,7 @@ use treecast_wire::{
 use super::{ClientProgress, TELL_INTERVAL, UnicastError};
 use crate::{
     clock::Clock,
-    files::{Intake, Report, TargetFolder, Task},
+    files::{Intake, Journal, Kept, Report, TargetFolder, Task},
     poller::{Interest, Poller},
     stop::Stop,
     udp::Batch,
@@ -44,6 +44,7 @@ impl<'a> Copy<'a> {
     /// Opens the folder that the copy goes to.
     pub fn new(path: &'a Path, stop: &'a Stop) -> Result<Self, UnicastError> {
         let (folder, name) = target(path)?;
+        let (journal, _) = Journal::open(&folder, SessionId(0), false)?;
         let waker = Waker::new()?;
         let poller = Poller::new()?;
         poller.add(&waker, 0, Interest::Read)?;
@@ -51,7 +52,7 @@ impl<'a> Copy<'a> {
         Ok(Self {
             path,
             name,
-            intake: Intake::start(folder, waker.clone())?,
+            intake: Intake::start(folder, journal, waker.clone())?,
             waker,
             stop,
             poller,
@@ -95,7 +96,7 @@ impl<'a> Copy<'a> {
         let file = object();
         let task = match task {
             StorageTask::Announce { size } => {
-                self.intake.add(now, Task::Announce { file, begin: self.begin(size)? });
+                self.intake.add(now, Task::Announce { file, begin: self.begin(size)?, kept: Kept::Nothing });
                 Task::Reserve { file, size }
             }
             StorageTask::Store { range } => {

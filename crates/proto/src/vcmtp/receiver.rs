@@ -51,6 +51,9 @@ pub struct ReceiverConfig {
     /// A sender that has said nothing on the connection for this long is given up: several times its
     /// [`super::SenderConfig::keepalive`].
     pub stall_limit: Duration,
+    /// Whether something of objects may be there from before: each [`ReceiverTransmit::Announce`] is then answered
+    /// with [`ReceiverInput::Have`], before which nothing of the object is asked for.
+    pub resumes: bool,
 }
 
 /// What a packet came in on.
@@ -86,6 +89,8 @@ pub enum ReceiverInput {
     DiskWaited { total_ms: u64 },
     /// The application has decided about an object.
     Respond { file: FileId, response: Response },
+    /// These bytes of an announced object are stored already, from before this receiver was started.
+    Have { file: FileId, ranges: Vec<Range<u64>> },
     /// Everything of the object is stored, and this is its BLAKE3 hash.
     Hashed { file: FileId, hash: [u8; 32] },
     /// The object cannot be stored as it was announced (no room, name refused). Everything kept of it is
@@ -236,6 +241,7 @@ impl Receiver {
             ReceiverInput::Dropped { total } => self.dropped(now, total),
             ReceiverInput::DiskWaited { total_ms } => self.disk_waited(now, total_ms),
             ReceiverInput::Respond { file, response } => self.respond(file, response),
+            ReceiverInput::Have { file, ranges } => self.have(file, &ranges),
             ReceiverInput::Hashed { file, hash } => self.hashed(file, hash),
             ReceiverInput::AnnouncementRefused { file, begin, reason } => {
                 self.announcement_refused(file, &begin, &reason);

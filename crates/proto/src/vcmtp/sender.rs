@@ -121,6 +121,8 @@ pub enum SenderTransmit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Complete,
+    /// The receiver did not want it.
+    NotWanted,
     Failed(String),
 }
 

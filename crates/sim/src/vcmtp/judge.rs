@@ -71,13 +71,14 @@ fn object_fault(
     let ignored = scenario.receivers[receiver.0 as usize].ignores[index as usize];
     let consistent = match (outcome, fate) {
         (Outcome::Complete, Some(Fate::Received)) => true,
-        (Outcome::Complete, None) => ignored,
+        (Outcome::NotWanted, None) => ignored,
+        (Outcome::Complete, None) | (Outcome::NotWanted, Some(_)) => false,
         (Outcome::Complete, Some(Fate::Failed(_))) => false,
         (Outcome::Failed(_), _) => true,
     };
     let as_expected = match expected {
         Expected::Whole => *outcome == Outcome::Complete && fate == Some(&Fate::Received),
-        Expected::Ignored => *outcome == Outcome::Complete && fate.is_none(),
+        Expected::Ignored => *outcome == Outcome::NotWanted && fate.is_none(),
         Expected::WholeHere => fate == Some(&Fate::Received),
         Expected::WholeOrFailed => fate.is_some() || ignored,
         Expected::Anything => true,

@@ -88,6 +88,7 @@ impl ReceiverNode {
             progress_interval: Duration::from_millis(25),
             keepalive: STALL_LIMIT / 4,
             stall_limit: STALL_LIMIT,
+            resumes: false,
         };
         let capacity = plan.receive_buffer_bytes as usize;
         Self {

@@ -305,6 +305,7 @@ pub(super) fn message_verb(message: &Message) -> &'static str {
         Message::Digest(_) => "sends Digest",
         Message::Progress(_) => "sends Progress",
         Message::Withdraw(_) => "sends Withdraw",
+        Message::NotWanted => "sends Not-Wanted",
         Message::Failed(_) => "sends Failed",
         Message::Goodbye => "sends Goodbye",
         _ => "sends another message",

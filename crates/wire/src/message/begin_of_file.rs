@@ -1,11 +1,16 @@
-//! Begin-of-File (interdomain-2013, table 4.1).
+//! Begin-of-File (interdomain-2013, table 4.1), and behind it what treecast says of an object that comes from a file
+//! system.
 //!
 //! ```text
-//!  0             1           9                     265
-//!  +-------------+-----------+----------------------+
-//!  |transfer type| file size | file name, zero-filled|
-//!  +-------------+-----------+----------------------+
+//!  0             1           9                      265    266    268            276           280
+//!  +-------------+-----------+-----------------------+------+------+--------------+-------------+
+//!  |transfer type| file size | file name, zero-filled| kind | mode | seconds      | nanoseconds |
+//!  +-------------+-----------+-----------------------+------+------+--------------+-------------+
 //! ```
+//!
+//! Kind 0 says nothing, and the three fields behind it are 0; 1 is a file, 2 a folder (no bytes), 3 a symbolic link
+//! (its bytes are what it points to). The mode is the nine permission bits, the time that of the last change, in
+//! seconds since 1970 (signed) and nanoseconds.
 
 use std::fmt;
 
@@ -24,17 +29,49 @@ pub enum TransferType {
     DiskToDisk = 3,
 }
 
+/// The permission bits of a mode: what is carried of it.
+pub const MODE_BITS: u16 = 0o777;
+
+/// What an object is in a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum ObjectKind {
+    #[default]
+    File = 1,
+    Folder = 2,
+    Link = 3,
+}
+
+/// When a file was changed last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModificationTime {
+    /// Since 1970.
+    pub seconds: i64,
+    /// Below 10^9.
+    pub nanoseconds: u32,
+}
+
+/// What a file system says of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    pub kind: ObjectKind,
+    /// Of [`MODE_BITS`]; of no meaning for a link.
+    pub mode: u16,
+    pub modified: ModificationTime,
+}
+
 /// Announces an object: its size in bytes and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BeginOfFile {
     pub transfer_type: TransferType,
     pub file_size: u64,
     file_name: String,
+    attributes: Option<Attributes>,
 }
 
 impl BeginOfFile {
     /// Length of the payload in bytes.
-    pub const LEN: usize = 1 + 8 + FILE_NAME_LEN;
+    pub const LEN: usize = 1 + 8 + FILE_NAME_LEN + 1 + 2 + 8 + 4;
 
     /// # Errors
     /// When the name is empty, longer than [`FILE_NAME_LEN`] bytes or contains a zero byte.
@@ -49,7 +86,34 @@ impl BeginOfFile {
         if file_name.contains('\0') {
             return Err(ParseError::invalid("file name", format!("{file_name:?}"), "no zero byte"));
         }
-        Ok(Self { transfer_type, file_size, file_name: file_name.to_owned() })
+        Ok(Self { transfer_type, file_size, file_name: file_name.to_owned(), attributes: None })
+    }
+
+    /// The same announcement of an object with these attributes.
+    ///
+    /// # Errors
+    /// When a mode has other bits than [`MODE_BITS`], a time has a second's worth of nanoseconds, or a folder bytes.
+    pub fn with_attributes(self, attributes: Attributes) -> Result<Self, ParseError> {
+        if attributes.mode & !MODE_BITS != 0 {
+            return Err(ParseError::invalid("mode", format!("{:#o}", attributes.mode), "bits of 0o777"));
+        }
+        if attributes.modified.nanoseconds >= 1_000_000_000 {
+            return Err(ParseError::invalid("nanoseconds", attributes.modified.nanoseconds, "below 10^9"));
+        }
+        if attributes.kind == ObjectKind::Folder && self.file_size != 0 {
+            return Err(ParseError::invalid("file size", self.file_size, "0 for a folder"));
+        }
+        Ok(Self { attributes: Some(attributes), ..self })
+    }
+
+    /// What the sender's file system says of the object; none when it comes from none.
+    pub fn attributes(&self) -> Option<Attributes> {
+        self.attributes
+    }
+
+    /// What the object is; a file unless its attributes say otherwise.
+    pub fn kind(&self) -> ObjectKind {
+        self.attributes.map_or(ObjectKind::File, |attributes| attributes.kind)
     }
 
     /// The name as the sender gave it. It is the receiver's task to see that it stays in its folder.
@@ -68,6 +132,7 @@ impl BeginOfFile {
         };
         let file_size = reader.u64("file size")?;
         let field = reader.take("file name", FILE_NAME_LEN)?;
+        let attributes = parse_attributes(&mut reader)?;
         reader.end("begin of file")?;
         let len = field.iter().position(|byte| *byte == 0).unwrap_or(FILE_NAME_LEN);
         if field[len..].iter().any(|byte| *byte != 0) {
@@ -75,7 +140,11 @@ impl BeginOfFile {
         }
         let name = std::str::from_utf8(&field[..len])
             .map_err(|_| ParseError::invalid("file name", field[..len].escape_ascii(), "UTF-8"))?;
-        Self::new(transfer_type, file_size, name)
+        let begin = Self::new(transfer_type, file_size, name)?;
+        match attributes {
+            Some(attributes) => begin.with_attributes(attributes),
+            None => Ok(begin),
+        }
     }
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
@@ -84,11 +153,48 @@ impl BeginOfFile {
         let mut field = [0; FILE_NAME_LEN];
         field[..self.file_name.len()].copy_from_slice(self.file_name.as_bytes());
         out.extend_from_slice(&field);
+        match self.attributes {
+            Some(Attributes { kind, mode, modified }) => {
+                out.push(kind as u8);
+                out.extend_from_slice(&mode.to_be_bytes());
+                out.extend_from_slice(&modified.seconds.to_be_bytes());
+                out.extend_from_slice(&modified.nanoseconds.to_be_bytes());
+            }
+            None => out.extend_from_slice(&[0; ATTRIBUTES_LEN]),
+        }
+    }
+}
+
+const ATTRIBUTES_LEN: usize = 1 + 2 + 8 + 4;
+
+fn parse_attributes(reader: &mut Reader<'_>) -> Result<Option<Attributes>, ParseError> {
+    let kind = match reader.u8("kind")? {
+        0 => None,
+        1 => Some(ObjectKind::File),
+        2 => Some(ObjectKind::Folder),
+        3 => Some(ObjectKind::Link),
+        other => return Err(ParseError::invalid("kind", other, "0 to 3")),
+    };
+    let mode = reader.u16("mode")?;
+    let seconds = i64::from_be_bytes(reader.array("seconds")?);
+    let nanoseconds = reader.u32("nanoseconds")?;
+    match kind {
+        Some(kind) => {
+            Ok(Some(Attributes { kind, mode, modified: ModificationTime { seconds, nanoseconds } }))
+        }
+        None if (mode, seconds, nanoseconds) == (0, 0, 0) => Ok(None),
+        None => Err(ParseError::invalid("kind", 0, "1 to 3 where attributes follow")),
     }
 }
 
 impl fmt::Display for BeginOfFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "type={:?} size={} name={:?}", self.transfer_type, self.file_size, self.file_name)
+        write!(f, "type={:?} size={} name={:?}", self.transfer_type, self.file_size, self.file_name)?;
+        match self.attributes {
+            Some(Attributes { kind, mode, modified: ModificationTime { seconds, nanoseconds } }) => {
+                write!(f, " kind={kind:?} mode={mode:04o} time={seconds}.{nanoseconds:09}")
+            }
+            None => Ok(()),
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! (VCMTP; interdomain-2013, 4.3.3, 4.3.4 and table 4.1). Types above VCMTP's eight are treecast's.
 
 mod begin_of_file;
+mod chunk_hashes;
 mod contents;
 mod digest;
 mod group_key;
@@ -13,7 +14,10 @@ mod reason;
 mod retransmission_request;
 mod welcome;
 
-pub use begin_of_file::{BeginOfFile, FILE_NAME_LEN, TransferType};
+pub use begin_of_file::{
+    Attributes, BeginOfFile, FILE_NAME_LEN, MODE_BITS, ModificationTime, ObjectKind, TransferType,
+};
+pub use chunk_hashes::{CHUNK_LEN, ChunkHashes, ChunkHashesRequest, MAX_CHUNK_HASHES};
 pub use contents::{Contents, MAX_OBJECTS};
 pub use digest::Digest;
 pub use group_key::GroupKey;
@@ -33,7 +37,7 @@ use crate::{
 };
 
 /// The version of the session protocol that [`Hello`] and [`Welcome`] carry.
-pub const PROTOCOL_VERSION: u8 = 1;
+pub const PROTOCOL_VERSION: u8 = 2;
 
 /// A control message, without the header's file id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +61,9 @@ pub enum Message {
     GroupKey(GroupKey),
     Pace(Pace),
     PaceReport(PaceReport),
+    ChunkHashesRequest(ChunkHashesRequest),
+    ChunkHashes(ChunkHashes),
+    NotWanted,
 }
 
 impl Message {
@@ -91,6 +98,9 @@ impl Message {
             PacketType::GroupKey => Self::GroupKey(GroupKey::parse(payload)?),
             PacketType::Pace => Self::Pace(Pace::parse(payload)?),
             PacketType::PaceReport => Self::PaceReport(PaceReport::parse(payload)?),
+            PacketType::ChunkHashesRequest => Self::ChunkHashesRequest(ChunkHashesRequest::parse(payload)?),
+            PacketType::ChunkHashes => Self::ChunkHashes(ChunkHashes::parse(payload)?),
+            PacketType::NotWanted => empty(payload, Self::NotWanted)?,
             PacketType::EndOfFile => empty(payload, Self::EndOfFile)?,
             PacketType::BeginOfFileRequest => empty(payload, Self::BeginOfFileRequest)?,
             PacketType::EndOfRetransmissionRequests => empty(payload, Self::EndOfRetransmissionRequests)?,
@@ -125,10 +135,13 @@ impl Message {
             Self::GroupKey(_) => GroupKey::LEN,
             Self::Pace(_) => Pace::LEN,
             Self::PaceReport(_) => PaceReport::LEN,
+            Self::ChunkHashesRequest(_) => ChunkHashesRequest::LEN,
+            Self::ChunkHashes(body) => body.emitted_len(),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
             | Self::RetransmissionReject
+            | Self::NotWanted
             | Self::Goodbye => 0,
         }
     }
@@ -146,10 +159,13 @@ impl Message {
             Self::GroupKey(body) => body.emit(packet),
             Self::Pace(body) => body.emit(packet),
             Self::PaceReport(body) => body.emit(packet),
+            Self::ChunkHashesRequest(body) => body.emit(packet),
+            Self::ChunkHashes(body) => body.emit(packet),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
             | Self::RetransmissionReject
+            | Self::NotWanted
             | Self::Goodbye => {}
         }
     }
@@ -174,6 +190,9 @@ impl Message {
             Self::GroupKey(_) => PacketType::GroupKey,
             Self::Pace(_) => PacketType::Pace,
             Self::PaceReport(_) => PacketType::PaceReport,
+            Self::ChunkHashesRequest(_) => PacketType::ChunkHashesRequest,
+            Self::ChunkHashes(_) => PacketType::ChunkHashes,
+            Self::NotWanted => PacketType::NotWanted,
         }
     }
 }
@@ -193,10 +212,13 @@ impl fmt::Display for Message {
             Self::GroupKey(body) => write!(f, " {body}"),
             Self::Pace(body) => write!(f, " {body}"),
             Self::PaceReport(body) => write!(f, " {body}"),
+            Self::ChunkHashesRequest(body) => write!(f, " {body}"),
+            Self::ChunkHashes(body) => write!(f, " {body}"),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
             | Self::RetransmissionReject
+            | Self::NotWanted
             | Self::Goodbye => Ok(()),
         }
     }

@@ -7,8 +7,9 @@ use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     iotup,
     message::{
-        BeginOfFile, Contents, Digest, GroupKey, Hello, Message, Pace, PaceReport, Progress, Reason,
-        RetransmissionRequest, TransferType, Welcome,
+        Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey, Hello, Message,
+        ModificationTime, ObjectKind, Pace, PaceReport, Progress, Reason, RetransmissionRequest,
+        TransferType, Welcome,
     },
     seal::KeyId,
     ticket::{Fanout, Repair, Security, Ticket},
@@ -34,6 +35,9 @@ pub fn all() -> Vec<Sample> {
 /// One control message of every type.
 pub fn messages() -> Vec<Message> {
     let begin = BeginOfFile::new(TransferType::DiskToDisk, 1 << 40, "folder/grüße.bin").expect("a good name");
+    let modified = ModificationTime { seconds: -1, nanoseconds: 5 };
+    let attributes = Attributes { kind: ObjectKind::File, mode: 0o640, modified };
+    let begin = begin.with_attributes(attributes).expect("good attributes");
     let request = RetransmissionRequest::new(1420..4260).expect("not empty");
     let hello = Hello::new(1, 4321, 8 << 20, "client7").expect("a good name");
     let contents = Contents::new(3).expect("not empty");
@@ -63,6 +67,9 @@ pub fn messages() -> Vec<Message> {
         Message::GroupKey(GroupKey { id: KeyId(0x0123_4567_89ab_cdef), secret: [9; 32] }),
         Message::Pace(pace()),
         Message::PaceReport(pace_report()),
+        Message::ChunkHashesRequest(ChunkHashesRequest::new(0..77).expect("not empty")),
+        Message::ChunkHashes(ChunkHashes::new(15, vec![hash(), [7; 32]]).expect("few")),
+        Message::NotWanted,
     ]
 }
 

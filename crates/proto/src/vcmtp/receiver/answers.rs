@@ -1,12 +1,14 @@
 //! What the receiver does with answers from the application and from the storage (interdomain-2013, 4.4,
 //! table 4.7, API_BOF_Response and API_File_Received).
 
+use std::ops::Range;
+
 use treecast_wire::{header::FileId, message::BeginOfFile};
 
 use super::{
     super::Repair,
     Receiver, ReceiverEvent, ReceiverTransmit, Response, State,
-    data_receiver::undecided,
+    data_receiver::{MAX_CHUNKS, undecided},
     object::{Decision, Stage},
     requester::Request,
 };
@@ -69,8 +71,30 @@ impl Receiver {
             object.doubt_group();
             self.request(index, Request::BeginOfFile);
         }
-        if let Some(all) = all {
-            self.request(index, Request::Retransmission(all));
+        for gap in all {
+            self.request(index, Request::Retransmission(gap));
+        }
+        self.settle(index);
+    }
+
+    /// What is there of an announced object from before; what is missing is asked for from now on.
+    pub(super) fn have(&mut self, file: FileId, ranges: &[Range<u64>]) {
+        let index = file.index();
+        let object = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session);
+        let Some(object) = object.filter(|object| object.is_final()) else { return };
+        object.awaits_kept = false;
+        for range in ranges {
+            let mut rest = object.whole_blocks(range);
+            while !rest.is_empty()
+                && self.chunks < MAX_CHUNKS
+                && let Some(new) = object.first_new(&rest)
+            {
+                let chunks = object.chunks();
+                object.take(&new);
+                self.chunks = self.chunks + object.chunks() - chunks;
+                self.reporter.progress.received_bytes += new.end - new.start;
+                rest.start = new.end;
+            }
         }
         self.settle(index);
     }

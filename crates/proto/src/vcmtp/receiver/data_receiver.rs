@@ -34,7 +34,7 @@ const EARLY_BYTES: u64 = 16 << 20;
 const QUIET: Duration = Duration::from_millis(30);
 
 /// The most memory for all objects' sets of blocks, in chunks of about 600 bytes.
-const MAX_CHUNKS: usize = 131_072;
+pub(super) const MAX_CHUNKS: usize = 131_072;
 
 /// What comes in.
 impl Receiver {
@@ -114,6 +114,9 @@ impl Receiver {
             self.reporter.progress.received_bytes -= bytes;
             self.counters.malformed += 1;
             self.transmit(ReceiverTransmit::Discard { file });
+        }
+        if let Some(object) = self.ledger.get_mut(index) {
+            object.awaits_kept = self.config.resumes;
         }
         match self.ledger.get(index).map(|object| object.decision) {
             Some(Decision::Pending) => {
@@ -227,7 +230,7 @@ impl Receiver {
         self.reporter.progress.duplicate_blocks += duplicates;
         self.reporter.note(now);
         if from == Channel::Group {
-            if let Some(gap) = object.gap_before(&bytes) {
+            for gap in object.gaps_before(&bytes) {
                 self.request(index, Request::Retransmission(gap));
             }
             if self.ledger.get(index).is_some_and(|object| object.quiet_at.is_some()) {
@@ -284,7 +287,10 @@ impl Receiver {
         // Said before the sender has begun it, it would not count.
         if object.decision == Decision::Ignored && object.end_is_sure {
             self.end(index);
-            return self.request(index, Request::End);
+            return self.request(index, Request::NotWanted);
+        }
+        if object.awaits_kept && object.is_final() {
+            return;
         }
         if object.stage != Stage::Receiving {
             return;
@@ -318,7 +324,7 @@ impl Receiver {
         }
         let gaps = match object.end_is_sure && std::mem::take(&mut object.recheck) {
             true => object.all_gaps(),
-            false => Vec::from_iter(object.gap_at_end()),
+            false => object.gaps_at_end(),
         };
         for gap in gaps {
             self.request(index, Request::Retransmission(gap));
@@ -380,7 +386,12 @@ impl Receiver {
 
     fn open(&mut self, word: Word, index: u32) -> Option<&mut Object> {
         let (block_len, decision) = (self.config.block_len, undecided(self.config.notification));
-        let object = self.ledger.open(index, word, || Object::new(block_len, decision));
+        let awaits_kept = self.config.resumes;
+        let object = self.ledger.open(index, word, || {
+            let mut object = Object::new(block_len, decision);
+            object.awaits_kept = awaits_kept;
+            object
+        });
         if object.is_none() {
             self.counters.refused += 1;
         }

@@ -67,6 +67,8 @@ pub(super) struct Object {
     pub(super) stale_hashes: u32,
     /// Why it has failed here, while nobody but the group has spoken of it.
     pub(super) doom: Option<String>,
+    /// The caller has yet to say what of it is there from before.
+    pub(super) awaits_kept: bool,
     pub(super) received_bytes: u64,
     blocks: BlockSet,
     block_len: u64,
@@ -105,6 +107,7 @@ impl Object {
             mismatched: false,
             stale_hashes: 0,
             doom: None,
+            awaits_kept: false,
             received_bytes: 0,
             blocks: BlockSet::default(),
             block_len: u64::from(block_len.max(1)),
@@ -180,32 +183,42 @@ impl Object {
         blocks.end - blocks.start
     }
 
-    /// The missing block handling procedure: blocks came from the group; whatever lies between them and
+    /// The missing block handling procedure: blocks came from the group; what is not there between them and
     /// the last ones before is missing.
-    pub(super) fn gap_before(&mut self, bytes: &Range<u64>) -> Option<Range<u64>> {
+    pub(super) fn gaps_before(&mut self, bytes: &Range<u64>) -> Vec<Range<u64>> {
+        if self.awaits_kept {
+            return Vec::new();
+        }
         let gap = self.expected..bytes.start;
         self.expected = self.expected.max(bytes.end);
-        (!gap.is_empty()).then_some(gap)
+        self.gaps(gap)
     }
 
     /// The blocks missing at the end of an object that is out, not asked for yet.
-    pub(super) fn gap_at_end(&mut self) -> Option<Range<u64>> {
-        let size = self.begin.as_ref()?.file_size;
+    pub(super) fn gaps_at_end(&mut self) -> Vec<Range<u64>> {
+        let Some(size) = self.begin.as_ref().map(|begin| begin.file_size) else { return Vec::new() };
         let gap = self.expected..size;
         self.expected = size;
-        (!gap.is_empty()).then_some(gap)
+        self.gaps(gap)
     }
 
-    /// All blocks that are missing of an object that is out, whether or not they have been asked for; some that
-    /// are there among them when there are too many gaps.
+    /// All blocks that are missing of an object that is out, whether or not they have been asked for.
     pub(super) fn all_gaps(&mut self) -> Vec<Range<u64>> {
         let Some(size) = self.begin.as_ref().map(|begin| begin.file_size) else { return Vec::new() };
         self.expected = size;
-        let all = self.block_range(&(0..size));
+        self.gaps(0..size)
+    }
+
+    /// The blocks of `bytes` that are missing; some that are there among them when there are too many gaps.
+    fn gaps(&self, bytes: Range<u64>) -> Vec<Range<u64>> {
+        if bytes.is_empty() {
+            return Vec::new();
+        }
+        let all = self.block_range(&bytes);
         let (mut gaps, mut from) = (Vec::new(), all.start);
         while let Some(gap) = self.blocks.first_gap(from..all.end) {
             let end = if gaps.len() + 1 < MAX_GAPS { gap.end } else { all.end };
-            gaps.push(gap.start * self.block_len..end.saturating_mul(self.block_len).min(size));
+            gaps.push(gap.start * self.block_len..end.saturating_mul(self.block_len).min(bytes.end));
             from = end;
         }
         gaps
@@ -233,6 +246,14 @@ impl Object {
         }
     }
 
+    /// The whole blocks among `bytes`, which are there from before.
+    pub(super) fn whole_blocks(&self, bytes: &Range<u64>) -> Range<u64> {
+        let size = self.begin.as_ref().map_or(0, |begin| begin.file_size);
+        let start = bytes.start.div_ceil(self.block_len).saturating_mul(self.block_len);
+        let end = if bytes.end >= size { size } else { bytes.end / self.block_len * self.block_len };
+        start..end
+    }
+
     /// Drops all that has been received.
     pub(super) fn forget(&mut self) {
         self.blocks = BlockSet::default();
@@ -242,12 +263,12 @@ impl Object {
     }
 
     /// Drops all that has been received; all of it is to be asked for.
-    pub(super) fn start_again(&mut self) -> Option<Range<u64>> {
+    pub(super) fn start_again(&mut self) -> Vec<Range<u64>> {
         self.forget();
         self.mismatched = true;
         self.stage = Stage::Receiving;
         self.expected = 0;
-        self.gap_at_end()
+        self.gaps_at_end()
     }
 
     fn block_range(&self, bytes: &Range<u64>) -> Range<u64> {

@@ -22,6 +22,8 @@ pub(super) enum Request {
     BeginOfFile,
     /// INL_End_Of_Retx_Reqs(i).
     End,
+    /// The object is not wanted here.
+    NotWanted,
     /// The object has failed here.
     Failed(String),
 }
@@ -37,6 +39,7 @@ impl Requester {
             Request::BeginOfFile if asks => Message::BeginOfFileRequest,
             Request::Retransmission(_) | Request::BeginOfFile => return None,
             Request::End => Message::EndOfRetransmissionRequests,
+            Request::NotWanted => Message::NotWanted,
             Request::Failed(reason) => Message::Failed(Reason::new(&reason)),
         };
         self.ready_to_send.then_some(message)

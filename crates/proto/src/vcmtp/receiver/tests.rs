@@ -32,7 +32,11 @@ impl Bench {
     }
 
     fn idle(repair: Repair, notification: Notification) -> Self {
-        let config = ReceiverConfig {
+        Self { receiver: Receiver::new(Self::config(repair, notification)), now: Instant::ZERO }
+    }
+
+    fn config(repair: Repair, notification: Notification) -> ReceiverConfig {
+        ReceiverConfig {
             session: SESSION,
             repair,
             block_len: 100,
@@ -41,8 +45,8 @@ impl Bench {
             progress_interval: Duration::from_secs(3600),
             keepalive: KEEPALIVE,
             stall_limit: STALL_LIMIT,
-        };
-        Self { receiver: Receiver::new(config), now: Instant::ZERO }
+            resumes: false,
+        }
     }
 
     fn input(&mut self, input: ReceiverInput) -> String {
@@ -218,7 +222,7 @@ fn table_4_7_bof_response_ignore() {
     assert_eq!(bench.respond(Response::Ignore), "discard 0");
     assert_eq!(bench.data(200..250), "", "dropped, and no gap is mended");
     assert_eq!(bench.eof(), "", "said too early, it would not count");
-    assert_eq!(bench.digest(), "End-Of-Retx-Reqs 0");
+    assert_eq!(bench.digest(), "NotWanted");
 }
 
 #[test]
@@ -440,7 +444,7 @@ fn table_4_7_eof_only_ignored() {
     let mut bench = Bench::new(Notification::PerFile);
     bench.eof();
     assert_eq!(bench.respond(Response::Ignore), "discard 0");
-    assert_eq!(bench.digest(), "End-Of-Retx-Reqs 0");
+    assert_eq!(bench.digest(), "NotWanted");
 }
 
 #[test]
@@ -653,4 +657,39 @@ fn progress_is_reported_after_so_many_bytes() {
     let wait = bench.receiver.poll(bench.now);
     let nothing_new = Step::Wait(Some(Instant::ZERO + KEEPALIVE), ReceiverWait::Report);
     assert_eq!(wait, nothing_new, "but that it is there");
+}
+
+/// What is there from before is told when the object is announced, and nothing is asked for until then.
+#[test]
+fn a_resumed_receiver_asks_for_what_it_lacks() {
+    let config = ReceiverConfig { resumes: true, ..Bench::config(Repair::Nack, Notification::Batched) };
+    let mut bench = Bench { receiver: Receiver::new(config), now: Instant::ZERO };
+    bench.input(ReceiverInput::Connected);
+    assert_eq!(bench.data(600..700), "BOF-Request 0, store 0 600..700", "it may have all that was before");
+    assert_eq!(bench.bof_again(1_050), "announce 0 1050");
+    assert_eq!(bench.data(700..800), "store 0 700..800");
+    let ranges = vec![0..250, 330..500, 1_000..1_050];
+    assert_eq!(bench.input(ReceiverInput::Have { file: FileId::new(SESSION, 0), ranges }), "");
+    assert_eq!(
+        bench.data(800..900),
+        "store 0 800..900, Retx-Request 0 200..400, Retx-Request 0 500..600",
+        "parts of blocks are of no use"
+    );
+    bench.digest();
+    assert_eq!(
+        bench.later(Duration::from_millis(30)),
+        "Retx-Request 0 200..400, Retx-Request 0 500..600, Retx-Request 0 900..1000"
+    );
+}
+
+#[test]
+fn what_is_whole_from_before_is_only_hashed() {
+    let config = ReceiverConfig { resumes: true, ..Bench::config(Repair::Nack, Notification::Batched) };
+    let mut bench = Bench { receiver: Receiver::new(config), now: Instant::ZERO };
+    bench.input(ReceiverInput::Connected);
+    assert_eq!(bench.bof_again(250), "announce 0 250");
+    assert_eq!(bench.digest(), "");
+    let whole = Vec::from_iter([0..100, 100..250]);
+    assert_eq!(bench.input(ReceiverInput::Have { file: FileId::new(SESSION, 0), ranges: whole }), "hash 0");
+    assert_eq!(bench.hashed(HASH), "commit 0, API_File_Received 0, End-Of-Retx-Reqs 0");
 }

@@ -85,6 +85,7 @@ impl Sender {
                 self.retransmission_request(from, index, request.range())
             }
             Message::EndOfRetransmissionRequests => self.done_at(index, from, Outcome::Complete),
+            Message::NotWanted => self.done_at(index, from, Outcome::NotWanted),
             Message::Failed(reason) => self.done_at(index, from, Outcome::Failed(reason.as_str().to_owned())),
             Message::Progress(progress) => self.credit.report(from, index, progress.position),
             _ => {}

@@ -1,0 +1,166 @@
+//! Folders as one set: modes, times, links, and what is empty.
+
+mod session;
+
+use std::{
+    fs::{self, File, Permissions},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use session::{Scratch, contents, finish, finish_well, path, wait_until};
+
+/// What is to be the same of something at both ends: kind and permissions, time, and bytes or what it points to.
+fn likeness(path: &Path) -> (u32, (i64, i64), Vec<u8>) {
+    let metadata = path.symlink_metadata().unwrap();
+    let content = match metadata.file_type() {
+        kind if kind.is_symlink() => fs::read_link(path).unwrap().into_os_string().into_encoded_bytes(),
+        kind if kind.is_dir() => Vec::new(),
+        _ => fs::read(path).unwrap(),
+    };
+    (metadata.mode(), (metadata.mtime(), metadata.mtime_nsec()), content)
+}
+
+const SET: [&str; 9] = [
+    "set",
+    "set/empty",
+    "set/none",
+    "set/run",
+    "set/sub",
+    "set/sub/deep",
+    "set/sub/deep/secret",
+    "set/sub/link",
+    "set/upper",
+];
+
+fn make_set(scratch: &Scratch) {
+    fs::create_dir_all(scratch.path("set/none")).unwrap();
+    scratch.file("set/sub/deep/secret", 300_000);
+    scratch.file("set/run", 10);
+    scratch.file("set/empty", 0);
+    symlink("deep/secret", scratch.path("set/sub/link")).unwrap();
+    symlink("sub", scratch.path("set/upper")).unwrap();
+    for (number, (name, mode)) in [
+        ("set/sub/deep/secret", 0o400),
+        ("set/run", 0o751),
+        ("set/empty", 0o644),
+        ("set/none", 0o2750),
+        ("set/sub/deep", 0o500),
+        ("set/sub", 0o755),
+        ("set", 0o700),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let time = SystemTime::UNIX_EPOCH + Duration::new(1_234_567_890 + number as u64, 123_456_789);
+        File::open(scratch.path(name)).unwrap().set_modified(time).unwrap();
+        fs::set_permissions(scratch.path(name), Permissions::from_mode(mode)).unwrap();
+    }
+}
+
+fn assert_alike(scratch: &Scratch, into: &str) {
+    for name in SET {
+        let (mode, time, content) = likeness(&scratch.path(name));
+        let copy = likeness(&scratch.path(into).join(name));
+        // The bits beyond the permissions are not carried.
+        let mode = if name == "set/none" { mode & !0o2000 } else { mode };
+        assert!(copy == (mode, time, content), "{into} {name}: {:o} {:?}", copy.0, copy.1);
+    }
+}
+
+#[test]
+fn a_folder_arrives_as_it_is() {
+    for repair in ["nack", "after"] {
+        let scratch = Scratch::new();
+        make_set(&scratch);
+        let set = scratch.path("set");
+        let sender = scratch.send(&["--wait", "2", "--repair", repair, path(&set)]);
+        let receivers = [scratch.receive("a", &[]), scratch.receive("b", &[])];
+        finish_well(sender);
+        for (receiver, into) in receivers.into_iter().zip(["a", "b"]) {
+            let told = finish_well(receiver);
+            assert!(told.contains("3 files, 300010 bytes"), "{told}");
+            assert_alike(&scratch, into);
+            assert_eq!(scratch.names(into), ["set"]);
+        }
+    }
+}
+
+#[test]
+fn a_set_that_is_sent_again_replaces_the_old_one() {
+    let scratch = Scratch::new();
+    make_set(&scratch);
+    for _ in 0..2 {
+        let set = scratch.path("set");
+        let sender = scratch.send(&[path(&set)]);
+        finish_well(scratch.receive("a", &[]));
+        finish_well(sender);
+        assert_alike(&scratch, "a");
+        fs::remove_file(scratch.path("ticket")).unwrap();
+        fs::write(scratch.path("a/set/run"), "changed").unwrap();
+        fs::remove_file(scratch.path("a/set/upper")).unwrap();
+        fs::write(scratch.path("a/set/upper"), "a file where a link was").unwrap();
+    }
+}
+
+#[test]
+fn what_leads_out_of_the_set_is_not_carried() {
+    let scratch = Scratch::new();
+    scratch.file("set/file", 1000);
+    for (name, target) in [("absolute", "/etc/passwd"), ("out", "../ticket"), ("astray", "x/../file")] {
+        symlink(target, scratch.path("set").join(name)).unwrap();
+    }
+    let set = scratch.path("set");
+    let sender = scratch.send(&[path(&set)]);
+    finish_well(scratch.receive("a", &[]));
+    let told = finish_well(sender);
+    assert!(told.contains("3 entries skipped") && told.contains("set/absolute, ..."), "{told}");
+    assert_eq!(scratch.names("a/set"), ["file"]);
+}
+
+/// What is in the way at the receiver is told, a line each, and is still there afterwards.
+#[test]
+fn what_is_in_the_way_stays() {
+    let scratch = Scratch::new();
+    scratch.file("set/file", 1000);
+    scratch.file("set/sub/deep", 1000);
+    scratch.file("set/fine", 1000);
+    let outside = scratch.path("outside");
+    fs::create_dir_all(&outside).unwrap();
+    fs::create_dir_all(scratch.path("a/set/file/kept")).unwrap();
+    symlink(&outside, scratch.path("a/set/sub")).unwrap();
+    let set = scratch.path("set");
+    let sender = scratch.send(&[path(&set)]);
+    let (code, told) = finish(scratch.receive("a", &[]));
+    assert_eq!(code, Some(3), "{told}");
+    for line in ["set/file: failed: ", "set/sub: failed: ", "set/sub/deep: failed: "] {
+        assert_eq!(told.matches(line).count(), 1, "{line} in {told}");
+    }
+    assert_eq!(finish(sender).0, Some(3));
+    assert_eq!(scratch.names("a/set"), ["file", "fine", "sub"]);
+    assert!(scratch.path("a/set/file/kept").is_dir() && scratch.names("outside").is_empty());
+    assert!(fs::read(scratch.path("a/set/fine")).unwrap() == contents(1000));
+}
+
+#[test]
+fn what_is_whole_is_right_after_an_interruption() {
+    let scratch = Scratch::new();
+    scratch.file("set/aaa", 1000);
+    scratch.file("set/large", 3_000_000);
+    fs::set_permissions(scratch.path("set"), Permissions::from_mode(0o750)).unwrap();
+    let set = scratch.path("set");
+    let sender = scratch.send(&["--rate", "8M", "--block", "1420", path(&set)]);
+    let receiver = scratch.receive("a", &[]);
+    wait_until("the first is whole", || scratch.path("a/set/aaa").exists());
+    // SAFETY: a signal to a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(receiver.id() as libc::pid_t, libc::SIGINT) }, 0);
+    assert_eq!(finish(receiver).0, Some(1));
+    finish(sender);
+    assert_eq!((likeness(&scratch.path("a/set")).0, likeness(&scratch.path("a/set")).1), {
+        let set = likeness(&scratch.path("set"));
+        (set.0, set.1)
+    });
+    assert_eq!(scratch.names("a/set"), ["aaa"]);
+    assert_eq!(scratch.parts("a"), 0);
+}

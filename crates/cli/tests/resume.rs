@@ -1,0 +1,159 @@
+//! Receivers that are killed and started again fetch only what they lack.
+
+mod session;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, Stdio},
+};
+
+use serde_json::Value;
+use session::{Scratch, contents, finish, finish_well, path, start, wait_until};
+
+/// Numbers that look random, the same for one seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// Starts a receiver in folder `into` and kills it when it has fetched `bytes` more; returns what it had fetched by
+/// then, or none when it ended before.
+fn kill_after(scratch: &Scratch, into: &str, bytes: u64) -> Option<u64> {
+    let mut command = scratch.receive_command(into);
+    command.args(["--json", "--name", into]).arg(format!("@{}", scratch.path("ticket").display()));
+    let mut receiver = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    for line in BufReader::new(receiver.stdout.take().unwrap()).lines() {
+        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        if event["event"] == "progress" && fetched(&event) >= bytes {
+            receiver.kill().unwrap();
+            receiver.wait().unwrap();
+            return Some(fetched(&event));
+        }
+    }
+    assert!(receiver.wait().unwrap().success());
+    None
+}
+
+/// What a receiver has fetched, by its progress.
+fn fetched(event: &Value) -> u64 {
+    let count = |key: &str| event[key].as_u64().unwrap();
+    count("bytes") - count("kept_bytes") + count("duplicate_bytes")
+}
+
+/// What a receiver says at its end.
+fn done(receiver: Child) -> Value {
+    let told = finish_well(receiver);
+    let mut events = told.lines().rev().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events.find(|event| event["event"] == "done").unwrap()
+}
+
+/// Files of a session of 22 MB in all, and the folder that holds them.
+fn tree(scratch: &Scratch) -> (Vec<(String, usize)>, u64) {
+    let files = vec![("tree/large".to_owned(), 14_000_000), ("tree/other".to_owned(), 8_000_003)];
+    for (name, size) in &files {
+        scratch.file(name, *size);
+    }
+    let bytes = files.iter().map(|(_, size)| *size as u64).sum();
+    (files, bytes)
+}
+
+#[test]
+fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
+    for (seed, repair) in [(1, "nack"), (2, "after"), (3, "nack")] {
+        let scratch = Scratch::new();
+        let (files, bytes) = tree(&scratch);
+        let tree = scratch.path("tree");
+        let sender = scratch.send(&[
+            "--rate",
+            "60M",
+            "--block",
+            "1420",
+            "--repair",
+            repair,
+            "--wait",
+            "2",
+            path(&tree),
+        ]);
+        let steady = scratch.receive("steady", &[]);
+        wait_until("it is there", || scratch.path("steady").exists());
+        let signal = |signal| {
+            // SAFETY: a signal to a child that has not been waited for.
+            assert_eq!(unsafe { libc::kill(steady.id() as libc::pid_t, signal) }, 0);
+        };
+        // Nothing is done before it goes on.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        signal(libc::SIGSTOP);
+        let mut random = Random(seed);
+        let (mut sum, mut kills) = (0, 0);
+        for _ in 0..4 {
+            match kill_after(&scratch, "a", random.below(bytes / 4)) {
+                Some(fetched) => (sum, kills) = (sum + fetched, kills + 1),
+                None => break,
+            }
+        }
+        signal(libc::SIGCONT);
+        let last = done(scratch.receive("a", &["--json", "--name", "a"]));
+        sum += fetched(&last);
+        // What went over the connection before a kill, and was told after the last progress, is not in the sum.
+        assert!(
+            kills == 4 && sum <= bytes + bytes / 50,
+            "seed {seed}: {sum} of {bytes} bytes, {kills} kills: {last}"
+        );
+        finish_well(steady);
+        finish(sender);
+        for (name, size) in files {
+            assert!(
+                fs::read(scratch.path("a").join(&name)).unwrap() == contents(size),
+                "seed {seed}: {name}"
+            );
+        }
+        assert_eq!(scratch.names("a"), ["tree"], "nothing else is left");
+    }
+}
+
+#[test]
+fn receivers_in_one_folder_leave_each_others_files_alone() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 1_000_000);
+    let sender = scratch.send(&["--rate", "4M", "--block", "1420", path(&file)]);
+    let mut killed = scratch.receive("a", &[]);
+    wait_until("some of it has come", || scratch.parts("a") > 0);
+    let living = scratch.receive("a", &[]);
+    wait_until("both are at it", || scratch.parts("a") == 2);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(scratch.parts("a"), 2, "a killed process cleans nothing up");
+    let third = scratch.receive("a", &[]);
+    finish_well(living);
+    finish_well(third);
+    assert_eq!(scratch.names("a"), ["file"]);
+    assert_eq!(finish(sender).0, Some(3));
+}
+
+#[test]
+fn what_comes_after_the_machine_was_down_is_looked_at_again() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 3_000_000);
+    let sender = scratch.send(&["--rate", "20M", "--block", "1420", "--wait", "2", path(&file)]);
+    let steady = scratch.receive("steady", &[]);
+    kill_after(&scratch, "a", 1_000_000).unwrap();
+    // What a machine that lost its power may leave: a journal, and zeros where the bytes were.
+    let part = scratch.names("a").into_iter().find(|name| name.ends_with(".part")).unwrap();
+    let part = fs::File::options().write(true).open(scratch.path("a").join(part)).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&part, &[0; 100_000], 50_000).unwrap();
+    let last = done(start(
+        scratch
+            .receive_command("a")
+            .args(["--json", "--name", "a"])
+            .arg(format!("@{}", scratch.path("ticket").display())),
+    ));
+    finish_well(steady);
+    finish(sender);
+    assert!(last["kept_bytes"].as_u64().unwrap() > 900_000, "{last}");
+    assert!(fs::read(scratch.path("a/file")).unwrap() == contents(3_000_000));
+}

@@ -1,0 +1,555 @@
+//! What a receiver has, noted beside it: a hidden file in the target folder, from which a receiver that is started again
+//! after it was killed goes on.
+//!
+//! The journal is `.treecast-SESSION.SLOT.journal`, a file that is not whole `.treecast-SESSION.SLOT.INDEX.part`. A
+//! receiver has the journal of its slot locked for as long as it lives, so that several in one folder do not disturb
+//! each other. A journal is text, a line an entry; whoever reads it passes over what is no entry, such as a last line
+//! that is cut short:
+//!
+//! ```text
+//! boot ID                                       what follows was noted since the machine was started last
+//! have INDEX ANNOUNCEMENT START-END,START-END   these bytes are in the part file
+//! done INDEX ANNOUNCEMENT HASH INODE TIME       it has its name; its file's number and time of change
+//! gone INDEX                                    what was noted of it counts no more
+//! ```
+//!
+//! ANNOUNCEMENT stands for the announcement that was meant, of which it is a hash. An entry is written after the bytes
+//! that it speaks of. Nothing is written through to the disk for it: a process that is killed loses nothing that it
+//! has written. After the machine went down, files that were done are hashed before they count, and what is wrong in a
+//! part file shows in its hash, as always.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs::File,
+    io::{Read, Write},
+    ops::Range,
+    time::{Duration, SystemTime},
+};
+
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, SessionId},
+    message::{BeginOfFile, Message, ModificationTime, ObjectKind},
+};
+
+use super::{
+    PartFile, TargetError, TargetFolder,
+    sys::{self, Lock, Status, c_string, open_at},
+    target::HIDDEN,
+};
+
+/// The most receivers of one session in one folder that can go on later.
+const MAX_SLOTS: u32 = 64;
+
+/// A longer journal is not added to: what it would have told is fetched again.
+const MAX_LEN: u64 = 64 << 20;
+
+/// What nobody has gone on with for so long is removed.
+const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The journal of one receiver, and its slot.
+#[derive(Debug)]
+pub struct Journal {
+    folder: TargetFolder,
+    session: SessionId,
+    slot: u32,
+    file: File,
+    len: u64,
+    /// Whether a later receiver may go on with what this one leaves.
+    resumes: bool,
+    /// Whether files are noted that have their names.
+    has_done: bool,
+}
+
+/// What is there of an object from an earlier receiver.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Kept {
+    #[default]
+    Nothing,
+    /// These bytes are in its part file.
+    Ranges(Vec<Range<u64>>),
+    /// It has its name, and its hash was this. Not trusted when the machine has been down since.
+    Whole { hash: [u8; 32], is_trusted: bool },
+}
+
+/// All that an earlier receiver has left.
+#[derive(Debug, Default)]
+pub struct Leftovers {
+    objects: BTreeMap<u32, Noted>,
+}
+
+#[derive(Debug)]
+struct Noted {
+    announcement: String,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Stored(Vec<Range<u64>>),
+    Done { hash: [u8; 32], inode: u64, modified: ModificationTime, is_trusted: bool },
+}
+
+/// How a session has ended for its receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Nothing more will come: nothing is left behind but what has its name.
+    Over,
+    /// By the user: what is not whole goes, and what is whole is noted.
+    Interrupted,
+    /// It may go on later: all stays.
+    CutShort,
+}
+
+impl Journal {
+    /// Takes a slot for a receiver of `session`: one that a killed receiver has left, if there is one and it
+    /// `resumes`, and its leftovers with it. Removes what is too old.
+    ///
+    /// # Errors
+    /// When no file can be made in the folder.
+    pub fn open(
+        folder: &TargetFolder,
+        session: SessionId,
+        resumes: bool,
+    ) -> Result<(Self, Leftovers), TargetError> {
+        remove_old(folder);
+        for (_, slot) in
+            hidden_files(folder).iter().filter_map(|name| journal_of(name)).filter(|of| of.0 == session)
+        {
+            if let Some(mut journal) = Self::take(folder, session, slot, false) {
+                if resumes {
+                    let leftovers = journal.read();
+                    journal.begin();
+                    return Ok((journal, leftovers));
+                }
+                journal.remove();
+            }
+        }
+        let journal = (0..MAX_SLOTS).find_map(|slot| Self::take(folder, session, slot, true));
+        let mut journal = journal.ok_or_else(|| {
+            let source = std::io::Error::last_os_error();
+            folder.error(format!("make {HIDDEN}{:08x}.0.journal", session.0), source)
+        })?;
+        journal.begin();
+        journal.resumes = resumes;
+        Ok((journal, Leftovers::default()))
+    }
+
+    /// Locks the journal of a slot; none when somebody else has it.
+    fn take(folder: &TargetFolder, session: SessionId, slot: u32, makes: bool) -> Option<Self> {
+        let name = c_string(format!("{HIDDEN}{:08x}.{slot}.journal", session.0)).ok()?;
+        let flags = libc::O_RDWR | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        let flags = if makes { flags | libc::O_CREAT | libc::O_EXCL } else { flags };
+        let file = open_at(folder.root(), &name, flags, 0o600).ok()?;
+        // Where a file system knows no locks, a new journal is nobody else's, and an old one may be.
+        let is_free = match sys::lock(&file) {
+            Lock::Ours => true,
+            Lock::Taken => false,
+            Lock::Unknown => makes,
+        };
+        // Whoever had it before may have removed it meanwhile.
+        let inode = |status: Status| status.inode;
+        let is_there = sys::status_at(folder.root(), &name).map(inode).ok()
+            == sys::status_at(&file, c"").map(inode).ok();
+        (is_free && is_there).then(|| {
+            let file = File::from(file);
+            let len = file.metadata().map_or(0, |metadata| metadata.len());
+            Self { folder: folder.clone(), session, slot, file, len, resumes: true, has_done: false }
+        })
+    }
+
+    /// Opens the part file of an object: anew, or, with `is_kept`, the one that is there.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(super) fn part(
+        &self,
+        file: FileId,
+        begin: &BeginOfFile,
+        is_kept: bool,
+    ) -> Result<PartFile, TargetError> {
+        let name = self.part_name(file.index());
+        let failed = |source| self.folder.error(format!("make {name}"), source);
+        let name = c_string(&name).map_err(failed)?;
+        let flags = libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        // It is nobody else's to read before it has its mode.
+        let mode = if begin.attributes().is_some() { 0o600 } else { 0o666 };
+        let opened = if is_kept {
+            open_at(self.folder.root(), &name, flags, mode)
+        } else {
+            _ = sys::remove_at(self.folder.root(), &name);
+            open_at(self.folder.root(), &name, flags | libc::O_CREAT | libc::O_EXCL, mode)
+        };
+        Ok(PartFile::new(self.folder.clone(), name, opened.map_err(failed)?))
+    }
+
+    /// Notes that bytes of an object are stored.
+    pub(super) fn have(&mut self, file: FileId, begin: &BeginOfFile, ranges: &[Range<u64>]) {
+        let mut line = format!("have {} {} ", file.index(), announcement(begin));
+        for range in ranges {
+            // Writing to a string cannot fail.
+            _ = write!(line, "{}-{},", range.start, range.end);
+        }
+        self.add(&line);
+    }
+
+    /// Notes that an object has its name. Folders are not noted: they cost nothing to be sent again.
+    pub(super) fn done(&mut self, file: FileId, begin: &BeginOfFile, hash: &[u8; 32], status: Status) {
+        if begin.kind() == ObjectKind::Folder {
+            return;
+        }
+        self.has_done = self.resumes;
+        let ModificationTime { seconds, nanoseconds } = status.modified;
+        self.add(&format!(
+            "done {} {} {} {} {seconds}.{nanoseconds}",
+            file.index(),
+            announcement(begin),
+            blake3::Hash::from_bytes(*hash).to_hex(),
+            status.inode.1,
+        ));
+    }
+
+    /// Notes that what was noted of an object counts no more.
+    pub(super) fn gone(&mut self, file: FileId) {
+        self.add(&format!("gone {}", file.index()));
+    }
+
+    /// Lets go of the slot, and removes what nobody needs any more.
+    pub(super) fn end(self, ending: Ending) {
+        match ending {
+            Ending::CutShort if self.resumes => {}
+            Ending::Interrupted if self.has_done => {}
+            Ending::Interrupted | Ending::CutShort => self.remove(),
+            Ending::Over => {
+                // Those of receivers that were killed have nothing to go on with either.
+                for (_, slot) in hidden_files(&self.folder)
+                    .iter()
+                    .filter_map(|name| journal_of(name))
+                    .filter(|of| of.0 == self.session)
+                {
+                    if slot != self.slot
+                        && let Some(other) = Self::take(&self.folder, self.session, slot, false)
+                    {
+                        other.remove();
+                    }
+                }
+                self.remove();
+            }
+        }
+    }
+
+    fn remove(self) {
+        remove_slot(&self.folder, self.session, self.slot);
+    }
+
+    fn add(&mut self, line: &str) {
+        if !self.resumes || self.len + line.len() as u64 >= MAX_LEN {
+            return;
+        }
+        // What is not noted is fetched again, and that is all.
+        if self.file.write_all(format!("{line}\n").as_bytes()).is_ok() {
+            self.len += line.len() as u64 + 1;
+        }
+    }
+
+    /// Ends a line that was cut short, and says when the machine was started.
+    fn begin(&mut self) {
+        self.add(&format!("\nboot {}", boot()));
+    }
+
+    /// What the journal says.
+    fn read(&mut self) -> Leftovers {
+        let mut text = Vec::new();
+        // One that cannot be read says nothing.
+        _ = Read::by_ref(&mut self.file).take(MAX_LEN).read_to_end(&mut text);
+        let (boot, mut leftovers, mut is_trusted) = (boot(), Leftovers::default(), false);
+        // The last line has an end only if it is whole.
+        for line in String::from_utf8_lossy(&text).split_inclusive('\n') {
+            match line.strip_suffix('\n').and_then(|line| line.split_once(' ')) {
+                Some(("boot", at)) => is_trusted = !at.is_empty() && at == boot,
+                Some((verb, rest)) => _ = leftovers.note(verb, rest, is_trusted),
+                None => {}
+            }
+        }
+        self.has_done = leftovers.objects.values().any(|noted| matches!(noted.what, What::Done { .. }));
+        leftovers.check_parts(self);
+        leftovers
+    }
+
+    fn part_name(&self, index: u32) -> String {
+        format!("{HIDDEN}{:08x}.{}.{index}.part", self.session.0, self.slot)
+    }
+}
+
+impl Leftovers {
+    /// Whether nothing is there.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// What is there of an object that is announced so.
+    pub fn kept(&self, folder: &TargetFolder, file: FileId, begin: &BeginOfFile) -> Kept {
+        let noted = self.objects.get(&file.index()).filter(|noted| noted.announcement == announcement(begin));
+        match noted.map(|noted| &noted.what) {
+            None => Kept::Nothing,
+            Some(What::Stored(ranges)) if ranges.iter().all(|range| range.end <= begin.file_size) => {
+                Kept::Ranges(ranges.clone())
+            }
+            Some(What::Stored(_)) => Kept::Nothing,
+            Some(What::Done { hash, inode, modified, is_trusted }) => {
+                let is_same = folder.status_of(begin.file_name()).is_ok_and(|status| {
+                    let is_kind =
+                        if begin.kind() == ObjectKind::Link { status.is_link() } else { status.is_file() };
+                    let is_noted = (status.inode.1, status.modified) == (*inode, *modified);
+                    is_kind && is_noted && status.size == begin.file_size
+                });
+                if is_same { Kept::Whole { hash: *hash, is_trusted: *is_trusted } } else { Kept::Nothing }
+            }
+        }
+    }
+
+    /// What is there of an object is thrown away.
+    pub fn forget(&mut self, file: FileId) {
+        self.objects.remove(&file.index());
+    }
+
+    /// Takes an entry in; none when it is none.
+    fn note(&mut self, verb: &str, rest: &str, is_trusted: bool) -> Option<()> {
+        let mut words = rest.split(' ');
+        let index: u32 = words.next()?.parse().ok()?;
+        if verb == "gone" {
+            self.objects.remove(&index);
+            return Some(());
+        }
+        let announcement = words.next()?.to_owned();
+        let what = match verb {
+            "have" => {
+                let ranges = words.next()?.split_terminator(',');
+                let mut new = ranges.map(parse_range).collect::<Option<Vec<_>>>()?;
+                if let Some(Noted { announcement: before, what: What::Stored(ranges) }) =
+                    self.objects.get_mut(&index)
+                    && *before == announcement
+                {
+                    ranges.append(&mut new);
+                    return Some(());
+                }
+                What::Stored(new)
+            }
+            "done" => {
+                let hash = *blake3::Hash::from_hex(words.next()?).ok()?.as_bytes();
+                let inode = words.next()?.parse().ok()?;
+                let (seconds, nanoseconds) = words.next()?.split_once('.')?;
+                let (seconds, nanoseconds) = (seconds.parse().ok()?, nanoseconds.parse().ok()?);
+                What::Done { hash, inode, modified: ModificationTime { seconds, nanoseconds }, is_trusted }
+            }
+            _ => return None,
+        };
+        self.objects.insert(index, Noted { announcement, what });
+        Some(())
+    }
+
+    /// Forgets the bytes of part files that are not there or shorter than noted.
+    fn check_parts(&mut self, journal: &Journal) {
+        self.objects.retain(|index, noted| {
+            let What::Stored(ranges) = &mut noted.what else { return true };
+            let name = c_string(journal.part_name(*index)).and_then(|name| {
+                let status = sys::status_at(journal.folder.root(), &name)?;
+                Ok(if status.is_file() { status.size } else { 0 })
+            });
+            let len = name.unwrap_or(0);
+            ranges.retain(|range| range.end <= len);
+            !ranges.is_empty()
+        });
+    }
+}
+
+fn parse_range(text: &str) -> Option<Range<u64>> {
+    let (start, end) = text.split_once('-')?;
+    let range = start.parse().ok()?..end.parse().ok()?;
+    (range.start < range.end).then_some(range)
+}
+
+/// What stands for an announcement: half a hash of all that it says.
+fn announcement(begin: &BeginOfFile) -> String {
+    let packet = Message::BeginOfFile(begin.clone()).to_packet(FileId(0));
+    blake3::hash(&packet[HEADER_LEN..]).to_hex()[..32].to_owned()
+}
+
+/// What the kernel calls the time since the machine was started.
+fn boot() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+/// The names of hidden files of ours in the folder, in order.
+fn hidden_files(folder: &TargetFolder) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder.path()) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(HIDDEN)).collect();
+    names.sort();
+    names
+}
+
+/// The session and slot that a hidden file is of.
+fn slot_of(name: &str) -> Option<(SessionId, u32)> {
+    let mut parts = name.strip_prefix(HIDDEN)?.split('.');
+    let session = parts.next().filter(|session| session.len() == 8)?;
+    Some((SessionId(u32::from_str_radix(session, 16).ok()?), parts.next()?.parse().ok()?))
+}
+
+/// As [`slot_of`], for journals alone.
+fn journal_of(name: &str) -> Option<(SessionId, u32)> {
+    slot_of(name).filter(|(session, slot)| name == format!("{HIDDEN}{:08x}.{slot}.journal", session.0))
+}
+
+/// Removes the part files of a slot that is locked, and then its journal.
+fn remove_slot(folder: &TargetFolder, session: SessionId, slot: u32) {
+    let mut names: Vec<_> =
+        hidden_files(folder).into_iter().filter(|name| slot_of(name) == Some((session, slot))).collect();
+    names.sort_by_key(|name| journal_of(name).is_some());
+    for name in names.iter().filter_map(|name| c_string(name).ok()) {
+        _ = sys::remove_at(folder.root(), &name);
+    }
+}
+
+/// Removes what has been left too long ago, and part files without a journal.
+fn remove_old(folder: &TargetFolder) {
+    let names = hidden_files(folder);
+    let journals: Vec<_> = names.iter().filter_map(|name| journal_of(name)).collect();
+    for (session, slot) in &journals {
+        let name = format!("{HIDDEN}{:08x}.{slot}.journal", session.0);
+        let modified = folder.open_file(&name).and_then(|file| file.metadata()?.modified());
+        let age = modified.ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
+        if age.is_some_and(|age| age > MAX_AGE)
+            && let Some(journal) = Journal::take(folder, *session, *slot, false)
+        {
+            journal.remove();
+        }
+    }
+    let orphans = names.iter().filter_map(|name| slot_of(name)).filter(|of| !journals.contains(of));
+    for (session, slot) in orphans {
+        // Whoever makes the journal has the slot.
+        if let Some(journal) = Journal::take(folder, session, slot, true) {
+            journal.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use treecast_wire::message::TransferType;
+
+    use super::*;
+    use crate::files::{names::Names, walk::tests::scratch};
+
+    const SESSION: SessionId = SessionId(0xa);
+    const FILE: FileId = FileId(0xa << 32 | 3);
+
+    fn begin(size: u64, name: &str) -> BeginOfFile {
+        BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
+    }
+
+    fn open(path: &std::path::Path) -> (TargetFolder, Journal, Leftovers) {
+        let folder = TargetFolder::open(path).unwrap();
+        let (journal, leftovers) = Journal::open(&folder, SESSION, true).unwrap();
+        (folder, journal, leftovers)
+    }
+
+    /// A journal whose receiver is killed after it has noted `ranges` of an object.
+    fn killed(path: &std::path::Path, ranges: &[Range<u64>]) {
+        let (_, mut journal, _) = open(path);
+        let mut part = journal.part(FILE, &begin(100, "name"), false).unwrap();
+        part.file().set_len(100).unwrap();
+        part.keep();
+        journal.have(FILE, &begin(100, "name"), ranges);
+    }
+
+    #[test]
+    fn the_next_receiver_has_what_the_killed_one_noted() {
+        let path = scratch("journal");
+        killed(&path, &[0..10, 20..30]);
+        let (folder, mut journal, leftovers) = open(&path);
+        assert_eq!(leftovers.kept(&folder, FILE, &begin(100, "name")), Kept::Ranges(vec![0..10, 20..30]));
+        assert_eq!(leftovers.kept(&folder, FILE, &begin(100, "other")), Kept::Nothing);
+        journal.have(FILE, &begin(100, "name"), &[50..60]);
+        journal.file.write_all(b"have 3 1234 90-10").unwrap();
+        drop(journal);
+        let (folder, mut journal, leftovers) = open(&path);
+        let expected = Kept::Ranges(vec![0..10, 20..30, 50..60]);
+        assert_eq!(
+            leftovers.kept(&folder, FILE, &begin(100, "name")),
+            expected,
+            "a torn line is passed over"
+        );
+        journal.gone(FILE);
+        drop(journal);
+        let (_, journal, leftovers) = open(&path);
+        assert!(leftovers.is_empty());
+        journal.end(Ending::Over);
+        assert_eq!(hidden_files(&folder), [""; 0]);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_part_file_that_is_gone_or_short_counts_as_far_as_it_goes() {
+        let path = scratch("journal-short");
+        killed(&path, &[0..10, 20..30]);
+        let part = path.join(".treecast-0000000a.0.3.part");
+        File::options().write(true).open(&part).unwrap().set_len(15).unwrap();
+        let (folder, journal, leftovers) = open(&path);
+        assert_eq!(leftovers.kept(&folder, FILE, &begin(100, "name")), Kept::Ranges(vec![0..10]));
+        drop(journal);
+        std::fs::remove_file(part).unwrap();
+        assert!(open(&path).2.is_empty());
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_whole_file_counts_while_it_is_the_one_that_was_noted() {
+        let path = scratch("journal-done");
+        let (folder, mut journal, _) = open(&path);
+        let part = journal.part(FILE, &begin(3, "name"), false).unwrap();
+        part.file().write_all_at(b"abc", 0).unwrap();
+        let status = Names::new(folder).commit(part, &begin(3, "name")).unwrap();
+        journal.done(FILE, &begin(3, "name"), &[7; 32], status);
+        journal.end(Ending::Interrupted);
+        let (folder, mut journal, leftovers) = open(&path);
+        let trusted = Kept::Whole { hash: [7; 32], is_trusted: true };
+        assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), trusted);
+        journal.add("boot before");
+        journal.done(FILE, &begin(3, "name"), &[7; 32], status);
+        drop(journal);
+        let (folder, _journal, leftovers) = open(&path);
+        let doubted = Kept::Whole { hash: [7; 32], is_trusted: false };
+        assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), doubted, "the machine was down since");
+        std::fs::write(path.join("name"), "abd").unwrap();
+        File::options()
+            .write(true)
+            .open(path.join("name"))
+            .unwrap()
+            .set_modified(SystemTime::UNIX_EPOCH)
+            .unwrap();
+        assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), Kept::Nothing);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn receivers_that_live_keep_their_slots_and_what_is_old_goes() {
+        let path = scratch("journal-slots");
+        let (_, living, _) = open(&path);
+        let (folder, other, _) = open(&path);
+        assert_eq!((living.slot, other.slot), (0, 1));
+        drop(other);
+        let old = File::options().write(true).open(path.join(".treecast-0000000a.1.journal")).unwrap();
+        old.set_modified(SystemTime::now() - MAX_AGE * 2).unwrap();
+        for name in [".treecast-0000000a.1.5.part", ".treecast-0000000b.0.5.part", ".treecast-notes"] {
+            std::fs::write(path.join(name), "x").unwrap();
+        }
+        remove_old(&folder);
+        assert_eq!(hidden_files(&folder), [".treecast-0000000a.0.journal", ".treecast-notes"]);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+}

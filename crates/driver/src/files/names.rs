@@ -1,0 +1,387 @@
+//! Giving objects their names: files, symbolic links, and folders, whose modes and times come last.
+
+use std::{
+    collections::BTreeMap,
+    ffi::CString,
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::FileExt,
+    },
+};
+
+use treecast_wire::message::{Attributes, BeginOfFile, ObjectKind};
+
+use super::{
+    PartFile, TargetError, TargetFolder, check_name,
+    link::{MAX_LINK_LEN, check_link},
+    sys::{self, Inode, Status, c_string},
+};
+
+/// The most names that are remembered; of further ones it is not noticed that they are one in this folder.
+const MAX_GIVEN: usize = 1 << 20;
+
+/// The most folders whose modes and times wait for the end; further ones get theirs at once.
+const MAX_FOLDERS: usize = 1 << 18;
+
+/// The names that a session has given.
+#[derive(Debug)]
+pub(super) struct Names {
+    folder: TargetFolder,
+    /// By what the file system has there: where it takes two names for one, the second leads to the first's file.
+    given: BTreeMap<Inode, Box<str>>,
+    /// What folders are to be like in the end.
+    folders: BTreeMap<String, Attributes>,
+}
+
+impl Names {
+    pub fn new(folder: TargetFolder) -> Self {
+        Self { folder, given: BTreeMap::new(), folders: BTreeMap::new() }
+    }
+
+    /// Whether an object can be what its announcement says, as far as that can be seen before its bytes are there.
+    pub fn check(begin: &BeginOfFile) -> Result<(), TargetError> {
+        let name = begin.file_name();
+        let refuse = |why: &str| Err(TargetError::Name { name: name.to_owned(), why: why.to_owned() });
+        match begin.kind() {
+            ObjectKind::Link if begin.file_size > MAX_LINK_LEN => refuse("a link leads to no such long path"),
+            _ => check_name(name).or_else(|why| refuse(&why)),
+        }
+    }
+
+    /// Gives an object its final name, replacing a file or link that had it. Returns what is there now.
+    ///
+    /// # Errors
+    /// When the name or the link is refused, something is in its way, another object has the name already in a folder
+    /// that takes both for one, or the kernel says no. Nothing is changed then.
+    pub fn commit(&mut self, part: PartFile, begin: &BeginOfFile) -> Result<Status, TargetError> {
+        Self::check(begin)?;
+        match begin.kind() {
+            ObjectKind::File => self.commit_file(part, begin),
+            ObjectKind::Link => self.commit_link(&part, begin),
+            ObjectKind::Folder => self.commit_folder(begin),
+        }
+    }
+
+    /// Takes note of an object that has its name from an earlier receiver of the session.
+    pub fn note_kept(&mut self, begin: &BeginOfFile, status: Status) {
+        if self.given.len() < MAX_GIVEN {
+            self.given.insert(status.inode, begin.file_name().into());
+        }
+    }
+
+    /// Gives folders their modes and times, those within before those around them. Returns a line for the user when
+    /// some could not have them.
+    pub fn finish(&mut self) -> Option<String> {
+        let mut failed = Vec::new();
+        while let Some((name, attributes)) = self.folders.pop_last() {
+            if let Err(error) = self.set_attributes(&name, attributes) {
+                failed.push((name, error));
+            }
+        }
+        let (name, error) = failed.first()?;
+        let others =
+            if failed.len() > 1 { format!(" and {} others", failed.len() - 1) } else { String::new() };
+        Some(format!("folder {name:?}{others} could not be given its mode and time: {error}"))
+    }
+
+    fn set_attributes(&self, name: &str, attributes: Attributes) -> io::Result<()> {
+        let folder = self.folder.open_folder(name)?;
+        sys::set_mode(&folder, attributes.mode)?;
+        sys::set_modified_at(&folder, c"", attributes.modified)
+    }
+
+    fn commit_file(&mut self, mut part: PartFile, begin: &BeginOfFile) -> Result<Status, TargetError> {
+        let name = begin.file_name();
+        let (parent, last) = self.place(name)?;
+        let replaced = self.check_place(&parent, &last, name)?;
+        let failed = |source| self.folder.error(format!("give {name:?} its mode and time"), source);
+        if let Some(attributes) = begin.attributes() {
+            sys::set_mode(part.file(), attributes.mode).map_err(failed)?;
+            sys::set_modified_at(part.file(), c"", attributes.modified).map_err(failed)?;
+        }
+        part.rename(&parent, &last).map_err(|source| self.folder.name_error(name, name, source))?;
+        let status = sys::status_at(part.file(), c"").map_err(failed)?;
+        self.note_given(replaced, status, name);
+        Ok(status)
+    }
+
+    /// A link is made beside the part file and then renamed, so that it replaces what was there in one instant.
+    fn commit_link(&mut self, part: &PartFile, begin: &BeginOfFile) -> Result<Status, TargetError> {
+        let name = begin.file_name();
+        let failed = |source| self.folder.name_error(name, name, source);
+        let mut target = vec![0; begin.file_size.min(MAX_LINK_LEN) as usize];
+        part.file().read_exact_at(&mut target, 0).map_err(failed)?;
+        check_link(name, &target).map_err(|why| TargetError::Link {
+            name: name.to_owned(),
+            target: String::from_utf8_lossy(&target).escape_debug().to_string(),
+            why,
+        })?;
+        let target = CString::new(target).map_err(|error| failed(error.into()))?;
+        let (parent, last) = self.place(name)?;
+        let replaced = self.check_place(&parent, &last, name)?;
+        let failed = |source| self.folder.name_error(name, name, source);
+        let temporary = part.link_name().map_err(failed)?;
+        let root = self.folder.root();
+        // One that a killed receiver has left.
+        _ = sys::remove_at(root, &temporary);
+        sys::make_link_at(&target, root, &temporary).map_err(failed)?;
+        let renamed = sys::rename_at((root, &temporary), (&parent, &last));
+        renamed.inspect_err(|_| _ = sys::remove_at(root, &temporary)).map_err(failed)?;
+        if let Some(attributes) = begin.attributes() {
+            sys::set_modified_at(&parent, &last, attributes.modified).map_err(failed)?;
+        }
+        let status = sys::status_at(&parent, &last).map_err(failed)?;
+        self.note_given(replaced, status, name);
+        Ok(status)
+    }
+
+    fn commit_folder(&mut self, begin: &BeginOfFile) -> Result<Status, TargetError> {
+        let name = begin.file_name();
+        let (parent, last) = self.place(name)?;
+        let failed = |source| self.folder.name_error(name, name, source);
+        // Nobody else's before it has its mode.
+        sys::make_folder_at(&parent, &last, 0o700).map_err(failed)?;
+        let folder = sys::open_at(&parent, &last, sys::OPEN_FOLDER, 0).map_err(failed)?;
+        let status = sys::status_at(&folder, c"").map_err(failed)?;
+        self.note_folder(&folder, name)?;
+        match begin.attributes() {
+            Some(attributes) if self.folders.len() < MAX_FOLDERS => {
+                self.folders.insert(name.to_owned(), attributes);
+            }
+            Some(attributes) => {
+                let failed = |source| self.folder.error(format!("give {name:?} its mode and time"), source);
+                self.set_attributes(name, attributes).map_err(failed)?;
+            }
+            None => {}
+        }
+        Ok(status)
+    }
+
+    /// The folder that `name`'s last component belongs in, made with those on the way if they are missing, and that
+    /// component.
+    fn place(&mut self, name: &str) -> Result<(OwnedFd, CString), TargetError> {
+        let (parents, last) = name.rsplit_once('/').unwrap_or(("", name));
+        let failed = |source| self.folder.name_error(name, name, source);
+        let last = c_string(last).map_err(failed)?;
+        if let Ok(folder) = self.folder.open_folder(parents) {
+            if !parents.is_empty() {
+                self.note_folder(&folder, parents)?;
+            }
+            return Ok((folder, last));
+        }
+        let mut folder = self.folder.open_folder("").map_err(failed)?;
+        for (at, _) in name.match_indices('/') {
+            folder = self.step(&folder, name, &name[..at])?;
+        }
+        Ok((folder, last))
+    }
+
+    /// Opens the folder at `path`, a part of `name`, in the one around it, and makes it when it is missing.
+    fn step(&mut self, around: &OwnedFd, name: &str, path: &str) -> Result<OwnedFd, TargetError> {
+        let failed = |source| self.folder.name_error(name, path, source);
+        let component = path.rsplit_once('/').map_or(path, |(_, component)| component);
+        let component = c_string(component).map_err(failed)?;
+        sys::make_folder_at(around, &component, 0o777).map_err(failed)?;
+        let folder = sys::open_at(around, &component, sys::OPEN_FOLDER, 0).map_err(failed)?;
+        self.note_folder(&folder, path)?;
+        Ok(folder)
+    }
+
+    fn note_folder(&mut self, folder: &OwnedFd, path: &str) -> Result<(), TargetError> {
+        let failed = |source| self.folder.error(format!("look at {path:?}"), source);
+        let status = sys::status_at(folder.as_fd(), c"").map_err(failed)?;
+        self.check_given(status.inode, path)?;
+        self.note_given(None, status, path);
+        Ok(())
+    }
+
+    /// What is at a place, which must not be another object of the session.
+    fn check_place(
+        &self,
+        parent: &OwnedFd,
+        last: &CString,
+        name: &str,
+    ) -> Result<Option<Inode>, TargetError> {
+        let Ok(status) = sys::status_at(parent, last) else { return Ok(None) };
+        self.check_given(status.inode, name)?;
+        Ok(Some(status.inode))
+    }
+
+    fn check_given(&self, inode: Inode, name: &str) -> Result<(), TargetError> {
+        let Some(other) = self.given.get(&inode).filter(|other| &***other != name) else { return Ok(()) };
+        // It may be gone, and its place in the file system somebody else's.
+        if self.folder.status_of(other).is_ok_and(|status| status.inode == inode) {
+            return Err(TargetError::OneName {
+                name: name.to_owned(),
+                other: other.to_string(),
+                folder: self.folder.path().to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    fn note_given(&mut self, replaced: Option<Inode>, status: Status, name: &str) {
+        if let Some(replaced) = replaced {
+            self.given.remove(&replaced);
+        }
+        let is_known = self.given.get(&status.inode).is_some_and(|known| **known == *name);
+        if !is_known && self.given.len() < MAX_GIVEN {
+            self.given.insert(status.inode, name.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+        path::Path,
+    };
+
+    use treecast_wire::{
+        header::{FileId, SessionId},
+        message::{ModificationTime, TransferType},
+    };
+
+    use super::*;
+    use crate::files::{Journal, walk::tests::scratch};
+
+    /// A folder and what gives names in it.
+    struct Target {
+        names: Names,
+        journal: Journal,
+    }
+
+    impl Target {
+        fn new(path: &Path) -> Self {
+            let folder = TargetFolder::open(path).unwrap();
+            let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
+            Self { names: Names::new(folder), journal }
+        }
+
+        fn commit(&mut self, begin: &BeginOfFile, content: &str) -> Result<Status, String> {
+            let part = self.journal.part(FileId(1), begin, false).unwrap();
+            part.file().write_all_at(content.as_bytes(), 0).unwrap();
+            self.names.commit(part, begin).map_err(|error| error.to_string())
+        }
+
+        fn file(&mut self, name: &str, content: &str) -> Result<Status, String> {
+            self.commit(&plain(name, content.len()), content)
+        }
+    }
+
+    fn plain(name: &str, size: usize) -> BeginOfFile {
+        BeginOfFile::new(TransferType::DiskToDisk, size as u64, name).unwrap()
+    }
+
+    fn of_kind(kind: ObjectKind, mode: u16, name: &str, size: usize) -> BeginOfFile {
+        let modified = ModificationTime { seconds: 1_000_000_007, nanoseconds: 5 };
+        plain(name, size).with_attributes(Attributes { kind, mode, modified }).unwrap()
+    }
+
+    #[test]
+    fn a_file_replaces_the_old_one_and_has_its_mode_and_time() {
+        let path = scratch("names");
+        let mut target = Target::new(&path);
+        std::fs::write(path.join("name"), "old").unwrap();
+        target.commit(&of_kind(ObjectKind::File, 0o751, "name", 3), "new").unwrap();
+        let there = path.join("name").metadata().unwrap();
+        assert_eq!((there.mode() & 0o7777, there.mtime(), there.mtime_nsec()), (0o751, 1_000_000_007, 5));
+        assert_eq!(std::fs::read(path.join("name")).unwrap(), b"new");
+        target.file("sub/folder/name", "x").unwrap();
+        assert!(path.join("sub/folder/name").is_file());
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn folders_get_their_modes_and_times_in_the_end() {
+        let path = scratch("names-folders");
+        let mut target = Target::new(&path);
+        for name in ["set", "set/sub"] {
+            target.commit(&of_kind(ObjectKind::Folder, 0o555, name, 0), "").unwrap();
+        }
+        target.file("set/sub/name", "x").unwrap();
+        assert_eq!(target.names.finish(), None);
+        for name in ["set", "set/sub"] {
+            let there = path.join(name).metadata().unwrap();
+            assert_eq!((there.mode() & 0o7777, there.mtime()), (0o555, 1_000_000_007), "{name}");
+        }
+        std::fs::set_permissions(path.join("set"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(path.join("set/sub"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn links_are_made_as_long_as_they_stay_in_their_set() {
+        let path = scratch("names-links");
+        let mut target = Target::new(&path);
+        let mut link =
+            |name: &str, to: &str| target.commit(&of_kind(ObjectKind::Link, 0, name, to.len()), to);
+        link("set/link", "sub/name").unwrap();
+        link("set/link", "name").unwrap();
+        assert_eq!(std::fs::read_link(path.join("set/link")).unwrap(), Path::new("name"));
+        assert_eq!(path.join("set/link").symlink_metadata().unwrap().mtime(), 1_000_000_007);
+        for (name, to) in [("set/out", "../../x"), ("set/root", "/etc"), ("alone", "x")] {
+            let line = link(name, to).unwrap_err();
+            assert!(line.contains(name) && line.contains("is not made") && !line.contains('\n'), "{line}");
+        }
+        assert!(!path.join("set/out").exists() && !path.join("alone").exists());
+        let through = target.file("set/link/below", "x").unwrap_err();
+        assert!(through.contains("set/link is a symbolic link"), "{through}");
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    /// A hard link is what a folder that takes two names for one shows.
+    #[test]
+    fn two_names_that_are_one_in_this_folder_lose_nothing() {
+        let path = scratch("names-case");
+        let mut target = Target::new(&path);
+        target.file("Name", "first").unwrap();
+        std::fs::hard_link(path.join("Name"), path.join("name")).unwrap();
+        let line = target.file("name", "second").unwrap_err();
+        assert!(line.contains("\"name\" and \"Name\" are one name"), "{line}");
+        assert_eq!(std::fs::read(path.join("Name")).unwrap(), b"first");
+        std::fs::remove_file(path.join("Name")).unwrap();
+        target.file("name", "second").unwrap();
+        target.file("name", "third").unwrap();
+        assert_eq!(std::fs::read(path.join("name")).unwrap(), b"third");
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_named_with_what_to_do() {
+        let path = scratch("in-the-way");
+        std::fs::create_dir(path.join("folder")).unwrap();
+        std::fs::write(path.join("file"), "x").unwrap();
+        let mut target = Target::new(&path);
+        let folder = of_kind(ObjectKind::Folder, 0o755, "file", 0);
+        let advice = "remove or rename it, or name another folder with --into";
+        for (line, what) in [
+            (target.file("folder", "x").unwrap_err(), "folder is a folder"),
+            (target.file("file/below", "x").unwrap_err(), "file is a file"),
+            (target.commit(&folder, "").unwrap_err(), "file is a file"),
+        ] {
+            assert!(line.contains(what) && line.ends_with(advice), "{line}");
+        }
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_symbolic_link_that_was_there_leads_nowhere() {
+        let path = scratch("symlink");
+        let outside = scratch("symlink-outside");
+        symlink(&outside, path.join("sub")).unwrap();
+        let mut target = Target::new(&path);
+        for name in ["sub/name", "sub/deep/name"] {
+            let line = target.file(name, "x").unwrap_err();
+            assert!(line.contains(name) && line.contains("sub is a symbolic link"), "{line}");
+        }
+        let folder = target.commit(&of_kind(ObjectKind::Folder, 0o700, "sub", 0), "").unwrap_err();
+        assert!(folder.contains("sub is a symbolic link"), "{folder}");
+        target.file("sub", "replaces it").unwrap();
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+        std::fs::remove_dir_all(path).unwrap();
+        std::fs::remove_dir_all(outside).unwrap();
+    }
+}
