@@ -52,9 +52,9 @@ fn done(receiver: Child) -> Value {
     events.find(|event| event["event"] == "done").unwrap()
 }
 
-/// Files of a session of 22 MB in all, and the folder that holds them.
-fn tree(scratch: &Scratch) -> (Vec<(String, usize)>, u64) {
-    let files = vec![("tree/large".to_owned(), 14_000_000), ("tree/other".to_owned(), 8_000_003)];
+/// Files of a session, and their size in all.
+fn files(scratch: &Scratch) -> (Vec<(String, usize)>, u64) {
+    let files = vec![("large".to_owned(), 14_000_000), ("other".to_owned(), 8_000_003)];
     for (name, size) in &files {
         scratch.file(name, *size);
     }
@@ -66,8 +66,8 @@ fn tree(scratch: &Scratch) -> (Vec<(String, usize)>, u64) {
 fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
     for (seed, repair) in [(1, "nack"), (2, "after"), (3, "nack")] {
         let scratch = Scratch::new();
-        let (files, bytes) = tree(&scratch);
-        let tree = scratch.path("tree");
+        let (files, bytes) = files(&scratch);
+        let (large, other) = (scratch.path("large"), scratch.path("other"));
         let sender = scratch.send(&[
             "--rate",
             "60M",
@@ -77,7 +77,8 @@ fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
             repair,
             "--wait",
             "2",
-            path(&tree),
+            path(&large),
+            path(&other),
         ]);
         let steady = scratch.receive("steady", &[]);
         wait_until("it is there", || scratch.path("steady").exists());
@@ -112,7 +113,7 @@ fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
                 "seed {seed}: {name}"
             );
         }
-        assert_eq!(scratch.names("a"), ["tree"], "nothing else is left");
+        assert_eq!(scratch.names("a"), ["large", "other"], "nothing else is left");
     }
 }
 
