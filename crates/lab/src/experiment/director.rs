@@ -184,7 +184,7 @@ impl Director<'_> {
             true => Some(self.ssh()?),
             false => None,
         };
-        let rate = self.rate(&topology);
+        let rate = self.rate(description, &topology);
         let treecast = self.order.treecast.clone();
         let stage = Stage::build(description, topology, multicast, |server| Programs {
             treecast,
@@ -269,6 +269,7 @@ impl Director<'_> {
             recorder: &recorder,
             server_node: record.server,
             client_nodes: record.clients.clone(),
+            stopped: self.order.experiment.networks[planned.network].stopped.as_ref(),
         };
         let mut filed = Ok(());
         let mut each = |index: usize, fared: &Fared| {
@@ -360,7 +361,9 @@ impl Director<'_> {
             Some(feed) => equation_4_2(&feed, stage, played),
             None => (None, None),
         };
-        let seconds: Option<Vec<f64>> = played.clients.iter().map(Fared::run_seconds).collect();
+        let stopped = self.order.experiment.networks[planned.network].stopped.as_ref().map(|one| one.client);
+        let counted = played.clients.iter().enumerate().filter(|(index, _)| Some(*index) != stopped);
+        let seconds: Option<Vec<f64>> = counted.map(|(_, fared)| fared.run_seconds()).collect();
         RunTime {
             of: Which {
                 network: self.order.experiment.networks[planned.network].name.clone(),
@@ -387,8 +390,8 @@ impl Director<'_> {
     }
 
     /// What `--rate` is told: what the experiment says, otherwise what the slowest link carries.
-    fn rate(&self, topology: &Topology) -> String {
-        match self.order.experiment.rate {
+    fn rate(&self, network: &Network, topology: &Topology) -> String {
+        match network.rate.or(self.order.experiment.rate) {
             Some(SendRate::Max) => "max".into(),
             Some(SendRate::Bps(rate)) => rate.0.to_string(),
             None => network::link_rate_bps(topology)

@@ -87,9 +87,24 @@ pub struct Network {
     pub name: String,
     /// What `treecast lab up` takes.
     pub topology: String,
+    /// The rate of after, nack and carousel here, in place of the experiment's.
+    pub rate: Option<SendRate>,
     /// Packets that never reach some of the clients; for a client that several entries name, the last counts.
     #[serde(default)]
     pub loss: Vec<ClientLoss>,
+    /// A client that is stopped for a while, and whose time does not count for claims.
+    pub stopped: Option<Stopped>,
+}
+
+/// A client's program stands still (SIGSTOP), and goes on later.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stopped {
+    /// By its number, from 0.
+    pub client: usize,
+    /// How long after the clients' start.
+    pub after: Time,
+    pub lasts: Time,
 }
 
 /// Loss of what every `every`-th client is sent, or a `share` of them.

@@ -15,6 +15,7 @@ use super::{
     cargo::Cargo,
     client::{CUT_OFF, Client, Fared},
     delivery::Delivery,
+    file::Stopped,
     plan::Planned,
     process::{Process, Spawn},
     programs::Ready,
@@ -40,6 +41,8 @@ pub struct Cast<'a> {
     pub recorder: &'a Recorder,
     pub server_node: NodeId,
     pub client_nodes: Vec<NodeId>,
+    /// A client to stop for a while.
+    pub stopped: Option<&'a Stopped>,
 }
 
 /// How a run went.
@@ -104,6 +107,7 @@ impl Cast<'_> {
         let is_over = AtomicBool::new(false);
         let (fares, interrupted) = thread::scope(|scope| {
             scope.spawn(|| self.feed(server, &is_over));
+            scope.spawn(|| self.stop_client(clients, &is_over));
             let (done, outcomes) = mpsc::channel();
             for (index, client) in clients.iter().enumerate() {
                 let done = done.clone();
@@ -155,6 +159,22 @@ impl Cast<'_> {
         }
         // Without its paths, the sender has sent nothing: every receiver's robustness tells.
         _ = products.feed(&is_over);
+    }
+
+    /// Has one client stand still for a while.
+    fn stop_client(&self, clients: &[Client], is_over: &AtomicBool) {
+        let Some(stopped) = self.stopped else { return };
+        let Some(client) = clients.get(stopped.client) else { return };
+        let wait = |span: Duration| {
+            let start = Instant::now();
+            while start.elapsed() < span && !is_over.load(Ordering::Relaxed) {
+                thread::sleep(POLL);
+            }
+        };
+        wait(stopped.after.0);
+        client.process.signal(libc::SIGSTOP);
+        wait(stopped.lasts.0);
+        client.process.signal(libc::SIGCONT);
     }
 
     /// after and nack end when every receiver that came has everything.

@@ -3,6 +3,7 @@
 //! Order of calls: [`Results::load`] once, then any of its methods.
 
 mod feed;
+mod model;
 mod rates;
 mod routers;
 mod run_time;
@@ -18,6 +19,7 @@ use crate::{
 };
 
 pub use feed::{FeedKey, FeedRow, FeedRun, of_receivers};
+pub use model::{ModelRow, model_seconds};
 pub use rates::{Counted, Rate, RateList};
 pub use routers::{RouterColumn, RouterTraffic};
 pub use run_time::{RunTime, RunTimeKey};

@@ -8,6 +8,7 @@ mod html;
 mod paper;
 mod sections;
 mod summary;
+mod transport;
 
 use crate::{
     Db,
@@ -70,6 +71,7 @@ pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
     let mut page = html::Page::default();
     summary::write(&mut page, &results, input)?;
     feeds::write(&mut page, &results);
+    transport::write(&mut page, &results)?;
     sections::write(&mut page, &results, input)?;
     Ok(page.finish(&input.title))
 }
@@ -85,6 +87,10 @@ pub fn to_text(db: &Db, input: &ReportInput) -> Result<String> {
     }
     if results.runs.is_empty() && !feeds.is_empty() {
         return Ok(text);
+    }
+    if let Some(table) = transport::to_text(&results) {
+        text += &table;
+        text += "\n";
     }
     for table in tables::run_time_tables(&results) {
         text += &table.to_text();
