@@ -54,7 +54,8 @@ impl Finding {
 
     /// The bounds, for a person.
     pub fn limit(&self) -> String {
-        let bound = |word: &str, bound: Option<f64>| bound.map(|bound| format!("at {word} {bound}{}", self.unit()));
+        let bound =
+            |word: &str, bound: Option<f64>| bound.map(|bound| format!("at {word} {bound}{}", self.unit()));
         let bounds = [bound("most", self.at_most), bound("least", self.at_least)];
         bounds.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
@@ -145,7 +146,14 @@ mod tests {
     }
 
     fn claim(to: Option<&str>, at_most: Option<f64>, at_least: Option<f64>) -> Claim {
-        Claim { says: "flat".into(), measure: Measure::Time, of: which("L40"), to: to.map(which), at_most, at_least }
+        Claim {
+            says: "flat".into(),
+            measure: Measure::Time,
+            of: which("L40"),
+            to: to.map(which),
+            at_most,
+            at_least,
+        }
     }
 
     #[test]
@@ -180,12 +188,8 @@ mod tests {
             ..run("n30", None)
         };
         let runs = [run(50.0, 7, 0.98, 90.0), run(50.0, 8, 0.99, 90.0), run(10.0, 7, 0.8, 92.0)];
-        let claim = |measure, to, at_least| Claim {
-            measure,
-            of: of(50.0),
-            to,
-            ..claim(None, None, Some(at_least))
-        };
+        let claim =
+            |measure, to, at_least| Claim { measure, of: of(50.0), to, ..claim(None, None, Some(at_least)) };
         let robust = claim(Measure::Robustness, None, 0.975);
         let cheap = claim(Measure::Throughput, Some(of(10.0)), 0.987);
         let found = findings(&[robust, cheap], &runs);

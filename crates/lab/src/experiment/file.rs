@@ -285,7 +285,10 @@ impl Experiment {
         }
         match self.schedules[..] {
             [Schedule::Immediate] => Ok(()),
-            _ => Err("the receivers of a feed are there from the beginning: schedules must be `immediate`".into()),
+            _ => {
+                Err("the receivers of a feed are there from the beginning: schedules must be `immediate`"
+                    .into())
+            }
         }
     }
 
@@ -545,7 +548,7 @@ topology = "lan:clients=3"
             (
                 broken("sizes", "sises"),
                 "x.toml:4: unknown field `sises`, expected one of `title`, `deliveries`, `schedules`, \
-                 `sizes`, `file`, `feed`, `repeats`, `rate`, `settle`, `timeout`, `seed`, `sample`, `store`, `oversize`, \
+                 `sizes`, `file`, `feed`, `repeats`, `rate`, `plain`, `settle`, `timeout`, `seed`, `sample`, `store`, `oversize`, \
                  `network`, `claim`",
             ),
             (

@@ -80,7 +80,8 @@ pub fn slow_clients(topology: &Topology) -> (Vec<String>, f64) {
     };
     let slow: Vec<usize> = with_role(topology, Role::Client).filter(is_slow).collect();
     let members = topology.networks.iter().flat_map(|network| &network.members);
-    let losses = members.filter(|member| slow.contains(&member.node)).map(|member| member.quality.loss.mean());
+    let losses =
+        members.filter(|member| slow.contains(&member.node)).map(|member| member.quality.loss.mean());
     let most = losses.fold(0.0, f64::max);
     (slow.into_iter().map(|node| topology.nodes[node].name.clone()).collect(), most)
 }

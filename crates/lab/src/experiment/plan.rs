@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{
     Error,
-    delivery::Delivery,
     cargo::PlannedFeed,
+    delivery::Delivery,
     file::{Experiment, Objects, Oversize},
     quantity::Size,
     schedule::{Schedule, seed_for},
@@ -71,8 +71,14 @@ impl Plan {
         schedules.sort();
         for repeat in 1..=experiment.repeats {
             for &delivery in &experiment.deliveries {
-                let runs =
-                    schedules.iter().map(|&schedule| Planned { network, delivery, schedule, size, repeat, feed: None });
+                let runs = schedules.iter().map(|&schedule| Planned {
+                    network,
+                    delivery,
+                    schedule,
+                    size,
+                    repeat,
+                    feed: None,
+                });
                 self.runs.extend(runs);
             }
         }
@@ -87,8 +93,8 @@ impl Plan {
         capacity_bytes: u64,
     ) -> Result<(), Error> {
         let Objects::Feed(feed) = &experiment.objects else { return Ok(()) };
-        for (repeat, configuration) in
-            (1..=experiment.repeats).flat_map(|repeat| feed.configurations().into_iter().map(move |one| (repeat, one)))
+        for (repeat, configuration) in (1..=experiment.repeats)
+            .flat_map(|repeat| feed.configurations().into_iter().map(move |one| (repeat, one)))
         {
             let seed = seed_for(experiment.seed, &format!("feed {} #{repeat}", configuration.load));
             let arrivals = feed.arrivals(configuration.load, facts.link_rate_bps, seed);

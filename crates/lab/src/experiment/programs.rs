@@ -143,7 +143,8 @@ fn no_ssh() -> Command {
 fn feed_options(feed: &PlannedFeed) -> [String; 8] {
     let configuration = &feed.configuration;
     let (factor, priority) = (configuration.factor.to_string(), configuration.priority.name());
-    ["--at-once", "1", "--retx-factor", &factor, "--retx-minimum", "0", "--priority", priority].map(str::to_owned)
+    ["--at-once", "1", "--retx-factor", &factor, "--retx-minimum", "0", "--priority", priority]
+        .map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -146,7 +146,11 @@ fn transfer(fared: &Fared, size_bytes: u64, end: Duration) -> Transfer {
         finished: fared.finished,
         received_bytes: if !fared.objects.is_empty() {
             fared.objects.iter().map(|object| object.size_bytes).sum()
-        } else if verified { size_bytes } else { fared.told.received_bytes },
+        } else if verified {
+            size_bytes
+        } else {
+            fared.told.received_bytes
+        },
         verified,
         failure: fared.failure.clone(),
         retransmitted_bytes: fared.told.retransmitted_bytes,

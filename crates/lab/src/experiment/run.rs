@@ -255,23 +255,22 @@ impl Cast<'_> {
 /// Checks copies that nobody has checked yet, and removes them.
 fn check_some(
     source: &Source,
-        clients: &[Client],
-        fares: &[Fared],
-        next: &AtomicUsize,
-    ) -> Vec<(usize, Result<(), String>)> {
-        let mut verdicts = Vec::new();
-        while let index = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(client) = clients.get(index)
-        {
-            if fares[index].failure.is_none() {
-                verdicts
-                    .push((index, verify::check_copy(&client.copy, source.size.0, &source.digest)));
-            }
-            // What cannot be removed now is overwritten by the next run, or goes with the store.
-            _ = std::fs::remove_dir_all(&client.folder);
+    clients: &[Client],
+    fares: &[Fared],
+    next: &AtomicUsize,
+) -> Vec<(usize, Result<(), String>)> {
+    let mut verdicts = Vec::new();
+    while let index = next.fetch_add(1, Ordering::Relaxed)
+        && let Some(client) = clients.get(index)
+    {
+        if fares[index].failure.is_none() {
+            verdicts.push((index, verify::check_copy(&client.copy, source.size.0, &source.digest)));
         }
-        verdicts
+        // What cannot be removed now is overwritten by the next run, or goes with the store.
+        _ = std::fs::remove_dir_all(&client.folder);
     }
+    verdicts
+}
 
 /// Collects how each of `count` clients fared until all have ended; `watch` is called all the while and
 /// says whether the user wants to stop.

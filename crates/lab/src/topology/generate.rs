@@ -90,7 +90,9 @@ impl Size {
                 "servers" => number(value, 1..=MAX_SERVERS).map(|n| servers = n),
                 "clients" => number(value, 1..=MAX_CLIENTS).map(|n| clients = Some(n)),
                 "levels" if with_levels => number(value, 1..=MAX_LEVELS).map(|n| levels = Some(n)),
-                "server-rate" => parse_rate_bps(value).map(|rate| server_rate_bps = Some(rate)).map_err(str::to_owned),
+                "server-rate" => {
+                    parse_rate_bps(value).map(|rate| server_rate_bps = Some(rate)).map_err(str::to_owned)
+                }
                 _ => return client_cable.set(key, value).map(|set| set.map_err(str::to_owned)),
             })
         })?;

@@ -44,8 +44,8 @@ pub type Receiver<'a> = (bool, &'a [ObjectTime]);
 pub fn of_receivers(objects: u32, receivers: &[Receiver<'_>]) -> (Option<f64>, Option<f64>) {
     let slow: Vec<_> = receivers.iter().filter(|(is_slow, _)| *is_slow).collect();
     let have: usize = slow.iter().map(|(_, have)| have.len()).sum();
-    let robustness = (!slow.is_empty() && objects > 0)
-        .then(|| have as f64 / (slow.len() as f64 * f64::from(objects)));
+    let robustness =
+        (!slow.is_empty() && objects > 0).then(|| have as f64 / (slow.len() as f64 * f64::from(objects)));
     let fast = receivers.iter().filter(|(is_slow, _)| !is_slow).flat_map(|(_, have)| *have);
     let large = fast.filter(|object| object.size_bytes > MEASURED_FROM_BYTES && !object.taken.is_zero());
     let rates: Vec<f64> =
@@ -79,7 +79,9 @@ impl Results<'_> {
         let mut keys = super::distinct(complete().map(FeedRun::key));
         let order = |key: &FeedKey| (key.load, key.loss, key.factor, f64::from(key.clients));
         keys.sort_by(|a, b| {
-            a.priority.cmp(&b.priority).then(order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal))
+            a.priority
+                .cmp(&b.priority)
+                .then(order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal))
         });
         let summary = |key: &FeedKey, of: fn(&FeedRun) -> Option<f64>| {
             Summary::of(&complete().filter(|run| run.key() == *key).filter_map(of).collect::<Vec<_>>())

@@ -46,7 +46,8 @@ impl Results<'_> {
         keys.sort();
         let mut rows = Vec::new();
         for wanted in keys {
-            let runs: Vec<&RunData> = self.complete().filter(fits).filter(|data| key(data) == wanted).collect();
+            let runs: Vec<&RunData> =
+                self.complete().filter(fits).filter(|data| key(data) == wanted).collect();
             rows.extend(self.model_row(&runs)?);
         }
         Ok(rows)

@@ -38,15 +38,20 @@ pub fn feed(points: &[FeedPoint], quantity: FeedQuantity, priority: &str) -> Opt
     let mut clients: Vec<f64> = points.iter().map(|point| f64::from(point.clients)).collect();
     clients.sort_by(f64::total_cmp);
     clients.dedup();
-    let highest = points.iter().flat_map(|point| [point.value, point.paper.unwrap_or(0.0)]).reduce(f64::max)?;
+    let highest =
+        points.iter().flat_map(|point| [point.value, point.paper.unwrap_or(0.0)]).reduce(f64::max)?;
     let (name, what, y_label, top) = match quantity {
         FeedQuantity::Robustness => ("robustness", "Robustness of slow receivers", "per cent", 100.0),
-        FeedQuantity::Throughput => ("throughput", "Throughput of fast receivers", "Mbit/s", highest.max(100.0)),
+        FeedQuantity::Throughput => {
+            ("throughput", "Throughput of fast receivers", "Mbit/s", highest.max(100.0))
+        }
     };
     let sheet = Sheet {
         name: format!("feed-{name}-{priority}"),
         title: format!("{what}, by number of receivers: priority {priority}"),
-        subtitle: "Filled: ours, mean and standard deviation. Hollow: the paper's table 4.9. Higher is better.".into(),
+        subtitle:
+            "Filled: ours, mean and standard deviation. Hollow: the paper's table 4.9. Higher is better."
+                .into(),
         x_label: "receivers",
         y_label,
         legend: lines.iter().enumerate().map(|(index, line)| ((*line).to_owned(), style(index))).collect(),
@@ -63,7 +68,12 @@ pub fn feed(points: &[FeedPoint], quantity: FeedQuantity, priority: &str) -> Opt
             for point in of_line {
                 let x = f64::from(point.clients);
                 if point.deviation > 0.0 {
-                    canvas.vertical_bar(x, point.value - point.deviation, point.value + point.deviation, style.ink);
+                    canvas.vertical_bar(
+                        x,
+                        point.value - point.deviation,
+                        point.value + point.deviation,
+                        style.ink,
+                    );
                 }
                 canvas.mark((x, point.value), style, 4.5, true);
                 if let Some(paper) = point.paper {

@@ -22,24 +22,30 @@ pub fn time_beside_model(rows: &[ModelRow], size_bytes: u64) -> Option<Plot> {
         y_label: "seconds",
         ..sheet(&rows)
     };
-    draw(sheet, &rows, y, |row| row.slowest_seconds.mean, |canvas, row, ink| {
-        let (low, high) = (row.slowest_seconds.min, row.slowest_seconds.max);
-        canvas.vertical_bar(f64::from(row.clients), low, high, ink);
-    })
+    draw(
+        sheet,
+        &rows,
+        y,
+        |row| row.slowest_seconds.mean,
+        |canvas, row, ink| {
+            let (low, high) = (row.slowest_seconds.min, row.slowest_seconds.max);
+            canvas.vertical_bar(f64::from(row.clients), low, high, ink);
+        },
+    )
 }
 
 /// The processor that the sender needed; `None` unless there are two numbers of clients.
 pub fn server_cpu(rows: &[ModelRow], size_bytes: u64) -> Option<Plot> {
-    let rows: Vec<&ModelRow> = rows
-        .iter()
-        .filter(|row| row.size_bytes == size_bytes && row.server_cpu_percent.is_some())
-        .collect();
+    let rows: Vec<&ModelRow> =
+        rows.iter().filter(|row| row.size_bytes == size_bytes && row.server_cpu_percent.is_some()).collect();
     let cpu = |row: &ModelRow| row.server_cpu_percent.unwrap_or_default();
     let y = Axis::from_zero(rows.iter().map(|row| cpu(row)).fold(0.0, f64::max));
     let sheet = Sheet {
         name: format!("server-cpu-by-clients-{size_bytes}"),
         title: format!("Processor of the sender while it sends {}", tables::bytes(size_bytes)),
-        subtitle: "Per cent of one processor, the kernel's work for the program's calls included. Lower is better.".into(),
+        subtitle:
+            "Per cent of one processor, the kernel's work for the program's calls included. Lower is better."
+                .into(),
         y_label: "per cent",
         ..sheet(&rows)
     };
@@ -78,7 +84,8 @@ fn draw(
         for (delivery, style) in legend {
             let of: Vec<&&ModelRow> = rows.iter().filter(|row| row.delivery == delivery).collect();
             if is_time {
-                let model: Vec<_> = of.iter().map(|row| (f64::from(row.clients), row.model_seconds)).collect();
+                let model: Vec<_> =
+                    of.iter().map(|row| (f64::from(row.clients), row.model_seconds)).collect();
                 canvas.line(&model, style.ink, 1.0);
             }
             for row in of {
@@ -115,8 +122,12 @@ pub fn throughput_by_size(lines: &[ThroughputLine], clients: u32) -> Option<Plot
     };
     let sheet = Sheet {
         name: format!("throughput-by-size-{clients}"),
-        title: format!("Throughput of a reception, by size: {clients} client{}", if clients == 1 { "" } else { "s" }),
-        subtitle: "Size by the time to the checked copy; mean and standard deviation. Higher is better.".into(),
+        title: format!(
+            "Throughput of a reception, by size: {clients} client{}",
+            if clients == 1 { "" } else { "s" }
+        ),
+        subtitle: "Size by the time to the checked copy; mean and standard deviation. Higher is better."
+            .into(),
         x_label: "size in MiB (logarithmic)",
         y_label: "Mbit/s",
         legend: lines.iter().enumerate().map(|(index, line)| (line.name.clone(), style(index))).collect(),
@@ -124,8 +135,11 @@ pub fn throughput_by_size(lines: &[ThroughputLine], clients: u32) -> Option<Plot
     };
     Some(sheet.plot((Axis::logarithmic_at(&sizes), &plain), (y, &plain), |canvas| {
         for (index, line) in lines.iter().enumerate() {
-            let points: Vec<_> =
-                line.points.iter().map(|(size_bytes, mean, _)| (mebibytes(*size_bytes), mean / 1e6)).collect();
+            let points: Vec<_> = line
+                .points
+                .iter()
+                .map(|(size_bytes, mean, _)| (mebibytes(*size_bytes), mean / 1e6))
+                .collect();
             canvas.line(&points, style(index).ink, 2.0);
             for ((x, y), (_, _, sd)) in points.iter().zip(&line.points) {
                 canvas.vertical_bar(*x, y - sd / 1e6, y + sd / 1e6, style(index).ink);

@@ -21,7 +21,8 @@ pub struct PaperCell {
 /// What the paper measured in the same configuration, with as many receivers.
 pub fn paper(key: &FeedKey) -> Option<PaperCell> {
     let column = PAPER_CLIENTS.iter().position(|clients| *clients == key.clients)?;
-    let same = |text: &str, value: f64| text.parse::<f64>().is_ok_and(|of_paper| (of_paper - value).abs() < 1e-6);
+    let same =
+        |text: &str, value: f64| text.parse::<f64>().is_ok_and(|of_paper| (of_paper - value).abs() < 1e-6);
     include_str!("vcmtp_2013.tsv").lines().skip(1).find_map(|line| {
         let columns: Vec<&str> = line.split('\t').collect();
         let [load, loss, factor, figures @ ..] = &columns[..] else { return None };
@@ -85,7 +86,20 @@ fn configuration(key: &FeedKey) -> String {
 pub fn table(rows: &[FeedRow]) -> Table {
     let mut table = Table::new(
         "Robustness of slow receivers (%) and throughput of fast ones (Mbit/s), beside table 4.9",
-        &["<PRIORITY", "LOAD", "LOSS", "FACTOR", "RECEIVERS", "RUNS", "ROBUST", "SD", "PAPER", "FAST", "SD", "PAPER"],
+        &[
+            "<PRIORITY",
+            "LOAD",
+            "LOSS",
+            "FACTOR",
+            "RECEIVERS",
+            "RUNS",
+            "ROBUST",
+            "SD",
+            "PAPER",
+            "FAST",
+            "SD",
+            "PAPER",
+        ],
     );
     for row in rows {
         let paper = paper(&row.key);
@@ -95,13 +109,21 @@ pub fn table(rows: &[FeedRow]) -> Table {
         cells.extend([key.load.to_string(), format!("{} %", key.loss * 100.0)].map(Cell::from));
         cells.extend([key.factor.to_string(), key.clients.to_string(), runs.to_string()].map(Cell::from));
         let less = row.robustness.zip(paper).is_some_and(|(ours, paper)| ours.mean < paper.robustness);
-        cells.extend(summary_cells(row.robustness.map(|of| (of.mean * 100.0, of.standard_deviation * 100.0)), less));
+        cells.extend(summary_cells(
+            row.robustness.map(|of| (of.mean * 100.0, of.standard_deviation * 100.0)),
+            less,
+        ));
         cells.push(paper.map_or("-".into(), |cell| format!("{:.1}", cell.robustness * 100.0).into()));
-        cells.extend(summary_cells(row.throughput_bps.map(|of| (of.mean / 1e6, of.standard_deviation / 1e6)), false));
+        cells.extend(summary_cells(
+            row.throughput_bps.map(|of| (of.mean / 1e6, of.standard_deviation / 1e6)),
+            false,
+        ));
         cells.push(paper.map_or("-".into(), |cell| format!("{:.1}", cell.throughput_bps / 1e6).into()));
         table.rows.push(cells);
     }
-    table.notes.push("The paper's figures are of runs without priority for the multicast threads (fair here).".into());
+    table.notes.push(
+        "The paper's figures are of runs without priority for the multicast threads (fair here).".into(),
+    );
     table
 }
 
@@ -117,7 +139,8 @@ mod tests {
 
     #[test]
     fn the_papers_table_is_read_right() {
-        let key = |load, loss, factor, clients| FeedKey { clients, load, loss, factor, priority: "fair".into() };
+        let key =
+            |load, loss, factor, clients| FeedKey { clients, load, loss, factor, priority: "fair".into() };
         let cell = paper(&key(0.4, 0.05, 50.0, 30)).unwrap();
         assert!((cell.robustness - 0.975).abs() < 1e-9 && cell.throughput_bps == 85.8e6, "{cell:?}");
         let last = paper(&key(0.8, 0.1, 50.0, 10)).unwrap();

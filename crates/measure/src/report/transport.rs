@@ -45,13 +45,20 @@ pub fn write(page: &mut Page, results: &Results<'_>) -> Result<()> {
     let mut clients: Vec<u32> = receptions.iter().map(|of| of.clients).collect();
     clients.sort_unstable();
     clients.dedup();
-    plots.extend(clients.into_iter().filter_map(|clients| plot::throughput_by_size(&lines(&receptions, clients), clients)));
+    plots.extend(
+        clients
+            .into_iter()
+            .filter_map(|clients| plot::throughput_by_size(&lines(&receptions, clients), clients)),
+    );
     if plots.is_empty() {
         return Ok(());
     }
     page.section("One object, many receivers", "");
     plots.into_iter().for_each(|plot| page.plot(Some(plot)));
-    page.folded_tables("Table: throughput of receptions without and with retransmissions", &[table(&receptions)]);
+    page.folded_tables(
+        "Table: throughput of receptions without and with retransmissions",
+        &[table(&receptions)],
+    );
     page.end_section();
     Ok(())
 }
@@ -116,7 +123,21 @@ fn lines(receptions: &[Receptions], clients: u32) -> Vec<ThroughputLine> {
 fn table(receptions: &[Receptions]) -> Table {
     let mut table = Table::new(
         "Throughput of receptions without and with retransmissions, in Mbit/s (table 3.1, figure 3.3)",
-        &["<NETWORK", "<DELIVERY", "SIZE", "CLIENTS", "WITHOUT", "SD", "#", "PAPER", "WITH", "SD", "#", "PAPER", "SENT AGAIN"],
+        &[
+            "<NETWORK",
+            "<DELIVERY",
+            "SIZE",
+            "CLIENTS",
+            "WITHOUT",
+            "SD",
+            "#",
+            "PAPER",
+            "WITH",
+            "SD",
+            "#",
+            "PAPER",
+            "SENT AGAIN",
+        ],
     );
     for of in receptions {
         let paper = (of.delivery == "after" && of.clients == 7)

@@ -264,7 +264,8 @@ impl Retransmitter {
             objects.get(*index).is_some_and(|object| repair == Repair::Nack || object.out.is_some())
         };
         let expires = |index: &u32| Some((objects.get(*index)?.expires?, *index));
-        let timed = self.requested.keys().take(MAX_TIMED).filter(|index| may_go(index)).filter_map(expires).min();
+        let timed =
+            self.requested.keys().take(MAX_TIMED).filter(|index| may_go(index)).filter_map(expires).min();
         if let Some((_, index)) = timed {
             return Some(index);
         }

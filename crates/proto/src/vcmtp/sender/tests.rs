@@ -247,7 +247,10 @@ fn table_4_6_connection_created_late() {
     assert!(bench.sender.has_message(B));
     assert_eq!(bench.to(B), "Digest 0");
     bench.message(B, request(0, 100));
-    assert!(bench.sender.is_ready(B) && !bench.sender.has_message(B), "blocks wait for their share, messages do not");
+    assert!(
+        bench.sender.is_ready(B) && !bench.sender.has_message(B),
+        "blocks wait for their share, messages do not"
+    );
     assert_eq!(bench.to(B), "data again 0 0..100");
     bench.join(ReceiverId(3));
     assert_eq!(bench.to(ReceiverId(3)), "Welcome, BOF 0, Digest 0");
@@ -547,8 +550,10 @@ fn objects_of_a_feed_are_forgotten_when_they_are_done() {
 #[test]
 fn what_is_of_no_use_later_goes_first() {
     let mut bench = Bench::with(Repair::Nack, Some(1.0));
-    bench.sender =
-        Sender::new(SenderConfig { minimum_retransmission_time: Duration::from_millis(100), ..bench.sender.config.clone() });
+    bench.sender = Sender::new(SenderConfig {
+        minimum_retransmission_time: Duration::from_millis(100),
+        ..bench.sender.config.clone()
+    });
     bench.join(A);
     for (index, wait) in [(0, 60), (1, 0)] {
         bench.send(400);
