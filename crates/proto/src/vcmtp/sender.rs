@@ -418,11 +418,6 @@ impl Sender {
         self.retransmitters.get(&receiver).is_none_or(Retransmitter::is_answered)
     }
 
-    /// Objects that are neither done nor given up.
-    pub fn open_objects(&self) -> usize {
-        self.objects.len()
-    }
-
     /// The receivers that are there.
     pub fn receivers(&self) -> impl Iterator<Item = ReceiverId> {
         self.retransmitters.keys().copied()

@@ -117,6 +117,7 @@ impl Session<'_> {
             match parsed {
                 Ok((file, message)) => {
                     peer.has_spoken = true;
+                    peer.requests += u64::from(matches!(message, Message::RetransmissionRequest(_)));
                     if let Message::Progress(progress) = message {
                         peer.note_progress(progress, self.total_bytes);
                     }
