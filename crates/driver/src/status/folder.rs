@@ -40,7 +40,7 @@ pub(super) fn all() -> Vec<PathBuf> {
 /// When it cannot be made, or somebody else could have put something into it.
 pub(super) fn prepare(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ if is_own(folder) => Ok(()),
         _ => Err(io::Error::other("it is not this user's alone: remove it, or set XDG_RUNTIME_DIR")),
     }
