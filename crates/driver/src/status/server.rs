@@ -70,12 +70,12 @@ mod tests {
         drop(UnixListener::bind(&stale).unwrap());
         fs::write(folder.join("other"), "").unwrap();
         board.update(|snapshot| snapshot.objects_done = 3);
-        let found = find::find_in(&[folder.clone()]);
+        let found = find::find_in(std::slice::from_ref(&folder));
         let shown: Vec<_> = found.iter().map(|found| found.snapshot.clone().unwrap()).collect();
         assert_eq!(shown, [Snapshot { objects: 7, objects_done: 3, ..Snapshot::default() }]);
         assert!(!stale.exists() && folder.join("other").exists());
         drop(server);
-        assert!(find::find_in(&[folder.clone()]).is_empty());
+        assert!(find::find_in(std::slice::from_ref(&folder)).is_empty());
         fs::remove_dir_all(&folder).unwrap();
     }
 }
