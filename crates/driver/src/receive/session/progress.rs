@@ -21,7 +21,9 @@ impl Session<'_> {
     pub(super) fn progress(&mut self, now: Instant) -> ReceiveProgress {
         let (counters, refused) = (self.machine.counters(), self.collector.refused());
         let (received_bytes, dropped_packets) = (self.machine.received_bytes(), self.collector.dropped());
-        let measured = [received_bytes, self.retransmitted_bytes, dropped_packets, self.disk_wait_ms];
+        // What was there before has not come lately.
+        let fresh_bytes = received_bytes.saturating_sub(self.kept_bytes);
+        let measured = [fresh_bytes, self.retransmitted_bytes, dropped_packets, self.disk_wait_ms];
         self.meter.note(now, measured);
         let rates = self.meter.rates(now, measured);
         let lacking = self.announced_bytes.saturating_sub(received_bytes + self.failed_bytes);
