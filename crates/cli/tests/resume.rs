@@ -117,6 +117,30 @@ fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
     }
 }
 
+/// Objects that were done before a receiver came again are not sent any more; it has them.
+#[test]
+fn what_was_whole_before_a_receiver_came_again_is_not_lacking() {
+    let scratch = Scratch::new();
+    for number in 0..20 {
+        scratch.file(&format!("set/small{number:02}"), 20_000 + number);
+    }
+    scratch.file("set/zlarge", 8_000_000);
+    let set = scratch.path("set");
+    let sender = scratch.send(&["--rate", "40M", "--block", "1420", "--wait", "2", path(&set)]);
+    let steady = scratch.receive("steady", &[]);
+    kill_after(&scratch, "a", 3_000_000).unwrap();
+    assert!(scratch.path("a/set/small19").exists(), "the small ones are whole by now");
+    let last = done(scratch.receive("a", &["--json", "--name", "a"]));
+    finish_well(steady);
+    finish(sender);
+    assert!(last["objects"] == 22 && last["kept_bytes"].as_u64().unwrap() > 1_500_000, "{last}");
+    for number in 0..20 {
+        let name = format!("a/set/small{number:02}");
+        assert!(fs::read(scratch.path(&name)).unwrap() == contents(20_000 + number), "{name}");
+    }
+    assert!(fs::read(scratch.path("a/set/zlarge")).unwrap() == contents(8_000_000));
+}
+
 #[test]
 fn receivers_in_one_folder_leave_each_others_files_alone() {
     let scratch = Scratch::new();

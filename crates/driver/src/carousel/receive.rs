@@ -298,7 +298,8 @@ impl Session<'_> {
     fn event(&mut self, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Received { begin, .. } => {
-                let event = self.summary.note_received(&begin);
+                let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
+                let event = self.summary.note_received(name, kind, bytes);
                 (self.on_event)(event);
             }
             ReceiverEvent::Failed { file, reason } => {

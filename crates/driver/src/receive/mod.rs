@@ -12,10 +12,7 @@ mod session;
 use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use thiserror::Error;
-use treecast_wire::{
-    message::{BeginOfFile, ObjectKind},
-    ticket::Ticket,
-};
+use treecast_wire::{message::ObjectKind, ticket::Ticket};
 
 use crate::{
     files::{Journal, TargetError, TargetFolder},
@@ -182,8 +179,7 @@ pub struct ReceiveSummary {
 
 impl ReceiveSummary {
     /// Counts an object that is there, which is to be told.
-    pub(crate) fn note_received(&mut self, begin: &BeginOfFile) -> ReceiveEvent {
-        let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
+    pub(crate) fn note_received(&mut self, name: String, kind: ObjectKind, bytes: u64) -> ReceiveEvent {
         match kind {
             ObjectKind::File => {
                 self.received += 1;

@@ -445,22 +445,32 @@ impl<'a> Session<'a> {
             }
             ReceiverEvent::Received { file, begin } => {
                 self.begins.remove(&file);
-                let event = self.summary.note_received(&begin);
+                let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
+                let event = self.summary.note_received(name, kind, bytes);
                 (self.on_event)(event);
             }
-            ReceiverEvent::Failed { file, reason } => {
-                let begin = self.begins.remove(&file);
-                self.failed_bytes += begin.as_ref().map_or(0, |begin| begin.file_size);
-                let name = begin.map(|begin| begin.file_name().to_owned());
-                let name = name.unwrap_or_else(|| format!("object {}", file.index()));
-                self.summary.failed += 1;
-                (self.on_event)(ReceiveEvent::Failed { name, reason });
-            }
+            ReceiverEvent::Failed { file, reason } => self.note_failed(file, reason),
             ReceiverEvent::Closed { reason } => {
                 self.summary.cut_short = reason;
                 self.closed = true;
             }
         }
+    }
+
+    fn note_failed(&mut self, file: FileId, reason: String) {
+        let begin = self.begins.remove(&file);
+        if begin.is_none()
+            && let Some((name, kind, bytes)) = self.leftovers.whole(&self.folder, file)
+        {
+            // It was done before this receiver came again, which has it.
+            let event = self.summary.note_received(name, kind, bytes);
+            return (self.on_event)(event);
+        }
+        self.failed_bytes += begin.as_ref().map_or(0, |begin| begin.file_size);
+        let name = begin.map(|begin| begin.file_name().to_owned());
+        let name = name.unwrap_or_else(|| format!("object {}", file.index()));
+        self.summary.failed += 1;
+        (self.on_event)(ReceiveEvent::Failed { name, reason });
     }
 
     /// Writes what is queued for the sender.
