@@ -18,7 +18,6 @@ use crate::{
     poller::{Interest, Poller},
     receive::{NameFilter, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
     seal::{Opener, Refused, Secret},
-    status::{Meter, bits, time_for},
     stop::Stop,
     udp::{Batch, Collector, DatagramReceiver, GroupAddress, Item, Offload, open_group_receiver},
     wake::Waker,
@@ -71,10 +70,9 @@ pub fn receive(
     poller.add(&waker, 1, Interest::Read)?;
     poller.add(stop, 2, Interest::Read)?;
     let source = Source::new(socket, &options)?;
-    let block_len = source.block_len(&options);
     let machine = Receiver::new(ReceiverConfig {
         session: options.session,
-        block_len,
+        block_len: source.block_len(&options),
         hash_attempts: HASH_ATTEMPTS,
         patience: options.patience,
     });
@@ -90,8 +88,6 @@ pub fn receive(
         names: BTreeMap::new(),
         started: None,
         next_progress: Instant::ZERO,
-        meter: Meter::default(),
-        block_len,
         malformed: 0,
         summary: ReceiveSummary::default(),
         on_event,
@@ -184,8 +180,6 @@ struct Session<'a> {
     names: BTreeMap<FileId, String>,
     started: Option<Instant>,
     next_progress: Instant,
-    meter: Meter<1>,
-    block_len: u16,
     malformed: u64,
     summary: ReceiveSummary,
     on_event: &'a mut dyn FnMut(ReceiveEvent),
@@ -222,6 +216,7 @@ impl Session<'_> {
         while let Some(report) = self.intake.report() {
             let input = match report {
                 Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
+                Report::Committed { file } => ReceiverInput::Committed { file },
                 Report::Refused { file, reason, .. } | Report::Failed { file, reason } => {
                     ReceiverInput::StoreFailed { file, reason }
                 }
@@ -264,7 +259,6 @@ impl Session<'_> {
     fn carry_out(&mut self, now: Instant, blocks: Option<(u64, usize)>) -> (Option<Instant>, ReceiverWait) {
         loop {
             match self.machine.poll(now) {
-                Step::Transmit(ReceiverTransmit::Commit { file }) => self.commit(now, file),
                 Step::Transmit(ReceiverTransmit::Announce { file, begin }) => self.announce(now, file, begin),
                 Step::Transmit(transmit) => {
                     task(transmit, blocks).into_iter().for_each(|task| self.intake.add(now, task));
@@ -286,20 +280,10 @@ impl Session<'_> {
         self.intake.add(now, Task::Announce { file, begin, kept: Kept::Nothing });
     }
 
-    /// An object is committed when its hash has come back, so all of it has been stored before.
-    fn commit(&mut self, now: Instant, file: FileId) {
-        let input = match self.intake.commit(file) {
-            Ok(()) => ReceiverInput::Committed { file },
-            Err(reason) => ReceiverInput::StoreFailed { file, reason },
-        };
-        self.machine.handle(now, input);
-    }
-
     fn event(&mut self, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Received { begin, .. } => {
-                let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
-                let event = self.summary.note_received(name, kind, bytes);
+                let event = self.summary.note_received(&begin);
                 (self.on_event)(event);
             }
             ReceiverEvent::Failed { file, reason } => {
@@ -314,10 +298,6 @@ impl Session<'_> {
 
     fn sum_up(&mut self, now: Instant) {
         let (progress, refused) = (self.machine.progress(), self.source.refused());
-        self.meter.note(now, [progress.received_bytes]);
-        let rates = self.meter.rates(now, [progress.received_bytes]);
-        let lacking = progress.announced_bytes.saturating_sub(progress.received_bytes);
-        let duplicate_bytes = progress.duplicate_blocks.saturating_mul(self.block_len.into());
         self.summary.progress = ReceiveProgress {
             seconds: self.started.map_or(0.0, |started| (now - started).as_secs_f64()),
             received_bytes: progress.received_bytes,
@@ -329,14 +309,6 @@ impl Session<'_> {
             ignored_packets: self.malformed,
             forged_packets: refused.forged,
             replayed_packets: refused.replayed,
-            objects: self.names.len() as u64,
-            objects_done: self.summary.received,
-            objects_failed: self.summary.failed,
-            now_bps: rates.map(|[received]| bits(received)),
-            duplicate_share: duplicate_bytes as f64
-                / (progress.received_bytes + duplicate_bytes).max(1) as f64,
-            seconds_left: time_for(lacking, rates.map(|[received]| received)),
-            ..ReceiveProgress::default()
         };
     }
 
@@ -358,8 +330,9 @@ fn task(transmit: ReceiverTransmit, blocks: Option<(u64, usize)>) -> Option<Task
             }
         }
         ReceiverTransmit::Hash { file } => Task::Hash { file },
+        ReceiverTransmit::Commit { file } => Task::Commit { file },
         ReceiverTransmit::Discard { file } => Task::Discard { file },
-        ReceiverTransmit::Announce { .. } | ReceiverTransmit::Commit { .. } => return None,
+        ReceiverTransmit::Announce { .. } => return None,
     })
 }
 

@@ -4,7 +4,6 @@
 use std::{io, time::Duration};
 
 use treecast_proto::Instant;
-use treecast_wire::header::FileId;
 
 use super::{Ending, Journal, Report, Store, TargetFolder, Task};
 use crate::{udp::Batch, wake::Waker};
@@ -47,7 +46,7 @@ impl Intake {
     /// Adds something to do.
     pub fn add(&mut self, now: Instant, task: Task) {
         self.since.get_or_insert(now);
-        self.is_urgent |= matches!(task, Task::Hash { .. } | Task::Discard { .. });
+        self.is_urgent |= matches!(task, Task::Hash { .. } | Task::Commit { .. } | Task::Discard { .. });
         self.tasks.push(task);
     }
 
@@ -87,11 +86,6 @@ impl Intake {
     /// As [`Store::report`].
     pub fn report(&self) -> Option<Report> {
         self.store.report()
-    }
-
-    /// As [`Store::commit`].
-    pub fn commit(&self, file: FileId) -> Result<(), String> {
-        self.store.commit(file)
     }
 
     /// As [`Store::end`].

@@ -34,6 +34,8 @@ pub enum Task {
     Overwrite { file: FileId, range: Range<u64>, at: usize },
     /// Compute the hash of what is stored; it comes as a [`Report`].
     Hash { file: FileId },
+    /// Give an announced object its final name, and report that it has it.
+    Commit { file: FileId },
     /// Throw away what is stored, and forget that it has failed.
     Discard { file: FileId },
 }
@@ -44,6 +46,10 @@ pub enum Report {
     Hashed {
         file: FileId,
         hash: [u8; 32],
+    },
+    /// The object has its final name.
+    Committed {
+        file: FileId,
     },
     /// The object cannot be stored as it was announced. Nothing of it is kept before [`Task::Discard`].
     Refused {
@@ -72,7 +78,6 @@ pub struct Store {
 #[derive(Debug)]
 enum Job {
     Tasks { batch: Batch, tasks: Vec<Task> },
-    Commit { file: FileId, done: SyncSender<Result<(), String>> },
     End { ending: Ending, done: SyncSender<Option<String>> },
 }
 
@@ -115,16 +120,6 @@ impl Store {
     /// Has these tasks carried out; the batch comes back to [`Store::batch`].
     pub fn submit(&self, batch: Batch, tasks: Vec<Task>) {
         self.queue(Job::Tasks { batch, tasks });
-    }
-
-    /// Gives an announced object its final name, and waits until it has it.
-    ///
-    /// # Errors
-    /// One line when it cannot have it; nothing of the object is kept then.
-    pub fn commit(&self, file: FileId) -> Result<(), String> {
-        let (done, result) = mpsc::sync_channel(1);
-        self.queue(Job::Commit { file, done });
-        result.recv().unwrap_or_else(|_| Err("the thread that writes files has ended".into()))
     }
 
     /// Ends the session: folders get their modes and times, and what is not committed goes, or stays for a later
@@ -220,9 +215,6 @@ impl Worker {
                 batch.clear();
                 let _ = self.free.send(batch);
             }
-            Job::Commit { file, done } => {
-                let _ = done.send(self.commit(file));
-            }
             Job::End { ending, done } => {
                 let _ = done.send(self.end(ending));
             }
@@ -245,6 +237,7 @@ impl Worker {
                 result.map_err(|source| folder.error("compare with a file".into(), source))
             }),
             Task::Hash { file } => self.hash(file, buffer),
+            Task::Commit { file } => self.commit(file),
             Task::Discard { file } => self.discard(file),
         }
     }
@@ -371,7 +364,16 @@ impl Worker {
         }
     }
 
-    fn commit(&mut self, file: FileId) -> Result<(), String> {
+    fn commit(&mut self, file: FileId) {
+        let report = match self.give_name(file) {
+            Ok(()) => Report::Committed { file },
+            Err(reason) => Report::Failed { file, reason },
+        };
+        self.report(report);
+    }
+
+    /// Nothing of the object is kept when it cannot have its name.
+    fn give_name(&mut self, file: FileId) -> Result<(), String> {
         match self.objects.remove(&file).flatten() {
             Some(Object::Announced { stored, begin }) => {
                 let hash = stored.last_hash();
@@ -482,13 +484,29 @@ mod tests {
         names.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with(".journal")).collect()
     }
 
-    /// Has tasks done, and waits until they are.
-    fn done(store: &mut Store, bytes: &[u8], tasks: Vec<Task>) {
+    /// Has tasks done, and waits until they are. Returns what was reported of them.
+    fn done(store: &mut Store, bytes: &[u8], tasks: Vec<Task>) -> Vec<Report> {
         let mut batch = store.batch();
         batch.push_block(FileId(0), 0, bytes);
         store.submit(batch, tasks);
         // Carried out in order: nothing is stored of this one.
-        store.commit(FileId(u64::MAX)).unwrap_err();
+        let (reports, last) = commit(store, FileId(u64::MAX));
+        last.unwrap_err();
+        reports
+    }
+
+    /// Commits, and waits for the answer; returns what was reported before it, too.
+    fn commit(store: &mut Store, file: FileId) -> (Vec<Report>, Result<(), String>) {
+        let batch = store.batch();
+        store.submit(batch, vec![Task::Commit { file }]);
+        let mut before = Vec::new();
+        loop {
+            match store.reports.recv().unwrap() {
+                Report::Committed { file: of } if of == file => return (before, Ok(())),
+                Report::Failed { file: of, reason } if of == file => return (before, Err(reason)),
+                other => before.push(other),
+            }
+        }
     }
 
     #[test]
@@ -500,7 +518,7 @@ mod tests {
         assert_eq!(names(&path).len(), 0);
         let announce = Task::Announce { file, begin: begin(5, "name"), kept: Kept::Nothing };
         done(&mut store, b"xy", vec![announce, Task::Keep { file, range: 0..2, at: 0 }]);
-        store.commit(file).unwrap();
+        commit(&mut store, file).1.unwrap();
         assert_eq!(std::fs::read(path.join("name")).unwrap(), b"xyabc");
         std::fs::remove_dir_all(path).unwrap();
     }
@@ -518,8 +536,8 @@ mod tests {
             Task::Reserve { file: sure, size: SIZE },
         ];
         done(&mut store, b"", tasks);
-        store.commit(sure).unwrap();
-        store.commit(hearsay).unwrap();
+        commit(&mut store, sure).1.unwrap();
+        commit(&mut store, hearsay).1.unwrap();
         let blocks =
             |name: &str| std::os::unix::fs::MetadataExt::blocks(&path.join(name).metadata().unwrap());
         assert_eq!(blocks("hearsay"), 0);
@@ -533,8 +551,9 @@ mod tests {
         let mut store = store(&path);
         let file = FileId(3);
         let refused = begin(5, "../name");
-        done(&mut store, b"abc", vec![Task::Announce { file, begin: refused.clone(), kept: Kept::Nothing }]);
-        assert!(matches!(store.report(), Some(Report::Refused { begin, .. }) if begin == refused));
+        let announce = Task::Announce { file, begin: refused.clone(), kept: Kept::Nothing };
+        let reports = done(&mut store, b"abc", vec![announce]);
+        assert!(matches!(&reports[..], [Report::Refused { begin, .. }] if *begin == refused));
         let tasks = vec![
             Task::Discard { file },
             Task::Announce { file, begin: begin(9, "wrong"), kept: Kept::Nothing },
@@ -542,7 +561,7 @@ mod tests {
             Task::Keep { file, range: 0..3, at: 0 },
         ];
         done(&mut store, b"abc", tasks);
-        store.commit(file).unwrap();
+        commit(&mut store, file).1.unwrap();
         assert_eq!(std::fs::read(path.join("right")).unwrap(), b"abc");
         assert_eq!(names(&path), ["right"]);
         std::fs::remove_dir_all(path).unwrap();

@@ -78,6 +78,7 @@ impl<'a> Copy<'a> {
         std::iter::from_fn(|| self.intake.report())
             .map(|report| match report {
                 Report::Hashed { hash, .. } => StorageReport::Hashed { hash },
+                Report::Committed { .. } => StorageReport::Committed,
                 Report::Refused { reason, .. } | Report::Failed { reason, .. } => {
                     StorageReport::Failed { reason }
                 }
@@ -105,10 +106,7 @@ impl<'a> Copy<'a> {
             }
             StorageTask::Hash => Task::Hash { file },
             StorageTask::Discard => Task::Discard { file },
-            StorageTask::Commit => {
-                let failed = |reason| StorageReport::Failed { reason };
-                return Ok(Some(self.intake.commit(file).map_or_else(failed, |()| StorageReport::Committed)));
-            }
+            StorageTask::Commit => Task::Commit { file },
         };
         self.intake.add(now, task);
         Ok(None)

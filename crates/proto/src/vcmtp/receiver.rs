@@ -93,6 +93,8 @@ pub enum ReceiverInput {
     Have { file: FileId, ranges: Vec<Range<u64>> },
     /// Everything of the object is stored, and this is its BLAKE3 hash.
     Hashed { file: FileId, hash: [u8; 32] },
+    /// The file has its final name (API_File_Received).
+    Committed { file: FileId },
     /// The object cannot be stored as it was announced (no room, name refused). Everything kept of it is
     /// gone, and nothing more is kept before [`ReceiverTransmit::Discard`].
     AnnouncementRefused { file: FileId, begin: BeginOfFile, reason: String },
@@ -116,8 +118,8 @@ pub enum ReceiverTransmit {
     /// All bytes are stored: compute the hash and hand it back. After a wrong one, everything is stored
     /// anew over what is there, and this comes once more.
     Hash { file: FileId },
-    /// The hash is right: give the file its final name. [`ReceiverInput::StoreFailed`] before the next
-    /// poll says that it could not be done.
+    /// The hash is right: give the file its final name, and answer with [`ReceiverInput::Committed`] or
+    /// [`ReceiverInput::StoreFailed`].
     Commit { file: FileId },
     /// Throw away all that is stored of the object, announcement and failure included.
     Discard { file: FileId },
@@ -189,8 +191,6 @@ pub struct Receiver {
     heard: Instant,
     /// Why the connection was lost.
     close_reason: Option<String>,
-    /// The object that the caller has just been told to commit.
-    committing: Option<u32>,
     out: VecDeque<Step<ReceiverTransmit, ReceiverEvent, ReceiverWait>>,
 }
 
@@ -220,7 +220,6 @@ impl Receiver {
             chunks: 0,
             heard: Instant::ZERO,
             close_reason: None,
-            committing: None,
             out: VecDeque::new(),
             config,
         }
@@ -229,9 +228,6 @@ impl Receiver {
     pub fn handle(&mut self, now: Instant, input: ReceiverInput) {
         if self.state == State::Closed {
             return;
-        }
-        if !matches!(input, ReceiverInput::StoreFailed { .. }) {
-            self.committed();
         }
         match input {
             ReceiverInput::Connected => self.connected(now),
@@ -243,6 +239,7 @@ impl Receiver {
             ReceiverInput::Respond { file, response } => self.respond(file, response),
             ReceiverInput::Have { file, ranges } => self.have(file, &ranges),
             ReceiverInput::Hashed { file, hash } => self.hashed(file, hash),
+            ReceiverInput::Committed { file } => self.committed(file),
             ReceiverInput::AnnouncementRefused { file, begin, reason } => {
                 self.announcement_refused(file, &begin, &reason);
             }
@@ -255,11 +252,7 @@ impl Receiver {
 /// # What is to be done
 impl Receiver {
     pub fn poll(&mut self, now: Instant) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
-        self.committed();
         if let Some(step) = self.out.pop_front() {
-            if let Step::Transmit(ReceiverTransmit::Commit { file }) = &step {
-                self.committing = Some(file.index());
-            }
             return step;
         }
         self.reach_quiet_ends(now);
@@ -310,11 +303,6 @@ impl Receiver {
     /// Distinct bytes of all objects received so far.
     pub fn received_bytes(&self) -> u64 {
         self.reporter.progress.received_bytes
-    }
-
-    /// When anything last came over the connection.
-    pub fn last_heard(&self) -> Instant {
-        self.heard
     }
 
     pub fn counters(&self) -> ReceiverCounters {

@@ -236,9 +236,11 @@ impl ReceiverNode {
             ReceiverTransmit::Hash { file } => self.hash(file, outputs),
             ReceiverTransmit::Commit { file } => {
                 trace.add(self.entry(now, "commits", file, 0..0));
-                if let Err(reason) = self.storage.commit(file.index()) {
-                    self.machine.handle(now, ReceiverInput::StoreFailed { file, reason });
-                }
+                let answer = match self.storage.commit(file.index()) {
+                    Ok(()) => ReceiverInput::Committed { file },
+                    Err(reason) => ReceiverInput::StoreFailed { file, reason },
+                };
+                self.machine.handle(now, answer);
             }
             ReceiverTransmit::Discard { file } => self.storage.discard(file.index()),
         }

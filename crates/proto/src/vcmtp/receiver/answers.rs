@@ -156,11 +156,14 @@ impl Receiver {
         }
     }
 
-    /// API_File(i)_Received: the caller has carried out the commit without complaint.
-    pub(super) fn committed(&mut self) {
-        let Some(index) = self.committing.take() else { return };
+    /// API_File(i)_Received: the caller has carried out the commit.
+    pub(super) fn committed(&mut self, file: FileId) {
+        let index = file.index();
+        let object = self.ledger.get(index).filter(|_| file.session() == self.config.session);
+        if object.is_none_or(|object| object.stage != Stage::Committing) {
+            return;
+        }
         let Some(begin) = self.end(index).and_then(|object| object.begin) else { return };
-        let file = self.file_id(index);
         self.out.push_back(Step::Event(ReceiverEvent::Received { file, begin }));
         self.request(index, Request::End);
     }

@@ -60,10 +60,17 @@ impl Receiver {
                 }
             }
             (Message::RetransmissionReject, Channel::Control) => {
-                self.fail(index, "the sender's time for retransmissions is up", false);
+                self.refused(index, "the sender's time for retransmissions is up");
             }
-            (Message::Withdraw(reason), Channel::Control) => self.fail(index, reason.as_str(), false),
+            (Message::Withdraw(reason), Channel::Control) => self.refused(index, reason.as_str()),
             _ => self.counters.malformed += 1,
+        }
+    }
+
+    /// The sender sends no more of it. That is of no importance for what is there whole and right.
+    fn refused(&mut self, index: u32, reason: &str) {
+        if self.ledger.get(index).is_none_or(|object| object.stage != Stage::Committing) {
+            self.fail(index, reason, false);
         }
     }
 
@@ -378,7 +385,6 @@ impl Receiver {
 
     pub(super) fn end(&mut self, index: u32) -> Option<Object> {
         self.be_quiet_at(index, None);
-        self.committing = self.committing.filter(|other| *other != index);
         let object = self.ledger.end(index)?;
         self.chunks -= object.chunks();
         Some(object)

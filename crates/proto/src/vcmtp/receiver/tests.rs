@@ -107,7 +107,11 @@ impl Bench {
     }
 
     fn hashed(&mut self, hash: [u8; 32]) -> String {
-        self.input(ReceiverInput::Hashed { file: file(0), hash })
+        let hashed = self.input(ReceiverInput::Hashed { file: file(0), hash });
+        if hashed != "commit 0" {
+            return hashed;
+        }
+        format!("{hashed}, {}", self.input(ReceiverInput::Committed { file: file(0) }))
     }
 }
 
