@@ -9,12 +9,15 @@ mod output;
 
 mod arguments;
 mod bench;
+mod figures;
 mod keys;
 mod lab;
 mod monitor;
 mod mroute;
+mod observers;
 mod receive;
 mod send;
+mod status;
 mod unicast;
 
 use std::process::ExitCode;
@@ -34,6 +37,7 @@ enum Command {
     Send(send::Args),
     Receive(receive::Args),
     Keys(keys::Args),
+    Status(status::Args),
     Unicast(unicast::Args),
     Lab(lab::Args),
     Mroute(mroute::Args),
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         Command::Send(args) => send::run(args),
         Command::Receive(args) => receive::run(args),
         Command::Keys(args) => keys::run(args),
+        Command::Status(args) => status::run(&args),
         Command::Unicast(args) => unicast::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Mroute(args) => mroute::run(args),

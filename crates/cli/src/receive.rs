@@ -4,6 +4,7 @@ mod carousel;
 mod display;
 
 use std::{
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -13,6 +14,7 @@ use treecast_driver::{
     receive::{self, NameFilter, ReceiveEvent, ReceiveOptions, ReceiveSummary},
     security::Identity,
     send::KEEPALIVE,
+    status::Role,
     stop::Stop,
     udp::Offload,
 };
@@ -20,6 +22,7 @@ use treecast_wire::ticket::{Repair, Ticket};
 
 use crate::{
     Outcome, arguments,
+    observers::Observers,
     send::{Dialect, Group, parse_group},
 };
 
@@ -58,6 +61,9 @@ pub struct Args {
     /// for other receivers speaks every few seconds
     #[arg(long, value_name = "SECONDS", default_value_t = receive::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400))]
     stall_limit: u64,
+    /// Answer Prometheus at http://ADDR:PORT/metrics
+    #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
+    metrics: Option<SocketAddr>,
     /// One JSON event a line on standard output
     #[arg(long)]
     json: bool,
@@ -86,7 +92,12 @@ pub fn run(args: Args) -> Outcome {
     }
     let stop = Stop::on_signals()?;
     let mut display = display::Display::new(args.json, options.ticket.block_len);
-    let mut on_event = |event: ReceiveEvent| display.show(&event);
+    let mut observers = Observers::start(Role::Receive, args.metrics)?;
+    observers.note_ticket(&options.ticket);
+    let mut on_event = |event: ReceiveEvent| {
+        observers.note_receive(&event);
+        display.show(&event);
+    };
     let summary = receive::run(&options, &stop, &mut on_event)?;
     display.finish(&summary);
     exit_code(&summary)

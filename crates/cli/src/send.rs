@@ -15,12 +15,13 @@ use treecast_driver::{
     receive::KEEPALIVE,
     security::{AllowList, Identity},
     send::{self, FeedSource, MIN_BLOCK_LEN, Priority, SendEvent, SendOptions, SendSecurity, SendSummary},
+    status::Role,
     stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, Offload},
 };
 use treecast_wire::{header::MAX_PAYLOAD_LEN, ticket};
 
-use crate::{Outcome, arguments};
+use crate::{Outcome, arguments, observers::Observers};
 
 const DEFAULT_WAIT: u32 = 1;
 const DEFAULT_WAIT_TIMEOUT_SECONDS: u64 = 60;
@@ -116,6 +117,9 @@ pub struct Args {
     /// Write the ticket to this file, too
     #[arg(long, value_name = "PATH")]
     ticket_file: Option<PathBuf>,
+    /// Answer Prometheus at http://ADDR:PORT/metrics
+    #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
+    metrics: Option<SocketAddr>,
     /// One JSON event a line on standard output
     #[arg(long)]
     json: bool,
@@ -175,6 +179,7 @@ pub fn run(args: Args) -> Outcome {
     let stop = Stop::on_signals()?;
     let ticket_file = TicketFile(args.ticket_file.clone());
     let mut display = display::Display::new(args.json, args.wait.unwrap_or(DEFAULT_WAIT));
+    let mut observers = Observers::start(Role::Send, args.metrics)?;
     let mut failed_ticket = None;
     let mut on_event = |event: SendEvent| {
         if let SendEvent::Ready { ticket } = &event
@@ -185,6 +190,7 @@ pub fn run(args: Args) -> Outcome {
             // A ticket that is not where others look for it is of no use.
             return;
         }
+        observers.note_send(&event);
         display.show(&event);
     };
     let result = send::run(&options, &stop, &mut on_event);

@@ -52,9 +52,9 @@ fn done(receiver: Child) -> Value {
     events.find(|event| event["event"] == "done").unwrap()
 }
 
-/// Files of a session of 22 MB in all, and the folder that holds them.
-fn tree(scratch: &Scratch) -> (Vec<(String, usize)>, u64) {
-    let files = vec![("tree/large".to_owned(), 14_000_000), ("tree/other".to_owned(), 8_000_003)];
+/// Files of a session, and their size in all.
+fn files(scratch: &Scratch) -> (Vec<(String, usize)>, u64) {
+    let files = vec![("large".to_owned(), 14_000_000), ("other".to_owned(), 8_000_003)];
     for (name, size) in &files {
         scratch.file(name, *size);
     }
@@ -66,8 +66,8 @@ fn tree(scratch: &Scratch) -> (Vec<(String, usize)>, u64) {
 fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
     for (seed, repair) in [(1, "nack"), (2, "after"), (3, "nack")] {
         let scratch = Scratch::new();
-        let (files, bytes) = tree(&scratch);
-        let tree = scratch.path("tree");
+        let (files, bytes) = files(&scratch);
+        let (large, other) = (scratch.path("large"), scratch.path("other"));
         let sender = scratch.send(&[
             "--rate",
             "60M",
@@ -77,7 +77,8 @@ fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
             repair,
             "--wait",
             "2",
-            path(&tree),
+            path(&large),
+            path(&other),
         ]);
         let steady = scratch.receive("steady", &[]);
         wait_until("it is there", || scratch.path("steady").exists());
@@ -112,8 +113,32 @@ fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
                 "seed {seed}: {name}"
             );
         }
-        assert_eq!(scratch.names("a"), ["tree"], "nothing else is left");
+        assert_eq!(scratch.names("a"), ["large", "other"], "nothing else is left");
     }
+}
+
+/// Objects that were done before a receiver came again are not sent any more; it has them.
+#[test]
+fn what_was_whole_before_a_receiver_came_again_is_not_lacking() {
+    let scratch = Scratch::new();
+    for number in 0..20 {
+        scratch.file(&format!("set/small{number:02}"), 20_000 + number);
+    }
+    scratch.file("set/zlarge", 8_000_000);
+    let set = scratch.path("set");
+    let sender = scratch.send(&["--rate", "40M", "--block", "1420", "--wait", "2", path(&set)]);
+    let steady = scratch.receive("steady", &[]);
+    kill_after(&scratch, "a", 3_000_000).unwrap();
+    assert!(scratch.path("a/set/small19").exists(), "the small ones are whole by now");
+    let last = done(scratch.receive("a", &["--json", "--name", "a"]));
+    finish_well(steady);
+    finish(sender);
+    assert!(last["objects"] == 22 && last["kept_bytes"].as_u64().unwrap() > 1_500_000, "{last}");
+    for number in 0..20 {
+        let name = format!("a/set/small{number:02}");
+        assert!(fs::read(scratch.path(&name)).unwrap() == contents(20_000 + number), "{name}");
+    }
+    assert!(fs::read(scratch.path("a/set/zlarge")).unwrap() == contents(8_000_000));
 }
 
 #[test]

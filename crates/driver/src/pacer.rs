@@ -38,6 +38,11 @@ impl Pacer {
         Self { rate_bps: rate_bps.map(|rate| rate.max(1)), tokens: DEPTH, filled: now }
     }
 
+    /// Bits a second; none lets everything leave at once.
+    pub fn rate_bps(&self) -> Option<u64> {
+        self.rate_bps
+    }
+
     /// How long to wait before `bytes` may leave; zero for now. More than [`BURST_BYTES`] count as that.
     pub fn delay(&mut self, now: Instant, bytes: u64) -> Duration {
         let Some(rate) = self.rate_bps else { return Duration::ZERO };

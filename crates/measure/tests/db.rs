@@ -14,6 +14,7 @@ fn info() -> RunInfo {
         clients: 20,
         router_levels: 3,
         link_bps: Some(1_000_000_000),
+        server_bps: Some(600_000_000),
         delivery: "nack".into(),
         schedule: "immediate".into(),
         size_bytes: 32 << 20,

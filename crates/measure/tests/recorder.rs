@@ -160,6 +160,7 @@ fn run_info() -> RunInfo {
         clients: 1,
         router_levels: 0,
         link_bps: None,
+        server_bps: None,
         delivery: "nack".into(),
         schedule: "immediate".into(),
         size_bytes: 1,

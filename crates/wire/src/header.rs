@@ -95,10 +95,6 @@ pub enum PacketType {
     Pace = 1 << 19,
     /// Receiver to sender: what the path to it would bear.
     PaceReport = 1 << 20,
-    /// Receiver to sender: asks for the hashes of an object's chunks.
-    ChunkHashesRequest = 1 << 17,
-    /// Sender to receiver, or to a carousel's group: the hashes of some of an object's chunks.
-    ChunkHashes = 1 << 18,
     /// Receiver to sender: it does not want an object, and needs no more of it.
     NotWanted = 1 << 24,
 }
@@ -124,8 +120,6 @@ impl PacketType {
         Self::GroupKey,
         Self::Pace,
         Self::PaceReport,
-        Self::ChunkHashesRequest,
-        Self::ChunkHashes,
         Self::NotWanted,
     ];
 

@@ -130,19 +130,6 @@ fn messages() {
     assert_eq!(error(PacketType::Withdraw, b"a\x80"), "reason: a\\x80 found, expected UTF-8");
     assert_eq!(error(PacketType::Withdraw, b"a\r"), "reason: \"a\\r\" found, expected no control characters");
     assert_eq!(error(PacketType::Contents, &[0; 4]), "objects: 0 found, expected 1 to 65536");
-    assert_eq!(
-        error(PacketType::ChunkHashesRequest, &[0; 16]),
-        "end chunk: 0 found, expected a value above the first chunk"
-    );
-    assert_eq!(error(PacketType::ChunkHashes, &[0; 8]), "chunk hashes: 0 found, expected 1 to 15");
-    assert_eq!(
-        error(PacketType::ChunkHashes, &[0; 41]),
-        "chunk hashes: 1 bytes more found, expected 32 each"
-    );
-    assert_eq!(
-        error(PacketType::ChunkHashes, &[255; 40]),
-        "first chunk: 18446744073709551615 found, expected an end below 2^64"
-    );
 }
 
 #[test]

@@ -6,9 +6,9 @@ use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, MAX_PAYLOAD_LEN, PacketType, SessionId},
     iotup,
     message::{
-        Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, FILE_NAME_LEN, GroupKey,
-        Hello, MAX_CHUNK_HASHES, MAX_OBJECTS, MAX_REASON_LEN, MODE_BITS, Message, ModificationTime,
-        ObjectKind, Pace, PaceReport, Progress, Reason, RetransmissionRequest, TransferType, Welcome,
+        Attributes, BeginOfFile, Contents, Digest, FILE_NAME_LEN, GroupKey, Hello, MAX_OBJECTS,
+        MAX_REASON_LEN, MODE_BITS, Message, ModificationTime, ObjectKind, Pace, PaceReport, Progress, Reason,
+        RetransmissionRequest, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, Repair, Security, Ticket},
@@ -158,12 +158,6 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(id, secret)| Message::GroupKey(GroupKey { id: KeyId(id), secret })),
         reason().prop_filter("a Goodbye", |reason| !reason.as_str().is_empty()).prop_map(Message::PutOut),
         (1..=MAX_OBJECTS).prop_map(|objects| Message::Contents(Contents::new(objects).expect("in range"))),
-        (0..u64::MAX / 2, prop::collection::vec(any::<[u8; 32]>(), 1..=MAX_CHUNK_HASHES))
-            .prop_map(|(first, hashes)| Message::ChunkHashes(ChunkHashes::new(first, hashes).expect("few"))),
-        (0..u64::MAX, 1..u64::MAX).prop_map(|(first, count)| {
-            let chunks = first..first.saturating_add(count);
-            Message::ChunkHashesRequest(ChunkHashesRequest::new(chunks).expect("not empty"))
-        }),
         prop::sample::select(vec![
             Message::NotWanted,
             Message::EndOfFile,

@@ -8,15 +8,18 @@ use treecast_driver::{
     interface::Interface,
     receive::{ReceiveEvent, ReceiveOptions},
     seal::Secret,
+    status::Role,
     stop::Stop,
     udp::{GroupAddress, Offload},
 };
 use treecast_wire::{header::SessionId, iotup};
 
 use super::{Args, display::Display, exit_code};
-use crate::Outcome;
+use crate::{Outcome, observers::Observers};
 
 pub(super) fn run(args: &Args, options: ReceiveOptions) -> Outcome {
+    let mut observers = Observers::start(Role::Receive, args.metrics)?;
+    observers.note_ticket(&options.ticket);
     let ticket = options.ticket;
     let carousel = carousel::ReceiveOptions {
         group: GroupAddress {
@@ -32,7 +35,7 @@ pub(super) fn run(args: &Args, options: ReceiveOptions) -> Outcome {
         only: options.only,
         offload: options.offload,
     };
-    receive(args, carousel, &options.into)
+    receive(args, carousel, &options.into, observers)
 }
 
 /// Receives the one file of an IoT updater, which is named where a ticket would be.
@@ -56,14 +59,19 @@ pub(super) fn run_iotup(args: &Args) -> Outcome {
         only: None,
         offload: Offload::from_environment()?,
     };
-    receive(args, carousel, &args.into)
+    let mut observers = Observers::start(Role::Receive, args.metrics)?;
+    observers.note_iotup(carousel.group.group);
+    receive(args, carousel, &args.into, observers)
 }
 
-fn receive(args: &Args, options: carousel::ReceiveOptions, into: &Path) -> Outcome {
+fn receive(args: &Args, options: carousel::ReceiveOptions, into: &Path, mut observers: Observers) -> Outcome {
     let stop = Stop::on_signals()?;
     let folder = TargetFolder::open(into)?;
     let mut display = Display::new(args.json, options.block_len);
-    let mut on_event = |event: ReceiveEvent| display.show(&event);
+    let mut on_event = |event: ReceiveEvent| {
+        observers.note_receive(&event);
+        display.show(&event);
+    };
     let summary = carousel::receive(options, folder, &stop, &mut on_event)?;
     display.finish(&summary);
     exit_code(&summary)

@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 use treecast_driver::{
     carousel::{self, Dialect, ListenerWatch, SendEvent, SendOptions, SendSummary},
     send::Plan,
+    status::Role,
     stop::Stop,
 };
 use treecast_proto::Instant;
 use treecast_wire::{iotup, ticket};
 
 use super::{Args, TicketFile};
-use crate::{Outcome, arguments::counted, output};
+use crate::{Outcome, arguments::counted, observers::Observers, output};
 
 const DEFAULT_IDLE_SECONDS: u64 = 10;
 
@@ -31,6 +32,11 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
         Dialect::Session => plan.ticket(Vec::new()).to_string(),
         Dialect::Iotup { .. } => plan.group.group.to_string(),
     };
+    let mut observers = Observers::start(Role::Send, args.metrics)?;
+    match &dialect {
+        Dialect::Session => observers.note_ticket(&plan.ticket(Vec::new())),
+        Dialect::Iotup { .. } => observers.note_iotup(plan.group.group),
+    }
     TicketFile(args.ticket_file.clone()).write(&announcement)?;
     display.ready(&announcement, &dialect);
     plan.warnings.iter().for_each(|warning| display.warn(warning));
@@ -46,7 +52,12 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
         wait_timeout: args.wait_timeout.map(Duration::from_secs),
         offload: plan.options.offload,
     };
-    let summary = carousel::send(options, plan.sources, listeners, &stop, |event| display.show(&event))?;
+    observers.note_objects(plan.sources.len() as u64, options.rate_bps);
+    let tell = |event| {
+        observers.note_carousel(&event);
+        display.show(&event);
+    };
+    let summary = carousel::send(options, plan.sources, listeners, &stop, tell)?;
     display.finish(&summary)
 }
 

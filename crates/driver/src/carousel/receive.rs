@@ -18,6 +18,7 @@ use crate::{
     poller::{Interest, Poller},
     receive::{NameFilter, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
     seal::{Opener, Refused, Secret},
+    status::{Meter, bits, time_for},
     stop::Stop,
     udp::{Batch, Collector, DatagramReceiver, GroupAddress, Item, Offload, open_group_receiver},
     wake::Waker,
@@ -70,9 +71,10 @@ pub fn receive(
     poller.add(&waker, 1, Interest::Read)?;
     poller.add(stop, 2, Interest::Read)?;
     let source = Source::new(socket, &options)?;
+    let block_len = source.block_len(&options);
     let machine = Receiver::new(ReceiverConfig {
         session: options.session,
-        block_len: source.block_len(&options),
+        block_len,
         hash_attempts: HASH_ATTEMPTS,
         patience: options.patience,
     });
@@ -88,6 +90,8 @@ pub fn receive(
         names: BTreeMap::new(),
         started: None,
         next_progress: Instant::ZERO,
+        meter: Meter::default(),
+        block_len,
         malformed: 0,
         summary: ReceiveSummary::default(),
         on_event,
@@ -180,6 +184,8 @@ struct Session<'a> {
     names: BTreeMap<FileId, String>,
     started: Option<Instant>,
     next_progress: Instant,
+    meter: Meter<1>,
+    block_len: u16,
     malformed: u64,
     summary: ReceiveSummary,
     on_event: &'a mut dyn FnMut(ReceiveEvent),
@@ -283,7 +289,8 @@ impl Session<'_> {
     fn event(&mut self, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Received { begin, .. } => {
-                let event = self.summary.note_received(&begin);
+                let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
+                let event = self.summary.note_received(name, kind, bytes);
                 (self.on_event)(event);
             }
             ReceiverEvent::Failed { file, reason } => {
@@ -298,6 +305,10 @@ impl Session<'_> {
 
     fn sum_up(&mut self, now: Instant) {
         let (progress, refused) = (self.machine.progress(), self.source.refused());
+        self.meter.note(now, [progress.received_bytes]);
+        let rates = self.meter.rates(now, [progress.received_bytes]);
+        let lacking = progress.announced_bytes.saturating_sub(progress.received_bytes);
+        let duplicate_bytes = progress.duplicate_blocks.saturating_mul(self.block_len.into());
         self.summary.progress = ReceiveProgress {
             seconds: self.started.map_or(0.0, |started| (now - started).as_secs_f64()),
             received_bytes: progress.received_bytes,
@@ -309,6 +320,14 @@ impl Session<'_> {
             ignored_packets: self.malformed,
             forged_packets: refused.forged,
             replayed_packets: refused.replayed,
+            objects: self.names.len() as u64,
+            objects_done: self.summary.received,
+            objects_failed: self.summary.failed,
+            now_bps: rates.map(|[received]| bits(received)),
+            duplicate_share: duplicate_bytes as f64
+                / (progress.received_bytes + duplicate_bytes).max(1) as f64,
+            seconds_left: time_for(lacking, rates.map(|[received]| received)),
+            ..ReceiveProgress::default()
         };
     }
 

@@ -20,6 +20,7 @@ use crate::{
     pacer::{self, Pacer},
     poller::{Interest, Poller},
     seal::{Sealer, Secret},
+    status::{Meter, bits},
     stop::Stop,
     udp::{GroupAddress, Offload, Outage, Transmitter, frames_in_super_packet, open_group_sender},
 };
@@ -85,6 +86,8 @@ pub struct SendSummary {
     pub loop_bytes: u64,
     /// From the first packet to the last.
     pub seconds: f64,
+    /// Bits of objects a second over the last seconds; none before that is known.
+    pub now_bps: Option<u64>,
     /// Ended by a signal.
     pub interrupted: bool,
 }
@@ -135,6 +138,7 @@ struct Carousel<'a> {
     buffer: Vec<u8>,
     started: Option<Instant>,
     next_tell: Instant,
+    meter: Meter<1>,
     summary: SendSummary,
 }
 
@@ -191,6 +195,7 @@ impl<'a> Carousel<'a> {
             hashing: None,
             started: None,
             next_tell: Instant::ZERO,
+            meter: Meter::default(),
         })
     }
 
@@ -290,6 +295,9 @@ impl<'a> Carousel<'a> {
         }
         if now >= self.next_tell {
             self.next_tell = now + TELL_INTERVAL;
+            let sent = [self.summary.sent_bytes];
+            self.meter.note(now, sent);
+            self.summary.now_bps = self.meter.rates(now, sent).map(|[sent]| bits(sent));
             tell(SendEvent::Progress(self.summary));
         }
     }

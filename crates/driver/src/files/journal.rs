@@ -9,7 +9,8 @@
 //! ```text
 //! boot ID                                       what follows was noted since the machine was started last
 //! have INDEX ANNOUNCEMENT START-END,START-END   these bytes are in the part file
-//! done INDEX ANNOUNCEMENT HASH INODE TIME       it has its name; its file's number and time of change
+//! done INDEX ANNOUNCEMENT HASH INODE TIME KIND SIZE NAME
+//!                                               it has its name; its file's number and time of change
 //! gone INDEX                                    what was noted of it counts no more
 //! ```
 //!
@@ -33,7 +34,7 @@ use treecast_wire::{
 };
 
 use super::{
-    PartFile, TargetError, TargetFolder,
+    PartFile, TargetError, TargetFolder, check_name,
     sys::{self, Lock, Status, c_string, open_at},
     target::HIDDEN,
 };
@@ -87,7 +88,34 @@ struct Noted {
 #[derive(Debug)]
 enum What {
     Stored(Vec<Range<u64>>),
-    Done { hash: [u8; 32], inode: u64, modified: ModificationTime, is_trusted: bool },
+    Done(Done),
+}
+
+#[derive(Debug)]
+struct Done {
+    hash: [u8; 32],
+    inode: u64,
+    modified: ModificationTime,
+    kind: ObjectKind,
+    size: u64,
+    name: String,
+    is_trusted: bool,
+}
+
+impl Done {
+    /// Whether what is there under its name is what was noted.
+    fn is_there(&self, folder: &TargetFolder) -> bool {
+        folder.status_of(&self.name).is_ok_and(|status| {
+            let is_same =
+                (status.inode.1, status.modified, status.size) == (self.inode, self.modified, self.size);
+            match self.kind {
+                ObjectKind::File => status.is_file() && is_same,
+                ObjectKind::Link => status.is_link() && is_same,
+                // Its time changes with what is in it.
+                ObjectKind::Folder => status.inode.1 == self.inode,
+            }
+        })
+    }
 }
 
 /// How a session has ended for its receiver.
@@ -193,19 +221,19 @@ impl Journal {
         self.add(&line);
     }
 
-    /// Notes that an object has its name. Folders are not noted: they cost nothing to be sent again.
+    /// Notes that an object has its name.
     pub(super) fn done(&mut self, file: FileId, begin: &BeginOfFile, hash: &[u8; 32], status: Status) {
-        if begin.kind() == ObjectKind::Folder {
-            return;
-        }
-        self.has_done = self.resumes;
+        self.has_done |= self.resumes && begin.kind() != ObjectKind::Folder;
         let ModificationTime { seconds, nanoseconds } = status.modified;
         self.add(&format!(
-            "done {} {} {} {} {seconds}.{nanoseconds}",
+            "done {} {} {} {} {seconds}.{nanoseconds} {} {} {}",
             file.index(),
             announcement(begin),
             blake3::Hash::from_bytes(*hash).to_hex(),
             status.inode.1,
+            begin.kind() as u8,
+            begin.file_size,
+            begin.file_name(),
         ));
     }
 
@@ -271,7 +299,9 @@ impl Journal {
                 None => {}
             }
         }
-        self.has_done = leftovers.objects.values().any(|noted| matches!(noted.what, What::Done { .. }));
+        let is_done =
+            |noted: &Noted| matches!(&noted.what, What::Done(done) if done.kind != ObjectKind::Folder);
+        self.has_done = leftovers.objects.values().any(is_done);
         leftovers.check_parts(self);
         leftovers
     }
@@ -296,16 +326,18 @@ impl Leftovers {
                 Kept::Ranges(ranges.clone())
             }
             Some(What::Stored(_)) => Kept::Nothing,
-            Some(What::Done { hash, inode, modified, is_trusted }) => {
-                let is_same = folder.status_of(begin.file_name()).is_ok_and(|status| {
-                    let is_kind =
-                        if begin.kind() == ObjectKind::Link { status.is_link() } else { status.is_file() };
-                    let is_noted = (status.inode.1, status.modified) == (*inode, *modified);
-                    is_kind && is_noted && status.size == begin.file_size
-                });
-                if is_same { Kept::Whole { hash: *hash, is_trusted: *is_trusted } } else { Kept::Nothing }
+            // A folder is made again, which costs nothing.
+            Some(What::Done(done)) if done.kind != ObjectKind::Folder && done.is_there(folder) => {
+                Kept::Whole { hash: done.hash, is_trusted: done.is_trusted }
             }
+            Some(What::Done(_)) => Kept::Nothing,
         }
+    }
+
+    /// The name, kind and size of an object that is whole from before, whatever its sender says of it now.
+    pub fn whole(&self, folder: &TargetFolder, file: FileId) -> Option<(String, ObjectKind, u64)> {
+        let Some(Noted { what: What::Done(done), .. }) = self.objects.get(&file.index()) else { return None };
+        (done.is_trusted && done.is_there(folder)).then(|| (done.name.clone(), done.kind, done.size))
     }
 
     /// What is there of an object is thrown away.
@@ -315,7 +347,7 @@ impl Leftovers {
 
     /// Takes an entry in; none when it is none.
     fn note(&mut self, verb: &str, rest: &str, is_trusted: bool) -> Option<()> {
-        let mut words = rest.split(' ');
+        let mut words = rest.splitn(8, ' ');
         let index: u32 = words.next()?.parse().ok()?;
         if verb == "gone" {
             self.objects.remove(&index);
@@ -340,7 +372,16 @@ impl Leftovers {
                 let inode = words.next()?.parse().ok()?;
                 let (seconds, nanoseconds) = words.next()?.split_once('.')?;
                 let (seconds, nanoseconds) = (seconds.parse().ok()?, nanoseconds.parse().ok()?);
-                What::Done { hash, inode, modified: ModificationTime { seconds, nanoseconds }, is_trusted }
+                let kind = match words.next()? {
+                    "1" => ObjectKind::File,
+                    "2" => ObjectKind::Folder,
+                    "3" => ObjectKind::Link,
+                    _ => return None,
+                };
+                let (size, name) = (words.next()?.parse().ok()?, words.next()?.to_owned());
+                check_name(&name).ok()?;
+                let modified = ModificationTime { seconds, nanoseconds };
+                What::Done(Done { hash, inode, modified, kind, size, name, is_trusted })
             }
             _ => return None,
         };
@@ -519,12 +560,14 @@ mod tests {
         let (folder, mut journal, leftovers) = open(&path);
         let trusted = Kept::Whole { hash: [7; 32], is_trusted: true };
         assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), trusted);
+        assert_eq!(leftovers.whole(&folder, FILE), Some(("name".to_owned(), ObjectKind::File, 3)));
         journal.add("boot before");
         journal.done(FILE, &begin(3, "name"), &[7; 32], status);
         drop(journal);
         let (folder, _journal, leftovers) = open(&path);
         let doubted = Kept::Whole { hash: [7; 32], is_trusted: false };
         assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), doubted, "the machine was down since");
+        assert_eq!(leftovers.whole(&folder, FILE), None);
         std::fs::write(path.join("name"), "abd").unwrap();
         File::options()
             .write(true)

@@ -12,15 +12,13 @@ mod session;
 use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use thiserror::Error;
-use treecast_wire::{
-    message::{BeginOfFile, ObjectKind},
-    ticket::Ticket,
-};
+use treecast_wire::{message::ObjectKind, ticket::Ticket};
 
 use crate::{
     files::{Journal, TargetError, TargetFolder},
     interface::InterfaceError,
     security::{Identity, PublicKey, tls::TlsError},
+    status::Hindrance,
     stop::Stop,
     udp::{Offload, UdpError},
 };
@@ -145,6 +143,21 @@ pub struct ReceiveProgress {
     pub forged_packets: u64,
     /// Packets of the sender's that had come before.
     pub replayed_packets: u64,
+    /// Begun so far; whole and verified; failed.
+    pub objects: u64,
+    pub objects_done: u64,
+    pub objects_failed: u64,
+    /// Bits of objects that came a second over the last seconds, and of those again; none before that is known.
+    pub now_bps: Option<u64>,
+    pub retransmitted_bps: Option<u64>,
+    /// Requests for retransmissions.
+    pub requests: u64,
+    /// The share of blocks that came although they were there, 0 to 1.
+    pub duplicate_share: f64,
+    /// What keeps it from having what has been announced; none when nothing does.
+    pub hindrance: Option<Hindrance>,
+    /// For what has been announced, by the recent rate; none when it is not known.
+    pub seconds_left: Option<f64>,
 }
 
 /// How a session ended.
@@ -166,8 +179,7 @@ pub struct ReceiveSummary {
 
 impl ReceiveSummary {
     /// Counts an object that is there, which is to be told.
-    pub(crate) fn note_received(&mut self, begin: &BeginOfFile) -> ReceiveEvent {
-        let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
+    pub(crate) fn note_received(&mut self, name: String, kind: ObjectKind, bytes: u64) -> ReceiveEvent {
         match kind {
             ObjectKind::File => {
                 self.received += 1;

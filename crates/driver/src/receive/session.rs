@@ -1,5 +1,7 @@
 //! The receiver's loop.
 
+mod progress;
+
 use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroU64, ops::Range, time::Duration};
 
 use treecast_proto::{
@@ -16,8 +18,8 @@ use treecast_wire::{
 };
 
 use super::{
-    KEEPALIVE, NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProgress,
-    ReceiveSummary, join::Joined, outbox::Outbox,
+    KEEPALIVE, NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary,
+    join::Joined, outbox::Outbox,
 };
 use crate::{
     clock::{self, Clock},
@@ -26,6 +28,7 @@ use crate::{
     poller::{Interest, Poller, Ready},
     seal::Opener,
     security::TICKET_EXPIRED,
+    status::Meter,
     stop::Stop,
     udp::{BATCH_LEN, Collector, Item},
     wake::Waker,
@@ -87,6 +90,10 @@ pub(super) struct Session<'a> {
     dropped: u64,
     disk_wait_ms: u64,
     next_progress: Instant,
+    meter: Meter<4>,
+    /// Requests for retransmissions, and bytes of objects that failed.
+    requests: u64,
+    failed_bytes: u64,
     summary: ReceiveSummary,
     closed: bool,
 }
@@ -144,6 +151,9 @@ impl<'a> Session<'a> {
             dropped: 0,
             disk_wait_ms: 0,
             next_progress: clock.now(),
+            meter: Meter::default(),
+            requests: 0,
+            failed_bytes: 0,
             summary: ReceiveSummary::default(),
             closed: false,
             clock,
@@ -368,7 +378,10 @@ impl<'a> Session<'a> {
     fn carry_out(&mut self, transmit: ReceiverTransmit, blocks: Option<&(Range<u64>, usize)>) {
         match transmit {
             ReceiverTransmit::Message { .. } if self.is_over => {}
-            ReceiverTransmit::Message { file, message } => self.outbox.push(file, message),
+            ReceiverTransmit::Message { file, message } => {
+                self.requests += u64::from(matches!(message, Message::RetransmissionRequest(_)));
+                self.outbox.push(file, message);
+            }
             ReceiverTransmit::Announce { file, begin } => {
                 let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
                 let before = self.begins.insert(file, begin.clone()).map_or(0, |before| before.file_size);
@@ -429,20 +442,32 @@ impl<'a> Session<'a> {
             }
             ReceiverEvent::Received { file, begin } => {
                 self.begins.remove(&file);
-                let event = self.summary.note_received(&begin);
+                let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
+                let event = self.summary.note_received(name, kind, bytes);
                 (self.on_event)(event);
             }
-            ReceiverEvent::Failed { file, reason } => {
-                let name = self.begins.remove(&file).map(|begin| begin.file_name().to_owned());
-                let name = name.unwrap_or_else(|| format!("object {}", file.index()));
-                self.summary.failed += 1;
-                (self.on_event)(ReceiveEvent::Failed { name, reason });
-            }
+            ReceiverEvent::Failed { file, reason } => self.note_failed(file, reason),
             ReceiverEvent::Closed { reason } => {
                 self.summary.cut_short = reason;
                 self.closed = true;
             }
         }
+    }
+
+    fn note_failed(&mut self, file: FileId, reason: String) {
+        let begin = self.begins.remove(&file);
+        if begin.is_none()
+            && let Some((name, kind, bytes)) = self.leftovers.whole(&self.folder, file)
+        {
+            // It was done before this receiver came again, which has it.
+            let event = self.summary.note_received(name, kind, bytes);
+            return (self.on_event)(event);
+        }
+        self.failed_bytes += begin.as_ref().map_or(0, |begin| begin.file_size);
+        let name = begin.map(|begin| begin.file_name().to_owned());
+        let name = name.unwrap_or_else(|| format!("object {}", file.index()));
+        self.summary.failed += 1;
+        (self.on_event)(ReceiveEvent::Failed { name, reason });
     }
 
     /// Writes what is queued for the sender.
@@ -488,31 +513,6 @@ impl<'a> Session<'a> {
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
     }
 
-    fn report_progress(&mut self) {
-        let now = self.clock.now();
-        if now >= self.next_progress {
-            self.next_progress = now + PROGRESS_INTERVAL;
-            let progress = self.progress();
-            (self.on_event)(ReceiveEvent::Progress(progress));
-        }
-    }
-
-    fn progress(&self) -> ReceiveProgress {
-        let (counters, refused) = (self.machine.counters(), self.collector.refused());
-        ReceiveProgress {
-            seconds: self.clock.now().saturating_duration_since(Instant::ZERO).as_secs_f64(),
-            received_bytes: self.machine.received_bytes(),
-            kept_bytes: self.kept_bytes,
-            announced_bytes: self.announced_bytes,
-            retransmitted_bytes: self.retransmitted_bytes,
-            duplicate_blocks: counters.duplicate_blocks,
-            dropped_packets: self.collector.dropped(),
-            ignored_packets: self.malformed + counters.foreign + counters.late + counters.malformed,
-            forged_packets: refused.forged,
-            replayed_packets: refused.replayed,
-        }
-    }
-
     fn finish(mut self) -> ReceiveSummary {
         let ending = match &self.summary {
             ReceiveSummary { interrupted: true, .. } => Ending::Interrupted,
@@ -522,7 +522,7 @@ impl<'a> Session<'a> {
         if let Some(warning) = self.intake.end(ending) {
             (self.on_event)(ReceiveEvent::Warning(warning));
         }
-        self.summary.progress = self.progress();
+        self.summary.progress = self.progress(self.clock.now());
         (self.on_event)(ReceiveEvent::Progress(self.summary.progress));
         if self.ignored > 0 && self.summary.received == 0 && self.summary.failed == 0 {
             let line = format!("no file has a wanted name: {} went by; see --only", self.ignored);

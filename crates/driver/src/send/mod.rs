@@ -32,6 +32,7 @@ use crate::{
     files::SourceError,
     interface::InterfaceError,
     security::{AllowList, Identity, PublicKey, tls::TlsError},
+    status::{Hindrance, Holder},
     stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, Offload, UdpError},
 };
@@ -191,7 +192,30 @@ pub struct SendProgress {
     /// Bytes of objects sent to the group so far, and in all.
     pub sent_bytes: u64,
     pub total_bytes: u64,
+    /// Known so far, and ended at every receiver.
+    pub objects: u64,
+    pub objects_done: u64,
+    /// Bits of objects sent to the group a second over the last seconds; none before that is known.
+    pub now_bps: Option<u64>,
+    /// Bits of IP packets that may leave a second; none when only the receivers set it.
+    pub rate_bps: Option<u64>,
+    /// Bits of objects sent again a second over the last seconds, to all receivers together.
+    pub retransmitted_bps: Option<u64>,
+    /// The share of blocks that receivers got although they had them, 0 to 1.
+    pub duplicate_share: f64,
+    /// Who is waited for now; none when nobody is.
+    pub held_by: Option<Holder>,
+    /// By the recent rate of the slowest receiver that is waited for; none when it is not known.
+    pub seconds_left: Option<f64>,
     pub receivers: Vec<ReceiverProgress>,
+}
+
+impl SendProgress {
+    /// Bytes that receivers have on average.
+    pub fn done_bytes(&self) -> u64 {
+        let sum: u64 = self.receivers.iter().map(|receiver| receiver.received_bytes).sum();
+        sum / self.receivers.len().max(1) as u64
+    }
 }
 
 /// How far one receiver is, by its own last report.
@@ -215,6 +239,19 @@ pub struct ReceiverProgress {
     pub failures: Vec<(String, String)>,
     /// ... and how many there are.
     pub failed: u64,
+    /// Requests for retransmissions.
+    pub requests: u64,
+    pub is_connected: bool,
+    /// Whether it has ended with every object known so far.
+    pub has_ended: bool,
+    /// Bits of objects a second that it got over the last seconds; none before that is known.
+    pub now_bps: Option<u64>,
+    /// Since its last word.
+    pub silent_seconds: f64,
+    /// Why it is behind what has been sent; none when it is not.
+    pub why: Option<Hindrance>,
+    /// By its recent rate; none when it is not known.
+    pub seconds_left: Option<f64>,
 }
 
 /// How a session ended.

@@ -1,12 +1,16 @@
 //! A receiver as its sender sees it.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use treecast_proto::Instant;
 use treecast_wire::message::{Hello, Progress};
 
 use super::ReceiverProgress;
-use crate::{connection::Connection, security::PublicKey};
+use crate::{
+    connection::Connection,
+    security::PublicKey,
+    status::{Hindrance, Meter, Symptoms, bits, judge, time_for},
+};
 
 /// More packets than any session has. As many receivers as there may be can be added up.
 const MAX_COUNT: u64 = 1 << 48;
@@ -45,12 +49,31 @@ pub(super) struct Peer {
     pub failures: Vec<(String, String)>,
     /// ... and how many there are.
     pub failed: u64,
+    /// Bytes of those.
+    pub failed_bytes: u64,
+    /// Requests for retransmissions.
+    pub requests: u64,
+    /// Bytes received and sent again, packets dropped, and milliseconds of waiting for its disk.
+    meter: Meter<4>,
     /// Whether it was one of those that the session has waited for.
     pub was_there_at_start: bool,
     /// Whether it has said more than who it is.
     pub has_spoken: bool,
     /// Why it went before the session was over.
     pub left: Option<String>,
+}
+
+/// What the session knows when a receiver is reported on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    /// Since its last word.
+    pub silent: Duration,
+    /// Whether nothing is left of what it has asked for.
+    pub is_answered: bool,
+    /// Of the whole session.
+    pub objects: u64,
+    pub total_bytes: u64,
+    pub sent_bytes: u64,
 }
 
 impl Peer {
@@ -85,6 +108,9 @@ impl Peer {
             complete_bytes: 0,
             failures: Vec::new(),
             failed: 0,
+            failed_bytes: 0,
+            requests: 0,
+            meter: Meter::default(),
             was_there_at_start: false,
             has_spoken: false,
             left: None,
@@ -104,7 +130,8 @@ impl Peer {
     }
 
     /// It has ended with an object without having it.
-    pub fn fail(&mut self, name: String, reason: String) {
+    pub fn fail(&mut self, name: String, bytes: u64, reason: String) {
+        self.failed_bytes = self.failed_bytes.saturating_add(bytes);
         self.failed += 1;
         if self.failures.len() < MAX_FAILURES {
             self.failures.push((name, reason));
@@ -142,13 +169,26 @@ impl Peer {
         self.connection.is_none() && has_nothing && !self.has_spoken && !self.was_there_at_start
     }
 
-    pub fn report(&self) -> ReceiverProgress {
+    pub fn report(&mut self, now: Instant, seen: Seen) -> ReceiverProgress {
+        // Its last report may be older than its last object.
+        let received_bytes = self.progress.received_bytes.max(self.complete_bytes);
+        let counters = [
+            received_bytes,
+            self.retransmitted_bytes,
+            self.progress.dropped_packets,
+            self.progress.disk_wait_ms,
+        ];
+        self.meter.note(now, counters);
+        let rates = self.meter.rates(now, counters);
+        let has_ended = self.missed + self.objects_complete + self.failed >= seen.objects;
+        let ended_bytes = received_bytes + self.failed_bytes;
+        let lacking = if has_ended { 0 } else { seen.total_bytes.saturating_sub(ended_bytes) };
+        let is_behind = !has_ended && (lacking == 0 || ended_bytes < seen.sent_bytes);
         ReceiverProgress {
             name: self.name.clone(),
             key: self.key,
             address: SocketAddr::new(plain(self.address.ip()), self.address.port()).to_string(),
-            // Its last report may be older than its last object.
-            received_bytes: self.progress.received_bytes.max(self.complete_bytes),
+            received_bytes,
             retransmitted_bytes: self.retransmitted_bytes,
             duplicate_blocks: self.progress.duplicate_blocks,
             dropped_packets: self.progress.dropped_packets,
@@ -156,7 +196,27 @@ impl Peer {
             objects_not_wanted: self.objects_not_wanted,
             failures: self.failures.clone(),
             failed: self.failed,
+            requests: self.requests,
+            is_connected: self.connection.is_some(),
+            has_ended,
+            now_bps: rates.map(|[received, ..]| bits(received)),
+            silent_seconds: seen.silent.as_secs_f64(),
+            why: (is_behind && self.connection.is_some()).then(|| self.judge(seen, lacking, rates)),
+            seconds_left: time_for(lacking, rates.map(|[received, ..]| received)),
         }
+    }
+
+    fn judge(&self, seen: Seen, lacking: u64, rates: Option<[f64; 4]>) -> Hindrance {
+        let [received, again, dropped, disk_wait_ms] = rates.unwrap_or_default();
+        judge(&Symptoms {
+            silent: seen.silent,
+            has_all: lacking == 0,
+            waits_for_connection: self.waits_for_room && !seen.is_answered,
+            received_bytes_a_second: received,
+            retransmitted_bytes_a_second: again,
+            dropped_packets_a_second: dropped,
+            disk_wait_ms_a_second: disk_wait_ms,
+        })
     }
 }
 
@@ -208,7 +268,7 @@ mod tests {
         let gone = Peer { left: Some("it closed".to_owned()), objects_complete: 4, ..peer() };
         assert_eq!(settled(gone, true), [row("1 of 5 files", "the receiver left: it closed")]);
         let mut failed = Peer { objects_complete: 3, ..peer() };
-        failed.fail("a".into(), "it was lost".into());
+        failed.fail("a".into(), 7, "it was lost".into());
         assert_eq!(settled(failed, false), [row("a", "it was lost"), row("1 file more", late)]);
         assert_eq!(settled(Peer { objects_complete: 5, ..peer() }, true), []);
         assert_eq!(settled(Peer { objects_complete: 1, missed: 4, ..peer() }, false), [], "a feed goes on");
@@ -217,9 +277,11 @@ mod tests {
     #[test]
     fn of_very_many_failures_only_the_number_is_kept() {
         let mut peer = peer();
-        (0..MAX_FAILURES + 7).for_each(|index| peer.fail(index.to_string(), "it was lost".into()));
+        (0..MAX_FAILURES + 7).for_each(|index| peer.fail(index.to_string(), 7, "it was lost".into()));
         peer.settle(MAX_FAILURES as u64 + 7, false);
-        let told = peer.report();
+        let seen =
+            Seen { silent: Duration::ZERO, is_answered: true, objects: 0, total_bytes: 0, sent_bytes: 0 };
+        let told = peer.report(Instant::ZERO, seen);
         assert_eq!((told.failures.len(), told.failed), (MAX_FAILURES + 1, MAX_FAILURES as u64 + 7));
         assert_eq!(told.failures[MAX_FAILURES].0, "7 files more");
     }

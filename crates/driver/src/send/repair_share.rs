@@ -9,7 +9,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Priority {
     /// Multicast: retransmissions take what it leaves, and at least a [`LEAST_SHARE`]th. Fast receivers do not
-    /// notice slow ones, and all together take no longer.
+    /// notice slow ones, and all together take no longer. Only when half of an object's time for retransmissions is
+    /// over, its retransmissions get up to the half.
     #[default]
     Multicast,
     /// Retransmissions get up to the half: slow receivers fall less far behind.
@@ -23,29 +24,28 @@ pub const LEAST_SHARE: u64 = 64;
 /// The most bytes that retransmissions save up: no more than a small queue holds, for they leave at once.
 const MAX_CREDIT_BYTES: i64 = 128 * 1024;
 
-/// The share of retransmissions, by bytes: each of multicast lets one of them, or a part of one, leave.
+/// The share of retransmissions, by bytes.
 #[derive(Debug)]
 pub(super) struct RepairShare {
-    /// Bytes of multicast that let one byte of retransmissions leave.
-    price: i64,
-    /// In bytes of multicast; negative after more than was there has left at once.
-    credit: i64,
+    priority: Priority,
+    /// A byte of multicast lets one of retransmissions leave.
+    half: Credit,
+    /// [`LEAST_SHARE`] bytes of multicast do.
+    least: Credit,
     /// Nothing can be multicast now.
     multicast_waits: bool,
 }
 
 impl RepairShare {
     pub fn new(priority: Priority) -> Self {
-        let price = match priority {
-            Priority::Multicast => LEAST_SHARE as i64,
-            Priority::Fair => 1,
-        };
-        Self { price, credit: 0, multicast_waits: false }
+        let credit = |price: u64| Credit { price: price as i64, bytes: 0 };
+        Self { priority, half: credit(1), least: credit(LEAST_SHARE), multicast_waits: false }
     }
 
     pub fn multicast_sent(&mut self, bytes: u64) {
         self.multicast_waits = false;
-        self.credit = self.credit.saturating_add_unsigned(bytes).min(MAX_CREDIT_BYTES * self.price);
+        self.half.earn(bytes);
+        self.least.earn(bytes);
     }
 
     /// All is multicast, or the receivers have to catch up first.
@@ -56,16 +56,40 @@ impl RepairShare {
     pub fn repaired(&mut self, bytes: u64) {
         // What leaves while nothing can be multicast costs the multicast nothing.
         if !self.multicast_waits {
-            let cost = i64::try_from(bytes).unwrap_or(i64::MAX).saturating_mul(self.price);
-            self.credit = self.credit.saturating_sub(cost).max(-MAX_CREDIT_BYTES * self.price);
+            self.half.spend(bytes);
+            self.least.spend(bytes);
         }
     }
 
-    /// Whether retransmissions may leave, given that the rate leaves room for more bytes now or not. While there
-    /// is multicast it waits for the rate, and pays for what leaves on credit; when there is none,
-    /// retransmissions have to wait themselves.
-    pub fn may_leave(&self, has_rate: impl FnOnce() -> bool) -> bool {
-        if self.multicast_waits { has_rate() } else { self.credit > 0 }
+    /// Whether retransmissions may leave, given that the rate leaves room for more bytes now or not, and that they are
+    /// urgent or not. While there is multicast it waits for the rate, and pays for what leaves on credit; when there is
+    /// none, retransmissions have to wait themselves.
+    pub fn may_leave(&self, is_urgent: impl FnOnce() -> bool, has_rate: impl FnOnce() -> bool) -> bool {
+        if self.multicast_waits {
+            return has_rate();
+        }
+        let half = self.half.bytes > 0;
+        half && (self.priority == Priority::Fair || self.least.bytes > 0 || is_urgent())
+    }
+}
+
+/// What retransmissions may still cost.
+#[derive(Debug)]
+struct Credit {
+    /// Bytes of multicast that let one byte of retransmissions leave.
+    price: i64,
+    /// Of multicast; negative after more than was there has left at once.
+    bytes: i64,
+}
+
+impl Credit {
+    fn earn(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add_unsigned(bytes).min(MAX_CREDIT_BYTES * self.price);
+    }
+
+    fn spend(&mut self, bytes: u64) {
+        let cost = i64::try_from(bytes).unwrap_or(i64::MAX).saturating_mul(self.price);
+        self.bytes = self.bytes.saturating_sub(cost).max(-MAX_CREDIT_BYTES * self.price);
     }
 }
 
@@ -74,29 +98,30 @@ mod tests {
     use super::*;
 
     /// How many bytes of retransmissions leave beside 6 MB of multicast.
-    fn repairs(priority: Priority) -> u64 {
+    fn repairs(priority: Priority, is_urgent: bool) -> u64 {
         let mut share = RepairShare::new(priority);
         let mut repairs = 0;
         for _ in 0..100 {
             share.multicast_sent(60_000);
-            while share.may_leave(|| true) {
+            while share.may_leave(|| is_urgent, || true) {
                 share.repaired(50_000);
                 repairs += 50_000;
             }
         }
-        assert!(!share.may_leave(|| true));
+        assert!(!share.may_leave(|| is_urgent, || true));
         share.multicast_waits();
         share.repaired(1 << 30);
-        assert!(share.may_leave(|| true));
-        assert!(!share.may_leave(|| false), "the rate is for them, too");
+        assert!(share.may_leave(|| false, || true));
+        assert!(!share.may_leave(|| true, || false), "the rate is for them, too");
         repairs
     }
 
     #[test]
     fn retransmissions_get_half_or_a_little_while_there_is_multicast_and_all_afterwards() {
-        let fair = repairs(Priority::Fair);
-        assert!((6_000_000..6_100_000).contains(&fair), "{fair}");
-        let little = repairs(Priority::Multicast);
+        for half in [repairs(Priority::Fair, false), repairs(Priority::Multicast, true)] {
+            assert!((6_000_000..6_100_000).contains(&half), "{half}");
+        }
+        let little = repairs(Priority::Multicast, false);
         assert!((50_000..=6_000_000 / LEAST_SHARE + 50_000).contains(&little), "{little}");
     }
 
@@ -106,7 +131,7 @@ mod tests {
             let mut share = RepairShare::new(priority);
             share.multicast_sent(u64::MAX);
             share.repaired(MAX_CREDIT_BYTES as u64);
-            assert!(!share.may_leave(|| true));
+            assert!(!share.may_leave(|| true, || true));
         }
     }
 }

@@ -5,6 +5,7 @@ mod config;
 mod connections;
 mod group_keys;
 mod listen;
+mod progress;
 mod refusals;
 
 use std::{
@@ -28,7 +29,7 @@ use group_keys::GroupKeys;
 use refusals::Refusals;
 
 use super::{
-    Plan, SendError, SendEvent, SendProgress, SendSummary,
+    Plan, SendError, SendEvent, SendSummary,
     feed::{Arrival, Feed},
     lobby::Lobby,
     multicast::GroupLane,
@@ -99,6 +100,7 @@ pub(super) struct Session<'a> {
     total_bytes: u64,
     objects_done: u64,
     next_progress: Instant,
+    watch: progress::Watch,
     summary: SendSummary,
     /// Whether the group's lane may have something new to do.
     has_news: bool,
@@ -151,6 +153,7 @@ impl<'a> Session<'a> {
             started: None,
             ended: None,
             next_progress: clock.now(),
+            watch: progress::Watch::default(),
             summary: SendSummary { objects: plan.sources.len() as u64, ..SendSummary::default() },
             has_news: false,
             closed: false,
@@ -285,9 +288,13 @@ impl<'a> Session<'a> {
                 return Ok(Turn::Until(Some(until)));
             }
             match self.machine.poll(now, Lane::Group) {
-                Step::Transmit(transmit) => self.transmit(now, transmit)?,
+                Step::Transmit(transmit) => {
+                    self.watch.note(now, None);
+                    self.transmit(now, transmit)?;
+                }
                 Step::Event(event) => self.note(now, event),
-                Step::Wait(deadline, _) => {
+                Step::Wait(deadline, why) => {
+                    self.watch.note(now, Some(why));
                     self.repairs.multicast_waits();
                     return Ok(Turn::Until(deadline));
                 }
@@ -448,9 +455,9 @@ impl<'a> Session<'a> {
                     Outcome::NotWanted => peer.objects_not_wanted += 1,
                     // Why is told of the object, once for all.
                     Outcome::Failed(_) if self.summary.withdrawn.iter().any(|(other, _)| *other == name) => {
-                        peer.fail(name, "the sender could not send it to its end".into());
+                        peer.fail(name, size, "the sender could not send it to its end".into());
                     }
-                    Outcome::Failed(reason) => peer.fail(name, shown(&reason)),
+                    Outcome::Failed(reason) => peer.fail(name, size, shown(&reason)),
                 }
             }
             SenderEvent::FileDone { file, outcomes } => {
@@ -495,30 +502,6 @@ impl<'a> Session<'a> {
         let progress = self.started.is_some().then_some(self.next_progress);
         let deadlines = [machine, start, progress, self.lobby.deadline()];
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
-    }
-
-    fn report_progress(&mut self, now: Instant) {
-        while let Some(connection) = self.lobby.expire(now) {
-            self.note_refusal(connection.peer(), "it did not say who it is in time".into());
-        }
-        if let Some(line) = self.refusals.sum_up(now) {
-            (self.on_event)(SendEvent::Warning(line));
-        }
-        if self.started.is_some() && now >= self.next_progress {
-            self.next_progress = now + PROGRESS_INTERVAL;
-            let progress = self.progress(now);
-            (self.on_event)(SendEvent::Progress(progress));
-        }
-    }
-
-    fn progress(&self, now: Instant) -> SendProgress {
-        let started = self.started.unwrap_or(now);
-        SendProgress {
-            seconds: now.saturating_duration_since(started).as_secs_f64(),
-            sent_bytes: self.machine.multicast_bytes(),
-            total_bytes: self.total_bytes,
-            receivers: self.peers.values().map(Peer::report).collect(),
-        }
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {

@@ -3,7 +3,7 @@
 use treecast_measure::statistics::percentile;
 
 use super::{
-    file::{Claim, Which},
+    file::{Claim, Measure, Which},
     quantity::Size,
 };
 
@@ -15,6 +15,10 @@ pub struct RunTime {
     pub link_rate_bps: u64,
     /// The run time of the slowest client; none when a client failed.
     pub slowest_seconds: Option<f64>,
+    /// Of a feed's slow receivers.
+    pub robustness: Option<f64>,
+    /// Of a feed's fast receivers.
+    pub throughput_mbps: Option<f64>,
 }
 
 /// What became of a claim, for one size.
@@ -27,17 +31,31 @@ pub struct Finding {
     pub at_most: Option<f64>,
     pub at_least: Option<f64>,
     pub holds: bool,
+    /// Whether it is a value by itself, and no ratio of two.
+    #[serde(default)]
+    pub is_value: bool,
+    #[serde(default)]
+    pub measure: Measure,
 }
 
 impl Finding {
+    fn unit(&self) -> &'static str {
+        match self.measure {
+            Measure::Robustness if self.is_value => " of the objects",
+            Measure::Throughput if self.is_value => " Mbit/s",
+            _ => " times",
+        }
+    }
+
     /// The ratio, for a person.
     pub fn measured(&self) -> String {
-        self.ratio.map_or("nothing: a client failed".into(), |ratio| format!("{ratio:.3} times"))
+        self.ratio.map_or("nothing: a client failed".into(), |ratio| format!("{ratio:.3}{}", self.unit()))
     }
 
     /// The bounds, for a person.
     pub fn limit(&self) -> String {
-        let bound = |word: &str, bound: Option<f64>| bound.map(|bound| format!("at {word} {bound} times"));
+        let bound =
+            |word: &str, bound: Option<f64>| bound.map(|bound| format!("at {word} {bound}{}", self.unit()));
         let bounds = [bound("most", self.at_most), bound("least", self.at_least)];
         bounds.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
@@ -48,14 +66,20 @@ pub fn findings(claims: &[Claim], runs: &[RunTime]) -> Vec<Finding> {
     let mut sizes: Vec<Size> = runs.iter().map(|run| run.size).collect();
     sizes.sort();
     sizes.dedup();
-    claims.iter().flat_map(|claim| sizes.iter().map(|&size| finding(claim, size, runs))).collect()
+    // A feed's claim is one for all sizes that were drawn.
+    let sizes_of = |claim: &Claim| match claim.of.configuration() {
+        Some(_) => &sizes[..sizes.len().min(1)],
+        None => &sizes[..],
+    };
+    claims.iter().flat_map(|claim| sizes_of(claim).iter().map(|&size| finding(claim, size, runs))).collect()
 }
 
 fn finding(claim: &Claim, size: Size, runs: &[RunTime]) -> Finding {
-    let of = median_seconds(&claim.of, size, runs);
+    let of = median(claim.measure, &claim.of, size, runs);
     let to = match &claim.to {
-        Some(which) => median_seconds(which, size, runs),
-        None => seconds_on_the_link(&claim.of, size, runs),
+        Some(which) => median(claim.measure, which, size, runs),
+        None if claim.measure == Measure::Time => seconds_on_the_link(&claim.of, size, runs),
+        None => Some(1.0),
     };
     let ratio = of.zip(to).map(|(of, to)| of / to);
     let holds = |ratio: f64| {
@@ -68,14 +92,23 @@ fn finding(claim: &Claim, size: Size, runs: &[RunTime]) -> Finding {
         at_most: claim.at_most,
         at_least: claim.at_least,
         holds: ratio.is_some_and(holds),
+        is_value: claim.to.is_none() && claim.measure != Measure::Time,
+        measure: claim.measure,
     }
 }
 
 /// The median of the runs' slowest clients; none when there is no run, or one failed.
-fn median_seconds(which: &Which, size: Size, runs: &[RunTime]) -> Option<f64> {
-    let matching = runs.iter().filter(|run| run.size == size && run.of == *which);
-    let seconds: Option<Vec<f64>> = matching.map(|run| run.slowest_seconds).collect();
-    percentile(&seconds?, 50.0)
+fn median(measure: Measure, which: &Which, size: Size, runs: &[RunTime]) -> Option<f64> {
+    // The runs of a feed differ in their size by what was drawn.
+    let is_size = |run: &RunTime| run.size == size || which.configuration().is_some();
+    let matching = runs.iter().filter(|run| is_size(run) && run.of == *which);
+    let of = |run: &RunTime| match measure {
+        Measure::Time => run.slowest_seconds,
+        Measure::Robustness => run.robustness,
+        Measure::Throughput => run.throughput_mbps,
+    };
+    let values: Option<Vec<f64>> = matching.map(of).collect();
+    percentile(&values?, 50.0)
 }
 
 /// The size divided by the rate of the slowest link.
@@ -87,19 +120,40 @@ fn seconds_on_the_link(which: &Which, size: Size, runs: &[RunTime]) -> Option<f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{delivery::Delivery, schedule::Schedule};
+    use crate::experiment::{delivery::Delivery, feed::Priority, schedule::Schedule};
 
     fn which(network: &str) -> Which {
-        Which { network: network.into(), delivery: Delivery::Nack, schedule: Schedule::Immediate }
+        Which {
+            network: network.into(),
+            delivery: Delivery::Nack,
+            schedule: Schedule::Immediate,
+            load: None,
+            factor: None,
+            priority: None,
+        }
     }
 
     fn run(network: &str, seconds: Option<f64>) -> RunTime {
         let size = Size(100_000_000);
-        RunTime { of: which(network), size, link_rate_bps: 100_000_000, slowest_seconds: seconds }
+        RunTime {
+            of: which(network),
+            size,
+            link_rate_bps: 100_000_000,
+            slowest_seconds: seconds,
+            robustness: None,
+            throughput_mbps: None,
+        }
     }
 
     fn claim(to: Option<&str>, at_most: Option<f64>, at_least: Option<f64>) -> Claim {
-        Claim { says: "flat".into(), of: which("L40"), to: to.map(which), at_most, at_least }
+        Claim {
+            says: "flat".into(),
+            measure: Measure::Time,
+            of: which("L40"),
+            to: to.map(which),
+            at_most,
+            at_least,
+        }
     }
 
     #[test]
@@ -116,6 +170,32 @@ mod tests {
     fn without_to_the_link_is_the_measure() {
         let found = findings(&[claim(None, None, Some(1.4))], &[run("L40", Some(12.0))]);
         assert_eq!((found[0].ratio, found[0].holds), (Some(1.5), true));
+    }
+
+    #[test]
+    fn robustness_is_a_value_by_itself_and_the_throughput_of_two_runs_a_ratio() {
+        let of = |factor| Which {
+            load: Some(0.4),
+            factor: Some(factor),
+            priority: Some(Priority::Fair),
+            ..which("n30")
+        };
+        let run = |factor, size: u64, robustness, throughput| RunTime {
+            of: of(factor),
+            size: Size(size),
+            robustness: Some(robustness),
+            throughput_mbps: Some(throughput),
+            ..run("n30", None)
+        };
+        let runs = [run(50.0, 7, 0.98, 90.0), run(50.0, 8, 0.99, 90.0), run(10.0, 7, 0.8, 92.0)];
+        let claim =
+            |measure, to, at_least| Claim { measure, of: of(50.0), to, ..claim(None, None, Some(at_least)) };
+        let robust = claim(Measure::Robustness, None, 0.975);
+        let cheap = claim(Measure::Throughput, Some(of(10.0)), 0.987);
+        let found = findings(&[robust, cheap], &runs);
+        assert_eq!(found.len(), 2, "one for each claim, whatever was drawn");
+        assert_eq!((found[0].holds, found[0].measured().as_str()), (true, "0.985 of the objects"));
+        assert_eq!((found[1].holds, found[1].measured().as_str()), (false, "0.978 times"));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use treecast_measure::db::ObjectTime;
+
 use super::{
     process::{Ended, Make, Process, Spawn},
     server::{POLL, Server, last_line},
@@ -27,6 +29,8 @@ pub struct Client<'a> {
     pub spawn: Spawn<'a>,
     /// What the client compares its copy with, when its program does not (scp).
     pub digest: Option<(u64, Digest)>,
+    /// Whether a client that lacks objects of a feed has done what it could.
+    pub may_lack: bool,
     /// Whether a session that is over before the client had a part in it is followed by another.
     pub sessions_follow: bool,
     /// How long after the run's clients start.
@@ -45,6 +49,8 @@ pub struct Fared {
     pub earlier: Vec<(Duration, String)>,
     pub ended: Ended,
     pub told: Told,
+    /// The objects of a feed that it has, checked.
+    pub objects: Vec<ObjectTime>,
 }
 
 impl Client<'_> {
@@ -100,6 +106,7 @@ impl Client<'_> {
         fared.ended.add(&ended);
         match ended.code {
             Some(0) => self.check_digest()?,
+            Some(SOME_FAILED) if self.may_lack => {}
             _ if self.process.is_barred() => return Err(CUT_OFF.into()),
             _ => {
                 let told = fared.told.failure.clone().or_else(|| last_line(&errors));
@@ -158,6 +165,9 @@ impl Fared {
     }
 }
 
+/// The exit code of `treecast receive` when some files did not come.
+const SOME_FAILED: i32 = 3;
+
 /// How often a client tries, each time in another session.
 const MAX_ATTEMPTS: u32 = 5;
 
@@ -195,6 +205,7 @@ mod tests {
             command: Box::new(move |ticket| shell(script(ticket))),
             spawn: Box::new(|mut command| command.spawn()),
             digest: None,
+            may_lack: false,
             sessions_follow: true,
             wait: Duration::ZERO,
         }

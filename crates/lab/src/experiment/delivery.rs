@@ -37,6 +37,11 @@ impl Delivery {
     }
 
     /// Whether one packet reaches many clients.
+    /// Whether a session begins with its receivers and ends when all of them have everything.
+    pub fn has_sessions(self) -> bool {
+        matches!(self, Self::After | Self::Nack)
+    }
+
     pub fn is_multicast(self) -> bool {
         matches!(self, Self::Carousel | Self::After | Self::Nack)
     }

@@ -8,15 +8,17 @@ use std::{
 };
 
 use treecast_measure::{
-    Db,
-    db::{Machine, RunInfo},
+    Db, analysis,
+    db::{FeedInfo, Machine, ObjectTime, RunInfo},
 };
 
 use super::{
     Error,
+    cargo::Cargo,
     claims::{self, Finding, RunTime},
     client::Fared,
     delivery::Delivery,
+    feed::Products,
     file::{Experiment, Network, Objects, SendRate, Which},
     network,
     observer::Event,
@@ -182,7 +184,7 @@ impl Director<'_> {
             true => Some(self.ssh()?),
             false => None,
         };
-        let rate = self.rate(&topology);
+        let rate = self.rate(description, &topology);
         let treecast = self.order.treecast.clone();
         let stage = Stage::build(description, topology, multicast, |server| Programs {
             treecast,
@@ -191,15 +193,15 @@ impl Director<'_> {
             rate,
             plain: self.order.experiment.plain,
         })?;
-        let mut source: Option<Source> = None;
+        let mut cargo: Option<Cargo> = None;
         for &planned in runs {
             if self.results.interrupted {
                 break;
             }
-            let ready = source.take().filter(|source| source.size == planned.size);
-            let current = ready.map_or_else(|| self.source(planned.size), Ok)?;
+            let ready = cargo.take().filter(|cargo| cargo.fits(planned));
+            let current = ready.map_or_else(|| self.cargo(planned, &stage.facts), Ok)?;
             self.play(&stage, planned, &current)?;
-            source = Some(current);
+            cargo = Some(current);
         }
         Ok(())
     }
@@ -212,16 +214,22 @@ impl Director<'_> {
         self.store.fresh_folder(name).map_err(store_failed(&self.order.experiment))
     }
 
-    fn source(&self, size: Size) -> Result<Source, Error> {
-        match &self.order.experiment.objects {
-            Objects::Random(_) => Source::random(&self.store, size, self.order.experiment.seed)
-                .map_err(store_failed(&self.order.experiment)),
-            Objects::File(path) => Source::copy_of(&self.store, path)
+    fn cargo(&self, planned: &Planned, facts: &Facts) -> Result<Cargo, Error> {
+        let experiment = &self.order.experiment;
+        let failed = store_failed(experiment);
+        match (&experiment.objects, &planned.feed) {
+            (Objects::Feed(feed), Some(planned)) => {
+                let arrivals = feed.arrivals(planned.configuration.load, facts.link_rate_bps, planned.seed);
+                Products::make(&self.store, &arrivals, planned.seed).map(Cargo::Feed).map_err(failed)
+            }
+            (Objects::File(path), _) => Source::copy_of(&self.store, path)
+                .map(Cargo::One)
                 .map_err(|error| Error::Object { path: path.clone(), error }),
+            _ => Source::random(&self.store, planned.size, experiment.seed).map(Cargo::One).map_err(failed),
         }
     }
 
-    fn play(&mut self, stage: &Stage, planned: &Planned, source: &Source) -> Result<(), Error> {
+    fn play(&mut self, stage: &Stage, planned: &Planned, cargo: &Cargo) -> Result<(), Error> {
         let experiment = &self.order.experiment;
         let name = planned.name(&experiment.networks[planned.network].name);
         (self.observe)(&Event::Settling { run: &name });
@@ -239,6 +247,9 @@ impl Director<'_> {
         self.number += 1;
         let info = self.info(stage, planned, seed);
         let record = Record::begin(&mut self.db, &info, &stage.topology, unsettled)?;
+        if let Some(feed) = self.feed_info(stage, planned) {
+            record.feed(&mut self.db, &feed)?;
+        }
         (self.observe)(&Event::Started {
             number: self.number,
             of: self.of,
@@ -250,7 +261,7 @@ impl Director<'_> {
         let cast = Cast {
             stage,
             planned,
-            source,
+            cargo,
             store: &self.store,
             waits,
             origin: record.origin,
@@ -258,6 +269,7 @@ impl Director<'_> {
             recorder: &recorder,
             server_node: record.server,
             client_nodes: record.clients.clone(),
+            stopped: self.order.experiment.networks[planned.network].stopped.as_ref(),
         };
         let mut filed = Ok(());
         let mut each = |index: usize, fared: &Fared| {
@@ -269,7 +281,7 @@ impl Director<'_> {
         let played = cast.play(&mut each, self.stop).map_err(store_failed(experiment))?;
         filed?;
         recorder.stop()?;
-        self.conclude(stage, planned, &name, &record, source, &played)
+        self.conclude(stage, planned, &name, &record, cargo, &played)
     }
 
     /// Files how a run went.
@@ -279,10 +291,10 @@ impl Director<'_> {
         planned: &Planned,
         name: &str,
         record: &Record,
-        source: &Source,
+        cargo: &Cargo,
         played: &Played,
     ) -> Result<(), Error> {
-        let saturated = record.finish(&mut self.db, played, source.size.0)?;
+        let saturated = record.finish(&mut self.db, played, cargo.size().0)?;
         let failures = played.clients.iter().zip(&stage.clients).filter_map(|(fared, client)| {
             let reason = fared.failure.clone()?;
             Some(Failure { run: name.into(), node: client.name.clone(), reason })
@@ -319,6 +331,7 @@ impl Director<'_> {
             clients: stage.clients.len() as u32,
             router_levels: network::router_levels(&stage.topology),
             link_bps: network::link_rate_bps(&stage.topology),
+            server_bps: network::server_rate_bps(&stage.topology),
             delivery: planned.delivery.name().into(),
             schedule: planned.schedule.name().into(),
             size_bytes: planned.size.0,
@@ -329,17 +342,42 @@ impl Director<'_> {
         }
     }
 
+    fn feed_info(&self, stage: &Stage, planned: &Planned) -> Option<FeedInfo> {
+        let Objects::Feed(feed) = &self.order.experiment.objects else { return None };
+        let configuration = &planned.feed.as_ref()?.configuration;
+        let (slow, loss) = network::slow_clients(&stage.topology);
+        Some(FeedInfo {
+            objects: feed.objects,
+            load: configuration.load,
+            factor: configuration.factor,
+            priority: configuration.priority.name().into(),
+            loss,
+            slow,
+        })
+    }
+
     fn run_time(&self, stage: &Stage, planned: &Planned, played: &Played) -> RunTime {
-        let seconds: Option<Vec<f64>> = played.clients.iter().map(Fared::run_seconds).collect();
+        let (robustness, throughput_bps) = match self.feed_info(stage, planned) {
+            Some(feed) => equation_4_2(&feed, stage, played),
+            None => (None, None),
+        };
+        let stopped = self.order.experiment.networks[planned.network].stopped.as_ref().map(|one| one.client);
+        let counted = played.clients.iter().enumerate().filter(|(index, _)| Some(*index) != stopped);
+        let seconds: Option<Vec<f64>> = counted.map(|(_, fared)| fared.run_seconds()).collect();
         RunTime {
             of: Which {
                 network: self.order.experiment.networks[planned.network].name.clone(),
                 delivery: planned.delivery,
                 schedule: planned.schedule,
+                load: planned.feed.as_ref().map(|feed| feed.configuration.load),
+                factor: planned.feed.as_ref().map(|feed| feed.configuration.factor),
+                priority: planned.feed.as_ref().map(|feed| feed.configuration.priority),
             },
             size: planned.size,
             link_rate_bps: stage.facts.link_rate_bps,
             slowest_seconds: seconds.and_then(|seconds| seconds.into_iter().reduce(f64::max)),
+            robustness,
+            throughput_mbps: throughput_bps.map(|bps| bps / 1e6),
         }
     }
 
@@ -352,8 +390,8 @@ impl Director<'_> {
     }
 
     /// What `--rate` is told: what the experiment says, otherwise what the slowest link carries.
-    fn rate(&self, topology: &Topology) -> String {
-        match self.order.experiment.rate {
+    fn rate(&self, network: &Network, topology: &Topology) -> String {
+        match network.rate.or(self.order.experiment.rate) {
             Some(SendRate::Max) => "max".into(),
             Some(SendRate::Bps(rate)) => rate.0.to_string(),
             None => network::link_rate_bps(topology)
@@ -368,9 +406,21 @@ fn sending_rate_bps(link_rate_bps: u64) -> u64 {
     (link_rate_bps as f64 * 1500.0 / 1514.0 * 0.999) as u64
 }
 
+/// Robustness of the slow receivers and throughput of the fast ones.
+fn equation_4_2(feed: &FeedInfo, stage: &Stage, played: &Played) -> (Option<f64>, Option<f64>) {
+    let receivers: Vec<(bool, &[ObjectTime])> = stage
+        .clients
+        .iter()
+        .zip(&played.clients)
+        .map(|(client, fared)| (feed.slow.contains(&client.name), fared.objects.as_slice()))
+        .collect();
+    analysis::of_receivers(feed.objects, &receivers)
+}
+
 fn sizes(objects: &Objects) -> Result<Vec<Size>, Error> {
     match objects {
         Objects::Random(sizes) => Ok(sizes.clone()),
+        Objects::Feed(_) => Ok(Vec::new()),
         Objects::File(path) => {
             let failed = |error| Error::Object { path: path.clone(), error };
             let found = std::fs::metadata(path).map_err(failed)?;

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::{
     Error,
     delivery::Delivery,
+    feed::{Configuration, Feed, FeedKeys, Priority},
     network,
     quantity::{Rate, Size, Time},
     schedule::Schedule,
@@ -28,6 +29,7 @@ struct Document {
     schedules: Option<Vec<Schedule>>,
     sizes: Option<Vec<Size>>,
     file: Option<String>,
+    feed: Option<FeedKeys>,
     repeats: Option<u32>,
     rate: Option<SendRate>,
     plain: Option<bool>,
@@ -68,12 +70,14 @@ pub struct Experiment {
 }
 
 /// What is delivered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Objects {
     /// Random bytes of these sizes.
     Random(Vec<Size>),
     /// One real file.
     File(PathBuf),
+    /// Many, one by one.
+    Feed(Feed),
 }
 
 /// One network of the experiment.
@@ -83,18 +87,52 @@ pub struct Network {
     pub name: String,
     /// What `treecast lab up` takes.
     pub topology: String,
+    /// The rate of after, nack and carousel here, in place of the experiment's.
+    pub rate: Option<SendRate>,
     /// Packets that never reach some of the clients; for a client that several entries name, the last counts.
     #[serde(default)]
     pub loss: Vec<ClientLoss>,
+    /// A client that is stopped for a while, and whose time does not count for claims.
+    pub stopped: Option<Stopped>,
 }
 
-/// Loss of what every `every`-th client is sent.
+/// A client's program stands still (SIGSTOP), and goes on later.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stopped {
+    /// By its number, from 0.
+    pub client: usize,
+    /// How long after the clients' start.
+    pub after: Time,
+    pub lasts: Time,
+}
+
+/// Loss of what every `every`-th client is sent, or a `share` of them.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientLoss {
     pub rate: LossRate,
     #[serde(default = "one")]
     pub every: NonZeroU32,
+    /// A percentage of the clients, evenly among them.
+    pub share: Option<Share>,
+}
+
+/// A share of something, as `40%`, from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Share(pub f64);
+
+impl TryFrom<String> for Share {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+        percent
+            .filter(|percent| (0.0..=100.0).contains(percent))
+            .map(|percent| Self(percent / 100.0))
+            .ok_or_else(|| format!("share `{text}`: expected a percentage like 40%"))
+    }
 }
 
 fn one() -> NonZeroU32 {
@@ -145,27 +183,53 @@ pub enum Oversize {
     Skip,
 }
 
-/// A ratio of two durations that the experiment is to show. The duration of a run is the run time of its
-/// slowest client; of several runs that match it is the median.
+/// What the experiment is to show: a ratio of two durations, robustnesses or throughputs, or one of them. The duration
+/// of a run is the run time of its slowest client; of several runs that match it is the median.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     pub says: String,
+    #[serde(default)]
+    pub measure: Measure,
     pub of: Which,
-    /// None compares with the size divided by the rate of the slowest link.
+    /// None compares a time with the size divided by the rate of the slowest link, and nothing else with anything.
     pub to: Option<Which>,
     pub at_most: Option<f64>,
     pub at_least: Option<f64>,
 }
 
+/// What a claim is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    #[default]
+    Time,
+    /// Of a feed's slow receivers, from 0 to 1.
+    Robustness,
+    /// Of a feed's fast receivers, in Mbit/s.
+    Throughput,
+}
+
 /// The runs that a claim is about.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Which {
     pub network: String,
     pub delivery: Delivery,
     #[serde(default = "immediate")]
     pub schedule: Schedule,
+    /// Of feeds.
+    pub load: Option<f64>,
+    pub factor: Option<f64>,
+    pub priority: Option<Priority>,
+}
+
+impl Which {
+    /// The configuration of a feed that it names.
+    pub fn configuration(&self) -> Option<Configuration> {
+        let (load, factor) = self.load.zip(self.factor)?;
+        Some(Configuration { load, factor, priority: self.priority? })
+    }
 }
 
 fn immediate() -> Schedule {
@@ -203,12 +267,38 @@ impl Experiment {
         check_distinct("schedule", self.schedules.iter().map(|schedule| schedule.name()))?;
         self.networks.iter().try_for_each(Network::check)?;
         self.claims.iter().try_for_each(|claim| self.check_claim(claim))?;
+        self.check_feed()?;
         if !self.schedules.contains(&Schedule::Immediate) {
             return Err("schedules need `immediate`: the waits of the others are measured by it".into());
         }
         match self.repeats {
             0 | 1001.. => Err(format!("repeats is {}: expected 1 to 1000", self.repeats)),
             _ => Ok(()),
+        }
+    }
+
+    /// A feed is multicast, and its receivers are there from the beginning.
+    fn check_feed(&self) -> Result<(), String> {
+        let Objects::Feed(_) = &self.objects else { return Ok(()) };
+        if let Some(other) = self.deliveries.iter().find(|delivery| !delivery.has_sessions()) {
+            return Err(format!("a feed cannot be delivered by {}: expected nack or after", other.name()));
+        }
+        match self.schedules[..] {
+            [Schedule::Immediate] => Ok(()),
+            _ => {
+                Err("the receivers of a feed are there from the beginning: schedules must be `immediate`"
+                    .into())
+            }
+        }
+    }
+
+    /// Whether a claim about `which` names a configuration that the experiment runs, or rightly none.
+    fn has_configuration(&self, which: &Which, measure: Measure) -> bool {
+        match &self.objects {
+            Objects::Feed(feed) => {
+                which.configuration().is_some_and(|wanted| feed.configurations().contains(&wanted))
+            }
+            _ => measure == Measure::Time && which.configuration().is_none(),
         }
     }
 
@@ -222,6 +312,7 @@ impl Experiment {
                 () if !known => format!("network `{}`", which.network),
                 () if !self.deliveries.contains(&which.delivery) => format!("delivery `{delivery}`"),
                 () if !self.schedules.contains(&which.schedule) => format!("schedule `{schedule}`"),
+                () if !self.has_configuration(which, claim.measure) => "a configuration".into(),
                 () => continue,
             };
             return Err(format!("claim `{says}` is about {missing}, which the experiment does not run"));
@@ -313,6 +404,9 @@ impl Document {
         set(&mut self.oversize, over.oversize);
         set(&mut self.network, over.network);
         set(&mut self.claim, over.claim);
+        if let Some(feed) = over.feed {
+            self.feed.get_or_insert_default().take(feed);
+        }
         if set(&mut self.sizes, over.sizes) {
             self.file = None;
         }
@@ -323,12 +417,13 @@ impl Document {
 
     fn complete(self, name: &str) -> Result<Experiment, Error> {
         let missing = |what: &str| Error::Invalid { name: name.into(), what: what.into() };
-        let objects = match (self.sizes, self.file) {
-            (Some(sizes), None) if !sizes.is_empty() => Objects::Random(sizes),
-            (None, Some(file)) => {
+        let objects = match (self.sizes, self.file, self.feed) {
+            (None, None, Some(feed)) => Objects::Feed(feed.complete().map_err(|what| missing(&what))?),
+            (Some(sizes), None, None) if !sizes.is_empty() => Objects::Random(sizes),
+            (None, Some(file), None) => {
                 Objects::File(file_path(&file).map_err(|error| missing(&error.to_string()))?)
             }
-            _ => return Err(missing("expected one of `sizes` and `file`, with something to send")),
+            _ => return Err(missing("expected one of `sizes`, `file` and `feed`, with something to send")),
         };
         Ok(Experiment {
             title: self.title.ok_or_else(|| missing("`title` is missing"))?,
@@ -372,7 +467,7 @@ fn file_path(file: &str) -> std::io::Result<PathBuf> {
 fn candidates<'a>(key: &'a str, value: &'a str) -> impl Iterator<Item = String> + 'a {
     let quoted = |text: &str| toml::Value::String(text.into()).to_string();
     let list: Vec<String> = value.split(',').map(|item| quoted(item.trim())).collect();
-    [value.to_string(), quoted(value), format!("[{}]", list.join(", "))]
+    [value.to_string(), quoted(value), format!("[{value}]"), format!("[{}]", list.join(", "))]
         .into_iter()
         .map(move |value| format!("{key} = {value}"))
 }
@@ -453,7 +548,7 @@ topology = "lan:clients=3"
             (
                 broken("sizes", "sises"),
                 "x.toml:4: unknown field `sises`, expected one of `title`, `deliveries`, `schedules`, \
-                 `sizes`, `file`, `repeats`, `rate`, `settle`, `timeout`, `seed`, `sample`, `store`, `oversize`, \
+                 `sizes`, `file`, `feed`, `repeats`, `rate`, `plain`, `settle`, `timeout`, `seed`, `sample`, `store`, `oversize`, \
                  `network`, `claim`",
             ),
             (

@@ -8,11 +8,13 @@
 //! it; start each client when its schedule says so; when all are done, stop the server, compare every copy
 //! with the source by BLAKE3, and remove it. Nobody's word is taken for a copy being right.
 
+mod cargo;
 mod claims;
 mod client;
 mod delivery;
 mod director;
 mod error;
+mod feed;
 mod file;
 mod network;
 mod observer;

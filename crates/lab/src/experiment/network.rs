@@ -2,7 +2,11 @@
 
 use std::net::IpAddr;
 
-use super::{Error, file::Network as Description, plan::Facts};
+use super::{
+    Error,
+    file::{ClientLoss, Network as Description, Share},
+    plan::Facts,
+};
 use crate::topology::{Quality, Role, Topology};
 
 /// The rate that links without one are taken to have, for estimates.
@@ -23,8 +27,7 @@ pub fn topology(description: &Description) -> Result<Topology, Error> {
 
 fn lose(description: &Description, topology: &mut Topology) {
     for loss in &description.loss {
-        let losing: Vec<usize> =
-            with_role(topology, Role::Client).step_by(loss.every.get() as usize).collect();
+        let losing: Vec<usize> = losing(loss, with_role(topology, Role::Client).collect());
         let members = topology.networks.iter_mut().flat_map(|network| &mut network.members);
         for member in members.filter(|member| losing.contains(&member.node)) {
             member.quality.loss = loss.rate.0;
@@ -57,6 +60,37 @@ fn impairment(quality: &Quality) -> Option<String> {
         (true, false) => words.push(format!("{:?} ± {:?} delay", quality.delay, quality.jitter)),
     }
     Some(words.join(" and ")).filter(|words| !words.is_empty())
+}
+
+/// Which of the clients a loss is for.
+fn losing(loss: &ClientLoss, clients: Vec<usize>) -> Vec<usize> {
+    let Some(Share(share)) = loss.share else {
+        return clients.into_iter().step_by(loss.every.get() as usize).collect();
+    };
+    let before = |count: usize| (count as f64 * share + 1e-9).floor();
+    let chosen = clients.into_iter().enumerate().filter(|(index, _)| before(index + 1) > before(*index));
+    chosen.map(|(_, client)| client).collect()
+}
+
+/// The clients that lose packets, and the most that one of them loses, from 0 to 1.
+pub fn slow_clients(topology: &Topology) -> (Vec<String>, f64) {
+    let is_slow = |node: &usize| {
+        let members = topology.networks.iter().flat_map(|network| &network.members);
+        members.filter(|member| member.node == *node).any(|member| !member.quality.loss.is_none())
+    };
+    let slow: Vec<usize> = with_role(topology, Role::Client).filter(is_slow).collect();
+    let members = topology.networks.iter().flat_map(|network| &network.members);
+    let losses =
+        members.filter(|member| slow.contains(&member.node)).map(|member| member.quality.loss.mean());
+    let most = losses.fold(0.0, f64::max);
+    (slow.into_iter().map(|node| topology.nodes[node].name.clone()).collect(), most)
+}
+
+/// The rate of the server's own link.
+pub fn server_rate_bps(topology: &Topology) -> Option<u64> {
+    let server = with_role(topology, Role::Server).next()?;
+    let members = topology.networks.iter().flat_map(|network| &network.members);
+    members.filter(|member| member.node == server).find_map(|member| member.quality.rate_bps)
 }
 
 /// What the plan needs to know.
@@ -144,6 +178,15 @@ mod tests {
             .collect();
         assert_eq!(losing, ["client0", "client3", "client6"]);
         assert_eq!(impairments(&lan), ["20% loss at 3 nodes", "5% loss at 4 nodes"]);
+    }
+
+    #[test]
+    fn a_share_of_the_clients_loses_evenly_among_them() {
+        let lan = network("lan:clients=30", "loss = [{ rate = \"5%\", share = \"40%\" }]");
+        let (slow, loss) = slow_clients(&lan);
+        assert_eq!((slow.len(), loss), (12, 0.05));
+        assert_eq!(slow[..3], ["client2", "client4", "client7"]);
+        assert_eq!(slow_clients(&network("lan:clients=3", "")), (Vec::new(), 0.0));
     }
 
     #[test]

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::{
     Error,
+    cargo::PlannedFeed,
     delivery::Delivery,
-    file::{Experiment, Oversize},
+    file::{Experiment, Objects, Oversize},
     quantity::Size,
-    schedule::Schedule,
+    schedule::{Schedule, seed_for},
 };
 
 /// What the plan needs to know of a network.
@@ -19,7 +20,7 @@ pub struct Facts {
 }
 
 /// One run to be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Planned {
     /// Index into the experiment's networks.
     pub network: usize,
@@ -28,10 +29,12 @@ pub struct Planned {
     pub size: Size,
     /// From 1.
     pub repeat: u32,
+    /// Of a feed, how it is sent.
+    pub feed: Option<PlannedFeed>,
 }
 
 /// The runs, in order, and a line for each kind of run that was left out.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     pub runs: Vec<Planned>,
     pub left_out: Vec<String>,
@@ -49,6 +52,9 @@ impl Plan {
     ) -> Result<Self, Error> {
         let mut plan = Self { runs: Vec::new(), left_out: Vec::new() };
         for (network, facts) in facts.iter().enumerate() {
+            if let Objects::Feed(_) = &experiment.objects {
+                plan.push_feed(experiment, network, facts, capacity_bytes)?;
+            }
             for &size in sizes {
                 match oversize(&experiment.networks[network].name, facts, size, capacity_bytes) {
                     None => plan.push_all(experiment, network, size),
@@ -65,11 +71,49 @@ impl Plan {
         schedules.sort();
         for repeat in 1..=experiment.repeats {
             for &delivery in &experiment.deliveries {
-                let runs =
-                    schedules.iter().map(|&schedule| Planned { network, delivery, schedule, size, repeat });
+                let runs = schedules.iter().map(|&schedule| Planned {
+                    network,
+                    delivery,
+                    schedule,
+                    size,
+                    repeat,
+                    feed: None,
+                });
                 self.runs.extend(runs);
             }
         }
+    }
+
+    /// Every configuration of a feed. Those of one load and repeat have the same objects, at the same times.
+    fn push_feed(
+        &mut self,
+        experiment: &Experiment,
+        network: usize,
+        facts: &Facts,
+        capacity_bytes: u64,
+    ) -> Result<(), Error> {
+        let Objects::Feed(feed) = &experiment.objects else { return Ok(()) };
+        for (repeat, configuration) in (1..=experiment.repeats)
+            .flat_map(|repeat| feed.configurations().into_iter().map(move |one| (repeat, one)))
+        {
+            let seed = seed_for(experiment.seed, &format!("feed {} #{repeat}", configuration.load));
+            let arrivals = feed.arrivals(configuration.load, facts.link_rate_bps, seed);
+            let size = Size(arrivals.iter().map(|arrival| arrival.size_bytes).sum());
+            let lasts = arrivals.last().map_or(Duration::ZERO, |last| last.at);
+            match oversize(&experiment.networks[network].name, facts, size, capacity_bytes) {
+                Some(what) if experiment.oversize == Oversize::Skip => self.left_out.push(what),
+                Some(what) => return Err(Error::Oversize { what }),
+                None => self.runs.extend(experiment.deliveries.iter().map(|&delivery| Planned {
+                    network,
+                    delivery,
+                    schedule: Schedule::Immediate,
+                    size,
+                    repeat,
+                    feed: Some(PlannedFeed { configuration, seed, lasts }),
+                })),
+            }
+        }
+        Ok(())
     }
 
     /// About how long all runs will take.
@@ -92,6 +136,9 @@ impl Planned {
     /// The time of the transfer when the network is the limit.
     pub fn estimate(&self, facts: &Facts) -> Duration {
         let copies = if self.delivery.is_multicast() { 1 } else { facts.clients };
+        if let Some(feed) = &self.feed {
+            return feed.lasts + START_AND_STOP;
+        }
         let bits = self.size.0 as f64 * 8.0 * OVERHEAD * copies as f64;
         let immediate = Duration::from_secs_f64(bits / facts.link_rate_bps as f64);
         immediate + immediate * self.schedule.longest_wait_factor()
@@ -100,6 +147,9 @@ impl Planned {
     /// What tells this run from all others; `network` is its network's name.
     pub fn name(&self, network: &str) -> String {
         let Self { delivery, schedule, size, repeat, .. } = self;
+        if let Some(feed) = &self.feed {
+            return format!("{network} {} {} #{repeat}", delivery.name(), feed.configuration);
+        }
         format!("{network} {} {} {size} #{repeat}", delivery.name(), schedule.name())
     }
 }
@@ -182,6 +232,7 @@ mod tests {
             schedule: Schedule::Immediate,
             size: SIZES[1],
             repeat: 1,
+            feed: None,
         };
         let tcp = run(Delivery::Tcp).estimate(&facts()[1]);
         let nack = run(Delivery::Nack).estimate(&facts()[1]);

@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{
+    cargo::PlannedFeed,
     delivery::Delivery,
     network::Attachment,
     server::Opening,
@@ -57,6 +58,7 @@ impl Programs {
         &self,
         delivery: Delivery,
         source: &Path,
+        feed: Option<&PlannedFeed>,
         opening: &Opening,
         patience: Duration,
     ) -> Command {
@@ -65,7 +67,12 @@ impl Programs {
             Delivery::Udp => self.unicast("server", "udp", source),
             Delivery::Scp => self.ssh.as_ref().map_or_else(no_ssh, Ssh::server),
             Delivery::Carousel | Delivery::After | Delivery::Nack => {
-                self.send(delivery, source, opening, patience)
+                let mut command = self.send(delivery, opening, patience);
+                match feed {
+                    None => command.arg(source),
+                    Some(feed) => command.args(feed_options(feed)).arg("--feed").arg(source),
+                };
+                command
             }
         }
     }
@@ -100,7 +107,7 @@ impl Programs {
         command
     }
 
-    fn send(&self, delivery: Delivery, source: &Path, opening: &Opening, patience: Duration) -> Command {
+    fn send(&self, delivery: Delivery, opening: &Opening, patience: Duration) -> Command {
         let control = SocketAddr::new(self.server.address, 0);
         let mut command = Command::new(&self.treecast);
         command.args(["send", "--json", "--repair", delivery.name(), "--rate", &self.rate]);
@@ -115,7 +122,6 @@ impl Programs {
             command.args(["--control", &control.to_string(), "--wait", &opening.receivers.to_string()]);
             command.args(["--wait-timeout", &patience.as_secs().max(1).to_string()]);
         }
-        command.arg(source);
         command
     }
 
@@ -131,6 +137,14 @@ impl Programs {
 /// An experiment without scp prepares none, and starts none.
 fn no_ssh() -> Command {
     Command::new("false")
+}
+
+/// As the paper's prototype: one object behind the other, and no more time than the factor gives.
+fn feed_options(feed: &PlannedFeed) -> [String; 8] {
+    let configuration = &feed.configuration;
+    let (factor, priority) = (configuration.factor.to_string(), configuration.priority.name());
+    ["--at-once", "1", "--retx-factor", &factor, "--retx-minimum", "0", "--priority", priority]
+        .map(str::to_owned)
 }
 
 #[cfg(test)]

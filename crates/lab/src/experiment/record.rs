@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use treecast_measure::{
     Db, DbError, analysis,
-    db::{self, Event, NodeId, NodeInfo, RunEnd, RunId, RunInfo, Status, Transfer},
+    db::{self, Event, FeedInfo, NodeId, NodeInfo, RunEnd, RunId, RunInfo, Status, Transfer},
     sample::{NodeSource, Recorder, SampleError},
 };
 
@@ -42,6 +42,11 @@ impl Record {
             record.add_node(db, &node.name, node.role)?;
         }
         Ok(record)
+    }
+
+    /// Says that the run is a feed's.
+    pub fn feed(&self, db: &mut Db, feed: &FeedInfo) -> Result<(), DbError> {
+        db.add_feed(self.run, feed)
     }
 
     fn add_node(&mut self, db: &mut Db, name: &str, role: Role) -> Result<(), DbError> {
@@ -96,6 +101,7 @@ impl Record {
     pub fn finish(&self, db: &mut Db, played: &Played, size_bytes: u64) -> Result<Option<String>, DbError> {
         let duration = self.origin.elapsed();
         for (&node, fared) in self.clients.iter().zip(&played.clients) {
+            db.add_objects(node, &fared.objects)?;
             db.add_transfer(node, &transfer(fared, size_bytes, duration))?;
         }
         for (at, kind, detail) in server_events(played) {
@@ -110,7 +116,11 @@ impl Record {
 
     fn saturation(&self, db: &Db) -> Result<Option<String>, DbError> {
         let results = analysis::Results::load(db, &[self.run])?;
-        let found = results.runs.first().map_or(Ok(None), |data| results.saturation(data))?;
+        let found = results
+            .runs
+            .first()
+            .or(results.feeds.first().map(|run| &run.data))
+            .map_or(Ok(None), |data| results.saturation(data))?;
         let unsettled = self.unsettled.map(still_busy);
         Ok(unsettled.into_iter().chain(found).reduce(|one, other| format!("{one}; {other}")))
     }
@@ -134,7 +144,13 @@ fn transfer(fared: &Fared, size_bytes: u64, end: Duration) -> Transfer {
     Transfer {
         started: fared.started.unwrap_or(end),
         finished: fared.finished,
-        received_bytes: if verified { size_bytes } else { fared.told.received_bytes },
+        received_bytes: if !fared.objects.is_empty() {
+            fared.objects.iter().map(|object| object.size_bytes).sum()
+        } else if verified {
+            size_bytes
+        } else {
+            fared.told.received_bytes
+        },
         verified,
         failure: fared.failure.clone(),
         retransmitted_bytes: fared.told.retransmitted_bytes,
@@ -163,6 +179,7 @@ mod tests {
             clients: 1,
             router_levels: 0,
             link_bps: None,
+            server_bps: None,
             delivery: "nack".into(),
             schedule: "immediate".into(),
             size_bytes: 1,

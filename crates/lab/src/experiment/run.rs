@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread,
@@ -12,13 +12,15 @@ use std::{
 use treecast_measure::{db::NodeId, sample::Recorder};
 
 use super::{
+    cargo::Cargo,
     client::{CUT_OFF, Client, Fared},
     delivery::Delivery,
+    file::Stopped,
     plan::Planned,
     process::{Process, Spawn},
     programs::Ready,
     schedule::Schedule,
-    server::{MakeServer, Server},
+    server::{MakeServer, POLL, Server},
     source::Source,
     stage::Stage,
     store::Store,
@@ -29,7 +31,7 @@ use super::{
 pub struct Cast<'a> {
     pub stage: &'a Stage,
     pub planned: &'a Planned,
-    pub source: &'a Source,
+    pub cargo: &'a Cargo,
     pub store: &'a Store,
     /// When each client starts, from the first possible moment.
     pub waits: Vec<Duration>,
@@ -39,6 +41,8 @@ pub struct Cast<'a> {
     pub recorder: &'a Recorder,
     pub server_node: NodeId,
     pub client_nodes: Vec<NodeId>,
+    /// A client to stop for a while.
+    pub stopped: Option<&'a Stopped>,
 }
 
 /// How a run went.
@@ -76,7 +80,14 @@ impl Cast<'_> {
             played
         });
         played.server_output = server.last_output();
-        self.check_copies(&clients, &mut played.clients);
+        match self.cargo {
+            Cargo::One(source) => self.check_copies(source, &clients, &mut played.clients),
+            Cargo::Feed(products) => {
+                for (client, fared) in clients.iter().zip(&mut played.clients) {
+                    fared.objects = products.check(&client.folder, &fared.told.objects);
+                }
+            }
+        }
         Ok(played)
     }
 
@@ -93,7 +104,10 @@ impl Cast<'_> {
         }
         let clients_start = Instant::now();
         let end = clients_start + self.timeout;
+        let is_over = AtomicBool::new(false);
         let (fares, interrupted) = thread::scope(|scope| {
+            scope.spawn(|| self.feed(server, &is_over));
+            scope.spawn(|| self.stop_client(clients, &is_over));
             let (done, outcomes) = mpsc::channel();
             for (index, client) in clients.iter().enumerate() {
                 let done = done.clone();
@@ -103,13 +117,15 @@ impl Cast<'_> {
                 });
             }
             drop(done);
-            collect(clients.len(), &outcomes, each, &mut || {
+            let collected = collect(clients.len(), &outcomes, each, &mut || {
                 let reached = stop() || Instant::now() > end;
                 if reached {
                     clients.iter().for_each(|client| client.process.bar(libc::SIGKILL));
                 }
                 stop()
-            })
+            });
+            is_over.store(true, Ordering::Relaxed);
+            collected
         });
         Played {
             clients: fares,
@@ -134,9 +150,36 @@ impl Cast<'_> {
         }
     }
 
+    /// Lets the objects of a feed come, from when all receivers are there.
+    fn feed(&self, server: &Server, is_over: &AtomicBool) {
+        let Cargo::Feed(products) = self.cargo else { return };
+        let is_over = || is_over.load(Ordering::Relaxed);
+        while !server.has_begun() && !is_over() {
+            thread::sleep(POLL);
+        }
+        // Without its paths, the sender has sent nothing: every receiver's robustness tells.
+        _ = products.feed(&is_over);
+    }
+
+    /// Has one client stand still for a while.
+    fn stop_client(&self, clients: &[Client], is_over: &AtomicBool) {
+        let Some(stopped) = self.stopped else { return };
+        let Some(client) = clients.get(stopped.client) else { return };
+        let wait = |span: Duration| {
+            let start = Instant::now();
+            while start.elapsed() < span && !is_over.load(Ordering::Relaxed) {
+                thread::sleep(POLL);
+            }
+        };
+        wait(stopped.after.0);
+        client.process.signal(libc::SIGSTOP);
+        wait(stopped.lasts.0);
+        client.process.signal(libc::SIGCONT);
+    }
+
     /// after and nack end when every receiver that came has everything.
     fn leaves_by_itself(&self) -> bool {
-        matches!(self.planned.delivery, Delivery::After | Delivery::Nack)
+        self.planned.delivery.has_sessions()
     }
 
     fn server(&self) -> std::io::Result<Server<'_>> {
@@ -150,7 +193,8 @@ impl Cast<'_> {
         };
         let command: MakeServer = Box::new(move |opening| {
             let patience = if opening.are_waiting { CONNECTING.min(self.timeout) } else { self.timeout };
-            self.stage.programs.server(delivery, &self.source.path, opening, patience)
+            let feed = self.planned.feed.as_ref();
+            self.stage.programs.server(delivery, self.cargo.path(), feed, opening, patience)
         });
         let spawn: Spawn = Box::new(|command| {
             let child = self.stage.spawn_on_server(command)?;
@@ -171,29 +215,33 @@ impl Cast<'_> {
         let into = folder.clone();
         Ok(Client {
             process: Process::default(),
-            copy: folder.join(&self.source.name),
+            copy: self.cargo.copy_in(&folder),
             folder,
             command: Box::new(move |ticket| {
-                self.stage.programs.client(delivery, at, &self.source.path, ticket, &into)
+                self.stage.programs.client(delivery, at, self.cargo.path(), ticket, &into)
             }),
             spawn: Box::new(move |command| {
                 let child = self.stage.spawn(&at.name, command)?;
                 self.recorder.watch_process(self.client_nodes[index], child.id());
                 Ok(child)
             }),
-            digest: (delivery == Delivery::Scp).then_some((self.source.size.0, self.source.digest)),
-            sessions_follow: self.leaves_by_itself(),
+            digest: match self.cargo {
+                Cargo::One(source) if delivery == Delivery::Scp => Some((source.size.0, source.digest)),
+                _ => None,
+            },
+            may_lack: self.planned.feed.is_some(),
+            sessions_follow: self.leaves_by_itself() && self.planned.feed.is_none(),
             wait: self.waits.get(index).copied().unwrap_or_default(),
         })
     }
 
     /// Checks every copy against the source, and removes it.
-    fn check_copies(&self, clients: &[Client], fares: &mut [Fared]) {
+    fn check_copies(&self, source: &Source, clients: &[Client], fares: &mut [Fared]) {
         let next = AtomicUsize::new(0);
         let workers = thread::available_parallelism().map_or(1, usize::from);
         let verdicts: Vec<(usize, Result<(), String>)> = thread::scope(|scope| {
             let workers: Vec<_> =
-                (0..workers).map(|_| scope.spawn(|| self.check_some(clients, fares, &next))).collect();
+                (0..workers).map(|_| scope.spawn(|| check_some(source, clients, fares, &next))).collect();
             workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
         });
         for (index, verdict) in verdicts {
@@ -202,26 +250,26 @@ impl Cast<'_> {
             }
         }
     }
+}
 
-    fn check_some(
-        &self,
-        clients: &[Client],
-        fares: &[Fared],
-        next: &AtomicUsize,
-    ) -> Vec<(usize, Result<(), String>)> {
-        let mut verdicts = Vec::new();
-        while let index = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(client) = clients.get(index)
-        {
-            if fares[index].failure.is_none() {
-                verdicts
-                    .push((index, verify::check_copy(&client.copy, self.source.size.0, &self.source.digest)));
-            }
-            // What cannot be removed now is overwritten by the next run, or goes with the store.
-            _ = std::fs::remove_dir_all(&client.folder);
+/// Checks copies that nobody has checked yet, and removes them.
+fn check_some(
+    source: &Source,
+    clients: &[Client],
+    fares: &[Fared],
+    next: &AtomicUsize,
+) -> Vec<(usize, Result<(), String>)> {
+    let mut verdicts = Vec::new();
+    while let index = next.fetch_add(1, Ordering::Relaxed)
+        && let Some(client) = clients.get(index)
+    {
+        if fares[index].failure.is_none() {
+            verdicts.push((index, verify::check_copy(&client.copy, source.size.0, &source.digest)));
         }
-        verdicts
+        // What cannot be removed now is overwritten by the next run, or goes with the store.
+        _ = std::fs::remove_dir_all(&client.folder);
     }
+    verdicts
 }
 
 /// Collects how each of `count` clients fared until all have ended; `watch` is called all the while and

@@ -82,7 +82,7 @@ impl SplitMix64 {
     }
 
     /// In [0, 1).
-    fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 }

@@ -162,6 +162,12 @@ impl<'a> Server<'a> {
         }
     }
 
+    /// Whether the current session has begun: the receivers that it waits for are there.
+    pub fn has_begun(&self) -> bool {
+        let said = fs::read_to_string(self.log("stdout")).unwrap_or_default();
+        said.lines().any(|line| line.contains(r#""event":"started""#))
+    }
+
     /// The last line that the server wrote to its standard output.
     pub fn last_output(&self) -> Option<String> {
         last_line(&self.log("stdout"))

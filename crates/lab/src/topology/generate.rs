@@ -2,6 +2,7 @@
 //! (section 3) and a tree of routers (section 4).
 
 use super::check::{Draft, DraftMember, DraftNetwork, DraftNode};
+use super::quality::parse_rate_bps;
 use super::spec::{Keys, SpecError, number};
 use super::{NetworkKind, Quality, Role, Topology};
 
@@ -69,8 +70,10 @@ struct Size {
     servers: usize,
     clients: usize,
     levels: usize,
-    /// Every cable.
+    /// Every cable but servers' and clients'.
     cable: Quality,
+    /// The servers' cables, whose rate may be another.
+    server_cable: Quality,
     /// The clients' cables, which alone have the loss and the delay.
     client_cable: Quality,
 }
@@ -78,14 +81,18 @@ struct Size {
 impl Size {
     fn parse(keys: &Keys, with_levels: bool) -> Result<Self, SpecError> {
         let known = if with_levels { "levels, clients, servers" } else { "clients, servers" };
-        let known = format!("{known}, rate, queue, loss, delay, jitter");
+        let known = format!("{known}, rate, server-rate, queue, loss, delay, jitter");
         let (mut servers, mut clients, mut levels) = (1, None, None);
         let mut client_cable = Quality::default();
+        let mut server_rate_bps = None;
         keys.each(&known, |key, value| {
             Some(match key {
                 "servers" => number(value, 1..=MAX_SERVERS).map(|n| servers = n),
                 "clients" => number(value, 1..=MAX_CLIENTS).map(|n| clients = Some(n)),
                 "levels" if with_levels => number(value, 1..=MAX_LEVELS).map(|n| levels = Some(n)),
+                "server-rate" => {
+                    parse_rate_bps(value).map(|rate| server_rate_bps = Some(rate)).map_err(str::to_owned)
+                }
                 _ => return client_cable.set(key, value).map(|set| set.map_err(str::to_owned)),
             })
         })?;
@@ -94,7 +101,8 @@ impl Size {
         let levels = if with_levels { levels.ok_or_else(|| missing("levels"))? } else { 0 };
         let Quality { rate_bps, queue_bytes, .. } = client_cable;
         let cable = Quality { rate_bps, queue_bytes, ..Quality::default() };
-        Ok(Self { servers, clients, levels, cable, client_cable })
+        let server_cable = Quality { rate_bps: server_rate_bps.or(rate_bps), ..cable.clone() };
+        Ok(Self { servers, clients, levels, cable, server_cable, client_cable })
     }
 
     fn start<'a>(&self, keys: &Keys<'a>, name: String) -> Draft<'a> {
@@ -104,7 +112,7 @@ impl Size {
     fn add_servers(&self, draft: &mut Draft, network: &mut DraftNetwork) {
         for server in 0..self.servers {
             let name = format!("server{server}");
-            network.members.push(DraftMember::of(name.clone(), self.cable.clone()));
+            network.members.push(DraftMember::of(name.clone(), self.server_cable.clone()));
             draft.nodes.push(node(name, Role::Server));
         }
     }

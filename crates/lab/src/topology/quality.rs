@@ -78,6 +78,18 @@ impl Loss {
         })
     }
 
+    /// The share of packets that are lost in the long run, from 0 to 1.
+    pub fn mean(&self) -> f64 {
+        match *self {
+            Self::None => 0.0,
+            Self::Uniform(rate) => rate,
+            Self::Gilbert { to_bad, to_good, in_bad, in_good } => {
+                let bad = to_bad / (to_bad + to_good).max(f64::MIN_POSITIVE);
+                bad * in_bad + (1.0 - bad) * in_good
+            }
+        }
+    }
+
     pub fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }

@@ -2,6 +2,8 @@
 //!
 //! Order of calls: [`Results::load`] once, then any of its methods.
 
+mod feed;
+mod model;
 mod rates;
 mod routers;
 mod run_time;
@@ -11,11 +13,13 @@ mod server;
 use std::time::Duration;
 
 use crate::{
-    db::{Db, NodeId, NodeInfo, Result, Role, Run, RunId, Status, Transfer},
+    db::{Db, FeedInfo, NodeId, NodeInfo, ObjectTime, Result, Role, Run, RunId, Status, Transfer},
     series::{self, Counter},
     tables,
 };
 
+pub use feed::{FeedKey, FeedRow, FeedRun, of_receivers};
+pub use model::{ModelRow, model_seconds};
 pub use rates::{Counted, Rate, RateList};
 pub use routers::{RouterColumn, RouterTraffic};
 pub use run_time::{RunTime, RunTimeKey};
@@ -25,6 +29,8 @@ pub use server::{ActiveClients, ServerBytes};
 pub struct Results<'a> {
     db: &'a Db,
     pub runs: Vec<RunData>,
+    /// Those of feeds, which no other table or plot is about.
+    pub feeds: Vec<FeedRun>,
 }
 
 /// A run with its nodes and how its clients fared.
@@ -51,7 +57,7 @@ impl<'a> Results<'a> {
     /// Loads `runs`, or all when the list is empty, in the order in which they began.
     pub fn load(db: &'a Db, runs: &[RunId]) -> Result<Self> {
         let wanted = |run: &Run| runs.is_empty() || runs.contains(&run.id);
-        let runs = db
+        let all: Vec<RunData> = db
             .runs()?
             .into_iter()
             .filter(wanted)
@@ -60,7 +66,17 @@ impl<'a> Results<'a> {
                 Ok(RunData { run, nodes, transfers })
             })
             .collect::<Result<_>>()?;
-        Ok(Self { db, runs })
+        let (mut runs, mut feeds) = (Vec::new(), Vec::new());
+        for data in all {
+            match db.feed(data.run.id)? {
+                None => runs.push(data),
+                Some(feed) => {
+                    let objects = objects(db, &data, &feed)?;
+                    feeds.push(FeedRun::new(data, feed, &objects));
+                }
+            }
+        }
+        Ok(Self { db, runs, feeds })
     }
 
     /// The complete runs. Those cut short would make every average too small: their slow clients are missing.
@@ -148,6 +164,12 @@ fn average_active<'a>(transfers: impl Iterator<Item = &'a Transfer>, from: Durat
         covered = covered.max(end);
     }
     if any.is_zero() { 0 } else { (sum.as_secs_f64() / any.as_secs_f64()).round() as u32 }
+}
+
+/// What each receiver of a feed has, and whether it is a slow one.
+fn objects(db: &Db, data: &RunData, feed: &FeedInfo) -> Result<Vec<(bool, Vec<ObjectTime>)>> {
+    let clients = data.nodes_with(Role::Client);
+    clients.map(|(id, node)| Ok((feed.slow.contains(&node.name), db.objects(id)?))).collect()
 }
 
 /// Each item once, in the order of first appearance.

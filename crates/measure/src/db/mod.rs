@@ -8,6 +8,7 @@
 //!
 //! All times of a run are since its start, which is the moment of `begin_run`.
 
+mod feed;
 mod machine;
 mod query;
 mod schema;
@@ -22,6 +23,7 @@ use std::{
 
 use rusqlite::Connection;
 
+pub use feed::{FeedInfo, ObjectTime};
 pub use types::{
     Event, Machine, NodeId, NodeInfo, Role, Run, RunEnd, RunId, RunInfo, Sample, SeriesId, Status, Transfer,
 };

@@ -76,7 +76,7 @@ impl Db {
         self.collect(sql, [run.0], transfer_of)
     }
 
-    fn collect<T, P: Params>(
+    pub(super) fn collect<T, P: Params>(
         &self,
         sql: &str,
         params: P,
@@ -100,6 +100,7 @@ fn run_of(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
             clients: row.get("clients")?,
             router_levels: row.get("router_levels")?,
             link_bps: row.get::<_, Option<i64>>("link_bps")?.map(|bps| bps as u64),
+            server_bps: row.get::<_, Option<i64>>("server_bps")?.map(|bps| bps as u64),
             delivery: row.get("delivery")?,
             schedule: row.get("schedule")?,
             size_bytes: unsigned(row, "size_bytes")?,

@@ -5,7 +5,7 @@ use std::fs;
 use super::{Db, DbError, Result, Status};
 
 /// The version of [`SCHEMA`], kept in SQLite's `user_version`.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// `series` and `samples` are narrow, so that a new thing to sample needs no new column; clustering
 /// samples by series makes one series one read.
@@ -98,6 +98,9 @@ impl Db {
         }
         if found == 0 {
             transaction.execute_batch(SCHEMA).map_err(failed)?;
+        }
+        if found < VERSION {
+            transaction.execute_batch(super::feed::SCHEMA_2).map_err(failed)?;
             transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
         }
         transaction.commit().map_err(failed)

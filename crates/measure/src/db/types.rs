@@ -25,6 +25,8 @@ pub struct RunInfo {
     pub router_levels: u32,
     /// The rate of the links; `None` when they are not limited.
     pub link_bps: Option<u64>,
+    /// The rate of the server's own link, where it is known.
+    pub server_bps: Option<u64>,
     /// How the bytes travel, e.g. `nack` or `tcp`.
     pub delivery: String,
     /// When the clients ask: `immediate`, `random` or `random2` (librecast-updates-2022, 1).

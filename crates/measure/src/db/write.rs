@@ -16,10 +16,10 @@ impl Db {
         let machine = &info.machine;
         self.connection
             .execute(
-                "INSERT INTO runs (experiment, topology, clients, router_levels, link_bps, delivery, schedule,
+                "INSERT INTO runs (experiment, topology, clients, router_levels, link_bps, server_bps, delivery, schedule,
                     size_bytes, repeat, seed, command, hostname, kernel, cpu_model, cpus, memory_bytes,
                     treecast_version, started_unix_ns, status, owner)
-                VALUES (:experiment, :topology, :clients, :router_levels, :link_bps, :delivery, :schedule,
+                VALUES (:experiment, :topology, :clients, :router_levels, :link_bps, :server_bps, :delivery, :schedule,
                     :size_bytes, :repeat, :seed, :command, :hostname, :kernel, :cpu_model, :cpus, :memory_bytes,
                     :treecast_version, :started_unix_ns, :status, :owner)",
                 named_params! {
@@ -28,6 +28,7 @@ impl Db {
                     ":clients": info.clients,
                     ":router_levels": info.router_levels,
                     ":link_bps": info.link_bps.map(|bps| bps as i64),
+                    ":server_bps": info.server_bps.map(|bps| bps as i64),
                     ":delivery": info.delivery,
                     ":schedule": info.schedule,
                     ":size_bytes": info.size_bytes as i64,

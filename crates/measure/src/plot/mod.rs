@@ -7,12 +7,16 @@
 mod axis;
 mod canvas;
 mod compare;
+mod feed;
+mod model;
 mod over_time;
 mod palette;
 mod run_time;
 mod server;
 
 pub use compare::{Pair, beside_the_paper};
+pub use feed::{FeedPoint, FeedQuantity, feed};
+pub use model::{ThroughputLine, server_cpu, throughput_by_size, time_beside_model};
 pub use over_time::{completions, router_traffic, server_rate};
 pub use palette::{Ink, Mark, Style, style_of};
 pub use run_time::{run_time_by_clients, run_time_by_schedule, run_time_by_size};

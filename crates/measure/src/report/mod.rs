@@ -2,11 +2,13 @@
 //!
 //! All that it says comes from the results database, but for what [`ReportInput`] adds.
 
+mod feeds;
 mod headline;
 mod html;
 mod paper;
 mod sections;
 mod summary;
+mod transport;
 
 use crate::{
     Db,
@@ -68,6 +70,8 @@ pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
     let results = Results::load(db, &input.runs)?;
     let mut page = html::Page::default();
     summary::write(&mut page, &results, input)?;
+    feeds::write(&mut page, &results);
+    transport::write(&mut page, &results)?;
     sections::write(&mut page, &results, input)?;
     Ok(page.finish(&input.title))
 }
@@ -76,6 +80,18 @@ pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
 pub fn to_text(db: &Db, input: &ReportInput) -> Result<String> {
     let results = Results::load(db, &input.runs)?;
     let mut text = String::new();
+    let feeds = results.feed_rows();
+    if !feeds.is_empty() {
+        text += &feeds::table(&feeds).to_text();
+        text += "\n";
+    }
+    if results.runs.is_empty() && !feeds.is_empty() {
+        return Ok(text);
+    }
+    if let Some(table) = transport::to_text(&results) {
+        text += &table;
+        text += "\n";
+    }
     for table in tables::run_time_tables(&results) {
         text += &table.to_text();
         text += "\n";

@@ -38,7 +38,12 @@ fn what_was_run(results: &Results<'_>) -> String {
     let (deliveries, topologies, schedules) =
         (results.deliveries(), results.topologies(), results.schedules());
     if deliveries.is_empty() {
-        return "No run is complete.".into();
+        let feeds = results.feeds.len();
+        return match feeds {
+            0 => "No run is complete.".into(),
+            1 => "A feed of objects that come one by one.".into(),
+            _ => format!("{feeds} feeds of objects that come one by one."),
+        };
     }
     let mut sizes: Vec<u64> = results.settings().into_iter().map(|setting| setting.size_bytes).collect();
     sizes.sort_unstable();

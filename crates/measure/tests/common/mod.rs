@@ -46,6 +46,7 @@ pub fn info(topology: &str, clients: u32, router_levels: u32) -> RunInfo {
         clients,
         router_levels,
         link_bps: Some(LINK_BPS),
+        server_bps: None,
         delivery: "nack".into(),
         schedule: "immediate".into(),
         size_bytes: 64 << 20,

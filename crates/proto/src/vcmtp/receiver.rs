@@ -305,6 +305,11 @@ impl Receiver {
         self.reporter.progress.received_bytes
     }
 
+    /// When anything last came over the connection.
+    pub fn last_heard(&self) -> Instant {
+        self.heard
+    }
+
     pub fn counters(&self) -> ReceiverCounters {
         self.counters
     }

@@ -244,6 +244,19 @@ impl Sender {
             .is_some_and(|retransmitter| retransmitter.is_ready(&self.objects, repair))
     }
 
+    /// Whether what polling this receiver's lane would give next is a message, and no blocks.
+    pub fn has_message(&self, receiver: ReceiverId) -> bool {
+        self.retransmitters.get(&receiver).is_some_and(Retransmitter::has_message)
+    }
+
+    /// Whether what the receiver lacks of an object will soon be of no use: half of the object's time for
+    /// retransmissions is over.
+    pub fn is_urgent(&self, now: Instant, receiver: ReceiverId) -> bool {
+        let has_time = self.config.retransmission_timeout_factor.is_some();
+        let is_urgent = |one: &Retransmitter| one.is_urgent(now, &self.objects);
+        has_time && self.retransmitters.get(&receiver).is_some_and(is_urgent)
+    }
+
     fn poll_group(&mut self, now: Instant) -> Step<SenderTransmit, SenderEvent, SenderWait> {
         self.keep_alive(now);
         if let Some(index) = self.multicast.begin(now, &mut self.objects, self.config.at_once)
@@ -403,11 +416,6 @@ impl Sender {
     /// Whether a receiver that is there has been answered all that it has asked for.
     pub fn is_answered(&self, receiver: ReceiverId) -> bool {
         self.retransmitters.get(&receiver).is_none_or(Retransmitter::is_answered)
-    }
-
-    /// Objects that are neither done nor given up.
-    pub fn open_objects(&self) -> usize {
-        self.objects.len()
     }
 
     /// The receivers that are there.

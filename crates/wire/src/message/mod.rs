@@ -2,7 +2,6 @@
 //! (VCMTP; interdomain-2013, 4.3.3, 4.3.4 and table 4.1). Types above VCMTP's eight are treecast's.
 
 mod begin_of_file;
-mod chunk_hashes;
 mod contents;
 mod digest;
 mod group_key;
@@ -17,7 +16,6 @@ mod welcome;
 pub use begin_of_file::{
     Attributes, BeginOfFile, FILE_NAME_LEN, MODE_BITS, ModificationTime, ObjectKind, TransferType,
 };
-pub use chunk_hashes::{CHUNK_LEN, ChunkHashes, ChunkHashesRequest, MAX_CHUNK_HASHES};
 pub use contents::{Contents, MAX_OBJECTS};
 pub use digest::Digest;
 pub use group_key::GroupKey;
@@ -61,8 +59,6 @@ pub enum Message {
     GroupKey(GroupKey),
     Pace(Pace),
     PaceReport(PaceReport),
-    ChunkHashesRequest(ChunkHashesRequest),
-    ChunkHashes(ChunkHashes),
     NotWanted,
 }
 
@@ -98,8 +94,6 @@ impl Message {
             PacketType::GroupKey => Self::GroupKey(GroupKey::parse(payload)?),
             PacketType::Pace => Self::Pace(Pace::parse(payload)?),
             PacketType::PaceReport => Self::PaceReport(PaceReport::parse(payload)?),
-            PacketType::ChunkHashesRequest => Self::ChunkHashesRequest(ChunkHashesRequest::parse(payload)?),
-            PacketType::ChunkHashes => Self::ChunkHashes(ChunkHashes::parse(payload)?),
             PacketType::NotWanted => empty(payload, Self::NotWanted)?,
             PacketType::EndOfFile => empty(payload, Self::EndOfFile)?,
             PacketType::BeginOfFileRequest => empty(payload, Self::BeginOfFileRequest)?,
@@ -135,8 +129,6 @@ impl Message {
             Self::GroupKey(_) => GroupKey::LEN,
             Self::Pace(_) => Pace::LEN,
             Self::PaceReport(_) => PaceReport::LEN,
-            Self::ChunkHashesRequest(_) => ChunkHashesRequest::LEN,
-            Self::ChunkHashes(body) => body.emitted_len(),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
@@ -159,8 +151,6 @@ impl Message {
             Self::GroupKey(body) => body.emit(packet),
             Self::Pace(body) => body.emit(packet),
             Self::PaceReport(body) => body.emit(packet),
-            Self::ChunkHashesRequest(body) => body.emit(packet),
-            Self::ChunkHashes(body) => body.emit(packet),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
@@ -190,8 +180,6 @@ impl Message {
             Self::GroupKey(_) => PacketType::GroupKey,
             Self::Pace(_) => PacketType::Pace,
             Self::PaceReport(_) => PacketType::PaceReport,
-            Self::ChunkHashesRequest(_) => PacketType::ChunkHashesRequest,
-            Self::ChunkHashes(_) => PacketType::ChunkHashes,
             Self::NotWanted => PacketType::NotWanted,
         }
     }
@@ -212,8 +200,6 @@ impl fmt::Display for Message {
             Self::GroupKey(body) => write!(f, " {body}"),
             Self::Pace(body) => write!(f, " {body}"),
             Self::PaceReport(body) => write!(f, " {body}"),
-            Self::ChunkHashesRequest(body) => write!(f, " {body}"),
-            Self::ChunkHashes(body) => write!(f, " {body}"),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests

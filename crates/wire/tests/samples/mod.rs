@@ -7,9 +7,8 @@ use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     iotup,
     message::{
-        Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey, Hello, Message,
-        ModificationTime, ObjectKind, Pace, PaceReport, Progress, Reason, RetransmissionRequest,
-        TransferType, Welcome,
+        Attributes, BeginOfFile, Contents, Digest, GroupKey, Hello, Message, ModificationTime, ObjectKind,
+        Pace, PaceReport, Progress, Reason, RetransmissionRequest, TransferType, Welcome,
     },
     seal::KeyId,
     ticket::{Fanout, Repair, Security, Ticket},
@@ -67,8 +66,6 @@ pub fn messages() -> Vec<Message> {
         Message::GroupKey(GroupKey { id: KeyId(0x0123_4567_89ab_cdef), secret: [9; 32] }),
         Message::Pace(pace()),
         Message::PaceReport(pace_report()),
-        Message::ChunkHashesRequest(ChunkHashesRequest::new(0..77).expect("not empty")),
-        Message::ChunkHashes(ChunkHashes::new(15, vec![hash(), [7; 32]]).expect("few")),
         Message::NotWanted,
     ]
 }

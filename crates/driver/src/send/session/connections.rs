@@ -67,11 +67,15 @@ impl Session<'_> {
         }
     }
 
+    /// Blocks take their share of the rate. Messages do not wait for it: a receiver that has everything is not done
+    /// before it is told the hash.
     fn has_room(&mut self, now: Instant, receiver: ReceiverId) -> bool {
         let connection = self.peers.get(&receiver).and_then(|peer| peer.connection.as_ref());
-        let (pacer, run_bytes) = (&mut self.pacer, self.run_bytes);
+        let (pacer, run_bytes, machine) = (&mut self.pacer, self.run_bytes, &self.machine);
+        let has_rate = || pacer.delay(now, run_bytes).is_zero();
         connection.is_some_and(|connection| connection.has_room())
-            && self.repairs.may_leave(|| pacer.delay(now, run_bytes).is_zero())
+            && (machine.has_message(receiver)
+                || self.repairs.may_leave(|| machine.is_urgent(now, receiver), has_rate))
     }
 
     pub(super) fn accept(&mut self) -> io::Result<()> {
@@ -113,6 +117,7 @@ impl Session<'_> {
             match parsed {
                 Ok((file, message)) => {
                     peer.has_spoken = true;
+                    peer.requests += u64::from(matches!(message, Message::RetransmissionRequest(_)));
                     if let Message::Progress(progress) = message {
                         peer.note_progress(progress, self.total_bytes);
                     }

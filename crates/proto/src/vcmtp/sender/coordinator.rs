@@ -66,6 +66,7 @@ impl Coordinator {
         let multicast_time = object.started.map_or(Duration::ZERO, |started| out - started);
         let time = retransmission_time(multicast_time, factor).max(config.minimum_retransmission_time);
         let expires = *object.expires.get_or_insert(now + time);
+        object.urgent_at.get_or_insert(now + time / 2);
         self.timers.insert((expires, index));
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Object {
     pub(super) told: Option<Instant>,
     /// When its retransmission timer expires: retx_timeout(i).
     pub(super) expires: Option<Instant>,
+    /// When half of that time is over: its retransmissions are urgent then.
+    pub(super) urgent_at: Option<Instant>,
     /// file_receive_status(i): none while the receiver is still at it.
     pub(super) status: BTreeMap<ReceiverId, Option<Outcome>>,
     /// How many receivers are still at it.
@@ -96,6 +98,7 @@ impl Objects {
             hash: None,
             told: None,
             expires: None,
+            urgent_at: None,
             status: BTreeMap::new(),
             unfinished: 0,
             repair_front: 0,

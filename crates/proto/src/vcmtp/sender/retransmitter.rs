@@ -25,6 +25,9 @@ const MAX_CORRECTIONS: u8 = 8;
 /// The most objects that a receiver may speak of before they begin.
 const MAX_MISLED: usize = 1024;
 
+/// How many of the objects that a receiver lacks are looked at for the one whose time is up first; the oldest are.
+const MAX_TIMED: usize = 64;
+
 /// How far a retransmission may lie behind the most recent one of the same object, in bytes, and
 /// still find it in the page cache (VCMTP 1).
 const CACHED_BYTES: u64 = 32 << 20;
@@ -192,12 +195,14 @@ impl Retransmitter {
         }
     }
 
+    /// Whether [`Self::next`] has something other than blocks before them.
+    pub(super) fn has_message(&self) -> bool {
+        self.welcome_due || !self.due.is_empty() || !self.withdrawn.is_empty() || !self.missed.is_empty()
+    }
+
     /// Whether [`Self::next`] has something.
     pub(super) fn is_ready(&self, objects: &Objects, repair: Repair) -> bool {
-        self.welcome_due
-            || !self.due.is_empty()
-            || !self.withdrawn.is_empty()
-            || !self.missed.is_empty()
+        self.has_message()
             || self.next_requested(objects, repair).is_some()
             || matches!(self.closing, Closing::GoodbyeDue | Closing::CloseDue)
     }
@@ -246,11 +251,24 @@ impl Retransmitter {
         }
     }
 
-    /// The object whose turn it is: objects take turns, so that a small one need not wait for a large one.
+    /// Whether half of the time of an object that it lacks is over.
+    pub(super) fn is_urgent(&self, now: Instant, objects: &Objects) -> bool {
+        let mut oldest = self.requested.keys().take(MAX_TIMED).filter_map(|index| objects.get(*index));
+        oldest.any(|object| object.urgent_at.is_some_and(|urgent_at| urgent_at <= now))
+    }
+
+    /// The object whose turn it is: the one whose time is up first, when time runs. Otherwise objects take turns, so that
+    /// a small one need not wait for a large one.
     fn next_requested(&self, objects: &Objects, repair: Repair) -> Option<u32> {
         let may_go = |index: &u32| {
             objects.get(*index).is_some_and(|object| repair == Repair::Nack || object.out.is_some())
         };
+        let expires = |index: &u32| Some((objects.get(*index)?.expires?, *index));
+        let timed =
+            self.requested.keys().take(MAX_TIMED).filter(|index| may_go(index)).filter_map(expires).min();
+        if let Some((_, index)) = timed {
+            return Some(index);
+        }
         let after = self.requested.range(self.next..).map(|(index, _)| *index).find(may_go);
         after.or_else(|| self.requested.keys().copied().find(may_go))
     }

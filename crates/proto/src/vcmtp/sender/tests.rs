@@ -244,7 +244,14 @@ fn table_4_6_connection_created_late() {
     bench.join(B);
     assert_eq!(bench.to(B), "Welcome, BOF 0, EOF 0", "it has missed both");
     bench.hashed();
+    assert!(bench.sender.has_message(B));
     assert_eq!(bench.to(B), "Digest 0");
+    bench.message(B, request(0, 100));
+    assert!(
+        bench.sender.is_ready(B) && !bench.sender.has_message(B),
+        "blocks wait for their share, messages do not"
+    );
+    assert_eq!(bench.to(B), "data again 0 0..100");
     bench.join(ReceiverId(3));
     assert_eq!(bench.to(ReceiverId(3)), "Welcome, BOF 0, Digest 0");
     bench.message(ReceiverId(3), request(0, 500));
@@ -537,6 +544,33 @@ fn objects_of_a_feed_are_forgotten_when_they_are_done() {
     assert!(sender.coordinator.deadline().is_none() && sender.coordinator.events.is_empty());
     bench.join(B);
     assert_eq!(bench.to(B), "Welcome", "what it has missed is not told one by one");
+}
+
+/// The object whose time is up first goes first, and is urgent when half of its time is over.
+#[test]
+fn what_is_of_no_use_later_goes_first() {
+    let mut bench = Bench::with(Repair::Nack, Some(1.0));
+    bench.sender = Sender::new(SenderConfig {
+        minimum_retransmission_time: Duration::from_millis(100),
+        ..bench.sender.config.clone()
+    });
+    bench.join(A);
+    for (index, wait) in [(0, 60), (1, 0)] {
+        bench.send(400);
+        bench.group();
+        bench.input(SenderInput::Hashed { file: file(index), hash: HASH });
+        bench.group();
+        bench.now += Duration::from_millis(wait);
+    }
+    bench.to(A);
+    let ask = |bench: &mut Bench, index| {
+        bench.input(SenderInput::Message { from: A, file: file(index), message: request(0, 100) });
+    };
+    ask(&mut bench, 1);
+    assert!(!bench.sender.is_urgent(bench.now, A), "its time has only begun");
+    ask(&mut bench, 0);
+    assert!(bench.sender.is_urgent(bench.now, A));
+    assert_eq!(bench.to(A), "data again 0 0..100, data again 1 0..100");
 }
 
 /// No more objects will come: who has all goes, whatever the others lack.

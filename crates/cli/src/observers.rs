@@ -1,0 +1,107 @@
+//! Who watches a session besides its own terminal: `treecast status`, and Prometheus. What they see is posted here, now and
+//! then; nothing is drawn or sent for them on the session's thread.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use treecast_driver::{
+    carousel,
+    metrics::{self, MetricsServer},
+    receive::ReceiveEvent,
+    send::SendEvent,
+    status::{self, Board, Phase, Role, Snapshot, StatusServer},
+};
+use treecast_wire::ticket::Ticket;
+
+/// Progress is posted at most so often.
+const POST_INTERVAL: Duration = Duration::from_millis(500);
+
+pub(crate) struct Observers {
+    board: Board,
+    _status: Option<StatusServer>,
+    _metrics: Option<MetricsServer>,
+    posted: Option<Instant>,
+}
+
+impl Observers {
+    /// Starts to answer. That `treecast status` cannot be answered is said, and no reason not to send.
+    ///
+    /// # Errors
+    /// One line, when the metrics' address cannot be used.
+    pub fn start(role: Role, metrics: Option<SocketAddr>) -> Result<Self, String> {
+        let board = Board::new(Snapshot::new(role));
+        let metrics = metrics.map(|address| metrics::serve(address, &board)).transpose()?;
+        let status = status::serve(&board).inspect_err(|line| remark!("treecast: {line}")).ok();
+        Ok(Self { board, _status: status, _metrics: metrics, posted: None })
+    }
+
+    pub fn note_ticket(&mut self, ticket: &Ticket) {
+        self.board.update(|snapshot| snapshot.note_ticket(ticket));
+    }
+
+    /// The IoT updater's frames know no session.
+    pub fn note_iotup(&mut self, group: SocketAddr) {
+        self.board.update(|snapshot| {
+            snapshot.group = group.to_string();
+            snapshot.repair = "carousel".to_owned();
+        });
+    }
+
+    /// What a carousel holds, and how fast it may turn.
+    pub fn note_objects(&mut self, objects: u64, rate_bps: Option<u64>) {
+        self.board.update(|snapshot| (snapshot.objects, snapshot.rate_bps) = (objects, rate_bps));
+    }
+
+    pub fn note_send(&mut self, event: &SendEvent) {
+        match event {
+            SendEvent::Ready { ticket } => self.note_ticket(ticket),
+            SendEvent::Joined { joined, wanted, .. } => {
+                self.board.update(|snapshot| (snapshot.joined, snapshot.wanted) = (*joined, *wanted));
+            }
+            SendEvent::Left { .. } => {
+                self.board.update(|snapshot| snapshot.joined = snapshot.joined.saturating_sub(1));
+            }
+            SendEvent::Progress(progress) if self.is_due() => {
+                self.board.update(|snapshot| snapshot.note_send(progress));
+            }
+            _ => {}
+        }
+    }
+
+    pub fn note_receive(&mut self, event: &ReceiveEvent) {
+        match event {
+            ReceiveEvent::Joined { sender, .. } => {
+                self.board.update(|snapshot| snapshot.sender = Some(sender.to_string()));
+            }
+            ReceiveEvent::Progress(progress) if self.is_due() => {
+                self.board.update(|snapshot| snapshot.note_receive(progress));
+            }
+            _ => {}
+        }
+    }
+
+    pub fn note_carousel(&mut self, event: &carousel::SendEvent) {
+        match event {
+            carousel::SendEvent::Started => self.board.update(|snapshot| snapshot.phase = Phase::Running),
+            carousel::SendEvent::Paused => self.board.update(|snapshot| snapshot.phase = Phase::Waiting),
+            carousel::SendEvent::Progress(summary) if self.is_due() => self.board.update(|snapshot| {
+                snapshot.seconds = summary.seconds;
+                snapshot.total_bytes = summary.loop_bytes;
+                snapshot.sent_bytes = summary.sent_bytes;
+                snapshot.loops = Some(summary.loops);
+                snapshot.now_bps = summary.now_bps;
+            }),
+            _ => {}
+        }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let is_due = self.posted.is_none_or(|posted| posted.elapsed() >= POST_INTERVAL);
+        if is_due {
+            self.posted = Some(Instant::now());
+        }
+        is_due
+    }
+}

@@ -1,0 +1,207 @@
+//! `treecast status`: which senders and receivers run on this host, and how they get on.
+
+use std::{process::ExitCode, thread, time::Duration};
+
+use serde_json::{Value, json};
+use treecast_driver::status::{Found, Phase, ReceiverStatus, Role, Snapshot, find};
+
+use crate::{
+    Outcome,
+    arguments::counted,
+    figures::{bytes, held_by, left, part, percent, rate, time},
+    output,
+};
+
+/// How many of the slowest receivers are named.
+const NAMED: usize = 3;
+
+/// Show the senders and receivers that run on this host.
+///
+/// Those of this user; as root, everybody's. Rates are those of the last seconds. Exit code: 0, also when none runs.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Again every second, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+    /// One JSON object a line on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Outcome {
+    loop {
+        let found = find();
+        match args.json {
+            true => say!("{}", as_json(&found)),
+            false => output::to_stdout(format_args!("{}", as_text(&found, args.watch))),
+        }
+        if !args.watch || output::is_unread() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn as_json(found: &[Found]) -> Value {
+    let sessions = found.iter().map(|found| match &found.snapshot {
+        Some(snapshot) => session_as_json(snapshot),
+        None => json!({"pid": found.pid, "answers": false}),
+    });
+    json!({"event": "status", "sessions": sessions.collect::<Vec<_>>()})
+}
+
+/// The snapshot's own fields, and reasons in words.
+pub(crate) fn session_as_json(snapshot: &Snapshot) -> Value {
+    let mut session = json!(snapshot);
+    session["answers"] = true.into();
+    session["held_by"] = json!(snapshot.held_by.as_ref().map(|holder| {
+        json!({"receiver": holder.receiver, "why": holder.why.word(), "text": holder.why.to_string()})
+    }));
+    for (receiver, shown) in snapshot.receivers.iter().enumerate() {
+        session["receivers"][receiver]["why"] = json!(shown.why.map(|why| why.word()));
+    }
+    session
+}
+
+fn as_text(found: &[Found], is_screen: bool) -> String {
+    /// Cursor home, and clear to the end.
+    const FRESH_SCREEN: &str = "\u{1b}[H\u{1b}[J";
+    let mut text = if is_screen { FRESH_SCREEN.to_owned() } else { String::new() };
+    if found.is_empty() {
+        text += "no sender or receiver runs here\n";
+    }
+    for found in found {
+        match &found.snapshot {
+            Some(snapshot) => text += &session_as_text(snapshot),
+            None => text += &format!("pid {}: does not answer: is it stopped?\n", found.pid),
+        }
+    }
+    text
+}
+
+fn session_as_text(snapshot: &Snapshot) -> String {
+    let role = if snapshot.role == Role::Send { "send" } else { "receive" };
+    let mut lines = vec![format!(
+        "{role} {}  pid {}  {} ({})  {}",
+        snapshot.session,
+        snapshot.pid,
+        snapshot.group,
+        snapshot.repair,
+        time(snapshot.seconds)
+    )];
+    match (snapshot.phase, snapshot.role) {
+        (Phase::Waiting, Role::Send) if snapshot.repair != "carousel" => {
+            lines.push(format!("waits for receivers: {} of {} there", snapshot.joined, snapshot.wanted));
+        }
+        (Phase::Waiting, Role::Send) => lines.push("waits for a listener".to_owned()),
+        (Phase::Waiting, Role::Receive) => lines.push("waits for the first file".to_owned()),
+        (Phase::Running, _) => lines.extend(progress(snapshot)),
+    }
+    lines.extend(snapshot.held_by.as_ref().map(held_by));
+    let lines = lines.iter().map(|line| output::in_one_line(line));
+    format!("{}\n", lines.collect::<Vec<_>>().join("\n  "))
+}
+
+fn progress(snapshot: &Snapshot) -> Vec<String> {
+    if let Some(loops) = snapshot.loops {
+        return vec![format!(
+            "{} of {}, {} complete; {}",
+            counted(snapshot.objects as usize, "file"),
+            bytes(snapshot.total_bytes),
+            counted(loops as usize, "loop"),
+            rate(snapshot.now_bps)
+        )];
+    }
+    let failed = match snapshot.objects_failed {
+        0 => String::new(),
+        failed => format!(" ({failed} failed)"),
+    };
+    let mut lines = vec![
+        format!(
+            "{} of {}{failed}, {} % of {}; {}; {}",
+            snapshot.objects_done,
+            counted(snapshot.objects as usize, "file"),
+            part(snapshot.done_bytes, snapshot.total_bytes),
+            bytes(snapshot.total_bytes),
+            rate(snapshot.now_bps),
+            left(snapshot.seconds_left)
+        ),
+        format!(
+            "{} sent again ({}), {} twice, {} dropped",
+            bytes(snapshot.retransmitted_bytes),
+            counted(snapshot.requests as usize, "request"),
+            percent(snapshot.duplicate_share),
+            counted(snapshot.dropped_packets as usize, "packet")
+        ),
+    ];
+    if snapshot.role == Role::Send {
+        lines.push(receivers(snapshot));
+    }
+    lines
+}
+
+fn receivers(snapshot: &Snapshot) -> String {
+    let slowest = snapshot.receivers.iter().filter(|receiver| receiver.connected).take(NAMED);
+    let named = |receiver: &ReceiverStatus| {
+        format!("{} {} %", receiver.receiver, part(receiver.done_bytes, snapshot.total_bytes))
+    };
+    let slowest: Vec<_> = slowest.map(named).collect();
+    format!(
+        "{}, {} done; slowest: {}",
+        counted(snapshot.joined as usize, "receiver"),
+        snapshot.receivers_done,
+        slowest.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_driver::status::{Hindrance, Holder};
+
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        Snapshot {
+            pid: 7,
+            phase: Phase::Running,
+            session: "0000feed".into(),
+            group: "[ff15::1]:5000".into(),
+            repair: "nack".into(),
+            seconds: 42.0,
+            objects: 3,
+            objects_done: 1,
+            total_bytes: 1 << 30,
+            done_bytes: 1 << 29,
+            now_bps: Some(94_100_000),
+            joined: 2,
+            receivers: vec![ReceiverStatus {
+                receiver: "client7".into(),
+                connected: true,
+                done_bytes: 1 << 28,
+                why: Some(Hindrance::Silent(12.0)),
+                ..ReceiverStatus::default()
+            }],
+            held_by: Some(Holder { receiver: "client7".into(), why: Hindrance::Silent(12.0) }),
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn a_session_takes_a_few_lines_of_a_terminal() {
+        let text = session_as_text(&snapshot());
+        let expected = "send 0000feed  pid 7  [ff15::1]:5000 (nack)  0:42\n  \
+                        1 of 3 files, 50 % of 1.0 GiB; 94.1 Mbit/s; time left unknown\n  \
+                        0 B sent again (0 requests), 0.0 % twice, 0 packets dropped\n  \
+                        2 receivers, 0 done; slowest: client7 25 %\n  \
+                        waits for client7: silent for 12 s\n";
+        assert_eq!(text, expected);
+        assert!(text.lines().all(|line| line.len() <= 80));
+    }
+
+    #[test]
+    fn reasons_are_words_in_json() {
+        let session = session_as_json(&snapshot());
+        let why = json!({"receiver": "client7", "why": "silent", "text": "silent for 12 s"});
+        assert_eq!((&session["held_by"], &session["receivers"][0]["why"]), (&why, &json!("silent")));
+    }
+}

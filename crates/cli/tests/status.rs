@@ -1,0 +1,157 @@
+//! What others on the host see of running senders and receivers: `treecast status`, and `--metrics`.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// A folder for one test, and a runtime folder of its own.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("treecast-status-{test}-{}", std::process::id()));
+        fs::create_dir_all(folder.join("run")).unwrap();
+        fs::write(folder.join("file"), vec![7; 2_500_000]).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
+        command.args(arguments).stdin(Stdio::null()).env("XDG_RUNTIME_DIR", self.0.join("run"));
+        command
+    }
+
+    fn start(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// A slow sender, and its ticket.
+    fn send(&self, arguments: &[&str]) -> (Child, String) {
+        let file = self.path("file");
+        let always = ["send", "--interface", "lo", "--rate", "4M", "--block", "1420"];
+        let mut sender = self.start(&[&always, arguments, &[&file]].concat());
+        let mut ticket = String::new();
+        BufReader::new(sender.stdout.as_mut().unwrap()).read_line(&mut ticket).unwrap();
+        (sender, ticket.trim().to_owned())
+    }
+
+    fn receive(&self, name: &str, ticket: &str) -> Child {
+        let into = self.path(name);
+        self.start(&["receive", "--interface", "lo", "--name", name, "--into", &into, ticket])
+    }
+
+    /// The sessions of this test alone: as root, `status` sees all.
+    fn status(&self, of: &[&Child]) -> Vec<Value> {
+        let output = self.command(&["status", "--json"]).output().unwrap();
+        assert!(output.status.success());
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let is_ours = |session: &&Value| of.iter().any(|child| session["pid"] == child.id());
+        told["sessions"].as_array().unwrap().iter().filter(is_ours).cloned().collect()
+    }
+
+    fn wait_for(&self, of: &[&Child], what: &str, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let start = Instant::now();
+        loop {
+            let sessions = self.status(of);
+            if is_so(&sessions) {
+                return sessions;
+            }
+            assert!(start.elapsed() < Duration::from_secs(30), "no {what}: {sessions:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn end(mut child: Child) -> Output {
+    // It may have ended by itself.
+    _ = child.kill();
+    child.wait_with_output().unwrap()
+}
+
+fn is_running(session: &Value) -> bool {
+    session["phase"] == "running" && session["now_bps"].as_u64().is_some_and(|rate| rate > 500_000)
+}
+
+#[test]
+fn status_tells_what_runs_and_how_it_gets_on() {
+    let scratch = Scratch::new("runs");
+    let (sender, ticket) = scratch.send(&["--wait", "2"]);
+    let waiting = scratch.wait_for(&[&sender], "waiting sender", |found| found.len() == 1);
+    assert_eq!((&waiting[0]["role"], &waiting[0]["phase"]), (&"send".into(), &"waiting".into()));
+    let (one, two) = (scratch.receive("one", &ticket), scratch.receive("two", &ticket));
+    let all = [&sender, &one, &two];
+    let found = scratch.wait_for(&all, "progress", |found| found.len() == 3 && found.iter().all(is_running));
+    for session in &found {
+        assert_eq!(session["session"], found[0]["session"]);
+        assert_eq!((&session["objects"], &session["objects_done"]), (&1.into(), &0.into()), "{session}");
+        let rate = session["now_bps"].as_u64().unwrap();
+        assert!((1_000_000..8_000_000).contains(&rate), "4 Mbit/s are sent, headers included: {session}");
+        assert!(session["seconds_left"].as_f64().is_some_and(|left| left < 60.0), "{session}");
+    }
+    let sending = found.iter().find(|session| session["role"] == "send").unwrap();
+    assert_eq!((&sending["joined"], &sending["rate_bps"]), (&2.into(), &4_000_000.into()));
+    assert_eq!(sending["receivers"].as_array().unwrap().len(), 2);
+    let text = scratch.command(&["status"]).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("Mbit/s") && text.contains("2 receivers, 0 done"), "{text}");
+
+    let folder = scratch.0.join("run/treecast");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+    [sender, one, two].into_iter().for_each(|child| drop(end(child)));
+    assert_eq!(scratch.command(&["status"]).output().unwrap().status.code(), Some(0));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "sockets of killed processes are removed");
+}
+
+#[test]
+fn strangers_at_the_socket_and_a_full_queue_stop_nothing() {
+    let scratch = Scratch::new("strangers");
+    let (sender, ticket) = scratch.send(&[]);
+    let socket = scratch.0.join(format!("run/treecast/{}.sock", sender.id()));
+    let strangers: Vec<_> = (0..200).filter_map(|_| UnixStream::connect(&socket).ok()).collect();
+    let receiver = scratch.receive("one", &ticket);
+    scratch.wait_for(&[&sender], "progress", |found| found.iter().any(is_running));
+    drop(strangers);
+    let output = receiver.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(sender.wait_with_output().unwrap().status.code(), Some(0));
+}
+
+#[test]
+fn prometheus_is_answered_while_it_runs() {
+    let scratch = Scratch::new("metrics");
+    // A port that was free a moment ago.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (sender, ticket) = scratch.send(&["--metrics", &address]);
+    let receiver = scratch.receive("one", &ticket);
+    scratch.wait_for(&[&sender], "progress", |found| found.iter().any(is_running));
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("treecast_sent_bytes_total "), "{answer}");
+    assert!(answer.contains("treecast_receiver_received_bytes{receiver=\"one\"} "), "{answer}");
+
+    let again = ["send", "--interface", "lo", "--metrics", &address, &scratch.path("file")];
+    let taken = scratch.command(&again).output().unwrap();
+    let said = String::from_utf8(taken.stderr).unwrap();
+    assert!(said.contains(&address) && said.contains("--metrics") && said.lines().count() == 1, "{said}");
+    [sender, receiver].into_iter().for_each(|child| drop(end(child)));
+}

@@ -1,0 +1,130 @@
+//! A session's figures for Prometheus: `GET /metrics` over HTTP, in the text format of OpenMetrics.
+//!
+//! They come from the session's [`Board`], and are written anew only when that has changed. Who asks is served as
+//! [`crate::status`] serves: nobody can hold up the session, nor grow it.
+
+mod figures;
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+};
+
+use self::figures::Figures;
+use crate::status::{
+    Board,
+    answer::{Answerer, Listener},
+};
+
+/// More than Prometheus sends.
+const MAX_HEADERS: usize = 64;
+
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Answers until it is dropped.
+#[derive(Debug)]
+pub struct MetricsServer {
+    _answerer: Answerer,
+    /// With the port that the kernel has chosen where 0 was asked for.
+    pub address: SocketAddr,
+}
+
+/// Answers at `address` with the board's figures.
+///
+/// # Errors
+/// One line, when the address cannot be used.
+pub fn serve(address: SocketAddr, board: &Board) -> Result<MetricsServer, String> {
+    let refused = |error| {
+        format!(
+            "cannot answer Prometheus at {address}: {error}; choose a free address of this host with --metrics"
+        )
+    };
+    let listener = TcpListener::bind(address).map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    let (board, mut figures) = (board.clone(), Figures::default());
+    let mut rendered: Option<(u64, Arc<[u8]>)> = None;
+    let mut page = move || {
+        let (version, snapshot) = board.read();
+        if rendered.as_ref().is_none_or(|(of, _)| *of != version) {
+            rendered = Some((version, response("200 OK", &figures.render(&snapshot))));
+        }
+        rendered.as_ref().map(|(_, page)| Arc::clone(page))
+    };
+    let answer = move |request: &[u8]| match judge(request) {
+        Verdict::More => None,
+        Verdict::Metrics => page(),
+        Verdict::Refused(status) => Some(response(status, "")),
+    };
+    let answerer = Answerer::start(Listener::Tcp(listener), Box::new(answer)).map_err(refused)?;
+    Ok(MetricsServer { _answerer: answerer, address })
+}
+
+enum Verdict {
+    /// The request is not whole yet.
+    More,
+    Metrics,
+    Refused(&'static str),
+}
+
+fn judge(request: &[u8]) -> Verdict {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Request::new(&mut headers);
+    match parsed.parse(request) {
+        Ok(httparse::Status::Partial) => Verdict::More,
+        Err(_) => Verdict::Refused("400 Bad Request"),
+        Ok(_) if parsed.method != Some("GET") => Verdict::Refused("405 Method Not Allowed"),
+        Ok(_) => match parsed.path.and_then(|path| path.split('?').next()) {
+            Some("/metrics") => Verdict::Metrics,
+            _ => Verdict::Refused("404 Not Found"),
+        },
+    }
+}
+
+fn response(status: &str, body: &str) -> Arc<[u8]> {
+    let len = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n"
+    );
+    (head + body).into_bytes().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpStream,
+    };
+
+    use super::*;
+
+    fn ask(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn prometheus_is_answered_and_others_are_refused() {
+        let board = Board::default();
+        let server = serve("127.0.0.1:0".parse().unwrap(), &board).unwrap();
+        let metrics = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+        assert!(ask(server.address, metrics).contains("\ntreecast_objects 0\n"));
+        board.update(|snapshot| snapshot.objects = 7);
+        let answer = ask(server.address, metrics);
+        assert!(
+            answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\ntreecast_objects 7\n"),
+            "{answer}"
+        );
+        for (request, status) in [
+            ("GET / HTTP/1.1\r\n\r\n", "404"),
+            ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            ("nonsense\r\n\r\n", "400"),
+        ] {
+            assert!(ask(server.address, request).starts_with(&format!("HTTP/1.1 {status} ")), "{request}");
+        }
+        let line = serve(server.address, &board).unwrap_err();
+        assert!(line.contains(&server.address.to_string()) && line.contains("--metrics"), "{line}");
+    }
+}

@@ -1,0 +1,74 @@
+//! How far the receiver is, how fast it has been lately, and what keeps it.
+
+use treecast_proto::Instant;
+
+use super::{
+    super::{ReceiveEvent, ReceiveProgress},
+    PROGRESS_INTERVAL, Session,
+};
+use crate::status::{Hindrance, Symptoms, bits, judge, time_for};
+
+impl Session<'_> {
+    pub(super) fn report_progress(&mut self) {
+        let now = self.clock.now();
+        if now >= self.next_progress {
+            self.next_progress = now + PROGRESS_INTERVAL;
+            let progress = self.progress(now);
+            (self.on_event)(ReceiveEvent::Progress(progress));
+        }
+    }
+
+    pub(super) fn progress(&mut self, now: Instant) -> ReceiveProgress {
+        let (counters, refused) = (self.machine.counters(), self.collector.refused());
+        let (received_bytes, dropped_packets) = (self.machine.received_bytes(), self.collector.dropped());
+        // What was there before has not come lately.
+        let fresh_bytes = received_bytes.saturating_sub(self.kept_bytes);
+        let measured = [fresh_bytes, self.retransmitted_bytes, dropped_packets, self.disk_wait_ms];
+        self.meter.note(now, measured);
+        let rates = self.meter.rates(now, measured);
+        let lacking = self.announced_bytes.saturating_sub(received_bytes + self.failed_bytes);
+        let duplicate_bytes = counters.duplicate_blocks.saturating_mul(self.block_len.into());
+        ReceiveProgress {
+            seconds: now.saturating_duration_since(Instant::ZERO).as_secs_f64(),
+            received_bytes,
+            kept_bytes: self.kept_bytes,
+            announced_bytes: self.announced_bytes,
+            retransmitted_bytes: self.retransmitted_bytes,
+            duplicate_blocks: counters.duplicate_blocks,
+            dropped_packets,
+            ignored_packets: self.malformed + counters.foreign + counters.late + counters.malformed,
+            forged_packets: refused.forged,
+            replayed_packets: refused.replayed,
+            objects: self.summary.received + self.summary.failed + self.begins.len() as u64,
+            objects_done: self.summary.received,
+            objects_failed: self.summary.failed,
+            now_bps: rates.map(|[received, ..]| bits(received)),
+            retransmitted_bps: rates.map(|[_, again, ..]| bits(again)),
+            requests: self.requests,
+            duplicate_share: duplicate_bytes as f64 / (received_bytes + duplicate_bytes).max(1) as f64,
+            hindrance: self.hindrance(now, lacking, rates.unwrap_or_default()),
+            seconds_left: time_for(lacking, rates.map(|[received, ..]| received)),
+        }
+    }
+
+    /// What keeps it; a sender that says nothing is told of even when nothing is missing of what it has announced.
+    fn hindrance(&self, now: Instant, lacking: u64, rates: [f64; 4]) -> Option<Hindrance> {
+        let [received, again, dropped, disk_wait_ms] = rates;
+        let why = judge(&Symptoms {
+            silent: now.saturating_duration_since(self.machine.last_heard()),
+            has_all: lacking == 0,
+            waits_for_connection: false,
+            received_bytes_a_second: received,
+            retransmitted_bytes_a_second: again,
+            dropped_packets_a_second: dropped,
+            disk_wait_ms_a_second: disk_wait_ms,
+        });
+        match why {
+            Hindrance::Silent(_) => Some(why),
+            // It goes as fast as it is sent.
+            Hindrance::Behind => None,
+            Hindrance::Checking if self.begins.is_empty() => None,
+            _ => Some(why),
+        }
+    }
+}

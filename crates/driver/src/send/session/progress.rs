@@ -1,0 +1,147 @@
+//! How far the session is, how fast it has been lately, and who holds it up.
+
+use std::time::Duration;
+
+use treecast_proto::{
+    Instant,
+    vcmtp::{ReceiverId, SenderWait},
+};
+
+use super::{
+    super::{ReceiverProgress, SendEvent, SendProgress, peer::Seen},
+    PROGRESS_INTERVAL, Session,
+};
+use crate::status::{Hindrance, Holder, Meter, bits, time_for};
+
+/// The share of the time for which the multicast has waited for somebody's buffer from which that one is named.
+const WAITED_SHARE: f64 = 0.2;
+
+/// What the group's lane has waited for.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Bytes multicast and retransmitted, and milliseconds of waiting for a receiver's buffer.
+    meter: Meter<3>,
+    wait: Option<SenderWait>,
+    since: Option<Instant>,
+    buffers: Duration,
+    /// Whose buffer it was last.
+    holder: Option<ReceiverId>,
+}
+
+impl Watch {
+    /// The lane waits for this from now on; none: it goes on.
+    pub fn note(&mut self, now: Instant, wait: Option<SenderWait>) {
+        if let Some(since) = self.since.take() {
+            self.buffers += now.saturating_duration_since(since);
+        }
+        self.since = (wait == Some(SenderWait::Credit)).then_some(now);
+        self.wait = wait;
+    }
+}
+
+impl Session<'_> {
+    pub(super) fn report_progress(&mut self, now: Instant) {
+        while let Some(connection) = self.lobby.expire(now) {
+            self.note_refusal(connection.peer(), "it did not say who it is in time".into());
+        }
+        if let Some(line) = self.refusals.sum_up(now) {
+            (self.on_event)(SendEvent::Warning(line));
+        }
+        if self.started.is_some() && now >= self.next_progress {
+            self.next_progress = now + PROGRESS_INTERVAL;
+            let progress = self.progress(now);
+            (self.on_event)(SendEvent::Progress(progress));
+        }
+    }
+
+    pub(super) fn progress(&mut self, now: Instant) -> SendProgress {
+        let started = self.started.unwrap_or(now);
+        let sent_bytes = self.machine.multicast_bytes();
+        let buffers_ms = u64::try_from(self.watch.buffers.as_millis()).unwrap_or(u64::MAX);
+        let counters = [sent_bytes, self.machine.retransmitted_bytes(), buffers_ms];
+        self.watch.meter.note(now, counters);
+        let rates = self.watch.meter.rates(now, counters);
+        let (ids, receivers) = self.report_receivers(now, sent_bytes);
+        SendProgress {
+            seconds: now.saturating_duration_since(started).as_secs_f64(),
+            sent_bytes,
+            total_bytes: self.total_bytes,
+            objects: self.summary.objects,
+            objects_done: self.objects_done,
+            now_bps: rates.map(|[sent, ..]| bits(sent)),
+            rate_bps: self.pacer.rate_bps(),
+            retransmitted_bps: rates.map(|[_, again, _]| bits(again)),
+            duplicate_share: duplicate_share(&receivers, self.plan.block_len.into()),
+            held_by: self.holder(rates.map_or(0.0, |[.., waited]| waited / 1000.0), &ids, &receivers),
+            seconds_left: self.seconds_left(rates.map(|[sent, ..]| sent), &receivers),
+            receivers,
+        }
+    }
+
+    fn report_receivers(
+        &mut self,
+        now: Instant,
+        sent_bytes: u64,
+    ) -> (Vec<ReceiverId>, Vec<ReceiverProgress>) {
+        let (machine, objects, total_bytes) = (&self.machine, self.summary.objects, self.total_bytes);
+        let peers = self.peers.iter_mut();
+        peers
+            .map(|(id, peer)| {
+                let heard = machine.last_heard(*id).unwrap_or(now);
+                let silent = now.saturating_duration_since(heard);
+                let is_answered = machine.is_answered(*id);
+                (*id, peer.report(now, Seen { silent, is_answered, objects, total_bytes, sent_bytes }))
+            })
+            .unzip()
+    }
+
+    /// Whose buffer the multicast has waited for, or, when all is out, whom it waits for longest.
+    fn holder(&mut self, waited: f64, ids: &[ReceiverId], receivers: &[ReceiverProgress]) -> Option<Holder> {
+        self.watch.holder = self.machine.held_up_by().or(self.watch.holder);
+        let receiver = if waited >= WAITED_SHARE {
+            let at = ids.iter().position(|id| Some(*id) == self.watch.holder)?;
+            receivers.get(at)
+        } else if self.watch.wait == Some(SenderWait::Receivers) {
+            let pending = receivers.iter().filter(|receiver| receiver.is_connected && !receiver.has_ended);
+            let left = |receiver: &&ReceiverProgress| receiver.seconds_left.unwrap_or(f64::INFINITY);
+            pending.max_by(|one, other| left(one).total_cmp(&left(other)))
+        } else {
+            None
+        }?;
+        Some(Holder { receiver: receiver.name.clone(), why: receiver.why.unwrap_or(Hindrance::Behind) })
+    }
+
+    /// As long as the multicast and the slowest receiver still take at the rate of the last seconds. Not known of a
+    /// feed, whose end nobody knows, nor while one that is waited for stands still.
+    fn seconds_left(&self, sent_a_second: Option<f64>, receivers: &[ReceiverProgress]) -> Option<f64> {
+        if self.feed.is_some() {
+            return None;
+        }
+        let unsent = self.total_bytes.saturating_sub(self.machine.multicast_bytes());
+        let multicast = time_for(unsent, sent_a_second);
+        let awaited = receivers.iter().filter(|receiver| receiver.is_connected && !receiver.has_ended);
+        awaited.map(|receiver| receiver.seconds_left).fold(multicast, |all, one| Some(all?.max(one?)))
+    }
+}
+
+fn duplicate_share(receivers: &[ReceiverProgress], block_len: u64) -> f64 {
+    let (mut new, mut again) = (0.0, 0.0);
+    for receiver in receivers {
+        new += receiver.received_bytes as f64;
+        again += receiver.duplicate_blocks as f64 * block_len as f64;
+    }
+    if again > 0.0 { again / (new + again) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_twice_is_a_share_of_all_that_came() {
+        let one =
+            ReceiverProgress { received_bytes: 900, duplicate_blocks: 1, ..ReceiverProgress::default() };
+        assert_eq!(duplicate_share(&[one], 100), 0.1);
+        assert_eq!(duplicate_share(&[ReceiverProgress::default()], 100), 0.0);
+    }
+}

@@ -1,0 +1,127 @@
+//! Why a receiver is behind, as far as that can be seen from its reports and its connection.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::receive::KEEPALIVE;
+
+/// One that lives and owes something has spoken by then.
+const SILENT_AFTER: Duration = KEEPALIVE.saturating_add(Duration::from_secs(1));
+
+/// The share of the time from which a disk counts as slow.
+const DISK_SHARE: f64 = 0.2;
+
+/// The share of what came again from which loss is named.
+const LOSS_SHARE: f64 = 0.01;
+
+/// What keeps a receiver (or, at a receiver, the session) from going faster.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hindrance {
+    /// Nothing has been heard for so many seconds.
+    Silent(f64),
+    /// Packets have waited for the disk for this share of the time.
+    Disk(f64),
+    /// The kernel has dropped so many packets a second because the receive buffer was full.
+    Buffer(f64),
+    /// What is to be sent again waits for the receiver's connection to take more.
+    Connection,
+    /// This share of what came lately had to be sent again.
+    Loss(f64),
+    /// All is there and is being verified.
+    Checking,
+    /// None of these: it came late, or the sender's rate is all there is.
+    Behind,
+}
+
+/// Who holds a session up, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Holder {
+    pub receiver: String,
+    pub why: Hindrance,
+}
+
+/// What can be seen of one that is behind. Rates are those of the last seconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Symptoms {
+    pub silent: Duration,
+    /// Whether it lacks nothing but its word that it is done.
+    pub has_all: bool,
+    /// Whether something that it has asked for waits for its connection.
+    pub waits_for_connection: bool,
+    pub received_bytes_a_second: f64,
+    pub retransmitted_bytes_a_second: f64,
+    pub dropped_packets_a_second: f64,
+    pub disk_wait_ms_a_second: f64,
+}
+
+/// The likeliest reason, the most telling first.
+pub(crate) fn judge(symptoms: &Symptoms) -> Hindrance {
+    let loss = symptoms.retransmitted_bytes_a_second
+        / symptoms.received_bytes_a_second.max(symptoms.retransmitted_bytes_a_second).max(1.0);
+    let disk = symptoms.disk_wait_ms_a_second / 1000.0;
+    match symptoms {
+        _ if symptoms.silent >= SILENT_AFTER => Hindrance::Silent(symptoms.silent.as_secs_f64()),
+        _ if symptoms.has_all => Hindrance::Checking,
+        _ if disk >= DISK_SHARE => Hindrance::Disk(disk.min(1.0)),
+        _ if symptoms.dropped_packets_a_second >= 1.0 => Hindrance::Buffer(symptoms.dropped_packets_a_second),
+        _ if symptoms.waits_for_connection => Hindrance::Connection,
+        _ if loss >= LOSS_SHARE => Hindrance::Loss(loss),
+        _ => Hindrance::Behind,
+    }
+}
+
+impl Hindrance {
+    /// One word, for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Silent(_) => "silent",
+            Self::Disk(_) => "disk",
+            Self::Buffer(_) => "buffer",
+            Self::Connection => "connection",
+            Self::Loss(_) => "loss",
+            Self::Checking => "checking",
+            Self::Behind => "behind",
+        }
+    }
+}
+
+impl fmt::Display for Hindrance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silent(seconds) => write!(f, "silent for {seconds:.0} s"),
+            Self::Disk(share) => write!(f, "slow disk ({:.0} % of the time)", share * 100.0),
+            Self::Buffer(packets) => write!(f, "too slow: its kernel drops {packets:.0} packets/s"),
+            Self::Connection => write!(f, "slow connection"),
+            Self::Loss(share) => write!(f, "loss ({:.0} % comes again)", share * 100.0),
+            Self::Checking => write!(f, "verifies what it has"),
+            Self::Behind => write!(f, "behind"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_telling_reason_comes_first() {
+        let mut symptoms = Symptoms { received_bytes_a_second: 1000.0, ..Symptoms::default() };
+        assert_eq!(judge(&symptoms), Hindrance::Behind);
+        symptoms.retransmitted_bytes_a_second = 250.0;
+        assert_eq!(judge(&symptoms), Hindrance::Loss(0.25));
+        symptoms.waits_for_connection = true;
+        assert_eq!(judge(&symptoms), Hindrance::Connection);
+        symptoms.dropped_packets_a_second = 30.0;
+        assert_eq!(judge(&symptoms), Hindrance::Buffer(30.0));
+        symptoms.disk_wait_ms_a_second = 600.0;
+        assert_eq!(judge(&symptoms), Hindrance::Disk(0.6));
+        symptoms.has_all = true;
+        assert_eq!(judge(&symptoms), Hindrance::Checking);
+        symptoms.silent = KEEPALIVE;
+        assert_eq!(judge(&symptoms), Hindrance::Checking, "it may speak yet");
+        symptoms.silent = Duration::from_secs(7);
+        assert_eq!(judge(&symptoms), Hindrance::Silent(7.0));
+    }
+}

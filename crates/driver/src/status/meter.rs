@@ -1,0 +1,102 @@
+//! How fast counters grow, over the last seconds and not since the start.
+
+use std::{collections::VecDeque, time::Duration};
+
+use treecast_proto::Instant;
+
+/// What a rate is measured over.
+const WINDOW: Duration = Duration::from_secs(5);
+
+/// A sample is kept at most so often.
+const SPACING: Duration = Duration::from_millis(500);
+
+/// No rate is told before it is measured over so long.
+const LEAST_SPAN: Duration = Duration::from_secs(1);
+
+/// Samples of `N` counters, at most a dozen.
+#[derive(Debug, Clone)]
+pub(crate) struct Meter<const N: usize> {
+    samples: VecDeque<(Instant, [u64; N])>,
+}
+
+impl<const N: usize> Default for Meter<N> {
+    fn default() -> Self {
+        Self { samples: VecDeque::new() }
+    }
+}
+
+impl<const N: usize> Meter<N> {
+    /// Takes note of what the counters say now.
+    pub fn note(&mut self, now: Instant, counters: [u64; N]) {
+        if self.samples.back().is_some_and(|(last, _)| now < *last + SPACING) {
+            return;
+        }
+        self.samples.push_back((now, counters));
+        while self.samples.get(1).is_some_and(|(second, _)| *second + WINDOW <= now) {
+            self.samples.pop_front();
+        }
+    }
+
+    /// How much each counter has grown a second lately; none as long as that is not known. One that has gone back has
+    /// not grown.
+    pub fn rates(&self, now: Instant, counters: [u64; N]) -> Option<[f64; N]> {
+        let (first, before) = self.samples.front()?;
+        let span = now.saturating_duration_since(*first);
+        if span < LEAST_SPAN {
+            return None;
+        }
+        let grown = |index: usize| counters[index].saturating_sub(before[index]) as f64 / span.as_secs_f64();
+        Some(std::array::from_fn(grown))
+    }
+}
+
+/// Bits a second of a rate in bytes.
+pub(crate) fn bits(bytes_per_second: f64) -> u64 {
+    (bytes_per_second * 8.0) as u64
+}
+
+/// Seconds for so many bytes; none when that is not known.
+pub(crate) fn time_for(bytes: u64, bytes_a_second: Option<f64>) -> Option<f64> {
+    match (bytes, bytes_a_second) {
+        (0, _) => Some(0.0),
+        (_, Some(rate)) if rate >= 1.0 => Some(bytes as f64 / rate),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn only_the_last_seconds_count() {
+        let mut meter = Meter::default();
+        for step in 0..200 {
+            meter.note(at(step * 100), [step.min(100) * 1000]);
+        }
+        assert_eq!(meter.rates(at(20_000), [100_000]), Some([0.0]), "it has stood still for ten seconds");
+        assert!(meter.samples.len() <= 12, "{}", meter.samples.len());
+    }
+
+    #[test]
+    fn a_rate_is_the_growth_a_second() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.rates(at(0), [0]), None);
+        meter.note(at(0), [0]);
+        meter.note(at(900), [900]);
+        assert_eq!(meter.rates(at(999), [999]), None, "not yet");
+        assert_eq!(meter.rates(at(2_000), [4_000]), Some([2_000.0]));
+        assert_eq!(meter.rates(at(2_000), [0]), Some([0.0]));
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_not_told() {
+        assert_eq!(time_for(0, None), Some(0.0));
+        assert_eq!(time_for(100, Some(50.0)), Some(2.0));
+        assert_eq!((time_for(100, None), time_for(100, Some(0.0))), (None, None));
+    }
+}

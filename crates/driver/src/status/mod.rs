@@ -1,0 +1,22 @@
+//! What a running session shows to others on its host, and how they find it.
+//!
+//! The session hands a [`Snapshot`] to a [`Board`] now and then; threads of their own answer from there, on a unix
+//! socket ([`serve`]) and over HTTP ([`crate::metrics`]). So nobody who asks, however often or slowly, holds up a
+//! packet. What they take is bounded: see [`answer`].
+
+pub(crate) mod answer;
+mod board;
+mod find;
+mod folder;
+mod hindrance;
+mod meter;
+mod server;
+mod snapshot;
+
+pub use board::Board;
+pub use find::{Found, find};
+pub use hindrance::{Hindrance, Holder};
+pub(crate) use hindrance::{Symptoms, judge};
+pub(crate) use meter::{Meter, bits, time_for};
+pub use server::{StatusServer, serve};
+pub use snapshot::{MAX_RECEIVERS_SHOWN, Phase, ReceiverStatus, Role, Snapshot};

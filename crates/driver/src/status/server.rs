@@ -1,0 +1,81 @@
+//! The socket that a running session answers on.
+
+use std::{
+    fs, io,
+    os::unix::net::UnixListener,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    Board,
+    answer::{Answerer, Listener},
+    find, folder,
+};
+
+/// Answers on this process' socket; the socket goes when this is dropped.
+#[derive(Debug)]
+pub struct StatusServer {
+    _answerer: Answerer,
+    path: PathBuf,
+}
+
+/// Answers whoever connects with the board's snapshot, as JSON.
+///
+/// # Errors
+/// One line, when the socket cannot be made. The session can go on without it.
+pub fn serve(board: &Board) -> Result<StatusServer, String> {
+    let folder = folder::own();
+    serve_in(&folder, board).map_err(|error| {
+        format!("`treecast status` will not show this session: no socket in {} ({error})", folder.display())
+    })
+}
+
+fn serve_in(folder: &Path, board: &Board) -> io::Result<StatusServer> {
+    folder::prepare(folder)?;
+    find::remove_stale(folder);
+    let path = folder.join(format!("{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&path)?;
+    let board = board.clone();
+    let mut rendered: Option<(u64, Arc<[u8]>)> = None;
+    let answer = move |_: &[u8]| {
+        let (version, snapshot) = board.read();
+        if rendered.as_ref().is_none_or(|(of, _)| *of != version) {
+            rendered = Some((version, serde_json::to_vec(&*snapshot).unwrap_or_default().into()));
+        }
+        rendered.as_ref().map(|(_, text)| Arc::clone(text))
+    };
+    let answerer = Answerer::start(Listener::Unix(listener), Box::new(answer))?;
+    Ok(StatusServer { _answerer: answerer, path })
+}
+
+impl Drop for StatusServer {
+    fn drop(&mut self) {
+        // Somebody may have taken it away.
+        _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Snapshot, *};
+
+    #[test]
+    fn a_session_is_found_while_it_is_there_and_stale_sockets_are_removed() {
+        let folder = std::env::temp_dir().join(format!("treecast-server-{}", std::process::id()));
+        let board = Board::new(Snapshot { objects: 7, ..Snapshot::default() });
+        let server = serve_in(&folder, &board).unwrap();
+        // No process has such a number: it is above the kernel's limit.
+        let stale = folder.join("2000000000.sock");
+        drop(UnixListener::bind(&stale).unwrap());
+        fs::write(folder.join("other"), "").unwrap();
+        board.update(|snapshot| snapshot.objects_done = 3);
+        let found = find::find_in(std::slice::from_ref(&folder));
+        let shown: Vec<_> = found.iter().map(|found| found.snapshot.clone().unwrap()).collect();
+        assert_eq!(shown, [Snapshot { objects: 7, objects_done: 3, ..Snapshot::default() }]);
+        assert!(!stale.exists() && folder.join("other").exists());
+        drop(server);
+        assert!(find::find_in(std::slice::from_ref(&folder)).is_empty());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

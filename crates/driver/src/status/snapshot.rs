@@ -1,0 +1,209 @@
+//! The state of a session at a moment, flat and serialisable: what `treecast status --json` prints of it.
+
+use serde::{Deserialize, Serialize};
+use treecast_wire::ticket::{Fanout, Repair, Ticket};
+
+use super::{Hindrance, Holder};
+use crate::{
+    receive::ReceiveProgress,
+    send::{ReceiverProgress, SendProgress},
+};
+
+/// The most receivers that are shown one by one, the slowest first; of the others only the number is.
+pub const MAX_RECEIVERS_SHOWN: usize = 1000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    #[default]
+    Send,
+    Receive,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// For receivers, for a listener, or for the first object.
+    #[default]
+    Waiting,
+    Running,
+}
+
+/// What a session is, and how far. Fields that a role does not have stay at their default; later versions add some.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Snapshot {
+    pub pid: u32,
+    pub role: Role,
+    pub phase: Phase,
+    /// The session's number in hexadecimal digits.
+    pub session: String,
+    /// Where its packets go: a group's address and port, or "unicast".
+    pub group: String,
+    pub repair: String,
+    /// At a receiver: the address of its sender.
+    pub sender: Option<String>,
+    /// Since the start, or since the sender was reached.
+    pub seconds: f64,
+    /// Known so far; at a sender, all but a feed's.
+    pub objects: u64,
+    /// Ended everywhere at a sender; here, whole and verified, at a receiver.
+    pub objects_done: u64,
+    pub objects_failed: u64,
+    /// Size of all objects known so far.
+    pub total_bytes: u64,
+    /// Distinct bytes received: here, or by a sender's receivers on average.
+    pub done_bytes: u64,
+    /// At a sender: bytes of objects sent to the group. A carousel counts each loop.
+    pub sent_bytes: u64,
+    /// Of a carousel: loops that are complete.
+    pub loops: Option<u64>,
+    /// Bits of objects a second over the last seconds, sent to the group or received; none before it is known.
+    pub now_bps: Option<u64>,
+    /// Bits of IP packets a second that may leave at most now; none where nothing but the receivers sets it.
+    pub rate_bps: Option<u64>,
+    /// Sent again by a sender to all receivers together, or received again.
+    pub retransmitted_bytes: u64,
+    /// The same over the last seconds, in bits a second.
+    pub retransmitted_bps: Option<u64>,
+    /// Requests for retransmissions.
+    pub requests: u64,
+    /// The share of blocks that came although they were there, 0 to 1.
+    pub duplicate_share: f64,
+    /// Packets that kernels dropped because a receive buffer was full.
+    pub dropped_packets: u64,
+    /// At a sender: how many receivers are there, ...
+    pub joined: u32,
+    /// ... how many the start waits for, ...
+    pub wanted: u32,
+    /// ... how many have ended with every object, ...
+    pub receivers_done: u32,
+    /// ... the slowest ones, ...
+    pub receivers: Vec<ReceiverStatus>,
+    /// ... and how many there are besides.
+    pub receivers_not_shown: u64,
+    /// Who is waited for; none when nobody is.
+    pub held_by: Option<Holder>,
+    /// By the slowest receiver that is waited for and the last seconds; none when it is not known.
+    pub seconds_left: Option<f64>,
+}
+
+/// One receiver, as its sender sees it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReceiverStatus {
+    pub receiver: String,
+    pub address: String,
+    pub connected: bool,
+    /// Distinct bytes of objects that it has.
+    pub done_bytes: u64,
+    pub objects_done: u64,
+    pub objects_failed: u64,
+    pub now_bps: Option<u64>,
+    pub retransmitted_bytes: u64,
+    pub requests: u64,
+    pub dropped_packets: u64,
+    /// Since its last word.
+    pub silent_seconds: f64,
+    /// Why it is behind; none when it is not.
+    pub why: Option<Hindrance>,
+    pub seconds_left: Option<f64>,
+}
+
+impl Snapshot {
+    /// A session that nothing has happened in yet.
+    pub fn new(role: Role) -> Self {
+        Self { pid: std::process::id(), role, ..Self::default() }
+    }
+
+    /// Takes over what a ticket says of the session.
+    pub fn note_ticket(&mut self, ticket: &Ticket) {
+        self.session = format!("{:08x}", ticket.session.0);
+        self.group = match ticket.fanout {
+            Fanout::Multicast => ticket.group.to_string(),
+            Fanout::Unicast => "unicast".to_owned(),
+        };
+        self.repair = match ticket.repair {
+            Repair::None => "none",
+            Repair::After => "after",
+            Repair::Nack => "nack",
+            Repair::Carousel => "carousel",
+        }
+        .to_owned();
+    }
+
+    /// Takes over how far a sender is.
+    pub fn note_send(&mut self, progress: &SendProgress) {
+        let receivers = &progress.receivers;
+        let sum = |count: fn(&ReceiverProgress) -> u64| receivers.iter().map(count).sum::<u64>();
+        self.phase = Phase::Running;
+        self.seconds = progress.seconds;
+        self.objects = progress.objects;
+        self.objects_done = progress.objects_done;
+        self.total_bytes = progress.total_bytes;
+        self.done_bytes = progress.done_bytes();
+        self.sent_bytes = progress.sent_bytes;
+        self.now_bps = progress.now_bps;
+        self.rate_bps = progress.rate_bps;
+        self.retransmitted_bytes = sum(|receiver| receiver.retransmitted_bytes);
+        self.retransmitted_bps = progress.retransmitted_bps;
+        self.requests = sum(|receiver| receiver.requests);
+        self.duplicate_share = progress.duplicate_share;
+        self.dropped_packets = sum(|receiver| receiver.dropped_packets);
+        self.joined = receivers.iter().filter(|receiver| receiver.is_connected).count() as u32;
+        self.receivers_done = receivers.iter().filter(|receiver| receiver.has_ended).count() as u32;
+        let mut slowest: Vec<&ReceiverProgress> = receivers.iter().collect();
+        slowest.sort_by_key(|receiver| (receiver.has_ended, receiver.received_bytes));
+        slowest.truncate(MAX_RECEIVERS_SHOWN);
+        self.receivers = slowest.into_iter().map(ReceiverStatus::new).collect();
+        self.receivers_not_shown = (receivers.len() - self.receivers.len()) as u64;
+        self.held_by = progress.held_by.clone();
+        self.seconds_left = progress.seconds_left;
+    }
+
+    /// Takes over how far a receiver is.
+    pub fn note_receive(&mut self, progress: &ReceiveProgress) {
+        self.seconds = progress.seconds;
+        self.objects = progress.objects;
+        self.objects_done = progress.objects_done;
+        self.objects_failed = progress.objects_failed;
+        if progress.objects > 0 {
+            self.phase = Phase::Running;
+        }
+        self.total_bytes = progress.announced_bytes;
+        self.done_bytes = progress.received_bytes;
+        self.now_bps = progress.now_bps;
+        self.retransmitted_bytes = progress.retransmitted_bytes;
+        self.retransmitted_bps = progress.retransmitted_bps;
+        self.requests = progress.requests;
+        self.duplicate_share = progress.duplicate_share;
+        self.dropped_packets = progress.dropped_packets;
+        self.held_by = progress.hindrance.map(|why| Holder { receiver: hindered(why).to_owned(), why });
+        self.seconds_left = progress.seconds_left;
+    }
+}
+
+/// Where it lies, seen from a receiver.
+fn hindered(why: Hindrance) -> &'static str {
+    if matches!(why, Hindrance::Silent(_)) { "the sender" } else { "this receiver" }
+}
+
+impl ReceiverStatus {
+    fn new(receiver: &ReceiverProgress) -> Self {
+        Self {
+            receiver: receiver.name.clone(),
+            address: receiver.address.clone(),
+            connected: receiver.is_connected,
+            done_bytes: receiver.received_bytes,
+            objects_done: receiver.objects_complete,
+            objects_failed: receiver.failed,
+            now_bps: receiver.now_bps,
+            retransmitted_bytes: receiver.retransmitted_bytes,
+            requests: receiver.requests,
+            dropped_packets: receiver.dropped_packets,
+            silent_seconds: receiver.silent_seconds,
+            why: receiver.why,
+            seconds_left: receiver.seconds_left,
+        }
+    }
+}
