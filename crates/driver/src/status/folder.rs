@@ -49,7 +49,7 @@ pub(super) fn prepare(folder: &Path) -> io::Result<()> {
 /// Whether it is a folder that this user alone can write to, and no link to one.
 pub(super) fn is_own(folder: &Path) -> bool {
     fs::symlink_metadata(folder)
-        .is_ok_and(|found| found.is_dir() && found.uid() == user() && found.mode() & 0o077 == 0)
+        .is_ok_and(|found| found.is_dir() && found.uid() == user() && found.mode() & 0o022 == 0)
 }
 
 /// What is in a folder that can be read.

@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    os::unix::net::UnixListener,
+    os::unix::{fs::PermissionsExt, net::UnixListener},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -36,6 +36,8 @@ fn serve_in(folder: &Path, board: &Board) -> io::Result<StatusServer> {
     find::remove_stale(folder);
     let path = folder.join(format!("{}.sock", std::process::id()));
     let listener = UnixListener::bind(&path)?;
+    // The folder may be one that others can read: as root, labs are in it, too.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
     let board = board.clone();
     let mut rendered: Option<(u64, Arc<[u8]>)> = None;
     let answer = move |_: &[u8]| {
