@@ -6,7 +6,8 @@
 //! - the *floor*: the three things that no delivery can do without, each alone: a byte through
 //!   super-packet sockets to all receivers, a byte written to a file by each, a byte hashed by each. Their
 //!   times added up are what the machine can do;
-//! - *treecast*: the two commands as a user starts them, back to back with the floor;
+//! - *treecast*: the two commands as a user starts them, back to back with the floor, plain and secure;
+//! - many small files beside one large one of the same size;
 //! - *uftp* (Debian's), at the best of several rates at which it serves everyone;
 //! - memory: a file of eight times the size to one receiver, sampled.
 
@@ -15,6 +16,7 @@ mod floor;
 mod memory;
 mod ours;
 mod report;
+mod small;
 mod stage;
 mod uftp;
 mod worker;
@@ -24,6 +26,7 @@ use std::{path::PathBuf, process::ExitCode};
 use treecast_driver::stop::Stop;
 
 use crate::{Outcome, output};
+use ours::Delivery;
 use report::{Report, Run};
 use stage::Stage;
 
@@ -49,6 +52,9 @@ pub struct Args {
     /// Leave out the run with the file of eight times the size
     #[arg(long)]
     no_memory: bool,
+    /// Leave out the runs with many small files
+    #[arg(long)]
+    no_small: bool,
     /// A memory-backed folder for the files
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     folder: PathBuf,
@@ -77,13 +83,23 @@ pub fn run(args: Args) -> Outcome {
     let stage = Stage::set(args.receivers, bytes, &args.folder, stop)?;
     let mut report = Report::new(args.receivers, bytes);
     remark!("warming up");
-    ours::measure(&stage, &stage.source, args.receivers)?;
+    let plain = Delivery { source: &stage.source, receivers: args.receivers, plain: true };
+    let secure = Delivery { plain: false, ..plain };
+    ours::measure(&stage, plain)?;
     for number in 1..=args.runs {
         remark!("run {number} of {}: floor", args.runs);
         let floor = floor::measure(&stage)?;
         remark!("run {number} of {}: treecast", args.runs);
-        let ours = ours::measure(&stage, &stage.source, args.receivers)?;
-        report.runs.push(Run { floor, ours });
+        let ours = ours::measure(&stage, plain)?;
+        let secure = ours::measure(&stage, secure)?;
+        report.runs.push(Run { floor, ours, secure });
+    }
+    if !args.no_small {
+        let sources = small::Sources::fill(&stage)?;
+        for number in 1..=args.runs {
+            remark!("run {number} of {}: small files", args.runs);
+            report.small.push(small::measure(&stage, &sources)?);
+        }
     }
     if !args.no_uftp {
         remark!("uftp");

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    ours::{self, Ours},
+    ours::{self, Delivery, Ours},
     stage::{Result, Stage},
 };
 
@@ -25,7 +25,7 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) fn measure(stage: &Stage) -> Result<Ours> {
     let source = stage.path("large");
     File::create(&source)?.set_len(stage.bytes * FACTOR)?;
-    ours::measure(stage, &source, 1)
+    ours::measure(stage, Delivery { source: &source, receivers: 1, plain: false })
 }
 
 /// Follows processes until `on` is false; returns the peak of each, in bytes.

@@ -45,14 +45,26 @@ impl Ours {
 /// What one process told, line by line, and when.
 type Told = JoinHandle<Vec<(Instant, Value)>>;
 
-/// Sends `source` to the first `receivers` clients.
-pub(super) fn measure(stage: &Stage, source: &Path, receivers: u32) -> Result<Ours> {
+/// What goes to whom, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Delivery<'a> {
+    /// A file, or a folder of files.
+    pub source: &'a Path,
+    /// The first so many clients.
+    pub receivers: u32,
+    /// Neither encrypted nor authenticated.
+    pub plain: bool,
+}
+
+/// Runs one session.
+pub(super) fn measure(stage: &Stage, delivery: Delivery<'_>) -> Result<Ours> {
+    let Delivery { source, receivers, .. } = delivery;
     let ticket = stage.path("ticket");
     if ticket.exists() {
         std::fs::remove_file(&ticket)?;
     }
     let mut crew = Crew::default();
-    let mut sender = start_sender(stage, source, receivers, &ticket)?;
+    let mut sender = start_sender(stage, delivery, &ticket)?;
     let mut told = vec![listen(&mut sender)?];
     crew.add("the sender", sender);
     wait_for_file(stage, &ticket, &mut crew)?;
@@ -75,10 +87,14 @@ pub(super) fn measure(stage: &Stage, source: &Path, receivers: u32) -> Result<Ou
     sum_up(&told, &peaks)
 }
 
-fn start_sender(stage: &Stage, source: &Path, receivers: u32, ticket: &Path) -> Result<Child> {
+fn start_sender(stage: &Stage, delivery: Delivery<'_>, ticket: &Path) -> Result<Child> {
     let mut command = stage.treecast()?;
-    command.args(["send", "--json", "--plain", "--interface", &stage.interface("server0")?]);
-    command.args(["--wait", &receivers.to_string(), "--ticket-file"]).arg(ticket).arg(source);
+    command.args(["send", "--json", "--rate", "max", "--interface", &stage.interface("server0")?]);
+    command.args(delivery.plain.then_some("--plain"));
+    command
+        .args(["--wait", &delivery.receivers.to_string(), "--ticket-file"])
+        .arg(ticket)
+        .arg(delivery.source);
     stage.spawn("server0", command)
 }
 
@@ -117,12 +133,24 @@ fn wait_for_file(stage: &Stage, path: &Path, crew: &mut Crew) -> Result<()> {
 /// its memory serves the next run.
 fn check_copy(stage: &Stage, client: &str, source: &Path) -> Result<()> {
     let copy = stage.path(client).join(source.file_name().unwrap_or_default());
-    let (size, expected) = (std::fs::metadata(&copy)?.len(), std::fs::metadata(source)?.len());
+    let (there, expected) = (count(&copy)?, count(source)?);
     stage.folder(client)?;
-    if size != expected {
-        return Err(format!("{client} has {size} bytes of {expected}").into());
+    if there != expected {
+        return Err(format!("{client} has {there:?} files and bytes, of {expected:?}").into());
     }
     Ok(())
+}
+
+/// How many files there are in a folder, or one, and their bytes.
+fn count(path: &Path) -> Result<(u64, u64)> {
+    if !path.is_dir() {
+        return Ok((1, std::fs::metadata(path)?.len()));
+    }
+    let mut sum = (0, 0);
+    for entry in std::fs::read_dir(path)? {
+        sum = (sum.0 + 1, sum.1 + entry?.metadata()?.len());
+    }
+    Ok(sum)
 }
 
 /// Adds what the sender said of receivers that failed.
@@ -136,7 +164,7 @@ fn explain(error: Box<dyn std::error::Error>, told: &[Vec<(Instant, Value)>]) ->
 
 fn sum_up(told: &[Vec<(Instant, Value)>], peaks: &[u64]) -> Result<Ours> {
     let at = |events: &[(Instant, Value)], name: &str| {
-        let found = events.iter().find(|(_, event)| event["event"] == name);
+        let found = events.iter().rfind(|(_, event)| event["event"] == name);
         found.map(|(at, _)| *at).ok_or_else(|| format!("a program told of no {name:?}"))
     };
     let last = |events: &[(Instant, Value)], key: &str| {

@@ -2,7 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{floor::Floor, ours::Ours, uftp::Uftp};
+use super::{
+    floor::Floor,
+    ours::Ours,
+    small::{FILE_BYTES, FILES, Small},
+    uftp::Uftp,
+};
 use crate::arguments::counted;
 
 /// What is asked of treecast: a share of what the machine can do, a multiple of uftp, a limit of memory.
@@ -10,10 +15,17 @@ const WANTED_SHARE: f64 = 0.6;
 const WANTED_MULTIPLE: f64 = 7.0;
 const WANTED_BYTES: u64 = 64 << 20;
 
+/// Of a secure session, as a share of a plain one's goodput.
+const WANTED_SECURE_SHARE: f64 = 0.6;
+
+/// Of many small files, as a share of one large file's goodput.
+const WANTED_SMALL_SHARE: f64 = 0.5;
+
 pub(super) struct Report {
     receivers: u32,
     bytes: u64,
     pub runs: Vec<Run>,
+    pub small: Vec<Small>,
     pub uftp: Option<Uftp>,
     pub large: Option<Ours>,
 }
@@ -21,23 +33,19 @@ pub(super) struct Report {
 /// Floor and treecast, measured back to back.
 pub(super) struct Run {
     pub floor: Floor,
+    /// Plain, as the others are.
     pub ours: Ours,
+    /// Encrypted and authenticated, as by default.
+    pub secure: Ours,
 }
 
 impl Report {
     pub fn new(receivers: u32, bytes: u64) -> Self {
-        Self { receivers, bytes, runs: Vec::new(), uftp: None, large: None }
+        Self { receivers, bytes, runs: Vec::new(), small: Vec::new(), uftp: None, large: None }
     }
 
     fn median(&self, value: impl Fn(&Run) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.runs.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        match values.len() {
-            0 => 0.0,
-            len if len % 2 == 1 => values[middle],
-            _ => (values[middle - 1] + values[middle]) / 2.0,
-        }
+        median(self.runs.iter().map(value))
     }
 
     fn gbps(&self, seconds: f64) -> f64 {
@@ -57,6 +65,14 @@ impl Report {
         self.median(|run| run.floor.seconds() / run.ours.slowest_seconds())
     }
 
+    fn secure_share(&self) -> f64 {
+        self.median(|run| run.ours.slowest_seconds() / run.secure.slowest_seconds())
+    }
+
+    fn small_share(&self) -> Option<f64> {
+        (!self.small.is_empty()).then(|| median(self.small.iter().map(Small::share)))
+    }
+
     fn uftp_gbps(&self) -> Option<f64> {
         Some(self.uftp.as_ref()?.best()?.goodput_bps * 1e-9)
     }
@@ -66,7 +82,13 @@ impl Report {
     }
 
     fn peak(&self, of: impl Fn(&Ours) -> u64) -> u64 {
-        self.runs.iter().map(|run| &run.ours).chain(&self.large).map(of).max().unwrap_or(0)
+        self.runs
+            .iter()
+            .flat_map(|run| [&run.ours, &run.secure])
+            .chain(&self.large)
+            .map(of)
+            .max()
+            .unwrap_or(0)
     }
 
     pub fn as_table(&self) -> String {
@@ -75,7 +97,9 @@ impl Report {
         let mut rows =
             vec![(format!("{receivers}, {} MiB each; medians of {runs}", self.bytes >> 20), String::new())];
         rows.extend(self.machine_rows());
-        rows.push(("treecast, at every receiver".into(), self.our_row()));
+        rows.push(("treecast --plain, every receiver".into(), self.our_row()));
+        rows.push(("treecast, at every receiver".into(), self.secure_row()));
+        rows.extend(self.small_row());
         rows.extend(self.uftp_row().map(|row| ("uftp, at its best rate".into(), row)));
         rows.push(("most memory, file pages apart".into(), self.memory_row()));
         rows.extend(self.large.as_ref().map(|large| self.large_row(large)));
@@ -103,6 +127,24 @@ impl Report {
             self.ours_gbps(),
             self.share(),
         )
+    }
+
+    fn secure_row(&self) -> String {
+        let seconds = self.median(|run| run.secure.slowest_seconds());
+        let (gbps, share) = (self.gbps(seconds), self.secure_share());
+        format!("{seconds:8.3} s  {gbps:7.2} Gbit/s  {share:.2} of --plain (wanted: {WANTED_SECURE_SHARE})")
+    }
+
+    fn small_row(&self) -> Option<(String, String)> {
+        let share = self.small_share()?;
+        let possible = median(self.small.iter().map(Small::possible_share));
+        let seconds = median(self.small.iter().map(|small| small.many.slowest_seconds()));
+        let gbps = f64::from(FILES) * FILE_BYTES as f64 * 8e-9 / seconds.max(1e-9);
+        let text = format!(
+            "{seconds:8.3} s  {gbps:7.2} Gbit/s  {share:.2} of one large file (wanted: {WANTED_SMALL_SHARE}; possible if nothing but \
+             making the files came on top: {possible:.2})"
+        );
+        Some((format!("{FILES} files of {FILE_BYTES} bytes"), text))
     }
 
     fn uftp_row(&self) -> Option<String> {
@@ -135,8 +177,11 @@ impl Report {
     }
 
     pub fn as_json(&self) -> Value {
-        let runs: Vec<Value> =
-            self.runs.iter().map(|run| json!({"floor": run.floor, "treecast": run.ours})).collect();
+        let runs: Vec<Value> = self
+            .runs
+            .iter()
+            .map(|run| json!({"floor": run.floor, "treecast": run.ours, "secure": run.secure}))
+            .collect();
         json!({
             "receivers": self.receivers,
             "bytes": self.bytes,
@@ -144,6 +189,9 @@ impl Report {
             "floor_gbps": self.floor_gbps(),
             "treecast_gbps": self.ours_gbps(),
             "share_of_floor": self.share(),
+            "secure_share": self.secure_share(),
+            "small": self.small,
+            "small_share": self.small_share(),
             "uftp": self.uftp,
             "uftp_gbps": self.uftp_gbps(),
             "multiple_of_uftp": self.multiple(),
@@ -157,8 +205,21 @@ impl Report {
     /// Whether all is as it is wanted.
     pub fn is_met(&self) -> bool {
         self.share() >= WANTED_SHARE
+            && self.secure_share() >= WANTED_SECURE_SHARE
+            && self.small_share().is_none_or(|share| share >= WANTED_SMALL_SHARE)
             && self.multiple().is_none_or(|multiple| multiple >= WANTED_MULTIPLE)
             && self.peak(|ours| ours.sender_peak_bytes.max(ours.receiver_peak_bytes)) < WANTED_BYTES
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        len if len % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
     }
 }
 
@@ -180,7 +241,8 @@ mod tests {
             sender_peak_bytes: 1 << 20,
             receiver_peak_bytes: 2 << 20,
         };
-        Run { floor, ours }
+        let secure = Ours { seconds: vec![ours.slowest_seconds() * 2.0], ..ours.clone() };
+        Run { floor, ours, secure }
     }
 
     #[test]
@@ -189,6 +251,7 @@ mod tests {
         report.runs = vec![run(4.0, 8.0), run(6.0, 8.0), run(4.0, 100.0)];
         assert!((report.ours_gbps() - 1.0).abs() < 1e-9);
         assert!((report.share() - 0.5).abs() < 1e-9);
+        assert!((report.secure_share() - 0.5).abs() < 1e-9);
         assert_eq!(report.as_json()["met"], false);
         assert!(report.as_table().contains("0.50 of what the machine can do"));
     }

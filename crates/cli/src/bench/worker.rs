@@ -4,6 +4,7 @@ use std::{
     io::{Read, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::unix::fs::FileExt,
+    path::Path,
     time::Duration,
 };
 
@@ -49,6 +50,7 @@ pub(super) fn run(args: &[String]) -> Result<()> {
         }
         ["write", path, bytes] => write(path, bytes.parse()?),
         ["hash", bytes] => hash(bytes.parse()?),
+        ["create", folder, files, bytes] => create(folder.as_ref(), files.parse()?, bytes.parse()?),
         _ => Err("no such worker".into()),
     }
 }
@@ -142,6 +144,18 @@ fn hash(bytes: u64) -> Result<()> {
     }
     // The hash must be wanted, or there would be no need to compute it.
     say!("{}", hasher.finalize().to_hex());
+    Ok(())
+}
+
+/// Makes files as a receiver has to: each appears under its name whole.
+fn create(folder: &Path, files: u32, bytes: usize) -> Result<()> {
+    let content = vec![7; bytes];
+    wait_for_go("")?;
+    for number in 0..files {
+        let (hidden, name) = (folder.join(".hidden"), folder.join(number.to_string()));
+        std::fs::write(&hidden, &content)?;
+        std::fs::rename(&hidden, &name)?;
+    }
     Ok(())
 }
 

@@ -1,0 +1,78 @@
+//! Many small files beside one large one of the same size, and what making so many files costs in any case.
+
+use std::{fs, path::PathBuf};
+
+use serde::Serialize;
+
+use super::{
+    crew::Crew,
+    ours::{self, Delivery, Ours},
+    stage::{Result, Stage, fill},
+};
+
+pub(super) const FILES: u32 = 10_000;
+pub(super) const FILE_BYTES: u64 = 10_000;
+
+/// One comparison; all times are for the same number of bytes.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Small {
+    pub one: Ours,
+    pub many: Ours,
+    /// The files made by every receiver at the same time, with nothing else to do.
+    pub create_seconds: f64,
+}
+
+impl Small {
+    /// The goodput of many as a share of that of one.
+    pub fn share(&self) -> f64 {
+        self.one.slowest_seconds() / self.many.slowest_seconds()
+    }
+
+    /// As much of it as is possible: the files must be made besides.
+    pub fn possible_share(&self) -> f64 {
+        let one = self.one.slowest_seconds();
+        one / (one + self.create_seconds)
+    }
+}
+
+/// What is sent.
+pub(super) struct Sources {
+    one: PathBuf,
+    many: PathBuf,
+}
+
+impl Sources {
+    /// Fills one file and as many as it takes.
+    pub fn fill(stage: &Stage) -> Result<Self> {
+        let (one, many) = (stage.path("one"), stage.path("many"));
+        fill(&one, u64::from(FILES) * FILE_BYTES)?;
+        fs::create_dir(&many)?;
+        let content = fs::read(&one)?;
+        for (number, piece) in content.chunks(FILE_BYTES as usize).enumerate() {
+            fs::write(many.join(number.to_string()), piece)?;
+        }
+        Ok(Self { one, many })
+    }
+}
+
+pub(super) fn measure(stage: &Stage, sources: &Sources) -> Result<Small> {
+    let session = |source| Delivery { source, receivers: stage.receivers, plain: false };
+    let one = ours::measure(stage, session(&sources.one))?;
+    let many = ours::measure(stage, session(&sources.many))?;
+    Ok(Small { one, many, create_seconds: create(stage)? })
+}
+
+fn create(stage: &Stage) -> Result<f64> {
+    let mut crew = Crew::default();
+    for client in stage.clients() {
+        let folder = stage.folder(&client)?;
+        let numbers = [FILES.to_string(), FILE_BYTES.to_string()];
+        crew.hire(stage, &client, &["create", &folder.to_string_lossy(), &numbers[0], &numbers[1]])?;
+        crew.wait_ready()?;
+    }
+    let time = crew.go(stage)?;
+    for client in stage.clients() {
+        stage.folder(&client)?;
+    }
+    Ok(time.as_secs_f64())
+}
