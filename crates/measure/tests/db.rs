@@ -4,7 +4,10 @@ use std::{path::Path, process::Command, time::Duration};
 
 use treecast_measure::{
     Db, DbError,
-    db::{Event, Machine, NodeId, NodeInfo, Role, RunEnd, RunId, RunInfo, Sample, Status, Transfer},
+    db::{
+        Event, FeedInfo, Machine, NodeId, NodeInfo, ObjectTime, Role, RunEnd, RunId, RunInfo, Sample, Status,
+        Transfer,
+    },
 };
 
 fn info() -> RunInfo {
@@ -146,4 +149,32 @@ fn a_newer_or_foreign_file_is_refused_in_one_line() {
     let Err(error) = Db::open(&foreign) else { panic!("opened a text file") };
     let line = error.to_string();
     assert!(line.contains("notes.txt") && !line.contains('\n'), "{line}");
+}
+
+#[test]
+fn results_from_before_there_were_feeds_take_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("old.sqlite");
+    drop(Db::open(&path).unwrap());
+    let old = "DROP TABLE feeds; DROP TABLE objects; ALTER TABLE runs DROP COLUMN server_bps; PRAGMA user_version = 1";
+    rusqlite::Connection::open(&path).unwrap().execute_batch(old).unwrap();
+
+    let mut db = Db::open(&path).unwrap();
+    let run = db.begin_run(&info()).unwrap();
+    assert_eq!(db.feed(run).unwrap(), None);
+    let feed = FeedInfo {
+        objects: 2,
+        load: 0.4,
+        factor: 10.0,
+        priority: "fair".into(),
+        loss: 0.05,
+        slow: vec!["client0".into()],
+    };
+    db.add_feed(run, &feed).unwrap();
+    assert_eq!(db.feed(run).unwrap(), Some(feed));
+    let client = db.add_node(run, &NodeInfo { name: "client0".into(), role: Role::Client }).unwrap();
+    let object = ObjectTime { name: "a".into(), size_bytes: 7, taken: Duration::from_millis(3) };
+    db.add_objects(client, std::slice::from_ref(&object)).unwrap();
+    assert_eq!(db.objects(client).unwrap(), [object]);
+    assert_eq!(db.run(run).unwrap().unwrap().info.server_bps, Some(600_000_000));
 }
