@@ -104,7 +104,7 @@ fn server_event(args: &Args, event: &ServerEvent) -> String {
     let over = if args.transport == Transport::Tcp { "TCP" } else { "UDP" };
     match event {
         ServerEvent::Ready { size, hash } => {
-            let (file, digest) = (args.file.display(), Digest(*hash));
+            let (file, digest) = (args.file.display(), Digest::unsigned(*hash));
             format!("serving {file} ({size} bytes, {digest}) at {} over {over}", args.address)
         }
         ServerEvent::Active { client } => format!("{client} asks"),
@@ -116,7 +116,7 @@ fn server_event(args: &Args, event: &ServerEvent) -> String {
 fn server_event_as_json(event: &ServerEvent) -> Value {
     match event {
         ServerEvent::Ready { size, hash } => {
-            json!({"event": "ready", "bytes": size, "hash": Digest(*hash).to_string()})
+            json!({"event": "ready", "bytes": size, "hash": Digest::unsigned(*hash).to_string()})
         }
         ServerEvent::Active { client } => json!({"event": "active", "client": client}),
         ServerEvent::Served { client } => json!({"event": "served", "client": client}),

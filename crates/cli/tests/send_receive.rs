@@ -212,7 +212,9 @@ fn no_name_leaves_the_folder() {
         let begin = BeginOfFile::new(TransferType::DiskToDisk, 0, name).unwrap();
         stream.write_all(&Message::BeginOfFile(begin).to_packet(file)).unwrap();
         let hash = *blake3::hash(b"").as_bytes();
-        stream.write_all(&Message::Digest(treecast_wire::message::Digest(hash)).to_packet(file)).unwrap();
+        stream
+            .write_all(&Message::Digest(treecast_wire::message::Digest::unsigned(hash)).to_packet(file))
+            .unwrap();
     }
     stream.write_all(&Message::Goodbye.to_packet(FileId::new(ticket.session, 0))).unwrap();
     let (code, text) = finish(receiver);

@@ -13,17 +13,24 @@ use treecast_driver::{
     files::{TargetFolder, find_sources},
     interface::Interface,
     receive::ReceiveSummary,
-    seal::Secret,
+    seal::{Sealer, Secret},
+    security::Identity,
     stop::Stop,
-    udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, Offload},
+    udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, Offload, Transmitter, open_group_sender},
 };
-use treecast_wire::{header::SessionId, iotup};
+use treecast_wire::{
+    header::{FileId, SessionId},
+    iotup,
+    message::{BeginOfFile, Digest, Message, TransferType},
+};
 
 /// One test's group, folder and data.
 struct Bench {
     folder: PathBuf,
     group: GroupAddress,
     session: SessionId,
+    /// The sender.
+    identity: Identity,
 }
 
 impl Bench {
@@ -40,7 +47,7 @@ impl Bench {
             source: None,
             interface: Interface::named("lo").unwrap(),
         };
-        Self { folder, group, session: SessionId(77) }
+        Self { folder, group, session: SessionId(77), identity: Identity::generate().unwrap() }
     }
 
     /// Sessions are sealed; the IoT updater's frames cannot be.
@@ -61,6 +68,7 @@ impl Bench {
             session: self.session,
             block_len: 1420,
             secret: self.secret_for(&dialect),
+            identity: (dialect == Dialect::Session).then(|| self.identity.clone()),
             dialect,
             rate_bps: Some(200_000_000),
             idle: Duration::from_secs(1),
@@ -70,17 +78,22 @@ impl Bench {
         send(options, sources, None, stop, |_| {})
     }
 
-    fn receive(&self, into: &str, dialect: Dialect) -> Result<ReceiveSummary, CarouselError> {
-        let options = ReceiveOptions {
+    fn receive_options(&self, dialect: Dialect) -> ReceiveOptions {
+        ReceiveOptions {
             group: self.group.clone(),
             session: self.session,
             block_len: 1420,
             secret: self.secret_for(&dialect),
+            sender_key: (dialect == Dialect::Session).then(|| self.identity.public_key()),
             dialect,
             patience: Some(Duration::from_secs(20)),
             only: None,
             offload: Offload::SuperPackets,
-        };
+        }
+    }
+
+    fn receive(&self, into: &str, dialect: Dialect) -> Result<ReceiveSummary, CarouselError> {
+        let options = self.receive_options(dialect);
         let folder = TargetFolder::open(&self.folder.join(into)).unwrap();
         receive(options, folder, &Stop::new().unwrap(), &mut |_| {})
     }
@@ -178,6 +191,7 @@ fn a_sender_that_is_silent_is_given_up() {
         block_len: 1420,
         dialect: Dialect::Session,
         secret: None,
+        sender_key: None,
         patience: Some(Duration::from_millis(200)),
         only: None,
         offload: Offload::SuperPackets,
@@ -185,4 +199,68 @@ fn a_sender_that_is_silent_is_given_up() {
     let folder = TargetFolder::open(&bench.folder.join("a")).unwrap();
     let summary = receive(options, folder, &Stop::new().unwrap(), &mut |_| {}).unwrap();
     assert_eq!(summary.cut_short.as_deref(), Some("nothing has come from the sender for 0.2 s"));
+}
+
+/// A member has the group's secret, and can say whatever the sender can. What it says first, of name, size and hash, does no
+/// harm but for the time of a loop, and a whole sender of its own nothing.
+#[test]
+fn what_a_member_forges_is_never_accepted() {
+    let bench = Bench::new(4);
+    bench.write("file", 300_000);
+    let forged = |name: &str, size| {
+        Message::BeginOfFile(BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap())
+    };
+    let file = FileId::new(bench.session, 0);
+    let transmitter = Transmitter::new(
+        open_group_sender(&bench.group, DEFAULT_MULTICAST_HOPS).unwrap(),
+        Offload::SuperPackets,
+    );
+    let mut sealer = Sealer::from_secret(bench.secret_for(&Dialect::Session).unwrap()).unwrap();
+    let mut say = |message: &Message| {
+        let mut sealed = Vec::new();
+        sealer.seal_packet(&message.to_packet(file), &mut sealed).unwrap();
+        transmitter.send_datagram(bench.group.scoped(), &sealed).unwrap();
+    };
+    let stop = Stop::new().unwrap();
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
+        thread::sleep(Duration::from_millis(300));
+        let signed = |signature| Message::Digest(Digest { hash: [3; 32], signature });
+        for message in
+            [forged("from/file", 100), forged("from/evil", 300_000), signed(None), signed(Some([7; 64]))]
+        {
+            say(&message);
+        }
+        let sender = scope.spawn(|| bench.send(Dialect::Session, &stop));
+        let summary = receiver.join().unwrap().unwrap();
+        stop.request();
+        sender.join().unwrap().unwrap();
+        assert!(summary.is_complete() && summary.received == 1, "{summary:?}");
+        assert!(summary.progress.ignored_packets >= 2, "{summary:?}");
+    });
+    bench.assert_same("from/file", "a/from/file");
+    assert_eq!(fs::read_dir(bench.folder.join("a/from")).unwrap().count(), 1, "nothing else is there");
+}
+
+#[test]
+fn a_member_is_no_sender() {
+    let bench = Bench::new(5);
+    bench.write("file", 300_000);
+    let expected = Identity::generate().unwrap().public_key();
+    let (stop, enough) = (Stop::new().unwrap(), Stop::new().unwrap());
+    thread::scope(|scope| {
+        let options = bench.receive_options(Dialect::Session);
+        let options = ReceiveOptions { sender_key: Some(expected), ..options };
+        let folder = TargetFolder::open(&bench.folder.join("a")).unwrap();
+        let receiver = scope.spawn(|| receive(options, folder, &enough, &mut |_| {}));
+        let sender = scope.spawn(|| bench.send(Dialect::Session, &stop));
+        thread::sleep(Duration::from_secs(1));
+        enough.request();
+        let summary = receiver.join().unwrap().unwrap();
+        stop.request();
+        sender.join().unwrap().unwrap();
+        assert!(summary.received == 0 && summary.progress.ignored_packets > 0, "{summary:?}");
+        assert_eq!(summary.progress.received_bytes, 300_000, "all of it came, and none was taken");
+    });
+    assert!(!bench.folder.join("a/from/file").exists());
 }

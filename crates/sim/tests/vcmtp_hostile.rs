@@ -149,7 +149,7 @@ fn message(random: &mut ChaCha8Rng) -> Message {
         4 => Message::EndOfRetransmissionRequests,
         5 => Message::RetransmissionReject,
         6 => Message::Welcome(Welcome { version: 1, block_len: 1, receiver: 1 }),
-        7 => Message::Digest(Digest(hash(random))),
+        7 => Message::Digest(Digest::unsigned(hash(random))),
         8 => Message::Withdraw(Reason::new("gone")),
         9 => Message::Failed(Reason::new("full")),
         10 if random.random_bool(0.02) => Message::Goodbye,

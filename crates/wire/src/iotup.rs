@@ -93,7 +93,7 @@ impl Frame {
 impl fmt::Display for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "IotFrame seq={} size={} offset={}", self.sequence, self.file_size, self.offset)?;
-        write!(f, " len={} {}", self.len, crate::message::Digest(self.hash))
+        write!(f, " len={} {}", self.len, crate::message::Digest::unsigned(self.hash))
     }
 }
 

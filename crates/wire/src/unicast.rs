@@ -48,7 +48,7 @@ impl FileHeader {
 
 impl fmt::Display for FileHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "UnicastFile size={} {}", self.file_size, Digest(self.hash))
+        write!(f, "UnicastFile size={} {}", self.file_size, Digest::unsigned(self.hash))
     }
 }
 
@@ -161,7 +161,7 @@ impl Reply {
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "UnicastReply size={} len={} offset={}", self.file.file_size, self.len, self.offset)?;
-        write!(f, " {}", Digest(self.file.hash))
+        write!(f, " {}", Digest::unsigned(self.file.hash))
     }
 }
 

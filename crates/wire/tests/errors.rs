@@ -118,10 +118,7 @@ fn messages() {
     assert_eq!(error(PacketType::Pace, &[2; 56]), "flags: 33686018 found, expected 0 or 1");
     assert_eq!(error(PacketType::PaceReport, &[0; 47]), "flags: 3 bytes are there, 4 are needed");
     assert_eq!(error(PacketType::Digest, &[0; 31]), "hash: 31 bytes are there, 32 are needed");
-    assert_eq!(
-        error(PacketType::Digest, &[0; 34]),
-        "digest: 2 bytes more found, expected the end of the message"
-    );
+    assert_eq!(error(PacketType::Digest, &[0; 34]), "signature: 2 bytes are there, 64 are needed");
     assert_eq!(error(PacketType::Progress, &[0; 8]), "received bytes: 0 bytes are there, 8 are needed");
     assert_eq!(
         error(PacketType::Failed, &[b'x'; 513]),

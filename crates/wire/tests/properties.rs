@@ -146,7 +146,10 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         pace().prop_map(Message::Pace),
         pace_report().prop_map(Message::PaceReport),
-        any::<[u8; 32]>().prop_map(|hash| Message::Digest(Digest(hash))),
+        (any::<[u8; 32]>(), any::<Option<[[u8; 32]; 2]>>()).prop_map(|(hash, halves)| {
+            let signature = halves.map(|halves| std::array::from_fn(|at| halves[at / 32][at % 32]));
+            Message::Digest(Digest { hash, signature })
+        }),
         any::<[u64; 5]>().prop_map(|counters| {
             let [position, received_bytes, duplicate_blocks, dropped_packets, disk_wait_ms] = counters;
             let taken = Progress { position, received_bytes, ..Progress::default() };

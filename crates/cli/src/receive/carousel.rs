@@ -6,8 +6,9 @@ use treecast_driver::{
     carousel::{self, Dialect},
     files::TargetFolder,
     interface::Interface,
-    receive::{ReceiveEvent, ReceiveOptions},
+    receive::{ReceiveError, ReceiveEvent, ReceiveOptions},
     seal::Secret,
+    security::PublicKey,
     status::Role,
     stop::Stop,
     udp::{GroupAddress, Offload},
@@ -21,6 +22,15 @@ pub(super) fn run(args: &Args, options: ReceiveOptions) -> Outcome {
     let mut observers = Observers::start(Role::Receive, args.metrics)?;
     observers.note_ticket(&options.ticket);
     let ticket = options.ticket;
+    let (secret, sender_key) = match &ticket.security {
+        Some(security) => {
+            let key = PublicKey::from_bytes(security.sender_key).map_err(|_| ReceiveError::SenderKey)?;
+            let secret = security.secret.ok_or(ReceiveError::NoSecret)?;
+            (Some(Secret::from(secret)), Some(key))
+        }
+        None if options.secure_only => return Err(ReceiveError::Plain.into()),
+        None => (None, None),
+    };
     let carousel = carousel::ReceiveOptions {
         group: GroupAddress {
             group: ticket.group,
@@ -30,7 +40,8 @@ pub(super) fn run(args: &Args, options: ReceiveOptions) -> Outcome {
         session: ticket.session,
         block_len: ticket.block_len,
         dialect: Dialect::Session,
-        secret: ticket.security.and_then(|security| security.secret).map(Secret::from),
+        secret,
+        sender_key,
         patience: Some(options.connect_timeout),
         only: options.only,
         offload: options.offload,
@@ -55,6 +66,7 @@ pub(super) fn run_iotup(args: &Args) -> Outcome {
         block_len: iotup::MAX_DATA_LEN as u16,
         dialect: Dialect::Iotup { name: name.to_owned() },
         secret: None,
+        sender_key: None,
         patience: Some(Duration::from_secs(args.connect_timeout)),
         only: None,
         offload: Offload::from_environment()?,

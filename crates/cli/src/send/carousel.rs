@@ -46,6 +46,7 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
         session: plan.session,
         block_len: plan.block_len,
         secret: plan.secret,
+        identity: plan.identity,
         dialect,
         rate_bps: plan.options.rate_bps,
         idle: Duration::from_secs(args.idle.unwrap_or(DEFAULT_IDLE_SECONDS)),

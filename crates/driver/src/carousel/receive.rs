@@ -8,7 +8,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::BeginOfFile,
+    message::{BeginOfFile, Message},
 };
 
 use super::{CarouselError, Dialect, iotup::FrameCollector};
@@ -18,6 +18,10 @@ use crate::{
     poller::{Interest, Poller},
     receive::{NameFilter, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
     seal::{Opener, Refused, Secret},
+    security::{
+        PublicKey,
+        manifest::{GroupManifests, Verdict},
+    },
     status::{Meter, bits, time_for},
     stop::Stop,
     udp::{Batch, Collector, DatagramReceiver, GroupAddress, Item, Offload, open_group_receiver},
@@ -42,6 +46,8 @@ pub struct ReceiveOptions {
     pub dialect: Dialect,
     /// What packets are sealed with; none when they are plain.
     pub secret: Option<Secret>,
+    /// Whose signature an object's manifest must have; none in a plain session.
+    pub sender_key: Option<PublicKey>,
     /// How long the sender may be silent; none waits for ever.
     pub patience: Option<Duration>,
     /// Objects whose names are wanted; none wants all.
@@ -87,6 +93,7 @@ pub fn receive(
         poller,
         clock: Clock::start(),
         only: options.only,
+        manifests: options.sender_key.map(GroupManifests::new),
         names: BTreeMap::new(),
         started: None,
         next_progress: Instant::ZERO,
@@ -180,6 +187,8 @@ struct Session<'a> {
     poller: Poller,
     clock: Clock,
     only: Option<NameFilter>,
+    /// None in a plain session.
+    manifests: Option<GroupManifests>,
     /// Of the objects announced so far.
     names: BTreeMap<FileId, String>,
     started: Option<Instant>,
@@ -251,6 +260,7 @@ impl Session<'_> {
     /// Hands an item to the machine; returns the first position of blocks, and where they lie in the batch.
     fn handle(&mut self, now: Instant, item: Item) -> Option<(u64, usize)> {
         let (input, at) = match item {
+            Item::Message { file, message } if !self.is_trusted(now, file, &message) => return None,
             Item::Message { file, message } => (ReceiverInput::Message { file, message }, None),
             Item::Blocks { file, range, at } => {
                 let start = range.start;
@@ -259,6 +269,35 @@ impl Session<'_> {
         };
         self.machine.handle(now, input);
         at
+    }
+
+    /// In a secure session, a digest counts only with the sender's signature of what was announced. Where that shows that
+    /// somebody else has announced the object, it begins anew.
+    fn is_trusted(&mut self, now: Instant, file: FileId, message: &Message) -> bool {
+        let Some(manifests) = &mut self.manifests else { return true };
+        match message {
+            Message::BeginOfFile(begin) => {
+                manifests.note(file, self.machine.announced(file), begin);
+                true
+            }
+            Message::Digest(digest) if self.machine.digest(file) == Some(digest.hash) => true,
+            Message::Digest(digest) => match manifests.judge(file, self.machine.announced(file), digest) {
+                Verdict::Right => true,
+                Verdict::RightWith(begin) => {
+                    self.machine.handle(now, ReceiverInput::Disown { file });
+                    self.carry_out(now, None);
+                    let message = Message::BeginOfFile(begin);
+                    self.machine.handle(now, ReceiverInput::Message { file, message });
+                    self.carry_out(now, None);
+                    true
+                }
+                Verdict::Wrong => {
+                    self.malformed += 1;
+                    false
+                }
+            },
+            _ => true,
+        }
     }
 
     /// Does all that the machine wants; returns what it waits for then.

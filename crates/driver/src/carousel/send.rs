@@ -20,6 +20,7 @@ use crate::{
     pacer::{self, Pacer},
     poller::{Interest, Poller},
     seal::{Sealer, Secret},
+    security::{Identity, manifest::Signer},
     status::{Meter, bits},
     stop::Stop,
     udp::{GroupAddress, Offload, Outage, Transmitter, frames_in_super_packet, open_group_sender},
@@ -45,6 +46,8 @@ pub struct SendOptions {
     pub dialect: Dialect,
     /// What packets are sealed with; none sends them plain.
     pub secret: Option<Secret>,
+    /// Who signs the objects' manifests; none leaves them unsigned.
+    pub identity: Option<Identity>,
     /// Bits of IP packets a second, headers included; none sends as fast as the link takes it.
     pub rate_bps: Option<u64>,
     /// Ends when nobody has listened for this long.
@@ -127,6 +130,8 @@ struct Carousel<'a> {
     transmitter: Transmitter,
     sealer: Option<Sealer>,
     sealed: Vec<u8>,
+    /// None in a plain session.
+    signer: Option<Signer>,
     numbers: PacketNumbers,
     to: SocketAddr,
     outage: Outage,
@@ -174,6 +179,7 @@ impl<'a> Carousel<'a> {
             transmitter: Transmitter::new(socket, options.offload),
             sealer: options.secret.clone().map(Sealer::from_secret).transpose()?,
             sealed: Vec::new(),
+            signer: options.identity.clone().map(Signer::new),
             numbers: PacketNumbers::default(),
             to: options.group.scoped(),
             outage: Outage::default(),
@@ -303,6 +309,13 @@ impl<'a> Carousel<'a> {
     }
 
     fn message(&mut self, file: FileId, message: &Message) -> Result<(), CarouselError> {
+        let signed = match (message, &mut self.signer, self.machine.announced(file)) {
+            (Message::Digest(digest), Some(signer), Some(begin)) => {
+                Some(Message::Digest(signer.sign(file, begin, *digest)))
+            }
+            _ => None,
+        };
+        let message = signed.as_ref().unwrap_or(message);
         let mut packet = message.to_packet(file);
         header::set_number(&mut packet, self.numbers.take(1));
         self.pace(self.overhead + (packet.len() - HEADER_LEN) as u64)?;

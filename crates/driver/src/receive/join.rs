@@ -38,6 +38,8 @@ pub(super) struct Joined {
     /// What the socket's receive buffer holds.
     pub buffer_bytes: usize,
     pub connection: Connection,
+    /// None in a plain session.
+    pub sender_key: Option<PublicKey>,
 }
 
 pub(super) fn join(
@@ -72,7 +74,8 @@ pub(super) fn join(
         connection.queue(&Message::Hello(hello.clone()).to_packet(FileId::new(ticket.session, 0)));
     })?;
     on_event(ReceiveEvent::Joined { sender: connection.peer(), interface: interface.name });
-    Ok(Joined { socket, buffer_bytes: buffer.bytes, connection })
+    let sender_key = connection.peer_key();
+    Ok(Joined { socket, buffer_bytes: buffer.bytes, connection, sender_key })
 }
 
 /// What the connection is secured with; none where the ticket says that the session is plain.

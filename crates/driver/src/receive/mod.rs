@@ -220,6 +220,10 @@ pub enum ReceiveError {
     Plain,
     #[error("the sender's key in the ticket is none: ask for the ticket anew")]
     SenderKey,
+    #[error(
+        "the carousel's ticket lacks the secret that its packets are sealed with: ask for the ticket anew"
+    )]
+    NoSecret,
     #[error("cannot trust whoever answers for the sender at {address}: {error}")]
     Security { address: SocketAddr, error: TlsError },
     #[error("cannot use this receiver's key: {0}")]

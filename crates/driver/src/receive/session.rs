@@ -27,7 +27,10 @@ use crate::{
     files::{Ending, Intake, Journal, Kept, Leftovers, Report, TargetFolder, Task},
     poller::{Interest, Poller, Ready},
     seal::Opener,
-    security::TICKET_EXPIRED,
+    security::{
+        TICKET_EXPIRED,
+        manifest::{Judgement, Manifests},
+    },
     status::Meter,
     stop::Stop,
     udp::{BATCH_LEN, Collector, Item},
@@ -83,6 +86,10 @@ pub(super) struct Session<'a> {
     /// Objects that it does not accept.
     ignored: u64,
     begins: BTreeMap<FileId, BeginOfFile>,
+    /// None in a plain session.
+    manifests: Option<Manifests>,
+    /// Objects announced anew, whose digests may wait for that.
+    announced: Vec<FileId>,
     announced_bytes: u64,
     retransmitted_bytes: u64,
     kept_bytes: u64,
@@ -144,6 +151,8 @@ impl<'a> Session<'a> {
             only: options.only.clone(),
             ignored: 0,
             begins: BTreeMap::new(),
+            manifests: joined.sender_key.map(Manifests::new),
+            announced: Vec::new(),
             announced_bytes: 0,
             retransmitted_bytes: 0,
             kept_bytes: 0,
@@ -298,17 +307,57 @@ impl<'a> Session<'a> {
         let is_over = matches!(message, Message::Goodbye | Message::PutOut(_));
         self.is_over |= is_over;
         self.closes |= is_over;
+        let Some(message) = self.judged(file, message) else { return Ok(()) };
         let confirmed = match &message {
             Message::BeginOfFile(begin) => Some(begin.clone()),
             _ => None,
         };
         self.handle(ReceiverInput::Message { from: Channel::Control, file, message }, None);
+        if confirmed.is_some() && self.manifests.as_mut().is_some_and(|manifests| manifests.forget(file)) {
+            // What the sender has announced does not go with what it has signed.
+            self.malformed += 1;
+        }
         if let Some(begin) = confirmed
             && self.begins.get(&file) == Some(&begin)
         {
             self.add(Task::Reserve { file, size: begin.file_size });
         }
         Ok(())
+    }
+
+    /// In a secure session a digest counts only with the sender's signature of what has been announced. One that is early
+    /// waits, and says for now that the object is out.
+    fn judged(&mut self, file: FileId, message: Message) -> Option<Message> {
+        let (Message::Digest(digest), Some(manifests)) = (&message, &mut self.manifests) else {
+            return Some(message);
+        };
+        match manifests.judge(file, self.begins.get(&file), *digest) {
+            Judgement::Right => Some(message),
+            Judgement::Early => Some(Message::EndOfFile),
+            Judgement::Doubtful => {
+                self.outbox.push(file, Message::BeginOfFileRequest);
+                Some(Message::EndOfFile)
+            }
+            Judgement::Unsigned => {
+                self.malformed += 1;
+                None
+            }
+        }
+    }
+
+    /// Hands the machine the digests that have waited for an announcement.
+    fn release_digests(&mut self) {
+        while let Some(file) = self.announced.pop() {
+            let (Some(manifests), Some(begin)) = (&mut self.manifests, self.begins.get(&file)) else {
+                continue;
+            };
+            if let Some(digest) = manifests.release(file, begin) {
+                let message = Message::Digest(digest);
+                let input = ReceiverInput::Message { from: Channel::Control, file, message };
+                self.machine.handle(self.clock.now(), input);
+                self.settle(None);
+            }
+        }
     }
 
     /// From the first key on, the group's packets can be read; until then they wait in the socket's buffer.
@@ -360,6 +409,7 @@ impl<'a> Session<'a> {
     fn handle(&mut self, input: ReceiverInput, blocks: Option<(Range<u64>, usize)>) {
         self.machine.handle(self.clock.now(), input);
         self.settle(blocks);
+        self.release_digests();
     }
 
     /// Carries out all that the machine wants. `blocks` are those just handled: their positions, and where in
@@ -388,6 +438,9 @@ impl<'a> Session<'a> {
                 self.announced_bytes = self.announced_bytes.saturating_sub(before).saturating_add(bytes);
                 (self.on_event)(ReceiveEvent::Announced { name, bytes });
                 self.announce(file, begin);
+                if self.manifests.is_some() {
+                    self.announced.push(file);
+                }
             }
             ReceiverTransmit::Store { file, range } => {
                 if let Some((all, at)) = blocks {
@@ -441,7 +494,7 @@ impl<'a> Session<'a> {
                 self.machine.handle(self.clock.now(), input);
             }
             ReceiverEvent::Received { file, begin } => {
-                self.begins.remove(&file);
+                self.forget(file);
                 let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
                 let event = self.summary.note_received(name, kind, bytes);
                 (self.on_event)(event);
@@ -455,7 +508,7 @@ impl<'a> Session<'a> {
     }
 
     fn note_failed(&mut self, file: FileId, reason: String) {
-        let begin = self.begins.remove(&file);
+        let begin = self.forget(file);
         if begin.is_none()
             && let Some((name, kind, bytes)) = self.leftovers.whole(&self.folder, file)
         {
@@ -468,6 +521,14 @@ impl<'a> Session<'a> {
         let name = name.unwrap_or_else(|| format!("object {}", file.index()));
         self.summary.failed += 1;
         (self.on_event)(ReceiveEvent::Failed { name, reason });
+    }
+
+    /// The object has ended here. Returns what it was announced as.
+    fn forget(&mut self, file: FileId) -> Option<BeginOfFile> {
+        if let Some(manifests) = &mut self.manifests {
+            manifests.forget(file);
+        }
+        self.begins.remove(&file)
     }
 
     /// Writes what is queued for the sender.

@@ -6,9 +6,10 @@ use ed25519_dalek::{
     Signer, SigningKey,
     pkcs8::{DecodePrivateKey, EncodePrivateKey, SecretDocument, spki::der::pem::LineEnding},
 };
+use treecast_wire::message::SIGNATURE_LEN;
 use zeroize::Zeroizing;
 
-use super::{PublicKey, SIGNATURE_LEN, random};
+use super::{PublicKey, random};
 
 /// An Ed25519 key pair. The private half is wiped from memory with it.
 #[derive(Clone)]

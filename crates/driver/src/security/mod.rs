@@ -7,13 +7,14 @@
 mod allow_list;
 mod identity;
 mod key_file;
+pub mod manifest;
 mod public_key;
 pub mod tls;
 
 pub use allow_list::{AllowList, AllowListError};
 pub use identity::Identity;
 pub use key_file::{DEFAULT_KEY_NAME, KeyFileError, KeyFolder, is_key_name};
-pub use public_key::{PublicKey, PublicKeyError, SIGNATURE_LEN};
+pub use public_key::{PublicKey, PublicKeyError};
 
 use std::io;
 

@@ -8,10 +8,7 @@ use ed25519_dalek::{
     pkcs8::{DecodePublicKey, EncodePublicKey},
 };
 use thiserror::Error;
-use treecast_wire::ticket::KEY_LEN;
-
-/// Length of an Ed25519 signature in bytes.
-pub const SIGNATURE_LEN: usize = 64;
+use treecast_wire::{message::SIGNATURE_LEN, ticket::KEY_LEN};
 
 const PREFIX: &str = "tck1.";
 
@@ -121,7 +118,8 @@ mod tests {
         assert_eq!((text.len(), text.parse()), (53, Ok(key)));
         assert_eq!("treecast2.AAAA".parse::<PublicKey>(), Err(PublicKeyError::Prefix));
         assert_eq!(text[..50].parse::<PublicKey>(), Err(PublicKeyError::Damaged));
-        let mistyped = text.replacen(&text[20..21], if &text[20..21] == "x" { "y" } else { "x" }, 1);
+        let other = if &text[20..21] == "x" { "y" } else { "x" };
+        let mistyped = format!("{}{other}{}", &text[..20], &text[21..]);
         assert_eq!(mistyped.parse::<PublicKey>(), Err(PublicKeyError::Damaged));
     }
 

@@ -42,7 +42,7 @@ use crate::{
     files::{NamedSource, SourceError},
     pacer::{self, Pacer},
     poller::{Interest, Poller, Ready},
-    security::tls::SenderTls,
+    security::{manifest::Signer, tls::SenderTls},
     stop::Stop,
     wake::Waker,
 };
@@ -76,6 +76,8 @@ pub(super) struct Session<'a> {
     /// How many of the lobby's connections have been looked at in this turn.
     admissions: usize,
     refusals: Refusals,
+    /// None in a plain session.
+    signer: Option<Signer>,
     next_token: u64,
     machine: Sender,
     group: GroupLane,
@@ -143,6 +145,7 @@ impl<'a> Session<'a> {
             lobby: Lobby::new(plan.session, tls)?,
             admissions: 0,
             refusals: Refusals::default(),
+            signer: plan.identity.clone().map(Signer::new),
             next_token: FIRST_CONNECTION,
             sources: SourceTable::default(),
             feed,
@@ -347,7 +350,8 @@ impl<'a> Session<'a> {
         file: FileId,
         message: &Message,
     ) -> Result<(), SendError> {
-        let mut packet = message.to_packet(file);
+        let signed = self.signed(file, message);
+        let mut packet = signed.as_ref().unwrap_or(message).to_packet(file);
         match to {
             Destination::Group => {
                 header::set_number(&mut packet, self.numbers.take(1));
@@ -422,6 +426,12 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// In a secure session, a digest carries the sender's signature.
+    fn signed(&mut self, file: FileId, message: &Message) -> Option<Message> {
+        let (Message::Digest(digest), Some(signer)) = (message, &mut self.signer) else { return None };
+        Some(Message::Digest(signer.sign(file, self.machine.announced(file)?, *digest)))
+    }
+
     /// Tells the machine the hash of an object that has been read to its end.
     fn hash_if_read(&mut self, now: Instant, file: FileId) {
         match self.sources.hash(file) {
@@ -462,6 +472,9 @@ impl<'a> Session<'a> {
             }
             SenderEvent::FileDone { file, outcomes } => {
                 let (name, bytes) = self.sources.remove(file);
+                if let Some(signer) = &mut self.signer {
+                    signer.forget(file);
+                }
                 self.objects_done += 1;
                 self.ended = Some(now);
                 let count = |which: Outcome| outcomes.iter().filter(|(_, outcome)| *outcome == which).count();

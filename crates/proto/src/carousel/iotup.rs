@@ -20,7 +20,7 @@ pub fn iotup_inputs(file: FileId, name: &str, frame: &Frame) -> Result<[Receiver
     Ok([
         message(Message::Contents(Contents::new(1)?)),
         message(Message::BeginOfFile(begin)),
-        message(Message::Digest(Digest(frame.hash))),
+        message(Message::Digest(Digest::unsigned(frame.hash))),
         ReceiverInput::Blocks { file, range: frame.range() },
     ])
 }

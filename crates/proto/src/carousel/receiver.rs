@@ -68,6 +68,10 @@ pub enum ReceiverInput {
     Ignore {
         file: FileId,
     },
+    /// All that is known of the object was said by somebody else than the sender: it is as if never heard of.
+    Disown {
+        file: FileId,
+    },
     /// Enough.
     Close,
 }
@@ -189,6 +193,7 @@ impl Receiver {
             ReceiverInput::StoreFailed { file, reason } => self.fail(file, reason),
             ReceiverInput::Committed { file } => self.on_committed(file),
             ReceiverInput::Ignore { file } => drop(self.give_up(file)),
+            ReceiverInput::Disown { file } => self.disown(file),
             ReceiverInput::Close => self.over = Some("it was told to stop".into()),
         }
         self.close_when_done();
@@ -209,6 +214,17 @@ impl Receiver {
             (false, false) => Step::Wait(deadline, ReceiverWait::Storage),
             (false, true) => Step::Wait(deadline, ReceiverWait::Sender),
         }
+    }
+
+    /// What an object that is not complete was announced as.
+    pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
+        let object = self.objects.get(&file.index()).filter(|_| file.session() == self.config.session)?;
+        object.begin.as_ref().filter(|_| object.phase != Phase::Ended)
+    }
+
+    /// The hash that an object should have.
+    pub fn digest(&self, file: FileId) -> Option<[u8; 32]> {
+        self.objects.get(&file.index())?.digest
     }
 
     pub fn progress(&self) -> Progress {
@@ -238,7 +254,7 @@ impl Receiver {
             Message::BeginOfFile(begin) => self.on_begin(file, begin),
             Message::Digest(digest) => {
                 if let Some(object) = self.object(file) {
-                    object.digest = Some(digest.0);
+                    object.digest = Some(digest.hash);
                     self.check(file);
                 }
             }
@@ -345,6 +361,17 @@ impl Receiver {
         if self.give_up(file) {
             self.steps.push_back(Step::Event(ReceiverEvent::Failed { file, reason }));
         }
+    }
+
+    fn disown(&mut self, file: FileId) {
+        let is_open = |object: &Object| matches!(object.phase, Phase::Receiving | Phase::Hashing);
+        if !self.object(file).is_some_and(|object| is_open(object)) {
+            return;
+        }
+        let object = self.objects.remove(&file.index());
+        self.chunks = self.chunks.saturating_sub(object.map_or(0, |object| object.stored.chunks()));
+        self.busy.remove(&file.index());
+        self.transmit(ReceiverTransmit::Discard { file });
     }
 
     /// Ends an object without success; false when it has ended already.
@@ -454,7 +481,7 @@ mod tests {
     }
 
     fn digest(byte: u8) -> ReceiverInput {
-        message(FILE, Message::Digest(Digest([byte; 32])))
+        message(FILE, Message::Digest(Digest::unsigned([byte; 32])))
     }
 
     fn blocks(range: Range<u64>) -> ReceiverInput {

@@ -147,6 +147,11 @@ impl Sender {
         })
     }
 
+    /// What an object is announced as.
+    pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
+        self.objects.get(file.index() as usize).map(|object| &object.begin)
+    }
+
     pub fn handle(&mut self, _now: Instant, input: SenderInput) {
         match input {
             SenderInput::Listeners { present } => self.listeners = present,
@@ -195,7 +200,7 @@ impl Sender {
         let news = object.hash.replace(hash) != Some(hash);
         if announce && news {
             // Receivers that have all blocks wait for nothing else.
-            self.messages.push_back((file, Message::Digest(Digest(hash))));
+            self.messages.push_back((file, Message::Digest(Digest::unsigned(hash))));
         }
     }
 
@@ -253,7 +258,7 @@ impl Sender {
         self.messages.push_back((object.file, Message::Contents(self.contents)));
         self.messages.push_back((object.file, Message::BeginOfFile(object.begin.clone())));
         if let Some(hash) = object.hash {
-            self.messages.push_back((object.file, Message::Digest(Digest(hash))));
+            self.messages.push_back((object.file, Message::Digest(Digest::unsigned(hash))));
         }
         self.announce_at = self.position + ANNOUNCE_BYTES;
     }
@@ -273,7 +278,7 @@ impl Sender {
                 (Some(reason), _) => {
                     vec![Message::Contents(self.contents), Message::Withdraw(reason.clone())]
                 }
-                (None, Some(hash)) => vec![Message::EndOfFile, Message::Digest(Digest(hash))],
+                (None, Some(hash)) => vec![Message::EndOfFile, Message::Digest(Digest::unsigned(hash))],
                 (None, None) => vec![Message::EndOfFile],
             };
             let file = object.file;

@@ -392,6 +392,12 @@ impl Sender {
         self.multicast.queued()
     }
 
+    /// What an object that is not done was announced as.
+    pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
+        let index = self.objects.index(file)?;
+        self.objects.get(index).map(|object| &object.begin)
+    }
+
     /// Bytes of objects multicast so far.
     pub fn multicast_bytes(&self) -> u64 {
         self.multicast.sent_bytes()
@@ -449,7 +455,9 @@ fn retransmission(
             objects.get(index)?;
             (objects.file_id(index), Message::EndOfFile)
         }
-        Action::Message(index, Due::Digest(hash)) => (objects.file_id(index), Message::Digest(Digest(hash))),
+        Action::Message(index, Due::Digest(hash)) => {
+            (objects.file_id(index), Message::Digest(Digest::unsigned(hash)))
+        }
         Action::Withdraw(index, reason) => (objects.file_id(index), Message::Withdraw(Reason::new(&reason))),
         Action::Goodbye => (session, Message::Goodbye),
         Action::Close => return Some(SenderTransmit::CloseConnection(receiver)),

@@ -17,7 +17,7 @@ pub use begin_of_file::{
     Attributes, BeginOfFile, FILE_NAME_LEN, MODE_BITS, ModificationTime, ObjectKind, TransferType,
 };
 pub use contents::{Contents, MAX_OBJECTS};
-pub use digest::Digest;
+pub use digest::{Digest, SIGNATURE_LEN, manifest_bytes};
 pub use group_key::GroupKey;
 pub use hello::{Hello, MAX_RECEIVER_NAME_LEN};
 pub use pace::Pace;
@@ -122,7 +122,7 @@ impl Message {
             Self::RetransmissionRequest(_) => RetransmissionRequest::LEN,
             Self::Hello(body) => body.emitted_len(),
             Self::Welcome(_) => Welcome::LEN,
-            Self::Digest(_) => Digest::LEN,
+            Self::Digest(body) => body.emitted_len(),
             Self::Progress(_) => Progress::LEN,
             Self::Withdraw(body) | Self::Failed(body) | Self::PutOut(body) => body.emitted_len(),
             Self::Contents(_) => Contents::LEN,

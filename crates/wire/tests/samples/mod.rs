@@ -56,7 +56,7 @@ pub fn messages() -> Vec<Message> {
         Message::RetransmissionReject,
         Message::Hello(hello),
         Message::Welcome(Welcome { version: 1, block_len: 1420, receiver: 5 }),
-        Message::Digest(Digest(hash())),
+        Message::Digest(Digest { hash: hash(), signature: Some([0x5a; 64]) }),
         Message::Progress(progress),
         Message::Withdraw(Reason::new("it has shrunk from 10 to 9 bytes")),
         Message::Failed(Reason::new("no space left on the device")),

@@ -55,7 +55,7 @@ impl Receiver {
             (Message::Digest(digest), Channel::Control) => {
                 self.end_of_file(now, from, index);
                 if let Some(object) = self.ledger.get_mut(index) {
-                    object.digest = Some(digest.0);
+                    object.digest = Some(digest.hash);
                     self.settle(index);
                 }
             }

@@ -91,7 +91,7 @@ impl Bench {
     }
 
     fn digest(&mut self) -> String {
-        self.control(Message::Digest(Digest(HASH)))
+        self.control(Message::Digest(Digest::unsigned(HASH)))
     }
 
     fn data(&mut self, range: Range<u64>) -> String {
@@ -376,7 +376,7 @@ fn a_forged_announcement_that_is_refused_does_not_fail_the_object() {
 
 #[test]
 fn an_invented_object_is_dropped_without_a_word() {
-    for ending in [Message::Goodbye, Message::Digest(Digest(HASH))] {
+    for ending in [Message::Goodbye, Message::Digest(Digest::unsigned(HASH))] {
         let mut bench = Bench::new(Notification::Batched);
         bench.bof(300);
         let is_over = ending == Message::Goodbye;
@@ -623,7 +623,7 @@ fn what_makes_no_sense_is_counted_and_dropped() {
         assert_eq!(bench.data(range.clone()), "", "{range:?}");
     }
     assert_eq!(bench.group(Message::Goodbye), "", "the group cannot end a session");
-    assert_eq!(bench.group(Message::Digest(Digest(HASH))), "");
+    assert_eq!(bench.group(Message::Digest(Digest::unsigned(HASH))), "");
     assert_eq!(bench.receiver.counters().malformed, 7);
     let foreign = FileId::new(SessionId(1), 0);
     bench.input(ReceiverInput::Blocks { from: Channel::Group, file: foreign, range: 0..100 });

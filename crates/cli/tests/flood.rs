@@ -1,0 +1,83 @@
+//! Ten thousand strangers at the control port, who say nothing or stop in the middle of a handshake.
+
+mod session;
+
+use std::{
+    fs,
+    io::Write,
+    net::{SocketAddr, TcpStream},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use session::{Scratch, contents, finish_well, path};
+use socket2::{Domain, Socket, Type};
+use treecast_wire::ticket::Ticket;
+
+const STRANGERS: usize = 10_000;
+
+/// Opens a connection from one of 50 addresses of the loopback network, without waiting for it.
+fn knock(to: SocketAddr, number: usize) -> Option<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).ok()?;
+    socket.set_nonblocking(true).ok()?;
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1 + (number % 50) as u8], 0)).into()).ok()?;
+    // It goes on by itself.
+    _ = socket.connect(&to.into());
+    Some(socket)
+}
+
+/// The beginning of a ClientHello, and no more of it (RFC 8446, 4.1.2).
+fn begin_handshake(socket: &Socket) {
+    _ = (&*socket).write(&[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
+}
+
+fn of_process(id: u32, key: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(key)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn strangers_keep_no_receiver_out_and_cost_little() {
+    treecast_driver::file_limit::raise();
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 2_000_000);
+    let sender = scratch.send(&["--wait", "4", "--control", "127.0.0.1:0", path(&file)]);
+    let ticket: Ticket = fs::read_to_string(scratch.path("ticket")).unwrap().trim().parse().unwrap();
+    let (id, to) = (sender.id(), ticket.control[0]);
+    let is_over = AtomicBool::new(false);
+    let (opened, descriptors, memory_kb) = thread::scope(|scope| {
+        let strangers = scope.spawn(|| {
+            let (mut sockets, mut descriptors, mut memory_kb) = (Vec::new(), 0, 0);
+            for number in 0..STRANGERS {
+                sockets.extend(knock(to, number));
+                if number % 100 == 99 {
+                    sockets[number - 99..].iter().step_by(2).for_each(begin_handshake);
+                    let open = fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count);
+                    descriptors = descriptors.max(open);
+                    memory_kb = memory_kb.max(of_process(id, "RssAnon:"));
+                    thread::sleep(Duration::from_millis(5));
+                }
+            }
+            // They stay until the session is over.
+            while !is_over.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(10));
+            }
+            (sockets.len(), descriptors, memory_kb)
+        });
+        thread::sleep(Duration::from_millis(100));
+        let receivers = ["a", "b", "c", "d"].map(|into| scratch.receive(into, &[]));
+        receivers.into_iter().for_each(|receiver| drop(finish_well(receiver)));
+        is_over.store(true, Ordering::Relaxed);
+        strangers.join().unwrap()
+    });
+    finish_well(sender);
+    assert!(opened > STRANGERS * 9 / 10, "{opened}");
+    assert!(descriptors < 400, "{descriptors} descriptors");
+    assert!(memory_kb < 100_000, "{memory_kb} KiB");
+    for into in ["a", "b", "c", "d"] {
+        assert!(fs::read(scratch.path(into).join("file")).unwrap() == contents(2_000_000), "{into}");
+    }
+    assert!(TcpStream::connect(to).is_err(), "the sender has ended");
+}

@@ -1,0 +1,232 @@
+//! Signed manifests: an object's announcement and hash, which the sender vouches for.
+//!
+//! Whoever is in a group can send to it as the sender does. What makes an object right is the sender's signature: a
+//! file gets its name only when its name, size and hash are those that the sender has signed.
+
+use std::collections::BTreeMap;
+
+use treecast_wire::{
+    header::FileId,
+    message::{BeginOfFile, Digest, manifest_bytes},
+};
+
+use super::{Identity, PublicKey};
+
+/// The most digests that wait for their object's announcement.
+const MAX_HELD: usize = 10_000;
+
+/// The most objects of which more than one announcement is remembered, and how many of each.
+const MAX_DOUBTED: usize = 1024;
+const MAX_OTHERS: usize = 4;
+
+/// Signs each object once, however often its digest is sent.
+#[derive(Debug)]
+pub struct Signer {
+    identity: Identity,
+    signatures: BTreeMap<FileId, Digest>,
+}
+
+impl Signer {
+    pub fn new(identity: Identity) -> Self {
+        Self { identity, signatures: BTreeMap::new() }
+    }
+
+    /// The digest of this object, signed.
+    pub fn sign(&mut self, file: FileId, begin: &BeginOfFile, digest: Digest) -> Digest {
+        if let Some(signed) = self.signatures.get(&file).filter(|signed| signed.hash == digest.hash) {
+            return *signed;
+        }
+        let signature = self.identity.sign(&manifest_bytes(file, begin, &digest.hash));
+        let signed = Digest { signature: Some(signature), ..digest };
+        self.signatures.insert(file, signed);
+        signed
+    }
+
+    /// The object's digest is not sent any more.
+    pub fn forget(&mut self, file: FileId) {
+        self.signatures.remove(&file);
+    }
+}
+
+/// Whether the sender has signed this object's manifest.
+pub fn is_signed(sender: &PublicKey, file: FileId, begin: &BeginOfFile, digest: &Digest) -> bool {
+    let bytes = || manifest_bytes(file, begin, &digest.hash);
+    digest.signature.is_some_and(|signature| sender.verify(&bytes(), &signature))
+}
+
+/// What a receiver with a connection does with a digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement {
+    Right,
+    /// It waits for the object's announcement.
+    Early,
+    /// It does not go with what the group has announced: the sender is to be asked for its announcement.
+    Doubtful,
+    /// Nobody has signed it.
+    Unsigned,
+}
+
+/// Checks the digests that come over a connection, where they may be ahead of the announcement.
+#[derive(Debug)]
+pub struct Manifests {
+    sender: PublicKey,
+    held: BTreeMap<FileId, Digest>,
+}
+
+impl Manifests {
+    pub fn new(sender: PublicKey) -> Self {
+        Self { sender, held: BTreeMap::new() }
+    }
+
+    /// Judges a digest that has just come, of an object announced as `begin`.
+    pub fn judge(&mut self, file: FileId, begin: Option<&BeginOfFile>, digest: Digest) -> Judgement {
+        if digest.signature.is_none() {
+            return Judgement::Unsigned;
+        }
+        if begin.is_some_and(|begin| is_signed(&self.sender, file, begin, &digest)) {
+            self.held.remove(&file);
+            return Judgement::Right;
+        }
+        if self.held.len() >= MAX_HELD {
+            self.held.pop_first();
+        }
+        self.held.insert(file, digest);
+        if begin.is_some() { Judgement::Doubtful } else { Judgement::Early }
+    }
+
+    /// Hands out the digest that has waited for this announcement.
+    pub fn release(&mut self, file: FileId, begin: &BeginOfFile) -> Option<Digest> {
+        let digest = self.held.get(&file)?;
+        if !is_signed(&self.sender, file, begin, digest) {
+            return None;
+        }
+        self.held.remove(&file)
+    }
+
+    /// The object has ended here, or the sender's own announcement does not go with its digest. Returns whether one has
+    /// waited.
+    pub fn forget(&mut self, file: FileId) -> bool {
+        self.held.remove(&file).is_some()
+    }
+}
+
+/// What a carousel's receiver does with a digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Right,
+    /// It goes with this announcement, and the one that came first was forged.
+    RightWith(BeginOfFile),
+    Wrong,
+}
+
+/// Checks digests that come from a group, as their announcements do: neither can be trusted alone.
+#[derive(Debug)]
+pub struct GroupManifests {
+    sender: PublicKey,
+    /// Announcements other than the first.
+    others: BTreeMap<FileId, Vec<BeginOfFile>>,
+}
+
+impl GroupManifests {
+    pub fn new(sender: PublicKey) -> Self {
+        Self { sender, others: BTreeMap::new() }
+    }
+
+    /// Notes an announcement of an object of which `first` was said before.
+    pub fn note(&mut self, file: FileId, first: Option<&BeginOfFile>, begin: &BeginOfFile) {
+        let is_full = self.others.len() >= MAX_DOUBTED && !self.others.contains_key(&file);
+        if first.is_none_or(|first| first == begin) || is_full {
+            return;
+        }
+        let others = self.others.entry(file).or_default();
+        if !others.contains(begin) {
+            if others.len() >= MAX_OTHERS {
+                others.remove(0);
+            }
+            others.push(begin.clone());
+        }
+    }
+
+    pub fn judge(&mut self, file: FileId, first: Option<&BeginOfFile>, digest: &Digest) -> Verdict {
+        if first.is_some_and(|first| is_signed(&self.sender, file, first, digest)) {
+            self.others.remove(&file);
+            return Verdict::Right;
+        }
+        let others = self.others.get(&file).map(Vec::as_slice).unwrap_or_default();
+        match others.iter().find(|begin| is_signed(&self.sender, file, begin, digest)).cloned() {
+            Some(begin) => {
+                self.others.remove(&file);
+                Verdict::RightWith(begin)
+            }
+            None => Verdict::Wrong,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::{header::SessionId, message::TransferType};
+
+    use super::*;
+
+    const FILE: FileId = FileId(5);
+
+    fn begin(name: &str) -> BeginOfFile {
+        BeginOfFile::new(TransferType::DiskToDisk, 10, name).unwrap()
+    }
+
+    fn signer() -> (Signer, PublicKey) {
+        let identity = Identity::generate().unwrap();
+        let key = identity.public_key();
+        (Signer::new(identity), key)
+    }
+
+    #[test]
+    fn a_signature_is_good_for_one_object_as_it_was_announced() {
+        let (mut signer, key) = signer();
+        let digest = signer.sign(FILE, &begin("a"), Digest::unsigned([1; 32]));
+        assert!(is_signed(&key, FILE, &begin("a"), &digest));
+        let other_session = FileId::new(SessionId(1), 5);
+        let larger = BeginOfFile::new(TransferType::DiskToDisk, 11, "a").unwrap();
+        let other_hash = Digest { hash: [2; 32], ..digest };
+        assert!(!is_signed(&key, FileId(6), &begin("a"), &digest));
+        assert!(!is_signed(&key, other_session, &begin("a"), &digest));
+        assert!(!is_signed(&key, FILE, &begin("b"), &digest) && !is_signed(&key, FILE, &larger, &digest));
+        assert!(!is_signed(&key, FILE, &begin("a"), &other_hash));
+        assert!(!is_signed(&key, FILE, &begin("a"), &Digest { signature: None, ..digest }));
+        assert!(!is_signed(&self::signer().1, FILE, &begin("a"), &digest));
+    }
+
+    #[test]
+    fn a_digest_waits_for_the_announcement_that_it_goes_with() {
+        let (mut signer, key) = signer();
+        let digest = signer.sign(FILE, &begin("a"), Digest::unsigned([1; 32]));
+        let mut manifests = Manifests::new(key);
+        assert_eq!(manifests.judge(FILE, Some(&begin("a")), digest), Judgement::Right);
+        assert_eq!(manifests.judge(FILE, None, digest), Judgement::Early);
+        assert_eq!(manifests.judge(FILE, Some(&begin("forged")), digest), Judgement::Doubtful);
+        assert_eq!(manifests.release(FILE, &begin("forged")), None);
+        assert_eq!(manifests.release(FILE, &begin("a")), Some(digest));
+        assert_eq!(manifests.judge(FILE, None, Digest::unsigned([1; 32])), Judgement::Unsigned);
+        assert!(!manifests.forget(FILE));
+        for index in 0..2 * MAX_HELD as u64 {
+            manifests.judge(FileId(index), None, digest);
+        }
+        assert_eq!(manifests.held.len(), MAX_HELD);
+    }
+
+    #[test]
+    fn a_member_cannot_forge_what_a_carousel_announces() {
+        let (mut signer, key) = signer();
+        let digest = signer.sign(FILE, &begin("a"), Digest::unsigned([1; 32]));
+        let mut manifests = GroupManifests::new(key);
+        let forged = begin("forged");
+        assert_eq!(manifests.judge(FILE, Some(&forged), &digest), Verdict::Wrong);
+        for name in ["x", "y", "z", "a", "u", "v", "w"] {
+            manifests.note(FILE, Some(&forged), &begin(name));
+        }
+        assert_eq!(manifests.judge(FILE, Some(&forged), &digest), Verdict::RightWith(begin("a")));
+        assert_eq!(manifests.judge(FILE, Some(&begin("a")), &digest), Verdict::Right);
+        assert_eq!(manifests.judge(FILE, Some(&begin("a")), &Digest::unsigned([1; 32])), Verdict::Wrong);
+    }
+}

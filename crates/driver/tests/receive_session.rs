@@ -1,0 +1,115 @@
+//! A receiver against senders that are written out here, over the loopback interface.
+
+use std::{
+    net::TcpListener,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use treecast_driver::{
+    connection::{Connection, ConnectionError},
+    receive::{self, ReceiveOptions},
+    security::{Identity, tls::SenderTls},
+    stop::Stop,
+};
+use treecast_wire::{
+    header::{FileId, SessionId},
+    message::{BeginOfFile, Digest, Message, PROTOCOL_VERSION, TransferType, Welcome, manifest_bytes},
+    ticket::{Fanout, Repair, Security, Ticket},
+};
+
+const SESSION: SessionId = SessionId(99);
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The sender's end: takes one receiver, and says what it is told to.
+fn sender(listener: &TcpListener, identity: &Identity, messages: &[(FileId, Message)]) {
+    let (stream, _) = listener.accept().unwrap();
+    let tls = SenderTls::new(identity).unwrap();
+    let mut connection = Connection::to_receiver(stream, 1024, Some(&tls)).unwrap();
+    let mut is_greeted = false;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < deadline {
+        match connection.read() {
+            Err(ConnectionError::Closed | ConnectionError::CutOff | ConnectionError::Broken(_)) => return,
+            result => drop(result.unwrap()),
+        }
+        while let Some((header, payload)) = connection.next_packet().unwrap() {
+            if let Message::Hello(_) = Message::parse(&header, payload).unwrap() {
+                is_greeted = true;
+            }
+        }
+        if std::mem::take(&mut is_greeted) {
+            for (file, message) in messages {
+                connection.queue(&message.to_packet(*file));
+            }
+        }
+        if connection.flush().is_err() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Only what the sender has signed becomes a file, under the name and with the size that it has signed.
+#[test]
+fn what_is_not_signed_is_not_taken() {
+    let identity = Identity::generate().unwrap();
+    let folder = Folder(std::env::temp_dir().join(format!("treecast-unsigned-{}", std::process::id())));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hash = *blake3::hash(b"").as_bytes();
+    let begin = |name: &str| BeginOfFile::new(TransferType::DiskToDisk, 0, name).unwrap();
+    let signed = |file, name: &str, by: &Identity| {
+        let signature = by.sign(&manifest_bytes(file, &begin(name), &hash));
+        Message::Digest(Digest { hash, signature: Some(signature) })
+    };
+    let file = |index| FileId::new(SESSION, index);
+    let other = Identity::generate().unwrap();
+    let digests = [
+        Message::Digest(Digest::unsigned(hash)),
+        signed(file(1), "1", &other),
+        signed(file(2), "another", &identity),
+        signed(file(0), "3", &identity),
+        signed(file(4), "4", &identity),
+    ];
+    let mut messages = vec![(
+        file(0),
+        Message::Welcome(Welcome { version: PROTOCOL_VERSION, block_len: 1420, receiver: 1 }),
+    )];
+    for (index, digest) in (0..).zip(digests) {
+        messages.push((file(index), Message::BeginOfFile(begin(&index.to_string()))));
+        messages.push((file(index), digest));
+    }
+    // Ahead of its announcement.
+    messages.push((file(5), signed(file(5), "5", &identity)));
+    messages.push((file(5), Message::BeginOfFile(begin("5"))));
+    messages.push((file(0), Message::Goodbye));
+    let ticket = Ticket {
+        session: SESSION,
+        fanout: Fanout::Unicast,
+        repair: Repair::Nack,
+        block_len: 1420,
+        group: "0.0.0.0:0".parse().unwrap(),
+        source: None,
+        control: vec![listener.local_addr().unwrap()],
+        security: Some(Security { sender_key: identity.public_key().to_bytes(), secret: None }),
+        expires: None,
+    };
+    let options =
+        ReceiveOptions { interface: Some("lo".into()), ..ReceiveOptions::new(ticket, folder.0.clone()) };
+    let summary = std::thread::scope(|scope| {
+        scope.spawn(|| sender(&listener, &identity, &messages));
+        receive::run(&options, &Stop::new().unwrap(), &mut |_| {}).unwrap()
+    });
+    let mut names: Vec<_> =
+        std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["4", "5"], "{summary:?}");
+    assert!(summary.progress.ignored_packets >= 1, "{summary:?}");
+}
