@@ -6,12 +6,12 @@ use std::{
     fs,
     io::Write,
     net::{SocketAddr, TcpStream},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::Duration,
 };
 
-use session::{Scratch, contents, finish_well, path};
+use session::{Scratch, contents, finish_well, path, wait_until};
 use socket2::{Domain, Socket, Type};
 use treecast_wire::ticket::Ticket;
 
@@ -46,7 +46,7 @@ fn strangers_keep_no_receiver_out_and_cost_little() {
     let sender = scratch.send(&["--wait", "4", "--control", "127.0.0.1:0", path(&file)]);
     let ticket: Ticket = fs::read_to_string(scratch.path("ticket")).unwrap().trim().parse().unwrap();
     let (id, to) = (sender.id(), ticket.control[0]);
-    let is_over = AtomicBool::new(false);
+    let (is_over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (opened, descriptors, memory_kb) = thread::scope(|scope| {
         let strangers = scope.spawn(|| {
             let (mut sockets, mut descriptors, mut memory_kb) = (Vec::new(), 0, 0);
@@ -57,6 +57,7 @@ fn strangers_keep_no_receiver_out_and_cost_little() {
                     let open = fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count);
                     descriptors = descriptors.max(open);
                     memory_kb = memory_kb.max(of_process(id, "RssAnon:"));
+                    count.store(number + 1, Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(5));
                 }
             }
@@ -66,9 +67,12 @@ fn strangers_keep_no_receiver_out_and_cost_little() {
             }
             (sockets.len(), descriptors, memory_kb)
         });
-        thread::sleep(Duration::from_millis(100));
-        let receivers = ["a", "b", "c", "d"].map(|into| scratch.receive(into, &[]));
-        receivers.into_iter().for_each(|receiver| drop(finish_well(receiver)));
+        // Two come in the middle of the crowd; the session starts with the last two, when all strangers are there.
+        wait_until("strangers come", || count.load(Ordering::Relaxed) > STRANGERS / 4);
+        let early = ["a", "b"].map(|into| scratch.receive(into, &[]));
+        wait_until("all strangers are there", || count.load(Ordering::Relaxed) == STRANGERS);
+        let late = ["c", "d"].map(|into| scratch.receive(into, &[]));
+        early.into_iter().chain(late).for_each(|receiver| drop(finish_well(receiver)));
         is_over.store(true, Ordering::Relaxed);
         strangers.join().unwrap()
     });
