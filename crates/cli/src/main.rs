@@ -13,6 +13,7 @@ mod figures;
 mod keys;
 mod lab;
 mod monitor;
+mod moving_line;
 mod mroute;
 mod observers;
 mod receive;

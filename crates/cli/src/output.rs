@@ -57,7 +57,12 @@ pub fn set_template(bar: &ProgressBar, template: &str) {
 
 /// A line that stays above a bar, or goes to standard error where there is none: lines are for logs, too.
 pub fn above(bar: &ProgressBar, line: &str) {
-    if bar.is_hidden() { remark!("{line}") } else { bar.println(in_one_line(line)) }
+    if bar.is_hidden() { self::line(line) } else { bar.println(in_one_line(line)) }
+}
+
+/// A line on standard error.
+pub fn line(line: &str) {
+    remark!("{line}");
 }
 
 /// The text with its control characters escaped: a name of a file may hold line breaks, and what a terminal

@@ -1,7 +1,7 @@
 //! `treecast send`: arguments in, progress and summary out.
 
 mod carousel;
-mod display;
+pub(crate) mod display;
 
 use std::{
     net::{IpAddr, SocketAddr},

@@ -10,6 +10,7 @@ use crate::{
     arguments::counted,
     figures::{bytes, held_by, left, part, percent, rate, time},
     output,
+    send::display::holder_as_json,
 };
 
 /// How many of the slowest receivers are named.
@@ -54,9 +55,7 @@ fn as_json(found: &[Found]) -> Value {
 pub(crate) fn session_as_json(snapshot: &Snapshot) -> Value {
     let mut session = json!(snapshot);
     session["answers"] = true.into();
-    session["held_by"] = json!(snapshot.held_by.as_ref().map(|holder| {
-        json!({"receiver": holder.receiver, "why": holder.why.word(), "text": holder.why.to_string()})
-    }));
+    session["held_by"] = json!(snapshot.held_by.as_ref().map(holder_as_json));
     for (receiver, shown) in snapshot.receivers.iter().enumerate() {
         session["receivers"][receiver]["why"] = json!(shown.why.map(|why| why.word()));
     }

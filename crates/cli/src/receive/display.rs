@@ -2,26 +2,41 @@
 
 use std::time::Instant;
 
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
-use treecast_driver::receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary};
+use treecast_driver::{
+    receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary},
+    status::Hindrance,
+};
 use treecast_wire::message::ObjectKind;
 
-use crate::{arguments::counted, output};
+use crate::{
+    arguments::counted,
+    figures::{bytes, left, percent, rate},
+    moving_line::{Moment, MovingLine},
+};
 
 pub(super) struct Display {
     json: bool,
     started: Instant,
     block_len: u64,
-    bar: ProgressBar,
+    line: MovingLine,
     /// Files that have begun.
     announced: usize,
+    /// The last of them.
+    latest: String,
 }
 
 impl Display {
     pub fn new(json: bool, block_len: u16) -> Self {
-        let bar = output::waiting_bar(json, "waiting for the first file");
-        Self { json, started: Instant::now(), block_len: block_len.into(), bar, announced: 0 }
+        let line = MovingLine::new(json, "waiting for the first file");
+        Self {
+            json,
+            started: Instant::now(),
+            block_len: block_len.into(),
+            line,
+            announced: 0,
+            latest: String::new(),
+        }
     }
 
     pub fn show(&mut self, event: &ReceiveEvent) {
@@ -34,18 +49,13 @@ impl Display {
             ReceiveEvent::Joined { sender, interface } => {
                 self.line(&format!("joined the session of {sender} on {interface}"));
             }
-            ReceiveEvent::Announced { name, bytes } => {
-                const STYLE: &str =
-                    "{bar:30} {percent:>3} % {bytes} of {total_bytes}, {binary_bytes_per_sec} {msg}";
-                if self.announced == 0 {
-                    output::set_template(&self.bar, STYLE);
-                }
+            ReceiveEvent::Announced { name, .. } => {
                 self.announced += 1;
-                self.bar.set_length(self.bar.length().unwrap_or(0) + bytes);
-                self.bar.set_message(name.clone());
+                self.latest.clone_from(name);
             }
             ReceiveEvent::Ignored { name } => self.line(&format!("{name}: not wanted")),
-            ReceiveEvent::Progress(progress) => self.bar.set_position(progress.received_bytes),
+            ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
+            ReceiveEvent::Progress(_) => {}
             ReceiveEvent::Received { name, kind, bytes } => match kind {
                 ObjectKind::File => self.line(&format!("{name}: {bytes} bytes, verified")),
                 ObjectKind::Link => self.line(&format!("{name}: a symbolic link")),
@@ -56,7 +66,7 @@ impl Display {
     }
 
     pub fn finish(&self, summary: &ReceiveSummary) {
-        self.bar.finish_and_clear();
+        self.line.finish();
         let progress = &summary.progress;
         if self.json {
             let mut done = self.progress_as_json("done", progress);
@@ -70,7 +80,30 @@ impl Display {
     }
 
     fn line(&self, line: &str) {
-        output::above(&self.bar, line);
+        self.line.line(line);
+    }
+
+    fn move_bar(&mut self, progress: &ReceiveProgress) {
+        let figures = format!(
+            "{} of {}, {}, {}",
+            bytes(progress.received_bytes),
+            bytes(progress.announced_bytes),
+            rate(progress.now_bps),
+            left(progress.seconds_left)
+        );
+        let share = progress.retransmitted_bytes as f64 / progress.received_bytes.max(1) as f64;
+        let again = format!("{} came again", percent(share.min(1.0)));
+        let what = match progress.hindrance {
+            Some(Hindrance::Silent(seconds)) => format!("the sender is silent for {seconds:.0} s"),
+            Some(why) => why.to_string(),
+            None => self.latest.clone(),
+        };
+        self.line.show(&Moment {
+            done_bytes: progress.received_bytes,
+            total_bytes: progress.announced_bytes,
+            figures,
+            remark: format!("{} of {} done, {again}; {what}", progress.objects_done, progress.objects),
+        });
     }
 
     fn as_json(&self, event: &ReceiveEvent) -> Value {
@@ -112,6 +145,12 @@ impl Display {
             "ignored_packets": progress.ignored_packets,
             "forged_packets": progress.forged_packets,
             "replayed_packets": progress.replayed_packets,
+            "objects_begun": progress.objects,
+            "now_bps": progress.now_bps,
+            "retransmitted_bps": progress.retransmitted_bps,
+            "requests": progress.requests,
+            "why": progress.hindrance.map(|why| why.word()),
+            "seconds_left": progress.seconds_left,
         })
     }
 }

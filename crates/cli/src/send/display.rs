@@ -1,26 +1,26 @@
 //! What `treecast send` shows: the ticket, a bar, and at the end who has what.
 
-use std::{
-    fmt::Write,
-    sync::{Arc, Mutex},
+use serde_json::{Value, json};
+use treecast_driver::{
+    send::{ReceiverProgress, SendEvent, SendProgress, SendSummary},
+    status::Holder,
 };
 
-use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
-use serde_json::json;
-use treecast_driver::send::{ReceiverProgress, SendEvent, SendProgress, SendSummary};
-
-use crate::{arguments::counted, output};
+use crate::{
+    arguments::counted,
+    figures::{bytes, held_by, left, part, percent, rate},
+    moving_line::{Moment, MovingLine},
+    output,
+};
 
 /// How many of the slowest receivers are named beside the bar.
 const NAMED: usize = 3;
 
 pub(super) struct Display {
     json: bool,
-    bar: ProgressBar,
+    line: MovingLine,
     /// Who is there while the session waits for all; none when it has started.
     waiting: Option<Waiting>,
-    /// What stands beside the bar. Not the bar's own message, which is drawn apart from its position.
-    slowest: Arc<Mutex<String>>,
 }
 
 struct Waiting {
@@ -31,8 +31,8 @@ struct Waiting {
 impl Display {
     /// Of a session that starts when `wanted` receivers are there.
     pub fn new(json: bool, wanted: u32) -> Self {
-        let bar = output::waiting_bar(json, "");
-        Self { json, bar, waiting: Some(Waiting { joined: 0, wanted }), slowest: Arc::default() }
+        let waiting = Some(Waiting { joined: 0, wanted });
+        Self { json, line: MovingLine::new(json, ""), waiting }
     }
 
     pub fn show(&mut self, event: &SendEvent) {
@@ -62,7 +62,7 @@ impl Display {
             SendEvent::Refused { address, reason } => {
                 self.line(&format!("a connection from {address} came to nothing: {reason}"));
             }
-            SendEvent::Started { bytes, .. } => self.start(*bytes),
+            SendEvent::Started { .. } => self.waiting = None,
             SendEvent::Progress(progress) => self.move_bar(progress),
             SendEvent::ObjectDone { .. } => {}
             SendEvent::Withdrawn { reason, .. } => self.line(reason),
@@ -71,7 +71,7 @@ impl Display {
     }
 
     pub fn finish(&self, summary: &SendSummary) {
-        self.bar.finish_and_clear();
+        self.line.finish();
         if self.json {
             say!("{}", done_as_json(summary));
             return;
@@ -86,7 +86,7 @@ impl Display {
     }
 
     fn line(&self, line: &str) {
-        output::above(&self.bar, line);
+        self.line.line(line);
     }
 
     /// Says who is there, as long as the session waits for others.
@@ -94,58 +94,44 @@ impl Display {
         let Some(Waiting { joined, wanted }) = &mut self.waiting else { return };
         *joined = now_joined;
         let receivers = if *wanted == 1 { "receiver" } else { "receivers" };
-        self.bar.set_message(format!("waiting: {joined} of {wanted} {receivers}"));
-    }
-
-    fn start(&mut self, bytes: u64) {
-        self.waiting = None;
-        self.bar.set_length(bytes);
-        let slowest = Arc::clone(&self.slowest);
-        let style = ProgressStyle::with_template(
-            "{bar:30} {percent:>3} % {bytes} of {total_bytes}, {binary_bytes_per_sec}{left}{slowest}",
-        );
-        let Ok(style) = style else { return };
-        let style =
-            style.with_key("left", time_left).with_key("slowest", move |_: &_, to: &mut dyn Write| {
-                if let Ok(slowest) = slowest.lock() {
-                    // A bar that cannot be drawn is none.
-                    _ = to.write_str(&slowest);
-                }
-            });
-        self.bar.set_style(style);
-        self.bar.reset_eta();
+        self.line.wait(format!("waiting: {joined} of {wanted} {receivers}"));
     }
 
     /// The bar stands where the receivers are on average.
-    fn move_bar(&self, progress: &SendProgress) {
-        let receivers = &progress.receivers;
-        let received: u64 = receivers.iter().map(|receiver| receiver.received_bytes).sum();
-        let mut slowest: Vec<&ReceiverProgress> = receivers.iter().collect();
-        slowest.sort_by_key(|receiver| receiver.received_bytes);
-        let percent = |receiver: &ReceiverProgress| {
-            100.0 * receiver.received_bytes as f64 / progress.total_bytes.max(1) as f64
-        };
-        let named = slowest
-            .iter()
-            .take(NAMED)
-            .map(|receiver| format!("{} {:.0} %", receiver.name, percent(receiver)));
-        let named = format!("; slowest: {}", named.collect::<Vec<_>>().join(", "));
-        if let Ok(mut slowest) = self.slowest.lock() {
-            *slowest = named;
-        }
-        // A feed grows.
-        self.bar.set_length(progress.total_bytes);
-        self.bar.set_position(received / receivers.len().max(1) as u64);
+    fn move_bar(&mut self, progress: &SendProgress) {
+        let done_bytes = progress.done_bytes();
+        let figures = format!(
+            "{} of {}, {}, {}",
+            bytes(done_bytes),
+            bytes(progress.total_bytes),
+            rate(progress.now_bps),
+            left(progress.seconds_left)
+        );
+        let moment =
+            Moment { done_bytes, total_bytes: progress.total_bytes, figures, remark: remark(progress) };
+        self.line.show(&moment);
     }
 }
 
-/// How long it will take from here; nothing as long as nothing says so.
-fn time_left(state: &ProgressState, to: &mut dyn Write) {
-    let left = state.eta();
-    if !left.is_zero() {
-        // A bar that cannot be drawn is none.
-        _ = write!(to, ", {:#} left", HumanDuration(left));
-    }
+/// How many are done, what was sent again, and who is waited for or slowest.
+fn remark(progress: &SendProgress) -> String {
+    let receivers = &progress.receivers;
+    let done = receivers.iter().filter(|receiver| receiver.has_ended).count();
+    let again: u64 = receivers.iter().map(|receiver| receiver.retransmitted_bytes).sum();
+    let share = again as f64 / (progress.sent_bytes + again).max(1) as f64;
+    let who = progress.held_by.as_ref().map_or_else(|| slowest(progress), held_by);
+    format!("{done} of {} done, {} sent again; {who}", receivers.len(), percent(share))
+}
+
+fn slowest(progress: &SendProgress) -> String {
+    let mut slowest: Vec<&ReceiverProgress> =
+        progress.receivers.iter().filter(|receiver| receiver.is_connected).collect();
+    slowest.sort_by_key(|receiver| receiver.received_bytes);
+    let named = slowest.iter().take(NAMED);
+    let named = named.map(|receiver| {
+        format!("{} {} %", receiver.name, part(receiver.received_bytes, progress.total_bytes))
+    });
+    format!("slowest: {}", named.collect::<Vec<_>>().join(", "))
 }
 
 fn in_one_line(summary: &SendSummary) -> String {
@@ -263,6 +249,12 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
                 "dropped_packets": receiver.dropped_packets,
                 "objects": receiver.objects_complete,
                 "failed": receiver.failed,
+                "connected": receiver.is_connected,
+                "now_bps": receiver.now_bps,
+                "requests": receiver.requests,
+                "silent_seconds": receiver.silent_seconds,
+                "why": receiver.why.map(|why| why.word()),
+                "seconds_left": receiver.seconds_left,
                 "not_wanted": receiver.objects_not_wanted,
                 "failures": failures.map(|(name, reason)| json!({"name": name, "reason": reason})).collect::<Vec<_>>(),
             })
@@ -273,13 +265,46 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
         "seconds": progress.seconds,
         "sent_bytes": progress.sent_bytes,
         "bytes": progress.total_bytes,
+        "objects": progress.objects,
+        "objects_done": progress.objects_done,
+        "now_bps": progress.now_bps,
+        "rate_bps": progress.rate_bps,
+        "retransmitted_bps": progress.retransmitted_bps,
+        "duplicate_share": progress.duplicate_share,
+        "held_by": progress.held_by.as_ref().map(holder_as_json),
+        "seconds_left": progress.seconds_left,
         "receivers": receivers,
     })
 }
 
+/// Who is waited for, and why: a word for programs, and a few for people.
+pub(crate) fn holder_as_json(holder: &Holder) -> Value {
+    json!({"receiver": holder.receiver, "why": holder.why.word(), "text": holder.why.to_string()})
+}
+
 #[cfg(test)]
 mod tests {
+    use treecast_driver::status::Hindrance;
+
     use super::*;
+
+    #[test]
+    fn who_is_waited_for_is_told_in_80_columns() {
+        let mut progress = SendProgress { total_bytes: 1000, sent_bytes: 900, ..SendProgress::default() };
+        progress.receivers = (0..4)
+            .map(|number| ReceiverProgress {
+                name: format!("client{number}"),
+                received_bytes: 500 - number * 10,
+                retransmitted_bytes: 25,
+                is_connected: true,
+                ..ReceiverProgress::default()
+            })
+            .collect();
+        let slowest = "0 of 4 done, 10 % sent again; slowest: client3 47 %, client2 48 %, client1 49 %";
+        assert_eq!(remark(&progress), slowest);
+        progress.held_by = Some(Holder { receiver: "client3".into(), why: Hindrance::Silent(12.0) });
+        assert_eq!(remark(&progress), "0 of 4 done, 10 % sent again; waits for client3: silent for 12 s");
+    }
 
     #[test]
     fn one_receiver_is_told_of_as_one() {
