@@ -12,6 +12,7 @@ mod bench;
 mod figures;
 mod keys;
 mod lab;
+mod log;
 mod monitor;
 mod moving_line;
 mod mroute;
@@ -29,6 +30,8 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "treecast", version, max_term_width = 100)]
 struct Cli {
+    #[command(flatten)]
+    log: log::Args,
     #[command(subcommand)]
     command: Command,
 }
@@ -47,12 +50,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let command = match Cli::try_parse() {
-        Ok(cli) => cli.command,
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
         Err(error) => return arguments::refuse(&error),
     };
+    if let Err(line) = log::start(&cli.log) {
+        remark!("treecast: {line}");
+        return ExitCode::FAILURE;
+    }
     treecast_driver::file_limit::raise();
-    let result = match command {
+    let result = match cli.command {
         Command::Send(args) => send::run(args),
         Command::Receive(args) => receive::run(args),
         Command::Keys(args) => keys::run(args),
@@ -68,7 +75,10 @@ fn main() -> ExitCode {
         _ => Ok(code),
     });
     result.unwrap_or_else(|error| {
-        remark!("treecast: {error}");
+        match log::is_on() {
+            true => tracing::error!("{error}"),
+            false => remark!("treecast: {error}"),
+        }
         ExitCode::FAILURE
     })
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
-use crate::{figures::part, output};
+use crate::{figures::part, log, output};
 
 /// How often a line goes where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ pub(crate) struct Moment {
 impl MovingLine {
     /// Says `text` until the session moves.
     pub fn new(is_hidden: bool, text: &str) -> Self {
-        let bar = output::waiting_bar(is_hidden, text);
+        let bar = output::waiting_bar(is_hidden || log::is_on(), text);
         Self { bar, is_moving: false, told: Instant::now() }
     }
 
@@ -64,12 +64,20 @@ impl MovingLine {
             self.told = Instant::now();
             let separator = if moment.remark.is_empty() { "" } else { "; " };
             let percent = part(moment.done_bytes, moment.total_bytes);
-            output::line(&format!("{percent} %: {}{separator}{}", moment.figures, moment.remark));
+            let line = format!("{percent} %: {}{separator}{}", moment.figures, moment.remark);
+            match log::is_on() {
+                true => tracing::info!(target: treecast_driver::SESSION_LOG, "{line}"),
+                false => output::line(&line),
+            }
         }
     }
 
     /// A line that stays above it.
     pub fn line(&self, line: &str) {
+        // What is logged has said it.
+        if log::is_on() {
+            return;
+        }
         output::above(&self.bar, line);
     }
 

@@ -33,7 +33,7 @@ impl Observers {
     pub fn start(role: Role, metrics: Option<SocketAddr>) -> Result<Self, String> {
         let board = Board::new(Snapshot::new(role));
         let metrics = metrics.map(|address| metrics::serve(address, &board)).transpose()?;
-        let status = status::serve(&board).inspect_err(|line| remark!("treecast: {line}")).ok();
+        let status = status::serve(&board).inspect_err(|line| tracing::warn!("{line}")).ok();
         Ok(Self { board, _status: status, _metrics: metrics, posted: None })
     }
 

@@ -3,6 +3,9 @@
 //! This crate decides nothing about a protocol: what to send, ask for or store is up to the machines of
 //! `treecast-proto`. It has nearly all the `unsafe` of treecast, each behind a safe function.
 
+/// The target of what a session logs: its events, which its caller is told as well.
+pub const SESSION_LOG: &str = "treecast::session";
+
 pub mod carousel;
 pub mod clock;
 pub mod connection;

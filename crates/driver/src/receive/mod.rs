@@ -5,6 +5,7 @@
 //! stalls holds up, in the end, the sender, and costs memory nowhere.
 
 mod join;
+pub(crate) mod log;
 mod outbox;
 mod reach;
 mod session;
@@ -252,6 +253,12 @@ pub fn run(
     // Before the sender hears of this receiver, which could keep nothing otherwise.
     let folder = TargetFolder::open(&options.into)?;
     let storage = Journal::open(&folder, options.ticket.session, true)?;
+    let id = format!("{:08x}", options.ticket.session.0);
+    let _span = tracing::info_span!(target: crate::SESSION_LOG, "receive", session = id).entered();
+    let on_event = &mut |event: ReceiveEvent| {
+        log::note(&event);
+        on_event(event);
+    };
     let joined = join::join(options, stop, on_event)?;
     session::Session::open(options, folder, storage, joined, on_event)?.run(stop)
 }

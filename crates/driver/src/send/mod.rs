@@ -7,6 +7,7 @@
 mod copies;
 mod feed;
 mod lobby;
+mod log;
 mod multicast;
 mod peer;
 mod plan;
@@ -323,5 +324,12 @@ pub fn run(
     on_event: &mut dyn FnMut(SendEvent),
 ) -> Result<SendSummary, SendError> {
     let plan = Plan::new(options)?;
-    session::Session::open(plan, on_event)?.run(stop)
+    let id = format!("{:08x}", plan.session.0);
+    let _span = tracing::info_span!(target: crate::SESSION_LOG, "send", session = id).entered();
+    let mut log = log::Log::default();
+    let mut on_event = |event: SendEvent| {
+        log.note(&event);
+        on_event(event);
+    };
+    session::Session::open(plan, &mut on_event)?.run(stop)
 }

@@ -1,0 +1,94 @@
+//! Structured logs on standard error: `--log LEVEL` or `TREECAST_LOG`, as text or as JSON lines.
+//!
+//! Without them, what a session has to say goes to its display, and only other warnings are logged. With them, the
+//! display keeps to standard output, and its lines are log events instead.
+
+use std::{io, sync::OnceLock};
+
+use clap::ValueEnum;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt,
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
+
+/// Whether logs were asked for, and take the place of lines.
+static IS_ON: OnceLock<()> = OnceLock::new();
+
+const VARIABLE: &str = "TREECAST_LOG";
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Log what happens to standard error, in place of other lines there [default: TREECAST_LOG, else none]
+    #[arg(long, global = true, value_enum, value_name = "LEVEL")]
+    log: Option<Level>,
+    /// How logs look
+    #[arg(long, global = true, value_enum, default_value = "text")]
+    log_format: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// Starts to log.
+///
+/// # Errors
+/// One line, when `TREECAST_LOG` says what cannot be.
+pub(crate) fn start(args: &Args) -> Result<(), String> {
+    let asked = match args.log {
+        Some(level) => Some(level),
+        None => from_environment()?,
+    };
+    let filter = match asked {
+        Some(level) => {
+            // The first of two is as good as the second.
+            _ = IS_ON.set(());
+            Targets::new().with_default(filter(level))
+        }
+        None => Targets::new()
+            .with_default(LevelFilter::WARN)
+            .with_target(treecast_driver::SESSION_LOG, LevelFilter::OFF),
+    };
+    let layer = fmt::layer().with_writer(io::stderr).log_internal_errors(false);
+    let registry = tracing_subscriber::registry().with(filter);
+    let result = match args.log_format {
+        Format::Text => registry.with(layer.with_ansi(false)).try_init(),
+        Format::Json => registry.with(layer.json().flatten_event(true)).try_init(),
+    };
+    result.map_err(|error| format!("cannot log: {error}"))
+}
+
+/// Whether lines for people are logged instead.
+pub(crate) fn is_on() -> bool {
+    IS_ON.get().is_some()
+}
+
+fn from_environment() -> Result<Option<Level>, String> {
+    let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let level = text.to_str().and_then(|text| Level::from_str(text, true).ok());
+    let expected = "set it to off, error, warn, info or debug";
+    level.map(Some).ok_or_else(|| format!("{VARIABLE} is {text:?}, which is no level: {expected}"))
+}
+
+fn filter(level: Level) -> LevelFilter {
+    match level {
+        Level::Off => LevelFilter::OFF,
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+    }
+}

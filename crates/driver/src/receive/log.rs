@@ -1,0 +1,18 @@
+//! What a receiver logs: each event once.
+
+use tracing::{info, warn};
+
+use super::ReceiveEvent;
+use crate::SESSION_LOG as LOG;
+
+pub(crate) fn note(event: &ReceiveEvent) {
+    match event {
+        ReceiveEvent::Warning(text) => warn!(target: LOG, "{text}"),
+        ReceiveEvent::Joined { sender, interface } => info!(target: LOG, %sender, interface, "joined"),
+        ReceiveEvent::Announced { name, bytes } => info!(target: LOG, name, bytes, "object begins"),
+        ReceiveEvent::Ignored { name } => info!(target: LOG, name, "object not wanted"),
+        ReceiveEvent::Progress(_) => {}
+        ReceiveEvent::Received { name, bytes, .. } => info!(target: LOG, name, bytes, "object done"),
+        ReceiveEvent::Failed { name, reason } => warn!(target: LOG, name, reason, "object failed"),
+    }
+}
