@@ -49,8 +49,8 @@ pub(super) struct Peer {
     pub failures: Vec<(String, String)>,
     /// ... and how many there are.
     pub failed: u64,
-    /// Bytes of those.
-    pub failed_bytes: u64,
+    /// Bytes of those, and of those that it did not want.
+    pub forgone_bytes: u64,
     /// Requests for retransmissions.
     pub requests: u64,
     /// Bytes received and sent again, packets dropped, and milliseconds of waiting for its disk.
@@ -108,7 +108,7 @@ impl Peer {
             complete_bytes: 0,
             failures: Vec::new(),
             failed: 0,
-            failed_bytes: 0,
+            forgone_bytes: 0,
             requests: 0,
             meter: Meter::default(),
             was_there_at_start: false,
@@ -131,7 +131,7 @@ impl Peer {
 
     /// It has ended with an object without having it.
     pub fn fail(&mut self, name: String, bytes: u64, reason: String) {
-        self.failed_bytes = self.failed_bytes.saturating_add(bytes);
+        self.forgone_bytes = self.forgone_bytes.saturating_add(bytes);
         self.failed += 1;
         if self.failures.len() < MAX_FAILURES {
             self.failures.push((name, reason));
@@ -180,8 +180,9 @@ impl Peer {
         ];
         self.meter.note(now, counters);
         let rates = self.meter.rates(now, counters);
-        let has_ended = self.missed + self.objects_complete + self.failed >= seen.objects;
-        let ended_bytes = received_bytes + self.failed_bytes;
+        let ended = self.missed + self.objects_complete + self.objects_not_wanted + self.failed;
+        let has_ended = ended >= seen.objects;
+        let ended_bytes = received_bytes + self.forgone_bytes;
         let lacking = if has_ended { 0 } else { seen.total_bytes.saturating_sub(ended_bytes) };
         let is_behind = !has_ended && (lacking == 0 || ended_bytes < seen.sent_bytes);
         ReceiverProgress {

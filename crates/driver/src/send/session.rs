@@ -462,7 +462,10 @@ impl<'a> Session<'a> {
                         peer.objects_complete += 1;
                         peer.complete_bytes += size;
                     }
-                    Outcome::NotWanted => peer.objects_not_wanted += 1,
+                    Outcome::NotWanted => {
+                        peer.objects_not_wanted += 1;
+                        peer.forgone_bytes = peer.forgone_bytes.saturating_add(size);
+                    }
                     // Why is told of the object, once for all.
                     Outcome::Failed(_) if self.summary.withdrawn.iter().any(|(other, _)| *other == name) => {
                         peer.fail(name, size, "the sender could not send it to its end".into());
