@@ -122,9 +122,9 @@ fn read_section(text: &str) -> Section {
     let mut section = Section::default();
     let mut is_table_of_events = false;
     for line in text.lines() {
-        match line.strip_prefix("| ") {
+        match line.strip_prefix('|') {
             None => is_table_of_events = false,
-            Some(row) if row.starts_with("event ") => is_table_of_events = true,
+            Some(row) if row.starts_with(" event ") => is_table_of_events = true,
             Some(row) if is_table_of_events => {
                 section.events.extend(quoted(row.split('|').next().unwrap()));
             }
