@@ -21,6 +21,7 @@ pub mod group_key;
 pub mod membership;
 pub mod replay_window;
 mod stored;
+pub mod tfmcc;
 pub mod time;
 pub mod unicast;
 pub mod vcmtp;

@@ -1,0 +1,89 @@
+//! When a receiver that the sender does not follow may speak (RFC 4654, 5.4): after a random time, the shorter the worse
+//! it is off, so that a few of many speak and the others hear that it has been said.
+
+use std::time::Duration;
+
+/// As many receivers as the distribution of the random times is made for (RFC 4654, 5.4.1).
+const RECEIVERS: f64 = 10_000.0;
+
+/// The share of a round that depends on how badly off a receiver is; the rest is drawn.
+const BIASED_SHARE: f64 = 0.25;
+
+/// A receiver with less than half of the rate is as badly off as can be, and one with more than this not at all.
+const BIAS_RANGE: std::ops::RangeInclusive<f64> = 0.5..=0.9;
+
+/// A receiver that wants hardly less than another has asked for need not say so.
+const TOLERANCE: f64 = 0.1;
+
+/// A round is so many of the longest round trips (RFC 4654, 3.6): who speaks early is heard of before most would speak.
+pub const ROUND_TRIPS_A_ROUND: u32 = 6;
+
+/// How long to wait. `ratio` is the rate that the receiver would have to the rate there is, `uniform` a random number
+/// between 0 and 1.
+pub fn delay(round: Duration, ratio: f64, uniform: f64) -> Duration {
+    let (worst, best) = (*BIAS_RANGE.start(), *BIAS_RANGE.end());
+    let bias = (ratio.clamp(worst, best) - worst) / (best - worst);
+    let drawn = (1.0 + uniform.clamp(1e-12, 1.0).ln() / RECEIVERS.ln()).max(0.0);
+    round.mul_f64(BIASED_SHARE * bias + (1.0 - BIASED_SHARE) * drawn)
+}
+
+/// Whether what a receiver has to say has been said by another, who has asked for `suppression_bps`.
+pub fn is_suppressed(rate_bps: f64, suppression_bps: f64) -> bool {
+    rate_bps >= suppression_bps * (1.0 - TOLERANCE)
+}
+
+/// Numbers between 0 and 1 from a seed (SplitMix64, Steele et al. 2014).
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND: Duration = Duration::from_millis(600);
+
+    /// When each of so many receivers with this ratio would speak, in order.
+    fn delays(receivers: usize, ratio: f64) -> Vec<Duration> {
+        let mut random = Random::new(7);
+        let mut delays: Vec<_> = (0..receivers).map(|_| delay(ROUND, ratio, random.uniform())).collect();
+        delays.sort_unstable();
+        delays
+    }
+
+    #[test]
+    fn few_of_many_speak_before_they_can_hear_of_each_other() {
+        for (receivers, most) in [(1_000, 10), (10_000, 40)] {
+            let delays = delays(receivers, 0.7);
+            let heard = delays[0] + ROUND / ROUND_TRIPS_A_ROUND;
+            let spoken = delays.iter().filter(|delay| **delay < heard).count();
+            assert!(spoken <= most, "{spoken} of {receivers}");
+            assert!(delays.iter().all(|delay| *delay <= ROUND));
+        }
+    }
+
+    #[test]
+    fn who_is_worse_off_speaks_earlier() {
+        let mean = |ratio| delays(1_000, ratio).iter().sum::<Duration>() / 1_000;
+        assert!(mean(0.4) < mean(0.7) && mean(0.7) < mean(0.95));
+        assert_eq!(mean(0.4), mean(0.5));
+    }
+
+    #[test]
+    fn what_was_said_is_not_said_again() {
+        assert!(is_suppressed(95.0, 100.0) && !is_suppressed(85.0, 100.0));
+        assert!(!is_suppressed(5.0, f64::INFINITY));
+    }
+}

@@ -1,0 +1,48 @@
+//! Congestion control for a group (TFMCC, RFC 4654): a sender takes no more of a path than a TCP connection to its worst
+//! receiver would.
+//!
+//! Each receiver counts loss events and measures the round trip, and by TCP's throughput equation knows the rate that it
+//! could have. The sender follows the one with the lowest, its *current limiting receiver*, which reports each round
+//! trip; of the others only who would want a lower rate speaks, after a random time, unless another has said so before.
+//!
+//! # Where treecast differs from RFC 4654
+//!
+//! - What its data header carries travels in messages of its own to the group ([`Pace`]), several times a round trip, and
+//!   every packet has its number; reports come over the receivers' control connections.
+//! - Such a connection tells a first round trip before anything is sent, so nobody starts with half a second.
+//! - A rate is what leaves in all, retransmissions included. What arrives from the group is compared with what was sent
+//!   to the group.
+//! - A receiver in trouble loses no more than it must: where packets were lost, the rate falls at least to what has
+//!   arrived, at once.
+//! - When the current limiting receiver falls silent, the sender first asks another and only then slows down: one that
+//!   was stopped holds up nobody.
+//! - A sender that had nothing to send, or was held back by its disk or by a receiver's buffer, keeps its rate for a
+//!   while, but does not raise it (RFC 5348, 4.3).
+
+pub mod equation;
+mod feedback;
+mod loss_history;
+mod receive_rate;
+mod receiver;
+mod round_trip;
+mod sender;
+
+pub use receiver::{Receiver, ReceiverInput, ReceiverWait};
+pub use sender::{Cause, Limit, Sender, SenderConfig, SenderInput, SenderWait};
+pub use treecast_wire::message::{Pace, PaceReport};
+
+use crate::Instant;
+
+/// Packets to the group with consecutive numbers, as they have arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrived {
+    pub first: u32,
+    pub count: u32,
+    /// A router on the way has marked them: it would have lost them, did they not say that they heed marks (RFC 3168).
+    pub marked: bool,
+}
+
+/// A moment as messages tell it.
+fn micros(moment: Instant) -> u64 {
+    moment.as_nanos() / 1_000
+}

@@ -1,0 +1,406 @@
+//! The receiver (RFC 4654, 5): what it finds of the path, and when it says so.
+
+use std::{convert::Infallible, time::Duration};
+
+use treecast_wire::message::{Pace, PaceReport};
+
+use super::{
+    Arrived, equation,
+    feedback::{self, Random},
+    loss_history::LossHistory,
+    micros,
+    receive_rate::ReceiveRate,
+    round_trip::RoundTrip,
+};
+use crate::{Instant, Step};
+
+/// The round trip before anything is known of it (RFC 4654, 3.2).
+const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
+
+/// The packet length before anything is known of it.
+const FIRST_PACKET_BYTES: u32 = 1500;
+
+/// However short the round trip, reports are no closer together.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(2);
+
+/// A round lasts at least so long.
+const SHORTEST_ROUND: Duration = Duration::from_millis(20);
+
+/// A receiver that the sender will not follow lets up to 2^this rounds pass between its reports.
+const MAX_PATIENCE: u32 = 6;
+
+/// Something that has happened at the receiver.
+#[derive(Debug, Clone, Copy)]
+pub enum ReceiverInput {
+    /// The sender's Welcome has told what it calls this receiver.
+    Named(u32),
+    /// Packets of the group have arrived.
+    Packets(Arrived),
+    /// A message to the group.
+    Pace(Pace),
+}
+
+/// What the receiver waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiverWait {
+    /// Packets, or a reason to speak.
+    Sender,
+    /// The next report: the sender follows this receiver, or nobody has spoken for it.
+    Report,
+}
+
+/// One receiver's part in congestion control. Call order: see the crate's documentation. Its reports replace each other:
+/// one that could not be sent is of no use when there is a newer one.
+#[derive(Debug)]
+pub struct Receiver {
+    number: Option<u32>,
+    history: LossHistory,
+    rate: ReceiveRate,
+    round_trip: RoundTrip,
+    random: Random,
+    /// The last message of the sender and when it came.
+    pace: Option<(Pace, Instant)>,
+    /// The echo that was measured by last.
+    measured_echo: u64,
+    /// When to speak in this round, if nobody does so before.
+    timer: Option<Instant>,
+    has_spoken: bool,
+    /// Rounds to let pass, and how many it will be the next time.
+    rounds_to_pass: u32,
+    patience: u32,
+    reported: Option<Instant>,
+    /// To be reported as soon as may be.
+    is_urgent: bool,
+    has_news: bool,
+    /// A loss event has begun since the last report.
+    is_lossy: bool,
+}
+
+/// # What happens
+impl Receiver {
+    /// `seed` draws the random times: no two receivers of a group should have the same.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            number: None,
+            history: LossHistory::default(),
+            rate: ReceiveRate::default(),
+            round_trip: RoundTrip::default(),
+            random: Random::new(seed),
+            pace: None,
+            measured_echo: 0,
+            timer: None,
+            has_spoken: false,
+            rounds_to_pass: 0,
+            patience: 0,
+            reported: None,
+            is_urgent: false,
+            has_news: false,
+            is_lossy: false,
+        }
+    }
+
+    pub fn handle(&mut self, now: Instant, input: ReceiverInput) {
+        match input {
+            ReceiverInput::Named(number) => self.number = Some(number),
+            ReceiverInput::Packets(packets) => self.packets(now, packets),
+            ReceiverInput::Pace(pace) => self.pace(now, pace),
+        }
+    }
+
+    fn packets(&mut self, now: Instant, packets: Arrived) {
+        let round_trip = self.round_trip();
+        self.has_news = true;
+        self.rate.arrived(now, packets.count, round_trip);
+        if !self.history.arrived(now, packets, round_trip) {
+            return;
+        }
+        // Half of what arrived when the first loss came: until then the rate had doubled each round trip.
+        let (bytes, received) = (self.packet_bytes(), self.received_bps(now));
+        self.history.set_first_interval(1.0 / equation::loss_rate(bytes, round_trip, received / 2.0));
+        self.is_lossy = true;
+        if self.is_limiting() {
+            self.is_urgent = true;
+        } else {
+            self.set_timer(now);
+        }
+    }
+
+    fn pace(&mut self, now: Instant, pace: Pace) {
+        let is_new_round = self.pace.is_none_or(|(last, _)| last.round != pace.round);
+        self.pace = Some((pace, now));
+        self.has_news = true;
+        let is_echo = pace.echo_for != 0 && Some(pace.echo_for) == self.number;
+        if is_echo && pace.echo_us != self.measured_echo {
+            self.measured_echo = pace.echo_us;
+            self.round_trip.measure(micros(now), pace.timestamp_us, pace.echo_us);
+        } else {
+            self.round_trip.adjust(micros(now), pace.timestamp_us);
+        }
+        if is_new_round {
+            self.timer = None;
+            self.has_spoken = false;
+            self.rounds_to_pass = self.rounds_to_pass.saturating_sub(1);
+        }
+        if self.is_limiting() {
+            (self.timer, self.patience, self.rounds_to_pass) = (None, 0, 0);
+        } else if is_new_round {
+            self.set_timer(now);
+        }
+        if self.timer.is_some() && self.is_suppressed(now, &pace) {
+            self.timer = None;
+        }
+    }
+
+    /// In a round in which it has something to say, and nobody has said it yet.
+    fn set_timer(&mut self, now: Instant) {
+        let Some((pace, _)) = self.pace else { return };
+        let may_speak = !self.has_spoken && self.timer.is_none() && self.rounds_to_pass == 0;
+        let rate = self.bearable_bps(now);
+        let is_below = rate < pace.rate_bps as f64;
+        let is_unknown = pace.is_slow_start || pace.limited_by == 0 || self.round_trip.estimate().is_none();
+        if !may_speak || !(is_below || is_unknown) || self.is_suppressed(now, &pace) {
+            return;
+        }
+        let round = longest(&pace).saturating_mul(feedback::ROUND_TRIPS_A_ROUND).max(SHORTEST_ROUND);
+        let ratio = rate / pace.rate_bps.max(1) as f64;
+        self.timer = Some(now + feedback::delay(round, ratio, self.random.uniform()));
+    }
+
+    fn is_suppressed(&mut self, now: Instant, pace: &Pace) -> bool {
+        let has_spoken = pace.suppression_bps != Pace::NO_RATE;
+        has_spoken && feedback::is_suppressed(self.bearable_bps(now), pace.suppression_bps as f64)
+    }
+}
+
+/// # What is to be done
+impl Receiver {
+    pub fn poll(&mut self, now: Instant) -> Step<PaceReport, Infallible, ReceiverWait> {
+        match self.deadline() {
+            Some(deadline) if deadline <= now => match self.report(now) {
+                Some(report) => Step::Transmit(report),
+                None => Step::Wait(None, ReceiverWait::Sender),
+            },
+            Some(deadline) => Step::Wait(Some(deadline), ReceiverWait::Report),
+            None => Step::Wait(None, ReceiverWait::Sender),
+        }
+    }
+
+    /// When the next report is due. The current limiting receiver reports each round trip, and at once when a loss
+    /// event begins (RFC 4654, 5.4).
+    fn deadline(&self) -> Option<Instant> {
+        let (pace, came_at) = self.pace?;
+        if !self.is_limiting() {
+            return self.timer;
+        }
+        if !self.has_news {
+            return None;
+        }
+        let Some(reported) = self.reported else { return Some(came_at) };
+        let interval = if self.is_urgent { SHORTEST_INTERVAL } else { self.round_trip() };
+        Some(reported + interval.clamp(SHORTEST_INTERVAL, longest(&pace).max(SHORTEST_INTERVAL)))
+    }
+
+    fn report(&mut self, now: Instant) -> Option<PaceReport> {
+        let (pace, came_at) = self.pace?;
+        if !self.is_limiting() {
+            self.patience = (self.patience + 1).min(MAX_PATIENCE);
+            self.rounds_to_pass = (1 << self.patience) / 2;
+        }
+        (self.timer, self.has_spoken, self.reported) = (None, true, Some(now));
+        (self.is_urgent, self.has_news) = (false, false);
+        let loss = self.history.loss_rate();
+        let held = now.saturating_duration_since(came_at).as_micros() as u64;
+        let round_trip = self.round_trip.estimate().map_or(0, |estimate| estimate.as_micros() as u32);
+        Some(PaceReport {
+            timestamp_us: micros(now),
+            echo_us: pace.timestamp_us.saturating_add(held),
+            rate_bps: self.calculated_bps().map_or(Pace::NO_RATE, |rate| rate as u64),
+            received_bps: self.received_bps(now) as u64,
+            round: pace.round,
+            round_trip_us: round_trip,
+            loss_ppb: (loss * 1e9) as u32,
+            is_lossy: std::mem::take(&mut self.is_lossy),
+        })
+    }
+}
+
+/// # What is known
+impl Receiver {
+    fn is_limiting(&self) -> bool {
+        self.pace.is_some_and(|(pace, _)| pace.limited_by != 0 && Some(pace.limited_by) == self.number)
+    }
+
+    /// Measured, or the group's longest.
+    fn round_trip(&self) -> Duration {
+        let longest = || self.pace.map_or(FIRST_ROUND_TRIP, |(pace, _)| longest(&pace));
+        self.round_trip.estimate().unwrap_or_else(longest)
+    }
+
+    fn packet_bytes(&self) -> u32 {
+        self.pace.map_or(FIRST_PACKET_BYTES, |(pace, _)| pace.packet_bytes.clamp(1, 65_535))
+    }
+
+    fn received_bps(&mut self, now: Instant) -> f64 {
+        let (bytes, round_trip) = (self.packet_bytes(), self.round_trip());
+        self.rate.rate_bps(now, bytes, round_trip)
+    }
+
+    /// What TCP would get; none before the first loss.
+    fn calculated_bps(&self) -> Option<f64> {
+        let loss = self.history.loss_rate();
+        self.history.has_loss().then(|| equation::rate_bps(self.packet_bytes(), self.round_trip(), loss))
+    }
+
+    /// What others' rates are compared with: before the first loss, any, but in slow start what arrives.
+    fn bearable_bps(&mut self, now: Instant) -> f64 {
+        let is_slow_start = self.pace.is_some_and(|(pace, _)| pace.is_slow_start);
+        match self.calculated_bps() {
+            Some(rate) => rate,
+            None if is_slow_start => self.received_bps(now),
+            None => f64::INFINITY,
+        }
+    }
+}
+
+fn longest(pace: &Pace) -> Duration {
+    Duration::from_micros(pace.longest_round_trip_us.into()).min(super::round_trip::LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: u32 = 7;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    fn pace(millis: u64, round: u32, limited_by: u32) -> Pace {
+        Pace {
+            timestamp_us: millis * 1000,
+            rate_bps: 10_000_000,
+            suppression_bps: Pace::NO_RATE,
+            echo_us: 0,
+            round,
+            longest_round_trip_us: 50_000,
+            packet_bytes: 1000,
+            is_slow_start: false,
+            limited_by,
+            echo_for: 0,
+        }
+    }
+
+    fn receiver() -> Receiver {
+        let mut receiver = Receiver::new(1);
+        receiver.handle(at(0), ReceiverInput::Named(ME));
+        receiver
+    }
+
+    /// 1,000 packets a second from `from` to `until`, every `lost`-th missing, and the pace each 10 ms.
+    fn run(receiver: &mut Receiver, from: u64, until: u64, lost: u64, pace: Pace) -> Vec<(u64, PaceReport)> {
+        let mut reports = Vec::new();
+        for millis in from..until {
+            if millis % lost != lost - 1 {
+                let arrived = Arrived { first: millis as u32, count: 1, marked: false };
+                receiver.handle(at(millis), ReceiverInput::Packets(arrived));
+            }
+            if millis % 10 == 0 {
+                let pace = Pace { timestamp_us: millis * 1000 - 20, ..pace };
+                receiver.handle(at(millis), ReceiverInput::Pace(pace));
+            }
+            while let Step::Transmit(report) = receiver.poll(at(millis)) {
+                reports.push((millis, report));
+            }
+        }
+        reports
+    }
+
+    #[test]
+    fn the_limiting_receiver_reports_each_round_trip() {
+        let mut receiver = receiver();
+        let reports = run(&mut receiver, 10, 1_010, u64::MAX, pace(10, 1, ME));
+        assert!((18..=22).contains(&reports.len()), "{}", reports.len());
+        let (_, last) = reports.last().unwrap();
+        assert_eq!((last.rate_bps, last.loss_ppb, last.round), (Pace::NO_RATE, 0, 1));
+        assert!((7_500_000..8_500_000).contains(&last.received_bps), "{last}");
+    }
+
+    #[test]
+    fn a_loss_is_reported_at_once_by_the_limiting_receiver() {
+        let mut receiver = receiver();
+        let reports = run(&mut receiver, 10, 520, 500, pace(10, 1, ME));
+        let lossy: Vec<_> = reports.iter().filter(|(_, report)| report.is_lossy).collect();
+        assert_eq!(lossy.len(), 1);
+        assert!((502..=504).contains(&lossy[0].0), "packet 499 is missed when 502 has come: {lossy:?}");
+        let rate = lossy[0].1.rate_bps;
+        assert!((3_500_000..4_500_000).contains(&rate), "half of what arrived: {rate}");
+    }
+
+    #[test]
+    fn another_speaks_only_if_it_wants_less_and_nobody_has_said_so() {
+        let quiet = run(&mut receiver(), 10, 1_000, 200, pace(10, 1, 3));
+        let measured = |receiver: &mut Receiver| receiver.round_trip.measure(50_000, 30_000, 0);
+        assert_eq!(quiet.len(), 1, "it has not measured its round trip yet");
+        let mut content = receiver();
+        measured(&mut content);
+        assert!(run(&mut content, 10, 400, 200, Pace { rate_bps: 1000, ..pace(10, 1, 3) }).is_empty());
+        let mut said = receiver();
+        measured(&mut said);
+        assert!(run(&mut said, 10, 400, 20, Pace { suppression_bps: 1000, ..pace(10, 1, 3) }).is_empty());
+        let mut unsaid = receiver();
+        measured(&mut unsaid);
+        let reports = run(&mut unsaid, 10, 400, 20, Pace { rate_bps: 50_000_000, ..pace(10, 1, 3) });
+        assert_eq!(reports.len(), 1, "once a round");
+    }
+
+    #[test]
+    fn who_is_not_heeded_speaks_ever_less() {
+        let mut receiver = receiver();
+        let mut reports = 0;
+        for round in 0..200 {
+            let from = 10 + u64::from(round) * 300;
+            reports += run(&mut receiver, from, from + 300, 20, pace(10, round, 3)).len();
+        }
+        assert!((4..20).contains(&reports), "{reports}");
+    }
+
+    #[test]
+    fn an_echo_measures_the_round_trip() {
+        let mut receiver = receiver();
+        receiver.handle(at(100), ReceiverInput::Pace(pace(80, 1, ME)));
+        assert_eq!(receiver.round_trip(), Duration::from_millis(50), "the longest stands for it");
+        let echo = Pace { echo_us: 60_000, echo_for: ME, ..pace(80, 1, ME) };
+        receiver.handle(at(100), ReceiverInput::Pace(Pace { echo_for: 9, ..echo }));
+        assert_eq!(receiver.round_trip.estimate(), None, "another's");
+        receiver.handle(at(100), ReceiverInput::Pace(echo));
+        assert_eq!(receiver.round_trip(), Duration::from_millis(40));
+    }
+
+    #[test]
+    fn no_pace_gives_no_report_and_nonsense_no_panic() {
+        let mut receiver = receiver();
+        let arrived = Arrived { first: u32::MAX, count: u32::MAX, marked: true };
+        receiver.handle(at(0), ReceiverInput::Packets(arrived));
+        assert_eq!(receiver.poll(at(0)), Step::Wait(None, ReceiverWait::Sender));
+        for number in [0, u64::MAX] {
+            let pace = Pace {
+                timestamp_us: number,
+                rate_bps: number,
+                suppression_bps: number,
+                echo_us: number,
+                round: number as u32,
+                longest_round_trip_us: number as u32,
+                packet_bytes: number as u32,
+                is_slow_start: true,
+                limited_by: ME,
+                echo_for: ME,
+            };
+            receiver.handle(at(5), ReceiverInput::Pace(pace));
+            receiver.handle(at(6), ReceiverInput::Packets(arrived));
+            for millis in 0..100 {
+                let _ = receiver.poll(at(100 + millis * 100));
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The round trip as a receiver knows it (RFC 4654, 5.3.2): measured where the sender has echoed one of its reports, and
+//! between such measurements followed by how the way from the sender alone gets longer and shorter.
+
+use std::time::Duration;
+
+/// What a new measurement counts.
+const MEASURED_WEIGHT: f64 = 0.25;
+
+/// What each message from the sender counts between measurements; several come in a round trip.
+const ADJUSTED_WEIGHT: f64 = 0.1;
+
+/// The longest that is believed.
+pub const LONGEST: Duration = Duration::from_secs(5);
+
+/// Microseconds on one's own clock and on another's: any difference may lie between the two.
+#[derive(Debug, Default)]
+pub struct RoundTrip {
+    /// In microseconds.
+    estimate: Option<f64>,
+    /// The last measurement without the way from the sender, in microseconds: the way back, and the difference of the
+    /// clocks.
+    back: f64,
+}
+
+impl RoundTrip {
+    /// A message has come in at `now_us` that was sent at `sent_us` by the sender's clock.
+    pub fn adjust(&mut self, now_us: u64, sent_us: u64) {
+        let Some(estimate) = &mut self.estimate else { return };
+        let sample = bounded(one_way(now_us, sent_us) + self.back);
+        *estimate += (sample - *estimate) * ADJUSTED_WEIGHT;
+    }
+
+    /// As [`RoundTrip::adjust`], and the message echoes one that was sent from here at `echo_us`.
+    pub fn measure(&mut self, now_us: u64, sent_us: u64, echo_us: u64) {
+        let Some(sample) = now_us.checked_sub(echo_us) else { return };
+        if sample > LONGEST.as_micros() as u64 {
+            return;
+        }
+        let sample = bounded(sample as f64);
+        self.back = sample - one_way(now_us, sent_us);
+        let estimate = self.estimate.get_or_insert(sample);
+        *estimate += (sample - *estimate) * MEASURED_WEIGHT;
+    }
+
+    /// None before the first measurement.
+    pub fn estimate(&self) -> Option<Duration> {
+        self.estimate.map(|micros| Duration::from_micros(micros as u64))
+    }
+}
+
+fn one_way(now_us: u64, sent_us: u64) -> f64 {
+    now_us.wrapping_sub(sent_us).cast_signed() as f64
+}
+
+fn bounded(micros: f64) -> f64 {
+    micros.clamp(1.0, LONGEST.as_micros() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sender's clock is so far ahead.
+    const AHEAD: u64 = 1 << 40;
+
+    #[test]
+    fn the_first_measurement_counts_whole_and_later_ones_little() {
+        let mut round_trip = RoundTrip::default();
+        round_trip.adjust(5_000, AHEAD);
+        assert_eq!(round_trip.estimate(), None);
+        round_trip.measure(60_000, AHEAD + 40_000, 20_000);
+        assert_eq!(round_trip.estimate(), Some(Duration::from_millis(40)));
+        round_trip.measure(160_000, AHEAD + 140_000, 80_000);
+        assert_eq!(round_trip.estimate(), Some(Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn a_queue_that_grows_between_measurements_is_seen() {
+        let mut round_trip = RoundTrip::default();
+        round_trip.measure(60_000, AHEAD + 40_000, 20_000);
+        for step in 1..=50 {
+            round_trip.adjust(60_000 + 100_000 + step * 10_000, AHEAD + 40_000 + step * 10_000);
+        }
+        let estimate = round_trip.estimate().unwrap();
+        assert!((135..=140).contains(&estimate.as_millis()), "{estimate:?}");
+    }
+
+    #[test]
+    fn nonsense_is_bounded() {
+        let mut round_trip = RoundTrip::default();
+        round_trip.measure(5, 0, 10);
+        round_trip.measure(u64::MAX, 0, 0);
+        assert_eq!(round_trip.estimate(), None);
+        round_trip.measure(10, u64::MAX, 5);
+        for sent in [0, u64::MAX, 1 << 63] {
+            round_trip.adjust(u64::MAX / 2, sent);
+            assert!(round_trip.estimate().unwrap() <= LONGEST);
+        }
+    }
+}

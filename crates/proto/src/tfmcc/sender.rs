@@ -1,0 +1,315 @@
+//! The sender (RFC 4654, 3): the rate, whom it follows, and what the group is told of it.
+
+mod group;
+mod rate;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+use std::{convert::Infallible, time::Duration};
+
+use treecast_wire::message::{Pace, PaceReport};
+
+use self::{
+    group::Group,
+    rate::{Finding, Rate},
+};
+use super::{feedback, micros};
+use crate::{Instant, Step};
+
+/// The group is told so many times a round trip, ...
+const TOLD_A_ROUND_TRIP: u32 = 4;
+
+/// ... but not more often than this, nor than each so many packets, nor less often than this.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
+const PACKETS_AN_INTERVAL: f64 = 8.0;
+const LONGEST_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A receiver that is followed has fallen silent when it has said nothing for so many round trips (RFC 5348, 4.4), and
+/// for no less than this: a busy host may let it wait so long.
+const SILENT_ROUND_TRIPS: u32 = 4;
+const SHORTEST_SILENCE: Duration = Duration::from_millis(300);
+
+/// Who sends nothing for longer has paused.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Clone, Copy)]
+pub struct SenderConfig {
+    /// Length of a full IP packet, in bytes.
+    pub packet_bytes: u32,
+    /// Receivers that can bear less are not followed.
+    pub floor_bps: Option<u64>,
+}
+
+/// Something that has happened at the sender. Receivers are named by the numbers that Welcome has told them.
+#[derive(Debug, Clone, Copy)]
+pub enum SenderInput {
+    /// A receiver is there. Its control connection may have shown its round trip.
+    Joined {
+        receiver: u32,
+        round_trip: Option<Duration>,
+    },
+    Left {
+        receiver: u32,
+    },
+    Report {
+        from: u32,
+        report: PaceReport,
+    },
+    /// IP packets have left, to the group and as retransmissions.
+    Sent {
+        group_bytes: u64,
+        repair_bytes: u64,
+    },
+}
+
+/// What the sender waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SenderWait {
+    /// Something to be sent.
+    Packets,
+    /// The moment to tell the group.
+    Pace,
+    /// A report of the receiver that it follows.
+    Report,
+}
+
+/// Why the rate is what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Nothing was lost yet: slow start.
+    Start,
+    /// Loss on the way to the receiver that is followed.
+    Loss,
+    /// The rate is being raised to what the receiver that is followed can bear.
+    Growth,
+    /// Less is sent than the rate allows.
+    Unused,
+    /// Nobody can bear as much as the floor.
+    Floor,
+}
+
+/// What limits the rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit {
+    pub cause: Cause,
+    /// The receiver that is followed.
+    pub receiver: Option<u32>,
+    /// Its loss event rate.
+    pub loss: f64,
+    pub round_trip: Duration,
+}
+
+/// One sender's part in congestion control. Call order: see the crate's documentation. [`Sender::rate_bps`] changes with
+/// every input and poll.
+#[derive(Debug)]
+pub struct Sender {
+    config: SenderConfig,
+    rate: Rate,
+    group: Group,
+    round: u32,
+    round_ends: Instant,
+    /// The lowest rate asked for in this round.
+    suppression_bps: u64,
+    /// When something was sent last.
+    sent: Option<Instant>,
+    told: Option<Instant>,
+    /// Something was sent since the group was told.
+    has_sent: bool,
+    /// Since when the receiver that is followed says nothing.
+    unheard_since: Instant,
+    /// Nobody has answered since another was asked.
+    is_unanswered: bool,
+}
+
+/// # What happens
+impl Sender {
+    pub fn new(config: SenderConfig) -> Self {
+        Self {
+            config,
+            rate: Rate::new(config.packet_bytes, config.floor_bps),
+            group: Group::default(),
+            round: 0,
+            round_ends: Instant::ZERO,
+            suppression_bps: Pace::NO_RATE,
+            sent: None,
+            told: None,
+            has_sent: false,
+            unheard_since: Instant::ZERO,
+            is_unanswered: false,
+        }
+    }
+
+    pub fn handle(&mut self, now: Instant, input: SenderInput) {
+        match input {
+            SenderInput::Joined { receiver, round_trip } => {
+                self.group.join(receiver, round_trip);
+                if self.sent.is_none() {
+                    self.rate.start(self.group.longest());
+                }
+            }
+            SenderInput::Left { receiver } => {
+                if self.group.leave(receiver) {
+                    self.follow_next(now);
+                }
+            }
+            SenderInput::Report { from, report } => {
+                if let Some(finding) = self.group.report(now, from, &report) {
+                    self.report(now, from, finding);
+                }
+            }
+            SenderInput::Sent { group_bytes, repair_bytes } => self.sent(now, group_bytes, repair_bytes),
+        }
+    }
+
+    fn sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
+        let paused = self.sent.map_or(Duration::ZERO, |sent| now.saturating_duration_since(sent));
+        if self.sent.is_none() || paused > SHORTEST_PAUSE.max(self.group.longest() * SILENT_ROUND_TRIPS) {
+            self.rate.pause(paused, self.group.longest());
+            (self.unheard_since, self.is_unanswered) = (now, false);
+        }
+        self.sent = Some(now);
+        self.has_sent |= group_bytes > 0;
+        self.rate.sent(now, group_bytes, repair_bytes);
+    }
+
+    /// RFC 4654, 3.3. The rate falls to what any receiver wants, and rises only with the one that is followed.
+    fn report(&mut self, now: Instant, from: u32, finding: Finding) {
+        let is_limiting = self.group.limiting() == Some(from);
+        let wanted = finding.calculated_bps.unwrap_or(finding.received_bps);
+        if self.is_below_floor(&finding) {
+            self.group.leave_behind(from, true);
+            if is_limiting {
+                self.follow_next(now);
+            }
+            return;
+        }
+        self.group.leave_behind(from, false);
+        if finding.calculated_bps.is_some() || self.rate.is_slow_start() {
+            self.suppression_bps = self.suppression_bps.min(wanted as u64);
+        }
+        if is_limiting || self.wants_less(&finding) {
+            self.group.follow(from);
+            (self.unheard_since, self.is_unanswered) = (now, false);
+            self.rate.follow(now, finding);
+        }
+    }
+
+    /// Than the sender sends now, or nobody was followed yet.
+    fn wants_less(&self, finding: &Finding) -> bool {
+        let is_first = self.group.limiting().is_none();
+        is_first || finding.calculated_bps.is_some_and(|rate| rate < self.rate.bps())
+    }
+
+    fn is_below_floor(&self, finding: &Finding) -> bool {
+        let floor = self.config.floor_bps.map(|floor| floor as f64);
+        floor.zip(finding.calculated_bps).is_some_and(|(floor, rate)| rate < floor)
+    }
+
+    fn follow_next(&mut self, now: Instant) {
+        self.unheard_since = now;
+        self.rate.forget_recovery();
+        if !self.group.follow_next() && self.config.floor_bps.is_some() {
+            self.rate.fall_to_least();
+        }
+    }
+}
+
+/// # What is to be done
+impl Sender {
+    /// Gives the message to the group when it is due. None is, as long as nothing is sent to the group.
+    pub fn poll(&mut self, now: Instant) -> Step<Pace, Infallible, SenderWait> {
+        let Some(silent_at) = self.silence() else { return Step::Wait(None, SenderWait::Packets) };
+        if silent_at <= now {
+            self.fall_silent(now);
+        }
+        if !self.has_sent {
+            return Step::Wait(self.silence(), SenderWait::Report);
+        }
+        match self.told.map(|told| told + self.interval()) {
+            Some(due) if due > now => Step::Wait(Some(due.min(silent_at.max(now))), SenderWait::Pace),
+            _ => Step::Transmit(self.pace(now)),
+        }
+    }
+
+    fn interval(&self) -> Duration {
+        let round_trip = self.group.found().map_or(self.group.longest(), |(finding, _)| finding.round_trip);
+        let packets = PACKETS_AN_INTERVAL * f64::from(self.config.packet_bytes) * 8.0 / self.rate.bps();
+        let shortest = SHORTEST_INTERVAL.max(Duration::from_secs_f64(packets)).min(LONGEST_INTERVAL);
+        (round_trip / TOLD_A_ROUND_TRIP).clamp(shortest, LONGEST_INTERVAL)
+    }
+
+    /// When the receiver that is followed counts as silent; none while nothing is sent that it could answer.
+    fn silence(&self) -> Option<Instant> {
+        let sent = self.sent?;
+        let length =
+            (self.group.longest() * SILENT_ROUND_TRIPS).max(SHORTEST_SILENCE).max(self.interval() * 2);
+        let silent_at = self.unheard_since + length;
+        (self.has_sent || silent_at <= sent + length).then_some(silent_at)
+    }
+
+    /// Asks another receiver; slows down when that one does not answer either (RFC 4654, 3.4 and 3.5).
+    fn fall_silent(&mut self, now: Instant) {
+        self.unheard_since = now;
+        self.group.note_silence();
+        let has_next = self.group.follow_next();
+        if std::mem::replace(&mut self.is_unanswered, true) || !has_next {
+            self.rate.halve();
+        }
+    }
+
+    fn pace(&mut self, now: Instant) -> Pace {
+        if self.round_ends <= now {
+            self.group.end_round();
+            self.round = self.round.wrapping_add(1);
+            let round = self.group.longest() * feedback::ROUND_TRIPS_A_ROUND;
+            self.round_ends = now + round + self.interval();
+            self.suppression_bps = Pace::NO_RATE;
+        }
+        (self.told, self.has_sent) = (Some(now), false);
+        let (echo_for, echo_us) = self.group.take_echo(now).unwrap_or((0, 0));
+        Pace {
+            timestamp_us: micros(now),
+            rate_bps: self.rate_bps(),
+            suppression_bps: self.suppression_bps,
+            echo_us,
+            round: self.round,
+            longest_round_trip_us: self.group.longest().as_micros() as u32,
+            packet_bytes: self.config.packet_bytes,
+            is_slow_start: self.rate.is_slow_start(),
+            limited_by: self.group.limiting().unwrap_or(0),
+            echo_for,
+        }
+    }
+}
+
+/// # What is to be seen
+impl Sender {
+    /// Bits of IP packets a second that may leave, retransmissions included.
+    pub fn rate_bps(&self) -> u64 {
+        self.rate.bps() as u64
+    }
+
+    pub fn limit(&self) -> Limit {
+        let found = self.group.found();
+        let wanted = found.and_then(|(finding, _)| finding.calculated_bps);
+        let is_least = |floor: u64| self.rate.bps() <= floor as f64;
+        let cause = if self.config.floor_bps.is_some_and(is_least) {
+            Cause::Floor
+        } else if self.rate.is_unused() {
+            Cause::Unused
+        } else if self.rate.is_slow_start() {
+            Cause::Start
+        } else if wanted.is_none_or(|wanted| wanted > self.rate.bps() * 1.05) {
+            Cause::Growth
+        } else {
+            Cause::Loss
+        };
+        Limit {
+            cause,
+            receiver: self.group.limiting(),
+            loss: found.map_or(0.0, |(_, loss)| loss),
+            round_trip: found.map_or(self.group.longest(), |(finding, _)| finding.round_trip),
+        }
+    }
+}

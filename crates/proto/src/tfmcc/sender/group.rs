@@ -1,0 +1,149 @@
+//! The receivers as their reports show them: whom to follow, the longest round trip, whom to echo.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use treecast_wire::message::PaceReport;
+
+use super::{super::round_trip::LONGEST, rate::Finding};
+use crate::Instant;
+
+/// Round trips are no shorter.
+const SHORTEST: Duration = Duration::from_micros(50);
+
+/// The longest round trip before anybody has told one (RFC 4654, 3.2).
+const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
+
+/// What is left of the longest round trip when nobody in a whole round had as long a one (RFC 4654, 3.2).
+const DECAY: f64 = 0.9;
+
+#[derive(Debug, Default)]
+pub struct Group {
+    receivers: BTreeMap<u32, Member>,
+    limiting: Option<u32>,
+    /// Whose reports are to be echoed, each once.
+    echoes: VecDeque<u32>,
+    longest: Option<Duration>,
+    /// The longest in this round.
+    peak: Duration,
+}
+
+/// What a receiver has said last.
+#[derive(Debug, Default)]
+struct Member {
+    finding: Option<Finding>,
+    loss: f64,
+    /// Its clock and ours when that came.
+    told: Option<(u64, Instant)>,
+    /// It did not answer when it was asked.
+    is_silent: bool,
+    /// It can bear less than the sender is willing to send.
+    is_left_behind: bool,
+}
+
+impl Group {
+    pub fn join(&mut self, receiver: u32, round_trip: Option<Duration>) {
+        self.receivers.insert(receiver, Member::default());
+        if let Some(round_trip) = round_trip {
+            let round_trip = round_trip.clamp(SHORTEST, LONGEST);
+            self.longest = Some(self.longest.map_or(round_trip, |longest| longest.max(round_trip)));
+        }
+    }
+
+    /// Returns whether it was followed.
+    pub fn leave(&mut self, receiver: u32) -> bool {
+        self.receivers.remove(&receiver);
+        self.echoes.retain(|other| *other != receiver);
+        self.limiting == Some(receiver)
+    }
+
+    /// Takes a report up; none when it cannot be one: it answers what was not sent yet, or is a stranger's.
+    pub fn report(&mut self, now: Instant, from: u32, report: &PaceReport) -> Option<Finding> {
+        let longest = self.longest();
+        let member = self.receivers.get_mut(&from)?;
+        let round_trip = super::super::micros(now).checked_sub(report.echo_us).map(Duration::from_micros)?;
+        let round_trip = round_trip.clamp(SHORTEST, LONGEST);
+        // It has reckoned with the longest: with its own it would have found more (RFC 4654, 3.3).
+        let scale = match report.round_trip_us {
+            0 => longest.as_secs_f64() / round_trip.as_secs_f64(),
+            _ => 1.0,
+        };
+        let has_loss = report.rate_bps != super::Pace::NO_RATE;
+        let finding = Finding {
+            calculated_bps: has_loss.then(|| report.rate_bps as f64 * scale),
+            received_bps: report.received_bps as f64,
+            is_lossy: report.is_lossy,
+            round_trip,
+        };
+        member.finding = Some(finding);
+        member.loss = f64::from(report.loss_ppb) / 1e9;
+        member.told = Some((report.timestamp_us, now));
+        member.is_silent = false;
+        self.peak = self.peak.max(round_trip);
+        self.longest = Some(self.longest.map_or(round_trip, |longest| longest.max(round_trip)));
+        if !self.echoes.contains(&from) {
+            self.echoes.push_back(from);
+        }
+        Some(finding)
+    }
+
+    pub fn limiting(&self) -> Option<u32> {
+        self.limiting
+    }
+
+    pub fn follow(&mut self, receiver: u32) {
+        self.limiting = Some(receiver);
+    }
+
+    pub fn leave_behind(&mut self, receiver: u32, is_left_behind: bool) {
+        if let Some(member) = self.receivers.get_mut(&receiver) {
+            member.is_left_behind = is_left_behind;
+        }
+    }
+
+    /// The one that is followed has not answered.
+    pub fn note_silence(&mut self) {
+        let limiting = self.limiting.and_then(|limiting| self.receivers.get_mut(&limiting));
+        if let Some(member) = limiting {
+            member.is_silent = true;
+        }
+    }
+
+    /// Follows the next one: of those that may be followed the one that wanted least. Returns whether there is one.
+    pub fn follow_next(&mut self) -> bool {
+        let wanted = |member: &Member| match member.finding {
+            Some(Finding { calculated_bps: Some(rate), .. }) => rate,
+            _ => f64::INFINITY,
+        };
+        let eligible =
+            self.receivers.iter().filter(|(_, member)| !member.is_silent && !member.is_left_behind);
+        let next = eligible.min_by(|(_, one), (_, other)| wanted(one).total_cmp(&wanted(other)));
+        self.limiting = next.map(|(receiver, _)| *receiver);
+        self.limiting.is_some()
+    }
+
+    /// What the followed receiver has found last, and its loss event rate.
+    pub fn found(&self) -> Option<(Finding, f64)> {
+        let member = self.receivers.get(&self.limiting?)?;
+        Some((member.finding?, member.loss))
+    }
+
+    pub fn longest(&self) -> Duration {
+        self.longest.unwrap_or(FIRST_ROUND_TRIP)
+    }
+
+    pub fn end_round(&mut self) {
+        self.longest = self.longest.map(|longest| longest.mul_f64(DECAY).max(self.peak).max(SHORTEST));
+        self.peak = Duration::ZERO;
+    }
+
+    /// Who is to be echoed next, and its timestamp, later by as long as it has lain here.
+    pub fn take_echo(&mut self, now: Instant) -> Option<(u32, u64)> {
+        let receiver = self.echoes.pop_front()?;
+        let (timestamp_us, at) = self.receivers.get(&receiver)?.told?;
+        let held = now.saturating_duration_since(at).as_micros() as u64;
+        Some((receiver, timestamp_us.saturating_add(held)))
+    }
+}

@@ -1,0 +1,292 @@
+//! The rate (RFC 4654, 3.3 and 3.5; RFC 5348, 4.3 and 4.4): how reports, silence and pauses change it.
+
+use std::time::Duration;
+
+use super::usage::Usage;
+use crate::Instant;
+
+/// No rate is higher, whatever is reported.
+pub const MOST_BPS: f64 = 1e12;
+
+/// No rate is lower: so many packets a second leave however bad things are, or nobody could tell that they are better.
+const LEAST_PACKETS: f64 = 5.0;
+
+/// The rate at the start, in packets a round trip (RFC 6928).
+const FIRST_PACKETS: f64 = 10.0;
+
+/// Round trips are no shorter where something is divided by them.
+const SHORTEST_ROUND_TRIP: Duration = Duration::from_millis(1);
+
+/// What a report says that the rate depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Finding {
+    /// What TCP would get; none as long as nothing was lost.
+    pub calculated_bps: Option<f64>,
+    /// What arrives from the group.
+    pub received_bps: f64,
+    /// Something was lost since the report before.
+    pub is_lossy: bool,
+    pub round_trip: Duration,
+}
+
+#[derive(Debug)]
+pub struct Rate {
+    bps: f64,
+    least_bps: f64,
+    packet_bits: f64,
+    is_slow_start: bool,
+    /// Up to here the rate doubles after silence or a pause.
+    recover_bps: f64,
+    /// Until when it has been raised.
+    raised: Instant,
+    usage: Usage,
+}
+
+impl Rate {
+    /// `floor_bps`: the rate never falls below.
+    pub fn new(packet_bytes: u32, floor_bps: Option<u64>) -> Self {
+        let packet_bits = f64::from(packet_bytes.max(1)) * 8.0;
+        let least_bps = floor_bps.map_or(packet_bits * LEAST_PACKETS, |floor| floor as f64).min(MOST_BPS);
+        Self {
+            bps: least_bps,
+            least_bps,
+            packet_bits,
+            is_slow_start: true,
+            recover_bps: 0.0,
+            raised: Instant::ZERO,
+            usage: Usage::default(),
+        }
+    }
+
+    pub fn bps(&self) -> f64 {
+        self.bps
+    }
+
+    pub fn is_slow_start(&self) -> bool {
+        self.is_slow_start
+    }
+
+    /// Whether less was sent than the rate allows: there was not more, or a disk or a receiver's buffer held it up.
+    pub fn is_unused(&self) -> bool {
+        self.usage.is_unused()
+    }
+
+    /// Nothing was sent yet, and this is the longest round trip.
+    pub fn start(&mut self, round_trip: Duration) {
+        self.set(self.first_bps(round_trip));
+    }
+
+    pub fn sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
+        self.usage.sent(now, self.bps, group_bytes, repair_bytes);
+    }
+
+    /// The current limiting receiver has reported.
+    pub fn follow(&mut self, now: Instant, finding: Finding) {
+        let round_trip = finding.round_trip.max(SHORTEST_ROUND_TRIP);
+        self.usage.look(now, self.bps, round_trip);
+        let received = finding.received_bps * self.usage.share();
+        match finding.calculated_bps {
+            None if self.is_slow_start => self.double(now, received, round_trip),
+            calculated => {
+                self.is_slow_start = false;
+                self.steer(now, calculated, received, finding.is_lossy, round_trip);
+            }
+        }
+        self.raised = now;
+    }
+
+    /// Slow start (RFC 4654, 3.3): twice what arrives.
+    fn double(&mut self, now: Instant, received: f64, round_trip: Duration) {
+        if self.usage.is_unused() {
+            return;
+        }
+        let least = (self.bps / 2.0).max(self.first_bps(round_trip)).min(self.bps);
+        let growth = self.bps * 2_f64.powf(self.round_trips_since_raised(now, round_trip));
+        self.set((2.0 * received).clamp(least, growth.max(least)));
+    }
+
+    fn steer(
+        &mut self,
+        now: Instant,
+        calculated: Option<f64>,
+        received: f64,
+        is_lossy: bool,
+        round_trip: Duration,
+    ) {
+        let mut target = calculated.unwrap_or(MOST_BPS);
+        if !self.usage.is_unused() {
+            target = target.min(if is_lossy { received } else { 2.0 * received });
+        }
+        if target <= self.bps {
+            return self.set(target.max(self.packet_bits / round_trip.as_secs_f64()).min(self.bps));
+        }
+        if !self.usage.is_unused() {
+            let raised = self.raised_bps(now, round_trip);
+            self.set(target.min(raised));
+            if self.bps >= self.recover_bps {
+                self.recover_bps = 0.0;
+            }
+        }
+    }
+
+    /// A packet a round trip more each round trip (RFC 4654, 3.3), or twice the rate where that is known to be good.
+    fn raised_bps(&self, now: Instant, round_trip: Duration) -> f64 {
+        let round_trips = self.round_trips_since_raised(now, round_trip);
+        if self.bps < self.recover_bps {
+            return (self.bps * 2_f64.powf(round_trips)).min(self.recover_bps);
+        }
+        self.bps + round_trips * self.packet_bits / round_trip.as_secs_f64()
+    }
+
+    fn round_trips_since_raised(&self, now: Instant, round_trip: Duration) -> f64 {
+        let elapsed = now.saturating_duration_since(self.raised);
+        (elapsed.as_secs_f64() / round_trip.as_secs_f64()).min(2.0)
+    }
+
+    /// Nobody has reported for long (RFC 5348, 4.4).
+    pub fn halve(&mut self) {
+        self.recover_bps = self.recover_bps.max(self.bps / 2.0);
+        self.set(self.bps / 2.0);
+    }
+
+    /// Nothing was sent for so long: the path may have changed (RFC 5348, 4.4).
+    pub fn pause(&mut self, paused: Duration, round_trip: Duration) {
+        let round_trip = round_trip.max(SHORTEST_ROUND_TRIP);
+        let halvings = (paused.as_secs_f64() / (4.0 * round_trip.as_secs_f64())).min(60.0);
+        self.recover_bps = self.recover_bps.max(self.bps);
+        let decayed = self.bps / 2_f64.powf(halvings);
+        self.set(decayed.max(self.first_bps(round_trip)).min(self.bps));
+        self.usage = Usage::default();
+    }
+
+    /// The receiver that was followed is no longer, and nobody else is known.
+    pub fn fall_to_least(&mut self) {
+        self.is_slow_start = false;
+        self.set(self.least_bps);
+    }
+
+    /// Others can bear more than the receiver that is no longer followed.
+    pub fn forget_recovery(&mut self) {
+        self.recover_bps = 0.0;
+    }
+
+    fn first_bps(&self, round_trip: Duration) -> f64 {
+        FIRST_PACKETS * self.packet_bits / round_trip.max(SHORTEST_ROUND_TRIP).as_secs_f64()
+    }
+
+    fn set(&mut self, bps: f64) {
+        self.bps = bps.clamp(self.least_bps, MOST_BPS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND_TRIP: Duration = Duration::from_millis(40);
+
+    /// Sends all that the rate allows for a number of round trips; each report is what `find` makes of the rate.
+    fn run(rate: &mut Rate, from: u64, round_trips: u64, find: impl Fn(f64) -> Finding) {
+        for step in from..from + round_trips * 10 {
+            let now = Instant::ZERO + ROUND_TRIP / 10 * step as u32;
+            rate.sent(now, (rate.bps() / 8.0 * 0.004) as u64, 0);
+            if step % 10 == 9 {
+                rate.follow(now, find(rate.bps()));
+            }
+        }
+    }
+
+    fn lossless(received_bps: f64) -> Finding {
+        Finding { calculated_bps: None, received_bps, is_lossy: false, round_trip: ROUND_TRIP }
+    }
+
+    fn calculated(bps: f64, received_bps: f64) -> Finding {
+        Finding { calculated_bps: Some(bps), ..lossless(received_bps) }
+    }
+
+    fn started() -> Rate {
+        let mut rate = Rate::new(1500, None);
+        rate.start(ROUND_TRIP);
+        rate
+    }
+
+    #[test]
+    fn slow_start_doubles_each_round_trip_and_is_bound_to_what_arrives() {
+        let mut rate = started();
+        assert_eq!(rate.bps(), 3_000_000.0);
+        run(&mut rate, 0, 5, lossless);
+        assert!((40e6..100e6).contains(&rate.bps()), "{}", rate.bps());
+        run(&mut rate, 50, 20, |bps| lossless(bps.min(50e6)));
+        assert!((99e6..101e6).contains(&rate.bps()) && rate.is_slow_start(), "{}", rate.bps());
+    }
+
+    #[test]
+    fn the_first_loss_ends_slow_start_for_good() {
+        let mut rate = started();
+        run(&mut rate, 0, 5, lossless);
+        run(&mut rate, 50, 1, |_| calculated(20e6, 40e6));
+        assert_eq!((rate.bps(), rate.is_slow_start()), (20e6, false));
+        run(&mut rate, 60, 10, |bps| calculated(50e6, bps));
+        assert!((22e6..24e6).contains(&rate.bps()), "a packet each round trip: {}", rate.bps());
+    }
+
+    #[test]
+    fn where_packets_are_lost_the_rate_is_at_most_what_arrives() {
+        let mut rate = started();
+        run(&mut rate, 0, 5, lossless);
+        run(&mut rate, 50, 1, |_| Finding { is_lossy: true, ..calculated(40e6, 5e6) });
+        assert_eq!(rate.bps(), 5e6);
+    }
+
+    #[test]
+    fn an_unused_rate_neither_grows_nor_falls_with_what_arrives() {
+        let mut rate = started();
+        run(&mut rate, 0, 4, lossless);
+        let before = rate.bps();
+        for round_trip in 2..20 {
+            let now = Instant::ZERO + ROUND_TRIP * round_trip * 3;
+            rate.sent(now, 1000, 0);
+            rate.follow(now, lossless(200_000.0));
+        }
+        assert!(rate.is_unused());
+        assert_eq!(rate.bps(), before);
+    }
+
+    #[test]
+    fn after_silence_the_rate_comes_back_by_doubling() {
+        let mut rate = started();
+        run(&mut rate, 0, 5, lossless);
+        run(&mut rate, 50, 1, |bps| calculated(40e6, bps));
+        (0..30).for_each(|_| rate.halve());
+        assert_eq!(rate.bps(), 60_000.0);
+        run(&mut rate, 200, 10, |bps| calculated(40e6, bps));
+        assert!((15e6..26e6).contains(&rate.bps()), "{}", rate.bps());
+    }
+
+    #[test]
+    fn a_pause_takes_the_rate_down_to_that_of_the_start() {
+        let mut rate = started();
+        run(&mut rate, 0, 5, lossless);
+        let before = rate.bps();
+        rate.pause(ROUND_TRIP * 4, ROUND_TRIP);
+        assert_eq!(rate.bps(), before / 2.0);
+        rate.pause(Duration::MAX, ROUND_TRIP);
+        assert_eq!(rate.bps(), 3_000_000.0);
+    }
+
+    #[test]
+    fn nonsense_stays_within_the_bounds() {
+        let mut rate = Rate::new(1500, Some(1_000_000));
+        for number in [0.0, -5.0, 1e300, f64::INFINITY] {
+            for round_trip in [Duration::ZERO, Duration::from_secs(1 << 40)] {
+                rate.start(round_trip);
+                for is_lossy in [true, false] {
+                    let finding =
+                        Finding { calculated_bps: Some(number), received_bps: number, is_lossy, round_trip };
+                    rate.follow(Instant::ZERO + Duration::from_secs(9), finding);
+                    assert!((1e6..=MOST_BPS).contains(&rate.bps()), "{number} {round_trip:?} {}", rate.bps());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+use super::*;
+
+const ROUND_TRIP: Duration = Duration::from_millis(40);
+
+fn at(millis: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(millis)
+}
+
+/// A sender and receivers of which each reports as it is told, whenever it is followed.
+struct Bench {
+    sender: Sender,
+    millis: u64,
+    paces: Vec<Pace>,
+}
+
+impl Bench {
+    fn new(receivers: u32, floor_bps: Option<u64>) -> Self {
+        let mut sender = Sender::new(SenderConfig { packet_bytes: 1500, floor_bps });
+        for receiver in 1..=receivers {
+            sender.handle(at(0), SenderInput::Joined { receiver, round_trip: Some(ROUND_TRIP) });
+        }
+        Self { sender, millis: 0, paces: Vec::new() }
+    }
+
+    /// Sends as fast as it may for some time; `answer` gives the report of the receiver that is followed, or of
+    /// receiver 1 if none is.
+    fn run(&mut self, millis: u64, answer: impl Fn(u32, u64) -> Option<PaceReport>) {
+        for now in self.millis..self.millis + millis {
+            let rate = self.sender.rate_bps();
+            self.sender.handle(at(now), SenderInput::Sent { group_bytes: rate / 8000, repair_bytes: 0 });
+            while let Step::Transmit(pace) = self.sender.poll(at(now)) {
+                self.paces.push(pace);
+            }
+            let from = self.sender.limit().receiver.unwrap_or(1);
+            if now % 40 == 39
+                && let Some(report) = answer(from, rate)
+            {
+                let report = PaceReport { echo_us: (now - 39) * 1000, ..report };
+                self.sender.handle(at(now), SenderInput::Report { from, report });
+            }
+        }
+        self.millis += millis;
+    }
+}
+
+fn report(rate_bps: u64, received_bps: u64) -> PaceReport {
+    PaceReport {
+        timestamp_us: 5,
+        echo_us: 0,
+        rate_bps,
+        received_bps,
+        round: 1,
+        round_trip_us: 40_000,
+        loss_ppb: 1000,
+        is_lossy: false,
+    }
+}
+
+#[test]
+fn the_lowest_is_followed_and_the_group_told() {
+    let mut bench = Bench::new(3, None);
+    bench.run(400, |_, rate| Some(report(Pace::NO_RATE, rate)));
+    assert_eq!((bench.sender.limit().receiver, bench.sender.limit().cause), (Some(1), Cause::Start));
+    let fast = bench.sender.rate_bps();
+    assert!(fast > 100_000_000, "{fast}");
+    let low = PaceReport { echo_us: 390_000, ..report(9_000_000, 30_000_000) };
+    bench.sender.handle(at(400), SenderInput::Report { from: 3, report: low });
+    assert_eq!((bench.sender.rate_bps(), bench.sender.limit().receiver), (9_000_000, Some(3)));
+    let higher = PaceReport { echo_us: 390_000, ..report(12_000_000, 30_000_000) };
+    bench.sender.handle(at(401), SenderInput::Report { from: 2, report: higher });
+    assert_eq!((bench.sender.rate_bps(), bench.sender.limit().receiver), (9_000_000, Some(3)));
+    bench.run(30, |_, _| None);
+    let last = bench.paces.last().unwrap();
+    assert_eq!((last.limited_by, last.suppression_bps, last.is_slow_start), (3, 9_000_000, false));
+    let echoed: Vec<u32> = bench.paces.iter().map(|pace| pace.echo_for).filter(|one| *one != 0).collect();
+    assert!(echoed.ends_with(&[3, 2]) || echoed.ends_with(&[3, 2, 3]), "{echoed:?}");
+    bench.sender.handle(at(431), SenderInput::Left { receiver: 3 });
+    assert_eq!(bench.sender.limit().receiver, Some(2), "the next lowest");
+}
+
+#[test]
+fn one_that_falls_silent_is_replaced_before_the_rate_falls() {
+    let mut bench = Bench::new(2, None);
+    bench.run(400, |from, rate| (from == 1).then(|| report(Pace::NO_RATE, rate.min(20_000_000))));
+    let before = bench.sender.rate_bps();
+    bench.run(900, |from, rate| (from == 2).then(|| report(Pace::NO_RATE, rate.min(20_000_000))));
+    assert_eq!(bench.sender.limit().receiver, Some(2));
+    assert!(bench.sender.rate_bps() >= before, "{} {before}", bench.sender.rate_bps());
+    bench.run(5_000, |_, _| None);
+    assert_eq!(bench.sender.rate_bps(), 60_000, "nobody answers: five packets a second");
+    bench.run(2_000, |_, rate| Some(report(Pace::NO_RATE, rate)));
+    assert!(bench.sender.rate_bps() > before / 4, "{}", bench.sender.rate_bps());
+}
+
+#[test]
+fn who_cannot_bear_the_floor_is_not_followed() {
+    let mut bench = Bench::new(2, Some(5_000_000));
+    let slow_first = |from, rate: u64| match from {
+        1 => Some(report(1_000_000, rate)),
+        _ => Some(report(20_000_000, rate)),
+    };
+    bench.run(3_000, slow_first);
+    assert_eq!(bench.sender.limit().receiver, Some(2));
+    assert!(bench.sender.rate_bps() > 10_000_000, "{}", bench.sender.rate_bps());
+    bench.sender.handle(at(3_000), SenderInput::Left { receiver: 2 });
+    assert_eq!((bench.sender.rate_bps(), bench.sender.limit().cause), (5_000_000, Cause::Floor));
+    bench.run(2_000, |_, _| Some(report(7_000_000, 7_000_000)));
+    assert_eq!(bench.sender.limit().receiver, Some(1), "it can bear the floor again");
+    assert_eq!(bench.sender.rate_bps(), 7_000_000);
+}
+
+#[test]
+fn nothing_is_told_or_changed_while_nothing_is_sent() {
+    let mut bench = Bench::new(1, None);
+    bench.run(400, |_, rate| Some(report(Pace::NO_RATE, rate)));
+    let (rate, told) = (bench.sender.rate_bps(), bench.paces.len());
+    for millis in 400..5_000 {
+        if let Step::Transmit(pace) = bench.sender.poll(at(millis)) {
+            bench.paces.push(pace);
+        }
+    }
+    assert!(bench.paces.len() <= told + 1, "what was sent last is still told of");
+    assert!(bench.sender.rate_bps() >= rate / 2);
+    assert_eq!(bench.sender.poll(at(5_000)), Step::Wait(None, SenderWait::Packets));
+}
+
+#[test]
+fn whatever_is_reported_the_rate_stays_within_bounds() {
+    let mut sender = Sender::new(SenderConfig { packet_bytes: 1500, floor_bps: Some(100_000) });
+    sender.handle(at(0), SenderInput::Joined { receiver: 1, round_trip: Some(Duration::MAX) });
+    let extremes = [0, 1, u64::MAX - 1, u64::MAX];
+    for (step, rate_bps) in (0..).zip(extremes.repeat(16)) {
+        let now = at(step * 50);
+        sender.handle(now, SenderInput::Sent { group_bytes: 1 << (step % 60), repair_bytes: step });
+        for echo_us in [0, micros(now), u64::MAX] {
+            for received_bps in extremes {
+                let report = PaceReport {
+                    timestamp_us: rate_bps,
+                    echo_us,
+                    rate_bps,
+                    received_bps,
+                    round: step as u32,
+                    round_trip_us: received_bps as u32,
+                    loss_ppb: u32::MAX,
+                    is_lossy: step % 3 == 0,
+                };
+                let from = (step % 2) as u32 + 1;
+                sender.handle(now, SenderInput::Report { from, report });
+                assert!((100_000..=1_000_000_000_000).contains(&sender.rate_bps()));
+                assert_ne!(sender.limit().receiver, Some(2), "it has never joined");
+            }
+        }
+        while let Step::Transmit(pace) = sender.poll(now) {
+            assert!(pace.longest_round_trip_us <= 5_000_000);
+        }
+    }
+}
