@@ -13,6 +13,7 @@
 pub mod carousel;
 pub mod network;
 pub mod schedule;
+pub mod tfmcc;
 pub mod trace;
 pub mod unicast;
 pub mod vcmtp;

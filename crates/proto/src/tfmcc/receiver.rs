@@ -20,6 +20,9 @@ const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
 /// The packet length before anything is known of it.
 const FIRST_PACKET_BYTES: u32 = 1500;
 
+/// What the first loss leaves of the rate that arrives (RFC 9438, 4.6).
+const FIRST_REDUCTION: f64 = 0.7;
+
 /// However short the round trip, reports are no closer together.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -111,12 +114,13 @@ impl Receiver {
         let round_trip = self.round_trip();
         self.has_news = true;
         self.rate.arrived(now, packets.count, round_trip);
-        if !self.history.arrived(now, packets, round_trip) {
+        if !self.history.arrived(now, packets, self.round_trip.longest().unwrap_or(round_trip)) {
             return;
         }
-        // Half of what arrived when the first loss came: until then the rate had doubled each round trip.
+        // As much less than what arrived when the first loss came as CUBIC's window would be.
         let (bytes, received) = (self.packet_bytes(), self.received_bps(now));
-        self.history.set_first_interval(1.0 / equation::loss_rate(bytes, round_trip, received / 2.0));
+        let bearable = received * FIRST_REDUCTION;
+        self.history.set_first_interval(1.0 / equation::loss_rate(bytes, round_trip, bearable));
         self.is_lossy = true;
         if self.is_limiting() {
             self.is_urgent = true;
@@ -334,7 +338,7 @@ mod tests {
         assert_eq!(lossy.len(), 1);
         assert!((502..=504).contains(&lossy[0].0), "packet 499 is missed when 502 has come: {lossy:?}");
         let rate = lossy[0].1.rate_bps;
-        assert!((3_500_000..4_500_000).contains(&rate), "half of what arrived: {rate}");
+        assert!((5_000_000..6_200_000).contains(&rate), "0.7 of what arrived: {rate}");
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct RoundTrip {
     /// The last measurement without the way from the sender, in microseconds: the way back, and the difference of the
     /// clocks.
     back: f64,
+    /// The last sample, in microseconds.
+    latest: f64,
 }
 
 impl RoundTrip {
@@ -27,6 +29,7 @@ impl RoundTrip {
     pub fn adjust(&mut self, now_us: u64, sent_us: u64) {
         let Some(estimate) = &mut self.estimate else { return };
         let sample = bounded(one_way(now_us, sent_us) + self.back);
+        self.latest = sample;
         *estimate += (sample - *estimate) * ADJUSTED_WEIGHT;
     }
 
@@ -38,8 +41,14 @@ impl RoundTrip {
         }
         let sample = bounded(sample as f64);
         self.back = sample - one_way(now_us, sent_us);
+        self.latest = sample;
         let estimate = self.estimate.get_or_insert(sample);
         *estimate += (sample - *estimate) * MEASURED_WEIGHT;
+    }
+
+    /// The longer one of the estimate and the last sample: what was lost in so long a time was lost for one reason.
+    pub fn longest(&self) -> Option<Duration> {
+        self.estimate.map(|micros| Duration::from_micros(micros.max(self.latest) as u64))
     }
 
     /// None before the first measurement.

@@ -14,6 +14,14 @@ const LEAST_PACKETS: f64 = 5.0;
 /// The rate at the start, in packets a round trip (RFC 6928).
 const FIRST_PACKETS: f64 = 10.0;
 
+/// Slow start is careful when the round trip is so many times the shortest, and then raises the rate only to so many times
+/// what arrives.
+const QUEUEING: f64 = 1.25;
+const CAREFUL_GROWTH: f64 = 1.25;
+
+/// The rate comes nearer to what the receiver can bear by this share of the difference a round trip.
+const APPROACH: f64 = 0.1;
+
 /// Round trips are no shorter where something is divided by them.
 const SHORTEST_ROUND_TRIP: Duration = Duration::from_millis(1);
 
@@ -40,6 +48,8 @@ pub struct Rate {
     /// Until when it has been raised.
     raised: Instant,
     usage: Usage,
+    /// The shortest round trip that was seen.
+    shortest: Duration,
 }
 
 impl Rate {
@@ -55,6 +65,7 @@ impl Rate {
             recover_bps: 0.0,
             raised: Instant::ZERO,
             usage: Usage::default(),
+            shortest: Duration::MAX,
         }
     }
 
@@ -83,6 +94,7 @@ impl Rate {
     /// The current limiting receiver has reported.
     pub fn follow(&mut self, now: Instant, finding: Finding) {
         let round_trip = finding.round_trip.max(SHORTEST_ROUND_TRIP);
+        self.shortest = self.shortest.min(round_trip);
         self.usage.look(now, self.bps, round_trip);
         let received = finding.received_bps * self.usage.share();
         match finding.calculated_bps {
@@ -95,14 +107,16 @@ impl Rate {
         self.raised = now;
     }
 
-    /// Slow start (RFC 4654, 3.3): twice what arrives.
+    /// Slow start (RFC 4654, 3.3): twice what arrives; less when a queue builds up (as RFC 9406 does it for TCP).
     fn double(&mut self, now: Instant, received: f64, round_trip: Duration) {
         if self.usage.is_unused() {
             return;
         }
         let least = (self.bps / 2.0).max(self.first_bps(round_trip)).min(self.bps);
         let growth = self.bps * 2_f64.powf(self.round_trips_since_raised(now, round_trip));
-        self.set((2.0 * received).clamp(least, growth.max(least)));
+        let is_queueing = round_trip > self.shortest.mul_f64(QUEUEING) + SHORTEST_ROUND_TRIP;
+        let factor = if is_queueing { CAREFUL_GROWTH } else { 2.0 };
+        self.set((factor * received).clamp(least, growth.max(least)));
     }
 
     fn steer(
@@ -121,7 +135,7 @@ impl Rate {
             return self.set(target.max(self.packet_bits / round_trip.as_secs_f64()).min(self.bps));
         }
         if !self.usage.is_unused() {
-            let raised = self.raised_bps(now, round_trip);
+            let raised = self.raised_bps(now, target, round_trip);
             self.set(target.min(raised));
             if self.bps >= self.recover_bps {
                 self.recover_bps = 0.0;
@@ -129,13 +143,15 @@ impl Rate {
         }
     }
 
-    /// A packet a round trip more each round trip (RFC 4654, 3.3), or twice the rate where that is known to be good.
-    fn raised_bps(&self, now: Instant, round_trip: Duration) -> f64 {
+    /// A packet a round trip more each round trip (RFC 4654, 3.3), more when the target is far, and twice the rate where
+    /// that is known to be good.
+    fn raised_bps(&self, now: Instant, target: f64, round_trip: Duration) -> f64 {
         let round_trips = self.round_trips_since_raised(now, round_trip);
         if self.bps < self.recover_bps {
             return (self.bps * 2_f64.powf(round_trips)).min(self.recover_bps);
         }
-        self.bps + round_trips * self.packet_bits / round_trip.as_secs_f64()
+        let step = (self.packet_bits / round_trip.as_secs_f64()).max((target - self.bps) * APPROACH);
+        self.bps + round_trips * step
     }
 
     fn round_trips_since_raised(&self, now: Instant, round_trip: Duration) -> f64 {
@@ -227,7 +243,7 @@ mod tests {
         run(&mut rate, 50, 1, |_| calculated(20e6, 40e6));
         assert_eq!((rate.bps(), rate.is_slow_start()), (20e6, false));
         run(&mut rate, 60, 10, |bps| calculated(50e6, bps));
-        assert!((22e6..24e6).contains(&rate.bps()), "a packet each round trip: {}", rate.bps());
+        assert!((35e6..42e6).contains(&rate.bps()), "a part of the way each round trip: {}", rate.bps());
     }
 
     #[test]

@@ -1,0 +1,265 @@
+//! The run of a scenario: what happens when.
+
+use std::time::Duration;
+
+use treecast_proto::{
+    Instant, Step,
+    tfmcc::{Arrived, Pace, PaceReport},
+};
+
+use super::{
+    Figures, Flow, PACKET_BYTES, SPAN, Scenario,
+    auto::{Auto, PACE_BYTES},
+    cubic::Cubic,
+    link::Link,
+};
+use crate::{network::generator, schedule::Schedule};
+
+#[derive(Debug)]
+enum Event {
+    Start(usize),
+    Rate(u64),
+    /// The pacer lets a flow's next run go.
+    Send(usize),
+    WakeSender(usize),
+    /// Packets have come to all receivers.
+    Arrive(usize, Arrived),
+    Paced(usize, Pace, Arrived),
+    WakeReceiver(usize, usize),
+    Report(usize, usize, PaceReport),
+    Acknowledge(usize, u64),
+    WatchTimeout(usize),
+}
+
+enum Node {
+    Auto(Box<Auto>),
+    Cubic(Cubic),
+}
+
+struct World<'a> {
+    scenario: &'a Scenario,
+    schedule: Schedule<Event>,
+    link: Link,
+    nodes: Vec<Option<Node>>,
+    figures: Vec<Figures>,
+    /// When each receiver of each flow is woken next.
+    wakes: Vec<Vec<Option<Instant>>>,
+    sender_wakes: Vec<Option<Instant>>,
+}
+
+/// Runs a scenario to its end; gives the figures of each flow.
+pub fn run(scenario: &Scenario) -> Vec<Figures> {
+    let mut world = World::new(scenario);
+    let end = Instant::ZERO + scenario.length;
+    while let Some(event) = world.schedule.take() {
+        let now = world.schedule.now();
+        if now >= end {
+            break;
+        }
+        world.event(now, event);
+    }
+    world.finish()
+}
+
+impl<'a> World<'a> {
+    fn new(scenario: &'a Scenario) -> Self {
+        let mut schedule = Schedule::default();
+        for (time, rate) in &scenario.rates_bps {
+            schedule.at(Instant::ZERO + *time, Event::Rate(*rate));
+        }
+        for (flow, (_, start)) in scenario.flows.iter().enumerate() {
+            schedule.at(Instant::ZERO + *start, Event::Start(flow));
+        }
+        let flows = scenario.flows.len();
+        let spans = (scenario.length.as_nanos() / SPAN.as_nanos()) as usize + 1;
+        let figures = Figures { spans: vec![Default::default(); spans], ..Figures::default() };
+        Self {
+            scenario,
+            schedule,
+            link: Link::new(scenario.queue_bytes),
+            nodes: (0..flows).map(|_| None).collect(),
+            figures: vec![figures; flows],
+            wakes: vec![Vec::new(); flows],
+            sender_wakes: vec![None; flows],
+        }
+    }
+
+    fn finish(mut self) -> Vec<Figures> {
+        for (node, figures) in self.nodes.iter().zip(&mut self.figures) {
+            if let Some(Node::Auto(auto)) = node {
+                figures.most_reports_a_round = auto.most_reports_a_round();
+            }
+        }
+        self.figures
+    }
+
+    fn event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Rate(rate) => self.link.set_rate(rate),
+            Event::Start(flow) => self.start(now, flow),
+            Event::Send(flow) => self.send_run(now, flow),
+            Event::WakeSender(flow) => {
+                if self.sender_wakes[flow] == Some(now) {
+                    self.sender_wakes[flow] = None;
+                    self.poll_sender(now, flow);
+                }
+            }
+            Event::Arrive(flow, packets) => {
+                self.auto(flow).arrived(now, packets);
+                self.poll_receivers(now, flow);
+            }
+            Event::Paced(flow, pace, packet) => {
+                self.auto(flow).arrived(now, packet);
+                self.auto(flow).paced(now, pace);
+                self.poll_receivers(now, flow);
+            }
+            Event::WakeReceiver(flow, receiver) => {
+                if self.wakes[flow][receiver] == Some(now) {
+                    self.wakes[flow][receiver] = None;
+                    self.poll_receiver(now, flow, receiver);
+                }
+            }
+            Event::Report(flow, receiver, report) => {
+                self.auto(flow).report(now, receiver, report);
+                self.poll_sender(now, flow);
+            }
+            Event::Acknowledge(flow, number) => {
+                if let Some(Node::Cubic(cubic)) = &mut self.nodes[flow] {
+                    cubic.acknowledged(now, number);
+                }
+                self.send_window(now, flow);
+            }
+            Event::WatchTimeout(flow) => self.watch_timeout(now, flow),
+        }
+    }
+
+    fn start(&mut self, now: Instant, flow: usize) {
+        match self.scenario.flows[flow].0 {
+            Flow::Cubic => {
+                self.nodes[flow] = Some(Node::Cubic(Cubic::new(now)));
+                self.send_window(now, flow);
+                self.watch_timeout(now, flow);
+            }
+            Flow::Auto { receivers, has_liar } => {
+                let random = generator(self.scenario.seed, flow as u64 + 1);
+                let round_trip = self.scenario.round_trip;
+                let auto = Auto::new(receivers, has_liar, self.scenario.floor_bps, round_trip, random);
+                self.nodes[flow] = Some(Node::Auto(Box::new(auto)));
+                self.wakes[flow] = vec![None; receivers];
+                self.send_run(now, flow);
+            }
+        }
+    }
+
+    fn auto(&mut self, flow: usize) -> &mut Auto {
+        match &mut self.nodes[flow] {
+            Some(Node::Auto(auto)) => auto,
+            _ => unreachable!("only flows of auto have such events"),
+        }
+    }
+
+    /// A run of packets at once, as a super-packet leaves. What of it is not lost comes as it was cut by losses.
+    fn send_run(&mut self, now: Instant, flow: usize) {
+        let (packets, next) = self.auto(flow).run_len();
+        let mut whole: Option<(Arrived, Instant)> = None;
+        for _ in 0..packets {
+            let first = self.auto(flow).take_number();
+            let left_at = self.carry(now, flow, u64::from(PACKET_BYTES));
+            whole = match (whole, left_at) {
+                (Some((run, _)), Some(at)) => Some((Arrived { count: run.count + 1, ..run }, at)),
+                (None, Some(at)) => Some((Arrived { first, count: 1, marked: false }, at)),
+                (run, None) => {
+                    self.deliver(flow, run);
+                    None
+                }
+            };
+        }
+        self.deliver(flow, whole);
+        self.auto(flow).sent(now, u64::from(packets * PACKET_BYTES));
+        self.poll_sender(now, flow);
+        self.schedule.at(now + next, Event::Send(flow));
+    }
+
+    fn deliver(&mut self, flow: usize, run: Option<(Arrived, Instant)>) {
+        if let Some((run, left_at)) = run {
+            self.schedule.at(left_at + self.scenario.round_trip / 2, Event::Arrive(flow, run));
+        }
+    }
+
+    fn poll_sender(&mut self, now: Instant, flow: usize) {
+        loop {
+            match self.auto(flow).sender.poll(now) {
+                Step::Transmit(pace) => {
+                    let first = self.auto(flow).take_number();
+                    if let Some(left_at) = self.carry(now, flow, PACE_BYTES) {
+                        let packet = Arrived { first, count: 1, marked: false };
+                        let at = left_at + self.scenario.round_trip / 2;
+                        self.schedule.at(at, Event::Paced(flow, pace, packet));
+                    }
+                }
+                Step::Wait(deadline, _) => {
+                    if let Some(at) = deadline.filter(|at| Some(*at) != self.sender_wakes[flow]) {
+                        self.sender_wakes[flow] = Some(at.max(now));
+                        self.schedule.at(at, Event::WakeSender(flow));
+                    }
+                    let rate = self.auto(flow).sender.rate_bps();
+                    self.figures[flow].highest_bps = self.figures[flow].highest_bps.max(rate);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn poll_receivers(&mut self, now: Instant, flow: usize) {
+        (0..self.wakes[flow].len()).for_each(|receiver| self.poll_receiver(now, flow, receiver));
+    }
+
+    fn poll_receiver(&mut self, now: Instant, flow: usize, receiver: usize) {
+        loop {
+            match self.auto(flow).poll_receiver(now, receiver) {
+                Step::Transmit(report) if self.link.is_cut() => drop(report),
+                Step::Transmit(report) => {
+                    let at = now + self.scenario.round_trip / 2 + self.auto(flow).detours[receiver];
+                    self.schedule.at(at, Event::Report(flow, receiver, report));
+                }
+                Step::Event(()) => {}
+                Step::Wait(deadline, ()) => {
+                    if let Some(at) = deadline.filter(|at| Some(*at) != self.wakes[flow][receiver]) {
+                        self.wakes[flow][receiver] = Some(at.max(now));
+                        self.schedule.at(at, Event::WakeReceiver(flow, receiver));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn send_window(&mut self, now: Instant, flow: usize) {
+        while let Some(Node::Cubic(cubic)) = &mut self.nodes[flow]
+            && let Some(number) = cubic.send(now)
+        {
+            if let Some(left_at) = self.carry(now, flow, u64::from(PACKET_BYTES)) {
+                self.schedule.at(left_at + self.scenario.round_trip, Event::Acknowledge(flow, number));
+            }
+        }
+    }
+
+    fn watch_timeout(&mut self, now: Instant, flow: usize) {
+        let Some(Node::Cubic(cubic)) = &mut self.nodes[flow] else { return };
+        if cubic.deadline() <= now {
+            cubic.time_out(now);
+            self.send_window(now, flow);
+        }
+        self.schedule.at(now + Duration::from_millis(50), Event::WatchTimeout(flow));
+    }
+
+    fn carry(&mut self, now: Instant, flow: usize, bytes: u64) -> Option<Instant> {
+        let left_at = self.link.carry(now, bytes);
+        let span = (now.as_nanos() / SPAN.as_nanos() as u64) as usize;
+        if let Some(span) = self.figures[flow].spans.get_mut(span) {
+            span.sent_bytes += bytes;
+            span.delivered_bytes += left_at.map_or(0, |_| bytes);
+        }
+        left_at
+    }
+}

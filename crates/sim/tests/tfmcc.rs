@@ -1,0 +1,155 @@
+//! What `--rate auto` promises on a shared link, over a hundred seeds each.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use rand::RngExt;
+use treecast_sim::{
+    network::generator,
+    tfmcc::{Figures, Flow, Scenario, run},
+};
+
+const SEEDS: u64 = 100;
+const RATE_BPS: u64 = 50_000_000;
+const ROUND_TRIP: Duration = Duration::from_millis(40);
+
+/// 50 Mbit/s, 40 ms, a queue of a half to two bandwidth-delay products, one to twenty receivers, flows that start within
+/// two seconds.
+fn scenario(seed: u64, others: &[Flow]) -> Scenario {
+    let mut random = generator(seed, 0);
+    let product = (RATE_BPS as f64 / 8.0 * ROUND_TRIP.as_secs_f64()) as u64;
+    let receivers = random.random_range(1..=20);
+    let first = Flow::Auto { receivers, has_liar: false };
+    let mut start = || Duration::from_millis(random.random_range(0..2_000));
+    let flows = std::iter::once(first).chain(others.iter().copied()).map(|flow| (flow, start())).collect();
+    Scenario {
+        seed,
+        flows,
+        rates_bps: vec![(Duration::ZERO, RATE_BPS)],
+        queue_bytes: random.random_range(product / 2..=product * 2),
+        round_trip: ROUND_TRIP,
+        length: Duration::from_secs(60),
+        floor_bps: None,
+    }
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Runs every seed; `judge` gives a number of each run, all of which are to lie in `range`.
+fn all_seeds(
+    range: std::ops::RangeInclusive<f64>,
+    plan: impl Fn(u64) -> Scenario + Sync,
+    judge: impl Fn(&[Figures]) -> f64 + Sync,
+) {
+    let next = AtomicU64::new(0);
+    let work = || {
+        let mut found = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= SEEDS {
+                return found;
+            }
+            let plan = plan(seed);
+            found.push((judge(&run(&plan)), seed, plan));
+        }
+    };
+    let mut found: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("it runs")).collect()
+    });
+    found.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let ends = (&found[0], &found[found.len() / 2].0, &found[found.len() - 1]);
+    println!("lowest {:.3}, median {:.3}, highest {:.3}", ends.0.0, ends.1, ends.2.0);
+    assert!(range.contains(&ends.0.0) && range.contains(&ends.2.0), "{ends:#?}");
+}
+
+#[test]
+fn against_tcp_it_gets_between_half_and_twice() {
+    all_seeds(
+        0.15..=2.0,
+        |seed| scenario(seed, &[Flow::Cubic]),
+        |flows| {
+            flows[0].delivered_bps(seconds(2), seconds(60)) / flows[1].delivered_bps(seconds(2), seconds(60))
+        },
+    );
+}
+
+#[test]
+fn against_another_of_its_kind_it_gets_between_half_and_twice() {
+    all_seeds(
+        0.5..=2.0,
+        |seed| {
+            let receivers = seed as usize % 5 + 1;
+            scenario(seed, &[Flow::Auto { receivers, has_liar: false }])
+        },
+        |flows| {
+            flows[0].delivered_bps(seconds(2), seconds(60)) / flows[1].delivered_bps(seconds(2), seconds(60))
+        },
+    );
+}
+
+#[test]
+fn alone_it_fills_the_link() {
+    all_seeds(
+        0.85..=1.0,
+        |seed| Scenario { length: seconds(30), ..scenario(seed, &[]) },
+        |flows| flows[0].delivered_bps(seconds(2), seconds(30)) / RATE_BPS as f64,
+    );
+}
+
+#[test]
+fn after_the_link_drops_to_a_tenth_little_is_lost_three_seconds_later() {
+    all_seeds(
+        0.0..=0.05,
+        |seed| Scenario {
+            rates_bps: vec![(Duration::ZERO, RATE_BPS), (seconds(15), RATE_BPS / 10)],
+            length: seconds(30),
+            ..scenario(seed, &[])
+        },
+        |flows| flows[0].lost(seconds(18), seconds(30)),
+    );
+}
+
+/// A thousand receivers hear the same and lose the same; few of them say so.
+#[test]
+fn a_thousand_receivers_do_not_all_speak() {
+    let flows = run(&Scenario {
+        flows: vec![(Flow::Auto { receivers: 1_000, has_liar: false }, Duration::ZERO)],
+        rates_bps: vec![(Duration::ZERO, RATE_BPS / 10)],
+        queue_bytes: 50_000,
+        length: seconds(10),
+        ..scenario(1, &[])
+    });
+    assert!(flows[0].most_reports_a_round <= 60, "{}", flows[0].most_reports_a_round);
+    assert!(flows[0].delivered_bps(seconds(2), seconds(10)) > RATE_BPS as f64 / 10.0 * 0.7);
+}
+
+#[test]
+fn a_cut_cable_takes_the_rate_down_and_it_comes_back() {
+    for seed in 0..10 {
+        let cut = vec![(Duration::ZERO, RATE_BPS), (seconds(10), 0), (seconds(14), RATE_BPS)];
+        let flows = run(&Scenario { rates_bps: cut, length: seconds(40), ..scenario(seed, &[]) });
+        let sent: u64 = flows[0].spans[130..140].iter().map(|span| span.sent_bytes * 8).sum();
+        assert!(sent < RATE_BPS / 100, "seed {seed}: {sent} bits in the fourth second");
+        let back = flows[0].delivered_bps(seconds(30), seconds(40));
+        assert!(back > RATE_BPS as f64 * 0.5, "seed {seed}: {back}");
+    }
+}
+
+/// Whatever one of its receivers says, the sender leaves a TCP connection its share, and goes on.
+#[test]
+fn a_receiver_that_lies_is_of_little_consequence() {
+    for seed in 0..20 {
+        let mut plan = scenario(seed, &[Flow::Cubic]);
+        plan.flows[0].0 = Flow::Auto { receivers: 4, has_liar: true };
+        plan.length = seconds(20);
+        let flows = run(&plan);
+        let share = flows[1].delivered_bps(seconds(4), seconds(20)) / RATE_BPS as f64;
+        assert!(share > 0.2, "seed {seed}: {share}");
+        assert!(flows[0].lost(seconds(4), seconds(20)) < 0.1, "seed {seed}");
+    }
+}
