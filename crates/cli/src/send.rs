@@ -2,6 +2,7 @@
 
 mod carousel;
 pub(crate) mod display;
+mod rate;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -55,10 +56,15 @@ pub struct Args {
     /// Where to take control connections [default: any address, a free port]
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     control: Option<SocketAddr>,
-    /// Bits of IP packets a second, headers included (500k, 100M, 2.5G), or max: as fast as the slowest
-    /// attentive receiver takes it
-    #[arg(long, default_value = "max", value_parser = parse_rate, allow_negative_numbers = true)]
-    rate: Rate,
+    /// Bits of IP packets a second, headers included (500k, 100M, 2.5G), for a path on which so much is reserved; auto: as
+    /// much as a TCP connection to the worst receiver would take; max: as fast as the slowest attentive receiver takes it
+    /// [default: auto; a carousel: max]
+    #[arg(long, value_parser = rate::parse_asked, allow_negative_numbers = true)]
+    rate: Option<rate::Asked>,
+    /// Do not wait for receivers that can bear less than so many bits a second: the rate follows the others, and those get
+    /// what they lose as retransmissions
+    #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_negative_numbers = true)]
+    rate_floor: Option<u64>,
     /// Hop limit of multicast packets: the routers that they may cross
     #[arg(long, default_value_t = DEFAULT_MULTICAST_HOPS, value_parser = clap::value_parser!(u32).range(1..=255),
           allow_negative_numbers = true)]
@@ -173,7 +179,7 @@ pub(crate) struct Rate(pub Option<u64>);
 pub fn run(args: Args) -> Outcome {
     check(&args)?;
     let options = options(&args)?;
-    if args.repair == Repair::Carousel || args.dialect == Dialect::Iotup {
+    if is_carousel(&args) {
         return carousel::run(&args, options);
     }
     let stop = Stop::on_signals()?;
@@ -202,9 +208,13 @@ pub fn run(args: Args) -> Outcome {
     exit_code(&summary)
 }
 
+fn is_carousel(args: &Args) -> bool {
+    args.repair == Repair::Carousel || args.dialect == Dialect::Iotup
+}
+
 /// Options that what is asked for cannot obey.
 fn check(args: &Args) -> Result<(), String> {
-    let is_carousel = args.repair == Repair::Carousel || args.dialect == Dialect::Iotup;
+    let is_carousel = is_carousel(args);
     let is_unicast = args.fanout == Fanout::Unicast;
     let mends = !is_carousel && args.repair != Repair::None;
     let has_keys = args.key.is_some() || args.allow.is_some();
@@ -266,7 +276,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         interface: args.interface.clone(),
         source: args.source,
         control: args.control,
-        rate_bps: args.rate.0,
+        rate: rate::rate(args.rate, args.rate_floor, is_carousel(args))?,
         hops: args.ttl,
         wait_for: args.wait.unwrap_or(DEFAULT_WAIT),
         wait_timeout: Duration::from_secs(args.wait_timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT_SECONDS)),

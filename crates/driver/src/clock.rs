@@ -34,6 +34,12 @@ pub fn duration_in_words(seconds: u64) -> String {
     format!("{count} {unit}")
 }
 
+/// A number that no other process of a group has, to draw from.
+pub fn seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    since.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(40)
+}
+
 /// How long the kernel's timer ticks are apart: 1 to 10 ms.
 pub fn tick() -> Duration {
     let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };

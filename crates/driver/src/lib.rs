@@ -21,6 +21,7 @@ pub mod security;
 pub mod send;
 pub mod status;
 pub mod stop;
+mod tcp_info;
 pub mod udp;
 pub mod unicast;
 pub mod wake;

@@ -23,11 +23,16 @@ pub fn tcp_bytes(bytes: u64) -> u64 {
 #[derive(Debug, Clone)]
 pub struct Pacer {
     rate_bps: Option<u64>,
+    /// The most tokens that the bucket holds.
+    depth: i128,
     /// Tokens in the bucket, in bits times nanoseconds per second: no rounding, however slow the rate.
     /// Negative after more than a bucket has left at once.
     tokens: i128,
     filled: Instant,
 }
+
+/// At a rate that changes, so much time's worth leaves at once.
+const BURST_MILLIS: u64 = 4;
 
 const PER_BIT: i128 = 1_000_000_000;
 const DEPTH: i128 = BURST_BYTES as i128 * 8 * PER_BIT;
@@ -35,7 +40,17 @@ const DEPTH: i128 = BURST_BYTES as i128 * 8 * PER_BIT;
 impl Pacer {
     /// A pacer whose bucket is full; without a rate everything may leave at once.
     pub fn new(rate_bps: Option<u64>, now: Instant) -> Self {
-        Self { rate_bps: rate_bps.map(|rate| rate.max(1)), tokens: DEPTH, filled: now }
+        Self { rate_bps: rate_bps.map(|rate| rate.max(1)), depth: DEPTH, tokens: DEPTH, filled: now }
+    }
+
+    /// Goes on at another rate, in runs of `run_bytes`: short bursts at slow rates, which shared queues take, and at fast
+    /// ones no shorter than a late timer has to make up for.
+    pub fn set_rate(&mut self, now: Instant, rate_bps: u64, run_bytes: u64) {
+        let rate = rate_bps.max(1);
+        self.fill(now, self.rate_bps.unwrap_or(rate));
+        self.rate_bps = Some(rate);
+        self.depth = cost((rate / 8 * BURST_MILLIS / 1000).max(run_bytes * 2));
+        self.tokens = self.tokens.min(self.depth);
     }
 
     /// Bits a second; none lets everything leave at once.
@@ -47,7 +62,7 @@ impl Pacer {
     pub fn delay(&mut self, now: Instant, bytes: u64) -> Duration {
         let Some(rate) = self.rate_bps else { return Duration::ZERO };
         self.fill(now, rate);
-        let missing = (cost(bytes).min(DEPTH) - self.tokens).max(0).unsigned_abs();
+        let missing = (cost(bytes).min(self.depth) - self.tokens).max(0).unsigned_abs();
         Duration::from_nanos(u64::try_from(missing.div_ceil(u128::from(rate))).unwrap_or(u64::MAX))
     }
 
@@ -61,13 +76,19 @@ impl Pacer {
 
     fn fill(&mut self, now: Instant, rate: u64) {
         let span = now.as_nanos().saturating_sub(self.filled.as_nanos());
-        self.tokens = self.tokens.saturating_add(i128::from(span) * i128::from(rate)).min(DEPTH);
+        self.tokens = self.tokens.saturating_add(i128::from(span) * i128::from(rate)).min(self.depth);
         self.filled = self.filled.max(now);
     }
 }
 
 fn cost(bytes: u64) -> i128 {
     i128::from(bytes) * 8 * PER_BIT
+}
+
+/// As [`packets_per_run`], for a rate that shares links with others' traffic: a millisecond's worth.
+pub fn packets_per_smooth_run(rate_bps: u64, packet_bytes: u64, limit: usize) -> usize {
+    let bytes = rate_bps / 8 / 1000;
+    usize::try_from(bytes / packet_bytes.max(1)).unwrap_or(limit).clamp(1, limit)
 }
 
 /// How many packets of `packet_bytes` (headers included) to send at once at this rate: a few
@@ -127,6 +148,29 @@ mod tests {
                 assert!(bytes <= BURST_BYTES + share + 1, "{bytes} bytes from {start} to {at}");
             }
         }
+    }
+
+    #[test]
+    fn a_rate_that_changes_is_kept_from_then_on() {
+        let mut now = Instant::ZERO;
+        let mut pacer = Pacer::new(None, now);
+        let mut bytes = 0;
+        pacer.set_rate(now, 8_000_000, 1500);
+        while now < Instant::ZERO + Duration::from_secs(2) {
+            match pacer.delay(now, 1500) {
+                Duration::ZERO => {
+                    pacer.sent(now, 1500);
+                    bytes += 1500;
+                }
+                delay => now += delay,
+            }
+            if now >= Instant::ZERO + Duration::from_secs(1) && bytes < 2_000_000 {
+                pacer.set_rate(now, 80_000_000, 12_000);
+            }
+        }
+        assert!((10_900_000..11_200_000).contains(&bytes), "{bytes}");
+        let smooth = |rate| packets_per_smooth_run(rate, 1500, 45);
+        assert_eq!([smooth(0), smooth(25_000_000), smooth(10_000_000_000)], [1, 2, 45]);
     }
 
     #[test]

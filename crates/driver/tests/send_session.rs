@@ -10,7 +10,7 @@ use std::{
 };
 
 use treecast_driver::{
-    send::{self, ReceiverProgress, SendError, SendEvent, SendOptions, SendSummary},
+    send::{self, Rate, ReceiverProgress, SendError, SendEvent, SendOptions, SendSummary},
     stop::Stop,
 };
 use treecast_wire::{
@@ -124,7 +124,7 @@ fn the_rate_is_for_multicast_and_retransmissions_together() {
     const RATE_BPS: u64 = 8_000_000;
     let start = Instant::now();
     let sending = Sending::start("rate", |options| {
-        options.rate_bps = Some(RATE_BPS);
+        options.rate = Rate::Fixed(RATE_BPS);
         options.repair = Repair::After;
         options.wait_for = 2;
     });
@@ -140,7 +140,7 @@ fn the_rate_is_for_multicast_and_retransmissions_together() {
 
 #[test]
 fn strangers_that_come_and_go_are_neither_counted_nor_kept() {
-    let sending = Sending::start("strangers", |options| options.rate_bps = Some(8_000_000));
+    let sending = Sending::start("strangers", |options| options.rate = Rate::Fixed(8_000_000));
     let mut peer = sending.join("real");
     sending.started.recv().unwrap();
     for _ in 0..300 {

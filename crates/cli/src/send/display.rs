@@ -260,8 +260,18 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
             })
         })
         .collect();
+    let rate = progress.rate.as_ref().map(|rate| {
+        json!({
+            "bits_per_second": rate.rate_bps,
+            "receiver": rate.receiver,
+            "why": rate.why,
+            "loss": rate.loss,
+            "round_trip_seconds": rate.round_trip.as_secs_f64(),
+        })
+    });
     json!({
         "event": event,
+        "rate": rate,
         "seconds": progress.seconds,
         "sent_bytes": progress.sent_bytes,
         "bytes": progress.total_bytes,

@@ -17,16 +17,18 @@ const MAX_MESSAGES: usize = 65_536;
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     messages: VecDeque<(FileId, Message)>,
-    /// The last report.
+    /// The last report of each kind.
     progress: Option<(FileId, Message)>,
+    pace: Option<(FileId, Message)>,
     merge_at: usize,
 }
 
 impl Outbox {
     pub fn push(&mut self, file: FileId, message: Message) {
-        if matches!(message, Message::Progress(_)) {
-            self.progress = Some((file, message));
-            return;
+        match message {
+            Message::Progress(_) => return self.progress = Some((file, message)),
+            Message::PaceReport(_) => return self.pace = Some((file, message)),
+            _ => {}
         }
         self.messages.push_back((file, message));
         if self.messages.len() > self.merge_at.max(MANY_MESSAGES) {
@@ -36,7 +38,7 @@ impl Outbox {
 
     /// Takes the next message.
     pub fn pop(&mut self) -> Option<(FileId, Message)> {
-        self.messages.pop_front().or_else(|| self.progress.take())
+        self.messages.pop_front().or_else(|| self.pace.take()).or_else(|| self.progress.take())
     }
 
     /// Whether the sender has left unread more than there can be to say.

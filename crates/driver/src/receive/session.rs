@@ -5,7 +5,7 @@ mod progress;
 use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroU64, ops::Range, time::Duration};
 
 use treecast_proto::{
-    Instant, Step,
+    Instant, Step, tfmcc,
     vcmtp::{
         Channel, Notification, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
         Repair, Response,
@@ -80,6 +80,7 @@ pub(super) struct Session<'a> {
     folder: TargetFolder,
     /// What an earlier receiver has left.
     leftovers: Leftovers,
+    congestion: tfmcc::Receiver,
     intake: Intake,
     store_waker: Waker,
     only: Option<NameFilter>,
@@ -146,6 +147,7 @@ impl<'a> Session<'a> {
             }),
             folder,
             leftovers,
+            congestion: tfmcc::Receiver::new(clock::seed()),
             intake,
             store_waker,
             only: options.only.clone(),
@@ -176,7 +178,7 @@ impl<'a> Session<'a> {
         let mut ready = Vec::new();
         // What the connection holds already wakes nobody.
         self.receive_control()?;
-        let mut deadline = self.settle(None);
+        let mut deadline = self.settle_all();
         loop {
             self.intake.hand_over(self.clock.now(), false);
             self.flush()?;
@@ -189,7 +191,7 @@ impl<'a> Session<'a> {
             for event in ready.drain(..) {
                 self.handle_ready(event)?;
             }
-            deadline = self.settle(None);
+            deadline = self.settle_all();
             self.report_progress();
             if stop.is_requested() {
                 self.summary.interrupted = true;
@@ -294,6 +296,7 @@ impl<'a> Session<'a> {
                 return Err(ReceiveError::NotAdmitted(line));
             }
             self.is_welcome = true;
+            self.congestion.handle(self.clock.now(), tfmcc::ReceiverInput::Named(welcome.receiver));
         }
         if let Message::GroupKey(key) = message {
             return self.take_key(&key);
@@ -391,8 +394,18 @@ impl<'a> Session<'a> {
     fn process(&mut self, from: Channel) {
         let batch = self.intake.batch();
         self.malformed += batch.take_malformed();
-        for item in batch.take_items() {
+        let (arrivals, items) = (batch.take_arrivals(), batch.take_items());
+        let now = self.clock.now();
+        for (_, packets) in arrivals.into_iter().filter(|(session, _)| *session == self.session) {
+            self.congestion.handle(now, tfmcc::ReceiverInput::Packets(packets));
+        }
+        for item in items {
             match item {
+                Item::Message { file, message: Message::Pace(pace) } => {
+                    if from == Channel::Group && file.session() == self.session {
+                        self.congestion.handle(now, tfmcc::ReceiverInput::Pace(pace));
+                    }
+                }
                 Item::Message { file, message } => {
                     self.handle(ReceiverInput::Message { from, file, message }, None);
                 }
@@ -410,6 +423,21 @@ impl<'a> Session<'a> {
         self.machine.handle(self.clock.now(), input);
         self.settle(blocks);
         self.release_digests();
+    }
+
+    /// As [`Session::settle`], for both machines.
+    fn settle_all(&mut self) -> Option<Instant> {
+        let deadline = self.settle(None);
+        let now = self.clock.now();
+        loop {
+            match self.congestion.poll(now) {
+                Step::Transmit(_) if self.is_over => {}
+                Step::Transmit(report) => {
+                    self.outbox.push(FileId::new(self.session, 0), Message::PaceReport(report));
+                }
+                Step::Wait(reports, _) => return deadline.into_iter().chain(reports).min(),
+            }
+        }
     }
 
     /// Carries out all that the machine wants. `blocks` are those just handled: their positions, and where in

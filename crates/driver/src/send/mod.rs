@@ -68,8 +68,7 @@ pub struct SendOptions {
     pub source: Option<IpAddr>,
     /// Where to take control connections; none takes them on any address, at a port of the kernel's choice.
     pub control: Option<SocketAddr>,
-    /// Bits of IP packets a second, headers included; none follows the slowest attentive receiver.
-    pub rate_bps: Option<u64>,
+    pub rate: Rate,
     pub hops: u32,
     /// Starts when so many receivers are there ...
     pub wait_for: u32,
@@ -95,6 +94,28 @@ pub struct SendOptions {
     pub expires_in: Option<Duration>,
 }
 
+/// How fast to send, in bits of IP packets a second, headers included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rate {
+    /// As a TCP connection to the worst receiver would (RFC 4654), whereby one that can bear less than the floor is not
+    /// waited for; and no faster than the slowest attentive receiver takes it.
+    Auto { floor_bps: Option<u64> },
+    /// As the slowest attentive receiver takes it, whatever else is on the way.
+    Max,
+    /// Always so fast, for a path on which so much is reserved.
+    Fixed(u64),
+}
+
+impl Rate {
+    /// The rate that does not change, if it is one.
+    pub fn fixed_bps(self) -> Option<u64> {
+        match self {
+            Self::Fixed(rate) => Some(rate),
+            Self::Auto { .. } | Self::Max => None,
+        }
+    }
+}
+
 /// How a session is secured.
 #[derive(Debug, Clone, Default)]
 pub struct SendSecurity {
@@ -105,7 +126,7 @@ pub struct SendSecurity {
 }
 
 impl SendOptions {
-    /// The defaults: secure, multicast, mended meanwhile, as fast as the slowest receiver takes it.
+    /// The defaults: secure, multicast, mended meanwhile, at the rate that the paths to the receivers bear.
     pub fn new(paths: Vec<PathBuf>) -> Self {
         Self {
             paths,
@@ -117,7 +138,7 @@ impl SendOptions {
             interface: None,
             source: None,
             control: None,
-            rate_bps: None,
+            rate: Rate::Auto { floor_bps: None },
             hops: DEFAULT_MULTICAST_HOPS,
             wait_for: 1,
             wait_timeout: Duration::from_secs(60),
@@ -208,6 +229,8 @@ pub struct SendProgress {
     pub held_by: Option<Holder>,
     /// By the recent rate of the slowest receiver that is waited for; none when it is not known.
     pub seconds_left: Option<f64>,
+    /// What limits the rate of `auto`; none at a rate that was given.
+    pub rate: Option<RateProgress>,
     pub receivers: Vec<ReceiverProgress>,
 }
 
@@ -217,6 +240,19 @@ impl SendProgress {
         let sum: u64 = self.receivers.iter().map(|receiver| receiver.received_bytes).sum();
         sum / self.receivers.len().max(1) as u64
     }
+}
+
+/// The rate of `auto` and what limits it.
+#[derive(Debug, Clone)]
+pub struct RateProgress {
+    pub rate_bps: u64,
+    /// The receiver that the sender follows.
+    pub receiver: Option<String>,
+    /// `start`, `loss`, `growth`, `unused` or `floor`.
+    pub why: &'static str,
+    /// That receiver's loss events a packet.
+    pub loss: f64,
+    pub round_trip: Duration,
 }
 
 /// How far one receiver is, by its own last report.

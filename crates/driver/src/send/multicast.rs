@@ -1,7 +1,7 @@
 //! The group's lane: how a packet for everyone leaves, in both fanouts.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     sync::Arc,
     time::Duration,
 };
@@ -14,11 +14,11 @@ use treecast_wire::{
     ticket::Fanout,
 };
 
-use super::{Plan, SendError, copies::Copies};
+use super::{Plan, Rate, SendError, copies::Copies};
 use crate::{
     pacer::{self, Pacer},
     seal::Sealer,
-    udp::{Offload, Outage, Transmitter, UdpError, open_group_sender, open_unicast_sender},
+    udp::{Outage, Transmitter, UdpError, open_group_sender, open_unicast_sender, option},
 };
 
 /// Sends one packet to many.
@@ -67,10 +67,11 @@ impl GroupLane {
     pub fn open(plan: &Plan, key: Option<&GroupKey>) -> Result<Self, SendError> {
         let way = if plan.options.fanout == Fanout::Multicast {
             let socket = open_group_sender(&plan.group, plan.options.hops)?;
+            heed_marks(plan, &socket);
             let transmitter = Transmitter::new(socket, plan.options.offload);
             Way::Multicast { transmitter, to: plan.group.scoped(), outage: Outage::default() }
         } else {
-            open_unicast(plan.options.offload)?
+            open_unicast(plan)?
         };
         Ok(Self { way, sealer: key.map(Sealer::for_group), sealed: Vec::new() })
     }
@@ -207,15 +208,27 @@ impl Packets {
     }
 }
 
-fn open_unicast(offload: Offload) -> Result<Way, SendError> {
+fn open_unicast(plan: &Plan) -> Result<Way, SendError> {
     let open = |family: IpAddr| -> Result<Transmitter, UdpError> {
-        Ok(Transmitter::new(open_unicast_sender(family)?, offload))
+        let socket = open_unicast_sender(family)?;
+        heed_marks(plan, &socket);
+        Ok(Transmitter::new(socket, plan.options.offload))
     };
     let v4 = open(Ipv4Addr::UNSPECIFIED.into());
     let v6 = open(Ipv6Addr::UNSPECIFIED.into());
     match (v4, v6) {
         (Err(error), Err(_)) => Err(error.into()),
         (v4, v6) => Ok(Way::Unicast { v4: v4.ok(), v6: v6.ok(), copies: None }),
+    }
+}
+
+/// Says in each packet that routers may mark it instead of losing it (RFC 3168, 5), where the rate follows marks.
+fn heed_marks(plan: &Plan, socket: &UdpSocket) {
+    const CAPABLE_TRANSPORT: i32 = 2;
+    if matches!(plan.options.rate, Rate::Auto { .. }) {
+        // A socket of one family refuses the other's. Without it, routers lose packets.
+        let _ = option::set(socket, libc::IPPROTO_IP, libc::IP_TOS, CAPABLE_TRANSPORT);
+        let _ = option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, CAPABLE_TRANSPORT);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod admission;
 mod config;
+mod congestion;
 mod connections;
 mod group_keys;
 mod listen;
@@ -28,6 +29,7 @@ use treecast_wire::{
 use group_keys::GroupKeys;
 use refusals::Refusals;
 
+use self::congestion::Congestion;
 use super::{
     Plan, SendError, SendEvent, SendSummary,
     feed::{Arrival, Feed},
@@ -86,6 +88,8 @@ pub(super) struct Session<'a> {
     /// Unicast copies of one packet have one number.
     numbers: PacketNumbers,
     pacer: Pacer,
+    /// None at a rate that was given.
+    congestion: Option<Congestion>,
     repairs: RepairShare,
     run_bytes: u64,
     sources: SourceTable,
@@ -133,7 +137,8 @@ impl<'a> Session<'a> {
             group: GroupLane::open(&plan, keys.as_ref().map(GroupKeys::used))?,
             keys,
             numbers: PacketNumbers::default(),
-            pacer: Pacer::new(plan.options.rate_bps, clock.now()),
+            pacer: Pacer::new(plan.options.rate.fixed_bps(), clock.now()),
+            congestion: Congestion::new(&plan),
             repairs: RepairShare::new(plan.options.priority),
             run_bytes,
             total_bytes: plan.total_bytes(),
@@ -287,8 +292,9 @@ impl<'a> Session<'a> {
     fn turn_group(&mut self, now: Instant) -> Result<Turn, SendError> {
         self.has_news = false;
         for _ in 0..RUNS_A_TURN {
+            let pace = self.tell_pace(now)?;
             if let Some(until) = self.group_waits(now) {
-                return Ok(Turn::Until(Some(until)));
+                return Ok(Turn::Until(pace.into_iter().chain([until]).min()));
             }
             match self.machine.poll(now, Lane::Group) {
                 Step::Transmit(transmit) => {
@@ -299,7 +305,7 @@ impl<'a> Session<'a> {
                 Step::Wait(deadline, why) => {
                     self.watch.note(now, Some(why));
                     self.repairs.multicast_waits();
-                    return Ok(Turn::Until(deadline));
+                    return Ok(Turn::Until(pace.into_iter().chain(deadline).min()));
                 }
             }
         }
@@ -317,6 +323,7 @@ impl<'a> Session<'a> {
         if self.group.has_copies() {
             let (sent, delay) = self.group.send_copies(&mut self.pacer, now);
             self.repairs.multicast_sent(sent);
+            self.note_sent(now, sent, 0);
             if let Some(delay) = delay {
                 return Some(now + delay);
             }
@@ -386,6 +393,9 @@ impl<'a> Session<'a> {
                     self.group.send_blocks(now, &self.destinations, first, self.plan.block_len, run)?;
                 self.pacer.sent(now, sent);
                 self.repairs.multicast_sent(sent);
+                if sent > 0 {
+                    self.note_sent(now, sent, 0);
+                }
             }
             Err(error) => {
                 self.withdraw(now, file, &error);
@@ -421,6 +431,7 @@ impl<'a> Session<'a> {
                 let sent = pacer::tcp_bytes((HEADER_LEN + len) as u64);
                 self.repairs.repaired(sent);
                 self.pacer.sent(now, sent);
+                self.note_sent(now, 0, sent);
             }
             Err(error) => self.withdraw(now, file, &error),
         }

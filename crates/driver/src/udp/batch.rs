@@ -3,10 +3,13 @@
 
 use std::{io, ops::Range};
 
+use treecast_proto::tfmcc::Arrived;
 use treecast_wire::{
-    header::{FileId, HEADER_LEN, Header},
+    header::{FileId, HEADER_LEN, Header, SessionId},
     message::Message,
 };
+
+use super::arrivals::Arrivals;
 
 /// Bytes of blocks that a batch has room for: a few super-packets, so that hashing and writing go in
 /// large pieces, and little enough to stay in a core's second-level cache.
@@ -33,12 +36,19 @@ pub struct Batch {
     buffer: Box<[u8]>,
     used: usize,
     items: Vec<Item>,
+    arrivals: Arrivals,
     malformed: u64,
 }
 
 impl Default for Batch {
     fn default() -> Self {
-        Self { buffer: vec![0; BATCH_LEN].into(), used: 0, items: Vec::new(), malformed: 0 }
+        Self {
+            buffer: vec![0; BATCH_LEN].into(),
+            used: 0,
+            items: Vec::new(),
+            arrivals: Arrivals::default(),
+            malformed: 0,
+        }
     }
 }
 
@@ -57,6 +67,16 @@ impl Batch {
     /// Takes the list of what came in, oldest first; the blocks' bytes stay until [`Batch::clear`].
     pub fn take_items(&mut self) -> Vec<Item> {
         std::mem::take(&mut self.items)
+    }
+
+    /// Takes the numbers of the packets that were received, by session.
+    pub fn take_arrivals(&mut self) -> Vec<(SessionId, Arrived)> {
+        self.arrivals.take()
+    }
+
+    /// Whether what is received next was marked by a router that has too much to send.
+    pub(super) fn set_marked(&mut self, marked: bool) {
+        self.arrivals.marked = marked;
     }
 
     /// The buffer that [`Item::Blocks`] points into.
@@ -149,7 +169,10 @@ impl Batch {
 
     fn check(&mut self, header: &[u8; HEADER_LEN], payload_len: usize) -> Option<Header> {
         let header = Header::parse(header).ok().filter(|header| header.payload_len as usize == payload_len);
-        self.malformed += u64::from(header.is_none());
+        match &header {
+            Some(header) => self.arrivals.add(header),
+            None => self.malformed += 1,
+        }
         header
     }
 

@@ -73,6 +73,9 @@ impl Collector {
         }
         // Kernels without the counter are older than any that this crate runs on; it only informs.
         let _ = option::set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1_i32);
+        // A socket of one family refuses the other's. Without marks, losses tell.
+        let _ = option::set(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1_i32);
+        let _ = option::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1_i32);
         let block_len = usize::from(block_len);
         let lens = Lens::new(block_len, opener.is_some());
         let count = match offload {
@@ -166,6 +169,7 @@ impl Collector {
         // SAFETY: recvmsg has filled `message`, and `control` lives.
         let ancillary = unsafe { control::read(&message) };
         self.dropped.note(ancillary);
+        batch.set_marked(ancillary.is_marked);
         if message.msg_flags & libc::MSG_TRUNC != 0 {
             batch.add_malformed();
             return Ok(());
@@ -267,12 +271,14 @@ impl Collector {
             .iter()
             .map(|message| {
                 // SAFETY: recvmmsg has filled this message, and its control buffer lives.
-                self.dropped.note(unsafe { control::read(&message.msg_hdr) });
+                let ancillary = unsafe { control::read(&message.msg_hdr) };
+                self.dropped.note(ancillary);
                 let truncated = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
-                (!truncated).then_some(message.msg_len as usize)
+                ((!truncated).then_some(message.msg_len as usize), ancillary.is_marked)
             })
             .collect();
-        for (slot, len) in lens.into_iter().enumerate() {
+        for (slot, (len, is_marked)) in lens.into_iter().enumerate() {
+            batch.set_marked(is_marked);
             match len {
                 Some(len) => self.add(batch, slot, start + slot * self.block_len, len),
                 None => batch.add_malformed(),
@@ -362,7 +368,7 @@ mod tests {
     fn the_drop_counter_survives_its_wrap() {
         let mut counter = DropCounter::default();
         for dropped in [None, Some(5), Some(u32::MAX), None, Some(3)] {
-            counter.note(Ancillary { segment_len: None, dropped });
+            counter.note(Ancillary { dropped, ..Ancillary::default() });
         }
         assert_eq!(counter.total, (1 << 32) + 3);
     }

@@ -19,6 +19,10 @@ impl ControlBuffer {
     }
 }
 
+/// The two lowest bits of the traffic class (RFC 3168, 5).
+const ECN_MASK: u8 = 3;
+const CONGESTION_EXPERIENCED: u8 = 3;
+
 /// What the kernel told about one received message.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ancillary {
@@ -26,6 +30,8 @@ pub(super) struct Ancillary {
     pub segment_len: Option<usize>,
     /// Datagrams dropped at this socket so far, modulo 2^32; none when nothing was.
     pub dropped: Option<u32>,
+    /// Congestion was experienced on the way (RFC 3168, 5).
+    pub is_marked: bool,
 }
 
 /// Makes `message` a super-packet of datagrams of `segment_len` bytes.
@@ -61,6 +67,13 @@ pub(super) unsafe fn read(message: &libc::msghdr) -> Ancillary {
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     ancillary.dropped = Some(data.cast::<u32>().read_unaligned());
+                }
+                (libc::IPPROTO_IP, libc::IP_TOS) => {
+                    ancillary.is_marked = data.read() & ECN_MASK == CONGESTION_EXPERIENCED;
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    let class = data.cast::<libc::c_int>().read_unaligned();
+                    ancillary.is_marked = class as u8 & ECN_MASK == CONGESTION_EXPERIENCED;
                 }
                 _ => {}
             }

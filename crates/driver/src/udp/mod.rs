@@ -10,6 +10,7 @@
 //! header, block. Here the kernel scatters the 32-byte headers into one array and the blocks, without
 //! a gap, into one large buffer, so that what arrives is hashed and written as it lies.
 
+mod arrivals;
 mod batch;
 mod collector;
 mod control;

@@ -206,6 +206,11 @@ impl Sender {
         self.objects.file_id(index)
     }
 
+    /// The rate has changed: runs are to be longer or shorter from now on.
+    pub fn set_max_run_len(&mut self, max_run_len: u32) {
+        self.config.max_run_len = max_run_len.max(u32::from(self.config.block_len));
+    }
+
     pub fn handle(&mut self, now: Instant, input: SenderInput) {
         match input {
             SenderInput::Joined { receiver, receive_buffer_bytes } => {

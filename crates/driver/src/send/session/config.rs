@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
     let block_len = usize::from(plan.block_len);
     let blocks = pacer::packets_per_run(
-        plan.options.rate_bps,
+        plan.options.rate.fixed_bps(),
         plan.packet_bytes(),
         frames_in_super_packet(plan.datagram_len()),
     );
@@ -29,7 +29,7 @@ pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
         max_run_len: (blocks * block_len) as u32,
         retransmission_timeout_factor: plan.options.retransmission_timeout_factor,
         minimum_retransmission_time: plan.options.minimum_retransmission_time,
-        follow_progress: plan.options.rate_bps.is_none(),
+        follow_progress: plan.options.rate.fixed_bps().is_none(),
         patience: PATIENCE,
         stall_limit: plan.options.stall_limit,
         at_once: plan.options.at_once,

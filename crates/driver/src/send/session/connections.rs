@@ -121,6 +121,10 @@ impl Session<'_> {
                     if let Message::Progress(progress) = message {
                         peer.note_progress(progress, self.total_bytes);
                     }
+                    if let Message::PaceReport(report) = message {
+                        self.congestion_report(now, from, report);
+                        continue;
+                    }
                     self.handle(now, SenderInput::Message { from, file, message });
                 }
                 Err(reason) => return self.disconnect(from, &reason),
@@ -161,8 +165,9 @@ impl Session<'_> {
         let closes = peer.closes;
         let name = peer.name.clone();
         self.update_destinations();
-        let input = SenderInput::Left { receiver, reason: reason.to_owned() };
-        self.handle(self.clock.now(), input);
+        let now = self.clock.now();
+        self.congestion_left(now, receiver);
+        self.handle(now, SenderInput::Left { receiver, reason: reason.to_owned() });
         if closes {
             return;
         }
@@ -202,6 +207,7 @@ impl Session<'_> {
         }
         peer.left = Some(reason.to_owned());
         let name = peer.name.clone();
+        self.congestion_left(self.clock.now(), receiver);
         self.note_leaver();
         self.update_destinations();
         (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });

@@ -1,0 +1,125 @@
+//! `--rate auto`: what the congestion control decides, carried out.
+
+use treecast_proto::{
+    Instant, Step,
+    tfmcc::{self, Cause, PaceReport, SenderConfig, SenderInput},
+    vcmtp::{Destination, ReceiverId},
+};
+use treecast_wire::{header::FileId, message::Message};
+
+use super::{
+    super::{Plan, Rate, RateProgress, SendError},
+    Session,
+};
+use crate::{pacer, tcp_info, udp::frames_in_super_packet};
+
+/// The congestion control, and what of it is in force.
+#[derive(Debug)]
+pub(super) struct Congestion {
+    machine: tfmcc::Sender,
+    /// The rate and the number of copies that the pacer knows.
+    applied: (u64, u64),
+}
+
+impl Congestion {
+    /// None for a rate that is given.
+    pub fn new(plan: &Plan) -> Option<Self> {
+        let Rate::Auto { floor_bps } = plan.options.rate else { return None };
+        let config = SenderConfig { packet_bytes: plan.packet_bytes() as u32, floor_bps };
+        Some(Self { machine: tfmcc::Sender::new(config), applied: (0, 0) })
+    }
+}
+
+impl Session<'_> {
+    pub(super) fn congestion_joined(&mut self, now: Instant, receiver: ReceiverId) {
+        let connection = self.peers.get(&receiver).and_then(|peer| peer.connection.as_ref());
+        let round_trip = connection.and_then(tcp_info::round_trip);
+        self.congestion(now, SenderInput::Joined { receiver: receiver.number(), round_trip });
+    }
+
+    pub(super) fn congestion_left(&mut self, now: Instant, receiver: ReceiverId) {
+        self.congestion(now, SenderInput::Left { receiver: receiver.number() });
+    }
+
+    pub(super) fn congestion_report(&mut self, now: Instant, from: ReceiverId, report: PaceReport) {
+        self.congestion(now, SenderInput::Report { from: from.number(), report });
+    }
+
+    /// Bytes of IP packets have left, in all copies.
+    pub(super) fn note_sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
+        let copies = self.copies();
+        let (group_bytes, repair_bytes) = (group_bytes.div_ceil(copies), repair_bytes.div_ceil(copies));
+        self.congestion(now, SenderInput::Sent { group_bytes, repair_bytes });
+    }
+
+    fn congestion(&mut self, now: Instant, input: SenderInput) {
+        if let Some(congestion) = &mut self.congestion {
+            congestion.machine.handle(now, input);
+            self.apply_rate(now);
+        }
+    }
+
+    /// Tells the group what it should know. Returns when there will be more.
+    pub(super) fn tell_pace(&mut self, now: Instant) -> Result<Option<Instant>, SendError> {
+        // Copies of the packet before go first.
+        while !self.group.has_copies()
+            && let Some(congestion) = &mut self.congestion
+        {
+            match congestion.machine.poll(now) {
+                Step::Transmit(pace) => {
+                    let session = FileId::new(self.plan.session, 0);
+                    self.send_message(now, Destination::Group, session, &Message::Pace(pace))?;
+                }
+                Step::Wait(deadline, _) => {
+                    self.apply_rate(now);
+                    return Ok(deadline);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The pacer counts all copies of a packet; the rate is each one's.
+    fn apply_rate(&mut self, now: Instant) {
+        let copies = self.copies();
+        let Some(congestion) = &mut self.congestion else { return };
+        let rate = congestion.machine.rate_bps();
+        if congestion.applied == (rate, copies) {
+            return;
+        }
+        congestion.applied = (rate, copies);
+        let limit = frames_in_super_packet(self.plan.datagram_len());
+        let packet_bytes = self.plan.packet_bytes();
+        let packets = pacer::packets_per_smooth_run(rate, packet_bytes, limit);
+        self.run_bytes = packets as u64 * packet_bytes;
+        self.machine.set_max_run_len((packets * usize::from(self.plan.block_len)) as u32);
+        self.pacer.set_rate(now, rate.saturating_mul(copies), self.run_bytes);
+    }
+
+    fn copies(&self) -> u64 {
+        self.destinations.len().max(1) as u64
+    }
+
+    /// The rate and what limits it, for those who watch.
+    pub(super) fn rate_progress(&self) -> Option<RateProgress> {
+        let machine = &self.congestion.as_ref()?.machine;
+        let limit = machine.limit();
+        let followed = |number: u32| {
+            let mut peers = self.peers.iter().filter(|(receiver, _)| receiver.number() == number);
+            peers.next().map(|(_, peer)| peer.name.clone())
+        };
+        Some(RateProgress {
+            rate_bps: machine.rate_bps(),
+            receiver: limit.receiver.and_then(followed),
+            why: match limit.cause {
+                Cause::Start => "start",
+                Cause::Loss => "loss",
+                Cause::Growth => "growth",
+                Cause::Unused => "unused",
+                Cause::Floor => "floor",
+            },
+            loss: limit.loss,
+            round_trip: limit.round_trip,
+        })
+    }
+}
