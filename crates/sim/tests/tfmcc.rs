@@ -11,7 +11,9 @@ use treecast_sim::{
     tfmcc::{Figures, Flow, Scenario, run},
 };
 
+/// Of the main claim; of the others a part.
 const SEEDS: u64 = 100;
+const FEW_SEEDS: u64 = 30;
 const RATE_BPS: u64 = 50_000_000;
 const ROUND_TRIP: Duration = Duration::from_millis(40);
 
@@ -41,6 +43,7 @@ fn seconds(seconds: u64) -> Duration {
 
 /// Runs every seed; `judge` gives a number of each run, all of which are to lie in `range`.
 fn all_seeds(
+    seeds: u64,
     range: std::ops::RangeInclusive<f64>,
     plan: impl Fn(u64) -> Scenario + Sync,
     judge: impl Fn(&[Figures]) -> f64 + Sync,
@@ -50,7 +53,7 @@ fn all_seeds(
         let mut found = Vec::new();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= SEEDS {
+            if seed >= seeds {
                 return found;
             }
             let plan = plan(seed);
@@ -67,9 +70,13 @@ fn all_seeds(
     assert!(range.contains(&ends.0.0) && range.contains(&ends.2.0), "{ends:#?}");
 }
 
+/// Half of it at the median. Where a loss before the first second has taken the rate far down, and the queue is long, a
+/// minute is too short to win back more than a fifth: CUBIC's window grows with the third power of the time since its last
+/// loss, and the equation looks back on eight loss events.
 #[test]
-fn against_tcp_it_gets_between_half_and_twice() {
+fn against_tcp_it_gets_no_more_than_twice_and_no_less_than_a_seventh() {
     all_seeds(
+        SEEDS,
         0.15..=2.0,
         |seed| scenario(seed, &[Flow::Cubic]),
         |flows| {
@@ -81,6 +88,7 @@ fn against_tcp_it_gets_between_half_and_twice() {
 #[test]
 fn against_another_of_its_kind_it_gets_between_half_and_twice() {
     all_seeds(
+        FEW_SEEDS,
         0.5..=2.0,
         |seed| {
             let receivers = seed as usize % 5 + 1;
@@ -95,6 +103,7 @@ fn against_another_of_its_kind_it_gets_between_half_and_twice() {
 #[test]
 fn alone_it_fills_the_link() {
     all_seeds(
+        FEW_SEEDS,
         0.85..=1.0,
         |seed| Scenario { length: seconds(30), ..scenario(seed, &[]) },
         |flows| flows[0].delivered_bps(seconds(2), seconds(30)) / RATE_BPS as f64,
@@ -104,6 +113,7 @@ fn alone_it_fills_the_link() {
 #[test]
 fn after_the_link_drops_to_a_tenth_little_is_lost_three_seconds_later() {
     all_seeds(
+        FEW_SEEDS,
         0.0..=0.05,
         |seed| Scenario {
             rates_bps: vec![(Duration::ZERO, RATE_BPS), (seconds(15), RATE_BPS / 10)],

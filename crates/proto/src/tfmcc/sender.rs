@@ -155,7 +155,7 @@ impl Sender {
             }
             SenderInput::Report { from, report } => {
                 if let Some(finding) = self.group.report(now, from, &report) {
-                    self.report(now, from, finding);
+                    self.report(now, from, &report, finding);
                 }
             }
             SenderInput::Sent { group_bytes, repair_bytes } => self.sent(now, group_bytes, repair_bytes),
@@ -174,9 +174,8 @@ impl Sender {
     }
 
     /// RFC 4654, 3.3. The rate falls to what any receiver wants, and rises only with the one that is followed.
-    fn report(&mut self, now: Instant, from: u32, finding: Finding) {
+    fn report(&mut self, now: Instant, from: u32, report: &PaceReport, finding: Finding) {
         let is_limiting = self.group.limiting() == Some(from);
-        let wanted = finding.calculated_bps.unwrap_or(finding.received_bps);
         if self.is_below_floor(&finding) {
             self.group.leave_behind(from, true);
             if is_limiting {
@@ -185,9 +184,10 @@ impl Sender {
             return;
         }
         self.group.leave_behind(from, false);
-        if finding.calculated_bps.is_some() || self.rate.is_slow_start() {
-            self.suppression_bps = self.suppression_bps.min(wanted as u64);
-        }
+        // As it was asked for: who has not measured the round trip either reckons with the same one.
+        let received = Some(report.received_bps).filter(|_| self.rate.is_slow_start());
+        let asked = if finding.calculated_bps.is_some() { Some(report.rate_bps) } else { received };
+        self.suppression_bps = asked.map_or(self.suppression_bps, |asked| self.suppression_bps.min(asked));
         if is_limiting || self.wants_less(&finding) {
             self.group.follow(from);
             (self.unheard_since, self.is_unanswered) = (now, false);
