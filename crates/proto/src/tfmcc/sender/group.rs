@@ -72,7 +72,7 @@ impl Group {
         };
         let has_loss = report.rate_bps != super::Pace::NO_RATE;
         let finding = Finding {
-            calculated_bps: has_loss.then(|| report.rate_bps as f64 * scale),
+            calculated_bps: has_loss.then_some(report.rate_bps as f64 * scale),
             received_bps: report.received_bps as f64,
             is_lossy: report.is_lossy,
             round_trip,
