@@ -171,6 +171,7 @@ fn what_cannot_be_received_is_refused_in_one_line() {
         &mut receive(&["--interface", "lo", "--into", path(&into), &gone]),
         &["cannot reach", "127.0.0.1"],
     );
+    assert!(scratch.names("a").is_empty(), "nothing is left");
     let nowhere = scratch.file("file", 1).join("folder");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = ticket(&listener, 21_991).to_string();

@@ -48,7 +48,8 @@ const MAX_LEN: u64 = 64 << 20;
 /// What nobody has gone on with for so long is removed.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The journal of one receiver, and its slot.
+/// The journal of one receiver, and its slot. Dropped, it stays if anything is noted that a later receiver may go on
+/// with.
 #[derive(Debug)]
 pub struct Journal {
     folder: TargetFolder,
@@ -60,6 +61,8 @@ pub struct Journal {
     resumes: bool,
     /// Whether files are noted that have their names.
     has_done: bool,
+    /// Whether the file is left when this is dropped.
+    stays: bool,
 }
 
 /// What is there of an object from an earlier receiver.
@@ -182,7 +185,16 @@ impl Journal {
         (is_free && is_there).then(|| {
             let file = File::from(file);
             let len = file.metadata().map_or(0, |metadata| metadata.len());
-            Self { folder: folder.clone(), session, slot, file, len, resumes: true, has_done: false }
+            Self {
+                folder: folder.clone(),
+                session,
+                slot,
+                file,
+                len,
+                resumes: true,
+                has_done: false,
+                stays: false,
+            }
         })
     }
 
@@ -211,8 +223,14 @@ impl Journal {
         Ok(PartFile::new(self.folder.clone(), name, opened.map_err(failed)?))
     }
 
+    /// Whether a later receiver may go on with what this one leaves.
+    pub(super) fn resumes(&self) -> bool {
+        self.resumes
+    }
+
     /// Notes that bytes of an object are stored.
     pub(super) fn have(&mut self, file: FileId, begin: &BeginOfFile, ranges: &[Range<u64>]) {
+        self.stays = self.resumes;
         let mut line = format!("have {} {} ", file.index(), announcement(begin));
         for range in ranges {
             // Writing to a string cannot fail.
@@ -223,6 +241,7 @@ impl Journal {
 
     /// Notes that an object has its name.
     pub(super) fn done(&mut self, file: FileId, begin: &BeginOfFile, hash: &[u8; 32], status: Status) {
+        self.stays = self.resumes;
         self.has_done |= self.resumes && begin.kind() != ObjectKind::Folder;
         let ModificationTime { seconds, nanoseconds } = status.modified;
         self.add(&format!(
@@ -243,11 +262,10 @@ impl Journal {
     }
 
     /// Lets go of the slot, and removes what nobody needs any more.
-    pub(super) fn end(self, ending: Ending) {
+    pub(super) fn end(mut self, ending: Ending) {
         match ending {
-            Ending::CutShort if self.resumes => {}
-            Ending::Interrupted if self.has_done => {}
-            Ending::Interrupted | Ending::CutShort => self.remove(),
+            Ending::CutShort => {}
+            Ending::Interrupted => self.stays = self.has_done,
             Ending::Over => {
                 // Those of receivers that were killed have nothing to go on with either.
                 for (_, slot) in hidden_files(&self.folder)
@@ -266,8 +284,8 @@ impl Journal {
         }
     }
 
-    fn remove(self) {
-        remove_slot(&self.folder, self.session, self.slot);
+    fn remove(mut self) {
+        self.stays = false;
     }
 
     fn add(&mut self, line: &str) {
@@ -303,11 +321,20 @@ impl Journal {
             |noted: &Noted| matches!(&noted.what, What::Done(done) if done.kind != ObjectKind::Folder);
         self.has_done = leftovers.objects.values().any(is_done);
         leftovers.check_parts(self);
+        self.stays = !leftovers.is_empty();
         leftovers
     }
 
     fn part_name(&self, index: u32) -> String {
         format!("{HIDDEN}{:08x}.{}.{index}.part", self.session.0, self.slot)
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if !self.stays {
+            remove_slot(&self.folder, self.session, self.slot);
+        }
     }
 }
 
@@ -583,8 +610,9 @@ mod tests {
     fn receivers_that_live_keep_their_slots_and_what_is_old_goes() {
         let path = scratch("journal-slots");
         let (_, living, _) = open(&path);
-        let (folder, other, _) = open(&path);
+        let (folder, mut other, _) = open(&path);
         assert_eq!((living.slot, other.slot), (0, 1));
+        other.have(FILE, &begin(100, "name"), &[0..10]);
         drop(other);
         let old = File::options().write(true).open(path.join(".treecast-0000000a.1.journal")).unwrap();
         old.set_modified(SystemTime::now() - MAX_AGE * 2).unwrap();

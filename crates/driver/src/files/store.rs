@@ -191,7 +191,9 @@ impl Worker {
         while let Some(job) = self.next_job(jobs, &mut buffer) {
             self.carry_out(job, &mut buffer);
         }
-        self.end(Ending::Interrupted);
+        // Nobody has said how the session ended: it failed, and may go on later.
+        let resumes = self.journal.as_ref().is_some_and(Journal::resumes);
+        self.end(if resumes { Ending::CutShort } else { Ending::Interrupted });
     }
 
     /// Hashes what is behind while there is nothing else to do.
