@@ -479,7 +479,10 @@ impl<'a> Session<'a> {
             ReceiverTransmit::Hash { file } => self.add(Task::Hash { file }),
             ReceiverTransmit::Commit { file } => self.add(Task::Commit { file }),
             ReceiverTransmit::Discard { file } => {
-                self.leftovers.forget(file);
+                // Of one that is not announced, nothing has been taken from there.
+                if self.begins.contains_key(&file) {
+                    self.leftovers.forget(file);
+                }
                 self.add(Task::Discard { file });
             }
             ReceiverTransmit::CloseConnection => self.closes = true,
