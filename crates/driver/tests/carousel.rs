@@ -60,8 +60,9 @@ impl Bench {
         fs::write(self.folder.join("from").join(name), bytes).unwrap();
     }
 
-    fn send(&self, dialect: Dialect, stop: &Stop) -> Result<SendSummary, CarouselError> {
-        let sources = find_sources(&[self.folder.join("from")]).unwrap().sources;
+    /// Sends the folder or file at `path`.
+    fn send(&self, path: &str, dialect: Dialect, stop: &Stop) -> Result<SendSummary, CarouselError> {
+        let sources = find_sources(&[self.folder.join(path)]).unwrap().sources;
         let options = SendOptions {
             group: self.group.clone(),
             hops: DEFAULT_MULTICAST_HOPS,
@@ -118,7 +119,7 @@ fn receivers_that_join_at_different_times_get_all_objects() {
     bench.write("empty", 0);
     let stop = Stop::new().unwrap();
     thread::scope(|scope| {
-        let sender = scope.spawn(|| bench.send(Dialect::Session, &stop));
+        let sender = scope.spawn(|| bench.send("from", Dialect::Session, &stop));
         let receivers: Vec<_> = ["a", "b", "c"]
             .into_iter()
             .map(|into| {
@@ -152,7 +153,7 @@ fn the_iot_updaters_frames_carry_one_file() {
     let stop = Stop::new().unwrap();
     let dialect = || Dialect::Iotup { name: "firmware".into() };
     thread::scope(|scope| {
-        let sender = scope.spawn(|| bench.send(dialect(), &stop));
+        let sender = scope.spawn(|| bench.send("from/image", dialect(), &stop));
         thread::sleep(Duration::from_millis(60));
         let summary = bench.receive("a", dialect()).unwrap();
         assert!(summary.is_complete(), "{summary:?}");
@@ -170,7 +171,7 @@ fn a_file_that_shrinks_is_withdrawn_and_nothing_is_left_of_it() {
     thread::scope(|scope| {
         let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
         thread::sleep(Duration::from_millis(300));
-        let sender = scope.spawn(|| bench.send(Dialect::Session, &stop));
+        let sender = scope.spawn(|| bench.send("from/large", Dialect::Session, &stop));
         thread::sleep(Duration::from_millis(300));
         let file = fs::File::options().write(true).open(bench.folder.join("from/large")).unwrap();
         file.set_len(20_000_000).unwrap();
@@ -231,7 +232,7 @@ fn what_a_member_forges_is_never_accepted() {
         {
             say(&message);
         }
-        let sender = scope.spawn(|| bench.send(Dialect::Session, &stop));
+        let sender = scope.spawn(|| bench.send("from", Dialect::Session, &stop));
         let summary = receiver.join().unwrap().unwrap();
         stop.request();
         sender.join().unwrap().unwrap();
@@ -256,7 +257,7 @@ fn a_member_is_no_sender() {
         let options = ReceiveOptions { sender_key: Some(expected), ..options };
         let folder = TargetFolder::open(&bench.folder.join("a")).unwrap();
         let receiver = scope.spawn(|| receive(options, folder, &enough, &mut |_| {}));
-        let sender = scope.spawn(|| bench.send(Dialect::Session, &stop));
+        let sender = scope.spawn(|| bench.send("from", Dialect::Session, &stop));
         thread::sleep(Duration::from_secs(1));
         enough.request();
         let summary = receiver.join().unwrap().unwrap();
