@@ -91,6 +91,8 @@ pub enum PacketType {
     Contents = 1 << 15,
     /// Sender to receiver, encrypted: what packets to the group are sealed with.
     GroupKey = 1 << 16,
+    /// Sender to group, in a secure carousel: Contents, Withdraw or Goodbye with the sender's signature.
+    Signed = 1 << 28,
     /// Sender to group: the rate, and whom it follows.
     Pace = 1 << 19,
     /// Receiver to sender: what the path to it would bear.
@@ -118,6 +120,7 @@ impl PacketType {
         Self::Goodbye,
         Self::Contents,
         Self::GroupKey,
+        Self::Signed,
         Self::Pace,
         Self::PaceReport,
         Self::NotWanted,

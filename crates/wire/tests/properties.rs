@@ -8,7 +8,7 @@ use treecast_wire::{
     message::{
         Attributes, BeginOfFile, Contents, Digest, FILE_NAME_LEN, GroupKey, Hello, MAX_OBJECTS,
         MAX_REASON_LEN, MODE_BITS, Message, ModificationTime, ObjectKind, Pace, PaceReport, Progress, Reason,
-        RetransmissionRequest, TransferType, Welcome,
+        RetransmissionRequest, Signed, SignedWord, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, Repair, Security, Ticket},
@@ -157,6 +157,8 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         reason().prop_map(Message::Withdraw),
         reason().prop_map(Message::Failed),
+        (signed_word(), any::<u8>())
+            .prop_map(|(word, byte)| Message::Signed(Signed { word, signature: [byte; 64] })),
         (any::<u64>(), any::<[u8; 32]>())
             .prop_map(|(id, secret)| Message::GroupKey(GroupKey { id: KeyId(id), secret })),
         reason().prop_filter("a Goodbye", |reason| !reason.as_str().is_empty()).prop_map(Message::PutOut),
@@ -225,6 +227,14 @@ fn begin_of_file() -> impl Strategy<Value = BeginOfFile> {
             attributes.map_or(begin.clone(), |attributes| begin.with_attributes(attributes).expect("good"))
         },
     )
+}
+
+fn signed_word() -> impl Strategy<Value = SignedWord> {
+    prop_oneof![
+        (1..=MAX_OBJECTS).prop_map(|objects| SignedWord::Contents(Contents::new(objects).expect("in range"))),
+        reason().prop_map(SignedWord::Withdraw),
+        Just(SignedWord::Goodbye),
+    ]
 }
 
 fn reason() -> impl Strategy<Value = Reason> {

@@ -259,6 +259,7 @@ impl Session<'_> {
 
     /// Hands an item to the machine; returns the first position of blocks, and where they lie in the batch.
     fn handle(&mut self, now: Instant, item: Item) -> Option<(u64, usize)> {
+        let item = self.read_signed(item)?;
         let (input, at) = match item {
             Item::Message { file, message } if !self.is_trusted(now, file, &message) => return None,
             Item::Message { file, message } => (ReceiverInput::Message { file, message }, None),
@@ -269,6 +270,15 @@ impl Session<'_> {
         };
         self.machine.handle(now, input);
         at
+    }
+
+    /// What ends something counts in a secure session only if the sender has signed it: all members can seal packets.
+    fn read_signed(&mut self, item: Item) -> Option<Item> {
+        let Some(manifests) = &self.manifests else { return Some(item) };
+        let Item::Message { file, message } = item else { return Some(item) };
+        let message = manifests.read(file, message);
+        self.malformed += u64::from(message.is_none());
+        Some(Item::Message { file, message: message? })
     }
 
     /// In a secure session, a digest counts only with the sender's signature of what was announced. Where that shows that

@@ -313,6 +313,7 @@ impl<'a> Carousel<'a> {
             (Message::Digest(digest), Some(signer), Some(begin)) => {
                 Some(Message::Digest(signer.sign(file, begin, *digest)))
             }
+            (message, Some(signer), _) => signer.sign_word(file, message),
             _ => None,
         };
         let message = signed.as_ref().unwrap_or(message);

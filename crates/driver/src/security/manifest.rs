@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use treecast_wire::{
     header::FileId,
-    message::{BeginOfFile, Digest, manifest_bytes},
+    message::{BeginOfFile, Digest, Message, Signed, SignedWord, manifest_bytes},
 };
 
 use super::{Identity, PublicKey};
@@ -24,11 +24,13 @@ const MAX_OTHERS: usize = 4;
 pub struct Signer {
     identity: Identity,
     signatures: BTreeMap<FileId, Digest>,
+    /// What a carousel says again and again of each object.
+    words: BTreeMap<FileId, Signed>,
 }
 
 impl Signer {
     pub fn new(identity: Identity) -> Self {
-        Self { identity, signatures: BTreeMap::new() }
+        Self { identity, signatures: BTreeMap::new(), words: BTreeMap::new() }
     }
 
     /// The digest of this object, signed.
@@ -40,6 +42,17 @@ impl Signer {
         let signed = Digest { signature: Some(signature), ..digest };
         self.signatures.insert(file, signed);
         signed
+    }
+
+    /// A carousel's message, signed if it is one that ends something.
+    pub fn sign_word(&mut self, file: FileId, message: &Message) -> Option<Message> {
+        let word = SignedWord::of(message)?;
+        if let Some(signed) = self.words.get(&file).filter(|signed| signed.word == word) {
+            return Some(Message::Signed(signed.clone()));
+        }
+        let signed = Signed { signature: self.identity.sign(&word.signed_bytes(file)), word };
+        self.words.insert(file, signed.clone());
+        Some(Message::Signed(signed))
     }
 
     /// The object's digest is not sent any more.
@@ -147,6 +160,18 @@ impl GroupManifests {
         }
     }
 
+    /// The message that the sender has signed, or one that needs no signature. None for any other.
+    pub fn read(&self, file: FileId, message: Message) -> Option<Message> {
+        match message {
+            Message::Signed(Signed { word, signature }) => {
+                let is_right = self.sender.verify(&word.signed_bytes(file), &signature);
+                is_right.then(|| word.into_message())
+            }
+            message if SignedWord::of(&message).is_some() => None,
+            message => Some(message),
+        }
+    }
+
     pub fn judge(&mut self, file: FileId, first: Option<&BeginOfFile>, digest: &Digest) -> Verdict {
         if first.is_some_and(|first| is_signed(&self.sender, file, first, digest)) {
             self.others.remove(&file);
@@ -213,6 +238,20 @@ mod tests {
             manifests.judge(FileId(index), None, digest);
         }
         assert_eq!(manifests.held.len(), MAX_HELD);
+    }
+
+    #[test]
+    fn only_its_sender_ends_a_carousel_or_an_object() {
+        let (mut signer, key) = signer();
+        let manifests = GroupManifests::new(key);
+        let goodbye = signer.sign_word(FILE, &Message::Goodbye).unwrap();
+        assert_eq!(manifests.read(FILE, goodbye.clone()), Some(Message::Goodbye));
+        assert_eq!(signer.sign_word(FILE, &Message::Goodbye), Some(goodbye.clone()));
+        assert_eq!(manifests.read(FileId(6), goodbye.clone()), None, "it was said of another");
+        assert_eq!(GroupManifests::new(self::signer().1).read(FILE, goodbye), None);
+        assert_eq!(manifests.read(FILE, Message::Goodbye), None);
+        assert_eq!(signer.sign_word(FILE, &Message::EndOfFile), None);
+        assert_eq!(manifests.read(FILE, Message::EndOfFile), Some(Message::EndOfFile));
     }
 
     #[test]

@@ -25,8 +25,8 @@ use crate::{
     udp::GroupAddress,
 };
 
-/// A block holds at least the longest control message.
-pub const MIN_BLOCK_LEN: u16 = 512;
+/// A block holds at least the longest control message to the group: a signed reason.
+pub const MIN_BLOCK_LEN: u16 = 580;
 
 /// All that is known before the first packet.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ mod pace_report;
 mod progress;
 mod reason;
 mod retransmission_request;
+mod signed;
 mod welcome;
 
 pub use begin_of_file::{
@@ -25,6 +26,7 @@ pub use pace_report::PaceReport;
 pub use progress::Progress;
 pub use reason::{MAX_REASON_LEN, Reason};
 pub use retransmission_request::RetransmissionRequest;
+pub use signed::{Signed, SignedWord};
 pub use welcome::Welcome;
 
 use std::fmt;
@@ -57,6 +59,7 @@ pub enum Message {
     PutOut(Reason),
     Contents(Contents),
     GroupKey(GroupKey),
+    Signed(Signed),
     Pace(Pace),
     PaceReport(PaceReport),
     NotWanted,
@@ -92,6 +95,7 @@ impl Message {
             PacketType::Failed => Self::Failed(Reason::parse(payload)?),
             PacketType::Contents => Self::Contents(Contents::parse(payload)?),
             PacketType::GroupKey => Self::GroupKey(GroupKey::parse(payload)?),
+            PacketType::Signed => Self::Signed(Signed::parse(payload)?),
             PacketType::Pace => Self::Pace(Pace::parse(payload)?),
             PacketType::PaceReport => Self::PaceReport(PaceReport::parse(payload)?),
             PacketType::NotWanted => empty(payload, Self::NotWanted)?,
@@ -127,6 +131,7 @@ impl Message {
             Self::Withdraw(body) | Self::Failed(body) | Self::PutOut(body) => body.emitted_len(),
             Self::Contents(_) => Contents::LEN,
             Self::GroupKey(_) => GroupKey::LEN,
+            Self::Signed(body) => body.emitted_len(),
             Self::Pace(_) => Pace::LEN,
             Self::PaceReport(_) => PaceReport::LEN,
             Self::EndOfFile
@@ -149,6 +154,7 @@ impl Message {
             Self::Withdraw(body) | Self::Failed(body) | Self::PutOut(body) => body.emit(packet),
             Self::Contents(body) => body.emit(packet),
             Self::GroupKey(body) => body.emit(packet),
+            Self::Signed(body) => body.emit(packet),
             Self::Pace(body) => body.emit(packet),
             Self::PaceReport(body) => body.emit(packet),
             Self::EndOfFile
@@ -178,6 +184,7 @@ impl Message {
             Self::Goodbye | Self::PutOut(_) => PacketType::Goodbye,
             Self::Contents(_) => PacketType::Contents,
             Self::GroupKey(_) => PacketType::GroupKey,
+            Self::Signed(_) => PacketType::Signed,
             Self::Pace(_) => PacketType::Pace,
             Self::PaceReport(_) => PacketType::PaceReport,
             Self::NotWanted => PacketType::NotWanted,
@@ -198,6 +205,7 @@ impl fmt::Display for Message {
             Self::Withdraw(body) | Self::Failed(body) | Self::PutOut(body) => write!(f, " {body}"),
             Self::Contents(body) => write!(f, " {body}"),
             Self::GroupKey(body) => write!(f, " {body}"),
+            Self::Signed(body) => write!(f, " {body}"),
             Self::Pace(body) => write!(f, " {body}"),
             Self::PaceReport(body) => write!(f, " {body}"),
             Self::EndOfFile

@@ -8,7 +8,7 @@ use treecast_wire::{
     iotup,
     message::{
         Attributes, BeginOfFile, Contents, Digest, GroupKey, Hello, Message, ModificationTime, ObjectKind,
-        Pace, PaceReport, Progress, Reason, RetransmissionRequest, TransferType, Welcome,
+        Pace, PaceReport, Progress, Reason, RetransmissionRequest, Signed, SignedWord, TransferType, Welcome,
     },
     seal::KeyId,
     ticket::{Fanout, Repair, Security, Ticket},
@@ -63,6 +63,10 @@ pub fn messages() -> Vec<Message> {
         Message::Goodbye,
         Message::PutOut(Reason::new("it said nothing for 60 s")),
         Message::Contents(contents),
+        Message::Signed(Signed {
+            word: SignedWord::Withdraw(Reason::new("it has shrunk")),
+            signature: [3; 64],
+        }),
         Message::GroupKey(GroupKey { id: KeyId(0x0123_4567_89ab_cdef), secret: [9; 32] }),
         Message::Pace(pace()),
         Message::PaceReport(pace_report()),

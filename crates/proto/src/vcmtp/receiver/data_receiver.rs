@@ -152,6 +152,8 @@ impl Receiver {
             object.end = End::Announced;
             self.be_quiet_at(index, Some(now + QUIET));
             self.settle(index);
+        } else if is_news {
+            self.settle(index);
         }
     }
 

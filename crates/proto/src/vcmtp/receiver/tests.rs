@@ -444,6 +444,15 @@ fn table_4_7_eof_only_per_file() {
 }
 
 #[test]
+fn an_end_that_the_connection_says_after_the_group_counts() {
+    let mut bench = Bench::new(Notification::PerFile);
+    bench.bof(250);
+    assert_eq!(bench.respond(Response::Ignore), "discard 0");
+    assert_eq!(bench.eof(), "");
+    assert_eq!(bench.control(Message::EndOfFile), "NotWanted");
+}
+
+#[test]
 fn table_4_7_eof_only_ignored() {
     let mut bench = Bench::new(Notification::PerFile);
     bench.eof();
