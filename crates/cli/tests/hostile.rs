@@ -46,7 +46,7 @@ fn meddle(address: &GroupAddress, is_over: &AtomicBool) -> usize {
         let Ok(len) = listener.recv(&mut buffer) else { continue };
         seen += 1;
         // It hears itself, too; each packet of the sender's is enough once in a while.
-        if seen % 7 != 0 {
+        if seen % 7 != 0 || len == 0 {
             continue;
         }
         let packet = buffer[..len].to_vec();

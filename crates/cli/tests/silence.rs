@@ -100,7 +100,10 @@ fn a_receiver_that_is_put_out_learns_why() {
     let sender = scratch.send(&[&STALL_LIMIT[..], &["--rate", "20M"]].concat());
     let receiver = scratch.receive("sleeper", &[]);
     let part = scratch.0.join("sleeper");
-    wait_until("it has begun", || fs::read_dir(&part).is_ok_and(|mut entries| entries.next().is_some()));
+    let is_part = |entry: std::io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name().to_string_lossy().ends_with(".part"))
+    };
+    wait_until("it has begun", || fs::read_dir(&part).is_ok_and(|mut entries| entries.any(is_part)));
     signal(&receiver, "-STOP");
     let (code, said) = finish(sender);
     assert_eq!(code, Some(3), "{said}");

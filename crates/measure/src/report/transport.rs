@@ -63,11 +63,11 @@ pub fn write(page: &mut Page, results: &Results<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The table for a terminal; none when there is nothing multicast.
+/// The table for a terminal; none when no multicast was mended, so that there is nothing to compare.
 pub fn to_text(results: &Results<'_>) -> Option<String> {
     let receptions = receptions(results);
-    let is_multicast = |of: &Receptions| matches!(of.delivery.as_str(), "after" | "nack");
-    receptions.iter().any(is_multicast).then(|| table(&receptions).to_text())
+    let is_mended = |of: &Receptions| matches!(of.delivery.as_str(), "after" | "nack") && of.with.is_some();
+    receptions.iter().any(is_mended).then(|| table(&receptions).to_text())
 }
 
 fn receptions(results: &Results<'_>) -> Vec<Receptions> {
