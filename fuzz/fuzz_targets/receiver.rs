@@ -13,7 +13,7 @@ use treecast_proto::{
     },
 };
 use treecast_wire::{
-    header::{FileId, HEADER_LEN, Header, SessionId},
+    header::{FileId, HEADER_LEN, Header, PacketType, SessionId},
     message::Message,
 };
 
@@ -43,6 +43,8 @@ impl World {
         let config = ReceiverConfig {
             session: SESSION,
             repair: [Repair::Nack, Repair::After, Repair::None][usize::from(kind % 3)],
+            fec: kind & 8 != 0,
+            resumes: false,
             block_len: 512,
             notification: if kind & 4 == 0 { Notification::Batched } else { Notification::PerFile },
             progress_bytes: 1 << 16,
@@ -60,7 +62,8 @@ impl World {
         let file = FileId::new(SESSION, u32::from(operation >> 4));
         match operation & 15 {
             0..=9 => {
-                return self.packet(if operation & 1 == 0 { Channel::Group } else { Channel::Control }, bytes);
+                return self
+                    .packet(if operation & 1 == 0 { Channel::Group } else { Channel::Control }, bytes);
             }
             10 => self.now += Duration::from_millis(u64::from(operation >> 4) * 100),
             11 => self.handle(ReceiverInput::Hashed { file, hash: [7; 32] }),
@@ -81,6 +84,11 @@ impl World {
         let Ok(header) = Header::parse(&head) else { return rest };
         if header.kind.is_block() {
             let range = header.sequence..header.sequence + u64::from(header.payload_len);
+            if header.kind == PacketType::RepairSymbol {
+                let (file, positions) = (header.file_id, range);
+                self.handle(ReceiverInput::Symbols { from, file, positions });
+                return rest;
+            }
             self.handle(ReceiverInput::Blocks { from, file: header.file_id, range });
             return rest;
         }
@@ -100,6 +108,13 @@ impl World {
         for _ in 0..MAX_STEPS {
             match self.machine.poll(self.now) {
                 Step::Transmit(ReceiverTransmit::Store { file, range }) => self.store(file, range),
+                Step::Transmit(ReceiverTransmit::Decode { file, source_block, .. }) => {
+                    let is_right = source_block % 3 != 2;
+                    self.machine.handle(self.now, ReceiverInput::Decoded { file, source_block, is_right });
+                }
+                Step::Transmit(ReceiverTransmit::Commit { file }) => {
+                    self.machine.handle(self.now, ReceiverInput::Committed { file });
+                }
                 // After a wrong hash it is stored anew, over what is there.
                 Step::Transmit(ReceiverTransmit::Discard { file } | ReceiverTransmit::Hash { file }) => {
                     self.stored.remove(&file);

@@ -15,11 +15,15 @@ use clap::ValueEnum;
 use treecast_driver::{
     receive::KEEPALIVE,
     security::{AllowList, Identity},
-    send::{self, FeedSource, MIN_BLOCK_LEN, Priority, SendEvent, SendOptions, SendSecurity, SendSummary},
+    send::{
+        self, FeedSource, MAX_FEC_PERCENT, MIN_BLOCK_LEN, Priority, SendEvent, SendOptions, SendSecurity,
+        SendSummary,
+    },
     status::Role,
     stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, Offload},
 };
+use treecast_proto::fec::Share;
 use treecast_wire::{header::MAX_PAYLOAD_LEN, ticket};
 
 use crate::{Outcome, arguments, observers::Observers};
@@ -44,6 +48,11 @@ pub struct Args {
     /// until nobody listens (carousel), or not (none)
     #[arg(long, value_enum, default_value = "nack")]
     repair: Repair,
+    /// Forward error correction: mend losses with repair symbols (RaptorQ), each of which stands for any lost packet of
+    /// any receiver. N% of them follow each part of a file unasked, or as many as receivers have lately lacked (auto).
+    /// With --repair carousel (auto), every loop but the first is of repair symbols
+    #[arg(long, value_name = "N%|auto", value_parser = parse_fec)]
+    fec: Option<Share>,
     /// Multicast group, with or without a port [default: a random one of site scope]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_group)]
     group: Option<Group>,
@@ -240,6 +249,20 @@ fn check(args: &Args) -> Result<(), String> {
         ),
         (is_carousel && args.feed.is_some(), "a carousel sends what it began with: leave out --feed"),
         (
+            args.dialect == Dialect::Iotup && args.fec.is_some(),
+            "the IoT updater knows no repair symbols: leave out --fec, or --dialect iotup",
+        ),
+        (
+            is_carousel && matches!(args.fec, Some(Share::Percent(_))),
+            "from its second loop on, a carousel with forward error correction sends nothing but repair symbols: take --fec \
+             auto",
+        ),
+        (
+            is_unicast && args.fec.is_some(),
+            "a repair symbol mends several receivers' losses at once, and with unicast each gets its own packets: leave \
+             out --fec, or --fanout unicast",
+        ),
+        (
             !is_carousel && args.idle.is_some(),
             "--idle is for a carousel: leave it out, or add --repair carousel",
         ),
@@ -271,6 +294,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             Repair::Carousel => ticket::Repair::Carousel,
             Repair::None => ticket::Repair::None,
         },
+        fec: args.fec,
         group: args.group.map(|group| group.address),
         port: args.group.and_then(|group| group.port),
         interface: args.interface.clone(),
@@ -371,6 +395,17 @@ pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
     Ok(Rate(Some(rate as u64)))
 }
 
+fn parse_fec(text: &str) -> Result<Share, String> {
+    if text == "auto" {
+        return Ok(Share::Auto);
+    }
+    let percent = text.strip_suffix('%').and_then(|number| number.parse().ok());
+    let percent = percent.filter(|percent| (1..=MAX_FEC_PERCENT).contains(percent));
+    percent.map(Share::Percent).ok_or_else(|| {
+        format!("expected 1% to {MAX_FEC_PERCENT}%, repair symbols for 100 packets of a file, or auto")
+    })
+}
+
 fn parse_factor(text: &str) -> Result<f64, String> {
     let factor = text.parse::<f64>().unwrap_or(f64::NAN);
     if (0.0..=1e6).contains(&factor) { Ok(factor) } else { Err("expected a number of 0 or more".into()) }
@@ -411,6 +446,14 @@ mod tests {
             std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(left, ["taken"]);
+    }
+
+    #[test]
+    fn a_share_is_a_percentage_or_follows_the_loss() {
+        assert_eq!((parse_fec("auto"), parse_fec("20%")), (Ok(Share::Auto), Ok(Share::Percent(20))));
+        for bad in ["", "0%", "301%", "20", "-5%", "99999999999%", "on", "1.5%"] {
+            assert!(parse_fec(bad).unwrap_err().contains("1% to 300%"), "{bad}");
+        }
     }
 
     #[test]

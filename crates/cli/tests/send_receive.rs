@@ -186,6 +186,7 @@ fn ticket(control: &TcpListener, port: u16) -> Ticket {
     Ticket {
         session: SessionId(77),
         fanout: Fanout::Multicast,
+        fec: false,
         repair: Repair::Nack,
         block_len: 1420,
         group: format!("239.255.77.1:{port}").parse().unwrap(),

@@ -9,6 +9,7 @@ pub const SESSION_LOG: &str = "treecast::session";
 pub mod carousel;
 pub mod clock;
 pub mod connection;
+pub mod fec;
 pub mod file_limit;
 pub mod files;
 pub mod interface;

@@ -94,6 +94,7 @@ fn what_is_not_signed_is_not_taken() {
         session: SESSION,
         fanout: Fanout::Unicast,
         repair: Repair::Nack,
+        fec: false,
         block_len: 1420,
         group: "0.0.0.0:0".parse().unwrap(),
         source: None,

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod carousel;
+pub mod fec;
 pub mod group_key;
 pub mod membership;
 pub mod replay_window;

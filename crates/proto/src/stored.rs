@@ -65,6 +65,21 @@ impl Stored {
         self.blocks.chunks()
     }
 
+    /// How many of these blocks are there.
+    pub fn count(&self, blocks: Range<u64>) -> u64 {
+        self.blocks.count(blocks)
+    }
+
+    /// Those of these blocks that are not there, in bytes.
+    pub fn gaps(&self, blocks: Range<u64>) -> Vec<Range<u64>> {
+        let (mut gaps, mut from) = (Vec::new(), blocks.start);
+        while let Some(gap) = self.blocks.first_gap(from..blocks.end) {
+            from = gap.end;
+            gaps.push(self.bytes_of(gap));
+        }
+        gaps
+    }
+
     /// Forgets all blocks.
     pub fn clear(&mut self) {
         self.blocks = BlockSet::default();

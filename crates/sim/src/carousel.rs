@@ -3,11 +3,12 @@
 mod node;
 mod scenario;
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, rc::Rc, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
     carousel::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit},
+    fec::Layout,
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, SessionId},
@@ -59,6 +60,7 @@ enum Event {
     Withdraw(u32),
     Packet(usize, Packet),
     ReceiverHashed(usize, FileId),
+    ReceiverDecoded(usize, FileId, u32, bool),
     WakeSender,
     WakeReceiver(usize),
 }
@@ -68,7 +70,7 @@ struct World<'a> {
     schedule: Schedule<Event>,
     trace: Trace,
     sender: Sender,
-    contents: Vec<Vec<u8>>,
+    contents: Vec<Rc<[u8]>>,
     /// When the sender's link takes the next packet.
     free_at: Instant,
     closed: bool,
@@ -182,8 +184,10 @@ impl<'a> World<'a> {
     }
 
     fn receiver_event(&mut self, now: Instant, event: Event) {
-        let (Event::Packet(number, _) | Event::ReceiverHashed(number, _) | Event::WakeReceiver(number)) =
-            event
+        let (Event::Packet(number, _)
+        | Event::ReceiverHashed(number, _)
+        | Event::ReceiverDecoded(number, ..)
+        | Event::WakeReceiver(number)) = event
         else {
             return;
         };
@@ -195,12 +199,16 @@ impl<'a> World<'a> {
             Event::WakeReceiver(_) => self.wake_receivers_at[number] = None,
             Event::Packet(_, packet) => receiver.packet(now, &packet),
             Event::ReceiverHashed(_, file) => receiver.hashed(now, file),
+            Event::ReceiverDecoded(_, file, block, is_right) => receiver.decoded(now, file, block, is_right),
             _ => {}
         }
         let effects = receiver.pump(now, &self.contents);
         let (closes, wake) = (receiver.closed && !was_closed, effects.wake);
         for (verb, file, range) in effects.notes {
             self.note(Node::Receiver(number), verb, file.index(), range);
+        }
+        for (file, block, is_right) in effects.decoded {
+            self.schedule.at(now + HASHING, Event::ReceiverDecoded(number, file, block, is_right));
         }
         for file in effects.hashes {
             self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file));
@@ -222,6 +230,9 @@ impl<'a> World<'a> {
                     self.send(now, Packet::Message(message.to_packet(file)));
                 }
                 Step::Transmit(SenderTransmit::Blocks { file, range }) => self.send_blocks(now, file, range),
+                Step::Transmit(SenderTransmit::Symbols { file, source_block, symbols }) => {
+                    self.send_symbols(now, file, source_block, symbols);
+                }
                 Step::Event(event) => {
                     self.closed |= event == SenderEvent::Closed;
                     self.loops += u64::from(matches!(event, SenderEvent::Looped { .. }));
@@ -237,6 +248,15 @@ impl<'a> World<'a> {
         if at != self.wake_sender_at {
             self.wake_sender_at = at;
             at.inspect(|at| self.schedule.at(*at, Event::WakeSender));
+        }
+    }
+
+    fn send_symbols(&mut self, now: Instant, file: FileId, source_block: u32, symbols: Range<u32>) {
+        self.note(Node::Sender, "sends symbols", file.index(), symbols.start.into()..symbols.end.into());
+        let size = self.scenario.sizes[file.index() as usize] as u64;
+        let Some(layout) = Layout::new(size, self.scenario.block_len) else { return };
+        for symbol in symbols {
+            self.send(now, Packet::Symbol(file, layout.positions(source_block, &(symbol..symbol + 1))));
         }
     }
 
@@ -256,7 +276,9 @@ impl<'a> World<'a> {
     fn send(&mut self, now: Instant, packet: Packet) {
         let len = match &packet {
             Packet::Message(bytes) => bytes.len(),
-            Packet::Block(_, range) => HEADER_LEN + (range.end - range.start) as usize,
+            Packet::Block(_, range) | Packet::Symbol(_, range) => {
+                HEADER_LEN + (range.end - range.start) as usize
+            }
         };
         self.free_at = self.free_at.max(now) + transmission_time(OVERHEAD + len, self.scenario.rate_bps);
         for (number, link) in self.links.iter_mut().enumerate() {
@@ -276,6 +298,8 @@ fn sender(scenario: &Scenario) -> Sender {
     let config = SenderConfig {
         session: scenario.session(),
         max_run_len: scenario.max_run_len,
+        block_len: scenario.block_len,
+        fec: scenario.fec,
         announce: true,
         idle: IDLE,
     };

@@ -7,6 +7,7 @@ use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
+    fec::Share,
     vcmtp::{
         Channel, Lane, Notification, Receiver, ReceiverConfig, ReceiverId, ReceiverInput, Repair, Response,
         Sender, SenderConfig, SenderInput,
@@ -15,7 +16,10 @@ use treecast_proto::{
 use treecast_sim::network::generator;
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, Digest, Message, Progress, Reason, RetransmissionRequest, TransferType, Welcome},
+    message::{
+        BeginOfFile, Digest, Lack, Message, Progress, Reason, RetransmissionRequest, SymbolRequest,
+        SymbolsSent, TransferType, Welcome,
+    },
 };
 
 const SESSION: SessionId = SessionId(7);
@@ -77,6 +81,7 @@ fn receiver_config(random: &mut ChaCha8Rng) -> ReceiverConfig {
     ReceiverConfig {
         session: SESSION,
         repair: repair(random),
+        fec: random.random(),
         block_len: [1, 100, 1420, u16::MAX][random.random_range(0..4)],
         notification: [Notification::PerFile, Notification::Batched][random.random_range(0..2)],
         progress_bytes: random.random_range(0..1_000_000),
@@ -90,6 +95,7 @@ fn receiver_config(random: &mut ChaCha8Rng) -> ReceiverConfig {
 fn sender_config(random: &mut ChaCha8Rng) -> SenderConfig {
     SenderConfig {
         session: SESSION,
+        fec: [None, Some(Share::Auto), Some(Share::Percent(30))][random.random_range(0..3)],
         repair: repair(random),
         block_len: [100, 1420, u16::MAX][random.random_range(0..3)],
         max_run_len: [1, 64_000][random.random_range(0..2)],
@@ -119,7 +125,19 @@ fn receiver_input(random: &mut ChaCha8Rng) -> ReceiverInput {
             let response = [Response::Accept, Response::Ignore][random.random_range(0..2)];
             ReceiverInput::Respond { file, response }
         }
-        33..36 => ReceiverInput::Hashed { file, hash: hash(random) },
+        33 => {
+            let block_len = [1, 100, 1420, u64::from(u16::MAX)][random.random_range(0..4)];
+            let most = 1 << random.random_range(1..40);
+            let start: u64 = random.random_range(0..most);
+            let positions = start * block_len..(start + random.random_range(0..30)) * block_len;
+            ReceiverInput::Symbols { from, file, positions }
+        }
+        34 => ReceiverInput::Decoded {
+            file,
+            source_block: random.random_range(0..3),
+            is_right: random.random(),
+        },
+        35 => ReceiverInput::Hashed { file, hash: hash(random) },
         36 => ReceiverInput::StoreFailed { file, reason: "full".to_owned() },
         37 => ReceiverInput::Dropped { total: random.random() },
         38 if random.random_bool(0.05) => ReceiverInput::Disconnected { reason: "gone".to_owned() },
@@ -142,7 +160,7 @@ fn sender_input(random: &mut ChaCha8Rng) -> SenderInput {
 
 fn message(random: &mut ChaCha8Rng) -> Message {
     let (start, end) = (position(random), position(random));
-    match random.random_range(0..13) {
+    match random.random_range(0..15) {
         0 | 1 => Message::BeginOfFile(begin(position(random))),
         2 => Message::EndOfFile,
         3 => Message::BeginOfFileRequest,
@@ -153,6 +171,13 @@ fn message(random: &mut ChaCha8Rng) -> Message {
         8 => Message::Withdraw(Reason::new("gone")),
         9 => Message::Failed(Reason::new("full")),
         10 if random.random_bool(0.02) => Message::Goodbye,
+        12 => Message::SymbolsSent(SymbolsSent { source_block: start as u32, next: end as u32 }),
+        13 => {
+            let lack =
+                |at: u64| Lack { source_block: at as u32 % 7, lacking: end as u32, next: start as u32 };
+            let request = SymbolRequest::new((0..3).map(lack).collect());
+            request.map_or(Message::EndOfFile, Message::SymbolRequest)
+        }
         11 => Message::Progress(Progress { position: start, received_bytes: end, ..Progress::default() }),
         _ => {
             RetransmissionRequest::new(start..end).map_or(Message::EndOfFile, Message::RetransmissionRequest)

@@ -126,6 +126,7 @@ fn scenario(repair: Repair, paths: &[Path]) -> Scenario {
     Scenario {
         seed: 1,
         repair,
+        fec: None,
         block_len: 1420,
         max_run_len: 45 * 1420,
         retransmission_timeout_factor: None,

@@ -99,6 +99,13 @@ pub enum PacketType {
     PaceReport = 1 << 20,
     /// Receiver to sender: it does not want an object, and needs no more of it.
     NotWanted = 1 << 24,
+    /// A repair symbol of an object with forward error correction: its sequence number says of which source block,
+    /// and which (`treecast_proto::fec`).
+    RepairSymbol = 1 << 21,
+    /// Receiver to sender: how many symbols source blocks lack here.
+    SymbolRequest = 1 << 22,
+    /// Sender to group: all repair symbols of a source block up to this one are out.
+    SymbolsSent = 1 << 27,
 }
 
 impl PacketType {
@@ -124,11 +131,14 @@ impl PacketType {
         Self::Pace,
         Self::PaceReport,
         Self::NotWanted,
+        Self::RepairSymbol,
+        Self::SymbolRequest,
+        Self::SymbolsSent,
     ];
 
-    /// Whether the payload is a block of an object.
+    /// Whether the payload is a block of an object, or as long as one and computed from them.
     pub fn is_block(self) -> bool {
-        matches!(self, Self::Data | Self::RetransmittedData)
+        matches!(self, Self::Data | Self::RetransmittedData | Self::RepairSymbol)
     }
 
     fn from_flags(flags: u64) -> Option<Self> {
@@ -140,7 +150,8 @@ impl PacketType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     pub file_id: FileId,
-    /// Position of the payload's first byte in the object, in bytes; 0 in control messages.
+    /// Position of the payload's first byte in the object, in bytes, or in its endless row of repair symbols; 0 in
+    /// control messages.
     pub sequence: u64,
     /// Length of the payload that follows, in bytes; at most [`MAX_PAYLOAD_LEN`].
     pub payload_len: u32,

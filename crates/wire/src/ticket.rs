@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! session 4 | fanout 1 | repair 1 | block length 2 | group | source | n 1 | n control addresses | security | expires 8
+//! repair: its top bit says whether there is forward error correction
 //! group, control address: family 1 (4 or 6) | address 4 or 16 | port 2;  source: family 1 (0 = any) | address
 //! security: 0, a plain session; 1 | sender's key 32; 2 | sender's key 32 | secret 32
 //! expires: seconds since 1970, 0 for never
@@ -25,6 +26,9 @@ use crate::{ParseError, field::Reader, header::SessionId};
 
 const NAME: &str = "treecast";
 const VERSION: u32 = 2;
+
+/// The bit of the repair's octet that says that there is forward error correction.
+const FEC: u8 = 0x80;
 
 /// Length of an Ed25519 public key and of a session's secret, in bytes.
 pub const KEY_LEN: usize = 32;
@@ -73,6 +77,8 @@ pub struct Ticket {
     pub session: SessionId,
     pub fanout: Fanout,
     pub repair: Repair,
+    /// Whether repair symbols mend losses (forward error correction; `treecast_proto::fec`).
+    pub fec: bool,
     /// Bytes of an object in each packet but the last.
     pub block_len: u16,
     /// The multicast group and UDP port; with `Fanout::Unicast` unspecified, and unused.
@@ -108,7 +114,7 @@ impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&self.session.0.to_be_bytes());
-        bytes.extend_from_slice(&[self.fanout as u8, self.repair as u8]);
+        bytes.extend_from_slice(&[self.fanout as u8, self.repair as u8 | if self.fec { FEC } else { 0 }]);
         bytes.extend_from_slice(&self.block_len.to_be_bytes());
         emit_socket(&mut bytes, self.group);
         match self.source {
@@ -166,7 +172,9 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
         1 => Fanout::Unicast,
         other => return Err(ParseError::invalid("fanout", other, "0 or 1")),
     };
-    let repair = match reader.u8("repair")? {
+    let repair = reader.u8("repair")?;
+    let fec = repair & FEC != 0;
+    let repair = match repair & !FEC {
         0 => Repair::None,
         1 => Repair::Carousel,
         2 => Repair::After,
@@ -198,7 +206,7 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     let security = parse_security(&mut reader)?;
     let expires = NonZeroU64::new(reader.u64("expires")?);
     reader.end("ticket")?;
-    Ok(Ticket { session, fanout, repair, block_len, group, source, control, security, expires })
+    Ok(Ticket { session, fanout, repair, fec, block_len, group, source, control, security, expires })
 }
 
 fn parse_security(reader: &mut Reader<'_>) -> Result<Option<Security>, ParseError> {

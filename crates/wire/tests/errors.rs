@@ -3,8 +3,8 @@
 use treecast_wire::{
     header::{self, FileId, Header, PacketNumbers, PacketType, SessionId},
     message::{
-        Attributes, BeginOfFile, Contents, Hello, Message, ModificationTime, ObjectKind,
-        RetransmissionRequest, TransferType,
+        Attributes, BeginOfFile, Contents, Hello, Lack, Message, ModificationTime, ObjectKind,
+        RetransmissionRequest, SymbolRequest, TransferType,
     },
     ticket::{Fanout, Repair, Ticket},
 };
@@ -59,9 +59,18 @@ fn payload_lengths() {
     assert_eq!(error(PacketType::EndOfFile, &[0; 1]), "payload length: 1 found, expected 0 for this type");
     assert_eq!(error(PacketType::Data, &[]), "flags: 1 found, expected a control message");
     for kind in PacketType::ALL.iter().copied().filter(|kind| !kind.is_block()) {
-        let long = error(kind, &[1; 600]);
+        let long = error(kind, &[1; 1000]);
         assert!(long.contains("found, expected") || long.contains("are needed"), "{kind:?}: {long}");
     }
+}
+
+#[test]
+fn symbol_requests() {
+    assert_eq!(error(PacketType::SymbolRequest, &[]), "source blocks: 0 found, expected 1 to 64");
+    assert_eq!(error(PacketType::SymbolRequest, &[0; 12]), "lacking symbols: 0 found, expected at least 1");
+    let cut = error(PacketType::SymbolRequest, &[1; 13]);
+    assert!(cut.contains("source block"), "{cut}");
+    assert!(SymbolRequest::new(vec![Lack { source_block: 0, lacking: 1, next: 1 }; 65]).is_err());
 }
 
 #[test]
@@ -143,6 +152,7 @@ fn tickets() {
     let ticket = Ticket {
         session: SessionId(7),
         fanout: Fanout::Multicast,
+        fec: false,
         repair: Repair::Carousel,
         block_len: 1420,
         group: "[ff15::1]:5000".parse().expect("an address"),

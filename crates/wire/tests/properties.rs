@@ -6,9 +6,10 @@ use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, MAX_PAYLOAD_LEN, PacketType, SessionId},
     iotup,
     message::{
-        Attributes, BeginOfFile, Contents, Digest, FILE_NAME_LEN, GroupKey, Hello, MAX_OBJECTS,
-        MAX_REASON_LEN, MODE_BITS, Message, ModificationTime, ObjectKind, Pace, PaceReport, Progress, Reason,
-        RetransmissionRequest, Signed, SignedWord, TransferType, Welcome,
+        Attributes, BeginOfFile, Contents, Digest, FILE_NAME_LEN, GroupKey, Hello, Lack, MAX_LACKS,
+        MAX_OBJECTS, MAX_REASON_LEN, MODE_BITS, Message, ModificationTime, ObjectKind, Pace, PaceReport,
+        Progress, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent,
+        TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, Repair, Security, Ticket},
@@ -162,6 +163,9 @@ fn message() -> impl Strategy<Value = Message> {
         (any::<u64>(), any::<[u8; 32]>())
             .prop_map(|(id, secret)| Message::GroupKey(GroupKey { id: KeyId(id), secret })),
         reason().prop_filter("a Goodbye", |reason| !reason.as_str().is_empty()).prop_map(Message::PutOut),
+        symbol_request().prop_map(Message::SymbolRequest),
+        any::<(u32, u32)>()
+            .prop_map(|(source_block, next)| Message::SymbolsSent(SymbolsSent { source_block, next })),
         (1..=MAX_OBJECTS).prop_map(|objects| Message::Contents(Contents::new(objects).expect("in range"))),
         prop::sample::select(vec![
             Message::NotWanted,
@@ -245,6 +249,16 @@ fn reason() -> impl Strategy<Value = Reason> {
     })
 }
 
+fn symbol_request() -> impl Strategy<Value = SymbolRequest> {
+    let lack = (any::<u32>(), 1..=u32::MAX, any::<u32>()).prop_map(|(source_block, lacking, next)| Lack {
+        source_block,
+        lacking,
+        next,
+    });
+    prop::collection::vec(lack, 1..=MAX_LACKS)
+        .prop_map(|lacks| SymbolRequest::new(lacks).expect("not too many"))
+}
+
 fn ticket() -> impl Strategy<Value = Ticket> {
     let group = prop_oneof![Just("[ff15::42]:5000"), Just("239.0.0.9:1"), Just("[ff3e::8000:1]:65535")];
     let repair = prop::sample::select(vec![Repair::None, Repair::Carousel, Repair::After, Repair::Nack]);
@@ -252,17 +266,29 @@ fn ticket() -> impl Strategy<Value = Ticket> {
     let control = prop::collection::vec(any::<(std::net::IpAddr, u16)>(), 0..=MAX_CONTROL_ADDRESSES);
     let source = any::<Option<std::net::IpAddr>>();
     let security = any::<Option<([u8; 32], Option<[u8; 32]>)>>();
-    (any::<u32>(), fanout, repair, 1..=u16::MAX, group, source, control, security, any::<u64>()).prop_map(
-        |(session, fanout, repair, block_len, group, source, control, security, expires)| Ticket {
-            session: SessionId(session),
-            fanout,
-            repair,
-            block_len,
-            group: group.parse().expect("an address"),
-            source,
-            control: control.into_iter().map(|(ip, port)| std::net::SocketAddr::new(ip, port)).collect(),
-            security: security.map(|(sender_key, secret)| Security { sender_key, secret }),
-            expires: std::num::NonZeroU64::new(expires),
-        },
+    (
+        any::<u32>(),
+        fanout,
+        (repair, any::<bool>()),
+        1..=u16::MAX,
+        group,
+        source,
+        control,
+        security,
+        any::<u64>(),
     )
+        .prop_map(
+            |(session, fanout, (repair, fec), block_len, group, source, control, security, expires)| Ticket {
+                session: SessionId(session),
+                fanout,
+                repair,
+                fec,
+                block_len,
+                group: group.parse().expect("an address"),
+                source,
+                control: control.into_iter().map(|(ip, port)| std::net::SocketAddr::new(ip, port)).collect(),
+                security: security.map(|(sender_key, secret)| Security { sender_key, secret }),
+                expires: std::num::NonZeroU64::new(expires),
+            },
+        )
 }

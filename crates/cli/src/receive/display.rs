@@ -142,6 +142,8 @@ impl Display {
             "retransmitted_bytes": progress.retransmitted_bytes,
             "duplicate_bytes": progress.duplicate_blocks * self.block_len,
             "dropped_packets": progress.dropped_packets,
+            "repair_symbols": progress.repair_symbols,
+            "decoded_blocks": progress.decoded_blocks,
             "ignored_packets": progress.ignored_packets,
             "forged_packets": progress.forged_packets,
             "replayed_packets": progress.replayed_packets,

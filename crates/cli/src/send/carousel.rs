@@ -45,6 +45,7 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
         hops: plan.options.hops,
         session: plan.session,
         block_len: plan.block_len,
+        fec: plan.options.fec.is_some(),
         secret: plan.secret,
         identity: plan.identity,
         dialect,

@@ -157,7 +157,10 @@ fn in_one_line(summary: &SendSummary) -> String {
         } else {
             String::new()
         },
-    )
+    ) + &match progress.repair_symbols {
+        0 => String::new(),
+        symbols => format!(", {symbols} repair symbols sent"),
+    }
 }
 
 /// Who does not have what, and why.
@@ -275,6 +278,7 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
         "seconds": progress.seconds,
         "sent_bytes": progress.sent_bytes,
         "bytes": progress.total_bytes,
+        "repair_symbols": progress.repair_symbols,
         "objects": progress.objects,
         "objects_done": progress.objects_done,
         "now_bps": progress.now_bps,

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, io, ops::Range, time::Duration};
 use treecast_proto::{
     Instant, Step,
     carousel::{Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait},
+    fec::symbol_number,
 };
 use treecast_wire::{
     header::{FileId, SessionId},
@@ -14,7 +15,7 @@ use treecast_wire::{
 use super::{CarouselError, Dialect, iotup::FrameCollector};
 use crate::{
     clock::Clock,
-    files::{Ending, Intake, Journal, Kept, Report, TargetFolder, Task},
+    files::{Ending, Intake, Journal, Kept, Report, SourceBlock, TargetFolder, Task},
     poller::{Interest, Poller},
     receive::{NameFilter, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
     seal::{Opener, Refused, Secret},
@@ -43,6 +44,8 @@ pub struct ReceiveOptions {
     pub group: GroupAddress,
     pub session: SessionId,
     pub block_len: u16,
+    /// Whether the sender sends repair symbols.
+    pub fec: bool,
     pub dialect: Dialect,
     /// What packets are sealed with; none when they are plain.
     pub secret: Option<Secret>,
@@ -81,6 +84,7 @@ pub fn receive(
     let machine = Receiver::new(ReceiverConfig {
         session: options.session,
         block_len,
+        fec: options.fec,
         hash_attempts: HASH_ATTEMPTS,
         patience: options.patience,
     });
@@ -232,6 +236,9 @@ impl Session<'_> {
             let input = match report {
                 Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
                 Report::Committed { file } => ReceiverInput::Committed { file },
+                Report::Decoded { file, source_block, is_right } => {
+                    ReceiverInput::Decoded { file, source_block, is_right }
+                }
                 Report::Refused { file, reason, .. } | Report::Failed { file, reason } => {
                     ReceiverInput::StoreFailed { file, reason }
                 }
@@ -263,6 +270,10 @@ impl Session<'_> {
         let (input, at) = match item {
             Item::Message { file, message } if !self.is_trusted(now, file, &message) => return None,
             Item::Message { file, message } => (ReceiverInput::Message { file, message }, None),
+            Item::Symbols { file, positions, at } => {
+                let start = positions.start;
+                (ReceiverInput::Symbols { file, positions }, Some((start, at)))
+            }
             Item::Blocks { file, range, at } => {
                 let start = range.start;
                 (ReceiverInput::Blocks { file, range }, Some((start, at)))
@@ -316,7 +327,8 @@ impl Session<'_> {
             match self.machine.poll(now) {
                 Step::Transmit(ReceiverTransmit::Announce { file, begin }) => self.announce(now, file, begin),
                 Step::Transmit(transmit) => {
-                    task(transmit, blocks).into_iter().for_each(|task| self.intake.add(now, task));
+                    let task = task(transmit, blocks, self.block_len);
+                    task.into_iter().for_each(|task| self.intake.add(now, task));
                 }
                 Step::Event(event) => self.event(event),
                 Step::Wait(deadline, wait) => return (deadline, wait),
@@ -365,6 +377,8 @@ impl Session<'_> {
             announced_bytes: progress.announced_bytes,
             retransmitted_bytes: 0,
             duplicate_blocks: progress.duplicate_blocks,
+            repair_symbols: progress.repair_symbols,
+            decoded_blocks: progress.decoded_blocks,
             dropped_packets: self.source.dropped(),
             ignored_packets: self.malformed,
             forged_packets: refused.forged,
@@ -388,7 +402,7 @@ impl Session<'_> {
 }
 
 /// What the store is to do, other than what needs an answer.
-fn task(transmit: ReceiverTransmit, blocks: Option<(u64, usize)>) -> Option<Task> {
+fn task(transmit: ReceiverTransmit, blocks: Option<(u64, usize)>, symbol_len: u16) -> Option<Task> {
     Some(match transmit {
         ReceiverTransmit::Store { file, range, compare } => {
             let at = position_in_batch(blocks, &range)?;
@@ -397,6 +411,15 @@ fn task(transmit: ReceiverTransmit, blocks: Option<(u64, usize)>) -> Option<Task
                 true => Task::Overwrite { file, range, at },
             }
         }
+        ReceiverTransmit::KeepSymbols { file, source_block, positions } => {
+            let at = position_in_batch(blocks, &positions)?;
+            let (first, len) = (symbol_number(positions.start, symbol_len), positions.end - positions.start);
+            Task::KeepSymbols { file, source_block, first, symbol_len, at, len: len as usize }
+        }
+        ReceiverTransmit::Decode { file, source_block: number, blocks, missing } => {
+            Task::Decode { file, source_block: SourceBlock { number, blocks, symbol_len, missing } }
+        }
+        ReceiverTransmit::ForgetSymbols { file } => Task::ForgetSymbols { file },
         ReceiverTransmit::Hash { file } => Task::Hash { file },
         ReceiverTransmit::Commit { file } => Task::Commit { file },
         ReceiverTransmit::Discard { file } => Task::Discard { file },

@@ -5,6 +5,7 @@ use std::{io, net::SocketAddr, ops::Range, time::Duration};
 use treecast_proto::{
     Instant, Step,
     carousel::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, SenderWait},
+    fec::Layout,
 };
 use treecast_wire::{
     header::{self, FileId, HEADER_LEN, Header, PacketNumbers, PacketType, SessionId},
@@ -16,6 +17,7 @@ use treecast_wire::{
 use super::{CarouselError, Dialect, ListenerWatch, iotup::FrameSender};
 use crate::{
     clock::Clock,
+    fec::{Encoders, read_source_block},
     files::{NamedSource, SourceError},
     pacer::{self, Pacer},
     poller::{Interest, Poller},
@@ -43,6 +45,8 @@ pub struct SendOptions {
     pub session: SessionId,
     /// Bytes of an object in each packet but the last; the IoT updater's frames have their own.
     pub block_len: u16,
+    /// Whether repair symbols go out in place of blocks from the second loop on.
+    pub fec: bool,
     pub dialect: Dialect,
     /// What packets are sealed with; none sends them plain.
     pub secret: Option<Secret>,
@@ -141,6 +145,7 @@ struct Carousel<'a> {
     /// The object that is being hashed, and how far.
     hashing: Option<(FileId, u64, blake3::Hasher)>,
     buffer: Vec<u8>,
+    encoders: Encoders,
     started: Option<Instant>,
     next_tell: Instant,
     meter: Meter<1>,
@@ -185,6 +190,7 @@ impl<'a> Carousel<'a> {
             outage: Outage::default(),
             pacer: Pacer::new(options.rate_bps, clock.now()),
             buffer: vec![0; blocks * block_len],
+            encoders: Encoders::default(),
             summary: SendSummary {
                 loop_bytes: sources.iter().map(|source| source.source.size()).sum(),
                 ..SendSummary::default()
@@ -244,6 +250,9 @@ impl<'a> Carousel<'a> {
             match self.machine.poll(now) {
                 Step::Transmit(SenderTransmit::Message { file, message }) => self.message(file, &message)?,
                 Step::Transmit(SenderTransmit::Blocks { file, range }) => self.blocks(file, range, tell)?,
+                Step::Transmit(SenderTransmit::Symbols { file, source_block, symbols }) => {
+                    self.symbols(file, source_block, symbols, tell)?;
+                }
                 Step::Event(SenderEvent::Closed) | Step::Wait(_, SenderWait::Closed) => return Ok(()),
                 Step::Event(event) => self.event(now, &event, tell),
                 Step::Wait(deadline, SenderWait::Listener) => self.wait_for_listener(now, deadline)?,
@@ -348,7 +357,7 @@ impl<'a> Carousel<'a> {
         let len = (range.end - range.start) as usize;
         let mut run = std::mem::take(&mut self.buffer);
         let result = match self.read(file, range.start, &mut run[..len]) {
-            Ok(()) => self.send_run(file, range.start, &run[..len]),
+            Ok(()) => self.send_run(file, PacketType::Data, range.start, &run[..len]),
             Err(error) => {
                 self.withdraw(file, &error, tell);
                 Ok(())
@@ -356,6 +365,39 @@ impl<'a> Carousel<'a> {
         };
         self.buffer = run;
         result
+    }
+
+    /// Sends repair symbols, which are computed from blocks that are read again.
+    fn symbols(
+        &mut self,
+        file: FileId,
+        source_block: u32,
+        symbols: Range<u32>,
+        tell: &mut impl FnMut(SendEvent),
+    ) -> Result<(), CarouselError> {
+        let block_len = self.options.block_len;
+        let Some(named) = self.sources.get_mut(file.index() as usize) else { return Ok(()) };
+        let Some(layout) = Layout::new(named.source.size(), block_len) else { return Ok(()) };
+        let size = named.source.size();
+        let read = || -> Result<Vec<u8>, SourceError> {
+            let bytes =
+                read_source_block(&layout, source_block, size, |at, into| named.source.read(at, into))?;
+            named.source.check_unchanged()?;
+            Ok(bytes)
+        };
+        let run = self.encoders.get(file, source_block, block_len, read);
+        let run = run.map(|encoder| encoder.and_then(|encoder| encoder.repair(symbols.clone())));
+        match run {
+            Ok(None) => Ok(()),
+            Ok(Some(run)) => {
+                let sequence = layout.positions(source_block, &symbols).start;
+                self.send_run(file, PacketType::RepairSymbol, sequence, &run)
+            }
+            Err(error) => {
+                self.withdraw(file, &error, tell);
+                Ok(())
+            }
+        }
     }
 
     /// Reads a run, hashes it where that is still to be done, and sees at the end of the object that it is
@@ -391,7 +433,13 @@ impl<'a> Carousel<'a> {
         }
     }
 
-    fn send_run(&mut self, file: FileId, position: u64, run: &[u8]) -> Result<(), CarouselError> {
+    fn send_run(
+        &mut self,
+        file: FileId,
+        kind: PacketType,
+        position: u64,
+        run: &[u8],
+    ) -> Result<(), CarouselError> {
         let block_len = self.options.block_len;
         let packets = run.len().div_ceil(usize::from(block_len)) as u64;
         self.pace(packets * self.overhead + run.len() as u64)?;
@@ -399,8 +447,7 @@ impl<'a> Carousel<'a> {
             Some(frames) => frames.send(&mut self.transmitter, self.to, position, block_len, run),
             None => {
                 let number = self.numbers.take(packets as u32);
-                let (sequence, kind) = (position, PacketType::Data);
-                let first = Header { file_id: file, sequence, payload_len: 0, kind, number };
+                let first = Header { file_id: file, sequence: position, payload_len: 0, kind, number };
                 self.send_blocks(first, usize::from(block_len), run)?
             }
         };
@@ -452,6 +499,8 @@ fn machine(
     let config = SenderConfig {
         session: options.session,
         max_run_len: max_run_len as u32,
+        block_len: options.block_len,
+        fec: options.fec,
         announce: options.dialect == Dialect::Session,
         idle: options.idle,
     };

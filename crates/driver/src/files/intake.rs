@@ -46,7 +46,10 @@ impl Intake {
     /// Adds something to do.
     pub fn add(&mut self, now: Instant, task: Task) {
         self.since.get_or_insert(now);
-        self.is_urgent |= matches!(task, Task::Hash { .. } | Task::Commit { .. } | Task::Discard { .. });
+        self.is_urgent |= matches!(
+            task,
+            Task::Hash { .. } | Task::Commit { .. } | Task::Discard { .. } | Task::Decode { .. }
+        );
         self.tasks.push(task);
     }
 

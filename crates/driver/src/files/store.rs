@@ -14,6 +14,7 @@ use super::{
     Ending, Journal, Kept, TargetError, TargetFolder,
     names::Names,
     stored::{CATCH_UP_LEN, Stored},
+    symbols::{SourceBlock, Symbols},
 };
 use crate::{udp::Batch, wake::Waker};
 
@@ -32,6 +33,12 @@ pub enum Task {
     Keep { file: FileId, range: Range<u64>, at: usize },
     /// As `Keep` where something is stored already: only what differs is written.
     Overwrite { file: FileId, range: Range<u64>, at: usize },
+    /// Keep repair symbols of a source block, from number `first` on, which lie at `at` in the batch, `len` bytes.
+    KeepSymbols { file: FileId, source_block: u32, first: u32, symbol_len: u16, at: usize, len: usize },
+    /// Compute what is missing of a source block, and store it; how that went comes as a [`Report`].
+    Decode { file: FileId, source_block: SourceBlock },
+    /// Forget the symbols that are kept of an object.
+    ForgetSymbols { file: FileId },
     /// Compute the hash of what is stored; it comes as a [`Report`].
     Hash { file: FileId },
     /// Give an announced object its final name, and report that it has it.
@@ -50,6 +57,12 @@ pub enum Report {
     /// The object has its final name.
     Committed {
         file: FileId,
+    },
+    /// Whether a source block could be decoded. Its symbols are forgotten then.
+    Decoded {
+        file: FileId,
+        source_block: u32,
+        is_right: bool,
     },
     /// The object cannot be stored as it was announced. Nothing of it is kept before [`Task::Discard`].
     Refused {
@@ -98,6 +111,7 @@ impl Store {
             free: free_queue,
             reports: report_queue,
             objects: BTreeMap::new(),
+            symbols: BTreeMap::new(),
         };
         let thread =
             std::thread::Builder::new().name("store".into()).spawn(move || worker.run(&job_queue))?;
@@ -163,6 +177,8 @@ struct Worker {
     reports: Sender<Report>,
     /// None for an object that has failed and is not to be stored again.
     objects: BTreeMap<FileId, Option<Object>>,
+    /// Of announced objects.
+    symbols: BTreeMap<FileId, Symbols>,
 }
 
 enum Object {
@@ -238,6 +254,11 @@ impl Worker {
                 let result = stored.overwrite(range.start, bytes, buffer);
                 result.map_err(|source| folder.error("compare with a file".into(), source))
             }),
+            Task::KeepSymbols { file, source_block, first, symbol_len, at, len } => {
+                self.keep_symbols(file, source_block, first, symbol_len, &batch.bytes()[at..at + len]);
+            }
+            Task::Decode { file, source_block } => self.decode(file, &source_block),
+            Task::ForgetSymbols { file } => drop(self.symbols.remove(&file)),
             Task::Hash { file } => self.hash(file, buffer),
             Task::Commit { file } => self.commit(file),
             Task::Discard { file } => self.discard(file),
@@ -324,11 +345,49 @@ impl Worker {
     }
 
     fn discard(&mut self, file: FileId) {
+        self.symbols.remove(&file);
         if let Some(object) = self.objects.remove(&file)
             && !matches!(object, Some(Object::Early(_)))
             && let Some(journal) = &mut self.journal
         {
             journal.gone(file);
+        }
+    }
+
+    fn keep_symbols(&mut self, file: FileId, source_block: u32, first: u32, symbol_len: u16, bytes: &[u8]) {
+        let (folder, all) = (self.folder.clone(), &mut self.symbols);
+        let kept = match all.remove(&file) {
+            Some(symbols) => Ok(symbols),
+            None => Symbols::new(&folder, file, symbol_len),
+        };
+        let kept = kept.and_then(|mut symbols| {
+            let result = symbols.keep(source_block, first, bytes);
+            result.map(|()| symbols).map_err(|source| folder.error("keep repair symbols".into(), source))
+        });
+        match kept {
+            Ok(symbols) => _ = self.symbols.insert(file, symbols),
+            Err(error) => self.attempt(file, |_, _, _| Err(error)),
+        }
+    }
+
+    fn decode(&mut self, file: FileId, source_block: &SourceBlock) {
+        let Some(mut symbols) = self.symbols.remove(&file) else { return };
+        let mut is_right = false;
+        self.attempt(file, |stored, begin, folder| {
+            let decoded = symbols.decode(stored, source_block);
+            let Some(decoded) = decoded.map_err(|source| read_back(folder, source))? else { return Ok(()) };
+            let start = source_block.blocks.start * u64::from(source_block.symbol_len);
+            for gap in &source_block.missing {
+                let bytes = &decoded[(gap.start - start) as usize..(gap.end - start) as usize];
+                write(stored, folder, begin.file_name(), gap.start, bytes)?;
+            }
+            is_right = true;
+            Ok(())
+        });
+        if matches!(self.objects.get(&file), Some(Some(_))) {
+            self.symbols.insert(file, symbols);
+            self.note_stored(file, false);
+            self.report(Report::Decoded { file, source_block: source_block.number, is_right });
         }
     }
 
@@ -367,6 +426,7 @@ impl Worker {
     }
 
     fn commit(&mut self, file: FileId) {
+        self.symbols.remove(&file);
         let report = match self.give_name(file) {
             Ok(()) => Report::Committed { file },
             Err(reason) => Report::Failed { file, reason },

@@ -111,6 +111,16 @@ impl Stored {
         Ok(())
     }
 
+    /// Reads what is stored, or zeroes where nothing is.
+    pub fn read(&self, position: u64, into: &mut [u8]) -> io::Result<()> {
+        self.part.file().read_exact_at(into, position)
+    }
+
+    /// The file's size, in bytes.
+    pub fn file_len(&self) -> io::Result<u64> {
+        Ok(self.part.file().metadata()?.len())
+    }
+
     /// Whether [`Stored::catch_up`] has something to do.
     pub fn is_behind(&self) -> bool {
         !self.behind.is_empty()

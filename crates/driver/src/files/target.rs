@@ -14,6 +14,7 @@ use std::{
 };
 
 use thiserror::Error;
+use treecast_wire::header::FileId;
 
 use super::sys::{self, Status, c_string, open_at};
 
@@ -131,6 +132,25 @@ impl TargetFolder {
         let (parents, last) = name.rsplit_once('/').unwrap_or(("", name));
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
         open_at(&self.open_folder(parents)?, &c_string(last)?, flags, 0).map(File::from)
+    }
+
+    /// Makes a file without a name, which is gone when it is closed.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn scratch(&self, file: FileId) -> Result<File, TargetError> {
+        // Named for an instant: not every file system makes files without names.
+        let (session, index, process) = (file.session().0, file.index(), std::process::id());
+        let name = format!(".treecast-{session:08x}-{index}-symbols-{process}.part");
+        let failed = |source| self.error(format!("make {name}"), source);
+        let c_name = c_string(OsStr::new(&name)).map_err(failed)?;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        let opened = open_at(&self.folder, &c_name, flags, 0o600).map_err(failed)?;
+        // SAFETY: a C string and an open folder.
+        match unsafe { libc::unlinkat(self.folder.as_raw_fd(), c_name.as_ptr(), 0) } {
+            0 => Ok(opened.into()),
+            _ => Err(failed(io::Error::last_os_error())),
+        }
     }
 
     /// Sees whether `size` more bytes fit.

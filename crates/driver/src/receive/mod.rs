@@ -136,6 +136,9 @@ pub struct ReceiveProgress {
     /// Bytes that came a second time on purpose, over the control connection.
     pub retransmitted_bytes: u64,
     pub duplicate_blocks: u64,
+    /// Repair symbols kept, and blocks computed from them.
+    pub repair_symbols: u64,
+    pub decoded_blocks: u64,
     /// Packets that the kernel dropped because the receive buffer was full.
     pub dropped_packets: u64,
     /// Packets that were of no use: foreign, late or malformed.

@@ -5,7 +5,9 @@ mod progress;
 use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroU64, ops::Range, time::Duration};
 
 use treecast_proto::{
-    Instant, Step, tfmcc,
+    Instant, Step,
+    fec::symbol_number,
+    tfmcc,
     vcmtp::{
         Channel, Notification, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
         Repair, Response,
@@ -24,7 +26,7 @@ use super::{
 use crate::{
     clock::{self, Clock},
     connection::Connection,
-    files::{Ending, Intake, Journal, Kept, Leftovers, Report, TargetFolder, Task},
+    files::{Ending, Intake, Journal, Kept, Leftovers, Report, SourceBlock, TargetFolder, Task},
     poller::{Interest, Poller, Ready},
     seal::Opener,
     security::{
@@ -259,7 +261,7 @@ impl<'a> Session<'a> {
                         self.intake.hand_over(self.clock.now(), true);
                     }
                     self.retransmitted_bytes += payload.len() as u64;
-                    self.intake.batch().push_block(header.file_id, header.sequence, payload);
+                    self.intake.batch().push_payload(&header, payload);
                 }
                 Ok(Some((header, payload))) => match Message::parse(&header, payload) {
                     Ok(message) => {
@@ -381,6 +383,9 @@ impl<'a> Session<'a> {
             let input = match report {
                 Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
                 Report::Committed { file } => ReceiverInput::Committed { file },
+                Report::Decoded { file, source_block, is_right } => {
+                    ReceiverInput::Decoded { file, source_block, is_right }
+                }
                 Report::Refused { file, begin, reason } => {
                     ReceiverInput::AnnouncementRefused { file, begin, reason }
                 }
@@ -408,6 +413,10 @@ impl<'a> Session<'a> {
                 }
                 Item::Message { file, message } => {
                     self.handle(ReceiverInput::Message { from, file, message }, None);
+                }
+                Item::Symbols { file, positions, at } => {
+                    let input = ReceiverInput::Symbols { from, file, positions: positions.clone() };
+                    self.handle(input, Some((positions, at)));
                 }
                 Item::Blocks { file, range, at } => {
                     let input = ReceiverInput::Blocks { from, file, range: range.clone() };
@@ -476,6 +485,20 @@ impl<'a> Session<'a> {
                     self.add(Task::Keep { file, range, at });
                 }
             }
+            ReceiverTransmit::KeepSymbols { file, source_block, positions } => {
+                if let Some((all, at)) = blocks {
+                    let at = at + (positions.start - all.start) as usize;
+                    let len = (positions.end - positions.start) as usize;
+                    let (first, symbol_len) =
+                        (symbol_number(positions.start, self.block_len), self.block_len);
+                    self.add(Task::KeepSymbols { file, source_block, first, symbol_len, at, len });
+                }
+            }
+            ReceiverTransmit::Decode { file, source_block: number, blocks, missing } => {
+                let source_block = SourceBlock { number, blocks, symbol_len: self.block_len, missing };
+                self.add(Task::Decode { file, source_block });
+            }
+            ReceiverTransmit::ForgetSymbols { file } => self.add(Task::ForgetSymbols { file }),
             ReceiverTransmit::Hash { file } => self.add(Task::Hash { file }),
             ReceiverTransmit::Commit { file } => self.add(Task::Commit { file }),
             ReceiverTransmit::Discard { file } => {
@@ -647,6 +670,7 @@ fn machine_config(options: &ReceiveOptions, buffer_bytes: usize) -> ReceiverConf
             ticket::Repair::After => Repair::After,
             ticket::Repair::Nack => Repair::Nack,
         },
+        fec: options.ticket.fec,
         block_len: options.ticket.block_len,
         notification: match options.only {
             Some(_) => Notification::PerFile,

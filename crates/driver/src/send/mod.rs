@@ -23,10 +23,11 @@ use std::{
 };
 
 use thiserror::Error;
+use treecast_proto::fec::Share;
 use treecast_wire::ticket::{Fanout, Repair, Ticket};
 
 pub use feed::FeedSource;
-pub use plan::{MIN_BLOCK_LEN, Plan};
+pub use plan::{MAX_FEC_PERCENT, MIN_BLOCK_LEN, Plan};
 pub use repair_share::{LEAST_SHARE, Priority};
 
 use crate::{
@@ -59,6 +60,8 @@ pub struct SendOptions {
     pub feed: Option<FeedSource>,
     pub fanout: Fanout,
     pub repair: Repair,
+    /// Forward error correction: what goes out unasked.
+    pub fec: Option<Share>,
     /// The group; none picks a random one.
     pub group: Option<IpAddr>,
     /// The group's UDP port; none picks a random one.
@@ -133,6 +136,7 @@ impl SendOptions {
             feed: None,
             fanout: Fanout::Multicast,
             repair: Repair::Nack,
+            fec: None,
             group: None,
             port: None,
             interface: None,
@@ -214,6 +218,8 @@ pub struct SendProgress {
     /// Bytes of objects sent to the group so far, and in all.
     pub sent_bytes: u64,
     pub total_bytes: u64,
+    /// Repair symbols sent so far, each as long as a block.
+    pub repair_symbols: u64,
     /// Known so far, and ended at every receiver.
     pub objects: u64,
     pub objects_done: u64,

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use treecast_proto::fec::{Layout, Share};
 use treecast_wire::{
     header::{HEADER_LEN, MAX_PAYLOAD_LEN, SessionId},
     seal::SEAL_LEN,
@@ -64,6 +65,7 @@ impl Plan {
         let port = options.port.unwrap_or_else(|| 20_000 + random.u16() % 10_000);
         let group = GroupAddress { group: SocketAddr::new(ip, port), source: options.source, interface };
         let block_len = block_len(options, &group)?;
+        check_fec(options, &sources, block_len)?;
         let session = SessionId(random.u32());
         let identity = match &options.security {
             Some(SendSecurity { identity: Some(identity), .. }) => Some(identity.clone()),
@@ -93,6 +95,7 @@ impl Plan {
             session: self.session,
             fanout: self.options.fanout,
             repair: self.options.repair,
+            fec: self.options.fec.is_some(),
             block_len: self.block_len,
             group: self.group.group,
             source: self.options.source,
@@ -134,6 +137,34 @@ fn check_feed(options: &SendOptions) -> Result<(), SendError> {
         Ok(found) if found.is_dir() => Err(refused("it is a folder".into())),
         Ok(_) => Ok(()),
         Err(error) => Err(refused(error.to_string())),
+    }
+}
+
+/// The most repair symbols for 100 blocks: beyond it, sending everything twice and thrice costs less.
+pub const MAX_FEC_PERCENT: u32 = 300;
+
+/// What forward error correction cannot do, or could do only at a loss.
+fn check_fec(options: &SendOptions, sources: &[NamedSource], block_len: u16) -> Result<(), SendError> {
+    let Some(share) = options.fec else { return Ok(()) };
+    let refused = |line: String| Err(SendError::Options(line));
+    if options.fanout == Fanout::Unicast {
+        return refused(
+            "a repair symbol saves packets where it mends several receivers' losses at once, and with unicast each gets \
+             its own: leave out --fec, or --fanout unicast"
+                .into(),
+        );
+    }
+    if let Share::Percent(percent) = share
+        && !(1..=MAX_FEC_PERCENT).contains(&percent)
+    {
+        return refused(format!("--fec {percent}% does not do: it may be 1% to {MAX_FEC_PERCENT}%, or auto"));
+    }
+    match sources.iter().find(|named| Layout::new(named.source.size(), block_len).is_none()) {
+        Some(named) => refused(format!(
+            "{} is too large for --fec with blocks of {block_len} bytes: leave out --fec, or send it in parts",
+            named.name
+        )),
+        None => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ mod group_keys;
 mod listen;
 mod progress;
 mod refusals;
+mod symbols;
 
 use std::{
     collections::BTreeMap,
@@ -41,6 +42,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    fec::Encoders,
     files::{NamedSource, SourceError},
     pacer::{self, Pacer},
     poller::{Interest, Poller, Ready},
@@ -93,6 +95,7 @@ pub(super) struct Session<'a> {
     repairs: RepairShare,
     run_bytes: u64,
     sources: SourceTable,
+    encoders: Encoders,
     /// Where more objects come from; none when all are known.
     feed: Option<Feed>,
     feed_waker: Waker,
@@ -153,6 +156,7 @@ impl<'a> Session<'a> {
             signer: plan.identity.clone().map(Signer::new),
             next_token: FIRST_CONNECTION,
             sources: SourceTable::default(),
+            encoders: Encoders::default(),
             feed,
             feed_waker,
             peers: BTreeMap::new(),
@@ -341,6 +345,9 @@ impl<'a> Session<'a> {
             SenderTransmit::Blocks { to: Destination::Receiver(receiver), kind, file, range } => {
                 self.retransmit(now, receiver, kind, file, range);
             }
+            SenderTransmit::Symbols { to, file, source_block, symbols } => {
+                self.send_symbols(now, to, file, source_block, symbols)?;
+            }
             SenderTransmit::CloseConnection(receiver) => {
                 if let Some(peer) = self.peers.get_mut(&receiver) {
                     peer.closes = true;
@@ -485,6 +492,7 @@ impl<'a> Session<'a> {
                 }
             }
             SenderEvent::FileDone { file, outcomes } => {
+                self.encoders.forget(file);
                 let (name, bytes) = self.sources.remove(file);
                 if let Some(signer) = &mut self.signer {
                     signer.forget(file);

@@ -5,7 +5,7 @@ use std::{io, ops::Range};
 
 use treecast_proto::tfmcc::Arrived;
 use treecast_wire::{
-    header::{FileId, HEADER_LEN, Header, SessionId},
+    header::{FileId, HEADER_LEN, Header, PacketType, SessionId},
     message::Message,
 };
 
@@ -22,6 +22,12 @@ pub enum Item {
     Blocks {
         file: FileId,
         range: Range<u64>,
+        at: usize,
+    },
+    /// Repair symbols by their sequence numbers, and where they lie as blocks do.
+    Symbols {
+        file: FileId,
+        positions: Range<u64>,
         at: usize,
     },
     Message {
@@ -111,6 +117,13 @@ impl Batch {
         self.add_blocks(file, sequence, at, block.len());
     }
 
+    /// As [`Batch::push_block`], for the payload of a packet with this header.
+    pub fn push_payload(&mut self, header: &Header, payload: &[u8]) {
+        let at = self.used;
+        self.buffer[at..at + payload.len()].copy_from_slice(payload);
+        self.add_payload(header, at, payload.len());
+    }
+
     /// Appends what one read from a stream yields, as far as it fits, as a block that begins at `sequence`. Returns how many bytes that were; 0 at the stream's end.
     ///
     /// # Errors
@@ -136,7 +149,7 @@ impl Batch {
     pub(super) fn add_received(&mut self, header: &[u8; HEADER_LEN], at: usize, payload_len: usize) {
         let Some(header) = self.check(header, payload_len) else { return };
         if header.kind.is_block() {
-            self.add_blocks(header.file_id, header.sequence, at, payload_len);
+            self.add_payload(&header, at, payload_len);
             return;
         }
         match Message::parse(&header, &self.buffer[at..at + payload_len]) {
@@ -153,7 +166,7 @@ impl Batch {
         };
         let Some(header) = self.check(header, payload.len()) else { return };
         if header.kind.is_block() && payload.len() <= self.room() {
-            self.push_block(header.file_id, header.sequence, payload);
+            self.push_payload(&header, payload);
             return;
         }
         match Message::parse(&header, payload) {
@@ -176,27 +189,38 @@ impl Batch {
         header
     }
 
-    /// Lengthens the last run when the block continues it, in the object and in the buffer.
+    fn add_payload(&mut self, header: &Header, at: usize, len: usize) {
+        self.add_run(header.kind == PacketType::RepairSymbol, header.file_id, header.sequence, at, len);
+    }
+
     fn add_blocks(&mut self, file: FileId, sequence: u64, at: usize, len: usize) {
+        self.add_run(false, file, sequence, at, len);
+    }
+
+    /// Lengthens the last run when the block or symbol continues it, in the object and in the buffer.
+    fn add_run(&mut self, are_symbols: bool, file: FileId, sequence: u64, at: usize, len: usize) {
         let end = sequence + len as u64;
         self.used = at + len;
-        if let Some(Item::Blocks { file: last_file, range, at: last_at }) = self.items.last_mut() {
+        if let (Some(Item::Blocks { file: last_file, range, at: last_at }), false)
+        | (Some(Item::Symbols { file: last_file, positions: range, at: last_at }), true) =
+            (self.items.last_mut(), are_symbols)
+        {
             let last_end = *last_at + (range.end - range.start) as usize;
             if *last_file == file && range.end == sequence && last_end == at {
                 range.end = end;
                 return;
             }
         }
-        if len > 0 {
-            self.items.push(Item::Blocks { file, range: sequence..end, at });
+        match are_symbols {
+            _ if len == 0 => {}
+            true => self.items.push(Item::Symbols { file, positions: sequence..end, at }),
+            false => self.items.push(Item::Blocks { file, range: sequence..end, at }),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use treecast_wire::header::PacketType;
-
     use super::*;
 
     fn header(sequence: u64, payload_len: u32) -> [u8; HEADER_LEN] {
@@ -215,6 +239,26 @@ mod tests {
         ];
         assert_eq!(batch.take_items(), expected);
         assert_eq!((batch.used(), batch.malformed()), (250, 0));
+    }
+
+    #[test]
+    fn symbols_are_no_blocks() {
+        let mut batch = Batch::default();
+        let symbol = |sequence| Header {
+            file_id: FileId(7),
+            sequence,
+            payload_len: 100,
+            kind: PacketType::RepairSymbol,
+            number: 0,
+        };
+        batch.add_received(&header(100, 100), 0, 100);
+        batch.add_received(&symbol(200).to_bytes(), 100, 100);
+        batch.push_payload(&symbol(300), &[1; 100]);
+        let expected = [
+            Item::Blocks { file: FileId(7), range: 100..200, at: 0 },
+            Item::Symbols { file: FileId(7), positions: 200..400, at: 100 },
+        ];
+        assert_eq!(batch.take_items(), expected);
     }
 
     #[test]

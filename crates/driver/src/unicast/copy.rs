@@ -76,11 +76,13 @@ impl<'a> Copy<'a> {
     pub fn reports(&self) -> Vec<StorageReport> {
         self.waker.take();
         std::iter::from_fn(|| self.intake.report())
-            .map(|report| match report {
-                Report::Hashed { hash, .. } => StorageReport::Hashed { hash },
-                Report::Committed { .. } => StorageReport::Committed,
+            .filter_map(|report| match report {
+                Report::Hashed { hash, .. } => Some(StorageReport::Hashed { hash }),
+                Report::Committed { .. } => Some(StorageReport::Committed),
+                // A copy has no repair symbols.
+                Report::Decoded { .. } => None,
                 Report::Refused { reason, .. } | Report::Failed { reason, .. } => {
-                    StorageReport::Failed { reason }
+                    Some(StorageReport::Failed { reason })
                 }
             })
             .collect()

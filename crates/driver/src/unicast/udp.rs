@@ -288,7 +288,7 @@ impl ReplyCollector {
 fn blocks(item: Item) -> Option<(Range<u64>, usize)> {
     match item {
         Item::Blocks { range, at, .. } => Some((range, at)),
-        Item::Message { .. } => None,
+        Item::Message { .. } | Item::Symbols { .. } => None,
     }
 }
 

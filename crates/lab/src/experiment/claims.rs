@@ -19,6 +19,8 @@ pub struct RunTime {
     pub robustness: Option<f64>,
     /// Of a feed's fast receivers.
     pub throughput_mbps: Option<f64>,
+    /// Bytes that left the server, by its interfaces' counters; none when they were not sampled.
+    pub sent_bytes: Option<u64>,
 }
 
 /// What became of a claim, for one size.
@@ -79,6 +81,7 @@ fn finding(claim: &Claim, size: Size, runs: &[RunTime]) -> Finding {
     let to = match &claim.to {
         Some(which) => median(claim.measure, which, size, runs),
         None if claim.measure == Measure::Time => seconds_on_the_link(&claim.of, size, runs),
+        None if claim.measure == Measure::Sent => Some(size.0 as f64),
         None => Some(1.0),
     };
     let ratio = of.zip(to).map(|(of, to)| of / to);
@@ -92,7 +95,7 @@ fn finding(claim: &Claim, size: Size, runs: &[RunTime]) -> Finding {
         at_most: claim.at_most,
         at_least: claim.at_least,
         holds: ratio.is_some_and(holds),
-        is_value: claim.to.is_none() && claim.measure != Measure::Time,
+        is_value: claim.to.is_none() && !matches!(claim.measure, Measure::Time | Measure::Sent),
         measure: claim.measure,
     }
 }
@@ -106,6 +109,7 @@ fn median(measure: Measure, which: &Which, size: Size, runs: &[RunTime]) -> Opti
         Measure::Time => run.slowest_seconds,
         Measure::Robustness => run.robustness,
         Measure::Throughput => run.throughput_mbps,
+        Measure::Sent => run.slowest_seconds.and(run.sent_bytes).map(|bytes| bytes as f64),
     };
     let values: Option<Vec<f64>> = matching.map(of).collect();
     percentile(&values?, 50.0)
@@ -142,6 +146,7 @@ mod tests {
             slowest_seconds: seconds,
             robustness: None,
             throughput_mbps: None,
+            sent_bytes: None,
         }
     }
 
@@ -196,6 +201,16 @@ mod tests {
         assert_eq!(found.len(), 2, "one for each claim, whatever was drawn");
         assert_eq!((found[0].holds, found[0].measured().as_str()), (true, "0.985 of the objects"));
         assert_eq!((found[1].holds, found[1].measured().as_str()), (false, "0.978 times"));
+    }
+
+    #[test]
+    fn what_was_sent_is_compared_with_the_size() {
+        let mut runs = [run("L40", Some(1.0)), run("L5", Some(1.0))];
+        runs[0].sent_bytes = Some(155_000_000);
+        let sent = |to| Claim { measure: Measure::Sent, ..claim(to, Some(1.6), None) };
+        let found = findings(&[sent(None), sent(Some("L5"))], &runs);
+        assert_eq!((found[0].ratio, found[0].holds), (Some(1.55), true));
+        assert_eq!((found[1].ratio, found[1].holds), (None, false), "it was not sampled there");
     }
 
     #[test]

@@ -20,10 +20,23 @@ pub enum Delivery {
     After,
     /// Multicast once, mended meanwhile (VCMTP 2).
     Nack,
+    /// As `Nack`, with forward error correction that follows the loss.
+    NackFec,
+    /// As `Carousel`, a fountain of repair symbols.
+    CarouselFec,
 }
 
 impl Delivery {
-    pub const ALL: [Delivery; 6] = [Self::Tcp, Self::Udp, Self::Scp, Self::Carousel, Self::After, Self::Nack];
+    pub const ALL: [Delivery; 8] = [
+        Self::Tcp,
+        Self::Udp,
+        Self::Scp,
+        Self::Carousel,
+        Self::After,
+        Self::Nack,
+        Self::NackFec,
+        Self::CarouselFec,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -33,17 +46,36 @@ impl Delivery {
             Self::Carousel => "carousel",
             Self::After => "after",
             Self::Nack => "nack",
+            Self::NackFec => "nack-fec",
+            Self::CarouselFec => "carousel-fec",
         }
     }
 
-    /// Whether one packet reaches many clients.
     /// Whether a session begins with its receivers and ends when all of them have everything.
     pub fn has_sessions(self) -> bool {
-        matches!(self, Self::After | Self::Nack)
+        matches!(self, Self::After | Self::Nack | Self::NackFec)
     }
 
+    /// Whether one packet reaches many clients.
     pub fn is_multicast(self) -> bool {
-        matches!(self, Self::Carousel | Self::After | Self::Nack)
+        !matches!(self, Self::Tcp | Self::Udp | Self::Scp)
+    }
+
+    /// Whether it is a carousel, which nobody waits for.
+    pub fn is_carousel(self) -> bool {
+        matches!(self, Self::Carousel | Self::CarouselFec)
+    }
+
+    /// What `treecast send` is told of it.
+    pub fn repair(self) -> &'static [&'static str] {
+        match self {
+            Self::Tcp | Self::Udp | Self::Scp => &[],
+            Self::Carousel => &["--repair", "carousel"],
+            Self::After => &["--repair", "after"],
+            Self::Nack => &["--repair", "nack"],
+            Self::NackFec => &["--repair", "nack", "--fec", "auto"],
+            Self::CarouselFec => &["--repair", "carousel", "--fec", "auto"],
+        }
     }
 }
 
@@ -53,7 +85,9 @@ impl FromStr for Delivery {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|delivery| delivery.name() == text);
         known.ok_or_else(|| {
-            format!("unknown delivery `{text}`: expected tcp, udp, scp, carousel, after or nack")
+            format!(
+                "unknown delivery `{text}`: expected tcp, udp, scp, carousel, after, nack, nack-fec or carousel-fec"
+            )
         })
     }
 }

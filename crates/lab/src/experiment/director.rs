@@ -307,7 +307,8 @@ impl Director<'_> {
         }
         self.results.interrupted |= played.interrupted;
         if !played.interrupted {
-            self.times.push(self.run_time(stage, planned, played));
+            let sent_bytes = record.server_sent_bytes(&self.db)?;
+            self.times.push(RunTime { sent_bytes, ..self.run_time(stage, planned, played) });
         }
         self.results.runs += 1;
         self.results.whole_runs += usize::from(failures.is_empty());
@@ -378,6 +379,7 @@ impl Director<'_> {
             slowest_seconds: seconds.and_then(|seconds| seconds.into_iter().reduce(f64::max)),
             robustness,
             throughput_mbps: throughput_bps.map(|bps| bps / 1e6),
+            sent_bytes: None,
         }
     }
 

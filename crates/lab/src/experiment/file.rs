@@ -192,7 +192,8 @@ pub struct Claim {
     #[serde(default)]
     pub measure: Measure,
     pub of: Which,
-    /// None compares a time with the size divided by the rate of the slowest link, and nothing else with anything.
+    /// None compares a time with the size divided by the rate of the slowest link, what was sent with the size, and nothing
+    /// else with anything.
     pub to: Option<Which>,
     pub at_most: Option<f64>,
     pub at_least: Option<f64>,
@@ -208,6 +209,8 @@ pub enum Measure {
     Robustness,
     /// Of a feed's fast receivers, in Mbit/s.
     Throughput,
+    /// All bytes that have left the server by its interfaces, Ethernet headers included.
+    Sent,
 }
 
 /// The runs that a claim is about.
@@ -298,7 +301,7 @@ impl Experiment {
             Objects::Feed(feed) => {
                 which.configuration().is_some_and(|wanted| feed.configurations().contains(&wanted))
             }
-            _ => measure == Measure::Time && which.configuration().is_none(),
+            _ => matches!(measure, Measure::Time | Measure::Sent) && which.configuration().is_none(),
         }
     }
 
@@ -553,7 +556,8 @@ topology = "lan:clients=3"
             ),
             (
                 broken("\"tcp\"", "\"ftp\""),
-                "x.toml:3: unknown delivery `ftp`: expected tcp, udp, scp, carousel, after or nack",
+                "x.toml:3: unknown delivery `ftp`: expected tcp, udp, scp, carousel, after, nack, nack-fec or \
+             carousel-fec",
             ),
             (
                 broken("\"1M\"", "\"0M\""),
@@ -596,7 +600,8 @@ topology = "lan:clients=3"
         );
         assert_eq!(
             parse(SMALL, &["deliveries=ftp"]).unwrap_err(),
-            "--set deliveries=ftp: unknown delivery `ftp`: expected tcp, udp, scp, carousel, after or nack"
+            "--set deliveries=ftp: unknown delivery `ftp`: expected tcp, udp, scp, carousel, after, nack, nack-fec or \
+             carousel-fec"
         );
         assert!(
             parse(SMALL, &["repeat=1"]).unwrap_err().starts_with("--set repeat=1: unknown field `repeat`")

@@ -47,7 +47,7 @@ impl Ready {
             Delivery::Tcp => Self::Port("tcp", UNICAST_PORT),
             Delivery::Udp => Self::Port("udp", UNICAST_PORT),
             Delivery::Scp => Self::Port("tcp", ssh::PORT),
-            Delivery::Carousel | Delivery::After | Delivery::Nack => Self::Ticket,
+            _ => Self::Ticket,
         }
     }
 }
@@ -66,7 +66,7 @@ impl Programs {
             Delivery::Tcp => self.unicast("server", "tcp", source),
             Delivery::Udp => self.unicast("server", "udp", source),
             Delivery::Scp => self.ssh.as_ref().map_or_else(no_ssh, Ssh::server),
-            Delivery::Carousel | Delivery::After | Delivery::Nack => {
+            _ => {
                 let mut command = self.send(delivery, opening, patience);
                 match feed {
                     None => command.arg(source),
@@ -93,7 +93,7 @@ impl Programs {
             Delivery::Scp => {
                 self.ssh.as_ref().map_or_else(no_ssh, |ssh| ssh.client(self.server.address, source, &copy))
             }
-            Delivery::Carousel | Delivery::After | Delivery::Nack => self.receive(client, ticket, folder),
+            _ => self.receive(client, ticket, folder),
         }
     }
 
@@ -110,12 +110,12 @@ impl Programs {
     fn send(&self, delivery: Delivery, opening: &Opening, patience: Duration) -> Command {
         let control = SocketAddr::new(self.server.address, 0);
         let mut command = Command::new(&self.treecast);
-        command.args(["send", "--json", "--repair", delivery.name(), "--rate", &self.rate]);
+        command.args(["send", "--json", "--rate", &self.rate]).args(delivery.repair());
         command.args(["--interface", &self.server.interface, "--ticket-file"]).arg(&opening.ticket);
         if self.plain {
             command.arg("--plain");
         }
-        if delivery == Delivery::Carousel {
+        if delivery.is_carousel() {
             // Like the paper's, it is there until the run is over, also while nobody listens.
             command.args(["--idle", &patience.as_secs().max(1).to_string()]);
         } else {
@@ -158,7 +158,7 @@ mod tests {
         let programs =
             Programs { treecast: "treecast".into(), ssh: None, server, rate: "max".into(), plain: true };
         let client = ClientNode { name: "client3".into(), attachment };
-        for delivery in [Delivery::Carousel, Delivery::After, Delivery::Nack] {
+        for delivery in Delivery::ALL.into_iter().filter(|delivery| delivery.is_multicast()) {
             let [source, ticket, folder] = ["/source", "/ticket", "/copies"].map(Path::new);
             let command = programs.client(delivery, &client, source, ticket, folder);
             let words: Vec<&str> = command.get_args().filter_map(OsStr::to_str).collect();

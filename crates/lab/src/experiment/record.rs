@@ -6,6 +6,7 @@ use treecast_measure::{
     Db, DbError, analysis,
     db::{self, Event, FeedInfo, NodeId, NodeInfo, RunEnd, RunId, RunInfo, Status, Transfer},
     sample::{NodeSource, Recorder, SampleError},
+    series::{self, Counter},
 };
 
 use super::{client::Fared, run::Played};
@@ -112,6 +113,21 @@ impl Record {
         let status = if played.interrupted { Status::CutShort } else { Status::Complete };
         db.finish_run(self.run, &RunEnd { status, duration, saturated: saturated.clone() })?;
         Ok(saturated)
+    }
+
+    /// Bytes that have left the server by all of its interfaces, between its first sample and its last.
+    pub fn server_sent_bytes(&self, db: &Db) -> Result<Option<u64>, DbError> {
+        let mut sent = None;
+        for name in db.series_names(self.server)? {
+            if !matches!(series::parse_interface(&name), Some((_, Counter::TxBytes))) {
+                continue;
+            }
+            let samples = db.samples(self.server, &name)?;
+            if let Some(((_, first), (_, last))) = samples.first().zip(samples.last()) {
+                *sent.get_or_insert(0) += last.saturating_sub(*first).max(0) as u64;
+            }
+        }
+        Ok(sent)
     }
 
     fn saturation(&self, db: &Db) -> Result<Option<String>, DbError> {

@@ -6,6 +6,10 @@
 //! moment; behind its last block go End-of-File and Digest. A receiver keeps what it has not, goes on
 //! through as many loops as it takes, and leaves when it has them all.
 //!
+//! With forward error correction ([`crate::fec`]) the first loop is as it is without, and every later one is of new
+//! repair symbols: who listens, from whatever moment on, needs as many packets of each source block as it has blocks,
+//! and no particular one.
+//!
 //! The IoT updater's dialect has no messages, since each of its frames carries the file's size and hash:
 //! there the sender only sends blocks, and [`iotup_inputs`] turns a frame into a receiver's inputs.
 //!

@@ -2,7 +2,7 @@
 
 use treecast_wire::message::BeginOfFile;
 
-use crate::stored::Stored;
+use crate::{fec::Gatherer, stored::Stored};
 
 /// One object, from the first thing heard of it to its end.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(super) struct Object {
     pub phase: Phase,
     /// What is there; after a mismatch, what has been compared since.
     pub stored: Stored,
+    /// With forward error correction, once the size is known.
+    pub gatherer: Option<Gatherer>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +41,13 @@ impl Object {
             mismatches: 0,
             phase: Phase::Receiving,
             stored: Stored::new(block_len),
+            gatherer: None,
         }
+    }
+
+    /// How much memory it takes, in chunks of about 600 bytes.
+    pub fn chunks(&self) -> usize {
+        self.stored.chunks() + self.gatherer.as_ref().map_or(0, Gatherer::chunks)
     }
 
     /// Notes the object's size and name.
@@ -51,6 +59,7 @@ impl Object {
     /// Forgets which blocks are there, so that each is compared when it comes again.
     pub fn start_again(&mut self) {
         self.stored.clear();
+        self.gatherer = self.gatherer.take().map(|gatherer| Gatherer::new(gatherer.layout()));
         self.hashed = None;
         self.phase = Phase::Receiving;
     }

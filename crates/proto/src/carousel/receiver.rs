@@ -12,7 +12,10 @@ use treecast_wire::{
 };
 
 use super::object::{Object, Phase};
-use crate::{Instant, Step};
+use crate::{
+    Instant, Step,
+    fec::{Gatherer, Layout},
+};
 
 /// The most objects that are noted and not announced: anybody can write to a group.
 const MAX_UNANNOUNCED: usize = 64;
@@ -32,6 +35,8 @@ pub struct ReceiverConfig {
     pub session: SessionId,
     /// Bytes of an object in each packet but the last.
     pub block_len: u16,
+    /// Whether the sender sends repair symbols.
+    pub fec: bool,
     /// How many times an object's hash may be wrong before it is given up.
     pub hash_attempts: u32,
     /// How long the sender may be silent; none waits for ever.
@@ -49,6 +54,17 @@ pub enum ReceiverInput {
     Blocks {
         file: FileId,
         range: Range<u64>,
+    },
+    /// Repair symbols of one source block came in, without a gap between them, by their sequence numbers.
+    Symbols {
+        file: FileId,
+        positions: Range<u64>,
+    },
+    /// A source block has been decoded and its missing blocks are stored, or it could not be decoded.
+    Decoded {
+        file: FileId,
+        source_block: u32,
+        is_right: bool,
     },
     /// Everything of the object is stored, and this is its BLAKE3 hash.
     Hashed {
@@ -84,6 +100,12 @@ pub enum ReceiverTransmit {
     /// Keep these bytes of the [`ReceiverInput::Blocks`] just handled. With `compare`, there are
     /// bytes already, some of them wrong: only those that differ need be written (A.3).
     Store { file: FileId, range: Range<u64>, compare: bool },
+    /// Keep these of the [`ReceiverInput::Symbols`] just handled. Of one object, no more are kept than it has blocks.
+    KeepSymbols { file: FileId, source_block: u32, positions: Range<u64> },
+    /// As [`crate::vcmtp::ReceiverTransmit::Decode`].
+    Decode { file: FileId, source_block: u32, blocks: Range<u64>, missing: Vec<Range<u64>> },
+    /// Forget all symbols that are kept of the object.
+    ForgetSymbols { file: FileId },
     /// All bytes are stored: compute the hash, meanwhile go on, and hand it back.
     Hash { file: FileId },
     /// The hash is right: give the file its final name, and say so ([`ReceiverInput::Committed`]).
@@ -134,6 +156,9 @@ pub struct Progress {
     pub received_bytes: u64,
     /// Blocks that came again.
     pub duplicate_blocks: u64,
+    /// Repair symbols kept, and blocks computed from them.
+    pub repair_symbols: u64,
+    pub decoded_blocks: u64,
 }
 
 /// One receiver of a carousel. Call order: see the crate's documentation; poll to the end after every
@@ -146,6 +171,8 @@ pub struct Receiver {
     expected: Option<u32>,
     ended: u32,
     duplicate_blocks: u64,
+    repair_symbols: u64,
+    decoded_blocks: u64,
     /// Chunks of memory that all objects' sets of blocks take, at most.
     chunks: usize,
     last_heard: Option<Instant>,
@@ -165,6 +192,8 @@ impl Receiver {
             expected: None,
             ended: 0,
             duplicate_blocks: 0,
+            repair_symbols: 0,
+            decoded_blocks: 0,
             chunks: 0,
             last_heard: None,
             busy: BTreeSet::new(),
@@ -187,8 +216,15 @@ impl Receiver {
                 self.last_heard = Some(now);
                 self.on_blocks(file, range);
             }
+            ReceiverInput::Symbols { file, positions } if file.session() == self.config.session => {
+                self.last_heard = Some(now);
+                self.on_symbols(file, &positions);
+            }
+            ReceiverInput::Decoded { file, source_block, is_right } => {
+                self.on_decoded(file, source_block, is_right);
+            }
             // Another session on the same group and port.
-            ReceiverInput::Message { .. } | ReceiverInput::Blocks { .. } => {}
+            ReceiverInput::Message { .. } | ReceiverInput::Blocks { .. } | ReceiverInput::Symbols { .. } => {}
             ReceiverInput::Hashed { file, hash } => self.on_hashed(file, hash),
             ReceiverInput::StoreFailed { file, reason } => self.fail(file, reason),
             ReceiverInput::Committed { file } => self.on_committed(file),
@@ -235,6 +271,8 @@ impl Receiver {
             announced_bytes: announced.map(|begin| begin.file_size).fold(0, u64::saturating_add),
             received_bytes: self.objects.values().map(|o| o.stored.bytes()).fold(0, u64::saturating_add),
             duplicate_blocks: self.duplicate_blocks,
+            repair_symbols: self.repair_symbols,
+            decoded_blocks: self.decoded_blocks,
         }
     }
 
@@ -270,6 +308,7 @@ impl Receiver {
         if self.objects.get(&file.index()).is_some_and(|object| object.begin.is_some()) {
             return;
         }
+        let layout = Layout::new(begin.file_size, self.config.block_len).filter(|_| self.config.fec);
         let is_unfinished = |object: &&Object| object.begin.is_some() && object.phase != Phase::Ended;
         let is_full = self.objects.values().filter(is_unfinished).count() >= MAX_UNFINISHED;
         let Some(object) = self.note(file, MAX_UNFINISHED).filter(|_| !is_full) else { return };
@@ -277,6 +316,7 @@ impl Receiver {
             return;
         }
         object.announce(begin.clone());
+        object.gatherer = layout.map(Gatherer::new);
         self.transmit(ReceiverTransmit::Announce { file, begin });
         self.hash_when_complete(file);
     }
@@ -292,20 +332,89 @@ impl Receiver {
             return;
         }
         if self.chunks >= MAX_CHUNKS {
-            self.chunks = self.objects.values().map(|object| object.stored.chunks()).sum();
+            self.chunks = self.objects.values().map(Object::chunks).sum();
             if self.chunks >= MAX_CHUNKS {
                 return;
             }
         }
         let Some(object) = self.objects.get_mut(&file.index()) else { return };
         let (compare, chunks) = (object.mismatches > 0, object.stored.chunks());
-        let (new, had) = object.stored.add(range);
+        let (new, had) = object.stored.add(range.clone());
         self.chunks += object.stored.chunks().saturating_sub(chunks);
         self.duplicate_blocks += had;
         for range in new {
             self.transmit(ReceiverTransmit::Store { file, range, compare });
         }
+        self.decode_if_possible(file, &range);
         self.hash_when_complete(file);
+    }
+
+    fn on_symbols(&mut self, file: FileId, positions: &Range<u64>) {
+        if self.chunks >= MAX_CHUNKS {
+            self.chunks = self.objects.values().map(Object::chunks).sum();
+        }
+        let is_full = self.chunks >= MAX_CHUNKS;
+        let receiving = self.object(file).filter(|object| object.phase == Phase::Receiving && !is_full);
+        let Some(object) = receiving else { return };
+        let chunks = object.chunks();
+        let Some(gatherer) = &mut object.gatherer else { return };
+        let layout = gatherer.layout();
+        let Some((source_block, symbols)) = layout.repair_symbols(positions) else { return };
+        let there = object.stored.count(layout.blocks(source_block));
+        let count = u64::from(symbols.end - symbols.start);
+        let kept = gatherer.take(source_block, symbols, there);
+        let kept_count: u64 = kept.iter().map(|kept| u64::from(kept.end - kept.start)).sum();
+        self.chunks += self.objects.get(&file.index()).map_or(0, Object::chunks).saturating_sub(chunks);
+        self.repair_symbols += kept_count;
+        self.duplicate_blocks += count - kept_count;
+        for symbols in kept {
+            let positions = layout.positions(source_block, &symbols);
+            self.transmit(ReceiverTransmit::KeepSymbols { file, source_block, positions });
+        }
+        self.decode(file, source_block);
+    }
+
+    fn on_decoded(&mut self, file: FileId, source_block: u32, is_right: bool) {
+        let receiving = self.object(file).filter(|object| object.phase == Phase::Receiving);
+        let Some(object) = receiving else { return };
+        let Some(gatherer) = &mut object.gatherer else { return };
+        if !gatherer.decoded(source_block, is_right) || !is_right {
+            return;
+        }
+        let blocks = gatherer.layout().blocks(source_block);
+        let count = blocks.end - blocks.start - object.stored.count(blocks.clone());
+        gatherer.forget(source_block);
+        for gap in object.stored.gaps(blocks) {
+            object.stored.add(gap);
+        }
+        self.decoded_blocks += count;
+        self.hash_when_complete(file);
+    }
+
+    /// Blocks came in: their source blocks may now have enough symbols.
+    fn decode_if_possible(&mut self, file: FileId, range: &Range<u64>) {
+        let Some(gatherer) = self.objects.get(&file.index()).and_then(|object| object.gatherer.as_ref())
+        else {
+            return;
+        };
+        let layout = gatherer.layout();
+        let last = layout.source_block(range.end.saturating_sub(1) / layout.block_len());
+        let source_blocks = layout.source_block(range.start / layout.block_len())..=last;
+        let ready: Vec<u32> = source_blocks.filter(|block| gatherer.has_symbols(*block)).collect();
+        for source_block in ready {
+            self.decode(file, source_block);
+        }
+    }
+
+    /// Has a source block decoded if there is enough of it.
+    fn decode(&mut self, file: FileId, source_block: u32) {
+        let Some(object) = self.objects.get_mut(&file.index()) else { return };
+        let Some(gatherer) = &mut object.gatherer else { return };
+        let blocks = gatherer.layout().blocks(source_block);
+        if gatherer.decode(source_block, object.stored.count(blocks.clone())) {
+            let missing = object.stored.gaps(blocks.clone());
+            self.transmit(ReceiverTransmit::Decode { file, source_block, blocks, missing });
+        }
     }
 
     fn hash_when_complete(&mut self, file: FileId) {
@@ -341,6 +450,9 @@ impl Receiver {
         object.mismatches += 1;
         if object.mismatches < attempts {
             object.start_again();
+            if object.gatherer.is_some() {
+                self.transmit(ReceiverTransmit::ForgetSymbols { file });
+            }
         } else {
             self.fail(file, format!("its hash has been wrong {attempts} times"));
         }
@@ -463,6 +575,7 @@ mod tests {
         Receiver::new(ReceiverConfig {
             session: SessionId(9),
             block_len: 10,
+            fec: false,
             hash_attempts: 2,
             patience: Some(Duration::from_secs(30)),
         })

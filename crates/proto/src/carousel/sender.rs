@@ -9,7 +9,7 @@ use treecast_wire::{
 };
 
 use super::ANNOUNCE_BYTES;
-use crate::{Instant, Step};
+use crate::{Instant, Step, fec::Layout};
 
 /// A loop takes at least so long: small objects are not to keep a network busy for nothing.
 const SHORTEST_LOOP: Duration = Duration::from_millis(20);
@@ -23,6 +23,10 @@ pub struct SenderConfig {
     /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers: a multiple of the
     /// block length.
     pub max_run_len: u32,
+    /// Bytes of an object in each packet but the last.
+    pub block_len: u16,
+    /// Whether repair symbols go out in place of blocks from the second loop on.
+    pub fec: bool,
     /// Whether messages tell of the objects; without them (the IoT updater's dialect) the blocks must.
     pub announce: bool,
     /// How long it waits for another listener when the last has left.
@@ -53,6 +57,12 @@ pub enum SenderTransmit {
     Blocks {
         file: FileId,
         range: Range<u64>,
+    },
+    /// Compute these repair symbols of a source block ([`Layout`]) and send them, a packet each.
+    Symbols {
+        file: FileId,
+        source_block: u32,
+        symbols: Range<u32>,
     },
 }
 
@@ -265,10 +275,20 @@ impl Sender {
 
     fn next_run(&mut self) -> SenderTransmit {
         let object = &self.objects[self.current];
+        let (file, size) = (object.file, object.begin.file_size);
         let end = self.position.saturating_add(u64::from(self.config.max_run_len));
-        let range = self.position..end.min(object.begin.file_size);
+        let range = self.position..end.min(size);
+        let layout = Layout::new(size, self.config.block_len).filter(|_| self.config.fec && self.loops > 0);
+        if let Some(layout) = layout {
+            let first = range.start / layout.block_len();
+            let (source_block, symbols) =
+                layout.instead(&(first..range.end.div_ceil(layout.block_len())), self.loops);
+            let next = first + u64::from(symbols.end - symbols.start);
+            self.position = next.saturating_mul(layout.block_len()).min(size);
+            return SenderTransmit::Symbols { file, source_block, symbols };
+        }
         self.position = range.end;
-        SenderTransmit::Blocks { file: object.file, range }
+        SenderTransmit::Blocks { file, range }
     }
 
     fn finish_object(&mut self) {
@@ -313,6 +333,8 @@ mod tests {
         let config = SenderConfig {
             session: SessionId(9),
             max_run_len: 400_000,
+            block_len: 1_000,
+            fec: false,
             announce,
             idle: Duration::from_secs(5),
         };
@@ -330,6 +352,9 @@ mod tests {
                 }
                 Step::Transmit(SenderTransmit::Blocks { file, range }) => {
                     texts.push(format!("{} {range:?}", file.index()));
+                }
+                Step::Transmit(SenderTransmit::Symbols { file, source_block, symbols }) => {
+                    texts.push(format!("{} symbols of {source_block} {symbols:?}", file.index()));
                 }
                 Step::Event(_) => {}
                 Step::Wait(Some(deadline), SenderWait::Loop) => now = deadline,
@@ -426,6 +451,20 @@ mod tests {
     }
 
     #[test]
+    fn with_forward_error_correction_later_loops_are_symbols_that_nobody_has_had() {
+        let mut sender = sender(&[3_000_000], true);
+        (sender.config.fec, sender.config.announce) = (true, false);
+        sender.handle(NOW, SenderInput::Listeners { present: true });
+        let third = |first: u32| format!("0 symbols of 0 {first}..{}", first + 400);
+        let all = sent(&mut sender, 8 + 8 + 8);
+        assert_eq!((&*all[0], &*all[7]), ("0 0..400000", "0 2800000..3000000"));
+        assert_eq!(all[8], third(1500));
+        assert_eq!(all[11], "0 symbols of 0 2700..3000");
+        assert_eq!(all[12], "0 symbols of 1 1500..1900");
+        assert_eq!(all[16], third(3000), "the third loop goes on where the second ended");
+    }
+
+    #[test]
     fn without_announcements_only_blocks_go_out() {
         let mut sender = sender(&[500_000], false);
         sender.handle(NOW, SenderInput::Listeners { present: true });
@@ -440,8 +479,7 @@ mod tests {
 
     #[test]
     fn nothing_to_send_is_refused() {
-        let config =
-            SenderConfig { session: SessionId(9), max_run_len: 1420, announce: true, idle: Duration::ZERO };
+        let config = SenderConfig { announce: true, ..sender(&[1], true).config };
         let error = Sender::new(config, vec![]).expect_err("no objects");
         assert_eq!(error.to_string(), "objects: 0 found, expected 1 to 65536");
     }

@@ -61,6 +61,18 @@ impl BlockSet {
         before - self.len
     }
 
+    /// How many of `blocks` are in the set.
+    pub(crate) fn count(&self, blocks: Range<u64>) -> u64 {
+        let in_chunk = |(number, bits): (u64, Range<u64>)| match self.chunks.get(&number) {
+            None => 0,
+            Some(Chunk::Full) => bits.end - bits.start,
+            Some(Chunk::Partial { words, .. }) => {
+                by_word(bits).map(|(word, mask)| u64::from((words[word] & mask).count_ones())).sum()
+            }
+        };
+        by_chunk(blocks).map(in_chunk).sum()
+    }
+
     /// The first run of blocks within `blocks` that are in the set.
     pub(crate) fn first_run(&self, blocks: Range<u64>) -> Option<Range<u64>> {
         self.first(blocks, true)
@@ -219,6 +231,7 @@ mod tests {
             }
             assert_eq!(set.len(), model.len() as u64);
             let from = draw(26_000);
+            assert_eq!(set.count(from..28_000), model.range(from..28_000).count() as u64);
             let first = model.range(from..30_000).next().copied();
             assert_eq!(set.first_run(from..30_000).map(|run| run.start), first);
             let gap = (from..30_000).find(|block| !model.contains(block));

@@ -8,6 +8,7 @@ mod ledger;
 mod object;
 mod reporter;
 mod requester;
+mod symbols;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +40,8 @@ pub enum Notification {
 pub struct ReceiverConfig {
     pub session: SessionId,
     pub repair: Repair,
+    /// Whether the sender mends losses with repair symbols.
+    pub fec: bool,
     pub block_len: u16,
     pub notification: Notification,
     /// A Progress report goes out after so many multicast bytes, ...
@@ -83,6 +86,10 @@ pub enum ReceiverInput {
     Message { from: Channel, file: FileId, message: Message },
     /// Blocks of one object came in, without a gap between them (a super-packet is one input).
     Blocks { from: Channel, file: FileId, range: Range<u64> },
+    /// Repair symbols of one source block came in, without a gap between them, by their sequence numbers.
+    Symbols { from: Channel, file: FileId, positions: Range<u64> },
+    /// A source block has been decoded and its missing blocks are stored, or it could not be decoded.
+    Decoded { file: FileId, source_block: u32, is_right: bool },
     /// The kernel's count of packets dropped so far at the group's socket.
     Dropped { total: u64 },
     /// How many milliseconds packets have waited for the disk so far.
@@ -115,6 +122,14 @@ pub enum ReceiverTransmit {
     /// Keep these bytes of the [`ReceiverInput::Blocks`] just handled. They are new. Before the object's
     /// announcement they should not cost a file: anybody may have sent them.
     Store { file: FileId, range: Range<u64> },
+    /// Keep these of the [`ReceiverInput::Symbols`] just handled. Of one object, no more are kept than it has blocks.
+    KeepSymbols { file: FileId, source_block: u32, positions: Range<u64> },
+    /// What is stored and kept of a source block, `blocks` of it in all, should do to compute those that are missing,
+    /// in bytes: store them, forget its symbols, and say so with [`ReceiverInput::Decoded`]. If it does not do, one
+    /// more is kept, and this comes again.
+    Decode { file: FileId, source_block: u32, blocks: Range<u64>, missing: Vec<Range<u64>> },
+    /// Forget all symbols that are kept of the object.
+    ForgetSymbols { file: FileId },
     /// All bytes are stored: compute the hash and hand it back. After a wrong one, everything is stored
     /// anew over what is there, and this comes once more.
     Hash { file: FileId },
@@ -171,6 +186,9 @@ pub struct ReceiverCounters {
     /// Packets that would need more memory than a session may take, or that came before there was a
     /// connection to ask for what they leave open. What they hold is asked for later.
     pub refused: u64,
+    /// Repair symbols kept, and blocks computed from them.
+    pub repair_symbols: u64,
+    pub decoded_blocks: u64,
 }
 
 /// One session's receiver. Call order: see the crate's documentation; poll to the end after every
@@ -185,6 +203,8 @@ pub struct Receiver {
     counters: ReceiverCounters,
     /// The objects whose end the connection has announced, by the time when it is believed.
     quiet: BTreeSet<(Instant, u32)>,
+    /// The objects that lack symbols, by the time when the sender is to hear of it.
+    lacks: BTreeSet<(Instant, u32)>,
     /// Chunks of memory that all objects' sets of blocks take.
     chunks: usize,
     /// When anything last came over the connection.
@@ -217,6 +237,7 @@ impl Receiver {
             reporter: Reporter::new(config.progress_bytes, config.progress_interval, config.keepalive, none),
             counters: ReceiverCounters::default(),
             quiet: BTreeSet::new(),
+            lacks: BTreeSet::new(),
             chunks: 0,
             heard: Instant::ZERO,
             close_reason: None,
@@ -234,14 +255,18 @@ impl Receiver {
             ReceiverInput::Disconnected { reason } => self.disconnected(&reason),
             ReceiverInput::Message { from, file, message } => self.message(now, from, file, message),
             ReceiverInput::Blocks { from, file, range } => self.blocks(now, from, file, range),
+            ReceiverInput::Symbols { from, file, positions } => self.symbols(now, from, file, positions),
+            ReceiverInput::Decoded { file, source_block, is_right } => {
+                self.decoded(now, file, source_block, is_right);
+            }
             ReceiverInput::Dropped { total } => self.dropped(now, total),
             ReceiverInput::DiskWaited { total_ms } => self.disk_waited(now, total_ms),
-            ReceiverInput::Respond { file, response } => self.respond(file, response),
-            ReceiverInput::Have { file, ranges } => self.have(file, &ranges),
-            ReceiverInput::Hashed { file, hash } => self.hashed(file, hash),
+            ReceiverInput::Respond { file, response } => self.respond(now, file, response),
+            ReceiverInput::Have { file, ranges } => self.have(now, file, &ranges),
+            ReceiverInput::Hashed { file, hash } => self.hashed(now, file, hash),
             ReceiverInput::Committed { file } => self.committed(file),
             ReceiverInput::AnnouncementRefused { file, begin, reason } => {
-                self.announcement_refused(file, &begin, &reason);
+                self.announcement_refused(now, file, &begin, &reason);
             }
             ReceiverInput::StoreFailed { file, reason } => self.store_failed(file, &reason),
             ReceiverInput::Close => self.close(),
@@ -257,6 +282,7 @@ impl Receiver {
         }
         self.reach_quiet_ends(now);
         self.give_up_silent_sender(now);
+        self.say_lacks(now);
         if self.out.is_empty() {
             self.report(now);
             self.leave();
@@ -283,7 +309,8 @@ impl Receiver {
             .ready_to_send
             .then(|| self.reporter.deadline(self.ledger.has_confirmed()))
             .flatten();
-        let quiet = self.quiet.first().map(|(quiet_at, _)| *quiet_at);
+        let [quiet, lacks] = [&self.quiet, &self.lacks].map(|times| times.first().map(|(time, _)| *time));
+        let quiet = quiet.into_iter().chain(lacks).min();
         let hashing = || self.ledger.iter().any(|(_, object)| object.stage == Stage::Hashing);
         let (deadline, why) = match (reports, quiet) {
             _ if self.state == State::Idle => return Step::Wait(None, ReceiverWait::Connection),

@@ -8,6 +8,7 @@ mod multicast_sender;
 mod objects;
 mod retransmitter;
 mod stall;
+mod symbols;
 #[cfg(test)]
 mod tests;
 
@@ -24,9 +25,10 @@ use self::{
     multicast_sender::MulticastSender,
     objects::Objects,
     retransmitter::{Action, Due, Retransmitter},
+    symbols::Symbols,
 };
 use super::Repair;
-use crate::{Instant, Step};
+use crate::{Instant, Step, fec::Share};
 
 /// One receiver's control connection, by the number that the caller gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +54,8 @@ pub enum Lane {
 pub struct SenderConfig {
     pub session: SessionId,
     pub repair: Repair,
+    /// Forward error correction, and what goes out unasked.
+    pub fec: Option<Share>,
     /// Bytes of an object in each packet but the last.
     pub block_len: u16,
     /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers (a super-packet's worth).
@@ -113,6 +117,8 @@ pub enum SenderTransmit {
     /// Read these bytes of the object and send them as packets of `block_len` bytes each.
     /// `kind` is `Data` or `RetransmittedData`.
     Blocks { to: Destination, kind: PacketType, file: FileId, range: Range<u64> },
+    /// Compute these repair symbols of a source block ([`crate::fec::Layout`]) and send them, a packet each.
+    Symbols { to: Destination, file: FileId, source_block: u32, symbols: Range<u32> },
     /// Close this receiver's connection when all before is written.
     CloseConnection(ReceiverId),
 }
@@ -167,6 +173,7 @@ pub struct Sender {
     multicast: MulticastSender,
     coordinator: Coordinator,
     retransmitters: BTreeMap<ReceiverId, Retransmitter>,
+    symbols: Symbols,
     credit: Credit,
     /// When to look for receivers that have stalled; none while nobody owes anything.
     stall_check: Option<Instant>,
@@ -183,9 +190,11 @@ pub struct Sender {
 /// # What happens
 impl Sender {
     pub fn new(config: SenderConfig) -> Self {
-        let objects = Objects::new(config.session, config.block_len);
+        let objects = Objects::new(config.session, config.block_len, config.fec.is_some());
+        let symbols = Symbols::new(config.fec, config.repair);
         Self {
             config,
+            symbols,
             objects,
             multicast: MulticastSender::default(),
             coordinator: Coordinator::new(),
@@ -234,9 +243,11 @@ impl Sender {
 /// # What is to be done
 impl Sender {
     pub fn poll(&mut self, now: Instant, lane: Lane) -> Step<SenderTransmit, SenderEvent, SenderWait> {
-        self.expire(now);
         match lane {
-            Lane::Group => self.poll_group(now),
+            Lane::Group => {
+                self.expire(now);
+                self.poll_group(now)
+            }
             Lane::Receiver(receiver) => self.poll_receiver(receiver),
         }
     }
@@ -269,7 +280,11 @@ impl Sender {
         {
             return Step::Transmit(to_group(self.objects.file_id(index), Message::BeginOfFile(begin)));
         }
+        if let Some(transmit) = self.next_symbols() {
+            return Step::Transmit(transmit);
+        }
         if let Some(index) = self.multicast.end(now, &mut self.objects) {
+            self.symbols.out(index);
             self.handle_completion(now, index);
             return Step::Transmit(to_group(self.objects.file_id(index), Message::EndOfFile));
         }
@@ -282,7 +297,10 @@ impl Sender {
             return Step::Wait(Some(deadline), SenderWait::Credit);
         }
         match self.multicast.blocks(&mut self.objects, self.config.max_run_len) {
-            Some((index, range)) => Step::Transmit(self.blocks(index, range)),
+            Some((index, range)) => {
+                self.symbols.sent(&mut self.objects, index, range.end);
+                Step::Transmit(self.blocks(index, range))
+            }
             None => self.wait(),
         }
     }
@@ -293,6 +311,9 @@ impl Sender {
         };
         let (repair, max_run_len) = (self.config.repair, self.config.max_run_len);
         while let Some(action) = retransmitter.next(&mut self.objects, repair, max_run_len) {
+            if let Action::Symbols(.., symbols) = &action {
+                self.symbols.note_apart(symbols);
+            }
             if let Some(transmit) = retransmission(&self.config, &self.objects, receiver, action) {
                 return Step::Transmit(transmit);
             }
@@ -408,6 +429,11 @@ impl Sender {
         self.multicast.sent_bytes()
     }
 
+    /// Repair symbols sent so far, to the group and to single receivers.
+    pub fn repair_symbols(&self) -> u64 {
+        self.symbols.sent_symbols()
+    }
+
     /// Bytes sent again so far, to all receivers.
     pub fn retransmitted_bytes(&self) -> u64 {
         let retransmitters = self.retransmitters.values();
@@ -469,6 +495,10 @@ fn retransmission(
         Action::Blocks(index, range) => {
             let (file, kind) = (objects.file_id(index), PacketType::RetransmittedData);
             return Some(SenderTransmit::Blocks { to, kind, file, range });
+        }
+        Action::Symbols(index, source_block, symbols) => {
+            let file = objects.file_id(index);
+            return Some(SenderTransmit::Symbols { to, file, source_block, symbols });
         }
     };
     Some(SenderTransmit::Message { to, file, message })

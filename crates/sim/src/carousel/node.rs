@@ -1,6 +1,6 @@
 //! A receiver: its machine, its storage, and how both should end.
 
-use std::{collections::BTreeMap, ops::Range, time::Duration};
+use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
@@ -19,6 +19,7 @@ use crate::vcmtp::{Fault, storage::Storage};
 pub(super) enum Packet {
     Message(Vec<u8>),
     Block(FileId, Range<u64>),
+    Symbol(FileId, Range<u64>),
 }
 
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(super) struct ReceiverNode {
     /// Why it did not get all objects.
     reason: Option<String>,
     pub dead_since: Option<Instant>,
+    block_len: u16,
+    complaints: Vec<String>,
 }
 
 /// What a receiver wants of its world.
@@ -37,6 +40,7 @@ pub(super) struct ReceiverNode {
 pub(super) struct Effects {
     pub notes: Vec<(&'static str, FileId, Range<u64>)>,
     pub hashes: Vec<FileId>,
+    pub decoded: Vec<(FileId, u32, bool)>,
     pub wake: Option<Instant>,
 }
 
@@ -45,6 +49,7 @@ impl ReceiverNode {
         let config = ReceiverConfig {
             session: scenario.session(),
             block_len: scenario.block_len,
+            fec: scenario.fec,
             hash_attempts: 3,
             patience: Some(Duration::from_secs(20)),
         };
@@ -55,6 +60,8 @@ impl ReceiverNode {
             closed: false,
             reason: None,
             dead_since: None,
+            block_len: scenario.block_len,
+            complaints: Vec::new(),
         }
     }
 
@@ -73,6 +80,7 @@ impl ReceiverNode {
     pub fn packet(&mut self, now: Instant, packet: &Packet) {
         let input = match packet {
             Packet::Block(file, range) => ReceiverInput::Blocks { file: *file, range: range.clone() },
+            Packet::Symbol(file, range) => ReceiverInput::Symbols { file: *file, positions: range.clone() },
             Packet::Message(bytes) => {
                 let header = Header::parse(bytes).expect("a header of ours");
                 let message = Message::parse(&header, &bytes[HEADER_LEN..]).expect("a message of ours");
@@ -80,6 +88,11 @@ impl ReceiverNode {
             }
         };
         self.machine.handle(now, input);
+    }
+
+    /// The time that decoding takes is over.
+    pub fn decoded(&mut self, now: Instant, file: FileId, source_block: u32, is_right: bool) {
+        self.machine.handle(now, ReceiverInput::Decoded { file, source_block, is_right });
     }
 
     /// The time that hashing takes is over.
@@ -90,7 +103,7 @@ impl ReceiverNode {
     }
 
     /// Does all that the machine wants.
-    pub fn pump(&mut self, now: Instant, contents: &[Vec<u8>]) -> Effects {
+    pub fn pump(&mut self, now: Instant, contents: &[Rc<[u8]>]) -> Effects {
         let mut effects = Effects::default();
         loop {
             match self.machine.poll(now) {
@@ -118,7 +131,7 @@ impl ReceiverNode {
         &mut self,
         now: Instant,
         transmit: ReceiverTransmit,
-        contents: &[Vec<u8>],
+        contents: &[Rc<[u8]>],
         effects: &mut Effects,
     ) {
         let (file, result) = match transmit {
@@ -131,6 +144,26 @@ impl ReceiverNode {
                 effects.notes.push((verb, file, range.clone()));
                 let content = &contents[file.index() as usize][range.start as usize..range.end as usize];
                 (file, self.storage.store(file.index(), range, content))
+            }
+            ReceiverTransmit::KeepSymbols { file, source_block, positions } => {
+                let content = &contents[file.index() as usize];
+                self.storage.keep_symbols(file.index(), source_block, positions, content);
+                (file, Ok(()))
+            }
+            ReceiverTransmit::Decode { file, source_block, blocks, missing } => {
+                effects.notes.push(("decodes", file, blocks.clone()));
+                let index = file.index();
+                let result = self.storage.decode(index, source_block, blocks, &missing, self.block_len);
+                match &result {
+                    Ok(Some(is_right)) => effects.decoded.push((file, source_block, *is_right)),
+                    Ok(None) => self.complaints.push(format!("{file} lacks symbols and is to be decoded")),
+                    Err(_) => {}
+                }
+                (file, result.map(drop))
+            }
+            ReceiverTransmit::ForgetSymbols { file } => {
+                self.storage.forget_symbols(file.index());
+                (file, Ok(()))
             }
             ReceiverTransmit::Hash { file } => {
                 effects.hashes.push(file);
@@ -154,10 +187,10 @@ impl ReceiverNode {
     }
 
     /// What is wrong with how it ended.
-    pub fn faults(&self, scenario: &Scenario, number: usize, contents: &[Vec<u8>]) -> Vec<String> {
-        let mut faults = Vec::new();
+    pub fn faults(&self, scenario: &Scenario, number: usize, contents: &[Rc<[u8]>]) -> Vec<String> {
+        let mut faults = self.complaints.clone();
         for (index, bytes) in self.storage.committed() {
-            if bytes != &contents[*index as usize] {
+            if bytes.as_slice() != &*contents[*index as usize] {
                 faults.push(format!("object {index} is wrong"));
             }
         }

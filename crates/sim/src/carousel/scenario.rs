@@ -1,6 +1,6 @@
 //! What a run is about: objects, receivers, the network between them, and what goes wrong.
 
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
@@ -24,6 +24,8 @@ pub struct Scenario {
     pub block_len: u16,
     pub max_run_len: u32,
     pub rate_bps: u64,
+    /// Whether later loops are repair symbols.
+    pub fec: bool,
     /// Of the objects, in bytes.
     pub sizes: Vec<usize>,
     /// An object that cannot be sent any longer.
@@ -57,6 +59,7 @@ impl Scenario {
             block_len,
             max_run_len: u32::from(block_len) * random.random_range(1..=45),
             rate_bps: *pick(&mut random, &[2_000_000, 20_000_000, 200_000_000]),
+            fec: generator(seed, 3).random_bool(0.5),
             sizes,
             withdraw: withdrawn.then_some(withdraw),
             receivers,
@@ -68,12 +71,12 @@ impl Scenario {
     }
 
     /// The objects' bytes.
-    pub(super) fn contents(&self) -> Vec<Vec<u8>> {
+    pub(super) fn contents(&self) -> Vec<Rc<[u8]>> {
         let mut random = generator(self.seed, 1);
         let content = |size: &usize| {
             let mut bytes = vec![0; *size];
             random.fill_bytes(&mut bytes);
-            bytes
+            bytes.into()
         };
         self.sizes.iter().map(content).collect()
     }

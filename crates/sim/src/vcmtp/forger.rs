@@ -7,7 +7,7 @@ use rand::{Rng as _, RngExt};
 use rand_chacha::ChaCha8Rng;
 use treecast_wire::{
     header::FileId,
-    message::{BeginOfFile, Message, TransferType},
+    message::{BeginOfFile, Message, SymbolsSent, TransferType},
 };
 
 use super::{
@@ -42,6 +42,9 @@ pub(super) fn packets(scenario: &Scenario) -> Vec<(Duration, usize, Packet)> {
 
 fn packet(random: &mut ChaCha8Rng, scenario: &Scenario, content: &Rc<[u8]>) -> Packet {
     let file = FileId::new(session(scenario), index(random, scenario));
+    if scenario.fec.is_some() && random.random_bool(0.3) {
+        return symbols(random, scenario, file, content);
+    }
     let message = match random.random_range(0..4) {
         0 => Message::EndOfFile,
         1 => announcement(random, scenario, file.index()),
@@ -53,6 +56,19 @@ fn packet(random: &mut ChaCha8Rng, scenario: &Scenario, content: &Rc<[u8]>) -> P
         }
     };
     Packet::Message(message.to_packet(file).into())
+}
+
+/// Repair symbols that nobody has computed, or the word that they are out.
+fn symbols(random: &mut ChaCha8Rng, scenario: &Scenario, file: FileId, content: &Rc<[u8]>) -> Packet {
+    let source_block = random.random_range(0..3);
+    let first: u32 = random.random_range(0..2_200);
+    if random.random_bool(0.2) {
+        let message = Message::SymbolsSent(SymbolsSent { source_block, next: first });
+        return Packet::Message(message.to_packet(file).into());
+    }
+    let (block_len, start) = (u64::from(scenario.block_len), u64::from(source_block << 16 | first));
+    let positions = start * block_len..(start + random.random_range(1..20)) * block_len;
+    Packet::Symbols { file, positions, content: Rc::clone(content) }
 }
 
 /// Mostly of an object that there is or might be; now and then one far ahead.

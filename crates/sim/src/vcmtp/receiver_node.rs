@@ -46,6 +46,8 @@ pub(super) enum Output {
     Close(Instant),
     /// The hash of an object is to be handed in.
     Hash(FileId, [u8; 32]),
+    /// So is whether a source block could be decoded.
+    Decoded(FileId, u32, bool),
     /// The application is to answer.
     Ask(FileId),
     Wake(Instant),
@@ -62,6 +64,7 @@ pub(super) struct ReceiverNode {
     sizes: Vec<usize>,
     /// Whether somebody else writes to the group, too.
     is_misled: bool,
+    has_fec: bool,
     block_len: u16,
     connection: Connection,
     pub(super) connected: bool,
@@ -82,6 +85,7 @@ impl ReceiverNode {
         let config = ReceiverConfig {
             session: session(scenario),
             repair: scenario.repair,
+            fec: scenario.fec.is_some(),
             block_len: scenario.block_len,
             notification: plan.notification,
             progress_bytes: u64::from(plan.receive_buffer_bytes) / 8,
@@ -99,6 +103,7 @@ impl ReceiverNode {
             ignores: plan.ignores.clone(),
             sizes: scenario.objects.iter().map(|object| object.size).collect(),
             is_misled: scenario.is_forged,
+            has_fec: scenario.fec.is_some(),
             block_len: scenario.block_len,
             connection: Connection::new(plan.control_delay, plan.control_rate_bps),
             connected: false,
@@ -145,6 +150,11 @@ impl ReceiverNode {
                 self.at_hand = Some(packet);
                 self.machine.handle(now, ReceiverInput::Blocks { from, file, range });
             }
+            Packet::Symbols { file, positions, .. } => {
+                let (file, positions) = (*file, positions.clone());
+                self.at_hand = Some(packet);
+                self.machine.handle(now, ReceiverInput::Symbols { from, file, positions });
+            }
         }
     }
 
@@ -161,7 +171,8 @@ impl ReceiverNode {
             return self.complaints.push(format!("a hash of {file} is wanted, and nothing is stored"));
         };
         let size = self.sizes.get(file.index() as usize).copied().unwrap_or_default();
-        if stored != size && !self.is_misled {
+        // A block may come while its source block is being decoded.
+        if (stored < size || stored > size && !self.has_fec) && !self.is_misled {
             self.complaints.push(format!("{stored} of {size} bytes of {file} were stored before its hash"));
         }
         outputs.push(Output::Hash(file, hash));
@@ -233,6 +244,19 @@ impl ReceiverNode {
                 trace.add(self.entry(now, "stores", file, range.clone()));
                 self.store(now, file, range);
             }
+            ReceiverTransmit::KeepSymbols { file, source_block, positions } => {
+                self.keep_symbols(file, source_block, positions);
+            }
+            ReceiverTransmit::Decode { file, source_block, blocks, missing } => {
+                let range = blocks.clone();
+                trace.add(self.entry(now, "decodes", file, range));
+                match self.storage.decode(file.index(), source_block, blocks, &missing, self.block_len) {
+                    Ok(Some(is_right)) => outputs.push(Output::Decoded(file, source_block, is_right)),
+                    Ok(None) => self.complaints.push(format!("{file} lacks symbols and is to be decoded")),
+                    Err(reason) => self.machine.handle(now, ReceiverInput::StoreFailed { file, reason }),
+                }
+            }
+            ReceiverTransmit::ForgetSymbols { file } => self.storage.forget_symbols(file.index()),
             ReceiverTransmit::Hash { file } => self.hash(file, outputs),
             ReceiverTransmit::Commit { file } => {
                 trace.add(self.entry(now, "commits", file, 0..0));
@@ -258,6 +282,17 @@ impl ReceiverNode {
         let bytes = &content[range.start as usize..range.end as usize];
         if let Err(reason) = self.storage.store(file.index(), range, bytes) {
             self.machine.handle(now, ReceiverInput::StoreFailed { file, reason });
+        }
+    }
+
+    fn keep_symbols(&mut self, file: FileId, source_block: u32, positions: Range<u64>) {
+        match &self.at_hand {
+            Some(Packet::Symbols { file: of, positions: there, content })
+                if *of == file && there.start <= positions.start && positions.end <= there.end =>
+            {
+                self.storage.keep_symbols(file.index(), source_block, positions, content);
+            }
+            _ => self.complaints.push(format!("symbols {positions:?} of {file} are not at hand")),
         }
     }
 

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use treecast_proto::vcmtp::{Notification, Repair};
+use treecast_proto::{
+    fec::Share,
+    vcmtp::{Notification, Repair},
+};
 
 use crate::network::{Loss, Path, generator};
 
@@ -19,6 +22,7 @@ const LINGERING: Duration = Duration::from_secs(600);
 pub struct Scenario {
     pub seed: u64,
     pub repair: Repair,
+    pub fec: Option<Share>,
     pub block_len: u16,
     pub max_run_len: u32,
     pub retransmission_timeout_factor: Option<f64>,
@@ -98,13 +102,19 @@ impl Scenario {
         let mut objects: Vec<ObjectPlan> =
             (0..random.random_range(1..=5)).map(|_| ObjectPlan::draw(&mut random, block_len)).collect();
         objects.sort_by_key(|object| object.send_at);
-        let receivers = (0..random.random_range(1..=8))
+        let receivers: Vec<ReceiverPlan> = (0..random.random_range(1..=8))
             .map(|_| ReceiverPlan::draw(&mut random, objects.iter().map(|object| object.size).collect()))
             .collect();
         let last_send = objects.iter().map(|object| object.send_at).max().unwrap_or_default();
         let lingers = random.random_bool(0.5);
+        let fec = draw_fec(seed);
+        if fec.is_some() && block_len == 100 {
+            // More than one source block.
+            objects[0].size += 300_000;
+        }
         Self {
             seed,
+            fec,
             close_at: last_send + if lingers { LINGERING } else { Duration::ZERO },
             hashing: millis(*pick(&mut random, &[0, 2, 100])),
             repair,
@@ -193,6 +203,13 @@ impl ReceiverPlan {
             && self.read_rate_bps >= 10_000_000_000
             && self.receive_buffer_bytes >= 4_000_000
     }
+}
+
+/// Every second session has forward error correction, half of them with a fixed share.
+fn draw_fec(seed: u64) -> Option<Share> {
+    let mut random = generator(seed, 3);
+    let share = *pick(&mut random, &[Share::Auto, Share::Auto, Share::Percent(5), Share::Percent(60)]);
+    random.random_bool(0.5).then_some(share)
 }
 
 /// A path: a third of them clean, the others with losses of up to half of the packets.

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
 use rand::Rng as _;
 use treecast_proto::{
     Instant, Step,
+    fec::Layout,
     vcmtp::{
         Destination, Lane, Outcome, ReceiverId, Sender, SenderConfig, SenderEvent, SenderInput,
         SenderTransmit, SenderWait,
@@ -37,6 +38,8 @@ pub(super) enum Packet {
     Message(Rc<[u8]>),
     /// Blocks of an object, with the whole object's bytes.
     Blocks { file: FileId, range: Range<u64>, content: Rc<[u8]> },
+    /// Repair symbols by their sequence numbers, with the whole object's bytes, which they are computed from.
+    Symbols { file: FileId, positions: Range<u64>, content: Rc<[u8]> },
 }
 
 impl Packet {
@@ -44,7 +47,7 @@ impl Packet {
     pub(super) fn len(&self, block_len: u16) -> usize {
         match self {
             Self::Message(bytes) => bytes.len() + LOWER_HEADERS,
-            Self::Blocks { range, .. } => {
+            Self::Blocks { range, .. } | Self::Symbols { positions: range, .. } => {
                 (range.end - range.start) as usize + self.count(block_len) * (HEADER_LEN + LOWER_HEADERS)
             }
         }
@@ -54,7 +57,9 @@ impl Packet {
     pub(super) fn count(&self, block_len: u16) -> usize {
         match self {
             Self::Message(_) => 1,
-            Self::Blocks { range, .. } => (range.end - range.start).div_ceil(u64::from(block_len)) as usize,
+            Self::Blocks { range, .. } | Self::Symbols { positions: range, .. } => {
+                (range.end - range.start).div_ceil(u64::from(block_len)) as usize
+            }
         }
     }
 }
@@ -79,6 +84,8 @@ pub(super) struct SenderNode {
     rate_bps: u64,
     contents: Vec<Rc<[u8]>>,
     group_free_at: Instant,
+    /// With all headers.
+    pub(super) group_bytes: u64,
     connections: BTreeMap<ReceiverId, Connection>,
     /// API_File_Done, object by object.
     pub(super) done: BTreeMap<u32, Vec<(ReceiverId, Outcome)>>,
@@ -93,6 +100,7 @@ impl SenderNode {
         let config = SenderConfig {
             session: session(scenario),
             repair: scenario.repair,
+            fec: scenario.fec,
             block_len: scenario.block_len,
             max_run_len: scenario.max_run_len,
             retransmission_timeout_factor: scenario.retransmission_timeout_factor,
@@ -110,6 +118,7 @@ impl SenderNode {
             rate_bps: scenario.rate_bps,
             contents: contents(scenario),
             group_free_at: Instant::ZERO,
+            group_bytes: 0,
             connections: BTreeMap::new(),
             done: BTreeMap::new(),
             told: BTreeMap::new(),
@@ -222,6 +231,14 @@ impl SenderNode {
                 self.note_read(to, file, range.end, outputs);
                 self.put(now, to, Packet::Blocks { file, range, content }, outputs);
             }
+            SenderTransmit::Symbols { to, file, source_block, symbols } => {
+                let verb = if to == Destination::Group { "sends symbols" } else { "sends symbols to one" };
+                trace.add(entry(now, verb, file, symbols.start.into()..symbols.end.into()));
+                let content = Rc::clone(&self.contents[file.index() as usize]);
+                let Some(layout) = Layout::new(content.len() as u64, self.block_len) else { return };
+                let positions = layout.positions(source_block, &symbols);
+                self.put(now, to, Packet::Symbols { file, positions, content }, outputs);
+            }
             SenderTransmit::CloseConnection(id) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     outputs.push(Output::Close(id.0 as usize, connection.send(now, 1)));
@@ -234,6 +251,7 @@ impl SenderNode {
         let len = packet.len(self.block_len);
         match to {
             Destination::Group => {
+                self.group_bytes += len as u64;
                 self.group_free_at = self.group_free_at.max(now) + transmission_time(len, self.rate_bps);
                 outputs.push(Output::ToGroup(packet));
             }
@@ -304,6 +322,8 @@ pub(super) fn message_verb(message: &Message) -> &'static str {
         Message::Welcome(_) => "sends Welcome",
         Message::Digest(_) => "sends Digest",
         Message::Progress(_) => "sends Progress",
+        Message::SymbolRequest(_) => "sends Symbol-Request",
+        Message::SymbolsSent(_) => "sends Symbols-Sent",
         Message::Withdraw(_) => "sends Withdraw",
         Message::NotWanted => "sends Not-Wanted",
         Message::Failed(_) => "sends Failed",

@@ -1,6 +1,6 @@
 //! A receiver's storage: what a host's driver does with files, in memory.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, ops::Range, rc::Rc};
 
 use super::scenario::Fault;
 
@@ -13,7 +13,12 @@ pub(crate) struct Storage {
     faults: Vec<Option<Fault>>,
     temporary: BTreeMap<u32, Temporary>,
     committed: BTreeMap<u32, Vec<u8>>,
+    /// By object and source block.
+    symbols: BTreeMap<(u32, u32), Vec<Symbols>>,
 }
+
+/// Sequence numbers of repair symbols, and what they were computed from.
+type Symbols = (Range<u64>, Rc<[u8]>);
 
 #[derive(Debug, Default)]
 struct Temporary {
@@ -24,7 +29,7 @@ struct Temporary {
 
 impl Storage {
     pub(crate) fn new(faults: Vec<Option<Fault>>) -> Self {
-        Self { faults, temporary: BTreeMap::new(), committed: BTreeMap::new() }
+        Self { faults, temporary: BTreeMap::new(), committed: BTreeMap::new(), symbols: BTreeMap::new() }
     }
 
     pub(crate) fn announce(&mut self, index: u32, size: u64) {
@@ -56,6 +61,65 @@ impl Storage {
         Ok(())
     }
 
+    pub(crate) fn keep_symbols(
+        &mut self,
+        index: u32,
+        source_block: u32,
+        positions: Range<u64>,
+        of: &Rc<[u8]>,
+    ) {
+        self.symbols.entry((index, source_block)).or_default().push((positions, Rc::clone(of)));
+    }
+
+    /// Does what a decoder would: with enough symbols, now and then one more, the missing bytes are there; when a
+    /// symbol or a stored block was wrong, wrong ones. Returns whether it could; none when there are too few symbols,
+    /// which nobody should ask for.
+    ///
+    /// # Errors
+    /// When the fault that is planned says so.
+    pub(crate) fn decode(
+        &mut self,
+        index: u32,
+        source_block: u32,
+        blocks: Range<u64>,
+        missing: &[Range<u64>],
+        block_len: u16,
+    ) -> Result<Option<bool>, String> {
+        let block_len = u64::from(block_len);
+        let symbols = self.symbols.get(&(index, source_block)).map_or(&[][..], Vec::as_slice);
+        let kept: u64 =
+            symbols.iter().map(|(positions, _)| (positions.end - positions.start) / block_len).sum();
+        let lost: u64 = missing.iter().map(|gap| (gap.end - gap.start).div_ceil(block_len)).sum();
+        let Some((first, content)) = symbols.first().filter(|_| kept >= lost).cloned() else {
+            return Ok(None);
+        };
+        if kept == lost && (first.start / block_len).is_multiple_of(16) {
+            return Ok(Some(false));
+        }
+        let is_forged = symbols.iter().any(|(_, other)| !Rc::ptr_eq(other, &content));
+        let bytes = self.temporary.get(&index).map_or(&[][..], |file| &file.bytes);
+        let end = bytes.len().min((blocks.end * block_len) as usize);
+        let gaps = || missing.iter().map(|gap| gap.start as usize..gap.end as usize);
+        let starts = gaps().map(|gap| gap.start).chain([end]);
+        let mut between =
+            std::iter::once((blocks.start * block_len) as usize).chain(gaps().map(|gap| gap.end)).zip(starts);
+        let is_wrong = is_forged
+            || content.len() != bytes.len()
+            || between.any(|(from, to)| content.get(from..to) != bytes.get(from..to));
+        self.symbols.remove(&(index, source_block));
+        for gap in gaps() {
+            let Some(right) = content.get(gap.clone()) else { continue };
+            let mut right = right.to_vec();
+            right[0] ^= u8::from(is_wrong);
+            self.store(index, gap.start as u64..gap.end as u64, &right)?;
+        }
+        Ok(Some(true))
+    }
+
+    pub(crate) fn forget_symbols(&mut self, index: u32) {
+        self.symbols.retain(|(other, _), _| *other != index);
+    }
+
     /// The hash of what is stored, and how many bytes were stored for it; none when it is discarded.
     pub(crate) fn hash(&mut self, index: u32) -> Option<([u8; 32], usize)> {
         let file = self.temporary.get_mut(&index)?;
@@ -70,11 +134,13 @@ impl Storage {
         }
         let file = self.temporary.remove(&index).unwrap_or_default();
         self.committed.insert(index, file.bytes);
+        self.forget_symbols(index);
         Ok(())
     }
 
     pub(crate) fn discard(&mut self, index: u32) {
         self.temporary.remove(&index);
+        self.forget_symbols(index);
     }
 
     /// Files under their final names.
@@ -84,7 +150,7 @@ impl Storage {
 
     /// Files under temporary names.
     pub(crate) fn leftovers(&self) -> usize {
-        self.temporary.len()
+        self.temporary.len() + self.symbols.len()
     }
 
     fn fault(&self, index: u32) -> Option<Fault> {

@@ -32,6 +32,8 @@ pub struct Run {
     pub trace: Trace,
     /// What is wrong with it, one line each; none is as it should be.
     pub faults: Vec<String>,
+    /// How many receivers have every object.
+    pub complete_receivers: usize,
     pub figures: Figures,
 }
 
@@ -42,6 +44,11 @@ pub struct Figures {
     pub multicast_bytes: u64,
     /// Bytes of objects that it sent again.
     pub retransmitted_bytes: u64,
+    /// Bytes of packets to the group, with their headers.
+    pub group_bytes: u64,
+    /// Repair symbols sent, and blocks computed from them at receivers.
+    pub repair_symbols: u64,
+    pub decoded_blocks: u64,
     /// Blocks that receivers had already.
     pub duplicate_blocks: u64,
     /// Packets dropped by receivers' sockets.
@@ -70,6 +77,7 @@ enum Event {
     ClosedAtReceiver(usize),
     SenderHashed(u32),
     ReceiverHashed(usize, FileId, [u8; 32]),
+    ReceiverDecoded(usize, FileId, u32, bool),
     Respond(usize, FileId),
     WakeSender,
     WakeReceiver(usize),
@@ -149,7 +157,10 @@ impl<'a> World<'a> {
         self.figures();
         let Self { scenario, sender, receivers, trace, mut faults, figures, .. } = self;
         faults.extend(judge::faults(scenario, &sender, &receivers));
-        Run { trace, faults, figures }
+        let count = scenario.objects.len();
+        let is_complete = |receiver: &&ReceiverNode| receiver.storage.committed().len() == count;
+        let complete_receivers = receivers.iter().flatten().filter(is_complete).count();
+        Run { trace, faults, complete_receivers, figures }
     }
 
     fn is_over(&self) -> bool {
@@ -186,6 +197,7 @@ impl<'a> World<'a> {
             Event::ToReceiver(number, _) | Event::Read(number, _) | Event::ReceiverHashed(number, ..) => {
                 *number
             }
+            Event::ReceiverDecoded(number, ..) => *number,
             Event::ClosedAtReceiver(number) | Event::Respond(number, _) => *number,
             Event::WakeReceiver(number) if self.wake_receivers_at[*number] != Some(now) => return,
             Event::WakeReceiver(number) => {
@@ -204,6 +216,9 @@ impl<'a> World<'a> {
             Event::Read(_, packet) => receiver.packet(now, Channel::Group, packet),
             Event::ReceiverHashed(_, file, hash) => {
                 receiver.machine.handle(now, ReceiverInput::Hashed { file, hash });
+            }
+            Event::ReceiverDecoded(_, file, source_block, is_right) => {
+                receiver.machine.handle(now, ReceiverInput::Decoded { file, source_block, is_right });
             }
             Event::Respond(_, file) => receiver.respond(now, file),
             Event::ClosedAtReceiver(_) => {
@@ -308,6 +323,9 @@ impl<'a> World<'a> {
                 receiver_node::Output::Hash(file, hash) => {
                     self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file, hash));
                 }
+                receiver_node::Output::Decoded(file, block, is_right) => {
+                    self.schedule.at(now + HASHING, Event::ReceiverDecoded(number, file, block, is_right));
+                }
                 receiver_node::Output::Ask(file) => {
                     self.schedule.at(now + THINKING, Event::Respond(number, file));
                 }
@@ -336,6 +354,15 @@ impl<'a> World<'a> {
                     for (arrival, range) in self.carry_blocks(now, number, range.start, range.end) {
                         let content = Rc::clone(content);
                         let packet = Packet::Blocks { file: *file, range: range.0..range.1, content };
+                        self.schedule.at(arrival, Event::ToSocket(number, packet));
+                    }
+                }
+                Packet::Symbols { file, positions, content } => {
+                    for (arrival, (start, end)) in
+                        self.carry_blocks(now, number, positions.start, positions.end)
+                    {
+                        let (content, positions) = (Rc::clone(content), start..end);
+                        let packet = Packet::Symbols { file: *file, positions, content };
                         self.schedule.at(arrival, Event::ToSocket(number, packet));
                     }
                 }
@@ -368,7 +395,10 @@ impl<'a> World<'a> {
     fn figures(&mut self) {
         self.figures.multicast_bytes = self.sender.machine.multicast_bytes();
         self.figures.retransmitted_bytes = self.sender.machine.retransmitted_bytes();
+        self.figures.group_bytes = self.sender.group_bytes;
+        self.figures.repair_symbols = self.sender.machine.repair_symbols();
         for receiver in self.receivers.iter().flatten() {
+            self.figures.decoded_blocks += receiver.machine.counters().decoded_blocks;
             self.figures.duplicate_blocks += receiver.machine.counters().duplicate_blocks;
             self.figures.dropped_packets += receiver.socket.dropped();
             self.figures.time = self.figures.time.max(receiver.last_received_at - Instant::ZERO);

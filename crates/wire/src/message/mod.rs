@@ -12,6 +12,8 @@ mod progress;
 mod reason;
 mod retransmission_request;
 mod signed;
+mod symbol_request;
+mod symbols_sent;
 mod welcome;
 
 pub use begin_of_file::{
@@ -27,6 +29,8 @@ pub use progress::Progress;
 pub use reason::{MAX_REASON_LEN, Reason};
 pub use retransmission_request::RetransmissionRequest;
 pub use signed::{Signed, SignedWord};
+pub use symbol_request::{Lack, MAX_LACKS, SymbolRequest};
+pub use symbols_sent::SymbolsSent;
 pub use welcome::Welcome;
 
 use std::fmt;
@@ -63,6 +67,8 @@ pub enum Message {
     Pace(Pace),
     PaceReport(PaceReport),
     NotWanted,
+    SymbolRequest(SymbolRequest),
+    SymbolsSent(SymbolsSent),
 }
 
 impl Message {
@@ -80,7 +86,7 @@ impl Message {
             ));
         }
         Ok(match header.kind {
-            PacketType::Data | PacketType::RetransmittedData => {
+            PacketType::Data | PacketType::RetransmittedData | PacketType::RepairSymbol => {
                 return Err(ParseError::invalid("flags", header.kind as u64, "a control message"));
             }
             PacketType::BeginOfFile => Self::BeginOfFile(BeginOfFile::parse(payload)?),
@@ -99,6 +105,8 @@ impl Message {
             PacketType::Pace => Self::Pace(Pace::parse(payload)?),
             PacketType::PaceReport => Self::PaceReport(PaceReport::parse(payload)?),
             PacketType::NotWanted => empty(payload, Self::NotWanted)?,
+            PacketType::SymbolRequest => Self::SymbolRequest(SymbolRequest::parse(payload)?),
+            PacketType::SymbolsSent => Self::SymbolsSent(SymbolsSent::parse(payload)?),
             PacketType::EndOfFile => empty(payload, Self::EndOfFile)?,
             PacketType::BeginOfFileRequest => empty(payload, Self::BeginOfFileRequest)?,
             PacketType::EndOfRetransmissionRequests => empty(payload, Self::EndOfRetransmissionRequests)?,
@@ -134,6 +142,8 @@ impl Message {
             Self::Signed(body) => body.emitted_len(),
             Self::Pace(_) => Pace::LEN,
             Self::PaceReport(_) => PaceReport::LEN,
+            Self::SymbolRequest(body) => body.emitted_len(),
+            Self::SymbolsSent(_) => SymbolsSent::LEN,
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
@@ -157,6 +167,8 @@ impl Message {
             Self::Signed(body) => body.emit(packet),
             Self::Pace(body) => body.emit(packet),
             Self::PaceReport(body) => body.emit(packet),
+            Self::SymbolRequest(body) => body.emit(packet),
+            Self::SymbolsSent(body) => body.emit(packet),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
@@ -188,6 +200,8 @@ impl Message {
             Self::Pace(_) => PacketType::Pace,
             Self::PaceReport(_) => PacketType::PaceReport,
             Self::NotWanted => PacketType::NotWanted,
+            Self::SymbolRequest(_) => PacketType::SymbolRequest,
+            Self::SymbolsSent(_) => PacketType::SymbolsSent,
         }
     }
 }
@@ -208,6 +222,8 @@ impl fmt::Display for Message {
             Self::Signed(body) => write!(f, " {body}"),
             Self::Pace(body) => write!(f, " {body}"),
             Self::PaceReport(body) => write!(f, " {body}"),
+            Self::SymbolRequest(body) => write!(f, " {body}"),
+            Self::SymbolsSent(body) => write!(f, " {body}"),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests

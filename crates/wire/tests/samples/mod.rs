@@ -7,8 +7,9 @@ use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     iotup,
     message::{
-        Attributes, BeginOfFile, Contents, Digest, GroupKey, Hello, Message, ModificationTime, ObjectKind,
-        Pace, PaceReport, Progress, Reason, RetransmissionRequest, Signed, SignedWord, TransferType, Welcome,
+        Attributes, BeginOfFile, Contents, Digest, GroupKey, Hello, Lack, Message, ModificationTime,
+        ObjectKind, Pace, PaceReport, Progress, Reason, RetransmissionRequest, Signed, SignedWord,
+        SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::KeyId,
     ticket::{Fanout, Repair, Security, Ticket},
@@ -47,6 +48,8 @@ pub fn messages() -> Vec<Message> {
         dropped_packets: 7,
         disk_wait_ms: 40,
     };
+    let lack = |source_block, lacking| Lack { source_block, lacking, next: 2_048 + lacking };
+    let symbols = SymbolRequest::new(vec![lack(0, 7), lack(3, 614)]).expect("two");
     vec![
         Message::BeginOfFile(begin),
         Message::EndOfFile,
@@ -71,6 +74,8 @@ pub fn messages() -> Vec<Message> {
         Message::Pace(pace()),
         Message::PaceReport(pace_report()),
         Message::NotWanted,
+        Message::SymbolRequest(symbols),
+        Message::SymbolsSent(SymbolsSent { source_block: 3, next: 2_900 }),
     ]
 }
 
@@ -108,6 +113,7 @@ pub fn tickets() -> Vec<Sample> {
         fanout: Fanout::Multicast,
         repair: Repair::Nack,
         block_len: 1420,
+        fec: false,
         group: "[ff35::8000:1]:5000".parse().expect("an address"),
         source: Some("fd00::1".parse().expect("an address")),
         control: vec!["[fd00::1]:6000".parse().expect("an address")],
@@ -127,6 +133,7 @@ pub fn tickets() -> Vec<Sample> {
     };
     let carousel = Ticket {
         repair: Repair::Carousel,
+        fec: true,
         group: "239.1.2.3:5000".parse().expect("an address"),
         source: None,
         control: vec![],
@@ -144,7 +151,7 @@ pub fn tickets() -> Vec<Sample> {
 }
 
 fn blocks() -> Vec<Sample> {
-    [(PacketType::Data, 0x0102_0304), (PacketType::RetransmittedData, 0)]
+    [(PacketType::Data, 0x0102_0304), (PacketType::RetransmittedData, 0), (PacketType::RepairSymbol, 7)]
         .into_iter()
         .map(|(kind, number)| {
             let header =

@@ -35,6 +35,8 @@ impl Session<'_> {
             announced_bytes: self.announced_bytes,
             retransmitted_bytes: self.retransmitted_bytes,
             duplicate_blocks: counters.duplicate_blocks,
+            repair_symbols: counters.repair_symbols,
+            decoded_blocks: counters.decoded_blocks,
             dropped_packets,
             ignored_packets: self.malformed + counters.foreign + counters.late + counters.malformed,
             forged_packets: refused.forged,

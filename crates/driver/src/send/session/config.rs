@@ -25,6 +25,7 @@ pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
             ticket::Repair::After => Repair::After,
             ticket::Repair::Nack => Repair::Nack,
         },
+        fec: plan.options.fec,
         block_len: plan.block_len,
         max_run_len: (blocks * block_len) as u32,
         retransmission_timeout_factor: plan.options.retransmission_timeout_factor,

@@ -66,6 +66,7 @@ impl Session<'_> {
             seconds: now.saturating_duration_since(started).as_secs_f64(),
             sent_bytes,
             total_bytes: self.total_bytes,
+            repair_symbols: self.machine.repair_symbols(),
             objects: self.summary.objects,
             objects_done: self.objects_done,
             now_bps: rates.map(|[sent, ..]| bits(sent)),

@@ -12,11 +12,11 @@ use super::{
     object::{Decision, Stage},
     requester::Request,
 };
-use crate::Step;
+use crate::{Instant, Step};
 
 impl Receiver {
     /// API_BOF_Response(i), or INL_EOF_Only_Response(i).
-    pub(super) fn respond(&mut self, file: FileId, response: Response) {
+    pub(super) fn respond(&mut self, now: Instant, file: FileId, response: Response) {
         let index = file.index();
         let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)
         else {
@@ -42,11 +42,11 @@ impl Receiver {
                 self.transmit(ReceiverTransmit::Discard { file });
             }
         }
-        self.settle(index);
+        self.settle(now, index);
     }
 
     /// The hash of an object that is whole. A wrong one: everything is asked for once more.
-    pub(super) fn hashed(&mut self, file: FileId, hash: [u8; 32]) {
+    pub(super) fn hashed(&mut self, now: Instant, file: FileId, hash: [u8; 32]) {
         let (index, connected) = (file.index(), self.state == State::ReceivingData);
         let Some(object) = self.ledger.get_mut(index) else { return };
         if object.stale_hashes > 0 {
@@ -65,7 +65,14 @@ impl Receiver {
         }
         self.chunks -= object.chunks();
         self.reporter.progress.received_bytes -= object.received_bytes;
+        let had_symbols = object.lacking.is_some();
         let (all, is_sure) = (object.start_again(), object.begin_is_sure);
+        if had_symbols {
+            // Whose they were is not known, and one wrong symbol spoils a source block.
+            self.say_lacks_at(index, None);
+            self.transmit(ReceiverTransmit::ForgetSymbols { file });
+        }
+        let Some(object) = self.ledger.get_mut(index) else { return };
         // The answer comes before the blocks, should it be the announcement that is wrong.
         if !is_sure {
             object.doubt_group();
@@ -74,11 +81,11 @@ impl Receiver {
         for gap in all {
             self.request(index, Request::Retransmission(gap));
         }
-        self.settle(index);
+        self.settle(now, index);
     }
 
     /// What is there of an announced object from before; what is missing is asked for from now on.
-    pub(super) fn have(&mut self, file: FileId, ranges: &[Range<u64>]) {
+    pub(super) fn have(&mut self, now: Instant, file: FileId, ranges: &[Range<u64>]) {
         let index = file.index();
         let object = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session);
         let Some(object) = object.filter(|object| object.is_final()) else { return };
@@ -96,12 +103,18 @@ impl Receiver {
                 rest.start = new.end;
             }
         }
-        self.settle(index);
+        self.settle(now, index);
     }
 
     /// The object cannot be stored as `begin` says. What only the group has said may be wrong, and the sender
     /// is asked; what it has said itself is final.
-    pub(super) fn announcement_refused(&mut self, file: FileId, begin: &BeginOfFile, reason: &str) {
+    pub(super) fn announcement_refused(
+        &mut self,
+        now: Instant,
+        file: FileId,
+        begin: &BeginOfFile,
+        reason: &str,
+    ) {
         let index = file.index();
         let asks = self.config.repair != Repair::None && self.state == State::ReceivingData;
         let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)
@@ -123,11 +136,12 @@ impl Receiver {
         }
         let begin = object.begin.clone().filter(|_| object.is_final());
         self.discard(index);
+        self.plan_symbols(now, index);
         if let Some(begin) = begin {
             self.transmit(ReceiverTransmit::Announce { file, begin });
         }
         self.doubt_announcement(index);
-        self.settle(index);
+        self.settle(now, index);
     }
 
     pub(super) fn store_failed(&mut self, file: FileId, reason: &str) {

@@ -22,6 +22,7 @@ use super::{
     ledger::Word,
     object::{Decision, End, Object, Refusal, Stage},
     requester::Request,
+    symbols::Lacking,
 };
 use crate::{Instant, Step};
 
@@ -31,7 +32,7 @@ const EARLY_BYTES: u64 = 16 << 20;
 
 /// How long the group must have been quiet before an end that the connection announced is believed:
 /// the connection may be ahead of blocks that still wait in the group's socket.
-const QUIET: Duration = Duration::from_millis(30);
+pub(super) const QUIET: Duration = Duration::from_millis(30);
 
 /// The most memory for all objects' sets of blocks, in chunks of about 600 bytes.
 pub(super) const MAX_CHUNKS: usize = 131_072;
@@ -56,9 +57,12 @@ impl Receiver {
                 self.end_of_file(now, from, index);
                 if let Some(object) = self.ledger.get_mut(index) {
                     object.digest = Some(digest.hash);
-                    self.settle(index);
+                    self.settle(now, index);
                 }
             }
+            (Message::SymbolsSent(sent), _) => self.symbols_sent(now, from, index, sent),
+            // What is whole needs no retransmissions.
+            (Message::RetransmissionReject, Channel::Control) if self.is_checked(index) => {}
             (Message::RetransmissionReject, Channel::Control) => {
                 self.refused(index, "the sender's time for retransmissions is up");
             }
@@ -92,19 +96,19 @@ impl Receiver {
                 if object.end == End::Announced {
                     self.be_quiet_at(index, Some(now + QUIET));
                 }
-                if is_same { self.settle(index) } else { self.announce(index, begin) }
+                if is_same { self.settle(now, index) } else { self.announce(now, index, begin) }
             }
             _ if is_same || object.doubts_group => {}
             _ if is_known => {
                 self.counters.malformed += 1;
                 self.doubt_announcement(index);
             }
-            _ => self.announce(index, begin),
+            _ => self.announce(now, index, begin),
         }
     }
 
     /// Notes a BOF, in place of another one that the group said.
-    fn announce(&mut self, index: u32, begin: BeginOfFile) {
+    fn announce(&mut self, now: Instant, index: u32, begin: BeginOfFile) {
         let (file, notification) = (self.file_id(index), self.config.notification);
         let Some(object) = self.ledger.get_mut(index) else { return };
         let (chunks, bytes) = (object.chunks(), object.received_bytes);
@@ -125,6 +129,7 @@ impl Receiver {
         if let Some(object) = self.ledger.get_mut(index) {
             object.awaits_kept = self.config.resumes;
         }
+        self.plan_symbols(now, index);
         match self.ledger.get(index).map(|object| object.decision) {
             Some(Decision::Pending) => {
                 self.out.push_back(Step::Event(ReceiverEvent::Announced { file, begin }))
@@ -132,7 +137,7 @@ impl Receiver {
             Some(Decision::Accepted) => self.transmit(ReceiverTransmit::Announce { file, begin }),
             Some(Decision::Ignored) | None => {}
         }
-        self.settle(index);
+        self.settle(now, index);
     }
 
     /// EOF(i), from the group or over the connection. The latter is believed a little later, and so is
@@ -147,18 +152,18 @@ impl Receiver {
         let is_news = word == Word::Sender && !object.end_is_sure;
         object.end_is_sure |= is_news;
         if believe {
-            self.reach_end(index);
+            self.reach_end(now, index);
         } else if object.end == End::NotYet || object.end == End::Reached && is_news && object.recheck {
             object.end = End::Announced;
             self.be_quiet_at(index, Some(now + QUIET));
-            self.settle(index);
+            self.settle(now, index);
         } else if is_news {
-            self.settle(index);
+            self.settle(now, index);
         }
     }
 
     /// Nothing more of the object will come from the group.
-    fn reach_end(&mut self, index: u32) {
+    fn reach_end(&mut self, now: Instant, index: u32) {
         self.be_quiet_at(index, None);
         let Some(object) = self.ledger.get_mut(index) else { return };
         object.end = End::Reached;
@@ -173,7 +178,7 @@ impl Receiver {
         } else {
             self.request_begin_of_file(index);
         }
-        self.settle(index);
+        self.settle(now, index);
     }
 
     /// DATA_Block(i, b), for a run of blocks.
@@ -239,14 +244,20 @@ impl Receiver {
         self.reporter.progress.duplicate_blocks += duplicates;
         self.reporter.note(now);
         if from == Channel::Group {
-            for gap in object.gaps_before(&bytes) {
-                self.request(index, Request::Retransmission(gap));
+            let gaps = object.gaps_before(&bytes);
+            if self.mends_by_symbols(index) {
+                self.pass_before(now, index, bytes.start);
+            } else {
+                for gap in gaps {
+                    self.request(index, Request::Retransmission(gap));
+                }
             }
             if self.ledger.get(index).is_some_and(|object| object.quiet_at.is_some()) {
                 self.be_quiet_at(index, Some(now + QUIET));
             }
         }
-        self.settle(index);
+        self.decode_if_possible(index, &bytes);
+        self.settle(now, index);
     }
 
     /// What is kept of objects whose write condition is "temporary".
@@ -260,11 +271,11 @@ impl Receiver {
         while self.quiet.first().is_some_and(|(quiet_at, _)| *quiet_at <= now)
             && let Some((_, index)) = self.quiet.pop_first()
         {
-            self.reach_end(index);
+            self.reach_end(now, index);
         }
     }
 
-    fn be_quiet_at(&mut self, index: u32, time: Option<Instant>) {
+    pub(super) fn be_quiet_at(&mut self, index: u32, time: Option<Instant>) {
         let Some(object) = self.ledger.get_mut(index) else { return };
         if let Some(before) = std::mem::replace(&mut object.quiet_at, time) {
             self.quiet.remove(&(before, index));
@@ -290,7 +301,7 @@ impl Receiver {
 /// What several inputs lead to.
 impl Receiver {
     /// Looks at what an object now needs: its last blocks, its hash, or to be done with.
-    pub(super) fn settle(&mut self, index: u32) {
+    pub(super) fn settle(&mut self, now: Instant, index: u32) {
         let file = self.file_id(index);
         let Some(object) = self.ledger.get_mut(index) else { return };
         // Said before the sender has begun it, it would not count.
@@ -313,14 +324,17 @@ impl Receiver {
                 self.transmit(ReceiverTransmit::Hash { file });
             }
         } else if object.end == End::Reached {
-            self.mend_end(index);
+            self.mend_end(now, index);
         }
     }
 
     /// EOF(i) and blocks are missing: the last ones are asked for, those before have been.
-    fn mend_end(&mut self, index: u32) {
+    fn mend_end(&mut self, now: Instant, index: u32) {
         let Some(object) = self.ledger.get_mut(index) else { return };
         let undecided = object.begin.is_some() && !object.is_final();
+        if object.lacking.as_ref().is_some_and(Lacking::is_decoding) {
+            return;
+        }
         if self.config.repair == Repair::None && !undecided && object.end_is_sure {
             let reason = match object.missing_bytes() {
                 Some(missing) => format!("{missing} bytes were lost and are not sent again"),
@@ -331,6 +345,10 @@ impl Receiver {
         if !object.is_final() {
             return;
         }
+        if self.mends_by_symbols(index) {
+            return self.pass_end(now, index);
+        }
+        let Some(object) = self.ledger.get_mut(index) else { return };
         let gaps = match object.end_is_sure && std::mem::take(&mut object.recheck) {
             true => object.all_gaps(),
             false => object.gaps_at_end(),
@@ -387,12 +405,13 @@ impl Receiver {
 
     pub(super) fn end(&mut self, index: u32) -> Option<Object> {
         self.be_quiet_at(index, None);
+        self.say_lacks_at(index, None);
         let object = self.ledger.end(index)?;
         self.chunks -= object.chunks();
         Some(object)
     }
 
-    fn open(&mut self, word: Word, index: u32) -> Option<&mut Object> {
+    pub(super) fn open(&mut self, word: Word, index: u32) -> Option<&mut Object> {
         let (block_len, decision) = (self.config.block_len, undecided(self.config.notification));
         let awaits_kept = self.config.resumes;
         let object = self.ledger.open(index, word, || {
@@ -406,13 +425,13 @@ impl Receiver {
         object
     }
 
-    fn is_foreign(&mut self, file: FileId) -> bool {
+    pub(super) fn is_foreign(&mut self, file: FileId) -> bool {
         let foreign = file.session() != self.config.session;
         self.counters.foreign += u64::from(foreign);
         foreign
     }
 
-    fn is_late(&mut self, index: u32) -> bool {
+    pub(super) fn is_late(&mut self, index: u32) -> bool {
         let late = self.ledger.has_ended(index);
         self.counters.late += u64::from(late);
         late
@@ -444,9 +463,12 @@ pub(super) fn undecided(notification: Notification) -> Decision {
 
 /// Whether a step that has not been taken would touch what is stored of a failed object.
 fn is_storage_of<W>(step: &Step<ReceiverTransmit, ReceiverEvent, W>, failed: FileId) -> bool {
-    use ReceiverTransmit::{Announce, Commit, Hash, Store};
+    use ReceiverTransmit::{Announce, Commit, Decode, ForgetSymbols, Hash, KeepSymbols, Store};
     match step {
         Step::Transmit(Announce { file, .. } | Store { file, .. } | Hash { file } | Commit { file }) => {
+            *file == failed
+        }
+        Step::Transmit(KeepSymbols { file, .. } | Decode { file, .. } | ForgetSymbols { file }) => {
             *file == failed
         }
         _ => false,

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use treecast_wire::message::BeginOfFile;
 
-use super::super::ranges::BlockSet;
+use super::{super::ranges::BlockSet, symbols::Lacking};
 use crate::Instant;
 
 /// The longest run of blocks that is taken at once; a host hands in what one batch of packets held.
@@ -70,6 +70,10 @@ pub(super) struct Object {
     /// The caller has yet to say what of it is there from before.
     pub(super) awaits_kept: bool,
     pub(super) received_bytes: u64,
+    /// With forward error correction, once the size is known. Not after a wrong hash: then blocks are asked for.
+    pub(super) lacking: Option<Lacking>,
+    /// Where the first block from the group began.
+    pub(super) first_heard: Option<u64>,
     blocks: BlockSet,
     block_len: u64,
     /// End of the last block from the group: everything before it is there or has been asked for.
@@ -109,6 +113,8 @@ impl Object {
             doom: None,
             awaits_kept: false,
             received_bytes: 0,
+            lacking: None,
+            first_heard: None,
             blocks: BlockSet::default(),
             block_len: u64::from(block_len.max(1)),
             expected: 0,
@@ -134,7 +140,28 @@ impl Object {
 
     /// How much memory the set of blocks takes, in chunks.
     pub(super) fn chunks(&self) -> usize {
-        self.blocks.chunks()
+        self.blocks.chunks() + self.lacking.as_ref().map_or(0, Lacking::chunks)
+    }
+
+    /// How many of these blocks are there.
+    pub(super) fn there(&self, blocks: Range<u64>) -> u64 {
+        self.blocks.count(blocks)
+    }
+
+    /// End of the last block from the group, in bytes.
+    pub(super) fn heard(&self) -> u64 {
+        self.expected
+    }
+
+    /// Those of these blocks that are not there, in bytes.
+    pub(super) fn missing(&self, blocks: Range<u64>) -> Vec<Range<u64>> {
+        let size = self.begin.as_ref().map_or(u64::MAX, |begin| begin.file_size);
+        let (mut missing, mut from) = (Vec::new(), blocks.start);
+        while let Some(gap) = self.blocks.first_gap(from..blocks.end) {
+            missing.push(gap.start * self.block_len..gap.end.saturating_mul(self.block_len).min(size));
+            from = gap.end;
+        }
+        missing
     }
 
     /// Checks blocks against the block length and the size, as far as it is known, and against `room`, how
@@ -186,6 +213,7 @@ impl Object {
     /// The missing block handling procedure: blocks came from the group; what is not there between them and
     /// the last ones before is missing.
     pub(super) fn gaps_before(&mut self, bytes: &Range<u64>) -> Vec<Range<u64>> {
+        self.first_heard.get_or_insert(bytes.start);
         if self.awaits_kept {
             return Vec::new();
         }
@@ -257,6 +285,7 @@ impl Object {
     /// Drops all that has been received.
     pub(super) fn forget(&mut self) {
         self.blocks = BlockSet::default();
+        self.lacking = None;
         self.received_bytes = 0;
         self.highest = 0;
         self.short_end = None;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use treecast_wire::message::{Message, Reason, RetransmissionRequest};
+use treecast_wire::message::{Lack, Message, Reason, RetransmissionRequest, SymbolRequest};
 
 use super::super::Repair;
 
@@ -18,6 +18,8 @@ pub(super) struct Requester {
 pub(super) enum Request {
     /// INL_Retx_Req(i,B), B being all blocks of these bytes.
     Retransmission(Range<u64>),
+    /// Symbols of these source blocks, at most [`treecast_wire::message::MAX_LACKS`] of them.
+    Symbols(Vec<Lack>),
     /// INL_BOF_Req(i).
     BeginOfFile,
     /// INL_End_Of_Retx_Reqs(i).
@@ -37,7 +39,8 @@ impl Requester {
                 Message::RetransmissionRequest(RetransmissionRequest::new(bytes).ok()?)
             }
             Request::BeginOfFile if asks => Message::BeginOfFileRequest,
-            Request::Retransmission(_) | Request::BeginOfFile => return None,
+            Request::Symbols(lacks) if asks => Message::SymbolRequest(SymbolRequest::new(lacks).ok()?),
+            Request::Retransmission(_) | Request::Symbols(_) | Request::BeginOfFile => return None,
             Request::End => Message::EndOfRetransmissionRequests,
             Request::NotWanted => Message::NotWanted,
             Request::Failed(reason) => Message::Failed(Reason::new(&reason)),

@@ -39,6 +39,7 @@ impl Bench {
         ReceiverConfig {
             session: SESSION,
             repair,
+            fec: false,
             block_len: 100,
             notification,
             progress_bytes: u64::MAX,
@@ -122,6 +123,13 @@ fn transmit_words(transmit: &ReceiverTransmit) -> String {
             format!("announce {} {}", file.index(), begin.file_size)
         }
         ReceiverTransmit::Store { file, range } => format!("store {} {range:?}", file.index()),
+        ReceiverTransmit::KeepSymbols { file, source_block, positions } => {
+            format!("keep {} of {}/{source_block}", (positions.end - positions.start) / 100, file.index())
+        }
+        ReceiverTransmit::Decode { file, source_block, blocks, missing } => {
+            format!("decode {}/{source_block} of {blocks:?} without {missing:?}", file.index())
+        }
+        ReceiverTransmit::ForgetSymbols { file } => format!("forget symbols {}", file.index()),
         ReceiverTransmit::Hash { file } => format!("hash {}", file.index()),
         ReceiverTransmit::Commit { file } => format!("commit {}", file.index()),
         ReceiverTransmit::Discard { file } => format!("discard {}", file.index()),
@@ -705,4 +713,30 @@ fn what_is_whole_from_before_is_only_hashed() {
     let whole = Vec::from_iter([0..100, 100..250]);
     assert_eq!(bench.input(ReceiverInput::Have { file: FileId::new(SESSION, 0), ranges: whole }), "hash 0");
     assert_eq!(bench.hashed(HASH), "commit 0, API_File_Received 0, End-Of-Retx-Reqs 0");
+}
+
+/// Forward error correction: how many are lacking is said, not which.
+#[test]
+fn symbols_stand_for_blocks_whichever_were_lost() {
+    let mut bench = Bench::with(Repair::Nack, Notification::Batched);
+    bench.receiver.config.fec = true;
+    let symbols = |positions| ReceiverInput::Symbols { from: Channel::Group, file: file(0), positions };
+    assert_eq!(bench.bof(500), "announce 0 500");
+    assert_eq!(bench.data(0..200), "store 0 0..200");
+    assert_eq!(bench.data(400..500), "store 0 400..500", "no gap is asked for");
+    assert_eq!(bench.eof(), "");
+    bench.now += Duration::from_millis(20);
+    assert_eq!(bench.output(), "Symbol-Request 0 (0:lacking=2,next=5)");
+    assert_eq!(bench.input(symbols(500..600)), "keep 1 of 0/0");
+    assert_eq!(bench.input(symbols(550..650)), "BOF-Request 0", "no whole symbol: is the size right?");
+    let last = "keep 1 of 0/0, decode 0/0 of 0..5 without [200..400]";
+    assert_eq!(bench.input(symbols(800..1000)), last, "one more than it takes");
+    assert_eq!(bench.digest(), "");
+    let decoded = ReceiverInput::Decoded { file: file(0), source_block: 0, is_right: true };
+    assert_eq!(bench.input(decoded), "hash 0");
+    assert_eq!(bench.receiver.counters().decoded_blocks, 2);
+    // A wrong symbol spoils all of it, and nobody can tell which it was.
+    let again = "forget symbols 0, BOF-Request 0, Retx-Request 0 0..500";
+    assert_eq!(bench.hashed([1; 32]), again);
+    assert_eq!(bench.input(symbols(600..700)), "");
 }

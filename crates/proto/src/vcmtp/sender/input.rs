@@ -2,13 +2,17 @@
 
 use std::ops::Range;
 
-use treecast_wire::{header::FileId, message::Message};
+use treecast_wire::{
+    header::FileId,
+    message::{Lack, Message},
+};
 
 use super::{
     super::{Repair, ranges::BlockSet},
     Outcome, ReceiverId, Sender,
     coordinator::State,
     retransmitter::{Due, Retransmitter},
+    symbols::Answer,
 };
 use crate::Instant;
 
@@ -38,6 +42,7 @@ impl Sender {
             self.watch(now);
         }
         self.credit.join(receiver, receive_buffer_bytes);
+        self.symbols.join(receiver);
     }
 
     /// INL_Unicast_Connection_Closed, INL_Retxmitter(j)_Exited.
@@ -62,6 +67,7 @@ impl Sender {
     pub(super) fn forget_receiver(&mut self, receiver: ReceiverId, gone: &Retransmitter) {
         self.retransmitted_before_bytes += gone.retransmitted_bytes;
         self.credit.leave(receiver);
+        self.symbols.leave(receiver);
     }
 
     pub(super) fn pending_at(&mut self, receiver: ReceiverId) -> Vec<u32> {
@@ -74,7 +80,10 @@ impl Sender {
         retransmitter.heard = now;
         retransmitter.takes_part = true;
         let Some(index) = self.objects.begun(file) else {
-            if matches!(message, Message::BeginOfFileRequest | Message::RetransmissionRequest(_)) {
+            if matches!(
+                message,
+                Message::BeginOfFileRequest | Message::RetransmissionRequest(_) | Message::SymbolRequest(_)
+            ) {
                 retransmitter.mislead(file);
             }
             return;
@@ -84,6 +93,7 @@ impl Sender {
             Message::RetransmissionRequest(request) => {
                 self.retransmission_request(from, index, request.range())
             }
+            Message::SymbolRequest(request) => self.symbol_request(from, index, request.lacks()),
             Message::EndOfRetransmissionRequests => self.done_at(index, from, Outcome::Complete),
             Message::NotWanted => self.done_at(index, from, Outcome::NotWanted),
             Message::Failed(reason) => self.done_at(index, from, Outcome::Failed(reason.as_str().to_owned())),
@@ -112,6 +122,25 @@ impl Sender {
         // It asks for what is not there: somebody else has told it of another size, or that all is out.
         if bytes.end > object.sent {
             retransmitter.correct(index);
+        }
+    }
+
+    /// Of each source block, symbols for the group or for this receiver alone, whichever takes fewer bytes.
+    fn symbol_request(&mut self, from: ReceiverId, index: u32, lacks: &[Lack]) {
+        if !self.serves(from, index) || self.config.repair == Repair::None {
+            return self.tell(index, &[from], Due::Reject);
+        }
+        let Some(retransmitter) = self.retransmitters.get_mut(&from) else { return };
+        let Some(object) = self.objects.get_mut(index) else { return };
+        retransmitter.lack(index);
+        for lack in lacks {
+            match self.symbols.lack(from, index, object, *lack) {
+                Answer::Group => {}
+                Answer::Apart(count) => retransmitter.request_symbols(index, lack.source_block, count),
+                Answer::Blocks(blocks) => retransmitter.request(index, blocks),
+                // It is of another size than somebody else has told it.
+                Answer::Correction => retransmitter.correct(index),
+            }
         }
     }
 
@@ -178,6 +207,7 @@ impl Sender {
     pub(super) fn file_done(&mut self, index: u32) {
         self.may_release = true;
         self.multicast.forget(index);
+        self.symbols.forget(index);
         self.coordinator.file_done(&mut self.objects, index);
     }
 

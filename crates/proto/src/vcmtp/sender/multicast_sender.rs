@@ -6,7 +6,7 @@
 use std::{collections::VecDeque, ops::Range};
 
 use super::objects::Objects;
-use crate::Instant;
+use crate::{Instant, fec::Schedule};
 
 /// The most objects between their BOF and their end at the last receiver. Above it nothing new
 /// starts, so that receivers' memory stays bounded as well.
@@ -86,7 +86,12 @@ impl MulticastSender {
         let run = objects.blocks_per_run(max_run_len);
         let object = objects.get(index)?;
         let first = objects.blocks(object.sent..object.sent).start;
-        let range = objects.bytes(object, first..first + run);
+        // A run ends with its source block, behind which repair symbols may follow.
+        let end = match object.schedule.as_ref().map(Schedule::layout) {
+            Some(layout) => (first + run).min(layout.blocks(layout.source_block(first)).end.max(first + 1)),
+            None => first + run,
+        };
+        let range = objects.bytes(object, first..end);
         let object = objects.get_mut(index)?;
         object.sent = range.end;
         self.sent_bytes += range.end - range.start;
@@ -108,7 +113,7 @@ mod tests {
     use super::*;
 
     fn sender(sizes: &[u64]) -> (MulticastSender, Objects) {
-        let (mut sender, mut objects) = (MulticastSender::default(), Objects::new(SessionId(1), 100));
+        let (mut sender, mut objects) = (MulticastSender::default(), Objects::new(SessionId(1), 100, false));
         for size in sizes {
             let begin = BeginOfFile::new(TransferType::DiskToDisk, *size, "name").unwrap();
             sender.queue(objects.add(begin));

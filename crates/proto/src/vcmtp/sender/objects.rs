@@ -8,7 +8,10 @@ use treecast_wire::{
 };
 
 use super::{super::ranges::BlockSet, Outcome, ReceiverId};
-use crate::Instant;
+use crate::{
+    Instant,
+    fec::{Layout, Schedule},
+};
 
 /// One object: the paper's metadata(i), and its row of file_receive_status.
 #[derive(Debug)]
@@ -34,6 +37,8 @@ pub(super) struct Object {
     /// Where in the object blocks were last read for a retransmission, as a block number
     /// (VCMTP 1: all receivers' retransmissions go through the object together).
     pub(super) repair_front: u64,
+    /// With forward error correction.
+    pub(super) schedule: Option<Schedule>,
 }
 
 impl Object {
@@ -70,6 +75,7 @@ impl Object {
 pub(super) struct Objects {
     session: SessionId,
     block_len: u64,
+    has_fec: bool,
     next_index: u32,
     open: BTreeMap<u32, Object>,
     /// Indexes of the others; a few words for thousands.
@@ -77,10 +83,11 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    pub(super) fn new(session: SessionId, block_len: u16) -> Self {
+    pub(super) fn new(session: SessionId, block_len: u16, has_fec: bool) -> Self {
         Self {
             session,
             block_len: u64::from(block_len.max(1)),
+            has_fec,
             next_index: 0,
             open: BTreeMap::new(),
             done: BlockSet::default(),
@@ -90,7 +97,9 @@ impl Objects {
     pub(super) fn add(&mut self, begin: BeginOfFile) -> u32 {
         let index = self.next_index;
         self.next_index += 1;
+        let layout = Layout::new(begin.file_size, self.block_len as u16).filter(|_| self.has_fec);
         let object = Object {
+            schedule: layout.map(Schedule::new),
             begin,
             started: None,
             sent: 0,

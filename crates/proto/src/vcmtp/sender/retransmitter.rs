@@ -58,6 +58,8 @@ pub(super) enum Action {
     Message(u32, Due),
     Withdraw(u32, String),
     Blocks(u32, Range<u64>),
+    /// Of an object's source block.
+    Symbols(u32, u32, Range<u32>),
     Goodbye,
     Close,
 }
@@ -79,6 +81,10 @@ pub(super) struct Retransmitter {
     withdrawn: BTreeMap<u32, String>,
     /// Blocks asked for and not yet sent again (VCMTP 1's retransmission store).
     requested: BTreeMap<u32, Requested>,
+    /// How many repair symbols it is to have, by object and source block.
+    symbols: BTreeMap<(u32, u32), u32>,
+    /// Objects of which it has lacked symbols.
+    lacking: BTreeSet<u32>,
     /// Objects that it has spoken of before they began.
     misled: BTreeSet<FileId>,
     /// How many times the receiver has been told that it was wrong about an object.
@@ -108,6 +114,8 @@ impl Retransmitter {
             due: BTreeSet::new(),
             withdrawn: BTreeMap::new(),
             requested: BTreeMap::new(),
+            symbols: BTreeMap::new(),
+            lacking: BTreeSet::new(),
             misled: BTreeSet::new(),
             corrections: BTreeMap::new(),
             next: 0,
@@ -130,6 +138,18 @@ impl Retransmitter {
     /// Retx-Request(i,B) for blocks that have been multicast.
     pub(super) fn request(&mut self, index: u32, blocks: Range<u64>) {
         self.requested.entry(index).or_default().blocks.insert(blocks);
+    }
+
+    /// The receiver lacks symbols of an object, which may go to the group.
+    pub(super) fn lack(&mut self, index: u32) {
+        self.lacking.insert(index);
+    }
+
+    /// The receiver is to have so many symbols of a source block for itself.
+    pub(super) fn request_symbols(&mut self, index: u32, source_block: u32, count: u32) {
+        if count > 0 {
+            self.symbols.insert((index, source_block), count);
+        }
     }
 
     /// The receiver speaks of an object that has not begun: somebody else has told it of one. Should there be such
@@ -161,6 +181,8 @@ impl Retransmitter {
     pub(super) fn forget(&mut self, index: u32) {
         self.requested.remove(&index);
         self.corrections.remove(&index);
+        self.symbols.retain(|(other, _), _| *other != index);
+        self.lacking.remove(&index);
         while let Some(due) = self.due.range((index, Due::BeginOfFile)..(index, Due::Reject)).next().copied()
         {
             self.due.remove(&due);
@@ -170,7 +192,9 @@ impl Retransmitter {
     /// The object's time is up: instead of what the receiver has asked for it gets Retx-Reject. One that
     /// has asked for nothing may have everything, and still gets the hash.
     pub(super) fn time_out(&mut self, index: u32) {
-        let waits = self.requested.contains_key(&index) || self.due.contains(&(index, Due::BeginOfFile));
+        let waits = self.requested.contains_key(&index)
+            || self.lacking.contains(&index)
+            || self.due.contains(&(index, Due::BeginOfFile));
         if waits {
             self.forget(index);
             self.tell(index, Due::Reject);
@@ -185,7 +209,7 @@ impl Retransmitter {
 
     /// Whether nothing is left of what it has asked for.
     pub(super) fn is_answered(&self) -> bool {
-        self.requested.is_empty()
+        self.requested.is_empty() && self.symbols.is_empty()
     }
 
     /// INL_Close_Retransmitter(j).
@@ -203,6 +227,7 @@ impl Retransmitter {
     /// Whether [`Self::next`] has something.
     pub(super) fn is_ready(&self, objects: &Objects, repair: Repair) -> bool {
         self.has_message()
+            || self.next_lacking(objects, repair).is_some()
             || self.next_requested(objects, repair).is_some()
             || matches!(self.closing, Closing::GoodbyeDue | Closing::CloseDue)
     }
@@ -230,11 +255,43 @@ impl Retransmitter {
                 "it was sent before this receiver joined".to_owned(),
             ));
         }
+        if let Some(action) = self.next_symbols(objects, repair, max_run_len) {
+            return Some(action);
+        }
         if let Some(index) = self.next_requested(objects, repair) {
             let range = self.next_blocks(objects, index, repair, max_run_len)?;
             return Some(Action::Blocks(index, range));
         }
         self.next_closing()
+    }
+
+    /// The first source block of which symbols may go now.
+    fn next_lacking(&self, objects: &Objects, repair: Repair) -> Option<(u32, u32)> {
+        let may_go = |index: &u32| {
+            objects.get(*index).is_some_and(|object| repair == Repair::Nack || object.out.is_some())
+        };
+        self.symbols.keys().copied().find(|(index, _)| may_go(index))
+    }
+
+    /// The next symbols that it is to have. When a source block has no new ones any more, all of its blocks.
+    fn next_symbols(&mut self, objects: &mut Objects, repair: Repair, max_run_len: u32) -> Option<Action> {
+        while let Some((index, source_block)) = self.next_lacking(objects, repair) {
+            let count = self.symbols.remove(&(index, source_block)).unwrap_or_default();
+            let most = objects.blocks_per_run(max_run_len).min(u64::from(count)) as u32;
+            let Some(schedule) = objects.get_mut(index).and_then(|object| object.schedule.as_mut()) else {
+                continue;
+            };
+            let Some(symbols) = schedule.take_apart(source_block, most) else {
+                let blocks = schedule.layout().blocks(source_block);
+                self.request(index, blocks);
+                continue;
+            };
+            self.retransmitted_bytes +=
+                u64::from(symbols.end - symbols.start) * schedule.layout().block_len();
+            self.request_symbols(index, source_block, count - (symbols.end - symbols.start));
+            return Some(Action::Symbols(index, source_block, symbols));
+        }
+        None
     }
 
     fn next_closing(&mut self) -> Option<Action> {

@@ -29,6 +29,7 @@ impl Bench {
         let config = SenderConfig {
             session: SESSION,
             repair,
+            fec: None,
             block_len: 100,
             max_run_len: 200,
             retransmission_timeout_factor,
@@ -120,6 +121,9 @@ fn transmit_words(transmit: &SenderTransmit) -> String {
             format!("data {} {range:?}", file.index())
         }
         SenderTransmit::Blocks { file, range, .. } => format!("data again {} {range:?}", file.index()),
+        SenderTransmit::Symbols { file, source_block, symbols, .. } => {
+            format!("symbols {}/{source_block} {symbols:?}", file.index())
+        }
         SenderTransmit::CloseConnection(_) => "close connection".to_owned(),
     }
 }

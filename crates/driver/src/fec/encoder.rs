@@ -1,0 +1,140 @@
+//! From the blocks of a source block to repair symbols.
+
+use std::{collections::VecDeque, ops::Range};
+
+use raptorq::SourceBlockEncoder;
+use treecast_proto::fec::Layout;
+use treecast_wire::header::FileId;
+
+use super::{code, is_repair};
+
+/// What all encoders may hold, which is about twice their source blocks.
+const MAX_BYTES: usize = 64 << 20;
+
+/// One source block, ready to give repair symbols.
+#[derive(Debug)]
+pub struct Encoder {
+    encoder: SourceBlockEncoder,
+    symbols: u32,
+    symbol_len: u16,
+}
+
+impl Encoder {
+    /// Of blocks that lie one behind the other. None when they are not of `symbol_len` bytes each, none, or too many.
+    pub fn new(blocks: &[u8], symbol_len: u16) -> Option<Self> {
+        let len = usize::from(symbol_len.max(1));
+        let symbols = u32::try_from(blocks.len() / len).ok().filter(|_| blocks.len().is_multiple_of(len))?;
+        let code = code(symbols, symbol_len)?;
+        Some(Self { encoder: SourceBlockEncoder::new(0, &code, blocks), symbols, symbol_len })
+    }
+
+    /// Repair symbols by their numbers, one behind the other. None when there are no such.
+    pub fn repair(&self, numbers: Range<u32>) -> Option<Vec<u8>> {
+        let (first, last) = (numbers.start, numbers.end.checked_sub(1)?);
+        if first > last || !is_repair(self.symbols, first) || !is_repair(self.symbols, last) {
+            return None;
+        }
+        let mut run = Vec::with_capacity(numbers.len() * usize::from(self.symbol_len));
+        for packet in self.encoder.repair_packets(first - self.symbols, numbers.len() as u32) {
+            run.extend_from_slice(packet.data());
+        }
+        Some(run)
+    }
+
+    fn bytes(&self) -> usize {
+        2 * self.symbols as usize * usize::from(self.symbol_len)
+    }
+}
+
+/// The blocks of a source block of an object of `size` bytes, by what `read` gives from a position on; an object's last
+/// one is filled up with zeroes.
+///
+/// # Errors
+/// What `read` says.
+pub fn read_source_block<E>(
+    layout: &Layout,
+    source_block: u32,
+    size: u64,
+    read: impl FnOnce(u64, &mut [u8]) -> Result<(), E>,
+) -> Result<Vec<u8>, E> {
+    let blocks = layout.blocks(source_block);
+    let start = blocks.start * layout.block_len();
+    let mut bytes = vec![0; ((blocks.end - blocks.start) * layout.block_len()) as usize];
+    let there = size.saturating_sub(start).min(bytes.len() as u64) as usize;
+    read(start, &mut bytes[..there])?;
+    Ok(bytes)
+}
+
+/// The encoders of the source blocks that have been asked for last.
+#[derive(Debug, Default)]
+pub struct Encoders {
+    /// The one used last is at the end.
+    recent: VecDeque<(FileId, u32, Encoder)>,
+}
+
+impl Encoders {
+    /// The encoder of a source block, made of what `read` gives when it is not here.
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub fn get<E>(
+        &mut self,
+        file: FileId,
+        source_block: u32,
+        symbol_len: u16,
+        read: impl FnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<Option<&Encoder>, E> {
+        let is_it = |(other, block, _): &(FileId, u32, Encoder)| (*other, *block) == (file, source_block);
+        match self.recent.iter().position(is_it).and_then(|at| self.recent.remove(at)) {
+            Some(known) => self.recent.push_back(known),
+            None => {
+                let Some(encoder) = Encoder::new(&read()?, symbol_len) else { return Ok(None) };
+                self.make_room(encoder.bytes());
+                self.recent.push_back((file, source_block, encoder));
+            }
+        }
+        Ok(self.recent.back().map(|(_, _, encoder)| encoder))
+    }
+
+    /// Lets go of what belongs to an object.
+    pub fn forget(&mut self, file: FileId) {
+        self.recent.retain(|(other, _, _)| *other != file);
+    }
+
+    fn make_room(&mut self, bytes: usize) {
+        let mut held: usize = self.recent.iter().map(|(_, _, encoder)| encoder.bytes()).sum();
+        while held + bytes > MAX_BYTES
+            && let Some((_, _, oldest)) = self.recent.pop_front()
+        {
+            held -= oldest.bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encoders_are_kept_within_bounds_and_read_once() {
+        let (mut encoders, mut reads) = (Encoders::default(), 0);
+        let mut get = |encoders: &mut Encoders, source_block| {
+            let read = || {
+                reads += 1;
+                Ok::<_, ()>(vec![0; 2000 * 1400])
+            };
+            encoders.get(FileId(1), source_block, 1400, read).expect("it reads").is_some()
+        };
+        for source_block in [0, 1, 0, 1, 2, 0] {
+            assert!(get(&mut encoders, source_block));
+        }
+        for source_block in 3..20 {
+            assert!(get(&mut encoders, source_block));
+        }
+        let held: usize = encoders.recent.iter().map(|(_, _, encoder)| encoder.bytes()).sum();
+        assert!(held <= MAX_BYTES && encoders.recent.len() == 11, "{held}");
+        encoders.forget(FileId(1));
+        assert!(encoders.recent.is_empty());
+        assert_eq!(reads, 20);
+    }
+}

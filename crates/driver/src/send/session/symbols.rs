@@ -1,0 +1,83 @@
+//! Repair symbols: computed from blocks that are read again.
+
+use std::ops::Range;
+
+use treecast_proto::{
+    Instant,
+    fec::Layout,
+    vcmtp::{Destination, ReceiverId},
+};
+use treecast_wire::header::{FileId, HEADER_LEN, Header, PacketType};
+
+use super::{SendError, Session};
+use crate::{fec::read_source_block, files::SourceError, pacer};
+
+impl Session<'_> {
+    /// Sends repair symbols, a packet each to the group, all in one to a receiver.
+    pub(super) fn send_symbols(
+        &mut self,
+        now: Instant,
+        to: Destination,
+        file: FileId,
+        source_block: u32,
+        symbols: Range<u32>,
+    ) -> Result<(), SendError> {
+        let Some(layout) = Layout::new(self.sources.size(file), self.plan.block_len) else { return Ok(()) };
+        match self.compute(&layout, file, source_block, symbols.clone()) {
+            Ok(Some(run)) => {
+                let sequence = layout.positions(source_block, &symbols).start;
+                let kind = PacketType::RepairSymbol;
+                let first = Header { file_id: file, sequence, payload_len: 0, kind, number: 0 };
+                match to {
+                    Destination::Group => self.multicast_symbols(now, first, &run)?,
+                    Destination::Receiver(receiver) => self.symbols_to(now, receiver, first, &run),
+                }
+            }
+            Ok(None) => {}
+            Err(error) => self.withdraw(now, file, &error),
+        }
+        Ok(())
+    }
+
+    fn compute(
+        &mut self,
+        layout: &Layout,
+        file: FileId,
+        source_block: u32,
+        symbols: Range<u32>,
+    ) -> Result<Option<Vec<u8>>, SourceError> {
+        let sources = &mut self.sources;
+        let read = || {
+            let size = sources.size(file);
+            read_source_block(layout, source_block, size, |at, into| sources.read_any(file, at, into))
+        };
+        let encoder = self.encoders.get(file, source_block, self.plan.block_len, read)?;
+        Ok(encoder.and_then(|encoder| encoder.repair(symbols)))
+    }
+
+    fn multicast_symbols(&mut self, now: Instant, first: Header, run: &[u8]) -> Result<(), SendError> {
+        let count = run.len().div_ceil(self.plan.block_len.into()) as u64;
+        let first = Header { number: self.numbers.take(count as u32), ..first };
+        self.note_sealed(count);
+        let sent = self.group.send_blocks(now, &self.destinations, first, self.plan.block_len, run)?;
+        self.pacer.sent(now, sent);
+        self.repairs.multicast_sent(sent);
+        if sent > 0 {
+            self.note_sent(now, sent, 0);
+        }
+        Ok(())
+    }
+
+    fn symbols_to(&mut self, now: Instant, to: ReceiverId, first: Header, run: &[u8]) {
+        let Some(peer) = self.peers.get_mut(&to) else { return };
+        let Some(connection) = &mut peer.connection else { return };
+        let header = Header { payload_len: run.len() as u32, ..first };
+        connection.queue(&header.to_bytes());
+        connection.queue(run);
+        peer.retransmitted_bytes += run.len() as u64;
+        let sent = pacer::tcp_bytes((HEADER_LEN + run.len()) as u64);
+        self.repairs.repaired(sent);
+        self.pacer.sent(now, sent);
+        self.note_sent(now, 0, sent);
+    }
+}

@@ -1,0 +1,284 @@
+//! How many repair symbols to send: ahead, and for what a receiver says that it lacks.
+
+use std::collections::BTreeMap;
+
+use treecast_wire::message::Lack;
+
+/// A receiver's loss is that of about so many recent symbols.
+const MEMORY: f64 = 6_000.0;
+
+/// As many symbols lost at the group's usual rate are mixed into what is known of a receiver: a report on a source block
+/// of seven symbols says little.
+const PRIOR: f64 = 8.0;
+
+/// No loss is taken for higher than this: beyond it, another round costs less than a mistake.
+const MAX_LOSS: f64 = 0.8;
+
+/// Who loses more than this of the group's packets is not reached by them: mostly its own host drops them.
+const HOPELESS_LOSS: f64 = 0.75;
+
+/// What a symbol over a receiver's own connection costs, in symbols to the group: packet headers and acknowledgements,
+/// and what the same link loses again.
+const APART_COST: f64 = 2.0;
+
+/// What goes out behind each source block unasked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// So many repair symbols for 100 blocks.
+    Percent(u32),
+    /// As many as nine of ten receivers have lately needed.
+    Auto,
+}
+
+/// What a receiver's report leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// The group is to have symbols up to this number.
+    Group(u32),
+    /// So many symbols go to this receiver alone.
+    Apart(u32),
+}
+
+/// How much each receiver loses, as far as it says so.
+#[derive(Debug)]
+pub(crate) struct Estimate {
+    share: Share,
+    receivers: BTreeMap<u32, Loss>,
+    /// How many source blocks have been out.
+    out: u64,
+}
+
+#[derive(Debug, Default)]
+struct Loss {
+    sent: f64,
+    lost: f64,
+    /// What it reported last: object, source block, and what of it was out and lacking.
+    last: Option<(u32, u32)>,
+    last_next: u32,
+    last_lacking: u32,
+    /// Symbols of that source block go to it alone: what it gets says nothing about the group.
+    is_apart: bool,
+    /// The object of which it was last served apart. It goes on so when the others, who are done sooner, have left.
+    apart_of: Option<u32>,
+    /// [`Estimate::out`] when it last reported anything.
+    reported: u64,
+}
+
+impl Estimate {
+    pub(crate) fn new(share: Share) -> Self {
+        Self { share, receivers: BTreeMap::new(), out: 0 }
+    }
+
+    pub(crate) fn join(&mut self, receiver: u32) {
+        self.receivers.insert(receiver, Loss { reported: self.out, ..Loss::default() });
+    }
+
+    pub(crate) fn leave(&mut self, receiver: u32) {
+        self.receivers.remove(&receiver);
+    }
+
+    /// A source block of so many symbols has been out: how many repair symbols follow it. Who has not complained for two
+    /// source blocks has lost no more than was sent ahead.
+    pub(crate) fn ahead(&mut self, symbols: u32) -> u32 {
+        let symbols_f = f64::from(symbols);
+        if let Share::Percent(percent) = self.share {
+            return (symbols_f * f64::from(percent) / 100.0).ceil() as u32;
+        }
+        let usual = self.usual();
+        let ahead = (symbols_f * usual / (1.0 - usual)).round();
+        self.out += 1;
+        for loss in self.receivers.values_mut().filter(|loss| loss.reported + 2 < self.out) {
+            let sent = symbols_f + ahead;
+            loss.add(sent, loss.rate(0.0).min(ahead / sent) * sent * 0.75);
+        }
+        ahead as u32
+    }
+
+    /// A receiver lacks symbols of a source block of an object that has `symbols` blocks, of which `to_go` symbols are to
+    /// go to the group anyway. Counts what it has lost.
+    pub(crate) fn lack(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack, to_go: u32) -> Wish {
+        let lacking = lack.lacking.min(symbols.saturating_add(64));
+        self.note(receiver, index, symbols, Lack { lacking, ..lack });
+        let rate = self.rate(receiver);
+        let want = f64::from(lacking);
+        // One standard deviation more than on average: a round costs more time than these symbols cost bytes.
+        let wanted = ((want + (want * rate).sqrt()) / (1.0 - rate)).ceil() as u32;
+        let others = self.receivers.values().filter(|loss| loss.rate(0.0) < rate * 0.8).count();
+        let alike = self.receivers.len() - others;
+        let is_cheaper_apart = alike as f64 * APART_COST < 1.0 / (1.0 - rate);
+        let was_apart = self.receivers.get(&receiver).is_some_and(|loss| loss.apart_of == Some(index));
+        if rate > HOPELESS_LOSS || is_cheaper_apart && (others > 0 || was_apart) {
+            if let Some(loss) = self.receivers.get_mut(&receiver) {
+                loss.is_apart = true;
+                loss.apart_of = Some(index);
+            }
+            let coming = f64::from(to_go) * (1.0 - rate);
+            return Wish::Apart((want - coming).max(0.0).ceil() as u32);
+        }
+        Wish::Group(lack.next.saturating_add(wanted))
+    }
+
+    fn note(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack) {
+        let out = self.out;
+        let Some(loss) = self.receivers.get_mut(&receiver) else { return };
+        loss.reported = out;
+        let (this, received) = ((index, lack.source_block), symbols.saturating_sub(lack.lacking));
+        let (sent, received) = match loss.last {
+            Some(last) if last > this || last == this && loss.is_apart => return,
+            Some(last) if last == this => {
+                let received = loss.last_lacking.saturating_sub(lack.lacking);
+                (lack.next.saturating_sub(loss.last_next), received)
+            }
+            _ => (lack.next.max(symbols), received),
+        };
+        (loss.last, loss.last_next, loss.last_lacking) = (Some(this), lack.next, lack.lacking);
+        loss.is_apart = false;
+        loss.add(f64::from(sent), f64::from(sent.saturating_sub(received)));
+    }
+
+    /// What a receiver loses, between 0 and [`MAX_LOSS`].
+    fn rate(&self, receiver: u32) -> f64 {
+        let usual = self.usual();
+        self.receivers.get(&receiver).map_or(usual, |loss| loss.rate(usual)).clamp(0.0, MAX_LOSS)
+    }
+
+    /// The loss that nine of ten receivers do not exceed.
+    fn usual(&self) -> f64 {
+        let mut rates: Vec<f64> = self.receivers.values().map(|loss| loss.rate(0.0)).collect();
+        rates.sort_by(f64::total_cmp);
+        let at = (rates.len() * 9).div_ceil(10).saturating_sub(1);
+        rates.get(at).copied().unwrap_or(0.0).min(MAX_LOSS)
+    }
+}
+
+impl Loss {
+    fn add(&mut self, sent: f64, lost: f64) {
+        let keep = MEMORY / (MEMORY + sent);
+        self.sent = (self.sent + sent) * keep;
+        self.lost = (self.lost + lost) * keep;
+    }
+
+    fn rate(&self, usual: f64) -> f64 {
+        (self.lost + PRIOR * usual) / (self.sent + PRIOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SYMBOLS: u32 = 2_000;
+
+    fn estimate(receivers: u32) -> Estimate {
+        let mut estimate = Estimate::new(Share::Auto);
+        (0..receivers).for_each(|receiver| estimate.join(receiver));
+        estimate
+    }
+
+    /// What each receiver says after source block `number`, of which `ahead` repair symbols went ahead.
+    fn report(estimate: &mut Estimate, number: u32, ahead: u32, losses: &[f64]) -> Vec<Wish> {
+        let sent = SYMBOLS + ahead;
+        let lacking = |loss: f64| SYMBOLS.saturating_sub((f64::from(sent) * (1.0 - loss)) as u32);
+        let lacks = losses.iter().map(|loss| lacking(*loss)).enumerate().filter(|(_, lacking)| *lacking > 0);
+        lacks
+            .map(|(receiver, lacking)| {
+                let lack = Lack { source_block: number, lacking, next: sent };
+                estimate.lack(receiver as u32, 0, SYMBOLS, lack, 0)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn without_loss_nothing_is_sent_ahead_and_a_percentage_always_is() {
+        let mut auto = estimate(3);
+        assert_eq!((0..9).map(|_| auto.ahead(SYMBOLS)).sum::<u32>(), 0);
+        let mut fixed = Estimate::new(Share::Percent(15));
+        assert_eq!((fixed.ahead(SYMBOLS), fixed.ahead(7)), (300, 2));
+    }
+
+    #[test]
+    fn the_share_follows_the_loss_up_at_once_and_down_slowly() {
+        let (mut auto, losses) = (estimate(20), [0.3; 20]);
+        for number in 0..4 {
+            let ahead = auto.ahead(SYMBOLS);
+            report(&mut auto, number, ahead, &losses);
+        }
+        let ahead = auto.ahead(SYMBOLS);
+        assert!((830..=870).contains(&ahead), "{ahead} of 2000 blocks at 30 % loss, 857 are right");
+        let after: Vec<u32> = (0..40).map(|_| auto.ahead(SYMBOLS)).collect();
+        assert!(after[3] > ahead * 3 / 4 && after[39] < ahead / 3, "{after:?}");
+    }
+
+    #[test]
+    fn one_round_gives_a_receiver_what_it_lacks() {
+        let mut auto = estimate(20);
+        auto.ahead(SYMBOLS);
+        for wish in report(&mut auto, 0, 0, &[0.3; 20]) {
+            let Wish::Group(goal) = wish else { panic!("{wish:?}") };
+            let arrives = f64::from(goal - SYMBOLS) * 0.7;
+            assert!((600.0..630.0).contains(&arrives), "{arrives} arrive of 600 that are lacking");
+        }
+    }
+
+    #[test]
+    fn one_that_loses_far_more_than_the_others_is_served_apart() {
+        let mut auto = estimate(20);
+        let mut losses = [0.02; 20];
+        losses[7] = 0.7;
+        for number in 0..5 {
+            let ahead = auto.ahead(SYMBOLS);
+            let wishes = report(&mut auto, number, ahead, &losses);
+            assert!(ahead < 60, "{ahead}: the others do not get what one needs");
+            let apart: Vec<_> = wishes.iter().filter(|wish| matches!(wish, Wish::Apart(_))).collect();
+            assert_eq!(apart.len(), 1, "{wishes:?}");
+        }
+        (0..20).filter(|other| *other != 7).for_each(|other| auto.leave(other));
+        let lack = Lack { source_block: 5, lacking: SYMBOLS * 7 / 10, next: SYMBOLS };
+        assert!(matches!(auto.lack(7, 0, SYMBOLS, lack, 0), Wish::Apart(_)), "it goes on when they are done");
+        assert!(
+            matches!(auto.lack(7, 1, SYMBOLS, lack, 0), Wish::Group(_)),
+            "and is alone in the next object"
+        );
+        let mut alone = estimate(1);
+        alone.ahead(SYMBOLS);
+        assert!(matches!(report(&mut alone, 0, 0, &[0.7])[0], Wish::Group(_)), "nobody else is in its way");
+    }
+
+    #[test]
+    fn who_gets_nothing_from_the_group_is_served_apart_although_alone() {
+        let mut auto = estimate(1);
+        auto.ahead(SYMBOLS);
+        let lack = |next| Lack { source_block: 0, lacking: 900, next };
+        assert!(matches!(auto.lack(0, 0, SYMBOLS, lack(SYMBOLS), 0), Wish::Group(_)));
+        let wishes: Vec<Wish> =
+            (1..9).map(|round| auto.lack(0, 0, SYMBOLS, lack(SYMBOLS + round * 2_000), 0)).collect();
+        assert!(wishes.contains(&Wish::Apart(900)), "{wishes:?}");
+    }
+
+    #[test]
+    fn one_of_ten_may_need_a_round() {
+        let mut auto = estimate(20);
+        let mut losses = [0.02; 20];
+        losses[7] = 0.4;
+        for number in 0..5 {
+            let ahead = auto.ahead(SYMBOLS);
+            report(&mut auto, number, ahead, &losses);
+        }
+        assert!(auto.ahead(SYMBOLS) < 60);
+    }
+
+    #[test]
+    fn nobody_can_ask_for_more_than_there_is() {
+        let mut auto = estimate(1);
+        auto.ahead(SYMBOLS);
+        let lack = Lack { source_block: 0, lacking: u32::MAX, next: u32::MAX };
+        for lack in [lack, Lack { source_block: 1, next: 0, ..lack }] {
+            match auto.lack(0, 0, SYMBOLS, lack, 0) {
+                Wish::Group(goal) => {
+                    assert!(goal == u32::MAX || goal < 20_000, "the schedule bounds it: {goal}")
+                }
+                Wish::Apart(count) => assert!(count <= SYMBOLS + 64, "{count}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! Forward error correction at the receiver: repair symbols are gathered until a source block can be decoded; of those
+//! that have been out and cannot, the sender is told how many symbols they lack.
+
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+
+use treecast_wire::{
+    header::FileId,
+    message::{Lack, MAX_LACKS, SymbolsSent},
+};
+
+use super::{
+    super::{Repair, ranges::BlockSet},
+    Channel, Receiver, ReceiverTransmit, State,
+    data_receiver::{MAX_CHUNKS, QUIET},
+    ledger::Word,
+    object::{Decision, End, Object, Stage},
+    requester::Request,
+};
+use crate::{
+    Instant,
+    fec::{Gatherer, Layout},
+};
+
+/// How long what is lacking waits to be told: packets that were overtaken may still come, and several source blocks go
+/// into one message.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// When nothing has come of what was asked for in this time, it is asked for again: what told that it was out may have
+/// been lost.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// The most messages at a time.
+const MAX_MESSAGES: usize = 16;
+
+/// What an object lacks, source block by source block.
+#[derive(Debug)]
+pub(super) struct Lacking {
+    gatherer: Gatherer,
+    /// The first source block that was not out before the receiver heard anything of the object.
+    first: u32,
+    /// Source blocks before this have been out.
+    passed: u32,
+    /// Those of them that are not whole. What went by before the receiver was there is not among them.
+    open: BlockSet,
+    /// Those of these that the sender is to be told of, unless nothing has changed.
+    due: BlockSet,
+    /// What it was told last.
+    said: BTreeMap<u32, (u32, u32)>,
+    /// Whose symbols came last: when others follow, they are out.
+    last: Option<u32>,
+    /// When the sender is to be told.
+    at: Option<Instant>,
+}
+
+impl Lacking {
+    fn new(layout: Layout) -> Self {
+        Self {
+            gatherer: Gatherer::new(layout),
+            first: 0,
+            passed: 0,
+            open: BlockSet::default(),
+            due: BlockSet::default(),
+            said: BTreeMap::new(),
+            last: None,
+            at: None,
+        }
+    }
+
+    /// How much memory it takes, in chunks of about 600 bytes.
+    pub(super) fn chunks(&self) -> usize {
+        self.gatherer.chunks() + self.open.chunks() + self.due.chunks()
+    }
+
+    pub(super) fn is_decoding(&self) -> bool {
+        self.gatherer.is_decoding()
+    }
+
+    /// The source blocks before `end` have been out. Returns whether that is news.
+    fn pass(&mut self, end: u32) -> bool {
+        let passed = u64::from(self.passed)..u64::from(end.max(self.passed));
+        self.passed = self.passed.max(end);
+        self.open.insert(passed.clone());
+        self.due.insert(passed) > 0
+    }
+
+    /// The symbols of a source block are out for now. Returns whether it lacks some.
+    fn is_out(&mut self, source_block: u32) -> bool {
+        let one = u64::from(source_block)..u64::from(source_block) + 1;
+        self.is_open(source_block) && self.due.insert(one) > 0
+    }
+
+    /// Whether a source block has been out and is not whole.
+    fn is_open(&self, source_block: u32) -> bool {
+        self.open.count(source_block.into()..u64::from(source_block) + 1) > 0
+    }
+
+    /// All that is not whole is to be told again.
+    fn repeat(&mut self) {
+        self.said.clear();
+        self.due = self.open.clone();
+    }
+
+    /// A source block is whole.
+    fn close(&mut self, source_block: u32) {
+        let one = u64::from(source_block)..u64::from(source_block) + 1;
+        self.open.remove(one.clone());
+        self.due.remove(one);
+        self.said.remove(&source_block);
+        self.gatherer.forget(source_block);
+    }
+}
+
+/// What comes in.
+impl Receiver {
+    /// Repair symbols of one source block.
+    pub(super) fn symbols(&mut self, now: Instant, from: Channel, file: FileId, positions: Range<u64>) {
+        if self.is_foreign(file) {
+            return;
+        }
+        if self.state != State::ReceivingData {
+            return self.counters.refused += 1;
+        }
+        self.note_heard(now, from);
+        let index = file.index();
+        let word = if from == Channel::Control { Word::Sender } else { Word::Hearsay };
+        if self.is_late(index) || self.open(word, index).is_none() {
+            return;
+        }
+        self.request_begin_of_file(index);
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        if object.decision == Decision::Ignored || object.doom.is_some() {
+            return;
+        }
+        let (is_final, before) = (object.is_final(), object.chunks());
+        let Some(lacking) = object.lacking.as_mut().filter(|_| is_final && self.chunks < MAX_CHUNKS) else {
+            return self.counters.refused += 1;
+        };
+        let layout = lacking.gatherer.layout();
+        let Some((source_block, symbols)) = layout.repair_symbols(&positions) else {
+            self.counters.malformed += 1;
+            return self.doubt_announcement(index);
+        };
+        let blocks = layout.blocks(source_block);
+        if from == Channel::Group {
+            lacking.gatherer.sent(source_block, symbols.end);
+        }
+        let there = self.ledger.get(index).map_or(0, |object| object.there(blocks.clone()));
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        let Some(lacking) = object.lacking.as_mut() else { return };
+        let kept = lacking.gatherer.take(source_block, symbols, there);
+        self.account(index, before);
+        for symbols in kept {
+            self.counters.repair_symbols += u64::from(symbols.end - symbols.start);
+            let positions = layout.positions(source_block, &symbols);
+            self.transmit(ReceiverTransmit::KeepSymbols { file, source_block, positions });
+        }
+        self.heard_symbols(now, from, index, source_block);
+        self.decode(index, source_block);
+    }
+
+    /// Symbols of a source block came in: those of another that came before are out.
+    fn heard_symbols(&mut self, now: Instant, from: Channel, index: u32, source_block: u32) {
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        let (is_quiet, chunks) = (object.quiet_at.is_some(), object.chunks());
+        let Some(lacking) = &mut object.lacking else { return };
+        let mut at = lacking.at;
+        let before = match from {
+            Channel::Group => lacking.last.replace(source_block).filter(|before| *before != source_block),
+            Channel::Control => None,
+        };
+        if before.is_some_and(|before| lacking.is_out(before)) {
+            at = Some(at.map_or(now + GATHER, |at| at.min(now + GATHER)));
+        } else if lacking.due.is_empty() {
+            // What was asked for is coming.
+            at = at.map(|_| now + RETRY);
+        }
+        self.account(index, chunks);
+        self.say_lacks_at(index, at);
+        if is_quiet && from == Channel::Group {
+            self.be_quiet_at(index, Some(now + QUIET));
+        }
+    }
+
+    /// All symbols of a source block up to this one are out.
+    pub(super) fn symbols_sent(&mut self, now: Instant, from: Channel, index: u32, sent: SymbolsSent) {
+        let word = if from == Channel::Control { Word::Sender } else { Word::Hearsay };
+        let Some(object) = self.open(word, index) else { return };
+        let before = object.chunks();
+        let Some(lacking) = &mut object.lacking else { return };
+        if sent.source_block >= lacking.gatherer.layout().count() {
+            return self.counters.malformed += 1;
+        }
+        if lacking.passed <= sent.source_block {
+            lacking.pass(sent.source_block + 1);
+        }
+        if lacking.is_open(sent.source_block) {
+            lacking.gatherer.sent(sent.source_block, sent.next);
+            lacking.is_out(sent.source_block);
+            lacking.last = None;
+            self.say_lacks_at(index, Some(now + GATHER));
+        }
+        self.account(index, before);
+    }
+
+    /// A source block has been decoded and stored, or could not be.
+    pub(super) fn decoded(&mut self, now: Instant, file: FileId, source_block: u32, is_right: bool) {
+        let index = file.index();
+        let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)
+        else {
+            return;
+        };
+        let before = object.chunks();
+        let Some(lacking) = &mut object.lacking else { return };
+        if !lacking.gatherer.decoded(source_block, is_right) {
+            return;
+        }
+        if is_right {
+            let blocks = lacking.gatherer.layout().blocks(source_block);
+            lacking.close(source_block);
+            for gap in object.missing(blocks) {
+                object.take(&gap);
+                self.counters.decoded_blocks += object.count(&gap);
+                self.reporter.progress.received_bytes += gap.end - gap.start;
+            }
+            self.reporter.note(now);
+        } else {
+            lacking.due.insert(source_block.into()..u64::from(source_block) + 1);
+            self.say_lacks_at(index, Some(now));
+        }
+        self.account(index, before);
+        self.settle(now, index);
+    }
+}
+
+/// What follows from it.
+impl Receiver {
+    /// Whether what is missing of an object is mended by symbols, whichever was lost.
+    pub(super) fn mends_by_symbols(&self, index: u32) -> bool {
+        let object = self.ledger.get(index);
+        self.config.fec && object.is_some_and(|object| object.lacking.is_some() || object.begin.is_none())
+    }
+
+    /// Whether an object is whole and its hash is being computed, or was right.
+    pub(super) fn is_checked(&self, index: u32) -> bool {
+        self.ledger.get(index).is_some_and(|object| object.stage != Stage::Receiving)
+    }
+
+    /// The object's size has become known, or another one: so have its source blocks.
+    pub(super) fn plan_symbols(&mut self, now: Instant, index: u32) {
+        let (file, block_len) = (self.file_id(index), self.config.block_len);
+        if !self.config.fec {
+            return;
+        }
+        let Some(object) = self.ledger.get_mut(index).filter(|object| !object.mismatched) else { return };
+        let layout = object.begin.as_ref().and_then(|begin| Layout::new(begin.file_size, block_len));
+        if layout.is_some() && object.lacking.as_ref().map(|lacking| lacking.gatherer.layout()) == layout {
+            return;
+        }
+        let (before, heard) = (object.chunks(), object.heard());
+        let had_symbols = std::mem::replace(&mut object.lacking, layout.map(Lacking::new)).is_some();
+        self.account(index, before);
+        self.say_lacks_at(index, None);
+        if had_symbols {
+            self.transmit(ReceiverTransmit::ForgetSymbols { file });
+        }
+        if heard > 0 {
+            self.pass_before(now, index, heard - 1);
+        }
+    }
+
+    /// The group has come to the block at `position`. Source blocks that were out before it was first heard are asked
+    /// for block by block, since nobody else may lack them; the others before that block have been out.
+    pub(super) fn pass_before(&mut self, now: Instant, index: u32, position: u64) {
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        // It may have all that was before.
+        if object.awaits_kept {
+            return;
+        }
+        let (block_len, before) = (object.block_len(), object.chunks());
+        let (is_first, first_heard) = (object.first_heard.is_some(), object.first_heard.unwrap_or_default());
+        let Some(lacking) = &mut object.lacking else { return };
+        let layout = lacking.gatherer.layout();
+        let mut missed = None;
+        if lacking.passed == 0 && is_first {
+            let first = layout.source_block(first_heard / block_len);
+            (lacking.first, lacking.passed) = (first, first);
+            missed = Some(0..layout.blocks(first).start);
+        }
+        let mut is_news = lacking.pass(layout.source_block(position / block_len));
+        if let Some(last) = lacking.last.take() {
+            is_news |= lacking.is_out(last);
+        }
+        self.account(index, before);
+        if is_news {
+            self.say_lacks_at(index, Some(now + GATHER));
+        }
+        let missed = missed.zip(self.ledger.get(index)).map(|(missed, object)| object.missing(missed));
+        for gap in missed.into_iter().flatten() {
+            self.request(index, Request::Retransmission(gap));
+        }
+    }
+
+    /// All of the object has been out.
+    pub(super) fn pass_end(&mut self, now: Instant, index: u32) {
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        let (before, is_unheard) = (object.chunks(), object.first_heard.is_none());
+        let repeats = object.end_is_sure && std::mem::take(&mut object.recheck);
+        let gaps = object.gaps_at_end();
+        let Some(lacking) = &mut object.lacking else { return };
+        if is_unheard && lacking.passed == 0 {
+            // It came when all was out.
+            let count = lacking.gatherer.layout().count();
+            (lacking.first, lacking.passed) = (count, count);
+            for gap in gaps {
+                self.request(index, Request::Retransmission(gap));
+            }
+            return;
+        }
+        let is_news = lacking.pass(lacking.gatherer.layout().count());
+        let missed = lacking.gatherer.layout().blocks(lacking.first).start;
+        if repeats {
+            lacking.repeat();
+        }
+        let waits = lacking.at.is_none() && !lacking.open.is_empty() && self.config.repair != Repair::None;
+        let is_due = is_news || repeats || waits;
+        let gaps = if repeats { object.missing(0..missed) } else { Vec::new() };
+        self.account(index, before);
+        for gap in gaps {
+            self.request(index, Request::Retransmission(gap));
+        }
+        if is_due {
+            self.say_lacks_at(index, Some(now + GATHER));
+        }
+    }
+
+    /// Blocks came in: their source blocks may now have enough symbols.
+    pub(super) fn decode_if_possible(&mut self, index: u32, bytes: &Range<u64>) {
+        let Some(object) = self.ledger.get(index) else { return };
+        let Some(lacking) = &object.lacking else { return };
+        let (layout, block_len) = (lacking.gatherer.layout(), object.block_len());
+        let last = layout.source_block((bytes.end - 1) / block_len);
+        for source_block in layout.source_block(bytes.start / block_len)..=last {
+            if self.has_symbols(index, source_block) {
+                self.decode(index, source_block);
+            }
+        }
+    }
+
+    fn has_symbols(&self, index: u32, source_block: u32) -> bool {
+        let lacking = self.ledger.get(index).and_then(|object| object.lacking.as_ref());
+        lacking.is_some_and(|lacking| lacking.gatherer.has_symbols(source_block))
+    }
+
+    /// Has a source block decoded if there is enough of it.
+    fn decode(&mut self, index: u32, source_block: u32) {
+        let file = self.file_id(index);
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        let Some(lacking) = &object.lacking else { return };
+        let blocks = lacking.gatherer.layout().blocks(source_block);
+        let there = object.there(blocks.clone());
+        let missing = object.missing(blocks.clone());
+        let Some(lacking) = &mut object.lacking else { return };
+        if lacking.gatherer.decode(source_block, there) {
+            self.transmit(ReceiverTransmit::Decode { file, source_block, blocks, missing });
+        }
+    }
+
+    /// Tells the sender what objects lack whose time it is.
+    pub(super) fn say_lacks(&mut self, now: Instant) {
+        while self.lacks.first().is_some_and(|(time, _)| *time <= now)
+            && let Some((_, index)) = self.lacks.pop_first()
+        {
+            self.say_lacks_of(now, index);
+        }
+    }
+
+    fn say_lacks_of(&mut self, now: Instant, index: u32) {
+        let repair = self.config.repair;
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        let waits_for_end = repair != Repair::Nack && object.end != End::Reached;
+        let before = object.chunks();
+        let awaits_kept = object.awaits_kept;
+        let Some(mut lacking) = object.lacking.take() else { return };
+        lacking.at = None;
+        if awaits_kept {
+            object.lacking = Some(lacking);
+            return self.say_lacks_at(index, Some(now + RETRY));
+        }
+        if lacking.due.is_empty() {
+            lacking.repeat();
+        }
+        let mut lacks = Vec::new();
+        while lacks.len() < MAX_LACKS * MAX_MESSAGES
+            && let Some(run) = lacking.due.first_run(0..u64::MAX)
+        {
+            lacking.due.remove(run.start..run.start + 1);
+            let source_block = run.start as u32;
+            let blocks = lacking.gatherer.layout().blocks(source_block);
+            let there = object.there(blocks.clone());
+            if there == blocks.end - blocks.start {
+                lacking.close(source_block);
+                continue;
+            }
+            let count = lacking.gatherer.lacking(source_block, there);
+            let next = lacking.gatherer.next(source_block);
+            if count > 0 && lacking.said.insert(source_block, (count, next)) != Some((count, next)) {
+                lacks.push(Lack { source_block, lacking: count, next });
+            }
+        }
+        let again = if lacking.due.is_empty() { RETRY } else { GATHER };
+        let at = (!lacking.open.is_empty() && !waits_for_end && repair != Repair::None).then(|| now + again);
+        object.lacking = Some(lacking);
+        self.account(index, before);
+        self.say_lacks_at(index, at);
+        for lacks in lacks.chunks(MAX_LACKS) {
+            self.request(index, Request::Symbols(lacks.to_vec()));
+        }
+    }
+
+    /// Counts the memory that an object takes, which was `before` chunks.
+    fn account(&mut self, index: u32, before: usize) {
+        let after = self.ledger.get(index).map_or(0, Object::chunks);
+        self.chunks = self.chunks + after - before;
+    }
+
+    /// Sets the time at which the sender is told what an object lacks.
+    pub(super) fn say_lacks_at(&mut self, index: u32, time: Option<Instant>) {
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        let Some(lacking) = &mut object.lacking else { return };
+        if let Some(before) = std::mem::replace(&mut lacking.at, time) {
+            self.lacks.remove(&(before, index));
+        }
+        self.lacks.extend(time.map(|time| (time, index)));
+    }
+}

@@ -1,0 +1,121 @@
+//! What forward error correction saves, counted in bytes that the sender's network carries and in rounds.
+
+use std::time::Duration;
+
+use treecast_proto::{
+    fec::Share,
+    vcmtp::{Notification, Repair},
+};
+use treecast_sim::{
+    network::{Loss, Path},
+    vcmtp::{Figures, ObjectPlan, ReceiverPlan, Scenario, run},
+};
+
+const SIZE: usize = 16_000_000;
+const RATE_BPS: u64 = 50_000_000;
+const LOSS: f64 = 0.3;
+
+/// 20 receivers lose 30 % each, differently. In theory the packets of 1.43 objects do, with headers (1,500 bytes for
+/// 1,420) 1.51 times its bytes.
+#[test]
+fn thirty_per_cent_loss_at_twenty_receivers_costs_little_more_than_theory() {
+    for repair in [Repair::Nack, Repair::After] {
+        let figures = whole(&scenario(repair, Some(Share::Auto), &[LOSS; 20]));
+        let ratio = sent_bytes(&figures) / SIZE as f64;
+        let theory = 1500.0 / 1420.0 / (1.0 - LOSS);
+        assert!(ratio <= 1.6 && ratio >= theory, "{repair:?}: {ratio:.3} times the object left: {figures:?}");
+        assert_eq!(figures.retransmitted_bytes, 0, "{figures:?}");
+        // All that leaves at this rate, and two tenths of a second for the last rounds.
+        let at_least = sent_bytes(&figures) * 8.0 / RATE_BPS as f64;
+        assert!(figures.time.as_secs_f64() < at_least + 0.2, "{repair:?}: {figures:?}");
+    }
+}
+
+/// The sooner it is done, the more receivers there are that have all lost something else.
+#[test]
+fn it_is_sooner_done_and_cheaper_than_without() {
+    let [with, without] =
+        [Some(Share::Auto), None].map(|fec| whole(&scenario(Repair::Nack, fec, &[LOSS; 20])));
+    assert!(with.time * 2 < without.time, "{with:?} {without:?}");
+    assert!(sent_bytes(&with) * 2.0 < sent_bytes(&without), "{with:?} {without:?}");
+}
+
+#[test]
+fn a_transfer_without_loss_costs_nothing() {
+    let [with, without] = [Some(Share::Auto), None].map(|fec| whole(&scenario(Repair::Nack, fec, &[0.0; 5])));
+    assert_eq!((with.repair_symbols, with.decoded_blocks), (0, 0));
+    assert_eq!(with.group_bytes, without.group_bytes);
+    // Runs end with their source blocks.
+    let difference = with.time.abs_diff(without.time);
+    assert!(difference < Duration::from_millis(5), "{with:?} {without:?}");
+}
+
+#[test]
+fn a_share_that_suffices_leaves_nothing_to_ask_for() {
+    let run = run(&scenario(Repair::None, Some(Share::Percent(20)), &[0.1; 20]), false);
+    assert!(run.faults.is_empty(), "{}", run.faults.join("\n"));
+    let figures = run.figures;
+    // Whose announcement is lost is not sent it again.
+    assert!((12..=20).contains(&run.complete_receivers), "{} of 20", run.complete_receivers);
+    let blocks = (SIZE / 1420) as f64;
+    assert!((figures.repair_symbols as f64 / blocks - 0.2).abs() < 0.01, "{figures:?}");
+    assert!(figures.decoded_blocks > 0 && figures.retransmitted_bytes == 0, "{figures:?}");
+}
+
+/// One receiver behind a very bad link gets its symbols for itself: the others do not pay for it.
+#[test]
+fn a_receiver_far_behind_the_others_does_not_cost_the_group() {
+    let mut losses = [0.02; 20];
+    losses[0] = 0.7;
+    let figures = whole(&scenario(Repair::Nack, Some(Share::Auto), &losses));
+    let group = figures.group_bytes as f64 / SIZE as f64;
+    assert!(group < 1.2, "{group:.3} times the object went to the group: {figures:?}");
+}
+
+/// Bytes to the group with headers, and what went to single receivers.
+fn sent_bytes(figures: &Figures) -> f64 {
+    (figures.group_bytes + figures.retransmitted_bytes) as f64
+}
+
+/// The figures of a run in which every receiver gets the object.
+fn whole(scenario: &Scenario) -> Figures {
+    let run = run(scenario, false);
+    assert!(run.faults.is_empty(), "{}", run.faults.join("\n"));
+    assert_eq!(run.complete_receivers, scenario.receivers.len(), "{:?}", run.figures);
+    Figures { time: run.figures.time - scenario.objects[0].send_at, ..run.figures }
+}
+
+fn scenario(repair: Repair, fec: Option<Share>, losses: &[f64]) -> Scenario {
+    let send_at = Duration::from_millis(50);
+    Scenario {
+        seed: 1,
+        repair,
+        fec,
+        block_len: 1420,
+        max_run_len: 8 * 1420,
+        retransmission_timeout_factor: None,
+        follow_progress: false,
+        rate_bps: RATE_BPS,
+        objects: vec![ObjectPlan { size: SIZE, send_at, withdraw_at: None }],
+        receivers: losses.iter().map(|loss| receiver(*loss)).collect(),
+        close_at: send_at,
+        hashing: Duration::from_millis(2),
+        is_forged: false,
+    }
+}
+
+/// Its control connection shares the sender's link with those of 19 others.
+fn receiver(loss: f64) -> ReceiverPlan {
+    ReceiverPlan {
+        join_at: Duration::ZERO,
+        leave: None,
+        notification: Notification::Batched,
+        path: Path { loss: Loss::Uniform(loss), ..Path::clean(Duration::from_millis(1)) },
+        control_delay: Duration::from_millis(1),
+        control_rate_bps: RATE_BPS / 20,
+        receive_buffer_bytes: 8_000_000,
+        read_rate_bps: 10_000_000_000,
+        ignores: vec![false],
+        faults: vec![None],
+    }
+}
