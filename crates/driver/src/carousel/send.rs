@@ -462,8 +462,7 @@ impl<'a> Carousel<'a> {
         };
         self.sealed.clear();
         sealer.seal_blocks(first, block_len, run, &mut self.sealed)?;
-        let segment_len = HEADER_LEN + SEAL_LEN + block_len;
-        Ok(self.transmitter.send_segments(self.to, segment_len, &self.sealed))
+        Ok(self.transmitter.send_segments(self.to, Sealer::segment_len(block_len), &self.sealed))
     }
 
     fn withdraw(&mut self, file: FileId, error: &SourceError, tell: &mut impl FnMut(SendEvent)) {

@@ -40,6 +40,11 @@ impl Sealer {
         *self = Self::for_group(key);
     }
 
+    /// How long one sealed packet with a whole block is, in bytes.
+    pub fn segment_len(block_len: usize) -> usize {
+        HEADER_LEN + SEAL_LEN + block_len
+    }
+
     /// How long the sealed packets of a run are in all, in bytes.
     pub fn sealed_len(block_len: usize, run: &[u8]) -> usize {
         run.len() + run.len().div_ceil(block_len) * (HEADER_LEN + SEAL_LEN)
@@ -114,7 +119,6 @@ mod tests {
     use crate::seal::{Opener, draw_group_key};
 
     const BLOCK_LEN: usize = 100;
-    const FRAME_LEN: usize = HEADER_LEN + SEAL_LEN + BLOCK_LEN;
 
     fn sealed(sealer: &mut Sealer, run: &[u8]) -> Vec<u8> {
         let first = Header {
@@ -139,7 +143,7 @@ mod tests {
         let mut opener = Opener::for_group();
         opener.add(&key);
         let mut opened = Vec::new();
-        for (index, frame) in sealed.chunks(FRAME_LEN).enumerate() {
+        for (index, frame) in sealed.chunks(Sealer::segment_len(BLOCK_LEN)).enumerate() {
             let mut frame = frame.to_vec();
             let packet = opener.open_datagram(&mut frame).expect("it is the sender's");
             let header = Header::parse(packet).unwrap();

@@ -10,7 +10,6 @@ use treecast_proto::Instant;
 use treecast_wire::{
     header::{HEADER_LEN, Header},
     message::GroupKey,
-    seal::SEAL_LEN,
     ticket::Fanout,
 };
 
@@ -122,7 +121,7 @@ impl GroupLane {
         run: &[u8],
     ) -> Result<u64, SendError> {
         let block_len = usize::from(block_len);
-        let segment_len = HEADER_LEN + SEAL_LEN + block_len;
+        let segment_len = Sealer::segment_len(block_len);
         if let Some(sealer) = &mut self.sealer {
             self.sealed.clear();
             sealer.seal_blocks(first, block_len, run, &mut self.sealed)?;

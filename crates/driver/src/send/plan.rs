@@ -1,8 +1,6 @@
 //! From options to the facts of a session: interface, group, block length, files.
 
 use std::{
-    fs::File,
-    io::{self, Read},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     num::NonZeroU64,
     time::Duration,
@@ -22,7 +20,7 @@ use crate::{
     interface::Interface,
     pacer,
     seal::Secret,
-    security::Identity,
+    security::{self, Identity},
     udp::GroupAddress,
 };
 
@@ -57,16 +55,16 @@ impl Plan {
         let Found { sources, skipped } = find_sources(&options.paths)?;
         let interface = interface(options)?;
         check_feed(options)?;
-        let mut random = Random::new()?;
-        let ip = group(options, &interface, &mut random)?;
+        let ip = group(options, &interface, security::random()?)?;
         interface.check_family(ip)?;
         check_source(options, &interface, ip)?;
         let warnings = skipped.warning().into_iter().chain(only_this_host(options, &interface)).collect();
-        let port = options.port.unwrap_or_else(|| 20_000 + random.u16() % 10_000);
+        let random_port = 20_000 + u16::from_be_bytes(security::random()?) % 10_000;
+        let port = options.port.unwrap_or(random_port);
         let group = GroupAddress { group: SocketAddr::new(ip, port), source: options.source, interface };
         let block_len = block_len(options, &group)?;
         check_fec(options, &sources, block_len)?;
-        let session = SessionId(random.u32());
+        let session = SessionId(u32::from_be_bytes(security::random()?));
         let identity = match &options.security {
             Some(SendSecurity { identity: Some(identity), .. }) => Some(identity.clone()),
             Some(SendSecurity { identity: None, .. }) => Some(Identity::generate()?),
@@ -190,7 +188,7 @@ fn only_this_host(options: &SendOptions, interface: &Interface) -> Option<String
 /// The group named, or a random one: IPv6 where the interface has an address that others can use. The scope
 /// is the site's, transient (RFC 4291, 2.7; RFC 2365, 6.1), or, with a source, from the range for
 /// source-specific multicast (RFC 4607, 1).
-fn group(options: &SendOptions, interface: &Interface, random: &mut Random) -> Result<IpAddr, SendError> {
+fn group(options: &SendOptions, interface: &Interface, bytes: [u8; 16]) -> Result<IpAddr, SendError> {
     if let Some(group) = options.group {
         if !group.is_multicast() {
             return Err(crate::udp::UdpError::NotMulticast(group).into());
@@ -203,7 +201,6 @@ fn group(options: &SendOptions, interface: &Interface, random: &mut Random) -> R
         // Linux routes no IPv6 multicast to the loopback interface.
         None => interface.is_loopback || !addresses.iter().any(IpAddr::is_ipv6),
     };
-    let bytes = random.bytes();
     Ok(match (is_ipv4, options.source.is_some()) {
         (true, false) => Ipv4Addr::new(239, 255, bytes[0], bytes[1]).into(),
         (true, true) => Ipv4Addr::new(232, bytes[0].max(1), bytes[1], bytes[2]).into(),
@@ -252,31 +249,6 @@ fn seal_len(options: &SendOptions) -> usize {
     if options.security.is_none() { 0 } else { SEAL_LEN }
 }
 
-/// Random bytes from the kernel.
-struct Random(File);
-
-impl Random {
-    fn new() -> io::Result<Self> {
-        Ok(Self(File::open("/dev/urandom")?))
-    }
-
-    /// Sixteen of them. Reading so few from the kernel's source cannot fail once it is open.
-    fn bytes(&mut self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        let _ = self.0.read_exact(&mut bytes);
-        bytes
-    }
-
-    fn u32(&mut self) -> u32 {
-        let [a, b, c, d, ..] = self.bytes();
-        u32::from_be_bytes([a, b, c, d])
-    }
-
-    fn u16(&mut self) -> u16 {
-        self.u32() as u16
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,10 +262,9 @@ mod tests {
     #[test]
     fn groups_are_of_the_right_scope() {
         let lo = Interface::named("lo").unwrap();
-        let mut random = Random::new().unwrap();
-        let mut pick = |source: Option<&str>| {
+        let pick = |source: Option<&str>| {
             let source = source.map(|source| source.parse().unwrap());
-            group(&SendOptions { source, ..options() }, &lo, &mut random).unwrap().to_string()
+            group(&SendOptions { source, ..options() }, &lo, security::random().unwrap()).unwrap().to_string()
         };
         assert!(pick(Some("127.0.0.1")).starts_with("232."));
         assert!(pick(Some("::1")).starts_with("ff35::"));

@@ -368,8 +368,7 @@ impl<'a> Session<'a> {
         let mut packet = signed.as_ref().unwrap_or(message).to_packet(file);
         match to {
             Destination::Group => {
-                header::set_number(&mut packet, self.numbers.take(1));
-                self.note_sealed(1);
+                header::set_number(&mut packet, self.number_packets(1));
                 let sent = self.group.send_message(now, &self.destinations, &packet)?;
                 self.pacer.sent(now, sent);
             }
@@ -391,8 +390,7 @@ impl<'a> Session<'a> {
         range: Range<u64>,
     ) -> Result<(), SendError> {
         let blocks = (range.end - range.start).div_ceil(self.plan.block_len.into());
-        let number = self.numbers.take(blocks as u32);
-        self.note_sealed(blocks);
+        let number = self.number_packets(blocks);
         let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number };
         match self.sources.read_in_order(file, range.clone()) {
             Ok(run) => {

@@ -87,9 +87,11 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn note_sealed(&mut self, packets: u64) {
+    /// The number of the first of so many packets to the group, all of which count for the life of its key.
+    pub(super) fn number_packets(&mut self, packets: u64) -> u32 {
         if let Some(keys) = &mut self.keys {
             keys.schedule.handle(KeyInput::Sealed { packets });
         }
+        self.numbers.take(packets as u32)
     }
 }
