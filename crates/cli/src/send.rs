@@ -129,6 +129,10 @@ pub struct Args {
     /// Admit nobody later than that, like 30m, 12h or 7d [default: never]
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_negative_numbers = true)]
     expires: Option<Duration>,
+    /// Keep what the session is in this file, so that a sender that is started again with it goes on: same ticket, same
+    /// files, and receivers fetch only what they lack. It is made if it is missing, and holds a key: keep it safe
+    #[arg(long, value_name = "FILE")]
+    session: Option<PathBuf>,
     /// Write the ticket to this file, too
     #[arg(long, value_name = "PATH")]
     ticket_file: Option<PathBuf>,
@@ -238,6 +242,14 @@ fn check(args: &Args) -> Result<(), String> {
             "a carousel cannot see who listens: leave out --allow, and give its ticket to nobody else",
         ),
         (is_carousel && args.expires.is_some(), "a carousel cannot see who listens: leave out --expires"),
+        (
+            args.dialect == Dialect::Iotup && args.session.is_some(),
+            "the IoT updater knows no sessions, and its sender can be started again as it is: leave out --session",
+        ),
+        (
+            args.feed.is_some() && args.session.is_some(),
+            "what came by a feed cannot be told again: leave out --feed or --session",
+        ),
         (is_carousel && is_unicast, "a carousel goes to a multicast group: leave out --fanout unicast"),
         (
             is_carousel && args.control.is_some(),
@@ -320,6 +332,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         offload: Offload::from_environment()?,
         security: security(args)?,
         expires_in: args.expires,
+        session_file: args.session.clone(),
         ..SendOptions::new(args.paths.clone())
     })
 }

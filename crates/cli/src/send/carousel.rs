@@ -25,6 +25,7 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
     }
     let stop = Stop::on_signals()?;
     let plan = Plan::new(&options)?;
+    plan.keep_session(&[])?;
     let dialect = dialect(args, &plan)?;
     let listeners = listeners(&plan);
     let mut display = Display::new(args.json);

@@ -13,6 +13,7 @@ mod peer;
 mod plan;
 mod repair_share;
 mod session;
+mod session_file;
 mod source_table;
 
 use std::{
@@ -29,6 +30,7 @@ use treecast_wire::ticket::{Fanout, Repair, Ticket};
 pub use feed::FeedSource;
 pub use plan::{MAX_FEC_PERCENT, MIN_BLOCK_LEN, Plan};
 pub use repair_share::{LEAST_SHARE, Priority};
+pub use session_file::SessionFileError;
 
 use crate::{
     files::SourceError,
@@ -95,6 +97,8 @@ pub struct SendOptions {
     pub security: Option<SendSecurity>,
     /// The ticket admits nobody after this time; none for ever.
     pub expires_in: Option<Duration>,
+    /// Where what the session is is kept, so that a sender that is started again goes on with it.
+    pub session_file: Option<PathBuf>,
 }
 
 /// How fast to send, in bits of IP packets a second, headers included.
@@ -155,6 +159,7 @@ impl SendOptions {
             offload: Offload::SuperPackets,
             security: Some(SendSecurity::default()),
             expires_in: None,
+            session_file: None,
         }
     }
 }
@@ -347,6 +352,8 @@ pub enum SendError {
     NoReceivers { joined: u32, wanted: u32, seconds: u64 },
     #[error("cannot send to {to}: {source}; check the interface and its routes")]
     Send { to: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    SessionFile(#[from] SessionFileError),
     #[error("cannot secure the session: {0}")]
     Security(#[from] TlsError),
     #[error("interrupted before the first byte was sent")]

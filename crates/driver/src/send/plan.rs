@@ -13,7 +13,7 @@ use treecast_wire::{
     ticket::{Fanout, Repair, Security, Ticket},
 };
 
-use super::{FeedSource, SendError, SendOptions, SendSecurity};
+use super::{FeedSource, SendError, SendOptions, SendSecurity, session_file};
 use crate::{
     clock,
     files::{Found, NamedSource, find_sources},
@@ -42,6 +42,8 @@ pub struct Plan {
     pub secret: Option<Secret>,
     /// When the ticket expires.
     pub expires: Option<NonZeroU64>,
+    /// Where the session that goes on has told its receivers to connect to; empty for a new one.
+    pub control: Vec<SocketAddr>,
     /// What the user should know before anything is sent; a line each.
     pub warnings: Vec<String>,
 }
@@ -52,6 +54,8 @@ impl Plan {
     /// # Errors
     /// One line for each thing that does not fit.
     pub fn new(options: &SendOptions) -> Result<Self, SendError> {
+        let kept = options.session_file.as_deref().map(session_file::read).transpose()?.flatten();
+        let options = &filled(options, kept.as_ref());
         let Found { sources, skipped } = find_sources(&options.paths)?;
         let interface = interface(options)?;
         check_feed(options)?;
@@ -65,16 +69,12 @@ impl Plan {
         let block_len = block_len(options, &group)?;
         check_fec(options, &sources, block_len)?;
         let session = SessionId(u32::from_be_bytes(security::random()?));
-        let identity = match &options.security {
-            Some(SendSecurity { identity: Some(identity), .. }) => Some(identity.clone()),
-            Some(SendSecurity { identity: None, .. }) => Some(Identity::generate()?),
-            None => None,
-        };
+        let identity = identity(options)?;
         let tells_secret = identity.is_some() && options.repair == Repair::Carousel;
         let secret = tells_secret.then(Secret::draw).transpose()?;
         let end = |time: Duration| NonZeroU64::new(clock::unix_seconds().saturating_add(time.as_secs()));
         let expires = options.expires_in.and_then(end);
-        Ok(Self {
+        let mut plan = Self {
             options: options.clone(),
             session,
             group,
@@ -83,8 +83,46 @@ impl Plan {
             identity,
             secret,
             expires,
+            control: Vec::new(),
             warnings,
-        })
+        };
+        if let Some(kept) = kept {
+            plan.go_on(kept)?;
+        }
+        Ok(plan)
+    }
+
+    /// Takes from the session that goes on what is drawn for a new one.
+    fn go_on(&mut self, kept: session_file::Kept) -> Result<(), SendError> {
+        self.session = kept.ticket.session;
+        if kept.ticket.expires.is_some() && self.expires.is_some() {
+            self.expires = kept.ticket.expires;
+        }
+        let has_own = matches!(&self.options.security, Some(SendSecurity { identity: Some(_), .. }));
+        if let Some(identity) = kept.identity.as_ref().filter(|_| self.identity.is_some() && !has_own) {
+            self.identity = Some(identity.clone());
+        }
+        let secret = kept.ticket.security.as_ref().and_then(|security| security.secret);
+        self.secret = self.secret.take().and(secret).map(Secret::from);
+        kept.check_ticket(&self.ticket(kept.ticket.control.clone()))?;
+        kept.check_sources(&self.sources)?;
+        self.control = kept.ticket.control;
+        Ok(())
+    }
+
+    /// Writes the file from which the session can go on, for a sender that takes control connections at `control`. It
+    /// is there already when the session goes on.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_session(&self, control: &[SocketAddr]) -> Result<(), SendError> {
+        let Some(path) = &self.options.session_file else { return Ok(()) };
+        if session_file::read(path)?.is_some() {
+            return Ok(());
+        }
+        let has_own = matches!(&self.options.security, Some(SendSecurity { identity: Some(_), .. }));
+        let identity = self.identity.as_ref().filter(|_| !has_own);
+        session_file::create(path, &self.ticket(control.to_vec()), identity, &self.sources)
     }
 
     /// The ticket, for a sender that takes control connections at `control`.
@@ -120,6 +158,25 @@ impl Plan {
     pub fn total_bytes(&self) -> u64 {
         self.sources.iter().map(|source| source.source.size()).sum()
     }
+}
+
+/// What is drawn where nobody has named it is what it was when the session began.
+fn filled(options: &SendOptions, kept: Option<&session_file::Kept>) -> SendOptions {
+    let mut options = options.clone();
+    if let Some(session_file::Kept { ticket, .. }) = kept {
+        options.group.get_or_insert(ticket.group.ip());
+        options.port.get_or_insert(ticket.group.port());
+        options.block_len.get_or_insert(ticket.block_len);
+    }
+    options
+}
+
+fn identity(options: &SendOptions) -> Result<Option<Identity>, SendError> {
+    Ok(match &options.security {
+        Some(SendSecurity { identity: Some(identity), .. }) => Some(identity.clone()),
+        Some(SendSecurity { identity: None, .. }) => Some(Identity::generate()?),
+        None => None,
+    })
 }
 
 /// A feed that is not there is told of before anything is sent; opening it may wait for whoever writes it.

@@ -172,6 +172,7 @@ impl<'a> Session<'a> {
             plan,
             on_event,
         };
+        session.plan.keep_session(&control)?;
         (session.on_event)(SendEvent::Ready { ticket: session.plan.ticket(control) });
         for warning in std::mem::take(&mut session.plan.warnings) {
             (session.on_event)(SendEvent::Warning(warning));

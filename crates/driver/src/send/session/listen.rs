@@ -12,9 +12,10 @@ use super::super::{Plan, SendError};
 
 /// Opens the control port, and lists the addresses that receivers reach it at.
 pub(super) fn listen(plan: &Plan) -> Result<(TcpListener, Vec<SocketAddr>), SendError> {
-    let asked = plan.options.control;
-    let any_v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    let any_v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+    let asked = asked(plan)?;
+    let port = plan.control.first().map_or(0, SocketAddr::port);
+    let any_v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
+    let any_v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
     let listener = match asked {
         Some(address) => bind(address),
         None => bind(any_v6).or_else(|_| bind(any_v4)),
@@ -27,6 +28,9 @@ pub(super) fn listen(plan: &Plan) -> Result<(TcpListener, Vec<SocketAddr>), Send
         }
     })?;
     listener.set_nonblocking(true)?;
+    if !plan.control.is_empty() {
+        return Ok((listener, plan.control.clone()));
+    }
     let local = listener.local_addr()?;
     if !local.ip().is_unspecified() {
         return Ok((listener, vec![local]));
@@ -45,6 +49,22 @@ pub(super) fn listen(plan: &Plan) -> Result<(TcpListener, Vec<SocketAddr>), Send
         return Err(SendError::Options(line));
     }
     Ok((listener, control))
+}
+
+/// Where the user wants it; a session that goes on is where its receivers look for it.
+fn asked(plan: &Plan) -> Result<Option<SocketAddr>, SendError> {
+    let (Some(asked), Some(kept)) = (plan.options.control, plan.control.first()) else {
+        return Ok(plan.options.control);
+    };
+    let is_port = [0, kept.port()].contains(&asked.port());
+    let is_address = asked.ip().is_unspecified() || plan.control.iter().any(|kept| kept.ip() == asked.ip());
+    if is_port && is_address {
+        return Ok(Some(SocketAddr::new(asked.ip(), kept.port())));
+    }
+    Err(SendError::Options(format!(
+        "the session was begun at {kept}, where its receivers look for it: leave out --control, or name another file with \
+         --session"
+    )))
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {

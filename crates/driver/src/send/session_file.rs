@@ -1,0 +1,324 @@
+//! The file of `--session`: what a sender that is started again needs to be the same session.
+//!
+//! Text, readable by its owner alone, for it holds the sender's key:
+//!
+//! ```text
+//! treecast session 1
+//! ticket treecast2....                            the ticket, which is printed again
+//! object KIND MODE SIZE SECONDS.NANOSECONDS NAME  what is sent, in the order of its numbers
+//! begun                                           the lines before are all there
+//! -----BEGIN PRIVATE KEY----- ...                 unless the session has a key of its own (--key)
+//! ```
+//!
+//! Names have no control characters: an object is one line.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+use treecast_wire::{message::BeginOfFile, ticket::Ticket};
+use zeroize::Zeroizing;
+
+use crate::{files::NamedSource, security::Identity};
+
+const TITLE: &str = "treecast session 1";
+
+/// Behind it comes the key.
+const BEGUN: &str = "\nbegun\n";
+
+/// A million objects with long names.
+const MAX_LEN: u64 = 256 << 20;
+
+/// Read, write and enter: for groups and others none.
+const OTHERS: u32 = 0o077;
+
+/// What is wrong with a session's file.
+#[derive(Debug, Error)]
+pub enum SessionFileError {
+    #[error("cannot read the session file {}: {source}; name another with --session", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot write the session file {}: {source}; name one in a folder that you may write to with --session", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("another sender has just begun a session with {}: start again, or name another file with --session", path.display())]
+    Taken { path: PathBuf },
+    #[error("others than its owner may read the session file {} (mode {mode:04o}), which holds a key: remove it and begin anew, or `chmod 600` it if nobody has", path.display())]
+    Exposed { path: PathBuf, mode: u32 },
+    #[error("{} is no session file, or is cut short ({why}): name another with --session", path.display())]
+    Foreign { path: PathBuf, why: &'static str },
+    #[error("the session in {} has another {what}: start the sender with the options that it began with, or name another file with --session", path.display())]
+    Options { path: PathBuf, what: &'static str },
+    #[error("the session in {} is of other files ({which}): name the same ones in the same order, or another file with --session", path.display())]
+    Objects { path: PathBuf, which: String },
+    #[error("{name} has changed since the session in {} began: put it back as it was, or name another file with --session to send it anew", path.display())]
+    Changed { path: PathBuf, name: String },
+}
+
+/// What the file says.
+#[derive(Debug)]
+pub(super) struct Kept {
+    path: PathBuf,
+    pub ticket: Ticket,
+    /// None where the session is plain or has a key of its own.
+    pub identity: Option<Identity>,
+    /// As [`object_line`] has them.
+    objects: Vec<String>,
+}
+
+/// Reads the file; none when it is not there.
+///
+/// # Errors
+/// When others may read it, or it is no such file.
+pub(super) fn read(path: &Path) -> Result<Option<Kept>, SessionFileError> {
+    let failed = |source| SessionFileError::Read { path: path.to_owned(), source };
+    // A named pipe would keep it waiting for ever.
+    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(failed)?,
+    };
+    let metadata = file.metadata().map_err(failed)?;
+    let foreign = |why| SessionFileError::Foreign { path: path.to_owned(), why };
+    if !metadata.is_file() {
+        return Err(foreign("it is no regular file"));
+    }
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & OTHERS != 0 {
+        return Err(SessionFileError::Exposed { path: path.to_owned(), mode });
+    }
+    if metadata.len() > MAX_LEN {
+        return Err(foreign("it is too long"));
+    }
+    // As long as it can get, so that no copy is left behind where it grew.
+    let mut text = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
+    file.take(metadata.len()).read_to_end(&mut text).map_err(failed)?;
+    let text = std::str::from_utf8(&text).map_err(|_| foreign("it is no text"))?;
+    parse(path, text).map(Some).map_err(foreign)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Kept, &'static str> {
+    let (facts, key) = text.split_once(BEGUN).ok_or("it has no end")?;
+    let mut lines = facts.lines();
+    if lines.next() != Some(TITLE) {
+        return Err("it begins otherwise");
+    }
+    let ticket = lines.next().and_then(|line| line.strip_prefix("ticket ")).ok_or("it has no ticket")?;
+    let objects = lines.map(|line| line.strip_prefix("object ").map(str::to_owned)).collect::<Option<_>>();
+    let identity = (!key.is_empty()).then(|| Identity::from_pem(key)).transpose();
+    Ok(Kept {
+        path: path.to_owned(),
+        ticket: ticket.parse().map_err(|_| "its ticket cannot be read")?,
+        identity: identity.map_err(|_| "its key cannot be read")?,
+        objects: objects.ok_or("a line is no object")?,
+    })
+}
+
+impl Kept {
+    /// Refuses a sender whose options would make another ticket than `ticket`.
+    ///
+    /// # Errors
+    /// What differs.
+    pub fn check_ticket(&self, ticket: &Ticket) -> Result<(), SessionFileError> {
+        let (kept, path) = (&self.ticket, self.path.clone());
+        let key = |ticket: &Ticket| ticket.security.as_ref().map(|security| security.sender_key);
+        let differs = [
+            (kept.fanout != ticket.fanout, "--fanout"),
+            (kept.repair != ticket.repair, "--repair"),
+            (kept.fec != ticket.fec, "--fec"),
+            (kept.block_len != ticket.block_len, "--block"),
+            (kept.group != ticket.group, "--group"),
+            (kept.source != ticket.source, "--source"),
+            (kept.security.is_some() != ticket.security.is_some(), "--plain"),
+            (key(kept) != key(ticket), "--key"),
+            (kept.expires.is_some() != ticket.expires.is_some(), "--expires"),
+            (kept != ticket, "ticket"),
+        ];
+        match differs.into_iter().find(|(differs, _)| *differs) {
+            Some((_, what)) => Err(SessionFileError::Options { path, what }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to send other objects under the numbers of those that the session began with.
+    ///
+    /// # Errors
+    /// Which one is another, or has changed.
+    pub fn check_sources(&self, sources: &[NamedSource]) -> Result<(), crate::send::SendError> {
+        let name_of = |line: &str| line.splitn(5, ' ').nth(4).unwrap_or_default().to_owned();
+        let other = |which: String| SessionFileError::Objects { path: self.path.clone(), which };
+        for (at, named) in sources.iter().enumerate() {
+            let line = object_line(&named.begin()?);
+            match self.objects.get(at) {
+                Some(kept) if *kept == line => {}
+                Some(kept) if name_of(kept) == named.name => {
+                    let name = named.source.path().display().to_string();
+                    return Err(SessionFileError::Changed { path: self.path.clone(), name }.into());
+                }
+                _ => return Err(other(format!("{} was not there", named.name)).into()),
+            }
+        }
+        match self.objects.get(sources.len()) {
+            Some(line) => Err(other(format!("{} is missing", name_of(line))).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Begins a session: writes its file, which must not be there. It is there whole or not at all.
+///
+/// # Errors
+/// When it cannot be written, or somebody else has written it meanwhile.
+pub(super) fn create(
+    path: &Path,
+    ticket: &Ticket,
+    identity: Option<&Identity>,
+    sources: &[NamedSource],
+) -> Result<(), crate::send::SendError> {
+    let mut text = Zeroizing::new(format!("{TITLE}\nticket {ticket}"));
+    for named in sources {
+        text.push_str(&format!("\nobject {}", object_line(&named.begin()?)));
+    }
+    text.push_str(BEGUN);
+    if let Some(identity) = identity {
+        text.push_str(&identity.to_pem()?);
+    }
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(path.file_name().unwrap_or_default());
+    hidden.push(format!(".{}", std::process::id()));
+    let temporary = path.with_file_name(hidden);
+    // A link never takes the place of a file that is there.
+    let result = write_whole(&temporary, text.as_bytes()).and_then(|()| fs::hard_link(&temporary, path));
+    // Where nothing could be written, there is nothing to remove.
+    _ = fs::remove_file(&temporary);
+    Ok(result.map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => SessionFileError::Taken { path: path.to_owned() },
+        _ => SessionFileError::Write { path: path.to_owned(), source },
+    })?)
+}
+
+fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
+    // Left there by a process of the same number that was killed.
+    _ = fs::remove_file(path);
+    let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text)?;
+    file.sync_all()
+}
+
+/// What receivers are told of an object: the same line, the same announcement.
+fn object_line(begin: &BeginOfFile) -> String {
+    let (kind, size, name) = (begin.kind() as u8, begin.file_size, begin.file_name());
+    match begin.attributes() {
+        Some(attributes) => {
+            let modified = attributes.modified;
+            let (seconds, nanoseconds) = (modified.seconds, modified.nanoseconds);
+            format!("{kind} {:03o} {size} {seconds}.{nanoseconds:09} {name}", attributes.mode)
+        }
+        None => format!("{kind} - {size} - {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        files::find_sources,
+        send::{Plan, SendError, SendOptions},
+    };
+
+    /// A plan for these files with a session file, as a sender makes it.
+    fn plan(folder: &Path, names: &[&str], change: impl FnOnce(&mut SendOptions)) -> Result<Plan, String> {
+        let mut options = SendOptions::new(names.iter().map(|name| folder.join(name)).collect());
+        options.interface = Some("lo".into());
+        options.session_file = Some(folder.join("session"));
+        change(&mut options);
+        let plan = Plan::new(&options).map_err(|error| error.to_string())?;
+        plan.keep_session(&["127.0.0.1:7000".parse().unwrap()]).map_err(|error| error.to_string())?;
+        Ok(plan)
+    }
+
+    fn filled(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("treecast-{name}-{}", std::process::id()));
+        _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        ["a", "b"].iter().for_each(|name| fs::write(folder.join(name), name).unwrap());
+        folder
+    }
+
+    #[test]
+    fn a_sender_that_is_started_again_is_the_same() {
+        let folder = filled("session-file");
+        let control: Vec<std::net::SocketAddr> = vec!["127.0.0.1:7000".parse().unwrap()];
+        let first = plan(&folder, &["a", "b"], |_| {}).unwrap().ticket(control.clone());
+        let again = plan(&folder, &["a", "b"], |_| {}).unwrap();
+        assert_eq!(again.ticket(again.control.clone()).to_string(), first.to_string());
+        assert_eq!(again.control, control);
+        let mode = fs::metadata(folder.join("session")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "nothing else is left");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_carousel_keeps_its_secret() {
+        let folder = filled("session-carousel");
+        let change = |options: &mut SendOptions| options.repair = treecast_wire::ticket::Repair::Carousel;
+        let first = plan(&folder, &["a"], change).unwrap();
+        let again = plan(&folder, &["a"], change).unwrap();
+        assert!(first.secret.is_some() && first.secret == again.secret);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_does_not_belong_to_the_session_is_refused_in_one_line() {
+        let folder = filled("session-other");
+        fs::write(folder.join("c"), "c").unwrap();
+        plan(&folder, &["a", "b"], |_| {}).unwrap();
+        let line = |names: &[&str], change: fn(&mut SendOptions)| {
+            let line = plan(&folder, names, change).unwrap_err();
+            assert!(line.contains("/session") && !line.contains('\n'), "{line}");
+            line
+        };
+        assert!(line(&["a"], |_| {}).contains("b is missing"));
+        assert!(line(&["a", "b", "c"], |_| {}).contains("c was not there"));
+        assert!(line(&["b", "a"], |_| {}).contains("b was not there"));
+        assert!(line(&["a", "b"], |options| options.security = None).contains("--plain"));
+        let another = |options: &mut SendOptions| {
+            let identity = Some(Identity::generate().unwrap());
+            options.security = Some(crate::send::SendSecurity { identity, allow: None });
+        };
+        assert!(line(&["a", "b"], another).contains("--key"));
+        assert!(line(&["a", "b"], |options| options.block_len = Some(1000)).contains("--block"));
+        fs::write(folder.join("b"), "changed").unwrap();
+        assert!(line(&["a", "b"], |_| {}).contains("has changed"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_none_of_ours_is_refused() {
+        let folder = filled("session-bad");
+        let session = folder.join("session");
+        plan(&folder, &["a"], |_| {}).unwrap();
+        fs::set_permissions(&session, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(plan(&folder, &["a"], |_| {}).unwrap_err().contains("0640"));
+        fs::set_permissions(&session, fs::Permissions::from_mode(0o600)).unwrap();
+        let text = fs::read_to_string(&session).unwrap();
+        for end in [0, 10, 40, text.len() / 2, text.len() - 20] {
+            fs::write(&session, &text[..end]).unwrap();
+            let line = plan(&folder, &["a"], |_| {}).unwrap_err();
+            assert!(line.contains("no session file") && !line.contains('\n'), "{end}: {line}");
+        }
+        assert!(matches!(read(Path::new("/dev/null")), Err(SessionFileError::Foreign { .. })));
+        let missing = create(Path::new("/no/such/folder/session"), &text_ticket(&text), None, &[]);
+        assert!(matches!(missing, Err(SendError::SessionFile(SessionFileError::Write { .. }))));
+        let taken = find_sources(&[folder.join("a")]).unwrap().sources;
+        let taken = create(&session, &text_ticket(&text), None, &taken);
+        assert!(matches!(taken, Err(SendError::SessionFile(SessionFileError::Taken { .. }))));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    fn text_ticket(text: &str) -> Ticket {
+        text.lines().nth(1).unwrap().strip_prefix("ticket ").unwrap().parse().unwrap()
+    }
+}
