@@ -24,7 +24,7 @@ loss = [{ rate = "30%" }]
 says = "what leaves the server is mostly what the losses demand"
 measure = "sent"
 of = { network = "L3", delivery = "nack-fec" }
-at_most = 2.2
+at_most = 1.8
 "#;
 
 /// A folder that is removed at the end of the test.

@@ -25,9 +25,10 @@ fn thirty_per_cent_loss_at_twenty_receivers_costs_little_more_than_theory() {
         let theory = 1500.0 / 1420.0 / (1.0 - LOSS);
         assert!(ratio <= 1.6 && ratio >= theory, "{repair:?}: {ratio:.3} times the object left: {figures:?}");
         assert_eq!(figures.retransmitted_bytes, 0, "{figures:?}");
-        // All that leaves at this rate, and two tenths of a second for the last rounds.
+        // All that leaves at this rate, and two tenths of a second for the last rounds, of which one may be told of
+        // by a packet that is lost.
         let at_least = sent_bytes(&figures) * 8.0 / RATE_BPS as f64;
-        assert!(figures.time.as_secs_f64() < at_least + 0.2, "{repair:?}: {figures:?}");
+        assert!(figures.time.as_secs_f64() < at_least + 0.4, "{repair:?}: {figures:?}");
     }
 }
 
@@ -44,7 +45,8 @@ fn it_is_sooner_done_and_cheaper_than_without() {
 fn a_transfer_without_loss_costs_nothing() {
     let [with, without] = [Some(Share::Auto), None].map(|fec| whole(&scenario(Repair::Nack, fec, &[0.0; 5])));
     assert_eq!((with.repair_symbols, with.decoded_blocks), (0, 0));
-    assert_eq!(with.group_bytes, without.group_bytes);
+    // The object is announced a dozen times.
+    assert!(with.group_bytes - without.group_bytes < SIZE as u64 / 1000, "{with:?} {without:?}");
     // Runs end with their source blocks.
     let difference = with.time.abs_diff(without.time);
     assert!(difference < Duration::from_millis(5), "{with:?} {without:?}");
@@ -55,8 +57,7 @@ fn a_share_that_suffices_leaves_nothing_to_ask_for() {
     let run = run(&scenario(Repair::None, Some(Share::Percent(20)), &[0.1; 20]), false);
     assert!(run.faults.is_empty(), "{}", run.faults.join("\n"));
     let figures = run.figures;
-    // Whose announcement is lost is not sent it again.
-    assert!((12..=20).contains(&run.complete_receivers), "{} of 20", run.complete_receivers);
+    assert_eq!(run.complete_receivers, 20);
     let blocks = (SIZE / 1420) as f64;
     assert!((figures.repair_symbols as f64 / blocks - 0.2).abs() < 0.01, "{figures:?}");
     assert!(figures.decoded_blocks > 0 && figures.retransmitted_bytes == 0, "{figures:?}");

@@ -175,7 +175,7 @@ fn message(random: &mut ChaCha8Rng) -> Message {
         13 => {
             let lack =
                 |at: u64| Lack { source_block: at as u32 % 7, lacking: end as u32, next: start as u32 };
-            let request = SymbolRequest::new((0..3).map(lack).collect());
+            let request = SymbolRequest::new(start, (0..3).map(lack).collect());
             request.map_or(Message::EndOfFile, Message::SymbolRequest)
         }
         11 => Message::Progress(Progress { position: start, received_bytes: end, ..Progress::default() }),

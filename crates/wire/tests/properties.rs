@@ -255,8 +255,8 @@ fn symbol_request() -> impl Strategy<Value = SymbolRequest> {
         lacking,
         next,
     });
-    prop::collection::vec(lack, 1..=MAX_LACKS)
-        .prop_map(|lacks| SymbolRequest::new(lacks).expect("not too many"))
+    (any::<u64>(), prop::collection::vec(lack, 1..=MAX_LACKS))
+        .prop_map(|(arrived, lacks)| SymbolRequest::new(arrived, lacks).expect("not too many"))
 }
 
 fn ticket() -> impl Strategy<Value = Ticket> {

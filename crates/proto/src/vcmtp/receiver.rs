@@ -233,7 +233,7 @@ impl Receiver {
         Self {
             state: State::Idle,
             ledger: Ledger::default(),
-            requester: Requester { repair: config.repair, ready_to_send: false },
+            requester: Requester { repair: config.repair, ready_to_send: false, arrived_symbols: 0 },
             reporter: Reporter::new(config.progress_bytes, config.progress_interval, config.keepalive, none),
             counters: ReceiverCounters::default(),
             quiet: BTreeSet::new(),

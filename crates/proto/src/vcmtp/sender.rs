@@ -296,6 +296,12 @@ impl Sender {
             let deadline = self.deadline().map_or(deadline, |other| other.min(deadline));
             return Step::Wait(Some(deadline), SenderWait::Credit);
         }
+        if let Some(index) = self.multicast.announce_again(&mut self.objects)
+            && let Some(object) = self.objects.get(index)
+        {
+            let begin = Message::BeginOfFile(object.begin.clone());
+            return Step::Transmit(to_group(self.objects.file_id(index), begin));
+        }
         match self.multicast.blocks(&mut self.objects, self.config.max_run_len) {
             Some((index, range)) => {
                 self.symbols.sent(&mut self.objects, index, range.end);

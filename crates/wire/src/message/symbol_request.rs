@@ -1,8 +1,10 @@
 //! SymbolRequest: how many symbols some source blocks of an object lack at a receiver, 1 to 64 of them, 12 bytes
-//! each.
+//! each, behind a count of 8 bytes.
 //!
 //! ```text
-//!  0              4         8      12
+//!  0              4         8
+//!  +------------------------+
+//!  | symbols that arrived   |
 //!  +--------------+---------+------+
 //!  | source block | lacking | next |   each
 //!  +--------------+---------+------+
@@ -14,6 +16,8 @@ use crate::{ParseError, field::Reader};
 
 /// The most source blocks that one message names.
 pub const MAX_LACKS: usize = 64;
+
+const ARRIVED_LEN: usize = 8;
 
 const LACK_LEN: usize = 12;
 
@@ -30,20 +34,29 @@ pub struct Lack {
 /// Asks for more repair symbols.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SymbolRequest {
+    arrived: u64,
     lacks: Vec<Lack>,
 }
 
 impl SymbolRequest {
+    /// `arrived` symbols have come over the receiver's own connection.
+    ///
     /// # Errors
     /// When it names no source block or more than [`MAX_LACKS`], or one that lacks nothing.
-    pub fn new(lacks: Vec<Lack>) -> Result<Self, ParseError> {
+    pub fn new(arrived: u64, lacks: Vec<Lack>) -> Result<Self, ParseError> {
         if lacks.is_empty() || lacks.len() > MAX_LACKS {
             return Err(ParseError::invalid("source blocks", lacks.len(), "1 to 64"));
         }
         if lacks.iter().any(|lack| lack.lacking == 0) {
             return Err(ParseError::invalid("lacking symbols", 0, "at least 1"));
         }
-        Ok(Self { lacks })
+        Ok(Self { arrived, lacks })
+    }
+
+    /// How many repair symbols, of whatever object, had come over the receiver's own connection: what the sender has sent
+    /// there beyond these is on its way.
+    pub fn arrived(&self) -> u64 {
+        self.arrived
     }
 
     pub fn lacks(&self) -> &[Lack] {
@@ -52,25 +65,28 @@ impl SymbolRequest {
 
     /// How many bytes follow the header.
     pub fn emitted_len(&self) -> usize {
-        self.lacks.len() * LACK_LEN
+        ARRIVED_LEN + self.lacks.len() * LACK_LEN
     }
 
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
-        if payload.len() > MAX_LACKS * LACK_LEN {
-            return Err(ParseError::invalid("payload length", payload.len(), "at most 768 for this type"));
+        if payload.len() > ARRIVED_LEN + MAX_LACKS * LACK_LEN {
+            return Err(ParseError::invalid("payload length", payload.len(), "at most 776 for this type"));
         }
         let mut reader = Reader::new(payload);
-        let mut lacks = Vec::with_capacity(payload.len() / LACK_LEN);
-        for _ in 0..payload.len().div_ceil(LACK_LEN) {
+        let arrived = reader.u64("arrived symbols")?;
+        let lacks_len = payload.len() - ARRIVED_LEN;
+        let mut lacks = Vec::with_capacity(lacks_len / LACK_LEN);
+        for _ in 0..lacks_len.div_ceil(LACK_LEN) {
             let source_block = reader.u32("source block")?;
             let lacking = reader.u32("lacking symbols")?;
             lacks.push(Lack { source_block, lacking, next: reader.u32("next symbol")? });
         }
         reader.end("symbol request")?;
-        Self::new(lacks)
+        Self::new(arrived, lacks)
     }
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.arrived.to_be_bytes());
         for lack in &self.lacks {
             out.extend_from_slice(&lack.source_block.to_be_bytes());
             out.extend_from_slice(&lack.lacking.to_be_bytes());
@@ -81,9 +97,9 @@ impl SymbolRequest {
 
 impl fmt::Display for SymbolRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Lack { source_block, lacking, next }) in self.lacks.iter().enumerate() {
-            let space = if index == 0 { "" } else { " " };
-            write!(f, "{space}{source_block}:lacking={lacking},next={next}")?;
+        write!(f, "arrived={}", self.arrived)?;
+        for Lack { source_block, lacking, next } in &self.lacks {
+            write!(f, " {source_block}:lacking={lacking},next={next}")?;
         }
         Ok(())
     }

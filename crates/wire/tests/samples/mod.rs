@@ -49,7 +49,7 @@ pub fn messages() -> Vec<Message> {
         disk_wait_ms: 40,
     };
     let lack = |source_block, lacking| Lack { source_block, lacking, next: 2_048 + lacking };
-    let symbols = SymbolRequest::new(vec![lack(0, 7), lack(3, 614)]).expect("two");
+    let symbols = SymbolRequest::new(600, vec![lack(0, 7), lack(3, 614)]).expect("two");
     vec![
         Message::BeginOfFile(begin),
         Message::EndOfFile,

@@ -12,6 +12,7 @@ impl Receiver {
         if self.state == State::Idle {
             self.state = State::ReceivingData;
             self.requester.ready_to_send = true;
+            self.requester.arrived_symbols = 0;
             self.reporter.start(now);
             self.heard = now;
         }

@@ -11,6 +11,8 @@ use super::super::Repair;
 pub(super) struct Requester {
     pub(super) repair: Repair,
     pub(super) ready_to_send: bool,
+    /// Repair symbols that have come over the connection.
+    pub(super) arrived_symbols: u64,
 }
 
 /// What the data receiver asks of it; one object each.
@@ -39,7 +41,9 @@ impl Requester {
                 Message::RetransmissionRequest(RetransmissionRequest::new(bytes).ok()?)
             }
             Request::BeginOfFile if asks => Message::BeginOfFileRequest,
-            Request::Symbols(lacks) if asks => Message::SymbolRequest(SymbolRequest::new(lacks).ok()?),
+            Request::Symbols(lacks) if asks => {
+                Message::SymbolRequest(SymbolRequest::new(self.arrived_symbols, lacks).ok()?)
+            }
             Request::Retransmission(_) | Request::Symbols(_) | Request::BeginOfFile => return None,
             Request::End => Message::EndOfRetransmissionRequests,
             Request::NotWanted => Message::NotWanted,
@@ -53,7 +57,7 @@ impl Requester {
 mod tests {
     use super::*;
 
-    const READY: Requester = Requester { repair: Repair::Nack, ready_to_send: true };
+    const READY: Requester = Requester { repair: Repair::Nack, ready_to_send: true, arrived_symbols: 0 };
 
     #[test]
     fn table_4_8_ready_to_send_retx_req() {

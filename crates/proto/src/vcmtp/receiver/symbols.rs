@@ -27,7 +27,7 @@ const GATHER: Duration = Duration::from_millis(20);
 
 /// When nothing has come of what was asked for in this time, it is asked for again: what told that it was out may have
 /// been lost.
-const RETRY: Duration = Duration::from_millis(500);
+const RETRY: Duration = Duration::from_millis(200);
 
 /// The most messages at a time.
 const MAX_MESSAGES: usize = 16;
@@ -116,6 +116,10 @@ impl Receiver {
     pub(super) fn symbols(&mut self, now: Instant, from: Channel, file: FileId, positions: Range<u64>) {
         if self.is_foreign(file) {
             return;
+        }
+        if from == Channel::Control {
+            let len = positions.end.saturating_sub(positions.start);
+            self.requester.arrived_symbols += len.div_ceil(u64::from(self.config.block_len.max(1)));
         }
         if self.state != State::ReceivingData {
             return self.counters.refused += 1;
@@ -228,6 +232,10 @@ impl Receiver {
             self.say_lacks_at(index, Some(now));
         }
         self.account(index, before);
+        if !is_right {
+            // What came while it was being decoded may do.
+            self.decode(index, source_block);
+        }
         self.settle(now, index);
     }
 }

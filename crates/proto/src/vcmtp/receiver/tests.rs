@@ -726,7 +726,7 @@ fn symbols_stand_for_blocks_whichever_were_lost() {
     assert_eq!(bench.data(400..500), "store 0 400..500", "no gap is asked for");
     assert_eq!(bench.eof(), "");
     bench.now += Duration::from_millis(20);
-    assert_eq!(bench.output(), "Symbol-Request 0 (0:lacking=2,next=5)");
+    assert_eq!(bench.output(), "Symbol-Request 0 (arrived=0 0:lacking=2,next=5)");
     assert_eq!(bench.input(symbols(500..600)), "keep 1 of 0/0");
     assert_eq!(bench.input(symbols(550..650)), "BOF-Request 0", "no whole symbol: is the size right?");
     let last = "keep 1 of 0/0, decode 0/0 of 0..5 without [200..400]";
@@ -739,4 +739,21 @@ fn symbols_stand_for_blocks_whichever_were_lost() {
     let again = "forget symbols 0, BOF-Request 0, Retx-Request 0 0..500";
     assert_eq!(bench.hashed([1; 32]), again);
     assert_eq!(bench.input(symbols(600..700)), "");
+}
+
+/// Found by seed 983 of the simulated sessions: nothing more was to come, and nothing was asked for.
+#[test]
+fn blocks_that_come_while_a_source_block_cannot_be_decoded_may_do_instead() {
+    let mut bench = Bench::with(Repair::Nack, Notification::Batched);
+    bench.receiver.config.fec = true;
+    bench.bof(500);
+    bench.data(0..200);
+    let positions = 500..800;
+    let symbols = ReceiverInput::Symbols { from: Channel::Group, file: file(0), positions };
+    assert_eq!(bench.input(symbols), "keep 3 of 0/0, decode 0/0 of 0..5 without [200..500]");
+    assert_eq!(bench.data(200..400), "store 0 200..400");
+    let decoded = |is_right| ReceiverInput::Decoded { file: file(0), source_block: 0, is_right };
+    assert_eq!(bench.input(decoded(false)), "decode 0/0 of 0..5 without [400..500]");
+    bench.input(decoded(true));
+    assert_eq!(bench.digest(), "hash 0");
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use treecast_wire::{
     header::FileId,
-    message::{Lack, Message},
+    message::{Message, SymbolRequest},
 };
 
 use super::{
@@ -93,7 +93,7 @@ impl Sender {
             Message::RetransmissionRequest(request) => {
                 self.retransmission_request(from, index, request.range())
             }
-            Message::SymbolRequest(request) => self.symbol_request(from, index, request.lacks()),
+            Message::SymbolRequest(request) => self.symbol_request(from, index, &request),
             Message::EndOfRetransmissionRequests => self.done_at(index, from, Outcome::Complete),
             Message::NotWanted => self.done_at(index, from, Outcome::NotWanted),
             Message::Failed(reason) => self.done_at(index, from, Outcome::Failed(reason.as_str().to_owned())),
@@ -126,17 +126,19 @@ impl Sender {
     }
 
     /// Of each source block, symbols for the group or for this receiver alone, whichever takes fewer bytes.
-    fn symbol_request(&mut self, from: ReceiverId, index: u32, lacks: &[Lack]) {
+    fn symbol_request(&mut self, from: ReceiverId, index: u32, request: &SymbolRequest) {
         if !self.serves(from, index) || self.config.repair == Repair::None {
             return self.tell(index, &[from], Due::Reject);
         }
         let Some(retransmitter) = self.retransmitters.get_mut(&from) else { return };
         let Some(object) = self.objects.get_mut(index) else { return };
         retransmitter.lack(index);
-        for lack in lacks {
+        for lack in request.lacks() {
             match self.symbols.lack(from, index, object, *lack) {
                 Answer::Group => {}
-                Answer::Apart(count) => retransmitter.request_symbols(index, lack.source_block, count),
+                Answer::Apart(count) => {
+                    retransmitter.request_symbols((index, lack.source_block), count, request.arrived());
+                }
                 Answer::Blocks(blocks) => retransmitter.request(index, blocks),
                 // It is of another size than somebody else has told it.
                 Answer::Correction => retransmitter.correct(index),

@@ -75,6 +75,20 @@ impl MulticastSender {
         Some(index)
     }
 
+    /// The object whose turn it is, when its BOF is to be multicast again: with forward error correction, where losses
+    /// are expected, behind its first run, and whenever twice as much is out. A receiver that has not heard it can make
+    /// nothing of repair symbols, and to ask for it takes a round trip or, when that is lost, many.
+    pub(super) fn announce_again(&mut self, objects: &mut Objects) -> Option<u32> {
+        let index = *self.in_flight.front()?;
+        let object = objects.get_mut(index)?;
+        let is_under_way = (1..object.begin.file_size).contains(&object.sent);
+        if object.schedule.is_none() || !is_under_way || object.sent < object.announce_at {
+            return None;
+        }
+        object.announce_at = object.sent.saturating_mul(2);
+        Some(index)
+    }
+
     /// Whether blocks are to be multicast.
     pub(super) fn is_sending(&self) -> bool {
         !self.in_flight.is_empty()

@@ -21,6 +21,8 @@ pub(super) struct Object {
     pub(super) started: Option<Instant>,
     /// End of what has been multicast, in bytes.
     pub(super) sent: u64,
+    /// When so many bytes have been, its BOF goes out again ([`super::multicast_sender`]).
+    pub(super) announce_at: u64,
     /// When its EOF was multicast.
     pub(super) out: Option<Instant>,
     pub(super) hash: Option<[u8; 32]>,
@@ -103,6 +105,7 @@ impl Objects {
             begin,
             started: None,
             sent: 0,
+            announce_at: 0,
             out: None,
             hash: None,
             told: None,

@@ -83,6 +83,10 @@ pub(super) struct Retransmitter {
     requested: BTreeMap<u32, Requested>,
     /// How many repair symbols it is to have, by object and source block.
     symbols: BTreeMap<(u32, u32), u32>,
+    /// Repair symbols that have gone to it, and how many had when the last ones of a source block had: until these have
+    /// arrived, what it says that it lacks is on its way.
+    sent_symbols: u64,
+    on_the_way: BTreeMap<(u32, u32), u64>,
     /// Objects of which it has lacked symbols.
     lacking: BTreeSet<u32>,
     /// Objects that it has spoken of before they began.
@@ -115,6 +119,8 @@ impl Retransmitter {
             withdrawn: BTreeMap::new(),
             requested: BTreeMap::new(),
             symbols: BTreeMap::new(),
+            sent_symbols: 0,
+            on_the_way: BTreeMap::new(),
             lacking: BTreeSet::new(),
             misled: BTreeSet::new(),
             corrections: BTreeMap::new(),
@@ -145,10 +151,12 @@ impl Retransmitter {
         self.lacking.insert(index);
     }
 
-    /// The receiver is to have so many symbols of a source block for itself.
-    pub(super) fn request_symbols(&mut self, index: u32, source_block: u32, count: u32) {
-        if count > 0 {
-            self.symbols.insert((index, source_block), count);
+    /// The receiver is to have so many symbols of an object's source block for itself. So it said when so many of all
+    /// that had been sent to it had arrived.
+    pub(super) fn request_symbols(&mut self, of: (u32, u32), count: u32, arrived: u64) {
+        let is_on_the_way = self.on_the_way.get(&of).is_some_and(|sent| arrived < *sent);
+        if count > 0 && !is_on_the_way {
+            self.symbols.insert(of, count);
         }
     }
 
@@ -182,6 +190,7 @@ impl Retransmitter {
         self.requested.remove(&index);
         self.corrections.remove(&index);
         self.symbols.retain(|(other, _), _| *other != index);
+        self.on_the_way.retain(|(other, _), _| *other != index);
         self.lacking.remove(&index);
         while let Some(due) = self.due.range((index, Due::BeginOfFile)..(index, Due::Reject)).next().copied()
         {
@@ -276,7 +285,8 @@ impl Retransmitter {
     /// The next symbols that it is to have. When a source block has no new ones any more, all of its blocks.
     fn next_symbols(&mut self, objects: &mut Objects, repair: Repair, max_run_len: u32) -> Option<Action> {
         while let Some((index, source_block)) = self.next_lacking(objects, repair) {
-            let count = self.symbols.remove(&(index, source_block)).unwrap_or_default();
+            let of = (index, source_block);
+            let count = self.symbols.remove(&of).unwrap_or_default();
             let most = objects.blocks_per_run(max_run_len).min(u64::from(count)) as u32;
             let Some(schedule) = objects.get_mut(index).and_then(|object| object.schedule.as_mut()) else {
                 continue;
@@ -286,9 +296,13 @@ impl Retransmitter {
                 self.request(index, blocks);
                 continue;
             };
-            self.retransmitted_bytes +=
-                u64::from(symbols.end - symbols.start) * schedule.layout().block_len();
-            self.request_symbols(index, source_block, count - (symbols.end - symbols.start));
+            let taken = symbols.end - symbols.start;
+            self.retransmitted_bytes += u64::from(taken) * schedule.layout().block_len();
+            self.sent_symbols += u64::from(taken);
+            self.on_the_way.insert(of, self.sent_symbols);
+            if taken < count {
+                self.symbols.insert(of, count - taken);
+            }
             return Some(Action::Symbols(index, source_block, symbols));
         }
         None

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use treecast_wire::message::Progress;
+use treecast_wire::message::{Lack, Progress, SymbolRequest};
 
 use super::{
     super::testing::{SESSION, begin, file, request, words},
@@ -26,13 +26,21 @@ impl Bench {
     }
 
     fn with(repair: Repair, retransmission_timeout_factor: Option<f64>) -> Self {
-        let config = SenderConfig {
+        Self::of(SenderConfig { repair, retransmission_timeout_factor, ..Self::config() })
+    }
+
+    fn of(config: SenderConfig) -> Self {
+        Self { sender: Sender::new(config), now: Instant::ZERO }
+    }
+
+    fn config() -> SenderConfig {
+        SenderConfig {
             session: SESSION,
-            repair,
+            repair: Repair::Nack,
             fec: None,
             block_len: 100,
             max_run_len: 200,
-            retransmission_timeout_factor,
+            retransmission_timeout_factor: None,
             minimum_retransmission_time: Duration::from_millis(10),
             follow_progress: false,
             patience: Duration::from_secs(1),
@@ -40,8 +48,7 @@ impl Bench {
             at_once: 64,
             is_feed: false,
             keepalive: KEEPALIVE,
-        };
-        Self { sender: Sender::new(config), now: Instant::ZERO }
+        }
     }
 
     fn send(&mut self, size: u64) {
@@ -595,4 +602,37 @@ fn a_receiver_that_has_everything_does_not_wait_for_the_others() {
     bench.message(B, Message::EndOfRetransmissionRequests);
     bench.group();
     assert_eq!(bench.to(B), "Goodbye, close connection");
+}
+
+/// A receiver that the group's packets do not reach, and says so again before it can have heard the answer.
+#[test]
+fn symbols_that_are_on_their_way_to_a_receiver_are_not_sent_it_twice() {
+    let mut bench = Bench::of(SenderConfig { fec: Some(Share::Auto), ..Bench::config() });
+    bench.out(20_000, &[A, B]);
+    let mut symbols_for = |arrived, lacking| {
+        let lack = Lack { source_block: 0, lacking, next: 200 };
+        let request = SymbolRequest::new(arrived, vec![lack]).unwrap();
+        bench.message(A, Message::SymbolRequest(request));
+        let mut count = 0;
+        while let Step::Transmit(transmit) = bench.sender.poll(bench.now, Lane::Receiver(A)) {
+            let SenderTransmit::Symbols { symbols, .. } = transmit else { panic!("{transmit:?}") };
+            count += symbols.end - symbols.start;
+        }
+        count
+    };
+    assert_eq!(symbols_for(0, 200), 200);
+    assert_eq!(symbols_for(0, 200), 0);
+    assert_eq!(symbols_for(199, 1), 0);
+    assert_eq!(symbols_for(200, 2), 2, "all have arrived, and it took two more");
+}
+
+#[test]
+fn with_forward_error_correction_an_object_is_announced_again_and_again() {
+    for (fec, announced) in [(None, 1), (Some(Share::Auto), 7)] {
+        let mut bench = Bench::of(SenderConfig { fec, ..Bench::config() });
+        bench.join(A);
+        bench.send(12_800);
+        let out = bench.group();
+        assert_eq!(out.matches("BOF").count(), announced, "{out}");
+    }
 }
