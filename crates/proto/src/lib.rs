@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod carousel;
+pub mod chunks;
 pub mod fec;
 pub mod group_key;
 pub mod membership;

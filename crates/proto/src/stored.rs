@@ -80,6 +80,11 @@ impl Stored {
         gaps
     }
 
+    /// Forgets the blocks that these bytes lie in.
+    pub fn forget(&mut self, bytes: &Range<u64>) {
+        self.blocks.remove(bytes.start / self.block_len..bytes.end.div_ceil(self.block_len));
+    }
+
     /// Forgets all blocks.
     pub fn clear(&mut self) {
         self.blocks = BlockSet::default();
@@ -132,6 +137,16 @@ mod tests {
         assert_eq!(stored.add(90..200), (vec![90..95], 0));
         assert_eq!(stored.add(100..200), (vec![], 0));
         assert_eq!(stored.add(4..8), (vec![], 0));
+    }
+
+    #[test]
+    fn forgets_each_block_that_a_range_touches() {
+        let mut stored = of_size(95);
+        stored.add(0..95);
+        stored.forget(&(15..21));
+        assert_eq!(stored.first_gap(0), Some(10..30));
+        stored.forget(&(94..95));
+        assert_eq!(stored.first_gap(30), Some(90..95));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, SessionId},
-    message::{BeginOfFile, TransferType},
+    message::{BeginOfFile, ChunkHashes, Message, TransferType},
 };
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     network::{Link, generator, transmission_time},
     schedule::Schedule,
     trace::{Entry, Node, Trace},
+    vcmtp::storage::chunk_hashes,
 };
 use node::{Packet, ReceiverNode};
 pub use scenario::{ReceiverPlan, Scenario};
@@ -61,6 +62,7 @@ enum Event {
     Packet(usize, Packet),
     ReceiverHashed(usize, FileId),
     ReceiverDecoded(usize, FileId, u32, bool),
+    ReceiverChecked(usize, FileId, ChunkHashes),
     WakeSender,
     WakeReceiver(usize),
 }
@@ -187,6 +189,7 @@ impl<'a> World<'a> {
         let (Event::Packet(number, _)
         | Event::ReceiverHashed(number, _)
         | Event::ReceiverDecoded(number, ..)
+        | Event::ReceiverChecked(number, ..)
         | Event::WakeReceiver(number)) = event
         else {
             return;
@@ -200,6 +203,7 @@ impl<'a> World<'a> {
             Event::Packet(_, packet) => receiver.packet(now, &packet),
             Event::ReceiverHashed(_, file) => receiver.hashed(now, file),
             Event::ReceiverDecoded(_, file, block, is_right) => receiver.decoded(now, file, block, is_right),
+            Event::ReceiverChecked(_, file, page) => receiver.checked(now, file, &page),
             _ => {}
         }
         let effects = receiver.pump(now, &self.contents);
@@ -209,6 +213,9 @@ impl<'a> World<'a> {
         }
         for (file, block, is_right) in effects.decoded {
             self.schedule.at(now + HASHING, Event::ReceiverDecoded(number, file, block, is_right));
+        }
+        for (file, page) in effects.checks {
+            self.schedule.at(now + HASHING, Event::ReceiverChecked(number, file, page));
         }
         for file in effects.hashes {
             self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file));
@@ -230,6 +237,10 @@ impl<'a> World<'a> {
                     self.send(now, Packet::Message(message.to_packet(file)));
                 }
                 Step::Transmit(SenderTransmit::Blocks { file, range }) => self.send_blocks(now, file, range),
+                Step::Transmit(SenderTransmit::ChunkHashes { file, page }) => {
+                    let page = chunk_hashes(&self.contents[file.index() as usize], page);
+                    self.send(now, Packet::Message(Message::ChunkHashes(page).to_packet(file)));
+                }
                 Step::Transmit(SenderTransmit::Symbols { file, source_block, symbols }) => {
                     self.send_symbols(now, file, source_block, symbols);
                 }

@@ -5,7 +5,11 @@
 
 use std::{fmt::Write, fs, path::Path as FilePath, time::Duration};
 
-use treecast_proto::vcmtp::{Notification, Repair};
+use treecast_proto::{
+    chunks::CHUNK_LEN,
+    fec::Share,
+    vcmtp::{Notification, Repair},
+};
 use treecast_sim::{
     network::{Loss, Path},
     vcmtp::{Figures, ObjectPlan, ReceiverPlan, Scenario, run},
@@ -152,5 +156,19 @@ fn receiver(path: Path) -> ReceiverPlan {
         read_rate_bps: 10_000_000_000,
         ignores: vec![false],
         faults: vec![None],
+    }
+}
+
+/// What somebody forges lies in the first chunks of the object: these are fetched again and no more.
+#[test]
+fn forged_blocks_cost_their_chunks_and_not_the_object() {
+    const FORGED_CHUNKS: u64 = 5;
+    for (seed, fec) in (0..20).flat_map(|seed| [(seed, None), (seed, Some(Share::Auto))]) {
+        let mut scenario = scenario(Repair::Nack, &[CLEAN; 3]);
+        (scenario.seed, scenario.fec, scenario.is_forged) = (seed, fec, true);
+        let figures = whole(&scenario);
+        let most = 3 * (FORGED_CHUNKS + 1) * CHUNK_LEN;
+        assert!(figures.retransmitted_bytes < most, "seed {seed} {fec:?}: {figures:?}");
+        assert!(figures.wrong_chunks <= 3 * FORGED_CHUNKS, "seed {seed} {fec:?}: {figures:?}");
     }
 }

@@ -91,6 +91,10 @@ pub enum PacketType {
     Contents = 1 << 15,
     /// Sender to receiver, encrypted: what packets to the group are sealed with.
     GroupKey = 1 << 16,
+    /// Receiver to sender: what an object's chunks should be, since its copy is wrong somewhere.
+    ChunkHashesRequest = 1 << 17,
+    /// Sender to receiver, or to the group of a carousel: what some chunks of an object are.
+    ChunkHashes = 1 << 18,
     /// Sender to group, in a secure carousel: Contents, Withdraw or Goodbye with the sender's signature.
     Signed = 1 << 28,
     /// Sender to group: the rate, and whom it follows.
@@ -127,6 +131,8 @@ impl PacketType {
         Self::Goodbye,
         Self::Contents,
         Self::GroupKey,
+        Self::ChunkHashesRequest,
+        Self::ChunkHashes,
         Self::Signed,
         Self::Pace,
         Self::PaceReport,

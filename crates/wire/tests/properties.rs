@@ -6,10 +6,10 @@ use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, MAX_PAYLOAD_LEN, PacketType, SessionId},
     iotup,
     message::{
-        Attributes, BeginOfFile, Contents, Digest, FILE_NAME_LEN, GroupKey, Hello, Lack, MAX_LACKS,
-        MAX_OBJECTS, MAX_REASON_LEN, MODE_BITS, Message, ModificationTime, ObjectKind, Pace, PaceReport,
-        Progress, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent,
-        TransferType, Welcome,
+        Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, FILE_NAME_LEN, GroupKey,
+        Hello, Lack, MAX_LACKS, MAX_OBJECTS, MAX_PAGES, MAX_PROOF, MAX_REASON_LEN, MODE_BITS, Message,
+        ModificationTime, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Progress, Reason, RetransmissionRequest,
+        Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, Repair, Security, Ticket},
@@ -163,6 +163,11 @@ fn message() -> impl Strategy<Value = Message> {
         (any::<u64>(), any::<[u8; 32]>())
             .prop_map(|(id, secret)| Message::GroupKey(GroupKey { id: KeyId(id), secret })),
         reason().prop_filter("a Goodbye", |reason| !reason.as_str().is_empty()).prop_map(Message::PutOut),
+        chunk_hashes().prop_map(Message::ChunkHashes),
+        (0..=u32::MAX - MAX_PAGES, 1..=MAX_PAGES).prop_map(|(first, count)| {
+            let request = ChunkHashesRequest::new(first..first + count);
+            Message::ChunkHashesRequest(request.expect("few"))
+        }),
         symbol_request().prop_map(Message::SymbolRequest),
         any::<(u32, u32)>()
             .prop_map(|(source_block, next)| Message::SymbolsSent(SymbolsSent { source_block, next })),
@@ -246,6 +251,18 @@ fn reason() -> impl Strategy<Value = Reason> {
         let reason = Reason::new(&text);
         assert!(reason.as_str().len() <= MAX_REASON_LEN);
         reason
+    })
+}
+
+fn chunk_hashes() -> impl Strategy<Value = ChunkHashes> {
+    let hashes = |most| prop::collection::vec(any::<[u8; 32]>(), 1..=most);
+    (any::<u32>(), hashes(PAGE_CHUNKS), hashes(MAX_PROOF)).prop_map(|(page, hashes, proof)| {
+        let page = if proof.len() == 1 {
+            Ok(ChunkHashes::none(page))
+        } else {
+            ChunkHashes::new(page, hashes, proof)
+        };
+        page.expect("few")
     })
 }
 

@@ -144,6 +144,7 @@ impl Display {
             "dropped_packets": progress.dropped_packets,
             "repair_symbols": progress.repair_symbols,
             "decoded_blocks": progress.decoded_blocks,
+            "wrong_chunks": progress.wrong_chunks,
             "ignored_packets": progress.ignored_packets,
             "forged_packets": progress.forged_packets,
             "replayed_packets": progress.replayed_packets,

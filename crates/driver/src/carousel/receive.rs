@@ -85,6 +85,7 @@ pub fn receive(
         session: options.session,
         block_len,
         fec: options.fec,
+        has_chunk_hashes: options.dialect == Dialect::Session,
         hash_attempts: HASH_ATTEMPTS,
         patience: options.patience,
     });
@@ -235,6 +236,7 @@ impl Session<'_> {
         while let Some(report) = self.intake.report() {
             let input = match report {
                 Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
+                Report::Checked { file, page, wrong } => ReceiverInput::Checked { file, page, wrong },
                 Report::Committed { file } => ReceiverInput::Committed { file },
                 Report::Decoded { file, source_block, is_right } => {
                     ReceiverInput::Decoded { file, source_block, is_right }
@@ -379,6 +381,7 @@ impl Session<'_> {
             duplicate_blocks: progress.duplicate_blocks,
             repair_symbols: progress.repair_symbols,
             decoded_blocks: progress.decoded_blocks,
+            wrong_chunks: progress.wrong_chunks,
             dropped_packets: self.source.dropped(),
             ignored_packets: self.malformed,
             forged_packets: refused.forged,
@@ -421,6 +424,7 @@ fn task(transmit: ReceiverTransmit, blocks: Option<(u64, usize)>, symbol_len: u1
         }
         ReceiverTransmit::ForgetSymbols { file } => Task::ForgetSymbols { file },
         ReceiverTransmit::Hash { file } => Task::Hash { file },
+        ReceiverTransmit::CheckChunks { file, hash, page } => Task::CheckChunks { file, hash, page },
         ReceiverTransmit::Commit { file } => Task::Commit { file },
         ReceiverTransmit::Discard { file } => Task::Discard { file },
         ReceiverTransmit::Announce { .. } => return None,

@@ -1,6 +1,6 @@
 //! Sending a carousel: reads each object again in every loop, and hashes it in the first.
 
-use std::{io, net::SocketAddr, ops::Range, time::Duration};
+use std::{collections::BTreeMap, io, net::SocketAddr, ops::Range, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
@@ -16,6 +16,7 @@ use treecast_wire::{
 
 use super::{CarouselError, Dialect, ListenerWatch, iotup::FrameSender};
 use crate::{
+    chunk_tree::{ChunkHasher, ChunkTree},
     clock::Clock,
     fec::{Encoders, read_source_block},
     files::{NamedSource, SourceError},
@@ -143,7 +144,9 @@ struct Carousel<'a> {
     overhead: u64,
     frames: Option<FrameSender>,
     /// The object that is being hashed, and how far.
-    hashing: Option<(FileId, u64, blake3::Hasher)>,
+    hashing: Option<(FileId, u64, ChunkHasher)>,
+    /// Of the objects whose hash is known and that are more than one chunk: 0.05 % of their size.
+    trees: BTreeMap<FileId, ChunkTree>,
     buffer: Vec<u8>,
     encoders: Encoders,
     started: Option<Instant>,
@@ -205,6 +208,7 @@ impl<'a> Carousel<'a> {
             overhead,
             frames: None,
             hashing: None,
+            trees: BTreeMap::new(),
             started: None,
             next_tell: Instant::ZERO,
             meter: Meter::default(),
@@ -250,6 +254,9 @@ impl<'a> Carousel<'a> {
             match self.machine.poll(now) {
                 Step::Transmit(SenderTransmit::Message { file, message }) => self.message(file, &message)?,
                 Step::Transmit(SenderTransmit::Blocks { file, range }) => self.blocks(file, range, tell)?,
+                Step::Transmit(SenderTransmit::ChunkHashes { file, page }) => {
+                    self.chunk_hashes(file, page)?
+                }
                 Step::Transmit(SenderTransmit::Symbols { file, source_block, symbols }) => {
                     self.symbols(file, source_block, symbols, tell)?;
                 }
@@ -338,6 +345,13 @@ impl<'a> Carousel<'a> {
         self.sent(attempt)
     }
 
+    fn chunk_hashes(&mut self, file: FileId, page: u32) -> Result<(), CarouselError> {
+        match self.trees.get(&file).and_then(|tree| tree.page(page)) {
+            Some(page) => self.message(file, &Message::ChunkHashes(page)),
+            None => Ok(()),
+        }
+    }
+
     /// What could not be sent for a reason that may pass comes with the next loop.
     fn sent(&mut self, attempt: io::Result<()>) -> Result<(), CarouselError> {
         let now = self.clock.now();
@@ -419,7 +433,8 @@ impl<'a> Carousel<'a> {
 
     fn hash(&mut self, file: FileId, position: u64, run: &[u8], is_last: bool) {
         if position == 0 {
-            self.hashing = Some((file, 0, blake3::Hasher::new()));
+            let size = self.sources.get(file.index() as usize).map_or(0, |source| source.source.size());
+            self.hashing = Some((file, 0, ChunkHasher::new(size)));
         }
         let Some((of, next, hasher)) = &mut self.hashing else { return };
         if (*of, *next) != (file, position) {
@@ -427,8 +442,9 @@ impl<'a> Carousel<'a> {
         }
         hasher.update(run);
         *next += run.len() as u64;
-        if is_last {
-            let hash = *hasher.finalize().as_bytes();
+        if is_last && let Some((_, _, hasher)) = self.hashing.take() {
+            let (hash, tree) = hasher.finish();
+            self.trees.extend(tree.map(|tree| (file, tree)));
             self.machine.handle(self.clock.now(), SenderInput::Hashed { file, hash });
         }
     }

@@ -48,7 +48,11 @@ impl Intake {
         self.since.get_or_insert(now);
         self.is_urgent |= matches!(
             task,
-            Task::Hash { .. } | Task::Commit { .. } | Task::Discard { .. } | Task::Decode { .. }
+            Task::Hash { .. }
+                | Task::CheckChunks { .. }
+                | Task::Commit { .. }
+                | Task::Discard { .. }
+                | Task::Decode { .. }
         );
         self.tasks.push(task);
     }

@@ -6,6 +6,7 @@
 //! is removed whenever it is let go of. What a receiver that was killed has left, another one of the session goes on
 //! with: its [`Journal`] says what is there.
 
+mod chunk_check;
 mod intake;
 mod journal;
 mod link;

@@ -8,10 +8,15 @@ use std::{
     thread::JoinHandle,
 };
 
-use treecast_wire::{header::FileId, message::BeginOfFile};
+use treecast_proto::chunks::Chunks;
+use treecast_wire::{
+    header::FileId,
+    message::{BeginOfFile, ChunkHashes},
+};
 
 use super::{
     Ending, Journal, Kept, TargetError, TargetFolder,
+    chunk_check::wrong_chunks,
     names::Names,
     stored::{CATCH_UP_LEN, Stored},
     symbols::{SourceBlock, Symbols},
@@ -41,6 +46,8 @@ pub enum Task {
     ForgetSymbols { file: FileId },
     /// Compute the hash of what is stored; it comes as a [`Report`].
     Hash { file: FileId },
+    /// Compare a page of chunks of an object with this hash with what is stored; it comes as a [`Report`].
+    CheckChunks { file: FileId, hash: [u8; 32], page: ChunkHashes },
     /// Give an announced object its final name, and report that it has it.
     Commit { file: FileId },
     /// Throw away what is stored, and forget that it has failed.
@@ -53,6 +60,12 @@ pub enum Report {
     Hashed {
         file: FileId,
         hash: [u8; 32],
+    },
+    /// Which bytes of a page's chunks are wrong; none when the page is no part of the object.
+    Checked {
+        file: FileId,
+        page: u32,
+        wrong: Option<Vec<Range<u64>>>,
     },
     /// The object has its final name.
     Committed {
@@ -260,6 +273,7 @@ impl Worker {
             Task::Decode { file, source_block } => self.decode(file, &source_block),
             Task::ForgetSymbols { file } => drop(self.symbols.remove(&file)),
             Task::Hash { file } => self.hash(file, buffer),
+            Task::CheckChunks { file, hash, page } => self.check_chunks(file, &hash, &page, buffer),
             Task::Commit { file } => self.commit(file),
             Task::Discard { file } => self.discard(file),
         }
@@ -422,6 +436,23 @@ impl Worker {
         });
         if let Some(hash) = hash {
             self.report(Report::Hashed { file, hash });
+        }
+    }
+
+    fn check_chunks(&mut self, file: FileId, hash: &[u8; 32], page: &ChunkHashes, buffer: &mut [u8]) {
+        let mut wrong = None;
+        if let Some(Some(Object::Whole { begin, .. })) = self.objects.get(&file) {
+            // It has its name already, and changed under it: all of it comes again.
+            let bytes = Chunks::new(begin.file_size).map(|chunks| chunks.page_bytes(page.page()));
+            wrong = Some(Some(Vec::from_iter(bytes)));
+        }
+        self.attempt(file, |stored, begin, folder| {
+            let compared = wrong_chunks(stored, begin.file_size, hash, page, buffer);
+            wrong = Some(compared.map_err(|source| read_back(folder, source))?);
+            Ok(())
+        });
+        if let Some(wrong) = wrong {
+            self.report(Report::Checked { file, page: page.page(), wrong });
         }
     }
 

@@ -139,6 +139,8 @@ pub struct ReceiveProgress {
     /// Repair symbols kept, and blocks computed from them.
     pub repair_symbols: u64,
     pub decoded_blocks: u64,
+    /// Chunks of objects that were wrong, and came again.
+    pub wrong_chunks: u64,
     /// Packets that the kernel dropped because the receive buffer was full.
     pub dropped_packets: u64,
     /// Packets that were of no use: foreign, late or malformed.

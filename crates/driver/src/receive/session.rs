@@ -382,6 +382,7 @@ impl<'a> Session<'a> {
         while let Some(report) = self.intake.report() {
             let input = match report {
                 Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
+                Report::Checked { file, page, wrong } => ReceiverInput::Checked { file, page, wrong },
                 Report::Committed { file } => ReceiverInput::Committed { file },
                 Report::Decoded { file, source_block, is_right } => {
                     ReceiverInput::Decoded { file, source_block, is_right }
@@ -500,6 +501,9 @@ impl<'a> Session<'a> {
             }
             ReceiverTransmit::ForgetSymbols { file } => self.add(Task::ForgetSymbols { file }),
             ReceiverTransmit::Hash { file } => self.add(Task::Hash { file }),
+            ReceiverTransmit::CheckChunks { file, hash, page } => {
+                self.add(Task::CheckChunks { file, hash, page });
+            }
             ReceiverTransmit::Commit { file } => self.add(Task::Commit { file }),
             ReceiverTransmit::Discard { file } => {
                 // Of one that is not announced, nothing has been taken from there.

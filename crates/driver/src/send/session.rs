@@ -1,6 +1,7 @@
 //! The sender's loop.
 
 mod admission;
+mod chunk_hashes;
 mod config;
 mod congestion;
 mod connections;
@@ -349,6 +350,7 @@ impl<'a> Session<'a> {
             SenderTransmit::Symbols { to, file, source_block, symbols } => {
                 self.send_symbols(now, to, file, source_block, symbols)?;
             }
+            SenderTransmit::ChunkHashes { to, file, pages } => self.send_chunk_hashes(now, to, file, pages),
             SenderTransmit::CloseConnection(receiver) => {
                 if let Some(peer) = self.peers.get_mut(&receiver) {
                     peer.closes = true;

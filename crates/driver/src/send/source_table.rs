@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use treecast_wire::header::FileId;
+use treecast_wire::{header::FileId, message::ChunkHashes};
 
-use crate::files::{NamedSource, SourceError};
+use crate::{
+    chunk_tree::{ChunkHasher, ChunkTree},
+    files::{NamedSource, SourceError},
+};
 
 /// How much is read, and hashed, at once: enough for BLAKE3 to be at its best, and little enough to be in a
 /// core's second-level cache still when it is sent.
@@ -18,7 +21,10 @@ pub(super) struct SourceTable {
 #[derive(Debug)]
 struct Object {
     named: NamedSource,
-    hasher: blake3::Hasher,
+    /// None once it has given the hash.
+    hasher: Option<ChunkHasher>,
+    /// From then on, unless the object is a single chunk.
+    tree: Option<ChunkTree>,
     /// Everything before this position is in `hasher`.
     hashed: u64,
     /// What is read and where it lies in the object; empty unless the object is being sent.
@@ -28,8 +34,8 @@ struct Object {
 
 impl SourceTable {
     pub fn add(&mut self, file: FileId, named: NamedSource) {
-        let object =
-            Object { named, hasher: blake3::Hasher::new(), hashed: 0, ahead: Vec::new(), ahead_at: 0 };
+        let hasher = Some(ChunkHasher::new(named.source.size()));
+        let object = Object { named, hasher, tree: None, hashed: 0, ahead: Vec::new(), ahead_at: 0 };
         self.objects.insert(file, object);
     }
 
@@ -65,8 +71,18 @@ impl SourceTable {
             return None;
         }
         object.ahead = Vec::new();
-        let unchanged = object.named.source.check_unchanged();
-        Some(unchanged.map(|()| *object.hasher.finalize().as_bytes()))
+        let hasher = object.hasher.take()?;
+        if let Err(error) = object.named.source.check_unchanged() {
+            return Some(Err(error));
+        }
+        let (hash, tree) = hasher.finish();
+        object.tree = tree;
+        Some(Ok(hash))
+    }
+
+    /// A page of the hashes of an object's chunks, once the object's is known.
+    pub fn chunk_hashes(&self, file: FileId, page: u32) -> Option<ChunkHashes> {
+        self.objects.get(&file)?.tree.as_ref()?.page(page)
     }
 
     /// Forgets an object: nothing more of it is sent. Returns its name and size.
@@ -101,7 +117,8 @@ impl Object {
         }
         let end = start + want as u64;
         if (start..end).contains(&self.hashed) {
-            self.hasher.update(&self.ahead[(self.hashed - start) as usize..]);
+            let new = &self.ahead[(self.hashed - start) as usize..];
+            self.hasher.iter_mut().for_each(|hasher| hasher.update(new));
             self.hashed = end;
         }
         Ok(())

@@ -79,8 +79,8 @@ impl<'a> Copy<'a> {
             .filter_map(|report| match report {
                 Report::Hashed { hash, .. } => Some(StorageReport::Hashed { hash }),
                 Report::Committed { .. } => Some(StorageReport::Committed),
-                // A copy has no repair symbols.
-                Report::Decoded { .. } => None,
+                // A copy has no repair symbols, and nobody who tells of its chunks.
+                Report::Decoded { .. } | Report::Checked { .. } => None,
                 Report::Refused { reason, .. } | Report::Failed { reason, .. } => {
                     Some(StorageReport::Failed { reason })
                 }

@@ -6,6 +6,9 @@
 //! moment; behind its last block go End-of-File and Digest. A receiver keeps what it has not, goes on
 //! through as many loops as it takes, and leaves when it has them all.
 //!
+//! From the second loop on, an object's chunk hashes ([`crate::chunks`]) go out with its announcements, each page in
+//! front of its blocks. A receiver whose copy is wrong compares its chunks and takes the wrong ones alone again.
+//!
 //! With forward error correction ([`crate::fec`]) the first loop is as it is without, and every later one is of new
 //! repair symbols: who listens, from whatever moment on, needs as many packets of each source block as it has blocks,
 //! and no particular one.
@@ -16,6 +19,7 @@
 //! [`Contents`]: treecast_wire::message::Contents
 //! [`Digest`]: treecast_wire::message::Digest
 
+mod check;
 mod iotup;
 mod object;
 mod receiver;

@@ -2,7 +2,8 @@
 
 use treecast_wire::message::BeginOfFile;
 
-use crate::{fec::Gatherer, stored::Stored};
+use super::check::Check;
+use crate::{chunks::Chunks, fec::Gatherer, stored::Stored};
 
 /// One object, from the first thing heard of it to its end.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(super) struct Object {
     /// How many times the two were not the same.
     pub mismatches: u32,
     pub phase: Phase,
+    /// After a mismatch, while its chunks are compared with what they should be.
+    pub check: Option<Check>,
     /// What is there; after a mismatch, what has been compared since.
     pub stored: Stored,
     /// With forward error correction, once the size is known.
@@ -40,6 +43,7 @@ impl Object {
             hashed: None,
             mismatches: 0,
             phase: Phase::Receiving,
+            check: None,
             stored: Stored::new(block_len),
             gatherer: None,
         }
@@ -56,9 +60,24 @@ impl Object {
         self.begin = Some(begin);
     }
 
+    /// Keeps the blocks until their chunks are known to be wrong. False when it is a single chunk.
+    pub fn doubt(&mut self) -> bool {
+        let size = self.begin.as_ref().map_or(0, |begin| begin.file_size);
+        self.check = Chunks::new(size).map(Check::new);
+        if self.check.is_some() {
+            self.resume();
+        }
+        self.check.is_some()
+    }
+
     /// Forgets which blocks are there, so that each is compared when it comes again.
     pub fn start_again(&mut self) {
         self.stored.clear();
+        self.resume();
+    }
+
+    /// More is to come, and whose symbols have come is not known.
+    fn resume(&mut self) {
         self.gatherer = self.gatherer.take().map(|gatherer| Gatherer::new(gatherer.layout()));
         self.hashed = None;
         self.phase = Phase::Receiving;

@@ -8,7 +8,7 @@ use std::{
 
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, MAX_OBJECTS, Message},
+    message::{BeginOfFile, ChunkHashes, MAX_OBJECTS, Message},
 };
 
 use super::object::{Object, Phase};
@@ -27,6 +27,10 @@ const EARLY_BYTES: u64 = 16 << 20;
 /// loop.
 const MAX_UNFINISHED: usize = 1024;
 
+/// How many times the hash of an object may be wrong whose wrong chunks alone are taken again: a disk that keeps nothing
+/// right must not be tried for ever.
+const MAX_CHECKS: u32 = 20;
+
 /// The most memory for all objects' sets of blocks, in chunks of about 600 bytes.
 const MAX_CHUNKS: usize = 131_072;
 
@@ -37,7 +41,9 @@ pub struct ReceiverConfig {
     pub block_len: u16,
     /// Whether the sender sends repair symbols.
     pub fec: bool,
-    /// How many times an object's hash may be wrong before it is given up.
+    /// Whether the sender sends chunk hashes.
+    pub has_chunk_hashes: bool,
+    /// How many times an object's hash may be wrong before it is given up, where nothing tells which part of it is.
     pub hash_attempts: u32,
     /// How long the sender may be silent; none waits for ever.
     pub patience: Option<Duration>,
@@ -70,6 +76,12 @@ pub enum ReceiverInput {
     Hashed {
         file: FileId,
         hash: [u8; 32],
+    },
+    /// The answer to [`ReceiverTransmit::CheckChunks`], as [`crate::vcmtp::ReceiverInput::Checked`].
+    Checked {
+        file: FileId,
+        page: u32,
+        wrong: Option<Vec<Range<u64>>>,
     },
     /// The file has its final name.
     Committed {
@@ -108,6 +120,8 @@ pub enum ReceiverTransmit {
     ForgetSymbols { file: FileId },
     /// All bytes are stored: compute the hash, meanwhile go on, and hand it back.
     Hash { file: FileId },
+    /// As [`crate::vcmtp::ReceiverTransmit::CheckChunks`].
+    CheckChunks { file: FileId, hash: [u8; 32], page: ChunkHashes },
     /// The hash is right: give the file its final name, and say so ([`ReceiverInput::Committed`]).
     Commit { file: FileId },
     /// Throw away all that is stored of the object.
@@ -159,6 +173,8 @@ pub struct Progress {
     /// Repair symbols kept, and blocks computed from them.
     pub repair_symbols: u64,
     pub decoded_blocks: u64,
+    /// Chunks that were there, wrong, and are taken again.
+    pub wrong_chunks: u64,
 }
 
 /// One receiver of a carousel. Call order: see the crate's documentation; poll to the end after every
@@ -173,6 +189,7 @@ pub struct Receiver {
     duplicate_blocks: u64,
     repair_symbols: u64,
     decoded_blocks: u64,
+    wrong_chunks: u64,
     /// Chunks of memory that all objects' sets of blocks take, at most.
     chunks: usize,
     last_heard: Option<Instant>,
@@ -194,6 +211,7 @@ impl Receiver {
             duplicate_blocks: 0,
             repair_symbols: 0,
             decoded_blocks: 0,
+            wrong_chunks: 0,
             chunks: 0,
             last_heard: None,
             busy: BTreeSet::new(),
@@ -226,6 +244,7 @@ impl Receiver {
             // Another session on the same group and port.
             ReceiverInput::Message { .. } | ReceiverInput::Blocks { .. } | ReceiverInput::Symbols { .. } => {}
             ReceiverInput::Hashed { file, hash } => self.on_hashed(file, hash),
+            ReceiverInput::Checked { file, page, wrong } => self.on_checked(file, page, wrong.as_deref()),
             ReceiverInput::StoreFailed { file, reason } => self.fail(file, reason),
             ReceiverInput::Committed { file } => self.on_committed(file),
             ReceiverInput::Ignore { file } => drop(self.give_up(file)),
@@ -273,6 +292,7 @@ impl Receiver {
             duplicate_blocks: self.duplicate_blocks,
             repair_symbols: self.repair_symbols,
             decoded_blocks: self.decoded_blocks,
+            wrong_chunks: self.wrong_chunks,
         }
     }
 
@@ -296,6 +316,7 @@ impl Receiver {
                     self.check(file);
                 }
             }
+            Message::ChunkHashes(page) => self.on_chunk_hashes(file, page),
             Message::Withdraw(reason) => self.fail(file, format!("the sender has withdrawn it: {reason}")),
             Message::Goodbye => self.over = Some("the sender has stopped".into()),
             // An end of file says nothing that the announcement does not; the others belong to VCMTP.
@@ -354,7 +375,9 @@ impl Receiver {
             self.chunks = self.objects.values().map(Object::chunks).sum();
         }
         let is_full = self.chunks >= MAX_CHUNKS;
-        let receiving = self.object(file).filter(|object| object.phase == Phase::Receiving && !is_full);
+        let takes_symbols =
+            |object: &Object| object.phase == Phase::Receiving && object.check.is_none() && !is_full;
+        let receiving = self.object(file).filter(|object| takes_symbols(object));
         let Some(object) = receiving else { return };
         let chunks = object.chunks();
         let Some(gatherer) = &mut object.gatherer else { return };
@@ -419,7 +442,8 @@ impl Receiver {
 
     fn hash_when_complete(&mut self, file: FileId) {
         let Some(object) = self.object(file) else { return };
-        if object.phase == Phase::Receiving && object.stored.is_complete() {
+        let is_checked = object.check.is_none();
+        if object.phase == Phase::Receiving && is_checked && object.stored.is_complete() {
             object.phase = Phase::Hashing;
             self.busy.insert(file.index());
             self.transmit(ReceiverTransmit::Hash { file });
@@ -436,7 +460,7 @@ impl Receiver {
 
     /// Compares the two hashes of an object once both are known.
     fn check(&mut self, file: FileId) {
-        let attempts = self.config.hash_attempts;
+        let (attempts, has_chunk_hashes) = (self.config.hash_attempts, self.config.has_chunk_hashes);
         let Some(object) = self.object(file) else { return };
         let (Phase::Hashing, Some(hashed), Some(digest)) = (object.phase, object.hashed, object.digest)
         else {
@@ -448,14 +472,44 @@ impl Receiver {
             return self.transmit(ReceiverTransmit::Commit { file });
         }
         object.mismatches += 1;
-        if object.mismatches < attempts {
-            object.start_again();
+        let has_chunk_hashes = has_chunk_hashes && object.mismatches < MAX_CHECKS && object.doubt();
+        if has_chunk_hashes || object.mismatches < attempts {
+            if !has_chunk_hashes {
+                object.start_again();
+            }
             if object.gatherer.is_some() {
                 self.transmit(ReceiverTransmit::ForgetSymbols { file });
             }
         } else {
-            self.fail(file, format!("its hash has been wrong {attempts} times"));
+            let times = object.mismatches;
+            self.fail(file, format!("its hash has been wrong {times} times"));
         }
+    }
+
+    /// What some chunks should be. The page may be anybody's, which shows when it is compared.
+    fn on_chunk_hashes(&mut self, file: FileId, page: ChunkHashes) {
+        let Some(object) = self.object(file) else { return };
+        let Some((check, hash)) = object.check.as_mut().zip(object.digest) else { return };
+        if check.take(page.page()) {
+            self.transmit(ReceiverTransmit::CheckChunks { file, hash, page });
+        }
+    }
+
+    /// A page of chunks has been compared: the wrong ones are taken again. When all are, what is there is right.
+    fn on_checked(&mut self, file: FileId, page: u32, wrong: Option<&[Range<u64>]>) {
+        let Some(object) = self.object(file) else { return };
+        let Some(check) = &mut object.check else { return };
+        let (was_awaited, wrong) = (check.compared(page, wrong.is_some()), wrong.unwrap_or_default());
+        if !was_awaited {
+            return;
+        }
+        let count: u64 = wrong.iter().map(|bytes| check.count(bytes)).sum();
+        if check.is_over() {
+            object.check = None;
+        }
+        wrong.iter().for_each(|bytes| object.stored.forget(bytes));
+        self.wrong_chunks += count;
+        self.hash_when_complete(file);
     }
 
     fn on_committed(&mut self, file: FileId) {
@@ -564,6 +618,7 @@ mod tests {
     use treecast_wire::message::{Contents, Digest, Reason, TransferType};
 
     use super::*;
+    use crate::chunks::CHUNK_LEN;
 
     const NOW: Instant = Instant::ZERO;
     const FILE: FileId = FileId(9 << 32);
@@ -576,6 +631,7 @@ mod tests {
             session: SessionId(9),
             block_len: 10,
             fec: false,
+            has_chunk_hashes: true,
             hash_attempts: 2,
             patience: Some(Duration::from_secs(30)),
         })
@@ -703,6 +759,40 @@ mod tests {
             closed(None),
         ];
         assert_eq!(steps[steps.len() - 3..], last);
+    }
+
+    #[test]
+    fn of_a_wrong_object_the_wrong_chunks_alone_are_taken_again() {
+        const SIZE: u64 = 20 * CHUNK_LEN + 5;
+        let mut receiver = receiver();
+        let page = |page, count| {
+            let page = ChunkHashes::new(page, vec![[1; 32]; count], vec![[2; 32]]).expect("few");
+            (page.clone(), message(FILE, Message::ChunkHashes(page)))
+        };
+        let checked = |page, wrong| ReceiverInput::Checked { file: FILE, page, wrong };
+        let check = |page: &ChunkHashes| {
+            let page = page.clone();
+            Step::Transmit(ReceiverTransmit::CheckChunks { file: FILE, hash: [7; 32], page })
+        };
+        let begin = BeginOfFile::new(TransferType::DiskToDisk, SIZE, "a").expect("a good name");
+        let begin = message(FILE, Message::BeginOfFile(begin));
+        let ((first, say_first), (last, say_last)) = (page(0, 16), page(1, 5));
+        let start = [contents(1), begin, digest(7), say_first.clone(), blocks(0..SIZE)];
+        assert!(!take(&mut receiver, NOW, start).contains(&check(&first)), "not while it may be right");
+        take(&mut receiver, NOW, [hashed(8)]);
+        assert_eq!(take(&mut receiver, NOW, [blocks(0..100)]), [], "it is there, and not known to be wrong");
+        assert_eq!(take(&mut receiver, NOW, [say_first.clone(), say_first.clone()]), [check(&first)]);
+        take(&mut receiver, NOW, [checked(0, None)]);
+        assert_eq!(take(&mut receiver, NOW, [say_first]), [check(&first)], "the other was forged");
+        let wrong = CHUNK_LEN..2 * CHUNK_LEN;
+        take(&mut receiver, NOW, [checked(0, Some(vec![wrong.clone()]))]);
+        let again = CHUNK_LEN / 10 * 10..(2 * CHUNK_LEN).next_multiple_of(10);
+        assert_eq!(take(&mut receiver, NOW, [blocks(0..SIZE / 10 * 10)]), [store(again, true)]);
+        assert_eq!(take(&mut receiver, NOW, [say_last]), [check(&last)], "the rest is compared first");
+        let hash = Step::Transmit(ReceiverTransmit::Hash { file: FILE });
+        assert_eq!(take(&mut receiver, NOW, [checked(1, Some(vec![]))]), [hash]);
+        assert_eq!(take(&mut receiver, NOW, [hashed(7), COMMITTED]).last(), Some(&closed(None)));
+        assert_eq!(receiver.progress().wrong_chunks, 1);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use treecast_wire::{
 };
 
 use super::ANNOUNCE_BYTES;
-use crate::{Instant, Step, fec::Layout};
+use crate::{Instant, Step, chunks::Chunks, fec::Layout};
 
 /// A loop takes at least so long: small objects are not to keep a network busy for nothing.
 const SHORTEST_LOOP: Duration = Duration::from_millis(20);
@@ -52,6 +52,11 @@ pub enum SenderTransmit {
     Message {
         file: FileId,
         message: Message,
+    },
+    /// Send a page of the object's chunk hashes ([`crate::chunks`]).
+    ChunkHashes {
+        file: FileId,
+        page: u32,
     },
     /// Read these bytes of the object and send them, a block a packet.
     Blocks {
@@ -109,6 +114,8 @@ pub struct Sender {
     position: u64,
     /// Where it is announced next.
     announce_at: u64,
+    /// The next page of its chunk hashes.
+    next_page: u32,
     events: VecDeque<SenderEvent>,
     /// Messages that go before the next block. At most a few for each object.
     messages: VecDeque<(FileId, Message)>,
@@ -151,6 +158,7 @@ impl Sender {
             current: 0,
             position: 0,
             announce_at: 0,
+            next_page: 0,
             events: VecDeque::new(),
             messages: VecDeque::new(),
             config,
@@ -249,6 +257,9 @@ impl Sender {
         } else if self.config.announce && self.position >= self.announce_at {
             self.announce();
             None
+        } else if let Some(page) = self.next_page() {
+            self.next_page = page + 1;
+            Some(SenderTransmit::ChunkHashes { file: object.file, page })
         } else if self.position < object.begin.file_size {
             Some(self.next_run())
         } else {
@@ -271,6 +282,16 @@ impl Sender {
             self.messages.push_back((object.file, Message::Digest(Digest::unsigned(hash))));
         }
         self.announce_at = self.position + ANNOUNCE_BYTES;
+    }
+
+    /// The next page of chunk hashes whose chunks begin before the next announcement.
+    fn next_page(&self) -> Option<u32> {
+        let object = &self.objects[self.current];
+        let chunks =
+            Chunks::new(object.begin.file_size).filter(|_| self.config.announce && self.loops > 0)?;
+        let is_due =
+            self.next_page < chunks.pages() && chunks.page_bytes(self.next_page).start < self.announce_at;
+        (object.hash.is_some() && is_due).then_some(self.next_page)
     }
 
     fn next_run(&mut self) -> SenderTransmit {
@@ -304,7 +325,7 @@ impl Sender {
             let file = object.file;
             self.messages.extend(end.into_iter().map(|message| (file, message)));
         }
-        (self.position, self.announce_at) = (0, 0);
+        (self.position, self.announce_at, self.next_page) = (0, 0, 0);
         self.current += 1;
         if self.current == self.objects.len() {
             self.finish_loop();
@@ -353,6 +374,9 @@ mod tests {
                 Step::Transmit(SenderTransmit::Blocks { file, range }) => {
                     texts.push(format!("{} {range:?}", file.index()));
                 }
+                Step::Transmit(SenderTransmit::ChunkHashes { file, page }) => {
+                    texts.push(format!("{} page {page}", file.index()));
+                }
                 Step::Transmit(SenderTransmit::Symbols { file, source_block, symbols }) => {
                     texts.push(format!("{} symbols of {source_block} {symbols:?}", file.index()));
                 }
@@ -397,6 +421,19 @@ mod tests {
             "0 Contents",
         ];
         assert_eq!(sent(&mut sender, first.len()), first);
+    }
+
+    #[test]
+    fn chunk_hashes_go_out_before_their_blocks_from_the_second_loop_on() {
+        let mut sender = sender(&[2_000_000], true);
+        sender.handle(NOW, SenderInput::Listeners { present: true });
+        assert!(sent(&mut sender, 9).iter().all(|sent| !sent.contains("page")));
+        sender.handle(NOW, SenderInput::Hashed { file: FileId::new(SessionId(9), 0), hash: [1; 32] });
+        let rest = sent(&mut sender, 20);
+        let begin = rest.iter().position(|sent| sent == "0 0..400000").expect("the second loop");
+        assert_eq!(rest[begin - 4..begin], ["0 Contents", "0 BeginOfFile", "0 Digest", "0 page 0"]);
+        let second = rest.iter().position(|sent| sent == "0 page 1").expect("all of them");
+        assert_eq!(rest[second + 1], "0 1200000..1600000");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! (interdomain-2013, 4.4, tables 4.3, 4.7 and 4.8, procedures A to D).
 
 mod answers;
+mod chunks;
 mod connection;
 mod data_receiver;
 mod ledger;
@@ -20,7 +21,7 @@ use std::{
 
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, Message},
+    message::{BeginOfFile, ChunkHashes, Message},
 };
 
 use self::{ledger::Ledger, object::Stage, reporter::Reporter, requester::Requester};
@@ -100,6 +101,9 @@ pub enum ReceiverInput {
     Have { file: FileId, ranges: Vec<Range<u64>> },
     /// Everything of the object is stored, and this is its BLAKE3 hash.
     Hashed { file: FileId, hash: [u8; 32] },
+    /// The answer to [`ReceiverTransmit::CheckChunks`]: which bytes are wrong, whole chunks. None when the page is
+    /// not part of the object's hash.
+    Checked { file: FileId, page: u32, wrong: Option<Vec<Range<u64>>> },
     /// The file has its final name (API_File_Received).
     Committed { file: FileId },
     /// The object cannot be stored as it was announced (no room, name refused). Everything kept of it is
@@ -130,9 +134,12 @@ pub enum ReceiverTransmit {
     Decode { file: FileId, source_block: u32, blocks: Range<u64>, missing: Vec<Range<u64>> },
     /// Forget all symbols that are kept of the object.
     ForgetSymbols { file: FileId },
-    /// All bytes are stored: compute the hash and hand it back. After a wrong one, everything is stored
+    /// All bytes are stored: compute the hash and hand it back. After a wrong one, what is wrong is stored
     /// anew over what is there, and this comes once more.
     Hash { file: FileId },
+    /// See whether a page of chunk hashes leads to the object's `hash`, and which of its chunks are stored otherwise
+    /// ([`crate::chunks`]); answer with [`ReceiverInput::Checked`].
+    CheckChunks { file: FileId, hash: [u8; 32], page: ChunkHashes },
     /// The hash is right: give the file its final name, and answer with [`ReceiverInput::Committed`] or
     /// [`ReceiverInput::StoreFailed`].
     Commit { file: FileId },
@@ -189,6 +196,8 @@ pub struct ReceiverCounters {
     /// Repair symbols kept, and blocks computed from them.
     pub repair_symbols: u64,
     pub decoded_blocks: u64,
+    /// Chunks that were there, wrong, and are asked for again.
+    pub wrong_chunks: u64,
 }
 
 /// One session's receiver. Call order: see the crate's documentation; poll to the end after every
@@ -264,6 +273,7 @@ impl Receiver {
             ReceiverInput::Respond { file, response } => self.respond(now, file, response),
             ReceiverInput::Have { file, ranges } => self.have(now, file, &ranges),
             ReceiverInput::Hashed { file, hash } => self.hashed(now, file, hash),
+            ReceiverInput::Checked { file, page, wrong } => self.checked(now, file, page, wrong.as_deref()),
             ReceiverInput::Committed { file } => self.committed(file),
             ReceiverInput::AnnouncementRefused { file, begin, reason } => {
                 self.announcement_refused(now, file, &begin, &reason);

@@ -119,6 +119,9 @@ pub enum SenderTransmit {
     Blocks { to: Destination, kind: PacketType, file: FileId, range: Range<u64> },
     /// Compute these repair symbols of a source block ([`crate::fec::Layout`]) and send them, a packet each.
     Symbols { to: Destination, file: FileId, source_block: u32, symbols: Range<u32> },
+    /// Send these pages of the object's chunk hashes ([`crate::chunks`]), a message each: one without hashes where they
+    /// are not known.
+    ChunkHashes { to: ReceiverId, file: FileId, pages: Range<u32> },
     /// Close this receiver's connection when all before is written.
     CloseConnection(ReceiverId),
 }
@@ -501,6 +504,10 @@ fn retransmission(
         Action::Blocks(index, range) => {
             let (file, kind) = (objects.file_id(index), PacketType::RetransmittedData);
             return Some(SenderTransmit::Blocks { to, kind, file, range });
+        }
+        Action::ChunkHashes(index, pages) => {
+            let file = objects.file_id(index);
+            return Some(SenderTransmit::ChunkHashes { to: receiver, file, pages });
         }
         Action::Symbols(index, source_block, symbols) => {
             let file = objects.file_id(index);

@@ -34,6 +34,7 @@ pub(super) fn words(file: FileId, message: &Message) -> String {
         Message::Progress(Progress { position, .. }) => format!("Progress {index} {position}"),
         Message::Withdraw(reason) => format!("Withdraw {index} ({})", reason.as_str()),
         Message::Failed(reason) => format!("Failed {index} ({})", reason.as_str()),
+        Message::ChunkHashesRequest(request) => format!("Chunk-Hashes-Request {index} {:?}", request.pages()),
         Message::SymbolRequest(request) => format!("Symbol-Request {index} ({request})"),
         Message::SymbolsSent(sent) => format!("Symbols-Sent {index} ({sent})"),
         other => format!("{:?}", other.packet_type()),

@@ -8,7 +8,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header},
-    message::Message,
+    message::{ChunkHashes, Message},
 };
 
 use super::Scenario;
@@ -40,6 +40,7 @@ pub(super) struct ReceiverNode {
 pub(super) struct Effects {
     pub notes: Vec<(&'static str, FileId, Range<u64>)>,
     pub hashes: Vec<FileId>,
+    pub checks: Vec<(FileId, ChunkHashes)>,
     pub decoded: Vec<(FileId, u32, bool)>,
     pub wake: Option<Instant>,
 }
@@ -50,6 +51,7 @@ impl ReceiverNode {
             session: scenario.session(),
             block_len: scenario.block_len,
             fec: scenario.fec,
+            has_chunk_hashes: true,
             hash_attempts: 3,
             patience: Some(Duration::from_secs(20)),
         };
@@ -100,6 +102,12 @@ impl ReceiverNode {
         if let Some((hash, _)) = self.storage.hash(file.index()) {
             self.machine.handle(now, ReceiverInput::Hashed { file, hash });
         }
+    }
+
+    /// The time that comparing takes is over.
+    pub fn checked(&mut self, now: Instant, file: FileId, page: &ChunkHashes) {
+        let wrong = self.storage.wrong_chunks(file.index(), page);
+        self.machine.handle(now, ReceiverInput::Checked { file, page: page.page(), wrong });
     }
 
     /// Does all that the machine wants.
@@ -167,6 +175,10 @@ impl ReceiverNode {
             }
             ReceiverTransmit::Hash { file } => {
                 effects.hashes.push(file);
+                (file, Ok(()))
+            }
+            ReceiverTransmit::CheckChunks { file, page, .. } => {
+                effects.checks.push((file, page));
                 (file, Ok(()))
             }
             ReceiverTransmit::Commit { file } => {

@@ -4,6 +4,7 @@ use std::{rc::Rc, time::Duration};
 
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
+use treecast_proto::chunks::CHUNK_LEN;
 use treecast_wire::header::SessionId;
 
 use crate::{
@@ -48,8 +49,13 @@ impl Scenario {
     pub fn from_seed(seed: u64) -> Self {
         let mut random = generator(seed, 0);
         let block_len: u16 = *pick(&mut random, &[200, 512, 1000, 1420]);
-        let sizes: Vec<usize> =
+        let mut sizes: Vec<usize> =
             (0..random.random_range(1..=4)).map(|_| draw_size(&mut random, block_len)).collect();
+        // Several chunks, now and then.
+        let mut large = generator(seed, 4);
+        if large.random_bool(0.2) {
+            sizes[0] += large.random_range(CHUNK_LEN as usize..3 * CHUNK_LEN as usize);
+        }
         let withdrawn = random.random_bool(0.1);
         let withdraw = (millis(random.random_range(0..300)), random.random_range(0..sizes.len()) as u32);
         let receivers =

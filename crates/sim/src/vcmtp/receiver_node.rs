@@ -1,6 +1,10 @@
 //! A receiver's host: its socket, its storage, and the application that answers.
 
-use std::{collections::BTreeMap, ops::Range, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    time::Duration,
+};
 
 use treecast_proto::{
     Instant, Step,
@@ -46,6 +50,8 @@ pub(super) enum Output {
     Close(Instant),
     /// The hash of an object is to be handed in.
     Hash(FileId, [u8; 32]),
+    /// So are the wrong chunks of a page.
+    Checked(FileId, u32, Option<Vec<Range<u64>>>),
     /// So is whether a source block could be decoded.
     Decoded(FileId, u32, bool),
     /// The application is to answer.
@@ -65,6 +71,8 @@ pub(super) struct ReceiverNode {
     /// Whether somebody else writes to the group, too.
     is_misled: bool,
     has_fec: bool,
+    /// Objects that have been hashed at least once.
+    hashed: BTreeSet<FileId>,
     block_len: u16,
     connection: Connection,
     pub(super) connected: bool,
@@ -104,6 +112,7 @@ impl ReceiverNode {
             sizes: scenario.objects.iter().map(|object| object.size).collect(),
             is_misled: scenario.is_forged,
             has_fec: scenario.fec.is_some(),
+            hashed: BTreeSet::new(),
             block_len: scenario.block_len,
             connection: Connection::new(plan.control_delay, plan.control_rate_bps),
             connected: false,
@@ -165,14 +174,16 @@ impl ReceiverNode {
         self.machine.handle(now, ReceiverInput::Respond { file, response });
     }
 
-    /// Hashes what is stored, all of which must have been stored since the last time.
+    /// Hashes what is stored, all of which must have been stored; after a wrong hash, something must have been.
     fn hash(&mut self, file: FileId, outputs: &mut Vec<Output>) {
         let Some((hash, stored)) = self.storage.hash(file.index()) else {
             return self.complaints.push(format!("a hash of {file} is wanted, and nothing is stored"));
         };
         let size = self.sizes.get(file.index() as usize).copied().unwrap_or_default();
         // A block may come while its source block is being decoded.
-        if (stored < size || stored > size && !self.has_fec) && !self.is_misled {
+        let most = if self.has_fec { usize::MAX } else { size };
+        let least = if self.hashed.insert(file) { size } else { size.min(1) };
+        if !(least..=most).contains(&stored) && !self.is_misled {
             self.complaints.push(format!("{stored} of {size} bytes of {file} were stored before its hash"));
         }
         outputs.push(Output::Hash(file, hash));
@@ -258,6 +269,10 @@ impl ReceiverNode {
             }
             ReceiverTransmit::ForgetSymbols { file } => self.storage.forget_symbols(file.index()),
             ReceiverTransmit::Hash { file } => self.hash(file, outputs),
+            ReceiverTransmit::CheckChunks { file, page, .. } => {
+                let wrong = self.storage.wrong_chunks(file.index(), &page);
+                outputs.push(Output::Checked(file, page.page(), wrong));
+            }
             ReceiverTransmit::Commit { file } => {
                 trace.add(self.entry(now, "commits", file, 0..0));
                 let answer = match self.storage.commit(file.index()) {

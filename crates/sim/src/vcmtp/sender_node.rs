@@ -16,7 +16,7 @@ use treecast_wire::{
     message::{BeginOfFile, Message, TransferType},
 };
 
-use super::Scenario;
+use super::{Scenario, storage};
 use crate::{
     network::{Connection, generator, transmission_time},
     trace::{Entry, Node, Trace},
@@ -239,6 +239,15 @@ impl SenderNode {
                 let positions = layout.positions(source_block, &symbols);
                 self.put(now, to, Packet::Symbols { file, positions, content }, outputs);
             }
+            SenderTransmit::ChunkHashes { to, file, pages } => {
+                trace.add(entry(now, "sends chunk hashes", file, pages.start.into()..pages.end.into()));
+                let content = Rc::clone(&self.contents[file.index() as usize]);
+                for page in pages {
+                    let page = storage::chunk_hashes(&content, page);
+                    let packet = Packet::Message(Message::ChunkHashes(page).to_packet(file).into());
+                    self.put(now, Destination::Receiver(to), packet, outputs);
+                }
+            }
             SenderTransmit::CloseConnection(id) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     outputs.push(Output::Close(id.0 as usize, connection.send(now, 1)));
@@ -322,6 +331,7 @@ pub(super) fn message_verb(message: &Message) -> &'static str {
         Message::Welcome(_) => "sends Welcome",
         Message::Digest(_) => "sends Digest",
         Message::Progress(_) => "sends Progress",
+        Message::ChunkHashesRequest(_) => "sends Chunk-Hashes-Request",
         Message::SymbolRequest(_) => "sends Symbol-Request",
         Message::SymbolsSent(_) => "sends Symbols-Sent",
         Message::Withdraw(_) => "sends Withdraw",

@@ -2,6 +2,9 @@
 
 use std::{collections::BTreeMap, ops::Range, rc::Rc};
 
+use treecast_proto::chunks::Chunks;
+use treecast_wire::message::ChunkHashes;
+
 use super::scenario::Fault;
 
 /// The largest object that fits, in bytes.
@@ -15,6 +18,17 @@ pub(crate) struct Storage {
     committed: BTreeMap<u32, Vec<u8>>,
     /// By object and source block.
     symbols: BTreeMap<(u32, u32), Vec<Symbols>>,
+}
+
+/// What a driver would say of a page of an object's chunks, but for the proof: nobody can forge it here.
+pub(crate) fn chunk_hashes(content: &[u8], page: u32) -> ChunkHashes {
+    let Some(chunks) = Chunks::new(content.len() as u64) else { return ChunkHashes::none(page) };
+    let hash = |chunk: u32| {
+        let bytes = chunks.bytes(chunk..chunk + 1);
+        blake3::hash(&content[bytes.start as usize..bytes.end as usize]).into()
+    };
+    let hashes = chunks.of_page(page).map(hash).collect();
+    ChunkHashes::new(page, hashes, Vec::new()).unwrap_or(ChunkHashes::none(page))
 }
 
 /// Sequence numbers of repair symbols, and what they were computed from.
@@ -124,6 +138,16 @@ impl Storage {
     pub(crate) fn hash(&mut self, index: u32) -> Option<([u8; 32], usize)> {
         let file = self.temporary.get_mut(&index)?;
         Some((blake3::hash(&file.bytes).into(), std::mem::take(&mut file.stored)))
+    }
+
+    /// Which chunks of a page are stored otherwise than they should be; none when nothing is stored.
+    pub(crate) fn wrong_chunks(&self, index: u32, page: &ChunkHashes) -> Option<Vec<Range<u64>>> {
+        let bytes = &self.temporary.get(&index)?.bytes;
+        let chunks = Chunks::new(bytes.len() as u64)?;
+        let ranges = chunks.of_page(page.page()).map(|chunk| chunks.bytes(chunk..chunk + 1));
+        let found = chunk_hashes(bytes, page.page());
+        let pairs = ranges.zip(found.hashes().iter().zip(page.hashes()));
+        Some(pairs.filter(|(_, (found, expected))| found != expected).map(|(range, _)| range).collect())
     }
 
     /// # Errors

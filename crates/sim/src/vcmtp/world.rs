@@ -1,6 +1,6 @@
 //! The event loop of one run.
 
-use std::{rc::Rc, time::Duration};
+use std::{ops::Range, rc::Rc, time::Duration};
 
 use treecast_proto::{
     Instant,
@@ -49,6 +49,8 @@ pub struct Figures {
     /// Repair symbols sent, and blocks computed from them at receivers.
     pub repair_symbols: u64,
     pub decoded_blocks: u64,
+    /// Chunks that were wrong and were sent again.
+    pub wrong_chunks: u64,
     /// Blocks that receivers had already.
     pub duplicate_blocks: u64,
     /// Packets dropped by receivers' sockets.
@@ -78,6 +80,7 @@ enum Event {
     SenderHashed(u32),
     ReceiverHashed(usize, FileId, [u8; 32]),
     ReceiverDecoded(usize, FileId, u32, bool),
+    ReceiverChecked(usize, FileId, u32, Option<Vec<Range<u64>>>),
     Respond(usize, FileId),
     WakeSender,
     WakeReceiver(usize),
@@ -197,7 +200,7 @@ impl<'a> World<'a> {
             Event::ToReceiver(number, _) | Event::Read(number, _) | Event::ReceiverHashed(number, ..) => {
                 *number
             }
-            Event::ReceiverDecoded(number, ..) => *number,
+            Event::ReceiverDecoded(number, ..) | Event::ReceiverChecked(number, ..) => *number,
             Event::ClosedAtReceiver(number) | Event::Respond(number, _) => *number,
             Event::WakeReceiver(number) if self.wake_receivers_at[*number] != Some(now) => return,
             Event::WakeReceiver(number) => {
@@ -219,6 +222,9 @@ impl<'a> World<'a> {
             }
             Event::ReceiverDecoded(_, file, source_block, is_right) => {
                 receiver.machine.handle(now, ReceiverInput::Decoded { file, source_block, is_right });
+            }
+            Event::ReceiverChecked(_, file, page, wrong) => {
+                receiver.machine.handle(now, ReceiverInput::Checked { file, page, wrong });
             }
             Event::Respond(_, file) => receiver.respond(now, file),
             Event::ClosedAtReceiver(_) => {
@@ -326,6 +332,9 @@ impl<'a> World<'a> {
                 receiver_node::Output::Decoded(file, block, is_right) => {
                     self.schedule.at(now + HASHING, Event::ReceiverDecoded(number, file, block, is_right));
                 }
+                receiver_node::Output::Checked(file, page, wrong) => {
+                    self.schedule.at(now + HASHING, Event::ReceiverChecked(number, file, page, wrong));
+                }
                 receiver_node::Output::Ask(file) => {
                     self.schedule.at(now + THINKING, Event::Respond(number, file));
                 }
@@ -399,6 +408,7 @@ impl<'a> World<'a> {
         self.figures.repair_symbols = self.sender.machine.repair_symbols();
         for receiver in self.receivers.iter().flatten() {
             self.figures.decoded_blocks += receiver.machine.counters().decoded_blocks;
+            self.figures.wrong_chunks += receiver.machine.counters().wrong_chunks;
             self.figures.duplicate_blocks += receiver.machine.counters().duplicate_blocks;
             self.figures.dropped_packets += receiver.socket.dropped();
             self.figures.time = self.figures.time.max(receiver.last_received_at - Instant::ZERO);

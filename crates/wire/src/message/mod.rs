@@ -2,6 +2,7 @@
 //! (VCMTP; interdomain-2013, 4.3.3, 4.3.4 and table 4.1). Types above VCMTP's eight are treecast's.
 
 mod begin_of_file;
+mod chunk_hashes;
 mod contents;
 mod digest;
 mod group_key;
@@ -19,6 +20,7 @@ mod welcome;
 pub use begin_of_file::{
     Attributes, BeginOfFile, FILE_NAME_LEN, MODE_BITS, ModificationTime, ObjectKind, TransferType,
 };
+pub use chunk_hashes::{ChunkHashes, ChunkHashesRequest, MAX_PAGES, MAX_PROOF, PAGE_CHUNKS};
 pub use contents::{Contents, MAX_OBJECTS};
 pub use digest::{Digest, SIGNATURE_LEN, manifest_bytes};
 pub use group_key::GroupKey;
@@ -63,6 +65,8 @@ pub enum Message {
     PutOut(Reason),
     Contents(Contents),
     GroupKey(GroupKey),
+    ChunkHashesRequest(ChunkHashesRequest),
+    ChunkHashes(ChunkHashes),
     Signed(Signed),
     Pace(Pace),
     PaceReport(PaceReport),
@@ -101,6 +105,8 @@ impl Message {
             PacketType::Failed => Self::Failed(Reason::parse(payload)?),
             PacketType::Contents => Self::Contents(Contents::parse(payload)?),
             PacketType::GroupKey => Self::GroupKey(GroupKey::parse(payload)?),
+            PacketType::ChunkHashesRequest => Self::ChunkHashesRequest(ChunkHashesRequest::parse(payload)?),
+            PacketType::ChunkHashes => Self::ChunkHashes(ChunkHashes::parse(payload)?),
             PacketType::Signed => Self::Signed(Signed::parse(payload)?),
             PacketType::Pace => Self::Pace(Pace::parse(payload)?),
             PacketType::PaceReport => Self::PaceReport(PaceReport::parse(payload)?),
@@ -139,6 +145,8 @@ impl Message {
             Self::Withdraw(body) | Self::Failed(body) | Self::PutOut(body) => body.emitted_len(),
             Self::Contents(_) => Contents::LEN,
             Self::GroupKey(_) => GroupKey::LEN,
+            Self::ChunkHashesRequest(_) => ChunkHashesRequest::LEN,
+            Self::ChunkHashes(body) => body.emitted_len(),
             Self::Signed(body) => body.emitted_len(),
             Self::Pace(_) => Pace::LEN,
             Self::PaceReport(_) => PaceReport::LEN,
@@ -164,6 +172,8 @@ impl Message {
             Self::Withdraw(body) | Self::Failed(body) | Self::PutOut(body) => body.emit(packet),
             Self::Contents(body) => body.emit(packet),
             Self::GroupKey(body) => body.emit(packet),
+            Self::ChunkHashesRequest(body) => body.emit(packet),
+            Self::ChunkHashes(body) => body.emit(packet),
             Self::Signed(body) => body.emit(packet),
             Self::Pace(body) => body.emit(packet),
             Self::PaceReport(body) => body.emit(packet),
@@ -196,6 +206,8 @@ impl Message {
             Self::Goodbye | Self::PutOut(_) => PacketType::Goodbye,
             Self::Contents(_) => PacketType::Contents,
             Self::GroupKey(_) => PacketType::GroupKey,
+            Self::ChunkHashesRequest(_) => PacketType::ChunkHashesRequest,
+            Self::ChunkHashes(_) => PacketType::ChunkHashes,
             Self::Signed(_) => PacketType::Signed,
             Self::Pace(_) => PacketType::Pace,
             Self::PaceReport(_) => PacketType::PaceReport,
@@ -219,6 +231,8 @@ impl fmt::Display for Message {
             Self::Withdraw(body) | Self::Failed(body) | Self::PutOut(body) => write!(f, " {body}"),
             Self::Contents(body) => write!(f, " {body}"),
             Self::GroupKey(body) => write!(f, " {body}"),
+            Self::ChunkHashesRequest(body) => write!(f, " {body}"),
+            Self::ChunkHashes(body) => write!(f, " {body}"),
             Self::Signed(body) => write!(f, " {body}"),
             Self::Pace(body) => write!(f, " {body}"),
             Self::PaceReport(body) => write!(f, " {body}"),

@@ -37,6 +37,7 @@ impl Session<'_> {
             duplicate_blocks: counters.duplicate_blocks,
             repair_symbols: counters.repair_symbols,
             decoded_blocks: counters.decoded_blocks,
+            wrong_chunks: counters.wrong_chunks,
             dropped_packets,
             ignored_packets: self.malformed + counters.foreign + counters.late + counters.malformed,
             forged_packets: refused.forged,

@@ -45,7 +45,7 @@ impl Receiver {
         self.settle(now, index);
     }
 
-    /// The hash of an object that is whole. A wrong one: everything is asked for once more.
+    /// The hash of an object that is whole. A wrong one: what is wrong is asked for once more.
     pub(super) fn hashed(&mut self, now: Instant, file: FileId, hash: [u8; 32]) {
         let (index, connected) = (file.index(), self.state == State::ReceivingData);
         let Some(object) = self.ledger.get_mut(index) else { return };
@@ -63,25 +63,7 @@ impl Receiver {
         if object.mismatched || self.config.repair == Repair::None || !connected {
             return self.fail(index, "its content does not have the hash that the sender gave", true);
         }
-        self.chunks -= object.chunks();
-        self.reporter.progress.received_bytes -= object.received_bytes;
-        let had_symbols = object.lacking.is_some();
-        let (all, is_sure) = (object.start_again(), object.begin_is_sure);
-        if had_symbols {
-            // Whose they were is not known, and one wrong symbol spoils a source block.
-            self.say_lacks_at(index, None);
-            self.transmit(ReceiverTransmit::ForgetSymbols { file });
-        }
-        let Some(object) = self.ledger.get_mut(index) else { return };
-        // The answer comes before the blocks, should it be the announcement that is wrong.
-        if !is_sure {
-            object.doubt_group();
-            self.request(index, Request::BeginOfFile);
-        }
-        for gap in all {
-            self.request(index, Request::Retransmission(gap));
-        }
-        self.settle(now, index);
+        self.check_chunks(now, index);
     }
 
     /// What is there of an announced object from before; what is missing is asked for from now on.

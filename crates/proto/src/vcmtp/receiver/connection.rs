@@ -73,7 +73,7 @@ impl Receiver {
             Some(reason) => format!("the session ended early: {reason}"),
             None => "the sender ended the session before it was whole".to_owned(),
         };
-        self.fail_all(&reason, |object| object.stage == Stage::Receiving);
+        self.fail_all(&reason, |object| matches!(object.stage, Stage::Receiving | Stage::Checking));
         if self.ledger.is_empty() {
             self.end_session();
         }

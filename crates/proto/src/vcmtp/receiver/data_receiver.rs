@@ -60,6 +60,7 @@ impl Receiver {
                     self.settle(now, index);
                 }
             }
+            (Message::ChunkHashes(page), Channel::Control) => self.chunk_hashes(now, index, page),
             (Message::SymbolsSent(sent), _) => self.symbols_sent(now, from, index, sent),
             // What is whole needs no retransmissions.
             (Message::RetransmissionReject, Channel::Control) if self.is_checked(index) => {}
@@ -116,6 +117,10 @@ impl Receiver {
             object.decision = undecided(notification);
             if object.stage == Stage::Hashing && before.file_size != begin.file_size {
                 object.stale_hashes += 1;
+                object.stage = Stage::Receiving;
+            }
+            if object.check.is_some() && before.file_size != begin.file_size {
+                object.check = None;
                 object.stage = Stage::Receiving;
             }
             object.mismatched &= before.file_size == begin.file_size;
@@ -463,14 +468,17 @@ pub(super) fn undecided(notification: Notification) -> Decision {
 
 /// Whether a step that has not been taken would touch what is stored of a failed object.
 fn is_storage_of<W>(step: &Step<ReceiverTransmit, ReceiverEvent, W>, failed: FileId) -> bool {
-    use ReceiverTransmit::{Announce, Commit, Decode, ForgetSymbols, Hash, KeepSymbols, Store};
+    use ReceiverTransmit::{Announce, CheckChunks, Commit, Decode, ForgetSymbols, Hash, KeepSymbols, Store};
     match step {
         Step::Transmit(Announce { file, .. } | Store { file, .. } | Hash { file } | Commit { file }) => {
             *file == failed
         }
-        Step::Transmit(KeepSymbols { file, .. } | Decode { file, .. } | ForgetSymbols { file }) => {
-            *file == failed
-        }
+        Step::Transmit(
+            KeepSymbols { file, .. }
+            | Decode { file, .. }
+            | ForgetSymbols { file }
+            | CheckChunks { file, .. },
+        ) => *file == failed,
         _ => false,
     }
 }

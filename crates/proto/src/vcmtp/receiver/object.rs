@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use treecast_wire::message::BeginOfFile;
 
-use super::{super::ranges::BlockSet, symbols::Lacking};
+use super::{super::ranges::BlockSet, chunks::Check, symbols::Lacking};
 use crate::Instant;
 
 /// The longest run of blocks that is taken at once; a host hands in what one batch of packets held.
@@ -38,6 +38,8 @@ pub(super) enum End {
 pub(super) enum Stage {
     Receiving,
     Hashing,
+    /// Its hash was wrong: its chunks are compared with what they should be.
+    Checking,
     Committing,
 }
 
@@ -61,6 +63,8 @@ pub(super) struct Object {
     pub(super) quiet_at: Option<Instant>,
     pub(super) digest: Option<[u8; 32]>,
     pub(super) stage: Stage,
+    /// While chunks are compared.
+    pub(super) check: Option<Check>,
     /// Whether the object was whole once and had the wrong hash.
     pub(super) mismatched: bool,
     /// How many hashes are under way that are of no use any more.
@@ -108,6 +112,7 @@ impl Object {
             quiet_at: None,
             digest: None,
             stage: Stage::Receiving,
+            check: None,
             mismatched: false,
             stale_hashes: 0,
             doom: None,
@@ -291,10 +296,24 @@ impl Object {
         self.short_end = None;
     }
 
+    /// Drops the blocks that these bytes lie in. Returns how many bytes those were.
+    pub(super) fn forget_bytes(&mut self, bytes: &Range<u64>) -> u64 {
+        let size = self.begin.as_ref().map_or(u64::MAX, |begin| begin.file_size);
+        let (blocks, mut forgotten) = (self.block_range(bytes), 0);
+        while let Some(run) = self.blocks.first_run(blocks.clone()) {
+            let end = run.end.saturating_mul(self.block_len).min(size);
+            forgotten += end - run.start * self.block_len;
+            self.blocks.remove(run);
+        }
+        self.received_bytes -= forgotten;
+        forgotten
+    }
+
     /// Drops all that has been received; all of it is to be asked for.
     pub(super) fn start_again(&mut self) -> Vec<Range<u64>> {
         self.forget();
         self.mismatched = true;
+        self.check = None;
         self.stage = Stage::Receiving;
         self.expected = 0;
         self.gaps_at_end()

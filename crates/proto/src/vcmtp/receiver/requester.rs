@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use treecast_wire::message::{Lack, Message, Reason, RetransmissionRequest, SymbolRequest};
+use treecast_wire::message::{
+    ChunkHashesRequest, Lack, Message, Reason, RetransmissionRequest, SymbolRequest,
+};
 
 use super::super::Repair;
 
@@ -22,6 +24,8 @@ pub(super) enum Request {
     Retransmission(Range<u64>),
     /// Symbols of these source blocks, at most [`treecast_wire::message::MAX_LACKS`] of them.
     Symbols(Vec<Lack>),
+    /// What its chunks should be.
+    ChunkHashes(ChunkHashesRequest),
     /// INL_BOF_Req(i).
     BeginOfFile,
     /// INL_End_Of_Retx_Reqs(i).
@@ -44,7 +48,11 @@ impl Requester {
             Request::Symbols(lacks) if asks => {
                 Message::SymbolRequest(SymbolRequest::new(self.arrived_symbols, lacks).ok()?)
             }
-            Request::Retransmission(_) | Request::Symbols(_) | Request::BeginOfFile => return None,
+            Request::ChunkHashes(request) if asks => Message::ChunkHashesRequest(request),
+            Request::Retransmission(_)
+            | Request::Symbols(_)
+            | Request::BeginOfFile
+            | Request::ChunkHashes(_) => return None,
             Request::End => Message::EndOfRetransmissionRequests,
             Request::NotWanted => Message::NotWanted,
             Request::Failed(reason) => Message::Failed(Reason::new(&reason)),

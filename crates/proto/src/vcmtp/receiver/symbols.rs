@@ -250,7 +250,8 @@ impl Receiver {
 
     /// Whether an object is whole and its hash is being computed, or was right.
     pub(super) fn is_checked(&self, index: u32) -> bool {
-        self.ledger.get(index).is_some_and(|object| object.stage != Stage::Receiving)
+        let stage = self.ledger.get(index).map(|object| object.stage);
+        matches!(stage, Some(Stage::Hashing | Stage::Committing))
     }
 
     /// The object's size has become known, or another one: so have its source blocks.
@@ -426,7 +427,7 @@ impl Receiver {
     }
 
     /// Counts the memory that an object takes, which was `before` chunks.
-    fn account(&mut self, index: u32, before: usize) {
+    pub(super) fn account(&mut self, index: u32, before: usize) {
         let after = self.ledger.get(index).map_or(0, Object::chunks);
         self.chunks = self.chunks + after - before;
     }

@@ -2,13 +2,14 @@
 
 use std::{ops::Range, time::Duration};
 
-use treecast_wire::message::{Digest, Message, Reason, Welcome};
+use treecast_wire::message::{ChunkHashes, Digest, Message, Reason, Welcome};
 
 use super::{
     super::testing::{SESSION, begin, file, words},
     *,
 };
 
+const CHUNK_LEN: u64 = crate::chunks::CHUNK_LEN;
 const HASH: [u8; 32] = [7; 32];
 const KEEPALIVE: Duration = Duration::from_secs(3600);
 const STALL_LIMIT: Duration = Duration::from_secs(7200);
@@ -131,6 +132,9 @@ fn transmit_words(transmit: &ReceiverTransmit) -> String {
         }
         ReceiverTransmit::ForgetSymbols { file } => format!("forget symbols {}", file.index()),
         ReceiverTransmit::Hash { file } => format!("hash {}", file.index()),
+        ReceiverTransmit::CheckChunks { file, page, .. } => {
+            format!("check {} page {}", file.index(), page.page())
+        }
         ReceiverTransmit::Commit { file } => format!("commit {}", file.index()),
         ReceiverTransmit::Discard { file } => format!("discard {}", file.index()),
         ReceiverTransmit::CloseConnection => "close connection".to_owned(),
@@ -573,6 +577,73 @@ fn a_wrong_hash_fetches_everything_once_more_and_then_fails() {
     let reason = "its content does not have the hash that the sender gave";
     let failed = format!("discard 0, API_File_Receive_Failed 0, Failed 0 ({reason})");
     assert_eq!(bench.hashed([0; 32]), failed);
+}
+
+/// 20 chunks and a piece in blocks of 100 bytes, with the wrong hash and the sender's announcement.
+fn wrong() -> (Bench, u64) {
+    const SIZE: u64 = 20 * CHUNK_LEN + 50;
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(SIZE);
+    bench.bof_again(SIZE);
+    bench.data(0..SIZE);
+    bench.digest();
+    (bench, SIZE)
+}
+
+fn page(page: u32, count: usize) -> Message {
+    Message::ChunkHashes(ChunkHashes::new(page, vec![[1; 32]; count], vec![[2; 32]]).unwrap())
+}
+
+#[test]
+fn of_a_wrong_object_only_the_wrong_chunks_are_fetched_again() {
+    let (mut bench, size) = wrong();
+    assert_eq!(bench.hashed([0; 32]), "Chunk-Hashes-Request 0 0..2");
+    assert_eq!(bench.data(0..100), "", "the group may be what made it wrong");
+    assert_eq!(bench.group(page(0, 16)), "", "and its word on chunks does not count");
+    assert_eq!(bench.control(page(0, 16)), "check 0 page 0");
+    assert_eq!(bench.control(page(0, 16)), "", "once is enough");
+    assert_eq!(bench.control(page(2, 16)), "", "nobody has asked");
+    assert_eq!(bench.control(page(1, 5)), "check 0 page 1");
+    let two = CHUNK_LEN..3 * CHUNK_LEN;
+    let checked = |page, wrong| ReceiverInput::Checked { file: file(0), page, wrong: Some(wrong) };
+    assert_eq!(bench.input(checked(0, vec![two.clone()])), "");
+    let last = 20 * CHUNK_LEN..size;
+    let again = bench.input(checked(1, vec![last.clone()]));
+    // Whole blocks of 100 bytes.
+    let (two, last) = (65_500..196_700, 1_310_700..size);
+    assert_eq!(again, format!("Retx-Request 0 {two:?}, Retx-Request 0 {last:?}"));
+    assert_eq!(bench.receiver.received_bytes(), size - 131_200 - 70);
+    assert_eq!(bench.receiver.counters().wrong_chunks, 3);
+    assert_eq!(bench.data_again(two.clone()), format!("store 0 {two:?}"));
+    assert_eq!(bench.data_again(last.clone()), format!("store 0 {last:?}, hash 0"));
+    assert_eq!(bench.hashed(HASH), "commit 0, API_File_Received 0, End-Of-Retx-Reqs 0");
+}
+
+#[test]
+fn hashes_of_chunks_that_do_not_go_with_the_objects_are_its_end() {
+    let (mut bench, _) = wrong();
+    bench.hashed([0; 32]);
+    bench.control(page(0, 16));
+    let output = bench.input(ReceiverInput::Checked { file: file(0), page: 0, wrong: None });
+    let reason = "what the sender says of its chunks does not go with the hash that it gave";
+    assert_eq!(output, format!("discard 0, API_File_Receive_Failed 0, Failed 0 ({reason})"));
+}
+
+#[test]
+fn without_hashes_of_its_chunks_all_of_a_wrong_object_is_fetched_again() {
+    let (mut bench, size) = wrong();
+    bench.hashed([0; 32]);
+    let output = bench.control(Message::ChunkHashes(ChunkHashes::none(0)));
+    assert_eq!(output, format!("Retx-Request 0 0..{size}"));
+    assert_eq!(bench.data_again(0..size), format!("store 0 0..{size}, hash 0"));
+}
+
+#[test]
+fn a_sender_that_goes_while_chunks_are_compared_is_the_objects_end() {
+    let (mut bench, _) = wrong();
+    bench.hashed([0; 32]);
+    let output = bench.input(ReceiverInput::Disconnected { reason: "reset".to_owned() });
+    assert_eq!(output, "discard 0, API_File_Receive_Failed 0, closed (reset)");
 }
 
 #[test]

@@ -82,7 +82,10 @@ impl Sender {
         let Some(index) = self.objects.begun(file) else {
             if matches!(
                 message,
-                Message::BeginOfFileRequest | Message::RetransmissionRequest(_) | Message::SymbolRequest(_)
+                Message::BeginOfFileRequest
+                    | Message::RetransmissionRequest(_)
+                    | Message::SymbolRequest(_)
+                    | Message::ChunkHashesRequest(_)
             ) {
                 retransmitter.mislead(file);
             }
@@ -94,6 +97,7 @@ impl Sender {
                 self.retransmission_request(from, index, request.range())
             }
             Message::SymbolRequest(request) => self.symbol_request(from, index, &request),
+            Message::ChunkHashesRequest(request) => self.chunk_hashes_request(from, index, request.pages()),
             Message::EndOfRetransmissionRequests => self.done_at(index, from, Outcome::Complete),
             Message::NotWanted => self.done_at(index, from, Outcome::NotWanted),
             Message::Failed(reason) => self.done_at(index, from, Outcome::Failed(reason.as_str().to_owned())),
@@ -143,6 +147,16 @@ impl Sender {
                 // It is of another size than somebody else has told it.
                 Answer::Correction => retransmitter.correct(index),
             }
+        }
+    }
+
+    /// What the object's chunks should be, for a receiver whose hash of it is wrong.
+    fn chunk_hashes_request(&mut self, from: ReceiverId, index: u32, pages: Range<u32>) {
+        if !self.serves(from, index) || self.config.repair == Repair::None {
+            return self.tell(index, &[from], Due::Reject);
+        }
+        if let Some(retransmitter) = self.retransmitters.get_mut(&from) {
+            retransmitter.request_chunk_hashes(index, pages);
         }
     }
 

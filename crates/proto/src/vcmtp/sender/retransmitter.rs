@@ -60,6 +60,8 @@ pub(super) enum Action {
     Blocks(u32, Range<u64>),
     /// Of an object's source block.
     Symbols(u32, u32, Range<u32>),
+    /// Pages of an object's chunk hashes.
+    ChunkHashes(u32, Range<u32>),
     Goodbye,
     Close,
 }
@@ -87,6 +89,8 @@ pub(super) struct Retransmitter {
     /// arrived, what it says that it lacks is on its way.
     sent_symbols: u64,
     on_the_way: BTreeMap<(u32, u32), u64>,
+    /// Pages of chunk hashes that it has asked for last, by object.
+    chunk_hashes: BTreeMap<u32, Range<u32>>,
     /// Objects of which it has lacked symbols.
     lacking: BTreeSet<u32>,
     /// Objects that it has spoken of before they began.
@@ -121,6 +125,7 @@ impl Retransmitter {
             symbols: BTreeMap::new(),
             sent_symbols: 0,
             on_the_way: BTreeMap::new(),
+            chunk_hashes: BTreeMap::new(),
             lacking: BTreeSet::new(),
             misled: BTreeSet::new(),
             corrections: BTreeMap::new(),
@@ -144,6 +149,11 @@ impl Retransmitter {
     /// Retx-Request(i,B) for blocks that have been multicast.
     pub(super) fn request(&mut self, index: u32, blocks: Range<u64>) {
         self.requested.entry(index).or_default().blocks.insert(blocks);
+    }
+
+    /// The receiver is to have these pages of the object's chunk hashes. It asks for the next when it has them.
+    pub(super) fn request_chunk_hashes(&mut self, index: u32, pages: Range<u32>) {
+        self.chunk_hashes.insert(index, pages);
     }
 
     /// The receiver lacks symbols of an object, which may go to the group.
@@ -191,6 +201,7 @@ impl Retransmitter {
         self.corrections.remove(&index);
         self.symbols.retain(|(other, _), _| *other != index);
         self.on_the_way.retain(|(other, _), _| *other != index);
+        self.chunk_hashes.remove(&index);
         self.lacking.remove(&index);
         while let Some(due) = self.due.range((index, Due::BeginOfFile)..(index, Due::Reject)).next().copied()
         {
@@ -203,6 +214,7 @@ impl Retransmitter {
     pub(super) fn time_out(&mut self, index: u32) {
         let waits = self.requested.contains_key(&index)
             || self.lacking.contains(&index)
+            || self.chunk_hashes.contains_key(&index)
             || self.due.contains(&(index, Due::BeginOfFile));
         if waits {
             self.forget(index);
@@ -218,7 +230,7 @@ impl Retransmitter {
 
     /// Whether nothing is left of what it has asked for.
     pub(super) fn is_answered(&self) -> bool {
-        self.requested.is_empty() && self.symbols.is_empty()
+        self.requested.is_empty() && self.symbols.is_empty() && self.chunk_hashes.is_empty()
     }
 
     /// INL_Close_Retransmitter(j).
@@ -236,6 +248,7 @@ impl Retransmitter {
     /// Whether [`Self::next`] has something.
     pub(super) fn is_ready(&self, objects: &Objects, repair: Repair) -> bool {
         self.has_message()
+            || !self.chunk_hashes.is_empty()
             || self.next_lacking(objects, repair).is_some()
             || self.next_requested(objects, repair).is_some()
             || matches!(self.closing, Closing::GoodbyeDue | Closing::CloseDue)
@@ -263,6 +276,9 @@ impl Retransmitter {
                 index as u32,
                 "it was sent before this receiver joined".to_owned(),
             ));
+        }
+        if let Some((index, pages)) = self.chunk_hashes.pop_first() {
+            return Some(Action::ChunkHashes(index, pages));
         }
         if let Some(action) = self.next_symbols(objects, repair, max_run_len) {
             return Some(action);

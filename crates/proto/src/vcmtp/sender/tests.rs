@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use treecast_wire::message::{Lack, Progress, SymbolRequest};
+use treecast_wire::message::{ChunkHashesRequest, Lack, Progress, SymbolRequest};
 
 use super::{
     super::testing::{SESSION, begin, file, request, words},
@@ -131,6 +131,7 @@ fn transmit_words(transmit: &SenderTransmit) -> String {
         SenderTransmit::Symbols { file, source_block, symbols, .. } => {
             format!("symbols {}/{source_block} {symbols:?}", file.index())
         }
+        SenderTransmit::ChunkHashes { file, pages, .. } => format!("chunk hashes {} {pages:?}", file.index()),
         SenderTransmit::CloseConnection(_) => "close connection".to_owned(),
     }
 }
@@ -179,6 +180,28 @@ fn table_4_5_retx_request() {
     bench.message(A, request(100, 300));
     let answer = "BOF 0, data again 0 100..200";
     assert_eq!(bench.to(A), answer, "not beyond what has been multicast: somebody has misled it");
+}
+
+#[test]
+fn chunk_hashes_go_to_whoever_still_has_part_in_the_object() {
+    let mut bench = Bench::with(Repair::Nack, Some(1.0));
+    bench.out(500, &[A, B]);
+    let ask = |pages| Message::ChunkHashesRequest(ChunkHashesRequest::new(pages).unwrap());
+    bench.message(A, ask(0..32));
+    bench.message(A, ask(32..40));
+    bench.message(A, request(0, 200));
+    assert!(bench.sender.is_ready(A) && !bench.sender.is_answered(A));
+    assert_eq!(
+        bench.to(A),
+        "chunk hashes 0 32..40, data again 0 0..200",
+        "the last request alone, and first"
+    );
+    bench.message(B, ask(0..1));
+    bench.now += Duration::from_millis(10);
+    bench.group();
+    assert_eq!(bench.to(B), "Retx-Reject 0", "its time is up");
+    bench.message(A, ask(0..1));
+    assert_eq!(bench.to(A), "Retx-Reject 0");
 }
 
 #[test]

@@ -1,0 +1,46 @@
+//! Which chunks of an object that is on the disk are not what they should be.
+
+use std::{io, ops::Range};
+
+use blake3::Hasher;
+use treecast_proto::chunks::Chunks;
+use treecast_wire::message::ChunkHashes;
+
+use super::stored::Stored;
+use crate::chunk_tree::{chunk_hash, is_part_of};
+
+/// Compares a page of chunks with what is stored. Returns where they differ, in bytes; none when the page is no part of
+/// the object with this hash.
+pub(super) fn wrong_chunks(
+    stored: &Stored,
+    size: u64,
+    hash: &[u8; 32],
+    page: &ChunkHashes,
+    buffer: &mut [u8],
+) -> io::Result<Option<Vec<Range<u64>>>> {
+    let Some(chunks) = Chunks::new(size).filter(|chunks| is_part_of(page, *chunks, hash)) else {
+        return Ok(None);
+    };
+    let mut wrong: Vec<Range<u64>> = Vec::new();
+    for (chunk, expected) in chunks.of_page(page.page()).zip(page.hashes()) {
+        let bytes = chunks.bytes(chunk..chunk + 1);
+        let found = chunk_hash(bytes.start, |hasher| read_into(stored, bytes.clone(), buffer, hasher))?;
+        match wrong.last_mut() {
+            _ if found == *expected => {}
+            Some(last) if last.end == bytes.start => last.end = bytes.end,
+            _ => wrong.push(bytes),
+        }
+    }
+    Ok(Some(wrong))
+}
+
+fn read_into(stored: &Stored, range: Range<u64>, buffer: &mut [u8], hasher: &mut Hasher) -> io::Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let len = (range.end - at).min(buffer.len() as u64) as usize;
+        stored.read(at, &mut buffer[..len])?;
+        hasher.update(&buffer[..len]);
+        at += len as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! What an object's chunks should be, for a receiver whose copy is wrong somewhere.
+
+use std::ops::Range;
+
+use treecast_proto::{Instant, vcmtp::ReceiverId};
+use treecast_wire::{
+    header::FileId,
+    message::{ChunkHashes, Message},
+};
+
+use super::Session;
+use crate::pacer;
+
+impl Session<'_> {
+    /// Sends pages of an object's chunk hashes to a receiver, up to the first one that there is not.
+    pub(super) fn send_chunk_hashes(
+        &mut self,
+        now: Instant,
+        to: ReceiverId,
+        file: FileId,
+        pages: Range<u32>,
+    ) {
+        let Some(connection) = self.peers.get_mut(&to).and_then(|peer| peer.connection.as_mut()) else {
+            return;
+        };
+        let mut queued = 0;
+        for page in pages {
+            let known = self.sources.chunk_hashes(file, page);
+            let is_last = known.is_none();
+            let message = Message::ChunkHashes(known.unwrap_or_else(|| ChunkHashes::none(page)));
+            let packet = message.to_packet(file);
+            connection.queue(&packet);
+            queued += packet.len() as u64;
+            if is_last {
+                break;
+            }
+        }
+        let sent = pacer::tcp_bytes(queued);
+        self.repairs.repaired(sent);
+        self.pacer.sent(now, sent);
+        self.note_sent(now, 0, sent);
+    }
+}

@@ -1,0 +1,92 @@
+//! How an object is cut into chunks, whose hashes tell which part of a wrong copy is wrong (DESIGN, Security). Sender and
+//! receivers reckon the same from the object's size.
+
+use std::ops::Range;
+
+use treecast_wire::message::PAGE_CHUNKS;
+
+/// How long a chunk is, in bytes: a power of two of BLAKE3's own chunks, so that its hash is a node of BLAKE3's tree.
+pub const CHUNK_LEN: u64 = 64 * 1024;
+
+/// The most chunks of an object, which bounds the memory for their hashes: a larger one than 8 GiB has longer chunks.
+pub const MAX_CHUNKS: u64 = 131_072;
+
+/// The chunks of an object of more than one, and the pages in which their hashes are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunks {
+    size: u64,
+    chunk_len: u64,
+}
+
+impl Chunks {
+    /// Of an object of `size` bytes; none for one that is a single chunk.
+    pub fn new(size: u64) -> Option<Self> {
+        let mut chunk_len = CHUNK_LEN;
+        while size.div_ceil(chunk_len) > MAX_CHUNKS {
+            chunk_len *= 2;
+        }
+        (size > chunk_len).then_some(Self { size, chunk_len })
+    }
+
+    /// Of each chunk but the last one, in bytes.
+    pub fn chunk_len(self) -> u64 {
+        self.chunk_len
+    }
+
+    /// How many there are.
+    pub fn count(self) -> u32 {
+        self.size.div_ceil(self.chunk_len) as u32
+    }
+
+    pub fn pages(self) -> u32 {
+        self.count().div_ceil(PAGE_CHUNKS as u32)
+    }
+
+    /// The chunks of a page; empty for one that there is not.
+    pub fn of_page(self, page: u32) -> Range<u32> {
+        let first = page.saturating_mul(PAGE_CHUNKS as u32).min(self.count());
+        first..first.saturating_add(PAGE_CHUNKS as u32).min(self.count())
+    }
+
+    /// Where these chunks lie in the object.
+    pub fn bytes(self, chunks: Range<u32>) -> Range<u64> {
+        let at = |chunk: u32| u64::from(chunk).saturating_mul(self.chunk_len).min(self.size);
+        at(chunks.start)..at(chunks.end)
+    }
+
+    /// As [`Self::bytes`], of a page.
+    pub fn page_bytes(self, page: u32) -> Range<u64> {
+        self.bytes(self.of_page(page))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_of_one_chunk_has_none() {
+        assert_eq!(Chunks::new(0), None);
+        assert_eq!(Chunks::new(CHUNK_LEN), None);
+        assert_eq!(Chunks::new(CHUNK_LEN + 1).map(Chunks::count), Some(2));
+    }
+
+    #[test]
+    fn the_last_chunk_and_the_last_page_may_be_short() {
+        let chunks = Chunks::new(17 * CHUNK_LEN + 5).unwrap();
+        assert_eq!((chunks.count(), chunks.pages()), (18, 2));
+        assert_eq!((chunks.of_page(0), chunks.of_page(1), chunks.of_page(2)), (0..16, 16..18, 18..18));
+        assert_eq!(chunks.page_bytes(1), 16 * CHUNK_LEN..17 * CHUNK_LEN + 5);
+        assert!(chunks.of_page(u32::MAX).is_empty());
+    }
+
+    #[test]
+    fn the_number_of_chunks_is_bounded_whatever_the_size() {
+        let largest = Chunks::new(MAX_CHUNKS * CHUNK_LEN).unwrap();
+        assert_eq!((u64::from(largest.count()), largest.chunk_len()), (MAX_CHUNKS, CHUNK_LEN));
+        assert_eq!(Chunks::new(MAX_CHUNKS * CHUNK_LEN + 1).unwrap().chunk_len(), 2 * CHUNK_LEN);
+        let huge = Chunks::new(u64::MAX).unwrap();
+        assert!(u64::from(huge.count()) <= MAX_CHUNKS);
+        assert_eq!(huge.page_bytes(huge.pages() - 1).end, u64::MAX);
+    }
+}

@@ -1,0 +1,159 @@
+//! A whole object with a wrong hash: the sender is asked what its chunks should be, page by page, and only those that are
+//! wrong are forgotten and asked for again.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use treecast_wire::{
+    header::FileId,
+    message::{ChunkHashes, ChunkHashesRequest, MAX_PAGES},
+};
+
+use super::{
+    Receiver, ReceiverTransmit,
+    object::{Object, Stage},
+    requester::Request,
+};
+use crate::{Instant, chunks::Chunks};
+
+/// How far the chunks of an object are compared.
+#[derive(Debug)]
+pub(super) struct Check {
+    chunks: Chunks,
+    /// The first page that has not been asked for.
+    next: u32,
+    /// Those that have been and are not compared, and whether they have come.
+    open: BTreeMap<u32, bool>,
+}
+
+impl Check {
+    /// The next pages that are to be asked for.
+    fn ask(&mut self) -> Option<ChunkHashesRequest> {
+        let end = self.next.saturating_add(MAX_PAGES).min(self.chunks.pages());
+        let pages = self.next..end;
+        self.next = end;
+        self.open = pages.clone().map(|page| (page, false)).collect();
+        ChunkHashesRequest::new(pages).ok()
+    }
+}
+
+impl Receiver {
+    /// The object's hash is wrong.
+    pub(super) fn check_chunks(&mut self, now: Instant, index: u32) {
+        let file = self.file_id(index);
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        let size = object.begin.as_ref().map_or(0, |begin| begin.file_size);
+        let Some(chunks) = Chunks::new(size) else { return self.fetch_again(now, index) };
+        let mut check = Check { chunks, next: 0, open: BTreeMap::new() };
+        let (before, had_symbols) = (object.chunks(), object.lacking.is_some());
+        object.doubt_content();
+        let request = check.ask();
+        object.check = Some(check);
+        self.account(index, before);
+        if had_symbols {
+            // Whose they were is not known, and one wrong symbol spoils a source block.
+            self.say_lacks_at(index, None);
+            self.transmit(ReceiverTransmit::ForgetSymbols { file });
+        }
+        // The answer comes before the hashes, should it be the announcement that is wrong.
+        self.confirm_announcement(index);
+        request.into_iter().for_each(|request| self.request(index, Request::ChunkHashes(request)));
+    }
+
+    /// A page of what the chunks should be.
+    pub(super) fn chunk_hashes(&mut self, now: Instant, index: u32, page: ChunkHashes) {
+        let file = self.file_id(index);
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        let Some((check, hash)) = object.check.as_mut().zip(object.digest) else { return };
+        let Some(has_come) = check.open.get_mut(&page.page()).filter(|has_come| !**has_come) else { return };
+        *has_come = true;
+        match page.hashes().is_empty() {
+            // The sender does not have them.
+            true => self.fetch_again(now, index),
+            false => self.transmit(ReceiverTransmit::CheckChunks { file, hash, page }),
+        }
+    }
+
+    /// The chunks of a page have been compared with what is stored: those in `wrong` are not what they should be. None
+    /// when the page is not part of what the sender has signed.
+    pub(super) fn checked(&mut self, now: Instant, file: FileId, page: u32, wrong: Option<&[Range<u64>]>) {
+        let index = file.index();
+        let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)
+        else {
+            return;
+        };
+        let before = object.chunks();
+        let Some(check) = &mut object.check else { return };
+        if check.open.remove(&page).is_none() {
+            return;
+        }
+        let Some(wrong) = wrong else {
+            let reason = "what the sender says of its chunks does not go with the hash that it gave";
+            return self.fail(index, reason, true);
+        };
+        for chunk in wrong {
+            self.counters.wrong_chunks += (chunk.end - chunk.start).div_ceil(check.chunks.chunk_len());
+        }
+        let (is_page_set_done, is_last) = (check.open.is_empty(), check.next >= check.chunks.pages());
+        let request = (is_page_set_done && !is_last).then(|| check.ask()).flatten();
+        let forgotten: u64 = wrong.iter().map(|chunk| object.forget_bytes(chunk)).sum();
+        self.reporter.progress.received_bytes -= forgotten;
+        self.account(index, before);
+        if let Some(request) = request {
+            self.request(index, Request::ChunkHashes(request));
+        } else if is_page_set_done {
+            self.mend_chunks(now, index);
+        }
+    }
+
+    /// All chunks are compared: what has been forgotten is asked for.
+    fn mend_chunks(&mut self, now: Instant, index: u32) {
+        let gaps = self.ledger.get_mut(index).map(Object::end_check).unwrap_or_default();
+        for gap in gaps {
+            self.request(index, Request::Retransmission(gap));
+        }
+        self.settle(now, index);
+    }
+
+    /// Everything of the object is asked for once more.
+    fn fetch_again(&mut self, now: Instant, index: u32) {
+        let file = self.file_id(index);
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        self.chunks -= object.chunks();
+        self.reporter.progress.received_bytes -= object.received_bytes;
+        let had_symbols = object.lacking.is_some();
+        let all = object.start_again();
+        if had_symbols {
+            self.say_lacks_at(index, None);
+            self.transmit(ReceiverTransmit::ForgetSymbols { file });
+        }
+        self.confirm_announcement(index);
+        for gap in all {
+            self.request(index, Request::Retransmission(gap));
+        }
+        self.settle(now, index);
+    }
+
+    /// Asks for the announcement if it may be somebody else's.
+    fn confirm_announcement(&mut self, index: u32) {
+        if let Some(object) = self.ledger.get_mut(index).filter(|object| !object.begin_is_sure) {
+            object.doubt_group();
+            self.request(index, Request::BeginOfFile);
+        }
+    }
+}
+
+impl Object {
+    /// What is stored of it may be wrong: nothing more of it is taken from the group.
+    fn doubt_content(&mut self) {
+        self.mismatched = true;
+        self.lacking = None;
+        self.stage = Stage::Checking;
+    }
+
+    /// What is there now is right. Returns what is missing.
+    fn end_check(&mut self) -> Vec<Range<u64>> {
+        self.check = None;
+        self.stage = Stage::Receiving;
+        self.all_gaps()
+    }
+}

@@ -1,0 +1,160 @@
+//! ChunkHashesRequest and ChunkHashes: what each chunk of an object should be, for a receiver whose copy is wrong
+//! somewhere. A page of them is at most [`PAGE_CHUNKS`] chunks of one object; its proof leads from them to the object's
+//! BLAKE3 hash, so that each page is checked on its own.
+//!
+//! ```text
+//!  0            4       8
+//!  +------------+-------+                        ChunkHashesRequest: pages from the first one on
+//!  | first page | count |
+//!  +------------+-------+
+//!
+//!  0      4       8
+//!  +------+-------+--------+-------+             ChunkHashes: 32 bytes a hash
+//!  | page | count | hashes | proof |
+//!  +------+-------+--------+-------+
+//! ```
+//!
+//! A hash is the BLAKE3 chaining value of a chunk's subtree. The proof is the row of those of the subtrees beside the
+//! page's, beside its parent's, and so on up to the root's two. A page without hashes is one that the sender does not have.
+
+use std::{fmt, ops::Range};
+
+use crate::{ParseError, field::Reader};
+
+/// The most chunks in one page: with its proof it fits a packet.
+pub const PAGE_CHUNKS: usize = 16;
+
+/// The most hashes in a proof.
+pub const MAX_PROOF: usize = 32;
+
+/// The most pages that are asked for at once.
+pub const MAX_PAGES: u32 = 32;
+
+const HASH_LEN: usize = 32;
+
+/// Asks for pages of an object's chunk hashes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkHashesRequest {
+    first: u32,
+    count: u32,
+}
+
+impl ChunkHashesRequest {
+    /// Length of the payload in bytes.
+    pub const LEN: usize = 8;
+
+    /// # Errors
+    /// When `pages` is empty or more than [`MAX_PAGES`].
+    pub fn new(pages: Range<u32>) -> Result<Self, ParseError> {
+        Self::of(pages.start, pages.end.saturating_sub(pages.start))
+    }
+
+    fn of(first: u32, count: u32) -> Result<Self, ParseError> {
+        if count == 0 || count > MAX_PAGES {
+            return Err(ParseError::invalid("pages", count, "1 to 32"));
+        }
+        if first.checked_add(count).is_none() {
+            return Err(ParseError::invalid("first page", first, "an end below 2^32"));
+        }
+        Ok(Self { first, count })
+    }
+
+    pub fn pages(&self) -> Range<u32> {
+        self.first..self.first + self.count
+    }
+
+    pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(payload);
+        let (first, count) = (reader.u32("first page")?, reader.u32("pages")?);
+        reader.end("request for chunk hashes")?;
+        Self::of(first, count)
+    }
+
+    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.first.to_be_bytes());
+        out.extend_from_slice(&self.count.to_be_bytes());
+    }
+}
+
+impl fmt::Display for ChunkHashesRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pages={:?}", self.pages())
+    }
+}
+
+/// One page of an object's chunk hashes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkHashes {
+    page: u32,
+    hashes: Vec<[u8; HASH_LEN]>,
+    proof: Vec<[u8; HASH_LEN]>,
+}
+
+impl ChunkHashes {
+    /// # Errors
+    /// When there are more than [`PAGE_CHUNKS`] hashes or more than [`MAX_PROOF`] in the proof, or a proof of nothing.
+    pub fn new(
+        page: u32,
+        hashes: Vec<[u8; HASH_LEN]>,
+        proof: Vec<[u8; HASH_LEN]>,
+    ) -> Result<Self, ParseError> {
+        if hashes.len() > PAGE_CHUNKS {
+            return Err(ParseError::invalid("chunks", hashes.len(), "at most 16"));
+        }
+        if proof.len() > MAX_PROOF || hashes.is_empty() && !proof.is_empty() {
+            return Err(ParseError::invalid("proof", proof.len(), "at most 32 hashes, and none of nothing"));
+        }
+        Ok(Self { page, hashes, proof })
+    }
+
+    /// Says that the sender does not have this page.
+    pub fn none(page: u32) -> Self {
+        Self { page, hashes: Vec::new(), proof: Vec::new() }
+    }
+
+    pub fn page(&self) -> u32 {
+        self.page
+    }
+
+    /// Of the page's chunks, in order.
+    pub fn hashes(&self) -> &[[u8; HASH_LEN]] {
+        &self.hashes
+    }
+
+    /// From the page up to the root.
+    pub fn proof(&self) -> &[[u8; HASH_LEN]] {
+        &self.proof
+    }
+
+    /// How many bytes follow the header.
+    pub fn emitted_len(&self) -> usize {
+        8 + (self.hashes.len() + self.proof.len()) * HASH_LEN
+    }
+
+    pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(payload);
+        let (page, count) = (reader.u32("page")?, reader.u32("chunks")?);
+        if count as usize > PAGE_CHUNKS {
+            return Err(ParseError::invalid("chunks", count, "at most 16"));
+        }
+        let hashes = (0..count).map(|_| reader.array("chunk hash")).collect::<Result<_, _>>()?;
+        let rest = reader.rest();
+        let (proof, odd) = rest.as_chunks();
+        if !odd.is_empty() || proof.len() > MAX_PROOF {
+            return Err(ParseError::invalid("proof", format!("{} bytes", rest.len()), "at most 32 hashes"));
+        }
+        Self::new(page, hashes, proof.to_vec())
+    }
+
+    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.page.to_be_bytes());
+        out.extend_from_slice(&(self.hashes.len() as u32).to_be_bytes());
+        out.extend(self.hashes.iter().chain(&self.proof).flatten());
+    }
+}
+
+impl fmt::Display for ChunkHashes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page={} chunks={} proof={}", self.page, self.hashes.len(), self.proof.len())
+    }
+}
