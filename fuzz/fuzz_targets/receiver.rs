@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 use libfuzzer_sys::fuzz_target;
 use treecast_proto::{
     Instant, Step,
+    chunks::{CHUNK_LEN, Chunks},
     vcmtp::{
         Channel, Notification, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
         Repair, Response,
@@ -36,6 +37,7 @@ struct World {
     now: Instant,
     /// What was stored of each object; nothing may be stored twice.
     stored: BTreeMap<FileId, Vec<Range<u64>>>,
+    sizes: BTreeMap<FileId, u64>,
 }
 
 impl World {
@@ -52,7 +54,8 @@ impl World {
             keepalive: Duration::from_secs(5),
             stall_limit: Duration::from_secs(300),
         };
-        let mut world = Self { machine: Receiver::new(config), now: Instant::ZERO, stored: BTreeMap::new() };
+        let (stored, sizes) = (BTreeMap::new(), BTreeMap::new());
+        let mut world = Self { machine: Receiver::new(config), now: Instant::ZERO, stored, sizes };
         world.handle(ReceiverInput::Connected);
         world
     }
@@ -111,6 +114,17 @@ impl World {
                 Step::Transmit(ReceiverTransmit::Decode { file, source_block, .. }) => {
                     let is_right = source_block % 3 != 2;
                     self.machine.handle(self.now, ReceiverInput::Decoded { file, source_block, is_right });
+                }
+                // Of each page, its first chunk is wrong; every third page is no part of the object.
+                Step::Transmit(ReceiverTransmit::CheckChunks { file, page, .. }) => {
+                    let (page, size) = (page.page(), self.sizes.get(&file).copied().unwrap_or_default());
+                    let chunk = Chunks::new(size).map(|chunks| chunks.page_bytes(page).start);
+                    let wrong = chunk.map(|start| start..(start + CHUNK_LEN).min(size));
+                    let wrong = (page % 3 != 2).then(|| Vec::from_iter(wrong));
+                    self.machine.handle(self.now, ReceiverInput::Checked { file, page, wrong });
+                }
+                Step::Transmit(ReceiverTransmit::Announce { file, begin }) => {
+                    self.sizes.insert(file, begin.file_size);
                 }
                 Step::Transmit(ReceiverTransmit::Commit { file }) => {
                     self.machine.handle(self.now, ReceiverInput::Committed { file });

@@ -5,19 +5,29 @@ mod session;
 
 use std::{
     fs,
-    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    io::{BufRead, BufReader, Read},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket},
+    process::{Child, ChildStdout},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
 use serde_json::Value;
-use session::{Scratch, contents, finish_well, path};
+use session::{Scratch, contents, finish, finish_well, path};
 use treecast_driver::{
+    connection::Connection,
     interface::Interface,
+    seal::Sealer,
+    security::{Identity, PublicKey, tls::ReceiverTls},
     udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, open_group_receiver, open_group_sender},
 };
-use treecast_wire::{seal::SEALED_HEADER_LEN, ticket::Ticket};
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, Header, PacketType},
+    message::{GroupKey, Hello, Message, PROTOCOL_VERSION},
+    seal::SEALED_HEADER_LEN,
+    ticket::Ticket,
+};
 
 const SIZE: usize = 3_000_000;
 
@@ -100,5 +110,108 @@ fn whoever_has_no_key_can_do_no_more_than_be_counted() {
     finish_well(sender);
     for into in ["a", "b"] {
         assert!(fs::read(scratch.path(into).join("file")).unwrap() == contents(SIZE), "{into}");
+    }
+}
+
+/// An honest receiver's part in the session, admitted as any other is.
+fn join(ticket: &Ticket) -> (Connection, GroupKey) {
+    let stream = TcpStream::connect(ticket.control[0]).unwrap();
+    let sender = PublicKey::from_bytes(ticket.security.as_ref().unwrap().sender_key).unwrap();
+    let tls = ReceiverTls::new(&Identity::generate().unwrap(), sender).unwrap();
+    let mut connection = Connection::to_sender(stream, 65_475, Some(&tls)).unwrap();
+    let hello = Hello::new(PROTOCOL_VERSION, 0, 1 << 20, "mallory").unwrap();
+    connection.queue(&Message::Hello(hello).to_packet(FileId::new(ticket.session, 0)));
+    loop {
+        connection.flush().unwrap();
+        connection.read().unwrap();
+        while let Some((header, payload)) = connection.next_packet().unwrap() {
+            if let Message::GroupKey(key) = Message::parse(&header, payload).unwrap() {
+                return (connection, key);
+            }
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends blocks of the first object that it has made up: at each position so many.
+fn forge(ticket: &Ticket, key: Option<&GroupKey>, blocks: &[(u64, usize)]) {
+    let address = group(ticket);
+    let socket = open_group_sender(&address, DEFAULT_MULTICAST_HOPS).unwrap();
+    let (mut sealer, len) = (key.map(Sealer::for_group), u64::from(ticket.block_len));
+    for (position, count) in blocks {
+        for block in 0..*count as u64 {
+            let header = Header {
+                file_id: FileId::new(ticket.session, 0),
+                sequence: (position / len + block) * len,
+                payload_len: ticket.block_len.into(),
+                kind: PacketType::Data,
+                number: 0,
+            };
+            let mut packet = header.to_bytes().to_vec();
+            packet.resize(HEADER_LEN + ticket.block_len as usize, 0xee);
+            if let Some(sealer) = &mut sealer {
+                let plain = std::mem::take(&mut packet);
+                sealer.seal_packet(&plain, &mut packet).unwrap();
+            }
+            socket.send_to(&packet, address.scoped()).unwrap();
+        }
+    }
+}
+
+/// Waits until a receiver is in the group; what it says later is left to be read.
+fn joined(receiver: &mut Child) -> BufReader<ChildStdout> {
+    let mut told = BufReader::new(receiver.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("\"joined\"") {
+        line.clear();
+        assert!(told.read_line(&mut line).unwrap() > 0, "it has ended");
+    }
+    told
+}
+
+/// A member has the group's key, and in a plain session everybody is one. What it forges costs the chunks that it lies in.
+#[test]
+fn a_member_that_forges_costs_chunks_and_not_the_object() {
+    const LARGE: usize = 8_000_000;
+    const CHUNK: u64 = 65_536;
+    for args in [&["--rate", "100M"][..], &["--rate", "100M", "--plain"], &["--rate", "100M", "--fec", "20%"]]
+    {
+        let scratch = Scratch::new();
+        let file = scratch.file("file", LARGE);
+        let is_plain = args.contains(&"--plain");
+        let wait = if is_plain { "2" } else { "3" };
+        let sender = scratch.send(&[args, &["--wait", wait, path(&file)]].concat());
+        let ticket = ticket(&scratch);
+        let mut first = scratch.receive("a", &["--json"]);
+        let mut told = joined(&mut first);
+        let member = (!is_plain).then(|| join(&ticket));
+        // One block, a run over the border of two chunks, and one in the last chunk, which is short.
+        let last = LARGE as u64 / CHUNK * CHUNK;
+        forge(
+            &ticket,
+            member.as_ref().map(|(_, key)| key),
+            &[(3 * CHUNK, 1), (11 * CHUNK - 9000, 20), (last + 100, 1)],
+        );
+        thread::sleep(Duration::from_millis(100));
+        let second = scratch.receive("b", &[]);
+        let leaves = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(400));
+            drop(member);
+        });
+        let mut text = String::new();
+        told.read_to_string(&mut text).unwrap();
+        finish_well(first);
+        finish_well(second);
+        leaves.join().unwrap();
+        let (code, said) = finish(sender);
+        // To the sender, the member is a receiver that has left.
+        assert_eq!(code, Some(if is_plain { 0 } else { 1 }), "{said}");
+        for into in ["a", "b"] {
+            assert!(fs::read(scratch.path(into).join("file")).unwrap() == contents(LARGE), "{args:?} {into}");
+        }
+        let done = done(&text);
+        let (wrong, again) = (done["wrong_chunks"].as_u64(), done["retransmitted_bytes"].as_u64());
+        assert!((3..=6).contains(&wrong.unwrap()), "{args:?}: {done}");
+        assert!((1..=10 * CHUNK).contains(&again.unwrap()), "{args:?}: {done}");
     }
 }

@@ -19,7 +19,7 @@ use treecast_driver::{
     udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, Offload, Transmitter, open_group_sender},
 };
 use treecast_wire::{
-    header::{FileId, SessionId},
+    header::{FileId, Header, PacketType, SessionId},
     iotup,
     message::{BeginOfFile, Digest, Message, TransferType},
 };
@@ -31,6 +31,7 @@ struct Bench {
     session: SessionId,
     /// The sender.
     identity: Identity,
+    fec: bool,
 }
 
 impl Bench {
@@ -47,7 +48,7 @@ impl Bench {
             source: None,
             interface: Interface::named("lo").unwrap(),
         };
-        Self { folder, group, session: SessionId(77), identity: Identity::generate().unwrap() }
+        Self { folder, group, session: SessionId(77), identity: Identity::generate().unwrap(), fec: false }
     }
 
     /// Sessions are sealed; the IoT updater's frames cannot be.
@@ -68,7 +69,7 @@ impl Bench {
             hops: DEFAULT_MULTICAST_HOPS,
             session: self.session,
             block_len: 1420,
-            fec: false,
+            fec: self.fec,
             secret: self.secret_for(&dialect),
             identity: (dialect == Dialect::Session).then(|| self.identity.clone()),
             dialect,
@@ -85,7 +86,7 @@ impl Bench {
             group: self.group.clone(),
             session: self.session,
             block_len: 1420,
-            fec: false,
+            fec: self.fec,
             secret: self.secret_for(&dialect),
             sender_key: (dialect == Dialect::Session).then(|| self.identity.public_key()),
             dialect,
@@ -247,6 +248,52 @@ fn what_a_member_forges_is_never_accepted() {
         fs::read_dir(bench.folder.join("a/from")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["deep", "file"], "nothing else is there");
+}
+
+/// What a member forges lies in a few chunks, and these are taken again, from a later loop: once it stops, so does the harm.
+#[test]
+fn what_a_member_forges_costs_its_chunks() {
+    const SIZE: usize = 6_000_000;
+    const CHUNK: u64 = 65_536;
+    for fec in [false, true] {
+        let mut bench = Bench::new(6 + u8::from(fec));
+        bench.fec = fec;
+        bench.write("file", SIZE);
+        let mut transmitter = Transmitter::new(
+            open_group_sender(&bench.group, DEFAULT_MULTICAST_HOPS).unwrap(),
+            Offload::SuperPackets,
+        );
+        let mut sealer = Sealer::from_secret(bench.secret_for(&Dialect::Session).unwrap()).unwrap();
+        let mut forge = |position: u64, count: usize| {
+            let mut sealed = Vec::new();
+            let sequence = position / 1420 * 1420;
+            let file_id = FileId::new(bench.session, 0);
+            let first = Header { file_id, sequence, payload_len: 0, kind: PacketType::Data, number: 0 };
+            sealer.seal_blocks(first, 1420, &vec![0xee; 1420 * count], &mut sealed).unwrap();
+            transmitter.send_segments(bench.group.scoped(), Sealer::segment_len(1420), &sealed).unwrap();
+        };
+        let stop = Stop::new().unwrap();
+        thread::scope(|scope| {
+            let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
+            thread::sleep(Duration::from_millis(300));
+            forge(2 * CHUNK, 1);
+            forge(50 * CHUNK - 9_000, 20);
+            forge(SIZE as u64 / CHUNK * CHUNK + 1500, 1);
+            let sender = scope.spawn(|| bench.send("from/file", Dialect::Session, &stop));
+            // It goes on for a while: a loop takes a quarter of a second.
+            for _ in 0..20 {
+                thread::sleep(Duration::from_millis(30));
+                forge(2 * CHUNK, 1);
+            }
+            let summary = receiver.join().unwrap().unwrap();
+            stop.request();
+            let sent = sender.join().unwrap().unwrap();
+            assert!(summary.is_complete() && summary.received == 1, "{summary:?}");
+            let wrong = summary.progress.wrong_chunks;
+            assert!((3..30).contains(&wrong), "fec {fec}: {wrong} of 92 chunks, in {} loops", sent.loops);
+        });
+        bench.assert_same("from/file", "a/file");
+    }
 }
 
 #[test]
