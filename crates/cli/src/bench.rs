@@ -8,9 +8,11 @@
 //!   times added up are what the machine can do;
 //! - *treecast*: the two commands as a user starts them, back to back with the floor, plain and secure;
 //! - many small files beside one large one of the same size;
+//! - a session that is attacked beside one that is not;
 //! - *uftp* (Debian's), at the best of several rates at which it serves everyone;
 //! - memory: a file of eight times the size to one receiver, sampled.
 
+mod attack;
 mod crew;
 mod floor;
 mod memory;
@@ -55,6 +57,9 @@ pub struct Args {
     /// Leave out the runs with many small files
     #[arg(long)]
     no_small: bool,
+    /// Leave out the sessions that are attacked (they take four receivers)
+    #[arg(long)]
+    no_attack: bool,
     /// A memory-backed folder for the files
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     folder: PathBuf,
@@ -99,6 +104,12 @@ pub fn run(args: Args) -> Outcome {
         for number in 1..=args.runs {
             remark!("run {number} of {}: small files", args.runs);
             report.small.push(small::measure(&stage, &sources)?);
+        }
+    }
+    if !args.no_attack && attack::is_possible(&stage) {
+        for number in 1..=args.runs {
+            remark!("run {number} of {}: under attack", args.runs);
+            report.attacks.push(attack::measure(&stage)?);
         }
     }
     if !args.no_uftp {

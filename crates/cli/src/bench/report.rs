@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
+    attack::Attack,
     floor::Floor,
     ours::Ours,
     small::{FILE_BYTES, FILES, Small},
@@ -21,11 +22,15 @@ const WANTED_SECURE_SHARE: f64 = 0.6;
 /// Of many small files, as a share of one large file's goodput.
 const WANTED_SMALL_SHARE: f64 = 0.5;
 
+/// Of a session under attack, as a share of its goodput without.
+const WANTED_ATTACKED_SHARE: f64 = 0.5;
+
 pub(super) struct Report {
     receivers: u32,
     bytes: u64,
     pub runs: Vec<Run>,
     pub small: Vec<Small>,
+    pub attacks: Vec<Attack>,
     pub uftp: Option<Uftp>,
     pub large: Option<Ours>,
 }
@@ -41,7 +46,8 @@ pub(super) struct Run {
 
 impl Report {
     pub fn new(receivers: u32, bytes: u64) -> Self {
-        Self { receivers, bytes, runs: Vec::new(), small: Vec::new(), uftp: None, large: None }
+        let (runs, small, attacks) = (Vec::new(), Vec::new(), Vec::new());
+        Self { receivers, bytes, runs, small, attacks, uftp: None, large: None }
     }
 
     fn median(&self, value: impl Fn(&Run) -> f64) -> f64 {
@@ -73,6 +79,10 @@ impl Report {
         (!self.small.is_empty()).then(|| median(self.small.iter().map(Small::share)))
     }
 
+    fn attacked_share(&self) -> Option<f64> {
+        (!self.attacks.is_empty()).then(|| median(self.attacks.iter().map(Attack::share)))
+    }
+
     fn uftp_gbps(&self) -> Option<f64> {
         Some(self.uftp.as_ref()?.best()?.goodput_bps * 1e-9)
     }
@@ -100,6 +110,7 @@ impl Report {
         rows.push(("treecast --plain, every receiver".into(), self.our_row()));
         rows.push(("treecast, at every receiver".into(), self.secure_row()));
         rows.extend(self.small_row());
+        rows.extend(self.attack_row());
         rows.extend(self.uftp_row().map(|row| ("uftp, at its best rate".into(), row)));
         rows.push(("most memory, file pages apart".into(), self.memory_row()));
         rows.extend(self.large.as_ref().map(|large| self.large_row(large)));
@@ -147,6 +158,16 @@ impl Report {
         Some((format!("{FILES} files of {FILE_BYTES} bytes"), text))
     }
 
+    fn attack_row(&self) -> Option<(String, String)> {
+        let share = self.attacked_share()?;
+        let seconds = median(self.attacks.iter().map(|attack| attack.attacked.slowest_seconds()));
+        let text = format!(
+            "{seconds:8.3} s  {:7.2} Gbit/s  {share:.2} of without (wanted: {WANTED_ATTACKED_SHARE}); junk to the group, half-open connections",
+            self.gbps(seconds),
+        );
+        Some(("attacked, at three receivers".into(), text))
+    }
+
     fn uftp_row(&self) -> Option<String> {
         let (gbps, best) = (self.uftp_gbps()?, self.uftp.as_ref()?.best()?);
         let multiple = self.multiple().map_or_else(|| "-".into(), |multiple| format!("{multiple:.1}"));
@@ -192,6 +213,8 @@ impl Report {
             "secure_share": self.secure_share(),
             "small": self.small,
             "small_share": self.small_share(),
+            "attacks": self.attacks,
+            "attacked_share": self.attacked_share(),
             "uftp": self.uftp,
             "uftp_gbps": self.uftp_gbps(),
             "multiple_of_uftp": self.multiple(),
@@ -207,6 +230,7 @@ impl Report {
         self.share() >= WANTED_SHARE
             && self.secure_share() >= WANTED_SECURE_SHARE
             && self.small_share().is_none_or(|share| share >= WANTED_SMALL_SHARE)
+            && self.attacked_share().is_none_or(|share| share >= WANTED_ATTACKED_SHARE)
             && self.multiple().is_none_or(|multiple| multiple >= WANTED_MULTIPLE)
             && self.peak(|ours| ours.sender_peak_bytes.max(ours.receiver_peak_bytes)) < WANTED_BYTES
     }

@@ -19,7 +19,7 @@ use treecast_driver::{
 };
 use treecast_wire::header::{FileId, HEADER_LEN, Header, PacketType};
 
-use super::stage::Result;
+use super::{attack, stage::Result};
 
 /// Bytes of a block behind IPv6, UDP and the header, at an MTU of 1500.
 const BLOCK_LEN: usize = 1420;
@@ -50,6 +50,7 @@ pub(super) fn run(args: &[String]) -> Result<()> {
         }
         ["write", path, bytes] => write(path, bytes.parse()?),
         ["hash", bytes] => hash(bytes.parse()?),
+        ["attack", interface, ticket] => attack::run(interface, ticket.as_ref()),
         ["create", folder, files, bytes] => create(folder.as_ref(), files.parse()?, bytes.parse()?),
         _ => Err("no such worker".into()),
     }
