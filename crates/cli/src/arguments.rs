@@ -14,9 +14,10 @@ use crate::output;
 /// A year: a deadline so far away can still be added to any clock.
 const LONGEST_SECONDS: u64 = 366 * 24 * 3600;
 
-/// A whole number of seconds.
+/// A whole number of seconds, with or without a unit: 90, 90s, 15m.
 pub fn seconds(text: &str) -> Result<u64, String> {
-    let seconds = text.parse().ok().filter(|seconds| *seconds <= LONGEST_SECONDS);
+    let with_unit = || duration(text).ok().map(|time| time.as_secs());
+    let seconds = text.parse().ok().or_else(with_unit).filter(|seconds| *seconds <= LONGEST_SECONDS);
     seconds.ok_or_else(|| format!("expected whole seconds from 0 to {LONGEST_SECONDS}"))
 }
 
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn values_say_what_was_expected() {
-        assert_eq!(seconds("60"), Ok(60));
+        assert_eq!((seconds("60"), seconds("90s"), seconds("15m")), (Ok(60), Ok(90), Ok(900)));
         for wrong in ["-1", "x", "", "1.5", "99999999999"] {
             assert!(seconds(wrong).unwrap_err().contains("whole seconds"), "{wrong}");
         }

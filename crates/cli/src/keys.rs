@@ -26,8 +26,8 @@ pub struct Args {
 enum Command {
     /// Make a key; one that is there is never overwritten
     New {
-        /// What to call it: letters, digits, - and _
-        #[arg(default_value = DEFAULT_KEY_NAME)]
+        /// What to call it (letters, digits, - and _), or a file for it, named with its folder, like ./key.pem
+        #[arg(value_name = "NAME|PATH", default_value = DEFAULT_KEY_NAME)]
         name: String,
     },
     /// Show the public half of a key, as an allow list takes it
@@ -43,8 +43,13 @@ enum Command {
 pub fn run(args: Args) -> Outcome {
     match &args.command {
         Command::New { name } => {
-            let (path, identity) = KeyFolder::of_user()?.create(name)?;
-            show(args.json, name, &path, identity.public_key());
+            let path = Path::new(name);
+            if name.contains('/') {
+                show(args.json, &stem(name), path, Identity::create(path)?.public_key());
+            } else {
+                let (path, identity) = KeyFolder::of_user()?.create(name)?;
+                show(args.json, name, &path, identity.public_key());
+            }
         }
         Command::Show { name } => {
             let identity = Identity::named(name)?;

@@ -31,7 +31,7 @@ const OTHERS: u32 = 0o077;
 pub enum KeyFileError {
     #[error(
         "{name:?} is no name for a key: take up to 64 letters, digits, - and _; a file is named with its folder, like \
-         ./{name}"
+         ./key.pem"
     )]
     Name { name: String },
     #[error("no folder for keys is known: set HOME or XDG_CONFIG_HOME, or name a file")]
@@ -89,19 +89,9 @@ impl KeyFolder {
     /// When there is one already, or the file cannot be written.
     pub fn create(&self, name: &str) -> Result<(PathBuf, Identity), KeyFileError> {
         let path = self.path_of(name)?;
-        let identity = Identity::generate().map_err(KeyFileError::Random)?;
-        let failed = |source: io::Error| match source.kind() {
-            io::ErrorKind::AlreadyExists => KeyFileError::Exists { path: path.clone() },
-            _ => KeyFileError::Write { path: path.clone(), source },
-        };
+        let failed = |source| KeyFileError::Write { path: path.clone(), source };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(failed)?;
-        let temporary = self.0.join(format!(".{name}.{}", std::process::id()));
-        let written = write_whole(&temporary, &identity);
-        // A link never takes the place of a file that is there; and the key is there whole or not at all.
-        let result = written.and_then(|()| fs::hard_link(&temporary, &path));
-        // Where nothing could be written, there is nothing to remove.
-        _ = fs::remove_file(&temporary);
-        result.map_err(failed)?;
+        let identity = Identity::create(&path)?;
         Ok((path, identity))
     }
 
@@ -148,6 +138,27 @@ impl Identity {
             }
             result => result,
         }
+    }
+
+    /// Makes a new key in this file, which its owner alone may read.
+    ///
+    /// # Errors
+    /// When something is there already, or the file cannot be written.
+    pub fn create(path: &Path) -> Result<Self, KeyFileError> {
+        let identity = Self::generate().map_err(KeyFileError::Random)?;
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists => KeyFileError::Exists { path: path.to_owned() },
+            _ => KeyFileError::Write { path: path.to_owned(), source },
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
+        let written = write_whole(&temporary, &identity);
+        // A link never takes the place of a file that is there; and the key is there whole or not at all.
+        let result = written.and_then(|()| fs::hard_link(&temporary, path));
+        // Where nothing could be written, there is nothing to remove.
+        _ = fs::remove_file(&temporary);
+        result.map_err(failed)?;
+        Ok(identity)
     }
 
     /// Reads a key file.
@@ -222,6 +233,13 @@ mod tests {
         assert_eq!(Identity::load(&path).unwrap().public_key(), identity.public_key());
         assert_eq!(folder.names().unwrap(), ["anna"]);
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing else is left");
+        let named = scratch.0.join("key.pem");
+        assert_eq!(
+            Identity::create(&named).unwrap().public_key(),
+            Identity::load(&named).unwrap().public_key()
+        );
+        assert!(Identity::create(&named).unwrap_err().to_string().contains("exists already"));
+        assert!(Identity::create(&scratch.0.join("none/key.pem")).is_err());
         for name in ["", "a/b", "../a", ".a", "-a", "ä"] {
             assert!(folder.create(name).is_err(), "{name}");
         }
