@@ -74,6 +74,11 @@ pub struct Args {
     /// what they lose as retransmissions
     #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_negative_numbers = true)]
     rate_floor: Option<u64>,
+    /// Several rates at once, from fast to slow (500M,100M,20M), as for --rate: the same files go to as many groups, and
+    /// receivers that lose more than a tenth of what comes move themselves to the next slower one, which is sent what they
+    /// have not got. Fast receivers do not notice slow ones
+    #[arg(long, value_name = "RATE,RATE...", value_parser = rate::parse_rates, allow_negative_numbers = true)]
+    rates: Option<rate::Rates>,
     /// Hop limit of multicast packets: the routers that they may cross
     #[arg(long, default_value_t = DEFAULT_MULTICAST_HOPS, value_parser = clap::value_parser!(u32).range(1..=255),
           allow_negative_numbers = true)]
@@ -250,6 +255,14 @@ fn check(args: &Args) -> Result<(), String> {
             args.feed.is_some() && args.session.is_some(),
             "what came by a feed cannot be told again: leave out --feed or --session",
         ),
+        (
+            args.rates.is_some() && (args.rate.is_some() || args.rate_floor.is_some()),
+            "--rates says all that --rate and --rate-floor could: leave these out, or --rates",
+        ),
+        (
+            args.rates.is_some() && is_carousel,
+            "a carousel hears nothing of what receivers have missed where they moved: name one --rate instead of --rates",
+        ),
         (is_carousel && is_unicast, "a carousel goes to a multicast group: leave out --fanout unicast"),
         (
             is_carousel && args.control.is_some(),
@@ -312,7 +325,11 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         interface: args.interface.clone(),
         source: args.source,
         control: args.control,
-        rate: rate::rate(args.rate, args.rate_floor, is_carousel(args))?,
+        rate: match &args.rates {
+            Some(rates) => send::Rate::Fixed(rates.first),
+            None => rate::rate(args.rate, args.rate_floor, is_carousel(args))?,
+        },
+        slower_rates: args.rates.as_ref().map(|rates| rates.slower.clone()).unwrap_or_default(),
         hops: args.ttl,
         wait_for: args.wait.unwrap_or(DEFAULT_WAIT),
         wait_timeout: Duration::from_secs(args.wait_timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT_SECONDS)),

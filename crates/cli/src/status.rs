@@ -3,7 +3,7 @@
 use std::{process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
-use treecast_driver::status::{Found, Phase, ReceiverStatus, Role, Snapshot, find};
+use treecast_driver::status::{Found, GroupStatus, Phase, ReceiverStatus, Role, Snapshot, find};
 
 use crate::{
     Outcome,
@@ -134,9 +134,21 @@ fn progress(snapshot: &Snapshot) -> Vec<String> {
         ),
     ];
     if snapshot.role == Role::Send {
+        lines.extend(groups(snapshot));
         lines.push(receivers(snapshot));
+    } else if snapshot.group_number > 0 {
+        lines.push(format!("in group {}, which is slower than the first", snapshot.group_number));
     }
     lines
+}
+
+/// Who is in which group, where there are several.
+fn groups(snapshot: &Snapshot) -> Option<String> {
+    let group = |group: &GroupStatus| {
+        format!("{} at {}", counted(group.receivers as usize, "receiver"), rate(Some(group.rate_bps)))
+    };
+    let groups: Vec<_> = snapshot.groups.iter().map(group).collect();
+    (!groups.is_empty()).then(|| groups.join(", "))
 }
 
 fn receivers(snapshot: &Snapshot) -> String {

@@ -190,6 +190,7 @@ fn ticket(control: &TcpListener, port: u16) -> Ticket {
         repair: Repair::Nack,
         block_len: 1420,
         group: format!("239.255.77.1:{port}").parse().unwrap(),
+        groups: 1,
         source: None,
         control: vec![control.local_addr().unwrap()],
         security: None,

@@ -97,6 +97,7 @@ fn what_is_not_signed_is_not_taken() {
         fec: false,
         block_len: 1420,
         group: "0.0.0.0:0".parse().unwrap(),
+        groups: 1,
         source: None,
         control: vec![listener.local_addr().unwrap()],
         security: Some(Security { sender_key: identity.public_key().to_bytes(), secret: None }),

@@ -21,6 +21,7 @@ pub mod chunks;
 pub mod fec;
 pub mod group_key;
 pub mod membership;
+pub mod rates;
 pub mod replay_window;
 mod stored;
 pub mod tfmcc;

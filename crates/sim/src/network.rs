@@ -51,11 +51,36 @@ pub struct Link {
     path: Path,
     in_burst: bool,
     random: ChaCha8Rng,
+    narrow: Option<Narrow>,
+    /// When all that waits in front of the narrow place is through.
+    free_at: Instant,
+}
+
+/// The narrowest place of a way: its rate, and how much time's worth of packets waits in front of it at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Narrow {
+    pub rate_bps: u64,
+    pub queue: Duration,
 }
 
 impl Link {
     pub fn new(path: Path, random: ChaCha8Rng) -> Self {
-        Self { path, in_burst: false, random }
+        Self { path, in_burst: false, random, narrow: None, free_at: Instant::ZERO }
+    }
+
+    /// A link that is narrow somewhere.
+    pub fn with_narrow(self, narrow: Option<Narrow>) -> Self {
+        Self { narrow, ..self }
+    }
+
+    /// When a packet of `len` bytes that is sent now is through the narrow place; never when too much waits there.
+    pub fn squeeze(&mut self, now: Instant, len: usize) -> Option<Instant> {
+        let Some(Narrow { rate_bps, queue }) = self.narrow else { return Some(now) };
+        let begin = self.free_at.max(now);
+        (begin - now <= queue).then(|| {
+            self.free_at = begin + transmission_time(len, rate_bps);
+            self.free_at
+        })
     }
 
     /// When a packet that is sent now arrives: never, once or twice.

@@ -17,7 +17,7 @@ use treecast_sim::network::generator;
 use treecast_wire::{
     header::{FileId, SessionId},
     message::{
-        BeginOfFile, Digest, Lack, Message, Progress, Reason, RetransmissionRequest, SymbolRequest,
+        BeginOfFile, Digest, Lack, Message, Move, Progress, Reason, RetransmissionRequest, SymbolRequest,
         SymbolsSent, TransferType, Welcome,
     },
 };
@@ -58,12 +58,14 @@ fn a_sender_takes_anything() {
             sender.handle(now, sender_input(&mut random));
             for _ in 0..random.random_range(0..20) {
                 sender.poll(now, Lane::Group);
+                sender.poll(now, Lane::Slower(random.random_range(0..4)));
             }
             for receiver in 0..4 {
                 drain(now, seed, |now| sender.poll(now, Lane::Receiver(ReceiverId(receiver))));
             }
         }
         drain(now, seed, |now| sender.poll(now, Lane::Group));
+        (0..4).for_each(|group| drain(now, seed, |now| sender.poll(now, Lane::Slower(group))));
     }
 }
 
@@ -98,6 +100,7 @@ fn sender_config(random: &mut ChaCha8Rng) -> SenderConfig {
         fec: [None, Some(Share::Auto), Some(Share::Percent(30))][random.random_range(0..3)],
         repair: repair(random),
         block_len: [100, 1420, u16::MAX][random.random_range(0..3)],
+        slower_run_lens: vec![64_000; random.random_range(0..3)],
         max_run_len: [1, 64_000][random.random_range(0..2)],
         retransmission_timeout_factor: [None, Some(0.0), Some(1e300), Some(f64::NAN)]
             [random.random_range(0..4)],
@@ -139,6 +142,7 @@ fn receiver_input(random: &mut ChaCha8Rng) -> ReceiverInput {
         },
         35 => ReceiverInput::Hashed { file, hash: hash(random) },
         36 => ReceiverInput::StoreFailed { file, reason: "full".to_owned() },
+        37 if random.random_bool(0.3) => ReceiverInput::Moved { group: random.random_range(0..10) },
         37 => ReceiverInput::Dropped { total: random.random() },
         38 if random.random_bool(0.05) => ReceiverInput::Disconnected { reason: "gone".to_owned() },
         39 if random.random_bool(0.05) => ReceiverInput::Close,
@@ -160,7 +164,9 @@ fn sender_input(random: &mut ChaCha8Rng) -> SenderInput {
 
 fn message(random: &mut ChaCha8Rng) -> Message {
     let (start, end) = (position(random), position(random));
-    match random.random_range(0..15) {
+    match random.random_range(0..17) {
+        14 => Message::Move(Move::new(random.random_range(0..4)).expect("one of eight")),
+        15 => RetransmissionRequest::new(start..end).map_or(Message::EndOfFile, Message::Lacking),
         0 | 1 => Message::BeginOfFile(begin(position(random))),
         2 => Message::EndOfFile,
         3 => Message::BeginOfFileRequest,

@@ -108,6 +108,11 @@ pub enum PacketType {
     RepairSymbol = 1 << 21,
     /// Receiver to sender: how many symbols source blocks lack here.
     SymbolRequest = 1 << 22,
+    /// Receiver to sender, before it moves to a slower group: what it has not heard of an object.
+    Lacking = 1 << 25,
+    /// Receiver to sender: it listens to another of the session's groups now. Sender to receiver: it is to go back there,
+    /// and stay.
+    Move = 1 << 26,
     /// Sender to group: all repair symbols of a source block up to this one are out.
     SymbolsSent = 1 << 27,
 }
@@ -139,6 +144,8 @@ impl PacketType {
         Self::NotWanted,
         Self::RepairSymbol,
         Self::SymbolRequest,
+        Self::Lacking,
+        Self::Move,
         Self::SymbolsSent,
     ];
 

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! session 4 | fanout 1 | repair 1 | block length 2 | group | source | n 1 | n control addresses | security | expires 8
+//! fanout: its upper half is how many slower groups there are; their addresses follow the group's one by one
 //! repair: its top bit says whether there is forward error correction
 //! group, control address: family 1 (4 or 6) | address 4 or 16 | port 2;  source: family 1 (0 = any) | address
 //! security: 0, a plain session; 1 | sender's key 32; 2 | sender's key 32 | secret 32
@@ -14,7 +15,7 @@
 
 use std::{
     fmt,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     num::NonZeroU64,
     str::FromStr,
 };
@@ -29,6 +30,9 @@ const VERSION: u32 = 2;
 
 /// The bit of the repair's octet that says that there is forward error correction.
 const FEC: u8 = 0x80;
+
+/// The most groups that a session has.
+pub const MAX_GROUPS: u8 = 8;
 
 /// Length of an Ed25519 public key and of a session's secret, in bytes.
 pub const KEY_LEN: usize = 32;
@@ -83,6 +87,9 @@ pub struct Ticket {
     pub block_len: u16,
     /// The multicast group and UDP port; with `Fanout::Unicast` unspecified, and unused.
     pub group: SocketAddr,
+    /// How many groups get the same objects, each at a lower rate than the one before: 1 to [`MAX_GROUPS`]
+    /// ([`Ticket::group`] is the first).
+    pub groups: u8,
     /// The only source to listen to (source-specific multicast); none means any.
     pub source: Option<IpAddr>,
     /// Where the sender takes control connections, best first; empty for a carousel.
@@ -114,7 +121,10 @@ impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&self.session.0.to_be_bytes());
-        bytes.extend_from_slice(&[self.fanout as u8, self.repair as u8 | if self.fec { FEC } else { 0 }]);
+        bytes.extend_from_slice(&[
+            self.fanout as u8 | (self.groups.clamp(1, MAX_GROUPS) - 1) << 4,
+            self.repair as u8 | if self.fec { FEC } else { 0 },
+        ]);
         bytes.extend_from_slice(&self.block_len.to_be_bytes());
         emit_socket(&mut bytes, self.group);
         match self.source {
@@ -130,6 +140,15 @@ impl fmt::Display for Ticket {
         bytes.extend_from_slice(&self.expires.map_or(0, NonZeroU64::get).to_be_bytes());
         f.write_str(&Self::seal(&bytes))
     }
+}
+
+/// The address of a session's group number `number`, of which 0 is at `first`; none where there are no such addresses.
+pub fn group_address(first: SocketAddr, number: u8) -> Option<SocketAddr> {
+    let ip: IpAddr = match first.ip() {
+        IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits().checked_add(number.into())?).into(),
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits().checked_add(number.into())?).into(),
+    };
+    (number == 0 || ip.is_multicast()).then(|| SocketAddr::new(ip, first.port()))
 }
 
 impl Ticket {
@@ -167,7 +186,9 @@ fn split_prefix(text: &str) -> Option<(u32, &str)> {
 fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     let mut reader = Reader::new(fields);
     let session = SessionId(reader.u32("session")?);
-    let fanout = match reader.u8("fanout")? {
+    let fanout = reader.u8("fanout")?;
+    let groups = (fanout >> 4) + 1;
+    let fanout = match fanout & 0xf {
         0 => Fanout::Multicast,
         1 => Fanout::Unicast,
         other => return Err(ParseError::invalid("fanout", other, "0 or 1")),
@@ -190,6 +211,12 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     if fanout == Fanout::Multicast && !group.ip().is_multicast() {
         return Err(ParseError::invalid("group", group, "a multicast address"));
     }
+    let may_have_slower = fanout == Fanout::Multicast && repair != Repair::Carousel && !fec;
+    let has_addresses = groups <= MAX_GROUPS && group_address(group, groups - 1).is_some();
+    if groups > 1 && !(may_have_slower && has_addresses) {
+        let expected = "0 to 7, where there is multicast, no carousel and no forward error correction";
+        return Err(ParseError::invalid("slower groups", groups - 1, expected));
+    }
     let source = match reader.u8("source")? {
         0 => None,
         family => Some(parse_address(&mut reader, "source", family)?),
@@ -206,7 +233,7 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     let security = parse_security(&mut reader)?;
     let expires = NonZeroU64::new(reader.u64("expires")?);
     reader.end("ticket")?;
-    Ok(Ticket { session, fanout, repair, fec, block_len, group, source, control, security, expires })
+    Ok(Ticket { session, fanout, repair, fec, block_len, group, groups, source, control, security, expires })
 }
 
 fn parse_security(reader: &mut Reader<'_>) -> Result<Option<Security>, ParseError> {

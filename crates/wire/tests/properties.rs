@@ -12,7 +12,7 @@ use treecast_wire::{
         Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
-    ticket::{Fanout, MAX_CONTROL_ADDRESSES, Repair, Security, Ticket},
+    ticket::{Fanout, MAX_CONTROL_ADDRESSES, MAX_GROUPS, Repair, Security, Ticket},
     unicast,
 };
 
@@ -288,20 +288,35 @@ fn ticket() -> impl Strategy<Value = Ticket> {
         fanout,
         (repair, any::<bool>()),
         1..=u16::MAX,
-        group,
+        (group, 1..=MAX_GROUPS),
         source,
         control,
         security,
         any::<u64>(),
     )
         .prop_map(
-            |(session, fanout, (repair, fec), block_len, group, source, control, security, expires)| Ticket {
+            |(
+                session,
+                fanout,
+                (repair, fec),
+                block_len,
+                (group, groups),
+                source,
+                control,
+                security,
+                expires,
+            )| Ticket {
                 session: SessionId(session),
                 fanout,
                 repair,
                 fec,
                 block_len,
                 group: group.parse().expect("an address"),
+                groups: if fanout == Fanout::Multicast && repair != Repair::Carousel && !fec {
+                    groups
+                } else {
+                    1
+                },
                 source,
                 control: control.into_iter().map(|(ip, port)| std::net::SocketAddr::new(ip, port)).collect(),
                 security: security.map(|(sender_key, secret)| Security { sender_key, secret }),

@@ -54,6 +54,9 @@ impl Display {
                 self.latest.clone_from(name);
             }
             ReceiveEvent::Ignored { name } => self.line(&format!("{name}: not wanted")),
+            ReceiveEvent::Moved { group, address } => {
+                self.line(&format!("moved to group {group} at {address}: {}", why_moved(*group)));
+            }
             ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
             ReceiveEvent::Progress(_) => {}
             ReceiveEvent::Received { name, kind, bytes } => match kind {
@@ -117,6 +120,9 @@ impl Display {
                 json!({"event": "announced", "name": name, "size": bytes, "seconds": seconds})
             }
             ReceiveEvent::Ignored { name } => json!({"event": "ignored", "name": name}),
+            ReceiveEvent::Moved { group, address } => {
+                json!({"event": "moved", "group_number": group, "address": address})
+            }
             ReceiveEvent::Progress(progress) => self.progress_as_json("progress", progress),
             ReceiveEvent::Received { name, kind, bytes } => {
                 let kind = match kind {
@@ -151,6 +157,7 @@ impl Display {
             "objects_begun": progress.objects,
             "now_bps": progress.now_bps,
             "retransmitted_bps": progress.retransmitted_bps,
+            "group_number": progress.group,
             "requests": progress.requests,
             "why": progress.hindrance.map(|why| why.word()),
             "seconds_left": progress.seconds_left,
@@ -159,6 +166,11 @@ impl Display {
 }
 
 /// The bytes are those of files that are there; what is neither there nor failed was cut short.
+/// What a move to this group is for.
+fn why_moved(group: u8) -> &'static str {
+    if group == 0 { "the fastest" } else { "it brings what is missing at a lower rate" }
+}
+
 fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
     let (received, failed) = (summary.received as usize, summary.failed as usize);
     let progress = &summary.progress;

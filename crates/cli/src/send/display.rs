@@ -64,6 +64,9 @@ impl Display {
             }
             SendEvent::Started { .. } => self.waiting = None,
             SendEvent::Progress(progress) => self.move_bar(progress),
+            SendEvent::Moved { receiver, group, rate_bps } => {
+                self.line(&format!("{receiver} moved to group {group} at {}", rate(Some(*rate_bps))));
+            }
             SendEvent::ObjectDone { .. } => {}
             SendEvent::Withdrawn { reason, .. } => self.line(reason),
             SendEvent::NotSent { reason, .. } => self.line(reason),
@@ -218,6 +221,9 @@ fn as_json(event: &SendEvent) -> serde_json::Value {
             json!({"event": "object", "name": name, "bytes": bytes, "complete": complete, "not_wanted": not_wanted,
                    "failed": failed})
         }
+        SendEvent::Moved { receiver, group, rate_bps } => {
+            json!({"event": "moved", "receiver": receiver, "group_number": group, "rate_bps": rate_bps})
+        }
         SendEvent::NotSent { path, reason } => {
             json!({"event": "not_sent", "path": path, "reason": reason})
         }
@@ -253,6 +259,7 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
                 "objects": receiver.objects_complete,
                 "failed": receiver.failed,
                 "connected": receiver.is_connected,
+                "group_number": receiver.group,
                 "now_bps": receiver.now_bps,
                 "requests": receiver.requests,
                 "silent_seconds": receiver.silent_seconds,
@@ -272,8 +279,12 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
             "round_trip_seconds": rate.round_trip.as_secs_f64(),
         })
     });
+    let groups = progress.groups.iter().map(|group| {
+        json!({"rate_bps": group.rate_bps, "sent_bytes": group.sent_bytes, "receivers": group.receivers})
+    });
     json!({
         "event": event,
+        "groups": groups.collect::<Vec<_>>(),
         "rate": rate,
         "seconds": progress.seconds,
         "sent_bytes": progress.sent_bytes,

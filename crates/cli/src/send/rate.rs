@@ -1,6 +1,7 @@
-//! `--rate` and `--rate-floor`.
+//! `--rate`, `--rate-floor` and `--rates`.
 
 use treecast_driver::send::Rate;
+use treecast_wire::ticket::MAX_GROUPS;
 
 use super::parse_rate;
 
@@ -18,6 +19,31 @@ pub(super) fn parse_asked(text: &str) -> Result<Asked, String> {
     }
     let rate = parse_rate(text).map_err(|line| line.replace("or max", "auto, or max"))?;
     Ok(rate.0.map_or(Asked::Max, Asked::Fixed))
+}
+
+/// Several rates, in bits a second.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Rates {
+    pub first: u64,
+    /// Each lower than the one before; at least one.
+    pub slower: Vec<u64>,
+}
+
+pub(super) fn parse_rates(text: &str) -> Result<Rates, String> {
+    let refused = || {
+        format!(
+            "expected 2 to {MAX_GROUPS} rates from fast to slow, each lower than the one before, as 500M,100M,20M"
+        )
+    };
+    let rates: Option<Vec<u64>> = text.split(',').map(|rate| parse_rate(rate.trim()).ok()?.0).collect();
+    let rates = rates.ok_or_else(refused)?;
+    let is_falling = rates.windows(2).all(|pair| pair[0] > pair[1]);
+    match &rates[..] {
+        [first, slower @ ..] if is_falling && (1..usize::from(MAX_GROUPS)).contains(&slower.len()) => {
+            Ok(Rates { first: *first, slower: slower.to_vec() })
+        }
+        _ => Err(refused()),
+    }
 }
 
 /// Bits a second of the floor.
@@ -62,6 +88,26 @@ mod tests {
         assert_eq!(rate(None, None, true), Ok(Rate::Max));
         assert!(rate(Some(Asked::Auto), None, true).unwrap_err().contains("carousel"));
         assert_eq!(rate(parse_asked("20M").ok(), None, true), Ok(Rate::Fixed(20_000_000)));
+    }
+
+    #[test]
+    fn several_rates_go_from_fast_to_slow() {
+        let rates = Rates { first: 500_000_000, slower: vec![100_000_000, 2_500_000] };
+        assert_eq!(parse_rates("500M, 100M,2.5M"), Ok(rates));
+        for bad in [
+            "",
+            "500M",
+            "100M,500M",
+            "100M,100M",
+            "100M,0",
+            "auto,1M",
+            "1M,max",
+            "5M,",
+            "9M,8M,7M,6M,5M,4M,3M,2M,1M",
+        ] {
+            let line = parse_rates(bad).unwrap_err();
+            assert!(line.contains("2 to 8 rates"), "{bad}: {line}");
+        }
     }
 
     #[test]

@@ -35,6 +35,9 @@ const ROUTED_MEMBERSHIP_TIME: Duration = Duration::from_millis(40);
 #[derive(Debug)]
 pub(super) struct Joined {
     pub socket: UdpSocket,
+    /// Where packets come from, and how long it takes to join another group there.
+    pub interface: Interface,
+    pub membership_time: Duration,
     /// What the socket's receive buffer holds.
     pub buffer_bytes: usize,
     pub connection: Connection,
@@ -73,9 +76,10 @@ pub(super) fn join(
         }
         connection.queue(&Message::Hello(hello.clone()).to_packet(FileId::new(ticket.session, 0)));
     })?;
-    on_event(ReceiveEvent::Joined { sender: connection.peer(), interface: interface.name });
+    on_event(ReceiveEvent::Joined { sender: connection.peer(), interface: interface.name.clone() });
     let sender_key = connection.peer_key();
-    Ok(Joined { socket, buffer_bytes: buffer.bytes, connection, sender_key })
+    let membership_time = membership_time(&interface, connection.peer().ip());
+    Ok(Joined { socket, interface, membership_time, buffer_bytes: buffer.bytes, connection, sender_key })
 }
 
 /// What the connection is secured with; none where the ticket says that the session is plain.

@@ -12,6 +12,7 @@ pub(crate) fn note(event: &ReceiveEvent) {
         ReceiveEvent::Announced { name, bytes } => info!(target: LOG, name, bytes, "object begins"),
         ReceiveEvent::Ignored { name } => info!(target: LOG, name, "object not wanted"),
         ReceiveEvent::Progress(_) => {}
+        ReceiveEvent::Moved { group, address } => info!(target: LOG, group, %address, "moved"),
         ReceiveEvent::Received { name, bytes, .. } => info!(target: LOG, name, bytes, "object done"),
         ReceiveEvent::Failed { name, reason } => warn!(target: LOG, name, reason, "object failed"),
     }

@@ -112,6 +112,12 @@ pub enum ReceiveEvent {
         name: String,
     },
     Progress(ReceiveProgress),
+    /// This receiver listens to another group of a session with several rates.
+    Moved {
+        /// 0 is the first, and the fastest.
+        group: u8,
+        address: SocketAddr,
+    },
     /// An object is whole, right and under its name.
     Received {
         name: String,
@@ -156,6 +162,8 @@ pub struct ReceiveProgress {
     /// Bits of objects that came a second over the last seconds, and of those again; none before that is known.
     pub now_bps: Option<u64>,
     pub retransmitted_bps: Option<u64>,
+    /// The group that it listens to; 0 is the first.
+    pub group: u8,
     /// Requests for retransmissions.
     pub requests: u64,
     /// The share of blocks that came although they were there, 0 to 1.

@@ -1,5 +1,6 @@
 //! The receiver's loop.
 
+mod groups;
 mod progress;
 
 use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroU64, ops::Range, time::Duration};
@@ -18,6 +19,8 @@ use treecast_wire::{
     message::{BeginOfFile, GroupKey, Message, PROTOCOL_VERSION},
     ticket,
 };
+
+use groups::Groups;
 
 use super::{
     KEEPALIVE, NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary,
@@ -83,6 +86,7 @@ pub(super) struct Session<'a> {
     /// What an earlier receiver has left.
     leftovers: Leftovers,
     congestion: tfmcc::Receiver,
+    groups: Groups,
     intake: Intake,
     store_waker: Waker,
     only: Option<NameFilter>,
@@ -150,6 +154,7 @@ impl<'a> Session<'a> {
             folder,
             leftovers,
             congestion: tfmcc::Receiver::new(clock::seed()),
+            groups: Groups::new(ticket, joined.interface, joined.membership_time),
             intake,
             store_waker,
             only: options.only.clone(),
@@ -193,6 +198,7 @@ impl<'a> Session<'a> {
             for event in ready.drain(..) {
                 self.handle_ready(event)?;
             }
+            self.move_if_due()?;
             deadline = self.settle_all();
             self.report_progress();
             if stop.is_requested() {
@@ -402,8 +408,10 @@ impl<'a> Session<'a> {
         self.malformed += batch.take_malformed();
         let (arrivals, items) = (batch.take_arrivals(), batch.take_items());
         let now = self.clock.now();
-        for (_, packets) in arrivals.into_iter().filter(|(session, _)| *session == self.session) {
+        let session = self.session;
+        for (_, packets) in arrivals.into_iter().filter(|(of, _)| *of == session) {
             self.congestion.handle(now, tfmcc::ReceiverInput::Packets(packets));
+            self.note_arrived(now, packets);
         }
         for item in items {
             match item {
@@ -558,6 +566,7 @@ impl<'a> Session<'a> {
                 (self.on_event)(event);
             }
             ReceiverEvent::Failed { file, reason } => self.note_failed(file, reason),
+            ReceiverEvent::CalledBack { group } => self.called_back(group),
             ReceiverEvent::Closed { reason } => {
                 self.summary.cut_short = reason;
                 self.closed = true;
@@ -628,7 +637,8 @@ impl<'a> Session<'a> {
     fn timeout(&self, machine: Option<Instant>) -> Option<Duration> {
         let now = self.clock.now();
         let welcome = (!self.is_welcome).then_some(Instant::ZERO + WELCOME_TIMEOUT);
-        let deadlines = [machine, Some(self.next_progress), welcome, self.intake.deadline()];
+        let deadlines =
+            [machine, Some(self.next_progress), welcome, self.intake.deadline(), self.groups.moves_at()];
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
     }
 

@@ -29,6 +29,9 @@ impl Log {
             SendEvent::Refused { address, reason } => warn!(target: LOG, %address, reason, "refused"),
             SendEvent::Started { objects, bytes } => info!(target: LOG, objects, bytes, "started"),
             SendEvent::Progress(progress) => self.note_progress(progress),
+            SendEvent::Moved { receiver, group, rate_bps } => {
+                about(receiver).in_scope(|| info!(target: LOG, group, rate_bps, "moved"));
+            }
             SendEvent::ObjectDone { name, bytes, complete, failed: 0, not_wanted } => {
                 info!(target: LOG, name, bytes, complete, not_wanted, "object done");
             }

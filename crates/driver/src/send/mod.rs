@@ -74,6 +74,9 @@ pub struct SendOptions {
     /// Where to take control connections; none takes them on any address, at a port of the kernel's choice.
     pub control: Option<SocketAddr>,
     pub rate: Rate,
+    /// The rates of slower groups, from fast to slow, for receivers that lose too much of what comes at a fixed rate; none
+    /// for a session with one group. In bits of IP packets a second.
+    pub slower_rates: Vec<u64>,
     pub hops: u32,
     /// Starts when so many receivers are there ...
     pub wait_for: u32,
@@ -147,6 +150,7 @@ impl SendOptions {
             source: None,
             control: None,
             rate: Rate::Auto { floor_bps: None },
+            slower_rates: Vec::new(),
             hops: DEFAULT_MULTICAST_HOPS,
             wait_for: 1,
             wait_timeout: Duration::from_secs(60),
@@ -196,6 +200,13 @@ pub enum SendEvent {
         bytes: u64,
     },
     Progress(SendProgress),
+    /// A receiver has gone to another group of a session with several rates.
+    Moved {
+        receiver: String,
+        /// 0 is the first, and the fastest.
+        group: u8,
+        rate_bps: u64,
+    },
     /// Every receiver has ended with an object.
     ObjectDone {
         name: String,
@@ -242,6 +253,8 @@ pub struct SendProgress {
     pub seconds_left: Option<f64>,
     /// What limits the rate of `auto`; none at a rate that was given.
     pub rate: Option<RateProgress>,
+    /// Each group of a session with several rates, the fastest first; none where there is one.
+    pub groups: Vec<GroupProgress>,
     pub receivers: Vec<ReceiverProgress>,
 }
 
@@ -264,6 +277,16 @@ pub struct RateProgress {
     /// That receiver's loss events a packet.
     pub loss: f64,
     pub round_trip: Duration,
+}
+
+/// One group of a session with several rates.
+#[derive(Debug, Clone)]
+pub struct GroupProgress {
+    pub rate_bps: u64,
+    /// Bytes of objects that it was sent.
+    pub sent_bytes: u64,
+    /// Receivers that listen to it.
+    pub receivers: u32,
 }
 
 /// How far one receiver is, by its own last report.
@@ -290,6 +313,8 @@ pub struct ReceiverProgress {
     /// Requests for retransmissions.
     pub requests: u64,
     pub is_connected: bool,
+    /// The group that it listens to; 0 is the first.
+    pub group: u8,
     /// Whether it has ended with every object known so far.
     pub has_ended: bool,
     /// Bits of objects a second that it got over the last seconds; none before that is known.

@@ -24,7 +24,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct GroupLane {
     way: Way,
-    /// None in a plain session.
+    /// None in a plain session. One for all groups of a session: they share its key, and so its counter.
     sealer: Option<Sealer>,
     sealed: Vec<u8>,
 }
@@ -33,16 +33,13 @@ pub(super) struct GroupLane {
 enum Way {
     Multicast {
         transmitter: Transmitter,
-        to: SocketAddr,
+        /// The addresses of the session's groups, the fastest first.
+        to: Vec<SocketAddr>,
         outage: Outage,
     },
     /// One copy for each receiver; a socket for each family that the host has. All copies of a packet are sealed as one:
     /// two sockets must not seal with one key.
-    Unicast {
-        v4: Option<Transmitter>,
-        v6: Option<Transmitter>,
-        copies: Option<Copies<Packets>>,
-    },
+    Unicast { v4: Option<Transmitter>, v6: Option<Transmitter>, copies: Option<Copies<Packets>> },
 }
 
 /// Packets as they leave.
@@ -68,7 +65,7 @@ impl GroupLane {
             let socket = open_group_sender(&plan.group, plan.options.hops)?;
             heed_marks(plan, &socket);
             let transmitter = Transmitter::new(socket, plan.options.offload);
-            Way::Multicast { transmitter, to: plan.group.scoped(), outage: Outage::default() }
+            Way::Multicast { transmitter, to: plan.group_addresses(), outage: Outage::default() }
         } else {
             open_unicast(plan)?
         };
@@ -82,11 +79,12 @@ impl GroupLane {
         }
     }
 
-    /// Sends one control message. Returns the bytes of IP packets that left; copies leave with
+    /// Sends one control message to the group of this number. Returns the bytes of IP packets that left; copies leave with
     /// [`GroupLane::send_copies`].
     pub fn send_message(
         &mut self,
         now: Instant,
+        group: u8,
         receivers: &Arc<[SocketAddr]>,
         packet: &[u8],
     ) -> Result<u64, SendError> {
@@ -100,9 +98,10 @@ impl GroupLane {
         };
         match &mut self.way {
             Way::Multicast { transmitter, to, outage } => {
-                let attempt = transmitter.send_datagram(*to, packet);
-                outage.note(now, attempt).map_err(|source| SendError::Send { to: *to, source })?;
-                Ok(message_bytes(*to, packet))
+                let to = to[usize::from(group)];
+                let attempt = transmitter.send_datagram(to, packet);
+                outage.note(now, attempt).map_err(|source| SendError::Send { to, source })?;
+                Ok(message_bytes(to, packet))
             }
             Way::Unicast { copies, .. } => {
                 *copies = Some(Copies::new(Packets::Message(packet.to_vec()), Arc::clone(receivers)));
@@ -115,6 +114,7 @@ impl GroupLane {
     pub fn send_blocks(
         &mut self,
         now: Instant,
+        group: u8,
         receivers: &Arc<[SocketAddr]>,
         first: Header,
         block_len: u16,
@@ -129,14 +129,15 @@ impl GroupLane {
         let is_sealed = self.sealer.is_some();
         match &mut self.way {
             Way::Multicast { transmitter, to, outage } => {
+                let to = to[usize::from(group)];
                 let attempt = match is_sealed {
-                    true => transmitter.send_segments(*to, segment_len, &self.sealed),
-                    false => transmitter.send_blocks(*to, first, block_len, run),
+                    true => transmitter.send_segments(to, segment_len, &self.sealed),
+                    false => transmitter.send_blocks(to, first, block_len, run),
                 };
-                outage.note(now, attempt).map_err(|source| SendError::Send { to: *to, source })?;
+                outage.note(now, attempt).map_err(|source| SendError::Send { to, source })?;
                 Ok(match is_sealed {
-                    true => segments_bytes(*to, segment_len, &self.sealed),
-                    false => run_bytes(*to, block_len, run),
+                    true => segments_bytes(to, segment_len, &self.sealed),
+                    false => run_bytes(to, block_len, run),
                 })
             }
             Way::Unicast { copies, .. } => {
@@ -185,6 +186,7 @@ impl GroupLane {
     pub fn take_warning(&mut self) -> Option<String> {
         let Way::Multicast { to, outage, .. } = &mut self.way else { return None };
         let reason = outage.take_untold()?;
+        let to = to.first()?;
         Some(format!("cannot send to {to} for now: {reason}; what does not leave counts as lost"))
     }
 }

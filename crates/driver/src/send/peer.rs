@@ -53,6 +53,8 @@ pub(super) struct Peer {
     pub forgone_bytes: u64,
     /// Requests for retransmissions.
     pub requests: u64,
+    /// The group that it listens to.
+    pub group: u8,
     /// Bytes received and sent again, packets dropped, and milliseconds of waiting for its disk.
     meter: Meter<4>,
     /// Whether it was one of those that the session has waited for.
@@ -110,6 +112,7 @@ impl Peer {
             failed: 0,
             forgone_bytes: 0,
             requests: 0,
+            group: 0,
             meter: Meter::default(),
             was_there_at_start: false,
             has_spoken: false,
@@ -199,6 +202,7 @@ impl Peer {
             failed: self.failed,
             requests: self.requests,
             is_connected: self.connection.is_some(),
+            group: self.group,
             has_ended,
             now_bps: rates.map(|[received, ..]| bits(received)),
             silent_seconds: seen.silent.as_secs_f64(),

@@ -10,7 +10,7 @@ use treecast_proto::fec::{Layout, Share};
 use treecast_wire::{
     header::{HEADER_LEN, MAX_PAYLOAD_LEN, SessionId},
     seal::SEAL_LEN,
-    ticket::{Fanout, Repair, Security, Ticket},
+    ticket::{Fanout, MAX_GROUPS, Repair, Security, Ticket, group_address},
 };
 
 use super::{FeedSource, SendError, SendOptions, SendSecurity, session_file};
@@ -59,6 +59,7 @@ impl Plan {
         let Found { sources, skipped } = find_sources(&options.paths)?;
         let interface = interface(options)?;
         check_feed(options)?;
+        check_rates(options)?;
         let ip = group(options, &interface, security::random()?)?;
         interface.check_family(ip)?;
         check_source(options, &interface, ip)?;
@@ -134,6 +135,7 @@ impl Plan {
             fec: self.options.fec.is_some(),
             block_len: self.block_len,
             group: self.group.group,
+            groups: self.options.slower_rates.len() as u8 + 1,
             source: self.options.source,
             control,
             security: self.identity.as_ref().map(|identity| Security {
@@ -142,6 +144,13 @@ impl Plan {
             }),
             expires: self.expires,
         }
+    }
+
+    /// The addresses of the session's groups, the fastest first, as a socket takes them.
+    pub fn group_addresses(&self) -> Vec<SocketAddr> {
+        let numbers = 0..=self.options.slower_rates.len() as u8;
+        let groups = numbers.filter_map(|number| group_address(self.group.group, number));
+        groups.map(|group| GroupAddress { group, ..self.group.clone() }.scoped()).collect()
     }
 
     /// Length of a full packet with its IP and UDP headers, in bytes.
@@ -192,6 +201,42 @@ fn check_feed(options: &SendOptions) -> Result<(), SendError> {
         Ok(found) if found.is_dir() => Err(refused("it is a folder".into())),
         Ok(_) => Ok(()),
         Err(error) => Err(refused(error.to_string())),
+    }
+}
+
+/// What several rates cannot do.
+fn check_rates(options: &SendOptions) -> Result<(), SendError> {
+    let slower = &options.slower_rates;
+    if slower.is_empty() {
+        return Ok(());
+    }
+    let refused = |line: &str| Err(SendError::Options(line.to_owned()));
+    if slower.len() >= usize::from(MAX_GROUPS) {
+        return refused("there are too many --rates: name 2 to 8 of them");
+    }
+    let Some(first) = options.rate.fixed_bps() else {
+        return refused("--rates are fixed, and auto or max are not: leave out --rate, or --rates");
+    };
+    let rates: Vec<u64> = [first].into_iter().chain(slower.iter().copied()).collect();
+    if rates.contains(&0) || rates.windows(2).any(|pair| pair[0] <= pair[1]) {
+        return refused("--rates go from fast to slow, each lower than the one before, as 500M,100M,20M");
+    }
+    if options.fanout == Fanout::Unicast {
+        return refused("--rates are of multicast groups: leave out --rates, or --fanout unicast");
+    }
+    if !matches!(options.repair, Repair::Nack | Repair::After) {
+        return refused(
+            "who moves to another of the --rates asks for what it has missed: take --repair nack or after",
+        );
+    }
+    if options.fec.is_some() {
+        return refused("--rates mend losses without repair symbols: leave out --fec, or take one --rate");
+    }
+    match options.group {
+        Some(group) if group_address(SocketAddr::new(group, 0), slower.len() as u8).is_none() => {
+            refused("--rates need as many group addresses, one behind the other: name another with --group")
+        }
+        _ => Ok(()),
     }
 }
 
@@ -251,6 +296,11 @@ fn group(options: &SendOptions, interface: &Interface, bytes: [u8; 16]) -> Resul
             return Err(crate::udp::UdpError::NotMulticast(group).into());
         }
         return Ok(group);
+    }
+    let mut bytes = bytes;
+    // The addresses of slower groups follow, in the same range.
+    for at in [1, 2, 3, 15] {
+        bytes[at] &= !(MAX_GROUPS - 1);
     }
     let addresses = interface.reachable_addresses();
     let is_ipv4 = match options.source {

@@ -9,6 +9,7 @@ mod group_keys;
 mod listen;
 mod progress;
 mod refusals;
+mod slower;
 mod symbols;
 
 use std::{
@@ -30,6 +31,7 @@ use treecast_wire::{
 
 use group_keys::GroupKeys;
 use refusals::Refusals;
+use slower::SlowerLane;
 
 use self::congestion::Congestion;
 use super::{
@@ -91,6 +93,8 @@ pub(super) struct Session<'a> {
     /// Unicast copies of one packet have one number.
     numbers: PacketNumbers,
     pacer: Pacer,
+    /// Those of a session with several rates, the fastest first.
+    slower: Vec<SlowerLane>,
     /// None at a rate that was given.
     congestion: Option<Congestion>,
     repairs: RepairShare,
@@ -123,6 +127,16 @@ enum Turn {
     Until(Option<Instant>),
 }
 
+impl Turn {
+    /// That of two lanes.
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Until(one), Self::Until(other)) => Self::Until([one, other].into_iter().flatten().min()),
+            _ => Self::Again,
+        }
+    }
+}
+
 impl<'a> Session<'a> {
     pub fn open(plan: Plan, on_event: &'a mut dyn FnMut(SendEvent)) -> Result<Self, SendError> {
         let tls = plan.identity.as_ref().map(SenderTls::new).transpose()?;
@@ -142,6 +156,7 @@ impl<'a> Session<'a> {
             keys,
             numbers: PacketNumbers::default(),
             pacer: Pacer::new(plan.options.rate.fixed_bps(), clock.now()),
+            slower: SlowerLane::all(&plan, clock.now()),
             congestion: Congestion::new(&plan),
             repairs: RepairShare::new(plan.options.priority),
             run_bytes,
@@ -189,6 +204,7 @@ impl<'a> Session<'a> {
             self.start_if_due(now)?;
             self.take_feed(now);
             let turn = self.turn_group(now)?;
+            let turn = turn.or(self.turn_slower(now)?);
             let lanes = self.serve_connections(now);
             self.report_progress(now);
             if self.closed {
@@ -344,6 +360,9 @@ impl<'a> Session<'a> {
             SenderTransmit::Blocks { to: Destination::Group, kind, file, range } => {
                 self.multicast(now, kind, file, range)?;
             }
+            SenderTransmit::Blocks { to: Destination::Slower(group), kind, file, range } => {
+                self.multicast_slowly(now, group, kind, file, range)?;
+            }
             SenderTransmit::Blocks { to: Destination::Receiver(receiver), kind, file, range } => {
                 self.retransmit(now, receiver, kind, file, range);
             }
@@ -371,9 +390,14 @@ impl<'a> Session<'a> {
         let mut packet = signed.as_ref().unwrap_or(message).to_packet(file);
         match to {
             Destination::Group => {
-                header::set_number(&mut packet, self.number_packets(1));
-                let sent = self.group.send_message(now, &self.destinations, &packet)?;
+                header::set_number(&mut packet, self.number_packets(0, 1));
+                let sent = self.group.send_message(now, 0, &self.destinations, &packet)?;
                 self.pacer.sent(now, sent);
+            }
+            Destination::Slower(group) => {
+                header::set_number(&mut packet, self.number_packets(group, 1));
+                let sent = self.group.send_message(now, group, &self.destinations, &packet)?;
+                self.note_sent_slowly(now, group, sent);
             }
             Destination::Receiver(receiver) => {
                 let connection = self.peers.get_mut(&receiver).and_then(|peer| peer.connection.as_mut());
@@ -393,12 +417,12 @@ impl<'a> Session<'a> {
         range: Range<u64>,
     ) -> Result<(), SendError> {
         let blocks = (range.end - range.start).div_ceil(self.plan.block_len.into());
-        let number = self.number_packets(blocks);
+        let number = self.number_packets(0, blocks);
         let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number };
         match self.sources.read_in_order(file, range.clone()) {
             Ok(run) => {
                 let sent =
-                    self.group.send_blocks(now, &self.destinations, first, self.plan.block_len, run)?;
+                    self.group.send_blocks(now, 0, &self.destinations, first, self.plan.block_len, run)?;
                 self.pacer.sent(now, sent);
                 self.repairs.multicast_sent(sent);
                 if sent > 0 {
@@ -510,6 +534,7 @@ impl<'a> Session<'a> {
                     failed: (outcomes.len() - complete - not_wanted) as u32,
                 });
             }
+            SenderEvent::Moved { receiver, group } => self.note_move(receiver, group),
             SenderEvent::PutOut { receiver, reason } => self.put_out(receiver, &reason),
             SenderEvent::Closed => self.closed = true,
         }

@@ -129,6 +129,7 @@ impl Kept {
             (kept.fec != ticket.fec, "--fec"),
             (kept.block_len != ticket.block_len, "--block"),
             (kept.group != ticket.group, "--group"),
+            (kept.groups != ticket.groups, "--rates"),
             (kept.source != ticket.source, "--source"),
             (kept.security.is_some() != ticket.security.is_some(), "--plain"),
             (key(kept) != key(ticket), "--key"),

@@ -6,7 +6,7 @@ use treecast_wire::ticket::{Fanout, Repair, Ticket};
 use super::{Hindrance, Holder};
 use crate::{
     receive::ReceiveProgress,
-    send::{ReceiverProgress, SendProgress},
+    send::{GroupProgress, ReceiverProgress, SendProgress},
 };
 
 /// The most receivers that are shown one by one, the slowest first; of the others only the number is.
@@ -62,6 +62,10 @@ pub struct Snapshot {
     pub now_bps: Option<u64>,
     /// Bits of IP packets a second that may leave at most now; none where nothing but the receivers sets it.
     pub rate_bps: Option<u64>,
+    /// Of a sender with several rates: its groups, the fastest first.
+    pub groups: Vec<GroupStatus>,
+    /// At a receiver: the number of the group that it listens to; 0 is the first.
+    pub group_number: u8,
     /// Sent again by a sender to all receivers together, or received again.
     pub retransmitted_bytes: u64,
     /// The same over the last seconds, in bits a second.
@@ -88,6 +92,18 @@ pub struct Snapshot {
     pub seconds_left: Option<f64>,
 }
 
+/// One group of a session with several rates.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupStatus {
+    /// Bits of IP packets a second.
+    pub rate_bps: u64,
+    /// Bytes of objects that it was sent.
+    pub sent_bytes: u64,
+    /// Receivers that listen to it.
+    pub receivers: u32,
+}
+
 /// One receiver, as its sender sees it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -95,6 +111,8 @@ pub struct ReceiverStatus {
     pub receiver: String,
     pub address: String,
     pub connected: bool,
+    /// The group that it listens to; 0 is the first.
+    pub group_number: u8,
     /// Distinct bytes of objects that it has.
     pub done_bytes: u64,
     pub objects_done: u64,
@@ -145,6 +163,7 @@ impl Snapshot {
         self.sent_bytes = progress.sent_bytes;
         self.now_bps = progress.now_bps;
         self.rate_bps = progress.rate_bps;
+        self.groups = progress.groups.iter().map(GroupStatus::new).collect();
         self.retransmitted_bytes = sum(|receiver| receiver.retransmitted_bytes);
         self.retransmitted_bps = progress.retransmitted_bps;
         self.requests = sum(|receiver| receiver.requests);
@@ -173,6 +192,7 @@ impl Snapshot {
         self.total_bytes = progress.announced_bytes;
         self.done_bytes = progress.received_bytes;
         self.now_bps = progress.now_bps;
+        self.group_number = progress.group;
         self.retransmitted_bytes = progress.retransmitted_bytes;
         self.retransmitted_bps = progress.retransmitted_bps;
         self.requests = progress.requests;
@@ -188,12 +208,19 @@ fn hindered(why: Hindrance) -> &'static str {
     if matches!(why, Hindrance::Silent(_)) { "the sender" } else { "this receiver" }
 }
 
+impl GroupStatus {
+    fn new(group: &GroupProgress) -> Self {
+        Self { rate_bps: group.rate_bps, sent_bytes: group.sent_bytes, receivers: group.receivers }
+    }
+}
+
 impl ReceiverStatus {
     fn new(receiver: &ReceiverProgress) -> Self {
         Self {
             receiver: receiver.name.clone(),
             address: receiver.address.clone(),
             connected: receiver.is_connected,
+            group_number: receiver.group,
             done_bytes: receiver.received_bytes,
             objects_done: receiver.objects_complete,
             objects_failed: receiver.failed,

@@ -61,21 +61,11 @@ impl Collector {
     /// When the socket cannot be made nonblocking.
     pub fn new(
         socket: UdpSocket,
-        mut offload: Offload,
+        offload: Offload,
         block_len: u16,
         opener: Option<Opener>,
     ) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
-        if offload == Offload::SuperPackets
-            && option::set(&socket, libc::SOL_UDP, libc::UDP_GRO, 1_i32).is_err()
-        {
-            offload = Offload::Batches;
-        }
-        // Kernels without the counter are older than any that this crate runs on; it only informs.
-        let _ = option::set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1_i32);
-        // A socket of one family refuses the other's. Without marks, losses tell.
-        let _ = option::set(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1_i32);
-        let _ = option::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1_i32);
+        let offload = prepare(&socket, offload)?;
         let block_len = usize::from(block_len);
         let lens = Lens::new(block_len, opener.is_some());
         let count = match offload {
@@ -91,6 +81,17 @@ impl Collector {
             slots: vec![Slot::EMPTY; count],
             dropped: DropCounter::default(),
         })
+    }
+
+    /// Goes on with another socket, as [`Collector::new`]. What the one before still holds is lost.
+    ///
+    /// # Errors
+    /// As [`Collector::new`].
+    pub fn replace_socket(&mut self, socket: UdpSocket) -> io::Result<()> {
+        prepare(&socket, self.offload)?;
+        self.socket = socket;
+        self.dropped.last = 0;
+        Ok(())
     }
 
     pub fn socket(&self) -> &UdpSocket {
@@ -304,6 +305,19 @@ impl Collector {
     fn lens(&self) -> Lens {
         Lens::new(self.block_len, self.opener.is_some())
     }
+}
+
+/// Makes a socket nonblocking, and has the kernel tell what it can of each packet. Returns the way that it offers.
+fn prepare(socket: &UdpSocket, wanted: Offload) -> io::Result<Offload> {
+    socket.set_nonblocking(true)?;
+    let refuses = || option::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1_i32).is_err();
+    let offload = if wanted == Offload::SuperPackets && refuses() { Offload::Batches } else { wanted };
+    // Kernels without the counter are older than any that this crate runs on; it only informs.
+    let _ = option::set(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1_i32);
+    // A socket of one family refuses the other's. Without marks, losses tell.
+    let _ = option::set(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1_i32);
+    let _ = option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1_i32);
+    Ok(offload)
 }
 
 /// The lengths of a datagram's parts, in bytes.

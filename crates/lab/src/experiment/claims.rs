@@ -15,6 +15,8 @@ pub struct RunTime {
     pub link_rate_bps: u64,
     /// The run time of the slowest client; none when a client failed.
     pub slowest_seconds: Option<f64>,
+    /// That of the median one; none as before.
+    pub median_seconds: Option<f64>,
     /// Of a feed's slow receivers.
     pub robustness: Option<f64>,
     /// Of a feed's fast receivers.
@@ -80,7 +82,9 @@ fn finding(claim: &Claim, size: Size, runs: &[RunTime]) -> Finding {
     let of = median(claim.measure, &claim.of, size, runs);
     let to = match &claim.to {
         Some(which) => median(claim.measure, which, size, runs),
-        None if claim.measure == Measure::Time => seconds_on_the_link(&claim.of, size, runs),
+        None if matches!(claim.measure, Measure::Time | Measure::Median) => {
+            seconds_on_the_link(&claim.of, size, runs)
+        }
         None if claim.measure == Measure::Sent => Some(size.0 as f64),
         None => Some(1.0),
     };
@@ -95,7 +99,8 @@ fn finding(claim: &Claim, size: Size, runs: &[RunTime]) -> Finding {
         at_most: claim.at_most,
         at_least: claim.at_least,
         holds: ratio.is_some_and(holds),
-        is_value: claim.to.is_none() && !matches!(claim.measure, Measure::Time | Measure::Sent),
+        is_value: claim.to.is_none()
+            && !matches!(claim.measure, Measure::Time | Measure::Median | Measure::Sent),
         measure: claim.measure,
     }
 }
@@ -107,6 +112,7 @@ fn median(measure: Measure, which: &Which, size: Size, runs: &[RunTime]) -> Opti
     let matching = runs.iter().filter(|run| is_size(run) && run.of == *which);
     let of = |run: &RunTime| match measure {
         Measure::Time => run.slowest_seconds,
+        Measure::Median => run.median_seconds,
         Measure::Robustness => run.robustness,
         Measure::Throughput => run.throughput_mbps,
         Measure::Sent => run.slowest_seconds.and(run.sent_bytes).map(|bytes| bytes as f64),
@@ -144,6 +150,7 @@ mod tests {
             size,
             link_rate_bps: 100_000_000,
             slowest_seconds: seconds,
+            median_seconds: seconds,
             robustness: None,
             throughput_mbps: None,
             sent_bytes: None,

@@ -10,6 +10,7 @@ use std::{
 use treecast_measure::{
     Db, analysis,
     db::{FeedInfo, Machine, ObjectTime, RunInfo},
+    statistics::percentile,
 };
 
 use super::{
@@ -376,6 +377,7 @@ impl Director<'_> {
             },
             size: planned.size,
             link_rate_bps: stage.facts.link_rate_bps,
+            median_seconds: seconds.as_ref().and_then(|seconds| percentile(seconds, 50.0)),
             slowest_seconds: seconds.and_then(|seconds| seconds.into_iter().reduce(f64::max)),
             robustness,
             throughput_mbps: throughput_bps.map(|bps| bps / 1e6),
@@ -391,11 +393,15 @@ impl Director<'_> {
         self.immediate.get(&key).copied().unwrap_or_else(estimate)
     }
 
-    /// What `--rate` is told: what the experiment says, otherwise what the slowest link carries.
+    /// What `--rate` or `--rates` is told: what the experiment says, otherwise what the slowest link carries.
     fn rate(&self, network: &Network, topology: &Topology) -> String {
-        match network.rate.or(self.order.experiment.rate) {
+        match network.rate.as_ref().or(self.order.experiment.rate.as_ref()) {
+            Some(SendRate::Auto) => "auto".into(),
             Some(SendRate::Max) => "max".into(),
             Some(SendRate::Bps(rate)) => rate.0.to_string(),
+            Some(SendRate::Several(rates)) => {
+                rates.iter().map(|rate| rate.0.to_string()).collect::<Vec<_>>().join(",")
+            }
             None => network::link_rate_bps(topology)
                 .map_or("max".into(), |link| sending_rate_bps(link).to_string()),
         }

@@ -92,6 +92,9 @@ pub struct Network {
     /// Packets that never reach some of the clients; for a client that several entries name, the last counts.
     #[serde(default)]
     pub loss: Vec<ClientLoss>,
+    /// Clients whose links are slower than the topology's; for a client that several entries name, the last counts.
+    #[serde(default)]
+    pub links: Vec<ClientLink>,
     /// A client that is stopped for a while, and whose time does not count for claims.
     pub stopped: Option<Stopped>,
 }
@@ -105,6 +108,17 @@ pub struct Stopped {
     /// How long after the clients' start.
     pub after: Time,
     pub lasts: Time,
+}
+
+/// The rate of every `every`-th client's link, or of a `share` of them.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientLink {
+    pub rate: Rate,
+    #[serde(default = "one")]
+    pub every: NonZeroU32,
+    /// A percentage of the clients, evenly among them.
+    pub share: Option<Share>,
 }
 
 /// Loss of what every `every`-th client is sent, or a `share` of them.
@@ -153,13 +167,24 @@ impl TryFrom<String> for LossRate {
 }
 
 /// How fast after, nack and carousel send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum SendRate {
+    /// As the paths to the receivers bear.
+    Auto,
     /// As fast as the slowest attentive receiver takes it.
     Max,
     /// IP packets with their headers.
     Bps(Rate),
+    /// Several groups, each slower than the one before.
+    Several(Vec<Rate>),
+}
+
+impl SendRate {
+    /// Whether only a session can be sent at it, whose receivers answer.
+    fn needs_session(&self) -> bool {
+        matches!(self, Self::Auto | Self::Several(_))
+    }
 }
 
 impl TryFrom<String> for SendRate {
@@ -167,8 +192,14 @@ impl TryFrom<String> for SendRate {
 
     fn try_from(text: String) -> Result<Self, String> {
         match text.as_str() {
+            "auto" => Ok(Self::Auto),
             "max" => Ok(Self::Max),
-            other => other.parse().map(Self::Bps).map_err(|error| format!("{error}, or `max`")),
+            several if several.contains(',') => several
+                .split(',')
+                .map(|rate| rate.trim().parse())
+                .collect::<Result<_, _>>()
+                .map(Self::Several),
+            other => other.parse().map(Self::Bps).map_err(|error| format!("{error}, `auto` or `max`")),
         }
     }
 }
@@ -205,6 +236,8 @@ pub struct Claim {
 pub enum Measure {
     #[default]
     Time,
+    /// The run time of the median client instead of the slowest.
+    Median,
     /// Of a feed's slow receivers, from 0 to 1.
     Robustness,
     /// Of a feed's fast receivers, in Mbit/s.
@@ -271,12 +304,24 @@ impl Experiment {
         self.networks.iter().try_for_each(Network::check)?;
         self.claims.iter().try_for_each(|claim| self.check_claim(claim))?;
         self.check_feed()?;
+        self.check_rates()?;
         if !self.schedules.contains(&Schedule::Immediate) {
             return Err("schedules need `immediate`: the waits of the others are measured by it".into());
         }
         match self.repeats {
             0 | 1001.. => Err(format!("repeats is {}: expected 1 to 1000", self.repeats)),
             _ => Ok(()),
+        }
+    }
+
+    /// What depends on answers needs somebody who answers.
+    fn check_rates(&self) -> Result<(), String> {
+        let rates = self.networks.iter().filter_map(|network| network.rate.as_ref()).chain(&self.rate);
+        let needs_session = rates.into_iter().any(SendRate::needs_session);
+        let is_deaf = |delivery: &&Delivery| delivery.is_carousel() || **delivery == Delivery::Udp;
+        match self.deliveries.iter().find(is_deaf).filter(|_| needs_session) {
+            Some(deaf) => Err(format!("{} has no rate `auto`, and no several rates: name one", deaf.name())),
+            None => Ok(()),
         }
     }
 
@@ -301,7 +346,10 @@ impl Experiment {
             Objects::Feed(feed) => {
                 which.configuration().is_some_and(|wanted| feed.configurations().contains(&wanted))
             }
-            _ => matches!(measure, Measure::Time | Measure::Sent) && which.configuration().is_none(),
+            _ => {
+                matches!(measure, Measure::Time | Measure::Median | Measure::Sent)
+                    && which.configuration().is_none()
+            }
         }
     }
 

@@ -1,10 +1,10 @@
 //! A network of an experiment, read and understood before it is built.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, num::NonZeroU32};
 
 use super::{
     Error,
-    file::{ClientLoss, Network as Description, Share},
+    file::{Network as Description, Share},
     plan::Facts,
 };
 use crate::topology::{Quality, Role, Topology};
@@ -21,18 +21,28 @@ pub fn topology(description: &Description) -> Result<Topology, Error> {
             return Err(refused(format!("{} has no {what}", description.topology)));
         }
     }
-    lose(description, &mut topology);
+    degrade(description, &mut topology);
     Ok(topology)
 }
 
-fn lose(description: &Description, topology: &mut Topology) {
+fn degrade(description: &Description, topology: &mut Topology) {
     for loss in &description.loss {
-        let losing: Vec<usize> = losing(loss, with_role(topology, Role::Client).collect());
-        let members = topology.networks.iter_mut().flat_map(|network| &mut network.members);
-        for member in members.filter(|member| losing.contains(&member.node)) {
-            member.quality.loss = loss.rate.0;
-        }
+        impair(topology, loss.every, loss.share, |quality| quality.loss = loss.rate.0);
     }
+    for link in &description.links {
+        impair(topology, link.every, link.share, |quality| quality.rate_bps = Some(link.rate.0));
+    }
+}
+
+fn impair(
+    topology: &mut Topology,
+    every: NonZeroU32,
+    share: Option<Share>,
+    mut change: impl FnMut(&mut Quality),
+) {
+    let chosen = chosen(every, share, with_role(topology, Role::Client).collect());
+    let members = topology.networks.iter_mut().flat_map(|network| &mut network.members);
+    members.filter(|member| chosen.contains(&member.node)).for_each(|member| change(&mut member.quality));
 }
 
 /// What makes cables worse than their rate, and at how many nodes, such as `5% loss at 20 nodes`.
@@ -62,10 +72,10 @@ fn impairment(quality: &Quality) -> Option<String> {
     Some(words.join(" and ")).filter(|words| !words.is_empty())
 }
 
-/// Which of the clients a loss is for.
-fn losing(loss: &ClientLoss, clients: Vec<usize>) -> Vec<usize> {
-    let Some(Share(share)) = loss.share else {
-        return clients.into_iter().step_by(loss.every.get() as usize).collect();
+/// Every so many of the clients, or a share of them.
+fn chosen(every: NonZeroU32, share: Option<Share>, clients: Vec<usize>) -> Vec<usize> {
+    let Some(Share(share)) = share else {
+        return clients.into_iter().step_by(every.get() as usize).collect();
     };
     let before = |count: usize| (count as f64 * share + 1e-9).floor();
     let chosen = clients.into_iter().enumerate().filter(|(index, _)| before(index + 1) > before(*index));
@@ -187,6 +197,15 @@ mod tests {
         assert_eq!((slow.len(), loss), (12, 0.05));
         assert_eq!(slow[..3], ["client2", "client4", "client7"]);
         assert_eq!(slow_clients(&network("lan:clients=3", "")), (Vec::new(), 0.0));
+    }
+
+    #[test]
+    fn every_fourth_client_has_a_slow_link() {
+        let lan = network("lan:clients=6,rate=50M", "links = [{ rate = \"5M\", every = 4 }]");
+        let members = lan.networks.iter().flat_map(|network| &network.members);
+        let slow = members.filter(|member| member.quality.rate_bps == Some(5_000_000));
+        let slow: Vec<&str> = slow.map(|member| lan.nodes[member.node].name.as_str()).collect();
+        assert_eq!((slow, link_rate_bps(&lan)), (vec!["client0", "client4"], Some(5_000_000)));
     }
 
     #[test]

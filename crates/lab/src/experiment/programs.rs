@@ -26,7 +26,7 @@ pub struct Programs {
     pub treecast: PathBuf,
     pub ssh: Option<Ssh>,
     pub server: Attachment,
-    /// `--rate` of after, nack and carousel.
+    /// `--rate` of after, nack and carousel; `--rates` where there are several, with commas between them.
     pub rate: String,
     /// Their `--plain`.
     pub plain: bool,
@@ -110,7 +110,8 @@ impl Programs {
     fn send(&self, delivery: Delivery, opening: &Opening, patience: Duration) -> Command {
         let control = SocketAddr::new(self.server.address, 0);
         let mut command = Command::new(&self.treecast);
-        command.args(["send", "--json", "--rate", &self.rate]).args(delivery.repair());
+        let option = if self.rate.contains(',') { "--rates" } else { "--rate" };
+        command.args(["send", "--json", option, &self.rate]).args(delivery.repair());
         command.args(["--interface", &self.server.interface, "--ticket-file"]).arg(&opening.ticket);
         if self.plain {
             command.arg("--plain");

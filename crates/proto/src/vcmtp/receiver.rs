@@ -6,6 +6,7 @@ mod chunks;
 mod connection;
 mod data_receiver;
 mod ledger;
+mod moving;
 mod object;
 mod reporter;
 mod requester;
@@ -91,6 +92,8 @@ pub enum ReceiverInput {
     Symbols { from: Channel, file: FileId, positions: Range<u64> },
     /// A source block has been decoded and its missing blocks are stored, or it could not be decoded.
     Decoded { file: FileId, source_block: u32, is_right: bool },
+    /// The group's packets are those of another group of the session from now on; 0 is the first.
+    Moved { group: u8 },
     /// The kernel's count of packets dropped so far at the group's socket.
     Dropped { total: u64 },
     /// How many milliseconds packets have waited for the disk so far.
@@ -161,6 +164,8 @@ pub enum ReceiverEvent {
     Received { file: FileId, begin: BeginOfFile },
     /// API_File_Receive_Failed.
     Failed { file: FileId, reason: String },
+    /// The sender wants this receiver in another group than that where it has gone last.
+    CalledBack { group: u8 },
     /// The session is over (Goodbye or a lost connection).
     Closed { reason: Option<String> },
 }
@@ -210,6 +215,10 @@ pub struct Receiver {
     requester: Requester,
     reporter: Reporter,
     counters: ReceiverCounters,
+    /// The group that it listens to.
+    group: u8,
+    /// Moves that the sender has not answered.
+    unconfirmed_moves: u32,
     /// The objects whose end the connection has announced, by the time when it is believed.
     quiet: BTreeSet<(Instant, u32)>,
     /// The objects that lack symbols, by the time when the sender is to hear of it.
@@ -245,6 +254,8 @@ impl Receiver {
             requester: Requester { repair: config.repair, ready_to_send: false, arrived_symbols: 0 },
             reporter: Reporter::new(config.progress_bytes, config.progress_interval, config.keepalive, none),
             counters: ReceiverCounters::default(),
+            group: 0,
+            unconfirmed_moves: 0,
             quiet: BTreeSet::new(),
             lacks: BTreeSet::new(),
             chunks: 0,
@@ -268,6 +279,7 @@ impl Receiver {
             ReceiverInput::Decoded { file, source_block, is_right } => {
                 self.decoded(now, file, source_block, is_right);
             }
+            ReceiverInput::Moved { group } => self.moved(group),
             ReceiverInput::Dropped { total } => self.dropped(now, total),
             ReceiverInput::DiskWaited { total_ms } => self.disk_waited(now, total_ms),
             ReceiverInput::Respond { file, response } => self.respond(now, file, response),

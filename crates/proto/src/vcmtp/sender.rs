@@ -7,6 +7,7 @@ mod input;
 mod multicast_sender;
 mod objects;
 mod retransmitter;
+mod slower;
 mod stall;
 mod symbols;
 #[cfg(test)]
@@ -16,7 +17,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use treecast_wire::{
     header::{FileId, PacketType, SessionId},
-    message::{BeginOfFile, Digest, Message, PROTOCOL_VERSION, Reason, Welcome},
+    message::{BeginOfFile, Digest, Message, Move, PROTOCOL_VERSION, Reason, Welcome},
 };
 
 use self::{
@@ -25,6 +26,7 @@ use self::{
     multicast_sender::MulticastSender,
     objects::Objects,
     retransmitter::{Action, Due, Retransmitter},
+    slower::SlowerGroup,
     symbols::Symbols,
 };
 use super::Repair;
@@ -46,6 +48,8 @@ impl ReceiverId {
 pub enum Lane {
     /// The group's socket. All events come out here, too.
     Group,
+    /// The same socket, for the slower group of this number, which has a rate of its own.
+    Slower(u8),
     /// A receiver's control connection.
     Receiver(ReceiverId),
 }
@@ -60,6 +64,9 @@ pub struct SenderConfig {
     pub block_len: u16,
     /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers (a super-packet's worth).
     pub max_run_len: u32,
+    /// As [`Self::max_run_len`], for each slower group, the fastest of them first; none for a session with one group. What
+    /// they are for mends its losses without forward error correction.
+    pub slower_run_lens: Vec<u32>,
     /// The time for retransmissions after an object's last block, as a multiple of the time that its
     /// multicast took (4.1); none waits for ever.
     pub retransmission_timeout_factor: Option<f64>,
@@ -105,7 +112,10 @@ pub enum SenderInput {
 /// Where a packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
+    /// The first group, the only one of most sessions.
     Group,
+    /// The slower group of this number, from 1 on.
+    Slower(u8),
     Receiver(ReceiverId),
 }
 
@@ -143,6 +153,8 @@ pub enum SenderEvent {
     /// API_File_Done: every receiver has ended with the object, or its time is up. The caller may
     /// let go of the object.
     FileDone { file: FileId, outcomes: Vec<(ReceiverId, Outcome)> },
+    /// A receiver listens to another group now, of which 0 is the first.
+    Moved { receiver: ReceiverId, group: u8 },
     /// A receiver has stalled and is no longer served: it is to be told [`Message::PutOut`] if its connection takes it
     /// at once, and the connection to be closed, whatever is left to be written on it. It counts as having left.
     PutOut { receiver: ReceiverId, reason: String },
@@ -177,6 +189,8 @@ pub struct Sender {
     coordinator: Coordinator,
     retransmitters: BTreeMap<ReceiverId, Retransmitter>,
     symbols: Symbols,
+    /// Those of a session with several rates, the fastest of them first.
+    slower: Vec<SlowerGroup>,
     credit: Credit,
     /// When to look for receivers that have stalled; none while nobody owes anything.
     stall_check: Option<Instant>,
@@ -195,8 +209,10 @@ impl Sender {
     pub fn new(config: SenderConfig) -> Self {
         let objects = Objects::new(config.session, config.block_len, config.fec.is_some());
         let symbols = Symbols::new(config.fec, config.repair);
+        let slower = config.slower_run_lens.iter().map(|len| SlowerGroup::new(*len)).collect();
         Self {
             config,
+            slower,
             symbols,
             objects,
             multicast: MulticastSender::default(),
@@ -251,6 +267,7 @@ impl Sender {
                 self.expire(now);
                 self.poll_group(now)
             }
+            Lane::Slower(number) => self.poll_slower(now, number),
             Lane::Receiver(receiver) => self.poll_receiver(receiver),
         }
     }
@@ -278,7 +295,8 @@ impl Sender {
 
     fn poll_group(&mut self, now: Instant) -> Step<SenderTransmit, SenderEvent, SenderWait> {
         self.keep_alive(now);
-        if let Some(index) = self.multicast.begin(now, &mut self.objects, self.config.at_once)
+        let only_at_slower = self.only_at_slower();
+        if let Some(index) = self.multicast.begin(now, &mut self.objects, self.config.at_once, only_at_slower)
             && let Some(begin) = self.begin(index)
         {
             return Step::Transmit(to_group(self.objects.file_id(index), Message::BeginOfFile(begin)));
@@ -339,7 +357,10 @@ impl Sender {
             self.coordinator.begins_at(*receiver);
             retransmitter.begin(file);
         }
-        Some(object.begin.clone())
+        for retransmitter in self.retransmitters.values_mut().filter(|one| one.group > 0) {
+            slower::begin_at(retransmitter, &self.objects, index);
+        }
+        self.objects.get(index).map(|object| object.begin.clone())
     }
 
     /// INL_Handle_Completion(i), and the hash to everyone once it is known.
@@ -347,7 +368,7 @@ impl Sender {
         let Some(object) = self.objects.get_mut(index) else { return };
         self.coordinator.handle_completion(now, &self.config, index, object);
         self.may_release = true;
-        let (hash, pending) = (object.hash, object.pending_receivers());
+        let (hash, mut pending) = (object.hash, object.pending_receivers());
         if hash.is_some() {
             object.told.get_or_insert(now);
             self.watch(now);
@@ -355,6 +376,7 @@ impl Sender {
         if pending.is_empty() {
             self.file_done(index);
         } else if let Some(hash) = hash {
+            pending.retain(|receiver| !self.awaits(*receiver, index));
             self.tell(index, &pending, Due::Digest(hash));
         }
     }
@@ -487,6 +509,7 @@ fn retransmission(
         Welcome { version: PROTOCOL_VERSION, block_len: config.block_len, receiver: receiver.number() };
     let (file, message) = match action {
         Action::Welcome => (session, Message::Welcome(welcome)),
+        Action::Place(group) => (session, Message::Move(Move::new(group).ok()?)),
         Action::Message(index, Due::Reject) => (objects.file_id(index), Message::RetransmissionReject),
         Action::Message(index, Due::BeginOfFile) => {
             (objects.file_id(index), Message::BeginOfFile(objects.get(index)?.begin.clone()))

@@ -37,6 +37,8 @@ pub(super) fn words(file: FileId, message: &Message) -> String {
         Message::ChunkHashesRequest(request) => format!("Chunk-Hashes-Request {index} {:?}", request.pages()),
         Message::SymbolRequest(request) => format!("Symbol-Request {index} ({request})"),
         Message::SymbolsSent(sent) => format!("Symbols-Sent {index} ({sent})"),
+        Message::Lacking(lacking) => format!("Lacking {index} {:?}", lacking.range()),
+        Message::Move(to) => format!("Move to {}", to.group()),
         other => format!("{:?}", other.packet_type()),
     }
 }

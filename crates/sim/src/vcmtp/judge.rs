@@ -97,7 +97,8 @@ fn expected(scenario: &Scenario, position: usize, receiver: usize) -> Expected {
     let fault = plan.faults[position];
     let times_out = scenario.retransmission_timeout_factor.is_some();
     let hears_all = plan.hears_everything() && !scenario.is_forged;
-    let needs_nothing = hears_all && plan.join_at.is_zero() && fault.is_none();
+    let stays = plan.moves.as_ref().is_some_and(Vec::is_empty);
+    let needs_nothing = hears_all && stays && plan.join_at.is_zero() && fault.is_none();
     match fault {
         _ if plan.leave.is_some() || (times_out && !scenario.lingers()) => Expected::Anything,
         _ if object.withdraw_at.is_some() => Expected::WholeOrFailed,

@@ -9,7 +9,7 @@ pub(crate) mod storage;
 mod world;
 
 pub use scenario::{Fault, Leaving, ObjectPlan, ReceiverPlan, Scenario};
-pub use world::{Figures, Run};
+pub use world::{Figures, ReceiverFigures, Run};
 
 /// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.
 pub fn run_seed(seed: u64, verbose: bool) -> Run {

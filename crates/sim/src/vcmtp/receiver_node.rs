@@ -8,6 +8,8 @@ use std::{
 
 use treecast_proto::{
     Instant, Step,
+    rates::Mover,
+    tfmcc::Arrived,
     vcmtp::{
         Channel, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
         Response,
@@ -22,6 +24,7 @@ use super::{
     ReceiverPlan, Scenario,
     sender_node::{Packet, STALL_LIMIT, message_verb, session},
     storage::{CAPACITY, Storage},
+    world::Heard,
 };
 use crate::{
     network::{Connection, ReceiveBuffer},
@@ -75,6 +78,12 @@ pub(super) struct ReceiverNode {
     hashed: BTreeSet<FileId>,
     block_len: u16,
     connection: Connection,
+    /// The group that it listens to.
+    pub(super) group: u8,
+    /// None where its moves are planned.
+    mover: Option<Mover>,
+    /// The group that it is to go to.
+    pub(super) wanted_group: Option<u8>,
     pub(super) connected: bool,
     /// Its host is gone.
     pub(super) dead: bool,
@@ -115,6 +124,9 @@ impl ReceiverNode {
             hashed: BTreeSet::new(),
             block_len: scenario.block_len,
             connection: Connection::new(plan.control_delay, plan.control_rate_bps),
+            group: 0,
+            mover: plan.moves.is_none().then(|| Mover::new(scenario.slower_rates_bps.len() as u8 + 1)),
+            wanted_group: None,
             connected: false,
             dead: false,
             dropped: 0,
@@ -140,6 +152,34 @@ impl ReceiverNode {
     /// A packet arrives at the socket; says when it is read, unless it is dropped.
     pub(super) fn arrive(&mut self, now: Instant, packet: &Packet) -> Option<Instant> {
         self.socket.accept(now, packet.len(self.block_len), packet.count(self.block_len))
+    }
+
+    /// A packet is read from the socket. What is of a group that has been left is not heard.
+    pub(super) fn hear(&mut self, now: Instant, heard: Heard) {
+        if heard.group.is_some_and(|group| group != self.group) {
+            return;
+        }
+        if let Some(mover) = self.mover.as_mut().filter(|_| heard.group.is_some()) {
+            let count = heard.packet.count(self.block_len) as u32;
+            let wanted = mover.arrived(now, Arrived { first: heard.number, count, marked: false });
+            self.wanted_group = wanted.or(self.wanted_group);
+        }
+        self.packet(now, Channel::Group, heard.packet);
+    }
+
+    /// It listens to another group from now on.
+    pub(super) fn move_to(&mut self, now: Instant, group: u8) {
+        self.group = group;
+        self.machine.handle(now, ReceiverInput::Moved { group });
+    }
+
+    /// The sender wants it in this group.
+    fn called_back(&mut self, now: Instant, group: u8) {
+        let elsewhere = match &mut self.mover {
+            Some(mover) => mover.called_back(now, group),
+            None => Some(group),
+        };
+        self.wanted_group = elsewhere.or(self.wanted_group);
     }
 
     pub(super) fn packet(&mut self, now: Instant, from: Channel, packet: Packet) {
@@ -325,6 +365,7 @@ impl ReceiverNode {
                 trace.add(self.entry(now, "has failed", file, 0..0));
                 self.end(file, Fate::Failed(reason));
             }
+            ReceiverEvent::CalledBack { group } => self.called_back(now, group),
             ReceiverEvent::Closed { .. } => self.closed = true,
         }
     }

@@ -9,7 +9,7 @@ use treecast_proto::{
     vcmtp::{Notification, Repair},
 };
 
-use crate::network::{Loss, Path, generator};
+use crate::network::{Loss, Narrow, Path, generator};
 
 /// By then, every receiver that joins at once is there.
 const FIRST_SEND: Duration = Duration::from_millis(50);
@@ -29,6 +29,8 @@ pub struct Scenario {
     pub follow_progress: bool,
     /// The rate of the group's lane.
     pub rate_bps: u64,
+    /// The rates of slower groups, from fast to slow.
+    pub slower_rates_bps: Vec<u64>,
     /// In the order of their API_Send; an object's index is its position here.
     pub objects: Vec<ObjectPlan>,
     pub receivers: Vec<ReceiverPlan>,
@@ -55,6 +57,10 @@ pub struct ReceiverPlan {
     pub notification: Notification,
     /// From the sender, through the group.
     pub path: Path,
+    /// Where that is narrow: what is too much for it is lost, whichever group it is of.
+    pub narrow: Option<Narrow>,
+    /// When it goes to which group by itself. Without such plans, it moves by the loss that it measures.
+    pub moves: Option<Vec<(Duration, u8)>>,
     /// The control connection, each way.
     pub control_delay: Duration,
     pub control_rate_bps: u64,
@@ -102,7 +108,7 @@ impl Scenario {
         let mut objects: Vec<ObjectPlan> =
             (0..random.random_range(1..=5)).map(|_| ObjectPlan::draw(&mut random, block_len)).collect();
         objects.sort_by_key(|object| object.send_at);
-        let receivers: Vec<ReceiverPlan> = (0..random.random_range(1..=8))
+        let mut receivers: Vec<ReceiverPlan> = (0..random.random_range(1..=8))
             .map(|_| ReceiverPlan::draw(&mut random, objects.iter().map(|object| object.size).collect()))
             .collect();
         let last_send = objects.iter().map(|object| object.send_at).max().unwrap_or_default();
@@ -112,17 +118,25 @@ impl Scenario {
             // More than one source block.
             objects[0].size += 300_000;
         }
+        let rate_bps = *pick(&mut random, &[2_000_000, 20_000_000, 200_000_000]);
+        let retransmission_timeout_factor = *pick(&mut random, &factors);
+        let slower_rates_bps = if fec.is_none() && repair != Repair::None {
+            draw_slower(seed, rate_bps, &mut receivers)
+        } else {
+            Vec::new()
+        };
         Self {
             seed,
             fec,
+            slower_rates_bps,
             close_at: last_send + if lingers { LINGERING } else { Duration::ZERO },
             hashing: millis(*pick(&mut random, &[0, 2, 100])),
             repair,
             block_len,
             max_run_len: u32::from(block_len) * random.random_range(1..=45),
-            retransmission_timeout_factor: *pick(&mut random, &factors),
+            retransmission_timeout_factor,
             follow_progress: random.random_bool(0.5),
-            rate_bps: *pick(&mut random, &[2_000_000, 20_000_000, 200_000_000]),
+            rate_bps,
             objects,
             receivers,
             is_forged: random.random_bool(0.2),
@@ -135,7 +149,8 @@ impl Scenario {
         let bytes: usize = self.objects.iter().map(|object| object.size + 1000).sum();
         let slowest =
             self.receivers.iter().map(|receiver| receiver.control_rate_bps.min(receiver.read_rate_bps));
-        let slowest = slowest.chain([self.rate_bps]).min().unwrap_or(1);
+        let slowest =
+            slowest.chain([self.rate_bps]).chain(self.slower_rates_bps.iter().copied()).min().unwrap_or(1);
         let again = crate::network::transmission_time(bytes * 8, slowest);
         let factor = 1.0 + self.retransmission_timeout_factor.unwrap_or(0.0);
         self.last_planned() + Duration::from_secs(20) + again.mul_f64(factor)
@@ -188,6 +203,8 @@ impl ReceiverPlan {
             leave,
             notification: if per_file { Notification::PerFile } else { Notification::Batched },
             path: draw_path(random),
+            narrow: None,
+            moves: Some(Vec::new()),
             control_delay: millis(random.random_range(0..40)),
             control_rate_bps: *pick(random, &[2_000_000, 50_000_000, 1_000_000_000]),
             receive_buffer_bytes: *pick(random, &[20_000, 400_000, 4_000_000]),
@@ -210,6 +227,23 @@ fn draw_fec(seed: u64) -> Option<Share> {
     let mut random = generator(seed, 3);
     let share = *pick(&mut random, &[Share::Auto, Share::Auto, Share::Percent(5), Share::Percent(60)]);
     random.random_bool(0.5).then_some(share)
+}
+
+/// Every third session has slower groups, between which receivers go here and there.
+fn draw_slower(seed: u64, rate_bps: u64, receivers: &mut [ReceiverPlan]) -> Vec<u64> {
+    let mut random = generator(seed, 4);
+    if random.random_bool(0.4) {
+        return Vec::new();
+    }
+    let count = random.random_range(1..=3_u8);
+    for receiver in receivers.iter_mut() {
+        let moves = (0..random.random_range(0..=3)).map(|_| {
+            let time = receiver.join_at + millis(*pick(&mut random, &[5, 60, 200, 700, 2000]));
+            (time, random.random_range(0..=count))
+        });
+        receiver.moves = Some(moves.collect());
+    }
+    (1..=count).map(|number| rate_bps >> number).collect()
 }
 
 /// A path: a third of them clean, the others with losses of up to half of the packets.

@@ -31,6 +31,9 @@ const SOCKET_BUFFER: Duration = Duration::from_millis(5);
 /// IP and UDP around each packet, in bytes.
 const LOWER_HEADERS: usize = 48;
 
+/// All that is around a block, in bytes.
+pub(super) const HEADERS: usize = HEADER_LEN + LOWER_HEADERS;
+
 /// What goes over a link or a connection.
 #[derive(Debug, Clone)]
 pub(super) enum Packet {
@@ -48,7 +51,7 @@ impl Packet {
         match self {
             Self::Message(bytes) => bytes.len() + LOWER_HEADERS,
             Self::Blocks { range, .. } | Self::Symbols { positions: range, .. } => {
-                (range.end - range.start) as usize + self.count(block_len) * (HEADER_LEN + LOWER_HEADERS)
+                (range.end - range.start) as usize + self.count(block_len) * HEADERS
             }
         }
     }
@@ -67,7 +70,8 @@ impl Packet {
 /// What the sender's host asks of the world.
 #[derive(Debug)]
 pub(super) enum Output {
-    ToGroup(Packet),
+    /// To the group of this number; 0 is the first.
+    ToGroup(u8, Packet),
     /// At the time when it arrives.
     ToReceiver(usize, Instant, Packet),
     /// The connection is closed at the other end at this time.
@@ -84,6 +88,8 @@ pub(super) struct SenderNode {
     rate_bps: u64,
     contents: Vec<Rc<[u8]>>,
     group_free_at: Instant,
+    /// The rate of each slower group, and when it may be sent more.
+    slower: Vec<(u64, Instant)>,
     /// With all headers.
     pub(super) group_bytes: u64,
     connections: BTreeMap<ReceiverId, Connection>,
@@ -103,6 +109,7 @@ impl SenderNode {
             fec: scenario.fec,
             block_len: scenario.block_len,
             max_run_len: scenario.max_run_len,
+            slower_run_lens: vec![scenario.max_run_len; scenario.slower_rates_bps.len()],
             retransmission_timeout_factor: scenario.retransmission_timeout_factor,
             minimum_retransmission_time: Duration::from_millis(20),
             follow_progress: scenario.follow_progress,
@@ -118,6 +125,7 @@ impl SenderNode {
             rate_bps: scenario.rate_bps,
             contents: contents(scenario),
             group_free_at: Instant::ZERO,
+            slower: scenario.slower_rates_bps.iter().map(|rate| (*rate, Instant::ZERO)).collect(),
             group_bytes: 0,
             connections: BTreeMap::new(),
             done: BTreeMap::new(),
@@ -161,6 +169,9 @@ impl SenderNode {
     pub(super) fn pump(&mut self, now: Instant, trace: &mut Trace) -> Vec<Output> {
         let mut outputs = Vec::new();
         self.pump_group(now, trace, &mut outputs);
+        for number in 1..=self.slower.len() {
+            self.pump_slower(now, number, trace, &mut outputs);
+        }
         for id in self.connections.keys().copied().collect::<Vec<_>>() {
             self.pump_receiver(now, id, trace, &mut outputs);
         }
@@ -175,6 +186,20 @@ impl SenderNode {
             match self.machine.poll(now, Lane::Group) {
                 Step::Transmit(transmit) => self.transmit(now, transmit, trace, outputs),
                 Step::Event(event) => self.event(now, event, trace),
+                Step::Wait(deadline, why) => return self.wait(now, deadline, why, outputs),
+            }
+        }
+    }
+
+    fn pump_slower(&mut self, now: Instant, number: usize, trace: &mut Trace, outputs: &mut Vec<Output>) {
+        loop {
+            let (_, free_at) = self.slower[number - 1];
+            if free_at > now {
+                return outputs.push(Output::Wake(free_at));
+            }
+            match self.machine.poll(now, Lane::Slower(number as u8)) {
+                Step::Transmit(transmit) => self.transmit(now, transmit, trace, outputs),
+                Step::Event(event) => self.complaints.push(format!("{event:?} on a slower group's lane")),
                 Step::Wait(deadline, why) => return self.wait(now, deadline, why, outputs),
             }
         }
@@ -225,7 +250,11 @@ impl SenderNode {
                 }
             }
             SenderTransmit::Blocks { to, file, range, .. } => {
-                let verb = if to == Destination::Group { "sends data" } else { "sends data again" };
+                let verb = match to {
+                    Destination::Group => "sends data",
+                    Destination::Slower(_) => "sends data slowly",
+                    Destination::Receiver(_) => "sends data again",
+                };
                 trace.add(entry(now, verb, file, range.clone()));
                 let content = Rc::clone(&self.contents[file.index() as usize]);
                 self.note_read(to, file, range.end, outputs);
@@ -262,7 +291,13 @@ impl SenderNode {
             Destination::Group => {
                 self.group_bytes += len as u64;
                 self.group_free_at = self.group_free_at.max(now) + transmission_time(len, self.rate_bps);
-                outputs.push(Output::ToGroup(packet));
+                outputs.push(Output::ToGroup(0, packet));
+            }
+            Destination::Slower(number) => {
+                self.group_bytes += len as u64;
+                let (rate_bps, free_at) = &mut self.slower[usize::from(number) - 1];
+                *free_at = (*free_at).max(now) + transmission_time(len, *rate_bps);
+                outputs.push(Output::ToGroup(number, packet));
             }
             Destination::Receiver(id) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
@@ -292,6 +327,10 @@ impl SenderNode {
                 if self.done.insert(file.index(), outcomes).is_some() {
                     self.complaints.push(format!("{file} is done twice"));
                 }
+            }
+            SenderEvent::Moved { receiver, group } => {
+                let file = FileId::new(SessionId(0), 0);
+                trace.add(entry(now, "has seen a move", file, u64::from(receiver.0)..u64::from(group)));
             }
             SenderEvent::PutOut { receiver, .. } => _ = self.connections.remove(&receiver),
             SenderEvent::Closed => self.closed = true,
@@ -334,6 +373,8 @@ pub(super) fn message_verb(message: &Message) -> &'static str {
         Message::ChunkHashesRequest(_) => "sends Chunk-Hashes-Request",
         Message::SymbolRequest(_) => "sends Symbol-Request",
         Message::SymbolsSent(_) => "sends Symbols-Sent",
+        Message::Lacking(_) => "sends Lacking",
+        Message::Move(_) => "sends Move",
         Message::Withdraw(_) => "sends Withdraw",
         Message::NotWanted => "sends Not-Wanted",
         Message::Failed(_) => "sends Failed",

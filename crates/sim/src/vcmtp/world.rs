@@ -26,6 +26,9 @@ const MAX_EVENTS: u64 = 3_000_000;
 const HASHING: Duration = Duration::from_millis(2);
 const THINKING: Duration = Duration::from_millis(15);
 
+/// How long it takes to join another group.
+const JOINING: Duration = Duration::from_millis(40);
+
 /// How a run ended.
 #[derive(Debug)]
 pub struct Run {
@@ -35,6 +38,29 @@ pub struct Run {
     /// How many receivers have every object.
     pub complete_receivers: usize,
     pub figures: Figures,
+    /// What it was for each receiver that has joined, in their order.
+    pub receivers: Vec<ReceiverFigures>,
+}
+
+/// What a run was for one receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiverFigures {
+    /// When it had the last object.
+    pub time: Duration,
+    /// Bytes of objects that it had, and got again.
+    pub duplicate_bytes: u64,
+    /// The group that it was in at the end.
+    pub group: u8,
+}
+
+/// A packet that comes from a group.
+#[derive(Debug, Clone)]
+pub(super) struct Heard {
+    /// None for somebody else's, who writes to all of them.
+    pub(super) group: Option<u8>,
+    /// The number of the first packet, where it is a run of them.
+    pub(super) number: u32,
+    pub(super) packet: Packet,
 }
 
 /// What a run cost.
@@ -71,9 +97,11 @@ enum Event {
     /// A packet arrives.
     ToSender(usize, Packet),
     ToReceiver(usize, Packet),
-    ToSocket(usize, Packet),
+    ToSocket(usize, Heard),
     /// A receiver reads a packet from its socket.
-    Read(usize, Packet),
+    Read(usize, Heard),
+    /// A receiver listens to another group.
+    Move(usize, u8),
     /// A connection is closed at that end.
     ClosedAtSender(usize),
     ClosedAtReceiver(usize),
@@ -95,6 +123,8 @@ pub(super) struct World<'a> {
     /// None before they join.
     receivers: Vec<Option<ReceiverNode>>,
     links: Vec<Link>,
+    /// How many packets have gone to each group.
+    numbers: Vec<u32>,
     /// The wake-up that counts; later ones that were asked for before are passed over.
     wake_sender_at: Option<Instant>,
     wake_receivers_at: Vec<Option<Instant>>,
@@ -105,8 +135,10 @@ pub(super) struct World<'a> {
 impl<'a> World<'a> {
     pub(super) fn new(scenario: &'a Scenario, verbose: bool) -> Self {
         let links = scenario.receivers.iter().enumerate();
-        let links =
-            links.map(|(number, plan)| Link::new(plan.path, generator(scenario.seed, 100 + number as u64)));
+        let links = links.map(|(number, plan)| {
+            let random = generator(scenario.seed, 100 + number as u64);
+            Link::new(plan.path, random).with_narrow(plan.narrow)
+        });
         let count = scenario.receivers.len();
         let mut world = Self {
             scenario,
@@ -115,6 +147,7 @@ impl<'a> World<'a> {
             sender: SenderNode::new(scenario),
             receivers: (0..count).map(|_| None).collect(),
             links: links.collect(),
+            numbers: vec![0; scenario.slower_rates_bps.len() + 1],
             wake_sender_at: None,
             wake_receivers_at: vec![None; count],
             figures: Figures::default(),
@@ -128,6 +161,9 @@ impl<'a> World<'a> {
         let at = |time| Instant::ZERO + time;
         for (number, plan) in self.scenario.receivers.iter().enumerate() {
             self.schedule.at(at(plan.join_at + plan.control_delay), Event::Join(number));
+            for (time, group) in plan.moves.iter().flatten() {
+                self.schedule.at(at(*time + plan.control_delay), Event::Move(number, *group));
+            }
             if let Some((time, how)) = plan.leave {
                 self.schedule.at(at(time + plan.control_delay), Event::Leave(number, how));
             }
@@ -141,7 +177,8 @@ impl<'a> World<'a> {
         self.schedule.at(at(self.scenario.close_at), Event::CloseSender);
         if self.scenario.is_forged {
             for (time, receiver, packet) in forger::packets(self.scenario) {
-                self.schedule.at(at(time), Event::ToSocket(receiver, packet));
+                let heard = Heard { group: None, number: 0, packet };
+                self.schedule.at(at(time), Event::ToSocket(receiver, heard));
             }
         }
     }
@@ -163,7 +200,14 @@ impl<'a> World<'a> {
         let count = scenario.objects.len();
         let is_complete = |receiver: &&ReceiverNode| receiver.storage.committed().len() == count;
         let complete_receivers = receivers.iter().flatten().filter(is_complete).count();
-        Run { trace, faults, complete_receivers, figures }
+        let block_len = u64::from(scenario.block_len);
+        let of_one = |receiver: &ReceiverNode| ReceiverFigures {
+            time: receiver.last_received_at - Instant::ZERO,
+            duplicate_bytes: receiver.machine.counters().duplicate_blocks * block_len,
+            group: receiver.group,
+        };
+        let receivers = receivers.iter().flatten().map(of_one).collect();
+        Run { trace, faults, complete_receivers, figures, receivers }
     }
 
     fn is_over(&self) -> bool {
@@ -189,7 +233,7 @@ impl<'a> World<'a> {
             }
             Event::WakeSender if self.wake_sender_at != Some(now) => return,
             Event::WakeSender => self.wake_sender_at = None,
-            Event::ToSocket(number, packet) => return self.arrive_at_socket(now, number, packet),
+            Event::ToSocket(number, heard) => return self.arrive_at_socket(now, number, heard),
             other => return self.receiver_event(now, other),
         }
         self.pump_sender();
@@ -201,6 +245,7 @@ impl<'a> World<'a> {
                 *number
             }
             Event::ReceiverDecoded(number, ..) | Event::ReceiverChecked(number, ..) => *number,
+            Event::Move(number, _) => *number,
             Event::ClosedAtReceiver(number) | Event::Respond(number, _) => *number,
             Event::WakeReceiver(number) if self.wake_receivers_at[*number] != Some(now) => return,
             Event::WakeReceiver(number) => {
@@ -216,7 +261,8 @@ impl<'a> World<'a> {
             Event::ToReceiver(_, packet) if receiver.connected => {
                 receiver.packet(now, Channel::Control, packet)
             }
-            Event::Read(_, packet) => receiver.packet(now, Channel::Group, packet),
+            Event::Read(_, heard) => receiver.hear(now, heard),
+            Event::Move(_, group) => receiver.move_to(now, group),
             Event::ReceiverHashed(_, file, hash) => {
                 receiver.machine.handle(now, ReceiverInput::Hashed { file, hash });
             }
@@ -281,11 +327,11 @@ impl<'a> World<'a> {
         }
     }
 
-    fn arrive_at_socket(&mut self, now: Instant, number: usize, packet: Packet) {
+    fn arrive_at_socket(&mut self, now: Instant, number: usize, heard: Heard) {
         if let Some(receiver) = self.receivers[number].as_mut()
-            && let Some(read_at) = receiver.arrive(now, &packet)
+            && let Some(read_at) = receiver.arrive(now, &heard.packet)
         {
-            self.schedule.at(read_at, Event::Read(number, packet));
+            self.schedule.at(read_at, Event::Read(number, heard));
         }
     }
 
@@ -293,7 +339,7 @@ impl<'a> World<'a> {
         let now = self.schedule.now();
         for output in self.sender.pump(now, &mut self.trace) {
             match output {
-                sender_node::Output::ToGroup(packet) => self.multicast(now, &packet),
+                sender_node::Output::ToGroup(group, packet) => self.multicast(now, group, &packet),
                 sender_node::Output::ToReceiver(number, arrival, packet) => {
                     self.figures.control_messages += u64::from(matches!(packet, Packet::Message(_)));
                     self.schedule.at(arrival, Event::ToReceiver(number, packet));
@@ -317,7 +363,11 @@ impl<'a> World<'a> {
     fn pump_receiver(&mut self, number: usize) {
         let now = self.schedule.now();
         let Some(receiver) = self.receivers[number].as_mut() else { return };
-        for output in receiver.pump(now, &mut self.trace) {
+        let outputs = receiver.pump(now, &mut self.trace);
+        if let Some(group) = receiver.wanted_group.take() {
+            self.schedule.at(now + JOINING, Event::Move(number, group));
+        }
+        for output in outputs {
             match output {
                 receiver_node::Output::ToSender(arrival, packet) => {
                     self.figures.control_messages += 1;
@@ -348,33 +398,46 @@ impl<'a> World<'a> {
         }
     }
 
-    fn multicast(&mut self, now: Instant, packet: &Packet) {
-        for number in 0..self.receivers.len() {
-            if self.receivers[number].as_ref().is_none_or(|receiver| receiver.dead) {
+    fn multicast(&mut self, now: Instant, group: u8, packet: &Packet) {
+        let number = self.numbers[usize::from(group)];
+        self.numbers[usize::from(group)] = number.wrapping_add(packet.count(self.scenario.block_len) as u32);
+        for receiver in 0..self.receivers.len() {
+            let hears = |receiver: &ReceiverNode| !receiver.dead && receiver.group == group;
+            if !self.receivers[receiver].as_ref().is_some_and(hears) {
                 continue;
             }
-            match packet {
-                Packet::Message(_) => {
-                    for arrival in self.links[number].carry(now) {
-                        self.schedule.at(arrival, Event::ToSocket(number, packet.clone()));
-                    }
-                }
-                Packet::Blocks { file, range, content } => {
-                    for (arrival, range) in self.carry_blocks(now, number, range.start, range.end) {
-                        let content = Rc::clone(content);
-                        let packet = Packet::Blocks { file: *file, range: range.0..range.1, content };
-                        self.schedule.at(arrival, Event::ToSocket(number, packet));
-                    }
-                }
-                Packet::Symbols { file, positions, content } => {
-                    for (arrival, (start, end)) in
-                        self.carry_blocks(now, number, positions.start, positions.end)
-                    {
-                        let (content, positions) = (Rc::clone(content), start..end);
-                        let packet = Packet::Symbols { file: *file, positions, content };
-                        self.schedule.at(arrival, Event::ToSocket(number, packet));
-                    }
-                }
+            for (arrival, number, packet) in self.carry(now, receiver, number, packet) {
+                let heard = Heard { group: Some(group), number, packet };
+                self.schedule.at(arrival, Event::ToSocket(receiver, heard));
+            }
+        }
+    }
+
+    /// What becomes of a packet on the way to a receiver.
+    fn carry(
+        &mut self,
+        now: Instant,
+        receiver: usize,
+        number: u32,
+        packet: &Packet,
+    ) -> Vec<(Instant, u32, Packet)> {
+        match packet {
+            Packet::Message(_) => {
+                let link = &mut self.links[receiver];
+                let through = link.squeeze(now, packet.len(self.scenario.block_len));
+                let arrivals = through.map(|through| link.carry(through)).into_iter().flatten();
+                arrivals.map(|arrival| (arrival, number, packet.clone())).collect()
+            }
+            Packet::Blocks { file, range, content } => {
+                let runs = self.carry_blocks(now, receiver, number, range.clone());
+                let blocks = |range| Packet::Blocks { file: *file, range, content: Rc::clone(content) };
+                runs.into_iter().map(|(arrival, number, range)| (arrival, number, blocks(range))).collect()
+            }
+            Packet::Symbols { file, positions, content } => {
+                let runs = self.carry_blocks(now, receiver, number, positions.clone());
+                let symbols =
+                    |positions| Packet::Symbols { file: *file, positions, content: Rc::clone(content) };
+                runs.into_iter().map(|(arrival, number, range)| (arrival, number, symbols(range))).collect()
             }
         }
     }
@@ -383,18 +446,21 @@ impl<'a> World<'a> {
     fn carry_blocks(
         &mut self,
         now: Instant,
-        number: usize,
-        start: u64,
-        end: u64,
-    ) -> Vec<(Instant, (u64, u64))> {
+        receiver: usize,
+        number: u32,
+        run: Range<u64>,
+    ) -> Vec<(Instant, u32, Range<u64>)> {
         let block_len = u64::from(self.scenario.block_len);
-        let mut arrivals: Vec<(Instant, (u64, u64))> = Vec::new();
-        for position in (start..end).step_by(block_len as usize) {
-            let block = (position, end.min(position + block_len));
-            for arrival in self.links[number].carry(now) {
+        let mut arrivals: Vec<(Instant, u32, Range<u64>)> = Vec::new();
+        for (start, number) in run.clone().step_by(block_len as usize).zip(number..) {
+            let end = run.end.min(start + block_len);
+            let len = (end - start) as usize + sender_node::HEADERS;
+            let link = &mut self.links[receiver];
+            let through = link.squeeze(now, len);
+            for arrival in through.map(|through| link.carry(through)).into_iter().flatten() {
                 match arrivals.last_mut() {
-                    Some((time, run)) if *time == arrival && run.1 == block.0 => run.1 = block.1,
-                    _ => arrivals.push((arrival, block)),
+                    Some((time, _, run)) if *time == arrival && run.end == start => run.end = end,
+                    _ => arrivals.push((arrival, number, start..end)),
                 }
             }
         }

@@ -7,6 +7,7 @@ mod contents;
 mod digest;
 mod group_key;
 mod hello;
+mod move_to;
 mod pace;
 mod pace_report;
 mod progress;
@@ -25,6 +26,7 @@ pub use contents::{Contents, MAX_OBJECTS};
 pub use digest::{Digest, SIGNATURE_LEN, manifest_bytes};
 pub use group_key::GroupKey;
 pub use hello::{Hello, MAX_RECEIVER_NAME_LEN};
+pub use move_to::Move;
 pub use pace::Pace;
 pub use pace_report::PaceReport;
 pub use progress::Progress;
@@ -73,6 +75,9 @@ pub enum Message {
     NotWanted,
     SymbolRequest(SymbolRequest),
     SymbolsSent(SymbolsSent),
+    /// These bytes are as in a request; a slower group is to bring them.
+    Lacking(RetransmissionRequest),
+    Move(Move),
 }
 
 impl Message {
@@ -113,6 +118,8 @@ impl Message {
             PacketType::NotWanted => empty(payload, Self::NotWanted)?,
             PacketType::SymbolRequest => Self::SymbolRequest(SymbolRequest::parse(payload)?),
             PacketType::SymbolsSent => Self::SymbolsSent(SymbolsSent::parse(payload)?),
+            PacketType::Lacking => Self::Lacking(RetransmissionRequest::parse(payload)?),
+            PacketType::Move => Self::Move(Move::parse(payload)?),
             PacketType::EndOfFile => empty(payload, Self::EndOfFile)?,
             PacketType::BeginOfFileRequest => empty(payload, Self::BeginOfFileRequest)?,
             PacketType::EndOfRetransmissionRequests => empty(payload, Self::EndOfRetransmissionRequests)?,
@@ -137,7 +144,7 @@ impl Message {
     pub fn payload_len(&self) -> usize {
         match self {
             Self::BeginOfFile(_) => BeginOfFile::LEN,
-            Self::RetransmissionRequest(_) => RetransmissionRequest::LEN,
+            Self::RetransmissionRequest(_) | Self::Lacking(_) => RetransmissionRequest::LEN,
             Self::Hello(body) => body.emitted_len(),
             Self::Welcome(_) => Welcome::LEN,
             Self::Digest(body) => body.emitted_len(),
@@ -152,6 +159,7 @@ impl Message {
             Self::PaceReport(_) => PaceReport::LEN,
             Self::SymbolRequest(body) => body.emitted_len(),
             Self::SymbolsSent(_) => SymbolsSent::LEN,
+            Self::Move(_) => Move::LEN,
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
@@ -164,7 +172,7 @@ impl Message {
     fn emit(&self, packet: &mut Vec<u8>) {
         match self {
             Self::BeginOfFile(body) => body.emit(packet),
-            Self::RetransmissionRequest(body) => body.emit(packet),
+            Self::RetransmissionRequest(body) | Self::Lacking(body) => body.emit(packet),
             Self::Hello(body) => body.emit(packet),
             Self::Welcome(body) => body.emit(packet),
             Self::Digest(body) => body.emit(packet),
@@ -179,6 +187,7 @@ impl Message {
             Self::PaceReport(body) => body.emit(packet),
             Self::SymbolRequest(body) => body.emit(packet),
             Self::SymbolsSent(body) => body.emit(packet),
+            Self::Move(body) => body.emit(packet),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
@@ -214,6 +223,8 @@ impl Message {
             Self::NotWanted => PacketType::NotWanted,
             Self::SymbolRequest(_) => PacketType::SymbolRequest,
             Self::SymbolsSent(_) => PacketType::SymbolsSent,
+            Self::Lacking(_) => PacketType::Lacking,
+            Self::Move(_) => PacketType::Move,
         }
     }
 }
@@ -223,7 +234,7 @@ impl fmt::Display for Message {
         write!(f, "{:?}", self.packet_type())?;
         match self {
             Self::BeginOfFile(body) => write!(f, " {body}"),
-            Self::RetransmissionRequest(body) => write!(f, " {body}"),
+            Self::RetransmissionRequest(body) | Self::Lacking(body) => write!(f, " {body}"),
             Self::Hello(body) => write!(f, " {body}"),
             Self::Welcome(body) => write!(f, " {body}"),
             Self::Digest(body) => write!(f, " {body}"),
@@ -238,6 +249,7 @@ impl fmt::Display for Message {
             Self::PaceReport(body) => write!(f, " {body}"),
             Self::SymbolRequest(body) => write!(f, " {body}"),
             Self::SymbolsSent(body) => write!(f, " {body}"),
+            Self::Move(body) => write!(f, " {body}"),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests

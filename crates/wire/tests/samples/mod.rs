@@ -8,8 +8,8 @@ use treecast_wire::{
     iotup,
     message::{
         Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey, Hello, Lack,
-        Message, ModificationTime, ObjectKind, Pace, PaceReport, Progress, Reason, RetransmissionRequest,
-        Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
+        Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Progress, Reason,
+        RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::KeyId,
     ticket::{Fanout, Repair, Security, Ticket},
@@ -78,6 +78,8 @@ pub fn messages() -> Vec<Message> {
         Message::NotWanted,
         Message::SymbolRequest(symbols),
         Message::SymbolsSent(SymbolsSent { source_block: 3, next: 2_900 }),
+        Message::Lacking(RetransmissionRequest::new(142_000..1 << 40).expect("not empty")),
+        Message::Move(Move::new(2).expect("one of eight")),
     ]
 }
 
@@ -117,6 +119,7 @@ pub fn tickets() -> Vec<Sample> {
         block_len: 1420,
         fec: false,
         group: "[ff35::8000:1]:5000".parse().expect("an address"),
+        groups: 1,
         source: Some("fd00::1".parse().expect("an address")),
         control: vec!["[fd00::1]:6000".parse().expect("an address")],
         security: Some(Security { sender_key: [7; 32], secret: None }),
@@ -142,7 +145,9 @@ pub fn tickets() -> Vec<Sample> {
         security: Some(Security { sender_key: [7; 32], secret: Some([9; 32]) }),
         ..multicast.clone()
     };
-    [("multicast", multicast), ("unicast", unicast), ("carousel", carousel)]
+    let rates =
+        Ticket { groups: 3, group: "239.1.2.255:5000".parse().expect("an address"), ..multicast.clone() };
+    [("multicast", multicast), ("unicast", unicast), ("carousel", carousel), ("rates", rates)]
         .into_iter()
         .map(|(name, ticket)| Sample {
             name: format!("ticket-{name}"),

@@ -47,6 +47,7 @@ impl Session<'_> {
             objects_failed: self.summary.failed,
             now_bps: rates.map(|[received, ..]| bits(received)),
             retransmitted_bps: rates.map(|[_, again, ..]| bits(again)),
+            group: self.groups.heard(),
             requests: self.requests,
             duplicate_share: duplicate_bytes as f64 / (received_bytes + duplicate_bytes).max(1) as f64,
             hindrance: self.hindrance(now, lacking, rates.unwrap_or_default()),

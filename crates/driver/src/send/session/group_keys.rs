@@ -87,11 +87,15 @@ impl Session<'_> {
         }
     }
 
-    /// The number of the first of so many packets to the group, all of which count for the life of its key.
-    pub(super) fn number_packets(&mut self, packets: u64) -> u32 {
+    /// The number of the first of so many packets to a group, all of which count for the life of its key.
+    pub(super) fn number_packets(&mut self, group: u8, packets: u64) -> u32 {
         if let Some(keys) = &mut self.keys {
             keys.schedule.handle(KeyInput::Sealed { packets });
         }
-        self.numbers.take(packets as u32)
+        let numbers = match self.slower_lane(group) {
+            Some(lane) => lane.numbers(),
+            None => &mut self.numbers,
+        };
+        numbers.take(packets as u32)
     }
 }

@@ -72,6 +72,7 @@ impl Session<'_> {
             now_bps: rates.map(|[sent, ..]| bits(sent)),
             rate_bps: self.pacer.rate_bps(),
             rate: self.rate_progress(),
+            groups: self.group_progress(),
             retransmitted_bps: rates.map(|[_, again, _]| bits(again)),
             duplicate_share: duplicate_share(&receivers, self.plan.block_len.into()),
             held_by: self.holder(rates.map_or(0.0, |[.., waited]| waited / 1000.0), &ids, &receivers),

@@ -30,6 +30,8 @@ impl Session<'_> {
                 let first = Header { file_id: file, sequence, payload_len: 0, kind, number: 0 };
                 match to {
                     Destination::Group => self.multicast_symbols(now, first, &run)?,
+                    // There are none in a session with several rates.
+                    Destination::Slower(_) => {}
                     Destination::Receiver(receiver) => self.symbols_to(now, receiver, first, &run),
                 }
             }
@@ -57,8 +59,8 @@ impl Session<'_> {
 
     fn multicast_symbols(&mut self, now: Instant, first: Header, run: &[u8]) -> Result<(), SendError> {
         let count = run.len().div_ceil(self.plan.block_len.into()) as u64;
-        let first = Header { number: self.number_packets(count), ..first };
-        let sent = self.group.send_blocks(now, &self.destinations, first, self.plan.block_len, run)?;
+        let first = Header { number: self.number_packets(0, count), ..first };
+        let sent = self.group.send_blocks(now, 0, &self.destinations, first, self.plan.block_len, run)?;
         self.pacer.sent(now, sent);
         self.repairs.multicast_sent(sent);
         if sent > 0 {

@@ -40,6 +40,7 @@ impl Receiver {
                 self.reporter.progress.received_bytes -= object.received_bytes;
                 object.forget();
                 self.transmit(ReceiverTransmit::Discard { file });
+                self.refuse_early(now, index);
             }
         }
         self.settle(now, index);

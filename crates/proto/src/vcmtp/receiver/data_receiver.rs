@@ -48,6 +48,7 @@ impl Receiver {
         match (message, from) {
             (Message::Welcome(_), Channel::Control) => {}
             (Message::Goodbye, Channel::Control) => self.state = State::Leaving,
+            (Message::Move(to), Channel::Control) => self.placed(to),
             (Message::PutOut(reason), Channel::Control) => self.put_out(reason.as_str()),
             _ if self.is_late(index) => {}
             (_, Channel::Control) if self.is_doomed(index) => self.fail_doomed(index),
@@ -149,6 +150,16 @@ impl Receiver {
     /// the former where nothing is mended: blocks that were overtaken may still come.
     fn end_of_file(&mut self, now: Instant, from: Channel, index: u32) {
         let believe = from == Channel::Group && self.config.repair != Repair::None;
+        // The group's word is about the first one.
+        let counts = if believe { !self.is_in_slower_group() } else { self.may_believe_end() };
+        if !counts {
+            if from == Channel::Control
+                && let Some(object) = self.open(Word::Sender, index)
+            {
+                object.end_is_old = true;
+            }
+            return;
+        }
         let word = if from == Channel::Control { Word::Sender } else { Word::Hearsay };
         let Some(object) = self.open(word, index) else { return };
         if word == Word::Hearsay && object.doubts_group {
@@ -249,7 +260,8 @@ impl Receiver {
         self.reporter.progress.duplicate_blocks += duplicates;
         self.reporter.note(now);
         if from == Channel::Group {
-            let gaps = object.gaps_before(&bytes);
+            let is_slower = self.group > 0;
+            let gaps = if is_slower { Vec::new() } else { object.gaps_before(&bytes) };
             if self.mends_by_symbols(index) {
                 self.pass_before(now, index, bytes.start);
             } else {
@@ -310,7 +322,8 @@ impl Receiver {
         let file = self.file_id(index);
         let Some(object) = self.ledger.get_mut(index) else { return };
         // Said before the sender has begun it, it would not count.
-        if object.decision == Decision::Ignored && object.end_is_sure {
+        let is_sure = object.end_is_sure || self.group > 0 && object.begin_is_sure;
+        if object.decision == Decision::Ignored && is_sure {
             self.end(index);
             return self.request(index, Request::NotWanted);
         }

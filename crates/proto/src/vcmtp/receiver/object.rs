@@ -57,6 +57,8 @@ pub(super) struct Object {
     pub(super) end: End,
     /// Whether the connection has said that all is out.
     pub(super) end_is_sure: bool,
+    /// Whether the connection has said so of the group before, when a move was not answered.
+    pub(super) end_is_old: bool,
     /// Whether requests so far may have been for what was not there: all gaps are asked for at a sure end.
     pub(super) recheck: bool,
     /// When an announced end is believed, unless more comes from the group before.
@@ -108,6 +110,7 @@ impl Object {
             asked: false,
             end: End::NotYet,
             end_is_sure: false,
+            end_is_old: false,
             recheck: false,
             quiet_at: None,
             digest: None,
@@ -233,6 +236,18 @@ impl Object {
         let gap = self.expected..size;
         self.expected = size;
         self.gaps(gap)
+    }
+
+    /// The object comes from another group from now on. Returns what is missing of what this one has not brought yet, up to
+    /// its end, wherever that is while the size is unknown.
+    pub(super) fn start_over(&mut self) -> Vec<Range<u64>> {
+        let size = self.begin.as_ref().map_or(u64::MAX, |begin| begin.file_size);
+        let unheard = std::mem::take(&mut self.expected)..size;
+        self.end_is_old |= self.end == End::Announced;
+        self.end = End::NotYet;
+        self.end_is_sure = false;
+        self.recheck = false;
+        self.gaps(unheard)
     }
 
     /// All blocks that are missing of an object that is out, whether or not they have been asked for.

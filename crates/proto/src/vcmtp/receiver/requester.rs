@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use treecast_wire::message::{
-    ChunkHashesRequest, Lack, Message, Reason, RetransmissionRequest, SymbolRequest,
+    ChunkHashesRequest, Lack, Message, Move, Reason, RetransmissionRequest, SymbolRequest,
 };
 
 use super::super::Repair;
@@ -26,6 +26,10 @@ pub(super) enum Request {
     Symbols(Vec<Lack>),
     /// What its chunks should be.
     ChunkHashes(ChunkHashesRequest),
+    /// Bytes that the group has not brought, and a slower one is to.
+    Lacking(Range<u64>),
+    /// Another group is listened to.
+    Move(Move),
     /// INL_BOF_Req(i).
     BeginOfFile,
     /// INL_End_Of_Retx_Reqs(i).
@@ -44,6 +48,7 @@ impl Requester {
             Request::Retransmission(bytes) if asks => {
                 Message::RetransmissionRequest(RetransmissionRequest::new(bytes).ok()?)
             }
+            Request::Lacking(bytes) if asks => Message::Lacking(RetransmissionRequest::new(bytes).ok()?),
             Request::BeginOfFile if asks => Message::BeginOfFileRequest,
             Request::Symbols(lacks) if asks => {
                 Message::SymbolRequest(SymbolRequest::new(self.arrived_symbols, lacks).ok()?)
@@ -52,7 +57,9 @@ impl Requester {
             Request::Retransmission(_)
             | Request::Symbols(_)
             | Request::BeginOfFile
+            | Request::Lacking(_)
             | Request::ChunkHashes(_) => return None,
+            Request::Move(to) => Message::Move(to),
             Request::End => Message::EndOfRetransmissionRequests,
             Request::NotWanted => Message::NotWanted,
             Request::Failed(reason) => Message::Failed(Reason::new(&reason)),

@@ -62,12 +62,39 @@ impl Coordinator {
             return;
         }
         self.unhashed.remove(&index);
+        if object.expires.is_none() {
+            let multicast_time = object.started.map_or(Duration::ZERO, |started| out - started);
+            self.give_time(now, config, index, object, multicast_time);
+        }
+    }
+
+    /// The time for retransmissions of an object whose multicast took so long begins now, unless there is more left of
+    /// what was given before.
+    pub(super) fn give_time(
+        &mut self,
+        now: Instant,
+        config: &SenderConfig,
+        index: u32,
+        object: &mut Object,
+        multicast_time: Duration,
+    ) {
         let Some(factor) = config.retransmission_timeout_factor else { return };
-        let multicast_time = object.started.map_or(Duration::ZERO, |started| out - started);
         let time = retransmission_time(multicast_time, factor).max(config.minimum_retransmission_time);
-        let expires = *object.expires.get_or_insert(now + time);
-        object.urgent_at.get_or_insert(now + time / 2);
-        self.timers.insert((expires, index));
+        if object.expires.is_some_and(|expires| expires >= now + time) {
+            return;
+        }
+        self.take_time(index, object);
+        object.expires = Some(now + time);
+        object.urgent_at = Some(now + time / 2);
+        self.timers.insert((now + time, index));
+    }
+
+    /// An object's time does not run any more.
+    pub(super) fn take_time(&mut self, index: u32, object: &mut Object) {
+        if let Some(expires) = object.expires.take() {
+            self.timers.remove(&(expires, index));
+        }
+        object.urgent_at = None;
     }
 
     /// A receiver is to have one object more.
@@ -78,6 +105,11 @@ impl Coordinator {
     /// Whether a receiver has not ended with everything.
     pub(super) fn is_at_work(&self, receiver: ReceiverId) -> bool {
         self.at_work.get(&receiver).is_some_and(|objects| *objects > 0)
+    }
+
+    /// How many objects a receiver is still at.
+    pub(super) fn objects_at(&self, receiver: ReceiverId) -> usize {
+        self.at_work.get(&receiver).copied().unwrap_or_default()
     }
 
     /// A receiver is gone.

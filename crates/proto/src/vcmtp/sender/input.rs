@@ -79,6 +79,9 @@ impl Sender {
         let Some(retransmitter) = self.retransmitters.get_mut(&from) else { return };
         retransmitter.heard = now;
         retransmitter.takes_part = true;
+        if let Message::Move(to) = message {
+            return self.move_to(now, from, to);
+        }
         let Some(index) = self.objects.begun(file) else {
             if matches!(
                 message,
@@ -98,6 +101,7 @@ impl Sender {
             }
             Message::SymbolRequest(request) => self.symbol_request(from, index, &request),
             Message::ChunkHashesRequest(request) => self.chunk_hashes_request(from, index, request.pages()),
+            Message::Lacking(lacking) => self.lacking(from, index, lacking.range()),
             Message::EndOfRetransmissionRequests => self.done_at(index, from, Outcome::Complete),
             Message::NotWanted => self.done_at(index, from, Outcome::NotWanted),
             Message::Failed(reason) => self.done_at(index, from, Outcome::Failed(reason.as_str().to_owned())),
@@ -191,11 +195,16 @@ impl Sender {
         self.put_out_stalled(now);
         while let Some(index) = self.coordinator.expired(now) {
             let Some(object) = self.objects.get(index) else { return };
-            let pending = object.pending_receivers();
+            let mut pending = object.pending_receivers();
+            // Who has not had its pass yet gets its own time then.
+            pending.retain(|receiver| !self.awaits(*receiver, index));
             for receiver in &pending {
                 if let Some(retransmitter) = self.retransmitters.get_mut(receiver) {
                     retransmitter.time_out(index);
                 }
+            }
+            if let Some(object) = self.objects.get_mut(index) {
+                self.coordinator.take_time(index, object);
             }
             self.fail_at(index, &pending, "its time for retransmissions was up");
         }
@@ -206,7 +215,10 @@ impl Sender {
             let outcome = Outcome::Failed(reason.to_owned());
             self.coordinator.done_at(&mut self.objects, index, *receiver, outcome);
         }
-        self.file_done(index);
+        self.may_release = true;
+        if self.objects.get(index).is_none_or(|object| object.unfinished == 0) {
+            self.file_done(index);
+        }
     }
 
     pub(super) fn done_at(&mut self, index: u32, receiver: ReceiverId, outcome: Outcome) {
@@ -224,6 +236,7 @@ impl Sender {
         self.may_release = true;
         self.multicast.forget(index);
         self.symbols.forget(index);
+        self.forget_at_slower(index);
         self.coordinator.file_done(&mut self.objects, index);
     }
 

@@ -51,9 +51,16 @@ impl MulticastSender {
         self.queued.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Starts the next queued object unless `at_once` are in flight; its BOF is to be multicast.
-    pub(super) fn begin(&mut self, now: Instant, objects: &mut Objects, at_once: usize) -> Option<u32> {
-        let started = objects.len() - self.queued.len();
+    /// Starts the next queued object unless `at_once` are in flight; its BOF is to be multicast. Objects that have started
+    /// and hold up nobody are not counted among those that must not be too many.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        objects: &mut Objects,
+        at_once: usize,
+        not_counted: usize,
+    ) -> Option<u32> {
+        let started = (objects.len() - self.queued.len()).saturating_sub(not_counted);
         if self.in_flight.len() >= at_once.max(1) || started >= MAX_STARTED {
             return None;
         }
@@ -145,7 +152,7 @@ mod tests {
     fn output_with(sender: &mut MulticastSender, objects: &mut Objects, at_once: usize) -> String {
         let mut output = Vec::new();
         loop {
-            if let Some(index) = sender.begin(Instant::ZERO, objects, at_once) {
+            if let Some(index) = sender.begin(Instant::ZERO, objects, at_once, 0) {
                 output.push(format!("B{index}"));
             } else if let Some(index) = sender.end(Instant::ZERO, objects) {
                 output.push(format!("E{index}"));
@@ -187,14 +194,14 @@ mod tests {
     #[test]
     fn a_bounded_number_of_objects_is_in_flight() {
         let (mut sender, mut objects) = sender(&[1000; 100]);
-        let begun = std::iter::from_fn(|| sender.begin(Instant::ZERO, &mut objects, AT_ONCE)).count();
+        let begun = std::iter::from_fn(|| sender.begin(Instant::ZERO, &mut objects, AT_ONCE, 0)).count();
         assert_eq!(begun, AT_ONCE);
     }
 
     #[test]
     fn a_forgotten_object_leaves_its_turn_to_the_others() {
         let (mut sender, mut objects) = sender(&[600, 150]);
-        sender.begin(Instant::ZERO, &mut objects, AT_ONCE);
+        sender.begin(Instant::ZERO, &mut objects, AT_ONCE, 0);
         sender.forget(0);
         objects.remove(0);
         assert_eq!(output(&mut sender, &mut objects), "B1 1:0-150 E1");

@@ -148,8 +148,8 @@ impl Objects {
         Some(object)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Object> {
-        self.open.values()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Object)> {
+        self.open.iter().map(|(index, object)| (*index, object))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -11,6 +11,7 @@ use treecast_wire::header::FileId;
 use super::{
     super::{Repair, ranges::BlockSet},
     objects::{Object, Objects},
+    slower::Awaited,
 };
 use crate::Instant;
 
@@ -55,6 +56,8 @@ enum Closing {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Welcome,
+    /// The receiver is counted in this group.
+    Place(u8),
     Message(u32, Due),
     Withdraw(u32, String),
     Blocks(u32, Range<u64>),
@@ -91,6 +94,12 @@ pub(super) struct Retransmitter {
     on_the_way: BTreeMap<(u32, u32), u64>,
     /// Pages of chunk hashes that it has asked for last, by object.
     chunk_hashes: BTreeMap<u32, Range<u32>>,
+    /// The group that it is in.
+    pub(super) group: u8,
+    /// How many of its moves have not been answered.
+    pub(super) unanswered_moves: u32,
+    /// What its group is going to bring, where that is a slower one.
+    pub(super) awaited: Awaited,
     /// Objects of which it has lacked symbols.
     lacking: BTreeSet<u32>,
     /// Objects that it has spoken of before they began.
@@ -126,6 +135,9 @@ impl Retransmitter {
             sent_symbols: 0,
             on_the_way: BTreeMap::new(),
             chunk_hashes: BTreeMap::new(),
+            group: 0,
+            unanswered_moves: 0,
+            awaited: Awaited::default(),
             lacking: BTreeSet::new(),
             misled: BTreeSet::new(),
             corrections: BTreeMap::new(),
@@ -154,6 +166,17 @@ impl Retransmitter {
     /// The receiver is to have these pages of the object's chunk hashes. It asks for the next when it has them.
     pub(super) fn request_chunk_hashes(&mut self, index: u32, pages: Range<u32>) {
         self.chunk_hashes.insert(index, pages);
+    }
+
+    /// What it has asked for and not been sent is awaited from its group.
+    pub(super) fn await_requested(&mut self) {
+        for (index, requested) in std::mem::take(&mut self.requested) {
+            let mut from = 0;
+            while let Some(run) = requested.blocks.first_run(from..u64::MAX) {
+                from = run.end;
+                self.awaited.insert(index, run);
+            }
+        }
     }
 
     /// The receiver lacks symbols of an object, which may go to the group.
@@ -198,6 +221,7 @@ impl Retransmitter {
     /// The receiver has ended with the object: nothing more of it goes out.
     pub(super) fn forget(&mut self, index: u32) {
         self.requested.remove(&index);
+        self.awaited.forget(index);
         self.corrections.remove(&index);
         self.symbols.retain(|(other, _), _| *other != index);
         self.on_the_way.retain(|(other, _), _| *other != index);
@@ -242,7 +266,11 @@ impl Retransmitter {
 
     /// Whether [`Self::next`] has something other than blocks before them.
     pub(super) fn has_message(&self) -> bool {
-        self.welcome_due || !self.due.is_empty() || !self.withdrawn.is_empty() || !self.missed.is_empty()
+        self.welcome_due
+            || self.unanswered_moves > 0
+            || !self.due.is_empty()
+            || !self.withdrawn.is_empty()
+            || !self.missed.is_empty()
     }
 
     /// Whether [`Self::next`] has something.
@@ -263,6 +291,11 @@ impl Retransmitter {
     fn next_action(&mut self, objects: &mut Objects, repair: Repair, max_run_len: u32) -> Option<Action> {
         if std::mem::take(&mut self.welcome_due) {
             return Some(Action::Welcome);
+        }
+        // Before any word that is about the group where it is now.
+        if self.unanswered_moves > 0 {
+            self.unanswered_moves -= 1;
+            return Some(Action::Place(self.group));
         }
         if let Some((index, due)) = self.due.pop_first() {
             return Some(Action::Message(index, due));

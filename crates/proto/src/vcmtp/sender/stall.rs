@@ -57,8 +57,10 @@ impl Sender {
         if self.coordinator.state == State::ClosingRetransmitters {
             return self.closing_since;
         }
-        let owed = self.objects.iter().filter(|object| object.is_pending_at(receiver));
-        owed.filter_map(|object| object.told).min()
+        let owed = self.objects.iter();
+        let owed =
+            owed.filter(|(index, object)| object.is_pending_at(receiver) && !self.awaits(receiver, *index));
+        owed.filter_map(|(_, object)| object.told).min()
     }
 
     fn put_out(&mut self, receiver: ReceiverId) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use treecast_wire::message::{ChunkHashesRequest, Lack, Progress, SymbolRequest};
+use treecast_wire::message::{ChunkHashesRequest, Lack, Progress, RetransmissionRequest, SymbolRequest};
 
 use super::{
     super::testing::{SESSION, begin, file, request, words},
@@ -40,6 +40,7 @@ impl Bench {
             fec: None,
             block_len: 100,
             max_run_len: 200,
+            slower_run_lens: Vec::new(),
             retransmission_timeout_factor: None,
             minimum_retransmission_time: Duration::from_millis(10),
             follow_progress: false,
@@ -143,6 +144,7 @@ fn event_words(event: &SenderEvent) -> String {
             format!("API_File_Done {} of {}", file.index(), outcomes.len())
         }
         SenderEvent::PutOut { receiver, reason } => format!("{} is put out ({reason})", receiver.0),
+        SenderEvent::Moved { receiver, group } => format!("receiver {} in group {group}", receiver.0),
         SenderEvent::Closed => "closed".to_owned(),
     }
 }
@@ -657,5 +659,122 @@ fn with_forward_error_correction_an_object_is_announced_again_and_again() {
         bench.send(12_800);
         let out = bench.group();
         assert_eq!(out.matches("BOF").count(), announced, "{out}");
+    }
+}
+
+/// A sender with a slower group, whose runs are a block long.
+fn with_slower(retransmission_timeout_factor: Option<f64>) -> Bench {
+    let slower_run_lens = vec![100];
+    let mut bench =
+        Bench::of(SenderConfig { retransmission_timeout_factor, slower_run_lens, ..Bench::config() });
+    bench.join(A);
+    bench.join(B);
+    assert_eq!([bench.to(A), bench.to(B)], ["Welcome", "Welcome"]);
+    bench
+}
+
+fn lacking(start: u64, end: u64) -> Message {
+    Message::Lacking(RetransmissionRequest::new(start..end).unwrap())
+}
+
+fn to_group(group: u8) -> Message {
+    Message::Move(Move::new(group).unwrap())
+}
+
+#[test]
+fn a_slower_group_is_sent_what_its_members_lack_and_nothing_else() {
+    let mut bench = with_slower(None);
+    bench.send(1_000);
+    assert_eq!(bench.step(Lane::Group).as_deref(), Some("BOF 0"));
+    assert_eq!(bench.step(Lane::Group).as_deref(), Some("data 0 0..200"));
+    bench.message(A, request(0, 100));
+    bench.message(A, lacking(800, 1_000));
+    bench.message(A, to_group(1));
+    assert_eq!(bench.to(A), "Move to 1", "what it has asked for comes from its group");
+    assert_eq!(bench.lane(Lane::Slower(1)), "BOF 0, data 0 0..100, data 0 800..900, data 0 900..1000");
+    bench.group();
+    bench.hashed();
+    assert_eq!(bench.to(A), "Digest 0");
+    bench.message(A, request(800, 900));
+    assert_eq!(bench.to(A), "data again 0 800..900", "what was lost there");
+    bench.message(B, to_group(1));
+    assert_eq!(bench.to(B), "Move to 1, Digest 0", "the end is told anew for the group where it is");
+    assert_eq!(bench.lane(Lane::Slower(1)), "", "nobody lacks anything");
+}
+
+#[test]
+fn members_share_what_they_await_and_new_objects_are_for_all_of_them() {
+    let mut bench = with_slower(None);
+    for receiver in [A, B] {
+        bench.message(receiver, to_group(1));
+    }
+    bench.send(300);
+    bench.send(0);
+    assert!(bench.group().contains("data 0 200..300"));
+    assert_eq!(bench.step(Lane::Slower(1)).as_deref(), Some("BOF 0"));
+    assert_eq!(bench.step(Lane::Slower(1)).as_deref(), Some("data 0 0..100"));
+    // One that comes later adds what it lacks; the others go on.
+    bench.join(ReceiverId(3));
+    bench.message(ReceiverId(3), lacking(0, 300));
+    bench.message(ReceiverId(3), to_group(1));
+    assert_eq!(bench.lane(Lane::Slower(1)), "data 0 100..200, data 0 200..300, data 0 0..100");
+    bench.message(A, Message::EndOfRetransmissionRequests);
+    bench.message(B, Message::NotWanted);
+    bench.left(ReceiverId(3));
+    assert_eq!(bench.lane(Lane::Slower(1)), "");
+}
+
+#[test]
+fn time_for_retransmissions_begins_with_the_end_of_a_members_pass() {
+    let mut bench = with_slower(Some(1.0));
+    bench.message(A, to_group(1));
+    bench.send(200);
+    bench.group();
+    bench.hashed();
+    bench.now += Duration::from_secs(5);
+    bench.group();
+    assert!(bench.to(B).ends_with("Digest 0"));
+    assert_eq!(bench.lane(Lane::Slower(1)), "BOF 0, data 0 0..100, data 0 100..200");
+    assert!(bench.to(A).ends_with("Digest 0"), "its time is not up, as B's is");
+    bench.message(B, request(0, 100));
+    assert_eq!(bench.to(B), "Retx-Reject 0");
+    bench.message(A, request(0, 100));
+    assert_eq!(bench.to(A), "data again 0 0..100");
+    bench.now += Duration::from_secs(5);
+    assert!(bench.group().ends_with("API_File_Done 0 of 2"));
+}
+
+#[test]
+fn nobody_goes_back_to_a_group_where_all_is_out() {
+    let mut bench = with_slower(None);
+    bench.message(A, to_group(1));
+    bench.to(A);
+    bench.send(200);
+    bench.input(SenderInput::Close);
+    assert_eq!(bench.step(Lane::Group).as_deref(), Some("BOF 0"));
+    bench.message(A, to_group(0));
+    assert_eq!(
+        (bench.to(A), bench.sender.group_of(A)),
+        ("Move to 0".to_owned(), Some(0)),
+        "there is more to come"
+    );
+    bench.message(A, to_group(1));
+    bench.group();
+    bench.message(A, to_group(0));
+    bench.to(A);
+    assert_eq!(bench.sender.group_of(A), Some(1));
+    bench.message(A, to_group(7));
+    assert_eq!(bench.sender.group_of(A), Some(1), "there is none of that number");
+}
+
+#[test]
+fn what_only_slower_groups_lack_does_not_hold_up_the_first() {
+    for (group, queued) in [(0, 904), (1, 0)] {
+        let mut bench = with_slower(None);
+        bench.left(B);
+        bench.message(A, to_group(group));
+        (0..5_000).for_each(|_| bench.send(100));
+        bench.group();
+        assert_eq!(bench.sender.queued_objects(), queued, "group {group}");
     }
 }

@@ -1,0 +1,141 @@
+//! The lanes of slower groups: one socket and one key for all, a pace and packet numbers for each.
+
+use std::ops::Range;
+
+use treecast_proto::{
+    Instant, Step,
+    vcmtp::{Lane, ReceiverId},
+};
+use treecast_wire::header::{FileId, Header, PacketNumbers, PacketType};
+
+use super::{
+    super::{GroupProgress, Plan, SendError, SendEvent},
+    Session, Turn, config,
+};
+use crate::pacer::Pacer;
+
+#[derive(Debug)]
+pub(super) struct SlowerLane {
+    rate_bps: u64,
+    pacer: Pacer,
+    run_bytes: u64,
+    numbers: PacketNumbers,
+    /// What is sent now: blocks that have been read before are read again.
+    run: Vec<u8>,
+}
+
+impl SlowerLane {
+    /// Those of a session, the fastest first.
+    pub fn all(plan: &Plan, now: Instant) -> Vec<Self> {
+        let lane = |rate_bps: &u64| Self {
+            rate_bps: *rate_bps,
+            pacer: Pacer::new(Some(*rate_bps), now),
+            run_bytes: config::packets_per_run(plan, Some(*rate_bps)) as u64 * plan.packet_bytes(),
+            numbers: PacketNumbers::default(),
+            run: Vec::new(),
+        };
+        plan.options.slower_rates.iter().map(lane).collect()
+    }
+
+    pub fn numbers(&mut self) -> &mut PacketNumbers {
+        &mut self.numbers
+    }
+}
+
+impl Session<'_> {
+    /// The lane of a group; none for the first one, which is not slower.
+    pub(super) fn slower_lane(&mut self, group: u8) -> Option<&mut SlowerLane> {
+        self.slower.get_mut(usize::from(group).checked_sub(1)?)
+    }
+
+    /// Carries out what the machine has for slower groups, a run each, as far as their pacers let it.
+    pub(super) fn turn_slower(&mut self, now: Instant) -> Result<Turn, SendError> {
+        let mut turn = Turn::Until(None);
+        for group in 1..=self.slower.len() as u8 {
+            turn = turn.or(self.turn_one_slower(now, group)?);
+        }
+        Ok(turn)
+    }
+
+    fn turn_one_slower(&mut self, now: Instant, group: u8) -> Result<Turn, SendError> {
+        if let Some(until) = self.group.rests_until(now) {
+            return Ok(Turn::Until(Some(until)));
+        }
+        let Some(lane) = self.slower_lane(group) else { return Ok(Turn::Until(None)) };
+        let delay = lane.pacer.delay(now, lane.run_bytes);
+        if !delay.is_zero() {
+            return Ok(Turn::Until(Some(now + delay)));
+        }
+        match self.machine.poll(now, Lane::Slower(group)) {
+            Step::Transmit(transmit) => self.transmit(now, transmit)?,
+            Step::Event(event) => self.note(now, event),
+            Step::Wait(deadline, _) => return Ok(Turn::Until(deadline)),
+        }
+        Ok(Turn::Again)
+    }
+
+    pub(super) fn multicast_slowly(
+        &mut self,
+        now: Instant,
+        group: u8,
+        kind: PacketType,
+        file: FileId,
+        range: Range<u64>,
+    ) -> Result<(), SendError> {
+        let len = range.end - range.start;
+        let number = self.number_packets(group, len.div_ceil(self.plan.block_len.into()));
+        let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number };
+        let Some(lane) = self.slower.get_mut(usize::from(group) - 1) else { return Ok(()) };
+        lane.run.resize(len as usize, 0);
+        if let Err(error) = self.sources.read_any(file, range.start, &mut lane.run) {
+            self.withdraw(now, file, &error);
+            return Ok(());
+        }
+        let (to, block_len) = (&self.destinations, self.plan.block_len);
+        let sent = self.group.send_blocks(now, group, to, first, block_len, &lane.run)?;
+        self.note_sent_slowly(now, group, sent);
+        Ok(())
+    }
+
+    /// Bytes of IP packets have left for a slower group.
+    pub(super) fn note_sent_slowly(&mut self, now: Instant, group: u8, bytes: u64) {
+        if let Some(lane) = self.slower_lane(group) {
+            lane.pacer.sent(now, bytes);
+        }
+    }
+
+    pub(super) fn note_move(&mut self, receiver: ReceiverId, group: u8) {
+        let rate_bps = match self.slower_lane(group) {
+            Some(lane) => lane.rate_bps,
+            None => self.pacer.rate_bps().unwrap_or_default(),
+        };
+        let Some(peer) = self.peers.get_mut(&receiver) else { return };
+        peer.group = group;
+        let receiver = peer.name.clone();
+        (self.on_event)(SendEvent::Moved { receiver, group, rate_bps });
+    }
+
+    /// Each group, where there are several.
+    pub(super) fn group_progress(&self) -> Vec<GroupProgress> {
+        if self.slower.is_empty() {
+            return Vec::new();
+        }
+        let rates = self.pacer.rate_bps().into_iter().chain(self.slower.iter().map(|lane| lane.rate_bps));
+        let there = |group: u8| {
+            let mut peers = self.peers.values().filter(|peer| peer.connection.is_some());
+            peers.by_ref().filter(|peer| peer.group == group).count() as u32
+        };
+        let sent_bytes = |group: u8| match group {
+            0 => self.machine.multicast_bytes(),
+            slower => self.machine.slower_bytes(slower),
+        };
+        let groups = (0..).zip(rates);
+        groups
+            .map(|(group, rate_bps)| GroupProgress {
+                rate_bps,
+                sent_bytes: sent_bytes(group),
+                receivers: there(group),
+            })
+            .collect()
+    }
+}

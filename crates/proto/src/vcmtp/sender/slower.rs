@@ -1,0 +1,246 @@
+//! Slower groups: the same objects at lower rates, for receivers whose links do not take the first group's.
+//!
+//! A slower group is sent only what its members have not got, which the sender knows exactly: when a receiver moves there,
+//! what it has asked for and not been sent, and what it has not heard yet ([`Message::Lacking`]); of objects that begin
+//! later, everything. Blocks go in order, again from the front when the end is reached, each once for all who await it.
+//! Losses there are mended as everywhere, but when a member has had its pass through an object: only then is it told that
+//! the object is out, asks for what is missing, and its time for retransmissions begins.
+
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+
+use treecast_wire::{
+    header::PacketType,
+    message::{Message, Move},
+};
+
+use super::{
+    super::ranges::BlockSet,
+    Destination, ReceiverId, Sender, SenderEvent, SenderTransmit, SenderWait,
+    coordinator::State,
+    objects::Objects,
+    retransmitter::{Due, Retransmitter},
+};
+use crate::{Instant, Step};
+
+/// The most objects that only receivers of slower groups are still at; above it the first group waits for them, too.
+const MAX_AT_SLOWER: usize = 61_440;
+
+/// One slower group.
+#[derive(Debug)]
+pub(super) struct SlowerGroup {
+    max_run_len: u32,
+    /// Objects whose BOF it has had, and when.
+    begun: BTreeMap<u32, Instant>,
+    /// The object and the block of it where it goes on.
+    at: (u32, u64),
+    sent_bytes: u64,
+}
+
+impl SlowerGroup {
+    pub(super) fn new(max_run_len: u32) -> Self {
+        Self { max_run_len, begun: BTreeMap::new(), at: (0, 0), sent_bytes: 0 }
+    }
+}
+
+/// What a receiver awaits from its slower group, object by object.
+#[derive(Debug, Default)]
+pub(super) struct Awaited(BTreeMap<u32, BlockSet>);
+
+impl Awaited {
+    pub(super) fn insert(&mut self, index: u32, blocks: Range<u64>) {
+        if !blocks.is_empty() {
+            self.0.entry(index).or_default().insert(blocks);
+        }
+    }
+
+    pub(super) fn contains(&self, index: u32) -> bool {
+        self.0.contains_key(&index)
+    }
+
+    pub(super) fn forget(&mut self, index: u32) {
+        self.0.remove(&index);
+    }
+
+    /// These blocks are out. Returns whether nothing more of the object is awaited, which was before.
+    fn remove(&mut self, index: u32, blocks: &Range<u64>) -> bool {
+        let Some(set) = self.0.get_mut(&index) else { return false };
+        set.remove(blocks.clone());
+        let is_all = set.is_empty();
+        if is_all {
+            self.0.remove(&index);
+        }
+        is_all
+    }
+
+    /// The first run at or behind a block.
+    fn next(&self, (from, block): (u32, u64)) -> Option<(u32, Range<u64>)> {
+        let mut objects = self.0.range(from..);
+        objects.find_map(|(index, set)| {
+            let first = if *index == from { block } else { 0 };
+            Some((*index, set.first_run(first..u64::MAX)?))
+        })
+    }
+}
+
+impl Sender {
+    /// What a slower group is to be sent next.
+    pub(super) fn poll_slower(
+        &mut self,
+        now: Instant,
+        number: u8,
+    ) -> Step<SenderTransmit, SenderEvent, SenderWait> {
+        let Some((index, run)) = self.next_awaited(number) else {
+            return Step::Wait(None, SenderWait::Objects);
+        };
+        let (to, file) = (Destination::Slower(number), self.objects.file_id(index));
+        let Some(group) = slower(&mut self.slower, number) else {
+            return Step::Wait(None, SenderWait::Closed);
+        };
+        let Some(object) = self.objects.get(index) else { return Step::Wait(None, SenderWait::Objects) };
+        let Some(begun) = group.begun.get(&index).copied() else {
+            group.begun.insert(index, now);
+            let message = Message::BeginOfFile(object.begin.clone());
+            return Step::Transmit(SenderTransmit::Message { to, file, message });
+        };
+        let most = self.objects.blocks_per_run(group.max_run_len);
+        let run = run.start..run.end.min(run.start + most);
+        let range = self.objects.bytes(object, run.clone());
+        group.at = (index, run.end);
+        group.sent_bytes += range.end - range.start;
+        let members = self.retransmitters.iter_mut().filter(|(_, one)| one.group == number);
+        let through = members.filter_map(|(id, one)| one.awaited.remove(index, &run).then_some(*id));
+        let through: Vec<_> = through.collect();
+        if !through.is_empty() {
+            self.passed(now, index, begun, &through);
+        }
+        Step::Transmit(SenderTransmit::Blocks { to, kind: PacketType::Data, file, range })
+    }
+
+    /// The next run that a member of the group awaits, from where the group is, and from the front when there is none.
+    fn next_awaited(&self, number: u8) -> Option<(u32, Range<u64>)> {
+        let at = self.slower.get(usize::from(number).checked_sub(1)?)?.at;
+        let first = |at: (u32, u64)| {
+            let members = self.retransmitters.values().filter(|one| one.group == number);
+            members.filter_map(|one| one.awaited.next(at)).min_by_key(|(index, run)| (*index, run.start))
+        };
+        first(at).or_else(|| first((0, 0)))
+    }
+
+    /// Members of a slower group have had their pass through an object.
+    fn passed(&mut self, now: Instant, index: u32, begun: Instant, members: &[ReceiverId]) {
+        let Some(object) = self.objects.get_mut(index) else { return };
+        if object.out.is_none() || object.hash.is_none() {
+            return;
+        }
+        self.coordinator.give_time(now, &self.config, index, object, now - begun);
+        self.tell_end(index, members);
+    }
+
+    /// Tells receivers that nothing more of an object will come from their group, when that is so.
+    fn tell_end(&mut self, index: u32, receivers: &[ReceiverId]) {
+        let object = self.objects.get(index).filter(|object| object.out.is_some());
+        if let Some(hash) = object.and_then(|object| object.hash) {
+            self.tell(index, receivers, Due::Digest(hash));
+        }
+    }
+
+    /// A receiver has moved to another group. Each move is answered with the group where it is now, which is not the first
+    /// when nothing more will be multicast there.
+    pub(super) fn move_to(&mut self, now: Instant, from: ReceiverId, to: Move) {
+        let number = to.group();
+        let is_over = self.multicast.is_idle() && self.coordinator.state != State::Active;
+        let pending = self.pending_at(from);
+        let Some(one) = self.retransmitters.get_mut(&from) else { return };
+        one.unanswered_moves = one.unanswered_moves.saturating_add(1);
+        let is_other = one.group != number;
+        if is_other && (usize::from(number) > self.slower.len() || number == 0 && is_over) {
+            return;
+        }
+        one.group = number;
+        if number == 0 {
+            one.awaited = Awaited::default();
+        } else {
+            one.await_requested();
+        }
+        if is_other {
+            self.coordinator.events.push_back(SenderEvent::Moved { receiver: from, group: number });
+        }
+        for index in pending {
+            if self.awaits(from, index) {
+                continue;
+            }
+            if let Some(object) = self.objects.get_mut(index)
+                && object.hash.is_some()
+                && let Some(out) = object.out
+                && object.expires.is_none()
+            {
+                let took = object.started.map_or(Duration::ZERO, |started| out - started);
+                self.coordinator.give_time(now, &self.config, index, object, took);
+            }
+            self.tell_end(index, &[from]);
+        }
+    }
+
+    /// A receiver, which is about to move, has not heard these bytes of an object.
+    pub(super) fn lacking(&mut self, from: ReceiverId, index: u32, bytes: Range<u64>) {
+        let Some(object) = self.objects.get(index).filter(|object| object.is_pending_at(from)) else {
+            return self.tell(index, &[from], Due::Reject);
+        };
+        let blocks = self.objects.blocks(bytes.start..bytes.end.min(object.begin.file_size));
+        if !self.slower.is_empty()
+            && let Some(one) = self.retransmitters.get_mut(&from)
+        {
+            one.awaited.insert(index, blocks);
+        }
+    }
+
+    /// Whether a receiver's slower group has yet to bring it something of an object.
+    pub(super) fn awaits(&self, receiver: ReceiverId, index: u32) -> bool {
+        let one = self.retransmitters.get(&receiver);
+        one.is_some_and(|one| one.group > 0 && one.awaited.contains(index))
+    }
+
+    /// The object is done: nothing of it goes anywhere.
+    pub(super) fn forget_at_slower(&mut self, index: u32) {
+        if !self.slower.is_empty() {
+            self.slower.iter_mut().for_each(|group| _ = group.begun.remove(&index));
+            self.retransmitters.values_mut().for_each(|one| one.awaited.forget(index));
+        }
+    }
+
+    /// How many objects that have begun wait for receivers of slower groups alone, and hold up nobody else.
+    pub(super) fn only_at_slower(&self) -> usize {
+        if self.slower.is_empty() {
+            return 0;
+        }
+        let started = self.objects.len().saturating_sub(self.multicast.queued());
+        let first = self.retransmitters.iter().filter(|(_, one)| one.group == 0);
+        let most = first.map(|(id, _)| self.coordinator.objects_at(*id)).max().unwrap_or_default();
+        started.saturating_sub(most).min(MAX_AT_SLOWER)
+    }
+
+    /// The group that a receiver is in; 0 is the first.
+    pub fn group_of(&self, receiver: ReceiverId) -> Option<u8> {
+        self.retransmitters.get(&receiver).map(|one| one.group)
+    }
+
+    /// Bytes of objects that a slower group was sent so far.
+    pub fn slower_bytes(&self, group: u8) -> u64 {
+        let at = usize::from(group).checked_sub(1);
+        at.and_then(|at| self.slower.get(at)).map_or(0, |group| group.sent_bytes)
+    }
+}
+
+/// What a receiver of a slower group is to have of an object that begins.
+pub(super) fn begin_at(one: &mut Retransmitter, objects: &Objects, index: u32) {
+    let Some(size) = objects.get(index).map(|object| object.begin.file_size) else { return };
+    match size {
+        // Its group has no blocks to bring, and does not announce it.
+        0 => one.tell(index, Due::BeginOfFile),
+        size => one.awaited.insert(index, objects.blocks(0..size)),
+    }
+}
+
+fn slower(groups: &mut [SlowerGroup], number: u8) -> Option<&mut SlowerGroup> {
+    groups.get_mut(usize::from(number).checked_sub(1)?)
+}
