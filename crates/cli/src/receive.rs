@@ -57,6 +57,10 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = arguments::seconds,
           allow_negative_numbers = true)]
     connect_timeout: u64,
+    /// When the connection to the sender breaks, try for so many seconds to reach it again, and fetch what is missing; 0
+    /// gives up at once
+    #[arg(long, value_name = "SECONDS", default_value_t = receive::RECONNECT_TIME.as_secs(), value_parser = clap::value_parser!(u64).range(0..=86_400 * 7), allow_negative_numbers = true)]
+    reconnect: u64,
     /// Give up on a sender that has said nothing for so many seconds (stopped, or its host hangs); one that only waits
     /// for other receivers speaks every few seconds
     #[arg(long, value_name = "SECONDS", default_value_t = receive::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400))]
@@ -110,6 +114,7 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
         interface: args.interface.clone(),
         only: args.only.clone().map(|pattern| NameFilter::new(move |name| pattern.matches(name))),
         connect_timeout: Duration::from_secs(args.connect_timeout),
+        reconnect: Duration::from_secs(args.reconnect),
         stall_limit: Duration::from_secs(args.stall_limit),
         offload: Offload::from_environment()?,
         identity: args.key.as_deref().map(Identity::named).transpose().map_err(|error| error.to_string())?,

@@ -119,6 +119,9 @@ pub struct Args {
     /// hangs); one that is only slow reports every few seconds
     #[arg(long, value_name = "SECONDS", default_value_t = send::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400))]
     stall_limit: u64,
+    /// When all others are done, wait so many seconds for a receiver that has broken off to come again
+    #[arg(long, value_name = "SECONDS", default_value_t = send::LINGER.as_secs(), value_parser = clap::value_parser!(u64).range(0..=86_400), allow_negative_numbers = true)]
+    linger: u64,
     /// Bytes of a file in each packet [default: what the interface's MTU allows]
     #[arg(long, value_name = "BYTES", value_parser = parse_block, allow_negative_numbers = true)]
     block: Option<u16>,
@@ -345,6 +348,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             false => FeedSource::File(feed.clone()),
         }),
         stall_limit: Duration::from_secs(args.stall_limit),
+        linger: Duration::from_secs(args.linger),
         block_len: args.block,
         offload: Offload::from_environment()?,
         security: security(args)?,

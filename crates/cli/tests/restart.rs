@@ -4,7 +4,8 @@ mod session;
 
 use std::fs;
 
-use session::{Scratch, contents, finish_well, path, refused, treecast};
+use serde_json::Value;
+use session::{Scratch, contents, finish_well, path, refused, treecast, wait_until};
 
 /// Kills a sender and starts it again with the same arguments.
 fn again(scratch: &Scratch, mut sender: std::process::Child, args: &[&str]) -> std::process::Child {
@@ -55,4 +56,103 @@ fn a_session_goes_on_with_what_it_began_with_or_not_at_all() {
     refuse(&["--dialect", "iotup", path(&file)], &["--session"]);
     scratch.file("file", 1001);
     refuse(&[path(&file)], &["has changed", path(&kept)]);
+}
+
+/// What a receiver says at its end.
+fn done(told: &str) -> Value {
+    let mut events = told.lines().rev().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events.find(|event| event["event"] == "done").unwrap()
+}
+
+/// How many bytes a receiver has fetched, those that it had already among them.
+fn fetched(done: &Value) -> u64 {
+    let count = |key: &str| done[key].as_u64().unwrap();
+    count("bytes") - count("kept_bytes") + count("duplicate_bytes")
+}
+
+#[test]
+fn receivers_come_back_to_a_sender_that_was_killed_and_fetch_nothing_much_twice() {
+    for more in [&["--repair", "nack"][..], &["--repair", "after"], &["--plain"], &["--fec", "10%"]] {
+        let scratch = Scratch::new();
+        let sizes = [("large", 9_000_000), ("other", 3_000_001), ("small", 20_000), ("empty", 0)];
+        let files = sizes.map(|(name, size)| scratch.file(name, size));
+        let kept = scratch.path("kept");
+        let mut args = vec!["--rate", "40M", "--block", "1420", "--wait", "2", "--session", path(&kept)];
+        args.extend(more);
+        args.extend(files.iter().map(|file| path(file)));
+        let mut sender = scratch.send(&args);
+        let receivers = ["a", "b"].map(|name| scratch.receive(name, &["--json"]));
+        for bytes in [2_000_000, 7_000_000] {
+            let marked = |kept: &std::path::Path| {
+                let text = fs::read_to_string(kept).unwrap();
+                let marks = text.lines().filter_map(|line| line.strip_prefix("sent 0 "));
+                marks.filter_map(|end| end.parse::<u64>().ok()).max().unwrap_or(0)
+            };
+            wait_until("some of it is out", || marked(&kept) > bytes);
+            sender = again(&scratch, sender, &args);
+        }
+        let total: u64 = sizes.iter().map(|(_, size)| *size as u64).sum();
+        for (name, receiver) in ["a", "b"].into_iter().zip(receivers) {
+            let done = done(&finish_well(receiver));
+            let fetched = fetched(&done);
+            assert!(
+                (total..=total + total / 50).contains(&fetched),
+                "{more:?} {name}: {fetched} of {total}: {done}"
+            );
+            assert_eq!((&done["objects"], &done["failed"]), (&4.into(), &0.into()), "{done}");
+            for (file, size) in sizes {
+                assert!(
+                    fs::read(scratch.path(name).join(file)).unwrap() == contents(size),
+                    "{more:?} {name}: {file}"
+                );
+            }
+            assert_eq!(scratch.names(name).len(), 4, "nothing else is left");
+        }
+        finish_well(sender);
+    }
+}
+
+#[test]
+fn a_receiver_that_was_killed_and_comes_back_whole_has_not_failed() {
+    for more in [&[][..], &["--plain"]] {
+        let scratch = Scratch::new();
+        let files = [scratch.file("first", 300_000), scratch.file("second", 2_000_000)];
+        let mut args = vec!["--rate", "20M", "--block", "1420", "--at-once", "1", "--wait", "2"];
+        args.extend(more);
+        args.extend(files.iter().map(|file| path(file)));
+        let sender = scratch.send(&args);
+        let steady = scratch.receive("steady", &[]);
+        let mut killed = scratch.receive("a", &[]);
+        wait_until("the first is there", || scratch.path("a/first").exists());
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        finish_well(steady);
+        let told = finish_well(scratch.receive("a", &["--json"]));
+        assert!(done(&told)["kept_bytes"].as_u64().unwrap() >= 300_000, "{told}");
+        finish_well(sender);
+        assert!(fs::read(scratch.path("a/second")).unwrap() == contents(2_000_000));
+    }
+}
+
+/// Whoever comes while somebody is still at work is told of all, over or not.
+#[test]
+fn a_late_receiver_gets_what_is_over() {
+    let scratch = Scratch::new();
+    for number in 0..100 {
+        scratch.file(&format!("set/{number:03}"), 3000 + number);
+    }
+    scratch.file("set/zlarge", 4_000_000);
+    let set = scratch.path("set");
+    let sender = scratch.send(&["--rate", "20M", "--block", "1420", path(&set)]);
+    let first = scratch.receive("a", &[]);
+    wait_until("the small ones are over", || scratch.path("a/set/099").exists());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    finish_well(scratch.receive("b", &[]));
+    finish_well(first);
+    finish_well(sender);
+    for number in 0..100 {
+        let name = format!("b/set/{number:03}");
+        assert!(fs::read(scratch.path(&name)).unwrap() == contents(3000 + number), "{name}");
+    }
+    assert!(fs::read(scratch.path("b/set/zlarge")).unwrap() == contents(4_000_000));
 }

@@ -76,7 +76,7 @@ fn finish(mut child: Child) -> (Option<i32>, String) {
 fn a_stopped_sender_is_given_up_and_a_waiting_one_is_not() {
     let (stopped, waiting) = (Scratch::new("stopped"), Scratch::new("waiting"));
     let (mut sender, patient) = (stopped.send(&["--wait", "2"]), waiting.send(&["--wait", "2"]));
-    let receiver = stopped.receive("one", &STALL_LIMIT);
+    let receiver = stopped.receive("one", &[&STALL_LIMIT[..], &["--reconnect", "0"]].concat());
     let first = waiting.receive("one", &STALL_LIMIT);
     std::thread::sleep(Duration::from_millis(500));
     signal(&sender, "-STOP");
@@ -98,7 +98,7 @@ fn a_stopped_sender_is_given_up_and_a_waiting_one_is_not() {
 fn a_receiver_that_is_put_out_learns_why() {
     let scratch = Scratch::new("putout");
     let sender = scratch.send(&[&STALL_LIMIT[..], &["--rate", "20M"]].concat());
-    let receiver = scratch.receive("sleeper", &[]);
+    let receiver = scratch.receive("sleeper", &["--reconnect", "0"]);
     let part = scratch.0.join("sleeper");
     let is_part = |entry: std::io::Result<fs::DirEntry>| {
         entry.is_ok_and(|entry| entry.file_name().to_string_lossy().ends_with(".part"))

@@ -13,6 +13,7 @@ mod down;
 mod error;
 pub mod experiment;
 mod fault;
+pub mod faults;
 mod graph;
 mod lab;
 mod links;

@@ -1,6 +1,7 @@
 //! `treecast lab`.
 
 mod fault;
+mod faults;
 mod progress;
 mod report;
 mod run;
@@ -30,6 +31,7 @@ enum Command {
     List(ListArgs),
     Graph(GraphArgs),
     Fault(fault::FaultArgs),
+    Faults(faults::FaultsArgs),
     Down(DownArgs),
     /// Delay the cables of a lab (started by `lab up` where the kernel has no netem)
     #[command(hide = true)]
@@ -105,6 +107,7 @@ pub fn run(args: Args) -> Outcome {
         Command::List(args) => list(args),
         Command::Graph(args) => graph(args),
         Command::Fault(args) => fault::run(args),
+        Command::Faults(args) => faults::run(args),
         Command::Down(args) => down(args),
         Command::Relay { lab } => {
             treecast_lab::relay(&lab, &Options::default())?;

@@ -7,6 +7,7 @@
 //! that is cut short:
 //!
 //! ```text
+//! self TEXT                                     who the receiver says it is
 //! boot ID                                       what follows was noted since the machine was started last
 //! have INDEX ANNOUNCEMENT START-END,START-END   these bytes are in the part file
 //! done INDEX ANNOUNCEMENT HASH INODE TIME KIND SIZE NAME
@@ -63,6 +64,8 @@ pub struct Journal {
     has_done: bool,
     /// Whether the file is left when this is dropped.
     stays: bool,
+    /// Who the receiver says it is.
+    myself: Option<String>,
 }
 
 /// What is there of an object from an earlier receiver.
@@ -194,6 +197,7 @@ impl Journal {
                 resumes: true,
                 has_done: false,
                 stays: false,
+                myself: None,
             }
         })
     }
@@ -226,6 +230,19 @@ impl Journal {
     /// Whether a later receiver may go on with what this one leaves.
     pub(super) fn resumes(&self) -> bool {
         self.resumes
+    }
+
+    /// Who the killed receiver, with whose journal this one goes on, said it was.
+    pub(crate) fn myself(&self) -> Option<&str> {
+        self.myself.as_deref()
+    }
+
+    /// Notes who this receiver says it is.
+    pub(crate) fn note_myself(&mut self, text: String) {
+        if self.myself.as_ref() != Some(&text) {
+            self.add(&format!("self {text}"));
+            self.myself = Some(text);
+        }
     }
 
     /// Notes that bytes of an object are stored.
@@ -262,7 +279,7 @@ impl Journal {
     }
 
     /// Lets go of the slot, and removes what nobody needs any more.
-    pub(super) fn end(mut self, ending: Ending) {
+    pub(crate) fn end(mut self, ending: Ending) {
         match ending {
             Ending::CutShort => {}
             Ending::Interrupted => self.stays = self.has_done,
@@ -312,6 +329,7 @@ impl Journal {
         // The last line has an end only if it is whole.
         for line in String::from_utf8_lossy(&text).split_inclusive('\n') {
             match line.strip_suffix('\n').and_then(|line| line.split_once(' ')) {
+                Some(("self", text)) => self.myself = Some(text.to_owned()),
                 Some(("boot", at)) => is_trusted = !at.is_empty() && at == boot,
                 Some((verb, rest)) => _ = leftovers.note(verb, rest, is_trusted),
                 None => {}

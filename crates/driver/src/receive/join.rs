@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use data_encoding::HEXLOWER;
 use treecast_wire::{
     header::FileId,
     message::{Hello, MAX_RECEIVER_NAME_LEN, Message, PROTOCOL_VERSION},
@@ -15,6 +16,7 @@ use super::{RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, re
 use crate::{
     clock,
     connection::Connection,
+    files::Journal,
     interface::Interface,
     security::{Identity, PublicKey, tls::ReceiverTls},
     stop::Stop,
@@ -45,17 +47,57 @@ pub(super) struct Joined {
     pub sender_key: Option<PublicKey>,
 }
 
+/// Who the receiver is, the same each time it joins.
+pub(super) struct Member {
+    name: String,
+    /// None in a plain session.
+    tls: Option<ReceiverTls>,
+}
+
+impl Member {
+    /// As the user has said; otherwise whoever has begun the journal, so that a receiver that was killed and is started
+    /// again is the same to its sender, or somebody new.
+    pub fn new(
+        options: &ReceiveOptions,
+        journal: &mut Journal,
+        on_event: &mut dyn FnMut(ReceiveEvent),
+    ) -> Result<Self, ReceiveError> {
+        let before = journal.myself().and_then(parse_myself);
+        let (seed, before) = before.map_or((None, None), |(seed, name)| (Some(seed), Some(name)));
+        let name = options.name.clone().or(before);
+        let name = name.unwrap_or_else(|| default_name(options.identity.is_some()));
+        check_name(&name)?;
+        let identity = match (&options.identity, seed) {
+            (Some(identity), _) => identity.clone(),
+            (None, Some(seed)) => Identity::from_seed(&seed),
+            (None, None) => Identity::generate()?,
+        };
+        let tls = tls(options, &identity, on_event)?;
+        if options.identity.is_none() {
+            journal.note_myself(format!("{} {name}", HEXLOWER.encode(&*identity.seed())));
+        }
+        Ok(Self { name, tls })
+    }
+}
+
+/// The key and the name that a journal holds.
+fn parse_myself(text: &str) -> Option<([u8; 32], String)> {
+    let (seed, name) = text.split_once(' ')?;
+    let seed = HEXLOWER.decode(seed.as_bytes()).ok()?.try_into().ok()?;
+    Some((seed, name.to_owned()))
+}
+
+/// `is_return` says whether it has been there before, and `deadline` how long it tries.
 pub(super) fn join(
     options: &ReceiveOptions,
+    member: &Member,
+    (is_return, deadline): (bool, Instant),
     stop: &Stop,
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<Joined, ReceiveError> {
     let ticket = &options.ticket;
     let first = ticket.control.first().ok_or(ReceiveError::NoControl)?;
-    let name = options.name.clone().unwrap_or_else(|| default_name(options.identity.is_some()));
-    // Refused before anything is opened.
-    check_name(&name)?;
-    let tls = tls(options, on_event)?;
+    let Member { name, tls } = member;
     let interface = interface(options, *first)?;
     let (socket, buffer) = open(ticket, &interface)?;
     if let Some(warning) = &buffer.warning {
@@ -65,10 +107,10 @@ pub(super) fn join(
         Fanout::Unicast => socket.local_addr()?.port(),
         Fanout::Multicast => 0,
     };
-    let hello = Hello::new(PROTOCOL_VERSION, udp_port, announced_bytes(&buffer), &name)
-        .map_err(|error| ReceiveError::Name { name, reason: error.to_string() })?;
+    let hello = Hello::new(PROTOCOL_VERSION, udp_port, announced_bytes(&buffer), name)
+        .map_err(|error| ReceiveError::Name { name: name.clone(), reason: error.to_string() })?;
     let opened = Instant::now();
-    let reach = Reach { options, tls, stop, deadline: opened + options.connect_timeout };
+    let reach = Reach { options, tls: tls.as_ref(), stop, deadline, is_return };
     let connection = reach.sender(&mut |connection| {
         if ticket.fanout == Fanout::Multicast {
             let needed = membership_time(&interface, connection.peer().ip());
@@ -85,6 +127,7 @@ pub(super) fn join(
 /// What the connection is secured with; none where the ticket says that the session is plain.
 fn tls(
     options: &ReceiveOptions,
+    identity: &Identity,
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<Option<ReceiverTls>, ReceiveError> {
     let Some(security) = &options.ticket.security else {
@@ -97,11 +140,7 @@ fn tls(
         return Ok(None);
     };
     let sender = PublicKey::from_bytes(security.sender_key).map_err(|_| ReceiveError::SenderKey)?;
-    let identity = match &options.identity {
-        Some(identity) => identity.clone(),
-        None => Identity::generate()?,
-    };
-    Ok(Some(ReceiverTls::new(&identity, sender)?))
+    Ok(Some(ReceiverTls::new(identity, sender)?))
 }
 
 /// How long the group is left alone before the sender hears of this receiver.

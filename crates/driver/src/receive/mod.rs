@@ -4,6 +4,7 @@
 //! store's writes and hashes. Between them go batches of 256 KiB from a bounded pool, so that a disk that
 //! stalls holds up, in the end, the sender, and costs memory nowhere.
 
+mod comeback;
 mod join;
 pub(crate) mod log;
 mod outbox;
@@ -16,7 +17,7 @@ use thiserror::Error;
 use treecast_wire::{message::ObjectKind, ticket::Ticket};
 
 use crate::{
-    files::{Journal, TargetError, TargetFolder},
+    files::TargetError,
     interface::InterfaceError,
     security::{Identity, PublicKey, tls::TlsError},
     status::Hindrance,
@@ -34,6 +35,9 @@ pub const KEEPALIVE: Duration = Duration::from_secs(5);
 /// [`KEEPALIVE`](crate::send::KEEPALIVE).
 pub const STALL_LIMIT: Duration = Duration::from_secs(300);
 
+/// How long a receiver tries to reach its sender again when the connection breaks.
+pub const RECONNECT_TIME: Duration = Duration::from_secs(60);
+
 /// What to receive, and how.
 #[derive(Debug, Clone)]
 pub struct ReceiveOptions {
@@ -46,6 +50,8 @@ pub struct ReceiveOptions {
     pub only: Option<NameFilter>,
     /// How long to try to reach the sender.
     pub connect_timeout: Duration,
+    /// How long to try to reach it again when the connection breaks; zero for not at all.
+    pub reconnect: Duration,
     /// A sender that has said nothing on the connection for so long is given up.
     pub stall_limit: Duration,
     pub offload: Offload,
@@ -84,6 +90,7 @@ impl ReceiveOptions {
             into,
             only: None,
             connect_timeout: Duration::from_secs(30),
+            reconnect: RECONNECT_TIME,
             stall_limit: STALL_LIMIT,
             offload: Offload::SuperPackets,
             identity: None,
@@ -248,6 +255,8 @@ pub enum ReceiveError {
     Name { name: String, reason: String },
     #[error("the sender did not admit this receiver ({0}): see what it says")]
     NotAdmitted(String),
+    #[error("the sender did not admit this receiver ({0}): see what it says")]
+    Dropped(String),
     #[error("interrupted before anything was received")]
     Interrupted,
     #[error("cannot run the session: {0}")]
@@ -263,15 +272,11 @@ pub fn run(
     stop: &Stop,
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<ReceiveSummary, ReceiveError> {
-    // Before the sender hears of this receiver, which could keep nothing otherwise.
-    let folder = TargetFolder::open(&options.into)?;
-    let storage = Journal::open(&folder, options.ticket.session, true)?;
     let id = format!("{:08x}", options.ticket.session.0);
     let _span = tracing::info_span!(target: crate::SESSION_LOG, "receive", session = id).entered();
     let on_event = &mut |event: ReceiveEvent| {
         log::note(&event);
         on_event(event);
     };
-    let joined = join::join(options, stop, on_event)?;
-    session::Session::open(options, folder, storage, joined, on_event)?.run(stop)
+    comeback::run(options, stop, on_event)
 }

@@ -25,21 +25,27 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long it gets to answer on it, lost packets sent again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long to wait before the addresses are tried again.
+/// How long to wait before the addresses are tried again; twice as long each time, up to the longest.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// So that a sender that many have lost at once is not run over when it is back.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Where to, with what, and until when.
 pub(super) struct Reach<'a> {
     pub options: &'a ReceiveOptions,
-    pub tls: Option<ReceiverTls>,
+    pub tls: Option<&'a ReceiverTls>,
     pub stop: &'a Stop,
     pub deadline: Instant,
+    /// Whether the receiver has been there before.
+    pub is_return: bool,
 }
 
 impl Reach<'_> {
     /// Connects, lets `greet` say who the receiver is once the sender has proved who it is, and waits for the answer,
     /// which the connection then holds.
     pub fn sender(&self, greet: &mut dyn FnMut(&mut Connection)) -> Result<Connection, ReceiveError> {
+        let mut interval = RETRY_INTERVAL;
         loop {
             let mut reason = String::new();
             let mut failure = None;
@@ -65,7 +71,10 @@ impl Reach<'_> {
             if Instant::now() >= self.deadline {
                 return Err(self.unreachable(reason));
             }
-            std::thread::sleep(RETRY_INTERVAL);
+            std::thread::sleep(interval);
+            if self.is_return {
+                interval = (interval * 2).min(LONGEST_INTERVAL);
+            }
         }
     }
 
@@ -75,7 +84,7 @@ impl Reach<'_> {
         greet: &mut dyn FnMut(&mut Connection),
     ) -> Result<Connection, ConnectionError> {
         let stream = TcpStream::connect_timeout(&address, ATTEMPT_TIMEOUT)?;
-        let mut connection = Connection::to_sender(stream, MAX_PAYLOAD_LEN, self.tls.as_ref())?;
+        let mut connection = Connection::to_sender(stream, MAX_PAYLOAD_LEN, self.tls)?;
         let mut poller = Poller::new()?;
         poller.add(&connection, 0, Interest::Read)?;
         poller.add(self.stop, 1, Interest::Read)?;
@@ -91,7 +100,8 @@ impl Reach<'_> {
         poller: &mut Poller,
         is_done: impl Fn(&Connection) -> bool,
     ) -> Result<(), ConnectionError> {
-        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let deadline =
+            (Instant::now() + ANSWER_TIMEOUT).min(self.deadline.max(Instant::now() + ATTEMPT_TIMEOUT));
         let mut is_written = connection.flush()?;
         while !is_done(connection) || !is_written {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -11,12 +11,12 @@ use treecast_proto::{
     tfmcc,
     vcmtp::{
         Channel, Notification, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
-        Repair, Response,
+        Repair, Response, STALLED,
     },
 };
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, GroupKey, Message, PROTOCOL_VERSION},
+    message::{BeginOfFile, GroupKey, Message, ObjectKind, PROTOCOL_VERSION},
     ticket,
 };
 
@@ -24,7 +24,9 @@ use groups::Groups;
 
 use super::{
     KEEPALIVE, NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary,
-    join::Joined, outbox::Outbox,
+    comeback::{Carried, Ended},
+    join::Joined,
+    outbox::Outbox,
 };
 use crate::{
     clock::{self, Clock},
@@ -109,6 +111,12 @@ pub(super) struct Session<'a> {
     requests: u64,
     failed_bytes: u64,
     summary: ReceiveSummary,
+    /// From earlier connections; its objects are added to.
+    carried: Carried,
+    /// Whether it comes back when the connection breaks ...
+    comes_back: bool,
+    /// ... and what fails unless it does.
+    failing: Vec<(FileId, String, String)>,
     closed: bool,
 }
 
@@ -118,6 +126,7 @@ impl<'a> Session<'a> {
         folder: TargetFolder,
         (journal, leftovers): (Journal, Leftovers),
         joined: Joined,
+        mut carried: Carried,
         on_event: &'a mut dyn FnMut(ReceiveEvent),
     ) -> Result<Self, ReceiveError> {
         let ticket = &options.ticket;
@@ -172,7 +181,10 @@ impl<'a> Session<'a> {
             meter: Meter::default(),
             requests: 0,
             failed_bytes: 0,
-            summary: ReceiveSummary::default(),
+            summary: std::mem::take(&mut carried.summary),
+            carried,
+            comes_back: !options.reconnect.is_zero(),
+            failing: Vec::new(),
             closed: false,
             clock,
         };
@@ -180,7 +192,7 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    pub fn run(mut self, stop: &Stop) -> Result<ReceiveSummary, ReceiveError> {
+    pub fn run(mut self, stop: &Stop) -> Result<Ended, ReceiveError> {
         self.poller.add(stop, STOP, Interest::Read)?;
         let mut ready = Vec::new();
         // What the connection holds already wakes nobody.
@@ -283,7 +295,7 @@ impl<'a> Session<'a> {
         self.process(Channel::Control);
         match result.and(end.map_or(Ok(()), Err)) {
             Ok(()) => self.connection = Some(connection),
-            Err(error) if !self.is_welcome => return Err(ReceiveError::NotAdmitted(error.to_string())),
+            Err(error) if !self.is_welcome => return Err(ReceiveError::Dropped(error.to_string())),
             // Without its Goodbye, nobody knows whether the sender had more.
             Err(error) => self.handle(ReceiverInput::Disconnected { reason: error.to_string() }, None),
         }
@@ -313,6 +325,9 @@ impl<'a> Session<'a> {
             && !self.is_welcome
         {
             return Err(ReceiveError::NotAdmitted(told(reason.as_str(), self.expires)));
+        }
+        if let Message::PutOut(reason) = &message {
+            self.comes_back &= reason.as_str().starts_with(STALLED);
         }
         // What it has now is the end: the sender waits for this side to close.
         let is_over = matches!(message, Message::Goodbye | Message::PutOut(_));
@@ -513,6 +528,8 @@ impl<'a> Session<'a> {
                 self.add(Task::CheckChunks { file, hash, page });
             }
             ReceiverTransmit::Commit { file } => self.add(Task::Commit { file }),
+            // It may be gone on with later.
+            ReceiverTransmit::Discard { .. } if self.machine.is_cut_short() => {}
             ReceiverTransmit::Discard { file } => {
                 // Of one that is not announced, nothing has been taken from there.
                 if self.begins.contains_key(&file) {
@@ -562,8 +579,7 @@ impl<'a> Session<'a> {
             ReceiverEvent::Received { file, begin } => {
                 self.forget(file);
                 let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
-                let event = self.summary.note_received(name, kind, bytes);
-                (self.on_event)(event);
+                self.note_received(file, name, kind, bytes);
             }
             ReceiverEvent::Failed { file, reason } => self.note_failed(file, reason),
             ReceiverEvent::CalledBack { group } => self.called_back(group),
@@ -580,14 +596,33 @@ impl<'a> Session<'a> {
             && let Some((name, kind, bytes)) = self.leftovers.whole(&self.folder, file)
         {
             // It was done before this receiver came again, which has it.
-            let event = self.summary.note_received(name, kind, bytes);
-            return (self.on_event)(event);
+            return self.note_received(file, name, kind, bytes);
+        }
+        if self.carried.ended.get(&file.index()) == Some(&true) {
+            return;
         }
         self.failed_bytes += begin.as_ref().map_or(0, |begin| begin.file_size);
         let name = begin.map(|begin| begin.file_name().to_owned());
         let name = name.unwrap_or_else(|| format!("object {}", file.index()));
-        self.summary.failed += 1;
+        if self.machine.is_cut_short() && self.comes_back {
+            return self.failing.push((file, name, reason));
+        }
+        if self.carried.ended.insert(file.index(), false).is_none() {
+            self.summary.failed += 1;
+        }
         (self.on_event)(ReceiveEvent::Failed { name, reason });
+    }
+
+    /// The object is there: it is told and counted once, over however many connections.
+    fn note_received(&mut self, file: FileId, name: String, kind: ObjectKind, bytes: u64) {
+        let before = self.carried.ended.insert(file.index(), true);
+        if before == Some(false) {
+            self.summary.failed -= 1;
+        }
+        if before != Some(true) {
+            let event = self.summary.note_received(name, kind, bytes);
+            (self.on_event)(event);
+        }
     }
 
     /// The object has ended here. Returns what it was announced as.
@@ -642,7 +677,7 @@ impl<'a> Session<'a> {
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
     }
 
-    fn finish(mut self) -> ReceiveSummary {
+    fn finish(mut self) -> Ended {
         let ending = match &self.summary {
             ReceiveSummary { interrupted: true, .. } => Ending::Interrupted,
             ReceiveSummary { cut_short: Some(_), .. } => Ending::CutShort,
@@ -652,6 +687,14 @@ impl<'a> Session<'a> {
             (self.on_event)(ReceiveEvent::Warning(warning));
         }
         self.summary.progress = self.progress(self.clock.now());
+        if let Some(reason) = self.summary.cut_short.take_if(|_| self.comes_back) {
+            let reason = format!("the sender at {}: {reason}", self.sender);
+            let Self { mut carried, summary, failing, .. } = self;
+            carried.has_come_back = true;
+            carried.progress = summary.progress;
+            carried.summary = summary;
+            return Ended::Broken { carried, reason, failing };
+        }
         (self.on_event)(ReceiveEvent::Progress(self.summary.progress));
         if self.ignored > 0 && self.summary.received == 0 && self.summary.failed == 0 {
             let line = format!("no file has a wanted name: {} went by; see --only", self.ignored);
@@ -660,7 +703,7 @@ impl<'a> Session<'a> {
         if let Some(reason) = &self.summary.cut_short {
             self.summary.cut_short = Some(format!("the sender at {}: {reason}", self.sender));
         }
-        self.summary
+        Ended::Over(self.summary)
     }
 }
 

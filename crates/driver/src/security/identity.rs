@@ -24,6 +24,16 @@ impl Identity {
         Ok(Self(SigningKey::from_bytes(&random()?)))
     }
 
+    /// The one of [`Self::seed`].
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        Self(SigningKey::from_bytes(seed))
+    }
+
+    /// The private half.
+    pub fn seed(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0.to_bytes())
+    }
+
     pub fn public_key(&self) -> PublicKey {
         PublicKey::from(self.0.verifying_key())
     }

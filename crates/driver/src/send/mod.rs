@@ -51,6 +51,9 @@ pub const AT_ONCE: usize = 64;
 /// Retransmissions of an object get at least this long.
 pub const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
 
+/// How long a receiver that has broken off is waited for when all others are done.
+pub const LINGER: Duration = Duration::from_secs(10);
+
 /// A receiver that nothing else is said to hears at least so often that its sender lives.
 pub const KEEPALIVE: Duration = Duration::from_secs(5);
 
@@ -100,6 +103,8 @@ pub struct SendOptions {
     pub security: Option<SendSecurity>,
     /// The ticket admits nobody after this time; none for ever.
     pub expires_in: Option<Duration>,
+    /// How long the session is held, when all others are done, for a receiver that has broken off to come again.
+    pub linger: Duration,
     /// Where what the session is is kept, so that a sender that is started again goes on with it.
     pub session_file: Option<PathBuf>,
 }
@@ -163,6 +168,7 @@ impl SendOptions {
             offload: Offload::SuperPackets,
             security: Some(SendSecurity::default()),
             expires_in: None,
+            linger: LINGER,
             session_file: None,
         }
     }

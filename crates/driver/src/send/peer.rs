@@ -61,8 +61,10 @@ pub(super) struct Peer {
     pub was_there_at_start: bool,
     /// Whether it has said more than who it is.
     pub has_spoken: bool,
-    /// Why it went before the session was over.
+    /// Why it went before the session was over ...
     pub left: Option<String>,
+    /// ... and until when the session is held for it to come again.
+    pub awaited_until: Option<Instant>,
 }
 
 /// What the session knows when a receiver is reported on.
@@ -117,6 +119,7 @@ impl Peer {
             was_there_at_start: false,
             has_spoken: false,
             left: None,
+            awaited_until: None,
         }
     }
 
@@ -164,6 +167,11 @@ impl Peer {
         };
         self.failed += lacking;
         self.failures.push((what, why));
+    }
+
+    /// Whether it has ended with all of a session's objects.
+    pub fn has_ended(&self, objects: u64) -> bool {
+        self.missed + self.objects_complete + self.objects_not_wanted + self.failed >= objects
     }
 
     /// Whether it came after the start and went without having had a part in the session.

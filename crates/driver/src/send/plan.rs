@@ -1,6 +1,7 @@
 //! From options to the facts of a session: interface, group, block length, files.
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     num::NonZeroU64,
     time::Duration,
@@ -44,6 +45,8 @@ pub struct Plan {
     pub expires: Option<NonZeroU64>,
     /// Where the session that goes on has told its receivers to connect to; empty for a new one.
     pub control: Vec<SocketAddr>,
+    /// How far an earlier sender of the session came with each object, by its number.
+    pub before: BTreeMap<u32, session_file::Mark>,
     /// What the user should know before anything is sent; a line each.
     pub warnings: Vec<String>,
 }
@@ -85,6 +88,7 @@ impl Plan {
             secret,
             expires,
             control: Vec::new(),
+            before: BTreeMap::new(),
             warnings,
         };
         if let Some(kept) = kept {
@@ -108,6 +112,7 @@ impl Plan {
         kept.check_ticket(&self.ticket(kept.ticket.control.clone()))?;
         kept.check_sources(&self.sources)?;
         self.control = kept.ticket.control;
+        self.before = kept.marks;
         Ok(())
     }
 

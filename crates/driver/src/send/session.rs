@@ -1,6 +1,7 @@
 //! The sender's loop.
 
 mod admission;
+mod again;
 mod chunk_hashes;
 mod config;
 mod congestion;
@@ -33,7 +34,7 @@ use group_keys::GroupKeys;
 use refusals::Refusals;
 use slower::SlowerLane;
 
-use self::congestion::Congestion;
+use self::{again::Hashing, congestion::Congestion};
 use super::{
     Plan, SendError, SendEvent, SendSummary,
     feed::{Arrival, Feed},
@@ -41,6 +42,7 @@ use super::{
     multicast::GroupLane,
     peer::{Peer, shown},
     repair_share::RepairShare,
+    session_file::Marks,
     source_table::SourceTable,
 };
 use crate::{
@@ -58,7 +60,8 @@ use crate::{
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const FEED: u64 = 2;
-const FIRST_CONNECTION: u64 = 3;
+const HASHES: u64 = 3;
+const FIRST_CONNECTION: u64 = 4;
 
 /// Runs of blocks that leave before connections are looked at again.
 const RUNS_A_TURN: usize = 4;
@@ -70,6 +73,9 @@ const FEED_AHEAD: usize = 64;
 const MAX_WITHDRAWN: usize = 1000;
 /// Steps of handshakes between runs: each may take 200 us, and strangers may ask for any number.
 const ADMISSIONS_A_TURN: usize = 4;
+
+/// How long a sender that goes on with a session waits for all receivers to come back.
+const RETURN_TIME: Duration = Duration::from_secs(3);
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -104,6 +110,10 @@ pub(super) struct Session<'a> {
     /// Where more objects come from; none when all are known.
     feed: Option<Feed>,
     feed_waker: Waker,
+    /// What goes into the session's file as it goes on; none without one.
+    marks: Option<Marks>,
+    /// Hashes of objects that an earlier sender has sent in part; none where there are none.
+    hashing: Option<Hashing>,
     peers: BTreeMap<ReceiverId, Peer>,
     last_served: ReceiverId,
     /// Where unicast copies go.
@@ -175,6 +185,8 @@ impl<'a> Session<'a> {
             encoders: Encoders::default(),
             feed,
             feed_waker,
+            marks: None,
+            hashing: None,
             peers: BTreeMap::new(),
             last_served: ReceiverId(0),
             destinations: Arc::new([]),
@@ -189,6 +201,7 @@ impl<'a> Session<'a> {
             on_event,
         };
         session.plan.keep_session(&control)?;
+        session.marks = session.plan.options.session_file.as_deref().map(Marks::open).transpose()?;
         (session.on_event)(SendEvent::Ready { ticket: session.plan.ticket(control) });
         for warning in std::mem::take(&mut session.plan.warnings) {
             (session.on_event)(SendEvent::Warning(warning));
@@ -238,7 +251,9 @@ impl<'a> Session<'a> {
         }
         let wanted = self.plan.options.wait_for;
         let joined = self.connected();
-        if joined < wanted {
+        // Those who have everything do not come back.
+        let goes_on = !self.plan.control.is_empty() && joined > 0 && now >= Instant::ZERO + RETURN_TIME;
+        if joined < wanted && !goes_on {
             let waited = self.plan.options.wait_timeout;
             if now < Instant::ZERO + waited {
                 return Ok(());
@@ -249,9 +264,7 @@ impl<'a> Session<'a> {
         self.peers.values_mut().for_each(|peer| peer.was_there_at_start = true);
         let objects = self.summary.objects;
         (self.on_event)(SendEvent::Started { objects, bytes: self.total_bytes });
-        for named in std::mem::take(&mut self.plan.sources) {
-            self.send(now, named)?;
-        }
+        self.send_all(now)?;
         if self.feed.is_none() {
             self.handle(now, SenderInput::Close);
         }
@@ -434,7 +447,11 @@ impl<'a> Session<'a> {
                 return Ok(());
             }
         }
-        if range.end == self.sources.size(file) {
+        let size = self.sources.size(file);
+        if let Some(marks) = &mut self.marks {
+            marks.sent(file.index(), range.end, size);
+        }
+        if range.end == size {
             self.hash_if_read(now, file);
         }
         Ok(())
@@ -478,7 +495,7 @@ impl<'a> Session<'a> {
     /// Tells the machine the hash of an object that has been read to its end.
     fn hash_if_read(&mut self, now: Instant, file: FileId) {
         match self.sources.hash(file) {
-            Some(Ok(hash)) => self.handle(now, SenderInput::Hashed { file, hash }),
+            Some(Ok(hash)) => self.hashed(now, file, hash),
             Some(Err(error)) => self.withdraw(now, file, &error),
             None => {}
         }
@@ -517,12 +534,8 @@ impl<'a> Session<'a> {
                 }
             }
             SenderEvent::FileDone { file, outcomes } => {
-                self.encoders.forget(file);
-                let (name, bytes) = self.sources.remove(file);
-                if let Some(signer) = &mut self.signer {
-                    signer.forget(file);
-                }
-                self.objects_done += 1;
+                let (name, bytes, is_first) = self.let_go(file);
+                self.objects_done += u64::from(is_first);
                 self.ended = Some(now);
                 let count = |which: Outcome| outcomes.iter().filter(|(_, outcome)| *outcome == which).count();
                 let (complete, not_wanted) = (count(Outcome::Complete), count(Outcome::NotWanted));
@@ -535,8 +548,27 @@ impl<'a> Session<'a> {
                 });
             }
             SenderEvent::Moved { receiver, group } => self.note_move(receiver, group),
+            SenderEvent::FileClosed { file } => {
+                self.let_go(file);
+                self.ended = Some(now);
+            }
             SenderEvent::PutOut { receiver, reason } => self.put_out(receiver, &reason),
             SenderEvent::Closed => self.closed = true,
+        }
+    }
+
+    /// Nothing more is sent of an object, unless somebody comes late, to whom a feed's are of no interest.
+    fn let_go(&mut self, file: FileId) -> (String, u64, bool) {
+        self.encoders.forget(file);
+        if let Some(signer) = &mut self.signer {
+            signer.forget(file);
+        }
+        match self.plan.options.feed {
+            None => self.sources.finish(file),
+            Some(_) => {
+                let (name, bytes) = self.sources.remove(file);
+                (name, bytes, true)
+            }
         }
     }
 
@@ -544,6 +576,7 @@ impl<'a> Session<'a> {
         match ready.token {
             LISTENER => self.accept()?,
             FEED => _ = self.feed_waker.take(),
+            HASHES => self.take_hashes(),
             STOP => {}
             // Handshakes cost; the next turn's are as good.
             token if self.lobby.contains(token) && self.admissions >= ADMISSIONS_A_TURN => {}
@@ -560,6 +593,8 @@ impl<'a> Session<'a> {
         let now = self.clock.now();
         let give_up = Instant::ZERO + self.plan.options.wait_timeout;
         let start = self.started.is_none().then_some(give_up);
+        let goes_on = Instant::ZERO + RETURN_TIME;
+        let start = start.map(|start| if now < goes_on { start.min(goes_on) } else { start });
         let progress = self.started.is_some().then_some(self.next_progress);
         let deadlines = [machine, start, progress, self.lobby.deadline()];
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
@@ -585,6 +620,7 @@ impl<'a> Session<'a> {
             return Ok(self.finish(ended));
         }
         self.summary.interrupted = true;
+        self.say_stopped();
         Ok(self.finish(now))
     }
 }

@@ -8,11 +8,17 @@
 //! object KIND MODE SIZE SECONDS.NANOSECONDS NAME  what is sent, in the order of its numbers
 //! begun                                           the lines before are all there
 //! -----BEGIN PRIVATE KEY----- ...                 unless the session has a key of its own (--key)
+//! sent INDEX END                                  the object has been multicast up to this byte
+//! hash INDEX HASH                                 it has been read to its end, and this is its hash
 //! ```
+//!
+//! The last two are added while the session goes on, behind what they speak of: what is multicast twice when a sender is
+//! killed is a step at most. Whoever reads them passes over a last line that is cut short.
 //!
 //! Names have no control characters: an object is one line.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
@@ -29,6 +35,11 @@ const TITLE: &str = "treecast session 1";
 
 /// Behind it comes the key.
 const BEGUN: &str = "\nbegun\n";
+
+const KEY_END: &str = "-----END PRIVATE KEY-----\n";
+
+/// A step is an object's size divided by this, or one run of blocks.
+const STEPS: u64 = 256;
 
 /// A million objects with long names.
 const MAX_LEN: u64 = 256 << 20;
@@ -66,6 +77,16 @@ pub(super) struct Kept {
     pub identity: Option<Identity>,
     /// As [`object_line`] has them.
     objects: Vec<String>,
+    /// By object.
+    pub marks: BTreeMap<u32, Mark>,
+}
+
+/// How far a sender came with an object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// In bytes.
+    pub sent: u64,
+    pub hash: Option<[u8; 32]>,
 }
 
 /// Reads the file; none when it is not there.
@@ -99,7 +120,12 @@ pub(super) fn read(path: &Path) -> Result<Option<Kept>, SessionFileError> {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Kept, &'static str> {
-    let (facts, key) = text.split_once(BEGUN).ok_or("it has no end")?;
+    let (facts, rest) = text.split_once(BEGUN).ok_or("it has no end")?;
+    let (key, marks) = match rest.find(KEY_END) {
+        Some(at) => rest.split_at(at + KEY_END.len()),
+        None if rest.starts_with("-----") => return Err("its key cannot be read"),
+        None => ("", rest),
+    };
     let mut lines = facts.lines();
     if lines.next() != Some(TITLE) {
         return Err("it begins otherwise");
@@ -112,7 +138,74 @@ fn parse(path: &Path, text: &str) -> Result<Kept, &'static str> {
         ticket: ticket.parse().map_err(|_| "its ticket cannot be read")?,
         identity: identity.map_err(|_| "its key cannot be read")?,
         objects: objects.ok_or("a line is no object")?,
+        marks: parse_marks(marks),
     })
+}
+
+fn parse_marks(text: &str) -> BTreeMap<u32, Mark> {
+    let mut marks = BTreeMap::<u32, Mark>::new();
+    for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
+        let mut words = line.split(' ');
+        let (verb, index) = (words.next(), words.next().and_then(|index| index.parse().ok()));
+        let (Some(index), Some(value)) = (index, words.next()) else { continue };
+        let mark = marks.entry(index).or_default();
+        match verb {
+            Some("sent") => mark.sent = value.parse().unwrap_or(mark.sent).max(mark.sent),
+            Some("hash") => {
+                mark.hash = blake3::Hash::from_hex(value).ok().map(|hash| *hash.as_bytes());
+            }
+            _ => {}
+        }
+    }
+    marks
+}
+
+/// Adds to a session's file how far its sender is.
+#[derive(Debug)]
+pub(super) struct Marks {
+    file: File,
+    left: u64,
+    /// What was noted last of each object that is under way.
+    noted: BTreeMap<u32, u64>,
+}
+
+impl Marks {
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn open(path: &Path) -> Result<Self, SessionFileError> {
+        let failed = |source| SessionFileError::Write { path: path.to_owned(), source };
+        let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+        // Ends a line that was cut short.
+        file.write_all(b"\n").map_err(failed)?;
+        let len = file.metadata().map_err(failed)?.len();
+        Ok(Self { file, left: MAX_LEN.saturating_sub(len), noted: BTreeMap::new() })
+    }
+
+    /// An object of `size` bytes has been multicast up to `end`.
+    pub fn sent(&mut self, index: u32, end: u64, size: u64) {
+        let noted = self.noted.entry(index).or_default();
+        if end < size && end < *noted + size / STEPS {
+            return;
+        }
+        *noted = end;
+        if end == size {
+            self.noted.remove(&index);
+        }
+        self.add(&format!("sent {index} {end}\n"));
+    }
+
+    pub fn hashed(&mut self, index: u32, hash: &[u8; 32]) {
+        self.add(&format!("hash {index} {}\n", blake3::Hash::from_bytes(*hash).to_hex()));
+    }
+
+    /// What cannot be noted is sent again should the sender be killed, and that is all.
+    fn add(&mut self, line: &str) {
+        if let Some(left) = self.left.checked_sub(line.len() as u64)
+            && self.file.write_all(line.as_bytes()).is_ok()
+        {
+            self.left = left;
+        }
+    }
 }
 
 impl Kept {
@@ -130,6 +223,7 @@ impl Kept {
             (kept.block_len != ticket.block_len, "--block"),
             (kept.group != ticket.group, "--group"),
             (kept.groups != ticket.groups, "--rates"),
+            (kept.groups != ticket.groups, "number of --rates"),
             (kept.source != ticket.source, "--source"),
             (kept.security.is_some() != ticket.security.is_some(), "--plain"),
             (key(kept) != key(ticket), "--key"),
@@ -305,7 +399,7 @@ mod tests {
         assert!(plan(&folder, &["a"], |_| {}).unwrap_err().contains("0640"));
         fs::set_permissions(&session, fs::Permissions::from_mode(0o600)).unwrap();
         let text = fs::read_to_string(&session).unwrap();
-        for end in [0, 10, 40, text.len() / 2, text.len() - 20] {
+        for end in [0, 10, 40, text.len() / 2, text.find("BEGIN").unwrap() + 40] {
             fs::write(&session, &text[..end]).unwrap();
             let line = plan(&folder, &["a"], |_| {}).unwrap_err();
             assert!(line.contains("no session file") && !line.contains('\n'), "{end}: {line}");
@@ -316,6 +410,26 @@ mod tests {
         let taken = find_sources(&[folder.join("a")]).unwrap().sources;
         let taken = create(&session, &text_ticket(&text), None, &taken);
         assert!(matches!(taken, Err(SendError::SessionFile(SessionFileError::Taken { .. }))));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn marks_are_kept_behind_the_rest() {
+        let folder = filled("session-marks");
+        plan(&folder, &["a", "b"], |_| {}).unwrap();
+        let session = folder.join("session");
+        for (end, size) in [(100, 100_000), (200, 100_000), (1000, 100_000)] {
+            Marks::open(&session).unwrap().sent(0, end, size);
+        }
+        let mut marks = Marks::open(&session).unwrap();
+        (1..=100).for_each(|step| marks.sent(1, step, 100));
+        marks.hashed(1, &[7; 32]);
+        marks.file.write_all(b"sent 0 99").unwrap();
+        let before = plan(&folder, &["a", "b"], |_| {}).unwrap().before;
+        assert_eq!(before[&0], Mark { sent: 1000, hash: None });
+        assert_eq!(before[&1], Mark { sent: 100, hash: Some([7; 32]) });
+        Marks::open(&session).unwrap().sent(0, 100_000, 100_000);
+        assert_eq!(plan(&folder, &["a", "b"], |_| {}).unwrap().before[&0].sent, 100_000);
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -1,6 +1,9 @@
 //! The objects of a session and the reading of them: ahead in large pieces, hashed on the way.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+};
 
 use treecast_wire::{header::FileId, message::ChunkHashes};
 
@@ -13,29 +16,43 @@ use crate::{
 /// core's second-level cache still when it is sent.
 const READ_AHEAD_LEN: usize = 256 * 1024;
 
+/// So many files of objects that are over are open at a time, whoever asks for them.
+const MAX_OPEN_AGAIN: usize = 128;
+
 #[derive(Debug, Default)]
 pub(super) struct SourceTable {
     objects: BTreeMap<FileId, Object>,
+    /// Those over that are read again, whose files are open.
+    open: VecDeque<FileId>,
 }
 
 #[derive(Debug)]
 struct Object {
     named: NamedSource,
-    /// None once it has given the hash.
-    hasher: Option<ChunkHasher>,
-    /// From then on, unless the object is a single chunk.
+    /// None before the first byte, and once it has given the hash.
+    hasher: Option<Box<ChunkHasher>>,
+    /// From then on until the object is over, unless it is a single chunk.
     tree: Option<ChunkTree>,
     /// Everything before this position is in `hasher`.
     hashed: u64,
     /// What is read and where it lies in the object; empty unless the object is being sent.
     ahead: Vec<u8>,
     ahead_at: u64,
+    /// Whether it has been over.
+    was_over: bool,
 }
 
 impl SourceTable {
     pub fn add(&mut self, file: FileId, named: NamedSource) {
-        let hasher = Some(ChunkHasher::new(named.source.size()));
-        let object = Object { named, hasher, tree: None, hashed: 0, ahead: Vec::new(), ahead_at: 0 };
+        let object = Object {
+            named,
+            hasher: None,
+            tree: None,
+            hashed: 0,
+            ahead: Vec::new(),
+            ahead_at: 0,
+            was_over: false,
+        };
         self.objects.insert(file, object);
     }
 
@@ -57,9 +74,21 @@ impl SourceTable {
 
     /// Reads any bytes of an object.
     pub fn read_any(&mut self, file: FileId, position: u64, into: &mut [u8]) -> Result<(), SourceError> {
-        match self.objects.get_mut(&file) {
-            Some(object) => object.named.source.read(position, into),
-            None => Ok(()),
+        let Some(object) = self.objects.get_mut(&file) else { return Ok(()) };
+        if object.was_over && !self.open.contains(&file) {
+            self.open.push_back(file);
+        }
+        let result = object.named.source.read(position, into);
+        if self.open.len() > MAX_OPEN_AGAIN {
+            self.close_oldest();
+        }
+        result
+    }
+
+    fn close_oldest(&mut self) {
+        let oldest = self.open.pop_front();
+        if let Some(object) = oldest.and_then(|file| self.objects.get_mut(&file)) {
+            object.named.source.close();
         }
     }
 
@@ -71,7 +100,8 @@ impl SourceTable {
             return None;
         }
         object.ahead = Vec::new();
-        let hasher = object.hasher.take()?;
+        let size = object.named.source.size();
+        let hasher = object.hasher.take().unwrap_or_else(|| Box::new(ChunkHasher::new(size)));
         if let Err(error) = object.named.source.check_unchanged() {
             return Some(Err(error));
         }
@@ -83,6 +113,17 @@ impl SourceTable {
     /// A page of the hashes of an object's chunks, once the object's is known.
     pub fn chunk_hashes(&self, file: FileId, page: u32) -> Option<ChunkHashes> {
         self.objects.get(&file)?.tree.as_ref()?.page(page)
+    }
+
+    /// Nothing of an object is read for now. Returns its name and size, and whether that is so for the first time.
+    pub fn finish(&mut self, file: FileId) -> (String, u64, bool) {
+        self.open.retain(|open| *open != file);
+        let Some(object) = self.objects.get_mut(&file) else { return ("an object".into(), 0, false) };
+        object.named.source.close();
+        object.ahead = Vec::new();
+        object.tree = None;
+        let is_first = !std::mem::replace(&mut object.was_over, true);
+        (object.named.name.clone(), object.named.source.size(), is_first)
     }
 
     /// Forgets an object: nothing more of it is sent. Returns its name and size.
@@ -117,8 +158,9 @@ impl Object {
         }
         let end = start + want as u64;
         if (start..end).contains(&self.hashed) {
-            let new = &self.ahead[(self.hashed - start) as usize..];
-            self.hasher.iter_mut().for_each(|hasher| hasher.update(new));
+            let size = self.named.source.size();
+            let hasher = self.hasher.get_or_insert_with(|| Box::new(ChunkHasher::new(size)));
+            hasher.update(&self.ahead[(self.hashed - start) as usize..]);
             self.hashed = end;
         }
         Ok(())

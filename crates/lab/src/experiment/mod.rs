@@ -41,4 +41,5 @@ pub use director::{Failure, Order, Preview, Results, check, preview, run};
 pub use error::Error;
 pub use file::{Experiment, Network};
 pub use observer::Event;
+pub(crate) use process::die_with_parent;
 pub use quantity::Size;

@@ -359,6 +359,11 @@ impl Receiver {
         self.heard
     }
 
+    /// Whether the session has ended for this receiver before its sender said Goodbye.
+    pub fn is_cut_short(&self) -> bool {
+        self.close_reason.is_some()
+    }
+
     pub fn counters(&self) -> ReceiverCounters {
         self.counters
     }

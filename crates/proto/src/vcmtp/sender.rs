@@ -6,6 +6,7 @@ mod credit;
 mod input;
 mod multicast_sender;
 mod objects;
+mod over;
 mod retransmitter;
 mod slower;
 mod stall;
@@ -25,10 +26,13 @@ use self::{
     credit::Credit,
     multicast_sender::MulticastSender,
     objects::Objects,
+    over::Over,
     retransmitter::{Action, Due, Retransmitter},
     slower::SlowerGroup,
     symbols::Symbols,
 };
+pub use stall::STALLED;
+
 use super::Repair;
 use crate::{Instant, Step, fec::Share};
 
@@ -150,11 +154,15 @@ pub enum Outcome {
 pub enum SenderEvent {
     /// One receiver has ended with an object.
     ReceiverDone { file: FileId, receiver: ReceiverId, outcome: Outcome },
-    /// API_File_Done: every receiver has ended with the object, or its time is up. The caller may
-    /// let go of the object.
+    /// API_File_Done: every receiver has ended with the object, or its time is up. Somebody who comes later may still
+    /// ask for it, unless the session is a feed; once more it is done when an object goes on that nobody was left to
+    /// have.
     FileDone { file: FileId, outcomes: Vec<(ReceiverId, Outcome)> },
     /// A receiver listens to another group now, of which 0 is the first.
     Moved { receiver: ReceiverId, group: u8 },
+    /// Every receiver for which an object was opened again has ended with it: the caller may let go of what it needed
+    /// for that.
+    FileClosed { file: FileId },
     /// A receiver has stalled and is no longer served: it is to be told [`Message::PutOut`] if its connection takes it
     /// at once, and the connection to be closed, whatever is left to be written on it. It counts as having left.
     PutOut { receiver: ReceiverId, reason: String },
@@ -196,6 +204,8 @@ pub struct Sender {
     stall_check: Option<Instant>,
     /// When to look for receivers that nothing has been said to for a while; none while there are none.
     next_keepalive: Option<Instant>,
+    /// Until when somebody who has left may come again.
+    held_until: Option<Instant>,
     /// Since when connections are being closed.
     closing_since: Option<Instant>,
     /// Whether somebody may have ended with everything since the last look.
@@ -207,7 +217,7 @@ pub struct Sender {
 /// # What happens
 impl Sender {
     pub fn new(config: SenderConfig) -> Self {
-        let objects = Objects::new(config.session, config.block_len, config.fec.is_some());
+        let objects = Objects::new(config.session, config.block_len, config.fec.is_some(), !config.is_feed);
         let symbols = Symbols::new(config.fec, config.repair);
         let slower = config.slower_run_lens.iter().map(|len| SlowerGroup::new(*len)).collect();
         Self {
@@ -221,6 +231,7 @@ impl Sender {
             credit: Credit::default(),
             stall_check: None,
             next_keepalive: None,
+            held_until: None,
             closing_since: None,
             may_release: false,
             retransmitted_before_bytes: 0,
@@ -232,6 +243,32 @@ impl Sender {
         let index = self.objects.add(begin);
         self.multicast.queue(index);
         self.objects.file_id(index)
+    }
+
+    /// Queues an object that an earlier sender of this session has multicast up to `sent`, and goes on from there.
+    pub fn send_from(&mut self, now: Instant, begin: BeginOfFile, sent: u64) -> FileId {
+        let file = self.send(now, begin);
+        let whole_blocks = sent - sent % u64::from(self.config.block_len.max(1));
+        let size = self.announced(file).map_or(0, |begin| begin.file_size);
+        let sent = if sent >= size { size } else { whole_blocks };
+        self.multicast.skip(sent);
+        if let Some(object) = self.objects.get_mut(file.index()) {
+            object.sent = sent;
+        }
+        file
+    }
+
+    /// Takes in an object that an earlier sender of this session has multicast to its end. All receivers are told of it.
+    pub fn send_over(&mut self, begin: BeginOfFile, hash: [u8; 32]) -> FileId {
+        self.multicast.skip(begin.file_size);
+        let index = self.objects.add_over(Over::before(begin, hash));
+        self.retransmitters.values_mut().for_each(|retransmitter| retransmitter.miss(index));
+        self.objects.file_id(index)
+    }
+
+    /// Somebody who has left may come again until then: the session does not end before.
+    pub fn hold_until(&mut self, until: Option<Instant>) {
+        self.held_until = until;
     }
 
     /// The rate has changed: runs are to be longer or shorter from now on.
@@ -268,7 +305,10 @@ impl Sender {
                 self.poll_group(now)
             }
             Lane::Slower(number) => self.poll_slower(now, number),
-            Lane::Receiver(receiver) => self.poll_receiver(receiver),
+            Lane::Receiver(receiver) => {
+                self.reopen(now, receiver);
+                self.poll_receiver(receiver)
+            }
         }
     }
 
@@ -296,7 +336,9 @@ impl Sender {
     fn poll_group(&mut self, now: Instant) -> Step<SenderTransmit, SenderEvent, SenderWait> {
         self.keep_alive(now);
         let only_at_slower = self.only_at_slower();
-        if let Some(index) = self.multicast.begin(now, &mut self.objects, self.config.at_once, only_at_slower)
+        if !self.is_paused(now)
+            && let Some(index) =
+                self.multicast.begin(now, &mut self.objects, self.config.at_once, only_at_slower)
             && let Some(begin) = self.begin(index)
         {
             return Step::Transmit(to_group(self.objects.file_id(index), Message::BeginOfFile(begin)));
@@ -312,6 +354,9 @@ impl Sender {
         self.advance_closing(now);
         if let Some(event) = self.coordinator.events.pop_front() {
             return Step::Event(event);
+        }
+        if self.is_paused(now) {
+            return self.wait();
         }
         if let Err(deadline) = self.may_multicast(now) {
             let deadline = self.deadline().map_or(deadline, |other| other.min(deadline));
@@ -352,6 +397,10 @@ impl Sender {
     fn begin(&mut self, index: u32) -> Option<BeginOfFile> {
         let file = self.objects.file_id(index);
         let object = self.objects.get_mut(index)?;
+        if object.is_again {
+            // Who is to have it has been told. The others have ended with it.
+            return Some(object.begin.clone());
+        }
         for (receiver, retransmitter) in &mut self.retransmitters {
             object.add_receiver(*receiver);
             self.coordinator.begins_at(*receiver);
@@ -397,7 +446,13 @@ impl Sender {
     /// CLOSING-RETXMITTERS begins when the last object has ended, and ends with the last connection.
     fn advance_closing(&mut self, now: Instant) {
         self.release();
-        if self.coordinator.state == State::Closing && self.objects.is_empty() {
+        self.held_until.take_if(|until| *until <= now);
+        let all_know = || self.retransmitters.values().all(Retransmitter::knows_all);
+        if self.coordinator.state == State::Closing
+            && self.objects.is_empty()
+            && !self.is_held(now)
+            && all_know()
+        {
             self.coordinator.state = State::ClosingRetransmitters;
             self.closing_since = Some(now);
             self.watch(now);
@@ -409,6 +464,15 @@ impl Sender {
         }
     }
 
+    fn is_held(&self, now: Instant) -> bool {
+        self.held_until.is_some_and(|until| now < until)
+    }
+
+    /// Nobody is there to hear what is sent, and somebody may come again.
+    fn is_paused(&self, now: Instant) -> bool {
+        self.retransmitters.is_empty() && self.is_held(now) && !self.config.is_feed
+    }
+
     /// No more objects will come and all are out: a receiver that has ended with all of them need not wait for the
     /// slower ones.
     fn release(&mut self) {
@@ -417,7 +481,7 @@ impl Sender {
             return;
         }
         for (receiver, retransmitter) in &mut self.retransmitters {
-            if !self.coordinator.is_at_work(*receiver) {
+            if !self.coordinator.is_at_work(*receiver) && retransmitter.knows_all() {
                 retransmitter.close();
             }
         }
@@ -436,7 +500,7 @@ impl Sender {
 
     /// When an object's time is up, or a receiver's patience to be lost.
     fn deadline(&self) -> Option<Instant> {
-        let checks = [self.stall_check, self.next_keepalive].into_iter().flatten();
+        let checks = [self.stall_check, self.next_keepalive, self.held_until].into_iter().flatten();
         let checks = checks.filter(|_| self.coordinator.state != State::Closed);
         checks.chain(self.coordinator.deadline()).min()
     }
@@ -449,10 +513,11 @@ impl Sender {
         self.multicast.queued()
     }
 
-    /// What an object that is not done was announced as.
+    /// What an object was announced as; none when nothing is kept of it.
     pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
         let index = self.objects.index(file)?;
-        self.objects.get(index).map(|object| &object.begin)
+        let open = self.objects.get(index).map(|object| &object.begin);
+        open.or_else(|| self.objects.over(index).map(Over::begin))
     }
 
     /// Bytes of objects multicast so far.

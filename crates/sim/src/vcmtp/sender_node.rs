@@ -322,10 +322,20 @@ impl SenderNode {
                     self.complaints.push(format!("receiver {} is done twice with {file}", receiver.0));
                 }
             }
+            SenderEvent::FileClosed { file } => {
+                if !self.done.contains_key(&file.index()) {
+                    self.complaints.push(format!("{file} is closed again, and was not done"));
+                }
+            }
             SenderEvent::FileDone { file, outcomes } => {
                 trace.add(entry(now, "object is done", file, 0..outcomes.len() as u64));
-                if self.done.insert(file.index(), outcomes).is_some() {
-                    self.complaints.push(format!("{file} is done twice"));
+                // Once more when it goes on for somebody who came when all others had left.
+                let done = self.done.entry(file.index()).or_default();
+                let twice =
+                    outcomes.iter().any(|(receiver, _)| done.iter().any(|(other, _)| other == receiver));
+                done.extend(outcomes);
+                if twice {
+                    self.complaints.push(format!("{file} is done twice at a receiver"));
                 }
             }
             SenderEvent::Moved { receiver, group } => {

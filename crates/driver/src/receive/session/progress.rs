@@ -28,7 +28,7 @@ impl Session<'_> {
         let rates = self.meter.rates(now, measured);
         let lacking = self.announced_bytes.saturating_sub(received_bytes + self.failed_bytes);
         let duplicate_bytes = counters.duplicate_blocks.saturating_mul(self.block_len.into());
-        ReceiveProgress {
+        let now = ReceiveProgress {
             seconds: now.saturating_duration_since(Instant::ZERO).as_secs_f64(),
             received_bytes,
             kept_bytes: self.kept_bytes,
@@ -52,7 +52,8 @@ impl Session<'_> {
             duplicate_share: duplicate_bytes as f64 / (received_bytes + duplicate_bytes).max(1) as f64,
             hindrance: self.hindrance(now, lacking, rates.unwrap_or_default()),
             seconds_left: time_for(lacking, rates.map(|[received, ..]| received)),
-        }
+        };
+        if self.carried.has_come_back { now.added_to(&self.carried.progress) } else { now }
     }
 
     /// What keeps it; a sender that says nothing is told of even when nothing is missing of what it has announced.
@@ -73,6 +74,29 @@ impl Session<'_> {
             Hindrance::Behind => None,
             Hindrance::Checking if self.begins.is_empty() => None,
             _ => Some(why),
+        }
+    }
+}
+
+impl ReceiveProgress {
+    /// With what had come over earlier connections. What was kept of that counts once, there where it came.
+    fn added_to(self, before: &Self) -> Self {
+        let received_bytes = before.received_bytes + self.received_bytes.saturating_sub(self.kept_bytes);
+        Self {
+            seconds: before.seconds + self.seconds,
+            received_bytes,
+            kept_bytes: before.kept_bytes,
+            announced_bytes: self.announced_bytes.max(received_bytes),
+            retransmitted_bytes: before.retransmitted_bytes + self.retransmitted_bytes,
+            duplicate_blocks: before.duplicate_blocks + self.duplicate_blocks,
+            repair_symbols: before.repair_symbols + self.repair_symbols,
+            decoded_blocks: before.decoded_blocks + self.decoded_blocks,
+            dropped_packets: before.dropped_packets + self.dropped_packets,
+            ignored_packets: before.ignored_packets + self.ignored_packets,
+            forged_packets: before.forged_packets + self.forged_packets,
+            replayed_packets: before.replayed_packets + self.replayed_packets,
+            requests: before.requests + self.requests,
+            ..self
         }
     }
 }

@@ -60,15 +60,15 @@ impl Session<'_> {
         let mut others = self.peers.iter().filter(|(_, peer)| is_there(peer));
         let (other, peer) = others.next()?;
         let (other, other_name) = (*other, peer.name.clone());
+        if peer.hello_name == name {
+            self.replace(other);
+            return None;
+        }
         if allow.is_none() {
             let line = format!(
                 "{name} has the same key as {other_name}: two receivers should not share a key file; {key}"
             );
             (self.on_event)(SendEvent::Warning(line));
-            return None;
-        }
-        if peer.hello_name == name {
-            self.replace(other);
             return None;
         }
         Some(format!(
@@ -87,10 +87,9 @@ impl Session<'_> {
 
     fn welcome(&mut self, receiver: ReceiverId, connection: Connection, hello: &Hello) {
         let key = connection.peer_key();
+        self.forget_departed(key, hello.name());
         let allow = self.plan.options.security.as_ref().and_then(|security| security.allow.as_ref());
         let listed = key.and_then(|key| allow?.name_of(&key));
-        // Whoever comes back is not somebody else that has failed.
-        self.peers.retain(|_, peer| peer.left.is_none() || key.is_none() || peer.key != key);
         let is_taken = |name: &str| self.peers.values().any(|peer| peer.name == name);
         let mut peer = Peer::new(connection, hello, listed, is_taken);
         if self.plan.options.feed.is_some() {

@@ -166,6 +166,9 @@ impl Session<'_> {
         let name = peer.name.clone();
         self.update_destinations();
         let now = self.clock.now();
+        if !closes {
+            self.await_return(now, receiver);
+        }
         self.congestion_left(now, receiver);
         self.handle(now, SenderInput::Left { receiver, reason: reason.to_owned() });
         if closes {
@@ -176,6 +179,7 @@ impl Session<'_> {
             peer.left = Some(reason.to_owned());
             if self.started.is_none() || peer.has_only_passed_by() {
                 self.peers.remove(&receiver);
+                self.update_hold();
             }
         }
         (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
@@ -207,6 +211,7 @@ impl Session<'_> {
         }
         peer.left = Some(reason.to_owned());
         let name = peer.name.clone();
+        self.await_return(self.clock.now(), receiver);
         self.congestion_left(self.clock.now(), receiver);
         self.note_leaver();
         self.update_destinations();

@@ -83,7 +83,7 @@ impl Receiver {
         if std::mem::take(&mut self.requester.ready_to_send) {
             self.out.push_back(Step::Transmit(ReceiverTransmit::CloseConnection));
         }
-        self.out.push_back(Step::Event(ReceiverEvent::Closed { reason: self.close_reason.take() }));
+        self.out.push_back(Step::Event(ReceiverEvent::Closed { reason: self.close_reason.clone() }));
         self.state = State::Closed;
     }
 

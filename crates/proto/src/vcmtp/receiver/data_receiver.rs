@@ -408,7 +408,10 @@ impl Receiver {
 
     /// An object ends of which nothing is kept, and nothing is to be said.
     pub(super) fn drop_object(&mut self, index: u32) {
-        if let Some(object) = self.end(index) {
+        // When the session is cut short, a later receiver may go on with what has come.
+        if let Some(object) = self.end(index)
+            && !self.is_cut_short()
+        {
             self.reporter.progress.received_bytes -= object.received_bytes;
         }
         self.discard(index);

@@ -63,7 +63,8 @@ impl Coordinator {
         }
         self.unhashed.remove(&index);
         if object.expires.is_none() {
-            let multicast_time = object.started.map_or(Duration::ZERO, |started| out - started);
+            let multicast_time = object.multicast_time.or(object.started.map(|started| out - started));
+            let multicast_time = multicast_time.unwrap_or_default();
             self.give_time(now, config, index, object, multicast_time);
         }
     }
@@ -95,6 +96,18 @@ impl Coordinator {
             self.timers.remove(&(expires, index));
         }
         object.urgent_at = None;
+    }
+
+    /// Another receiver is to have an object that was over: its time begins anew.
+    pub(super) fn start_timer_again(
+        &mut self,
+        now: Instant,
+        config: &SenderConfig,
+        index: u32,
+        object: &mut Object,
+    ) {
+        self.take_time(index, object);
+        self.handle_completion(now, config, index, object);
     }
 
     /// A receiver is to have one object more.
@@ -147,13 +160,17 @@ impl Coordinator {
     pub(super) fn file_done(&mut self, objects: &mut Objects, index: u32) {
         let file = objects.file_id(index);
         let Some(object) = objects.remove(index) else { return };
+        let is_again = object.is_again && object.multicast_time.is_some();
         self.unhashed.remove(&index);
         if let Some(expires) = object.expires {
             self.timers.remove(&(expires, index));
         }
         let outcomes = object.status.into_iter();
         let outcomes = outcomes.filter_map(|(receiver, outcome)| Some((receiver, outcome?))).collect();
-        self.events.push_back(SenderEvent::FileDone { file, outcomes });
+        self.events.push_back(match is_again {
+            true => SenderEvent::FileClosed { file },
+            false => SenderEvent::FileDone { file, outcomes },
+        });
     }
 
     /// INL_Retx(i)_Timeout: an object whose time is up.

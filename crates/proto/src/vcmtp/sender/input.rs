@@ -59,9 +59,9 @@ impl Sender {
         self.coordinator.leaves(receiver);
     }
 
-    /// The objects that are done, for somebody who comes now.
+    /// The objects that are over, for somebody who comes now.
     fn missed(&self) -> BlockSet {
-        if self.config.is_feed { BlockSet::default() } else { self.objects.done().clone() }
+        if self.config.is_feed { BlockSet::default() } else { self.objects.done() }
     }
 
     pub(super) fn forget_receiver(&mut self, receiver: ReceiverId, gone: &Retransmitter) {
@@ -94,6 +94,10 @@ impl Sender {
             }
             return;
         };
+        // It is told soon of what was over before it came.
+        if retransmitter.is_to_be_told(index) {
+            return;
+        }
         match message {
             Message::BeginOfFileRequest => self.begin_of_file_request(from, index),
             Message::RetransmissionRequest(request) => {
@@ -171,6 +175,9 @@ impl Sender {
 
     pub(super) fn hashed(&mut self, now: Instant, file: FileId, hash: [u8; 32]) {
         let Some(index) = self.objects.index(file) else { return };
+        if let Some(over) = self.objects.over_mut(index) {
+            over.set_hash(hash);
+        }
         let Some(object) = self.objects.get_mut(index) else { return };
         object.hash = Some(hash);
         if object.out.is_some() {
@@ -182,6 +189,9 @@ impl Sender {
         let Some(index) = self.objects.index(file) else { return };
         let Some(object) = self.objects.get(index) else { return };
         let pending = object.pending_receivers();
+        if let Some(object) = self.objects.get_mut(index) {
+            object.withdrawn = Some(reason.to_owned());
+        }
         for receiver in &pending {
             if let Some(retransmitter) = self.retransmitters.get_mut(receiver) {
                 retransmitter.withdraw(index, reason.to_owned());
@@ -212,6 +222,9 @@ impl Sender {
 
     fn fail_at(&mut self, index: u32, receivers: &[ReceiverId], reason: &str) {
         for receiver in receivers {
+            if let Some(retransmitter) = self.retransmitters.get_mut(receiver) {
+                retransmitter.closed(index);
+            }
             let outcome = Outcome::Failed(reason.to_owned());
             self.coordinator.done_at(&mut self.objects, index, *receiver, outcome);
         }

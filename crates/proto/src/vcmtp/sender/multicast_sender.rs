@@ -27,10 +27,15 @@ impl MulticastSender {
         self.queued.push_back(index);
     }
 
+    /// The object was over before it was out.
+    pub(super) fn queue_again(&mut self, index: u32) {
+        self.queued.push_front(index);
+    }
+
     /// The object is withdrawn, or nobody is left who wants it.
     pub(super) fn forget(&mut self, index: u32) {
         self.in_flight.retain(|other| *other != index);
-        // Objects start in order: one behind the first that is queued is queued, too.
+        // Objects start in order: one before the first that is queued is not. (One that is queued again stands in front.)
         if self.queued.front().is_some_and(|first| index >= *first) {
             self.queued.retain(|other| *other != index);
         }
@@ -39,6 +44,11 @@ impl MulticastSender {
     /// Bytes of objects multicast so far.
     pub(super) fn sent_bytes(&self) -> u64 {
         self.sent_bytes
+    }
+
+    /// So many bytes were multicast by an earlier sender.
+    pub(super) fn skip(&mut self, bytes: u64) {
+        self.sent_bytes += bytes;
     }
 
     /// How many objects have not begun.
@@ -134,7 +144,8 @@ mod tests {
     use super::*;
 
     fn sender(sizes: &[u64]) -> (MulticastSender, Objects) {
-        let (mut sender, mut objects) = (MulticastSender::default(), Objects::new(SessionId(1), 100, false));
+        let (mut sender, mut objects) =
+            (MulticastSender::default(), Objects::new(SessionId(1), 100, false, true));
         for size in sizes {
             let begin = BeginOfFile::new(TransferType::DiskToDisk, *size, "name").unwrap();
             sender.queue(objects.add(begin));

@@ -1,13 +1,13 @@
 //! What the sender's three machines share about objects (interdomain-2013, table 4.2).
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use treecast_wire::{
     header::{FileId, SessionId},
     message::BeginOfFile,
 };
 
-use super::{super::ranges::BlockSet, Outcome, ReceiverId};
+use super::{super::ranges::BlockSet, Outcome, ReceiverId, over::Over};
 use crate::{
     Instant,
     fec::{Layout, Schedule},
@@ -39,6 +39,12 @@ pub(super) struct Object {
     /// Where in the object blocks were last read for a retransmission, as a block number
     /// (VCMTP 1: all receivers' retransmissions go through the object together).
     pub(super) repair_front: u64,
+    /// Whether it was over and is open again.
+    pub(super) is_again: bool,
+    /// How long its multicast took, where that was earlier.
+    pub(super) multicast_time: Option<Duration>,
+    /// Why it is not sent any more, if it is not.
+    pub(super) withdrawn: Option<String>,
     /// With forward error correction.
     pub(super) schedule: Option<Schedule>,
 }
@@ -72,7 +78,7 @@ impl Object {
 }
 
 /// All objects that are queued, on their way or waiting for receivers. One whose API_File_Done has
-/// gone out is no longer here.
+/// gone out is over.
 #[derive(Debug)]
 pub(super) struct Objects {
     session: SessionId,
@@ -80,29 +86,53 @@ pub(super) struct Objects {
     has_fec: bool,
     next_index: u32,
     open: BTreeMap<u32, Object>,
-    /// Indexes of the others; a few words for thousands.
+    /// Those that are over and may be opened again.
+    over: BTreeMap<u32, Over>,
+    keeps_over: bool,
+    /// Indexes of all that are over, or were once; a few words for thousands.
     done: BlockSet,
 }
 
 impl Objects {
-    pub(super) fn new(session: SessionId, block_len: u16, has_fec: bool) -> Self {
+    pub(super) fn new(session: SessionId, block_len: u16, has_fec: bool, keeps_over: bool) -> Self {
         Self {
             session,
             block_len: u64::from(block_len.max(1)),
             has_fec,
             next_index: 0,
             open: BTreeMap::new(),
+            over: BTreeMap::new(),
+            keeps_over,
             done: BlockSet::default(),
         }
     }
 
     pub(super) fn add(&mut self, begin: BeginOfFile) -> u32 {
+        let object = self.make(begin);
         let index = self.next_index;
         self.next_index += 1;
+        self.open.insert(index, object);
+        index
+    }
+
+    /// Adds an object that is over already.
+    pub(super) fn add_over(&mut self, over: Over) -> u32 {
+        let index = self.next_index;
+        self.next_index += 1;
+        self.over.insert(index, over);
+        self.done.insert(index.into()..u64::from(index) + 1);
+        index
+    }
+
+    /// An object of which nothing has happened yet.
+    pub(super) fn make(&self, begin: BeginOfFile) -> Object {
         let layout = Layout::new(begin.file_size, self.block_len as u16).filter(|_| self.has_fec);
-        let object = Object {
+        Object {
             schedule: layout.map(Schedule::new),
             begin,
+            is_again: false,
+            multicast_time: None,
+            withdrawn: None,
             started: None,
             sent: 0,
             announce_at: 0,
@@ -114,9 +144,25 @@ impl Objects {
             status: BTreeMap::new(),
             unfinished: 0,
             repair_front: 0,
-        };
+        }
+    }
+
+    /// Puts an object back that was over.
+    pub(super) fn put(&mut self, index: u32, object: Object) {
         self.open.insert(index, object);
-        index
+    }
+
+    /// What is kept of an object that is over.
+    pub(super) fn over(&self, index: u32) -> Option<&Over> {
+        self.over.get(&index)
+    }
+
+    pub(super) fn over_mut(&mut self, index: u32) -> Option<&mut Over> {
+        self.over.get_mut(&index)
+    }
+
+    pub(super) fn take_over(&mut self, index: u32) -> Option<Over> {
+        self.over.remove(&index)
     }
 
     pub(super) fn file_id(&self, index: u32) -> FileId {
@@ -145,6 +191,9 @@ impl Objects {
     pub(super) fn remove(&mut self, index: u32) -> Option<Object> {
         let object = self.open.remove(&index)?;
         self.done.insert(index.into()..u64::from(index) + 1);
+        if self.keeps_over {
+            self.over.insert(index, Over::of(&object));
+        }
         Some(object)
     }
 
@@ -166,9 +215,13 @@ impl Objects {
         open.take_while(|(_, object)| object.started.is_some())
     }
 
-    /// The indexes of those that are no longer here.
-    pub(super) fn done(&self) -> &BlockSet {
-        &self.done
+    /// The indexes of those that are over and not open again.
+    pub(super) fn done(&self) -> BlockSet {
+        let mut done = self.done.clone();
+        for (index, _) in self.open.iter().take_while(|(_, object)| object.started.is_some()) {
+            done.remove(u64::from(*index)..u64::from(*index) + 1);
+        }
+        done
     }
 
     /// The blocks that hold `bytes`.

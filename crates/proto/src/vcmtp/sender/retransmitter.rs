@@ -11,6 +11,7 @@ use treecast_wire::header::FileId;
 use super::{
     super::{Repair, ranges::BlockSet},
     objects::{Object, Objects},
+    over::MOST_AT_ONCE,
     slower::Awaited,
 };
 use crate::Instant;
@@ -80,8 +81,10 @@ pub(super) struct Retransmitter {
     pub(super) heard: Instant,
     /// Whether it was there when an object began, or has said anything. Somebody who only came and went has not.
     pub(super) takes_part: bool,
-    /// Objects that were done before it came.
+    /// Objects that were over before it came and that it is not told of yet ...
     missed: BlockSet,
+    /// ... and those that it is told of and still at.
+    reopened: BTreeSet<u32>,
     due: BTreeSet<(u32, Due)>,
     withdrawn: BTreeMap<u32, String>,
     /// Blocks asked for and not yet sent again (VCMTP 1's retransmission store).
@@ -128,6 +131,7 @@ impl Retransmitter {
             heard: now,
             takes_part: false,
             missed,
+            reopened: BTreeSet::new(),
             due: BTreeSet::new(),
             withdrawn: BTreeMap::new(),
             requested: BTreeMap::new(),
@@ -151,6 +155,41 @@ impl Retransmitter {
         if self.due.len() < MAX_DUE {
             self.due.insert((index, due));
         }
+    }
+
+    /// An object that it is to be told of now, because it was over before it came.
+    pub(super) fn next_missed(&mut self) -> Option<u32> {
+        if !self.may_be_told() {
+            return None;
+        }
+        let index = self.missed.first_run(0..u64::MAX)?.start;
+        self.missed.remove(index..index + 1);
+        self.reopened.insert(index as u32);
+        Some(index as u32)
+    }
+
+    /// An object that was open again is over.
+    pub(super) fn closed(&mut self, index: u32) {
+        self.reopened.remove(&index);
+    }
+
+    /// Whether it has missed an object that it is not told of yet.
+    pub(super) fn is_to_be_told(&self, index: u32) -> bool {
+        self.missed.count(index.into()..u64::from(index) + 1) > 0
+    }
+
+    /// An object is over from before; it is told of it.
+    pub(super) fn miss(&mut self, index: u32) {
+        self.missed.insert(index.into()..u64::from(index) + 1);
+    }
+
+    /// Whether it has been told of all objects that it has missed.
+    pub(super) fn knows_all(&self) -> bool {
+        self.missed.is_empty()
+    }
+
+    fn may_be_told(&self) -> bool {
+        !self.missed.is_empty() && self.reopened.len() + self.withdrawn.len() < MOST_AT_ONCE
     }
 
     pub(super) fn withdraw(&mut self, index: u32, reason: String) {
@@ -222,6 +261,7 @@ impl Retransmitter {
     pub(super) fn forget(&mut self, index: u32) {
         self.requested.remove(&index);
         self.awaited.forget(index);
+        self.reopened.remove(&index);
         self.corrections.remove(&index);
         self.symbols.retain(|(other, _), _| *other != index);
         self.on_the_way.retain(|(other, _), _| *other != index);
@@ -270,7 +310,7 @@ impl Retransmitter {
             || self.unanswered_moves > 0
             || !self.due.is_empty()
             || !self.withdrawn.is_empty()
-            || !self.missed.is_empty()
+            || self.may_be_told()
     }
 
     /// Whether [`Self::next`] has something.
@@ -302,13 +342,6 @@ impl Retransmitter {
         }
         if let Some((index, reason)) = self.withdrawn.pop_first() {
             return Some(Action::Withdraw(index, reason));
-        }
-        if let Some(index) = self.missed.first_run(0..u64::MAX).map(|run| run.start) {
-            self.missed.remove(index..index + 1);
-            return Some(Action::Withdraw(
-                index as u32,
-                "it was sent before this receiver joined".to_owned(),
-            ));
         }
         if let Some((index, pages)) = self.chunk_hashes.pop_first() {
             return Some(Action::ChunkHashes(index, pages));

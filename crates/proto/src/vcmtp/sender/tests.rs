@@ -143,6 +143,7 @@ fn event_words(event: &SenderEvent) -> String {
         SenderEvent::FileDone { file, outcomes } => {
             format!("API_File_Done {} of {}", file.index(), outcomes.len())
         }
+        SenderEvent::FileClosed { file } => format!("closed again {}", file.index()),
         SenderEvent::PutOut { receiver, reason } => format!("{} is put out ({reason})", receiver.0),
         SenderEvent::Moved { receiver, group } => format!("receiver {} in group {group}", receiver.0),
         SenderEvent::Closed => "closed".to_owned(),
@@ -580,6 +581,125 @@ fn objects_of_a_feed_are_forgotten_when_they_are_done() {
     assert!(sender.coordinator.deadline().is_none() && sender.coordinator.events.is_empty());
     bench.join(B);
     assert_eq!(bench.to(B), "Welcome", "what it has missed is not told one by one");
+}
+
+/// What is over is opened again for whoever comes late, and nobody else notices.
+#[test]
+fn a_late_receiver_gets_what_is_over() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(500, &[A]);
+    bench.message(A, Message::EndOfRetransmissionRequests);
+    assert_eq!(bench.group(), "1 Complete, API_File_Done 0 of 1");
+    bench.join(B);
+    assert_eq!(bench.to(B), "Welcome, BOF 0, Digest 0");
+    bench.message(B, request(200, 500));
+    assert_eq!(bench.to(B), "data again 0 200..400, data again 0 400..500");
+    bench.input(SenderInput::Close);
+    assert_eq!(bench.group(), "", "it waits for the late one");
+    bench.message(B, Message::EndOfRetransmissionRequests);
+    assert_eq!(bench.group(), "2 Complete, closed again 0");
+    assert_eq!(
+        (bench.to(A), bench.to(B)),
+        ("Goodbye, close connection".into(), "Goodbye, close connection".into())
+    );
+}
+
+/// A receiver that has missed very much is told of it as fast as it ends with it.
+#[test]
+fn what_a_late_receiver_costs_does_not_grow_with_what_it_has_missed() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.join(A);
+    let count = 5 * over::MOST_AT_ONCE as u32;
+    for index in 0..count {
+        bench.send(100);
+        bench.group();
+        bench.input(SenderInput::Hashed { file: file(index), hash: HASH });
+        let message = Message::EndOfRetransmissionRequests;
+        bench.input(SenderInput::Message { from: A, file: file(index), message });
+    }
+    bench.group();
+    bench.input(SenderInput::Close);
+    bench.join(B);
+    let told = |words: &str| words.matches("BOF").count();
+    assert_eq!(told(&bench.to(B)), over::MOST_AT_ONCE);
+    assert_eq!(told(&bench.to(B)), 0, "it has not ended with any");
+    for index in 0..count {
+        assert!(bench.sender.objects.len() <= over::MOST_AT_ONCE);
+        assert_eq!(bench.group().matches("closed").count(), usize::from(index > 0));
+        let message = Message::EndOfRetransmissionRequests;
+        bench.input(SenderInput::Message { from: B, file: file(index), message });
+        bench.to(B);
+    }
+    assert!(bench.group().contains("closed again"));
+    assert_eq!(bench.to(B), "Goodbye, close connection");
+}
+
+/// An object that all have left goes on where it was when one comes again, for as long as somebody is waited for.
+#[test]
+fn what_nobody_was_left_to_have_goes_on_when_somebody_comes_again() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.join(A);
+    bench.send(500);
+    bench.send(300);
+    assert_eq!(
+        (bench.step(Lane::Group), bench.step(Lane::Group)),
+        (Some("BOF 0".into()), Some("BOF 1".into()))
+    );
+    assert_eq!(bench.step(Lane::Group), Some("data 0 0..200".into()));
+    bench.input(SenderInput::Close);
+    let until = bench.now + Duration::from_secs(10);
+    bench.sender.hold_until(Some(until));
+    bench.input(SenderInput::Left { receiver: A, reason: "it was killed".into() });
+    bench.group();
+    bench.join(B);
+    assert_eq!(bench.to(B), "Welcome, BOF 0, BOF 1");
+    let group = bench.group();
+    assert!(!group.contains("data 0 0..200") && group.contains("data 0 200..400"), "{group}");
+    bench.message(B, request(0, 200));
+    assert_eq!(bench.to(B), "data again 0 0..200");
+    for index in [0, 1] {
+        bench.input(SenderInput::Hashed { file: file(index), hash: HASH });
+        let message = Message::EndOfRetransmissionRequests;
+        bench.input(SenderInput::Message { from: B, file: file(index), message });
+    }
+    let group = bench.group();
+    assert!(group.contains("API_File_Done 0 of 1") && group.contains("API_File_Done 1 of 1"), "{group}");
+    assert_eq!(bench.to(B), "Goodbye, close connection");
+}
+
+#[test]
+fn the_session_ends_when_nobody_comes_again_in_time() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(500, &[A]);
+    bench.input(SenderInput::Close);
+    let until = bench.now + Duration::from_secs(10);
+    bench.sender.hold_until(Some(until));
+    bench.input(SenderInput::Left { receiver: A, reason: "it was killed".into() });
+    assert!(!bench.group().contains("closed"));
+    bench.now = until;
+    assert_eq!(bench.group(), "closed");
+}
+
+/// The sender of a session that goes on sends nothing to the group that an earlier one has sent.
+#[test]
+fn a_sender_that_is_started_again_goes_on_where_it_was() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.join(A);
+    bench.to(A);
+    let begin =
+        |size| BeginOfFile::new(treecast_wire::message::TransferType::DiskToDisk, size, "name").unwrap();
+    bench.sender.send_over(begin(500), HASH);
+    bench.sender.send_from(bench.now, begin(500), 250);
+    bench.sender.send_from(bench.now, begin(150), 150);
+    assert_eq!(bench.to(A), "BOF 0, Digest 0");
+    let group = bench.group();
+    assert_eq!(group, "BOF 1, BOF 2, data 1 200..400, EOF 2, data 1 400..500, EOF 1");
+    let from = |bench: &mut Bench, index, message| {
+        bench.input(SenderInput::Message { from: A, file: file(index), message });
+    };
+    from(&mut bench, 1, request(0, 200));
+    assert_eq!(bench.to(A), "data again 1 0..200");
+    assert_eq!(bench.sender.multicast_bytes(), 1150);
 }
 
 /// The object whose time is up first goes first, and is urgent when half of its time is over.

@@ -1,0 +1,123 @@
+//! Coming back: when the connection to the sender breaks, a receiver keeps what it has and joins again.
+//!
+//! It goes on as one that was killed and started again does, from its journal; so there is one way to come back, and
+//! what is there is not fetched twice.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use treecast_wire::header::FileId;
+
+use super::{
+    ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProgress, ReceiveSummary,
+    join::{self, Member},
+    session::Session,
+};
+use crate::{
+    files::{Ending, Journal, TargetFolder},
+    stop::Stop,
+};
+
+/// A sender that breaks off at once, again and again, is left alone for a moment each time.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a receiver takes along from one connection to the next.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Carried {
+    pub has_come_back: bool,
+    /// What had come over earlier connections.
+    pub progress: ReceiveProgress,
+    pub summary: ReceiveSummary,
+    /// The objects that have ended, by number, and whether they are there.
+    pub ended: BTreeMap<u32, bool>,
+}
+
+/// How a connection ended.
+pub(super) enum Ended {
+    Over(ReceiveSummary),
+    /// It broke for this reason, and these objects fail unless the receiver comes back.
+    Broken {
+        carried: Carried,
+        reason: String,
+        failing: Vec<(FileId, String, String)>,
+    },
+}
+
+/// Receives a session over as many connections as it takes.
+pub(super) fn run(
+    options: &ReceiveOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(ReceiveEvent),
+) -> Result<ReceiveSummary, ReceiveError> {
+    // Before the sender hears of this receiver, which could keep nothing otherwise.
+    let folder = TargetFolder::open(&options.into)?;
+    let mut storage = Journal::open(&folder, options.ticket.session, true)?;
+    let member = Member::new(options, &mut storage.0, on_event)?;
+    let mut until = (false, Instant::now() + options.connect_timeout);
+    let joined = join::join(options, &member, until, stop, on_event)?;
+    let session = Session::open(options, folder.clone(), storage, joined, Carried::default(), on_event)?;
+    let mut ended = session.run(stop)?;
+    loop {
+        let (carried, reason, failing) = match ended {
+            Ended::Over(summary) => return Ok(summary),
+            Ended::Broken { carried, reason, failing } => (carried, reason, failing),
+        };
+        let seconds = options.reconnect.as_secs();
+        on_event(ReceiveEvent::Warning(format!(
+            "the connection to the sender broke ({reason}): what came is kept, and the sender is looked for again for {seconds} s"
+        )));
+        until = (true, Instant::now() + options.reconnect);
+        ended = loop {
+            std::thread::sleep(PAUSE);
+            match join_again(options, &folder, &member, until, carried.clone(), stop, on_event) {
+                // Whoever answered has gone again.
+                Err(ReceiveError::Dropped(_)) if Instant::now() < until.1 => {}
+                Err(error) => {
+                    let summary = carried.summary;
+                    return Ok(give_up(options, &folder, summary, (reason, failing), &error, on_event));
+                }
+                Ok(ended) => break ended,
+            }
+        };
+    }
+}
+
+fn join_again(
+    options: &ReceiveOptions,
+    folder: &TargetFolder,
+    member: &Member,
+    until: (bool, Instant),
+    carried: Carried,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(ReceiveEvent),
+) -> Result<Ended, ReceiveError> {
+    let storage = Journal::open(folder, options.ticket.session, true)?;
+    let joined = join::join(options, member, until, stop, on_event)?;
+    Session::open(options, folder.clone(), storage, joined, carried, on_event)?.run(stop)
+}
+
+/// The sender is not there any more: what had not come has failed.
+fn give_up(
+    options: &ReceiveOptions,
+    folder: &TargetFolder,
+    mut summary: ReceiveSummary,
+    (reason, failing): (String, Vec<(FileId, String, String)>),
+    error: &ReceiveError,
+    on_event: &mut dyn FnMut(ReceiveEvent),
+) -> ReceiveSummary {
+    for (_, name, reason) in failing {
+        summary.failed += 1;
+        on_event(ReceiveEvent::Failed { name, reason });
+    }
+    summary.interrupted = matches!(error, ReceiveError::Interrupted);
+    if summary.interrupted
+        && let Ok((journal, _)) = Journal::open(folder, options.ticket.session, true)
+    {
+        journal.end(Ending::Interrupted);
+    }
+    summary.cut_short = Some(format!("{reason}; then: {error}"));
+    summary.progress.objects_failed = summary.failed;
+    summary
+}

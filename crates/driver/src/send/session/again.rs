@@ -1,0 +1,155 @@
+//! A session that goes on: where an earlier sender was, and who comes again.
+
+use std::{
+    io,
+    sync::mpsc::{Receiver, channel},
+    thread,
+};
+
+use treecast_proto::{
+    Instant,
+    vcmtp::{ReceiverId, SenderInput},
+};
+use treecast_wire::header::FileId;
+
+use super::{
+    super::{SendError, peer::Peer},
+    HASHES, Session,
+    connections::say_put_out,
+};
+use crate::{
+    files::{NamedSource, Source, SourceError},
+    poller::Interest,
+    wake::Waker,
+};
+
+/// Hashes whole objects, of which this sender reads only the rest in order.
+#[derive(Debug)]
+pub(super) struct Hashing {
+    hashes: Receiver<(FileId, Result<[u8; 32], SourceError>)>,
+    waker: Waker,
+}
+
+impl Hashing {
+    fn start(sources: Vec<(FileId, Source)>) -> io::Result<Self> {
+        let (sender, hashes) = channel();
+        let waker = Waker::new()?;
+        let wakes = waker.clone();
+        thread::Builder::new().name("hash".into()).spawn(move || {
+            for (file, source) in sources {
+                if sender.send((file, hash(source))).is_err() {
+                    return;
+                }
+                wakes.wake();
+            }
+        })?;
+        Ok(Self { hashes, waker })
+    }
+}
+
+fn hash(mut source: Source) -> Result<[u8; 32], SourceError> {
+    const PIECE_LEN: u64 = 1 << 20;
+    let (mut hasher, mut at) = (blake3::Hasher::new(), 0);
+    let mut buffer = vec![0; PIECE_LEN.min(source.size()) as usize];
+    while at < source.size() {
+        let piece = &mut buffer[..PIECE_LEN.min(source.size() - at) as usize];
+        source.read(at, piece)?;
+        hasher.update(piece);
+        at += piece.len() as u64;
+    }
+    source.check_unchanged()?;
+    Ok(*hasher.finalize().as_bytes())
+}
+
+impl Session<'_> {
+    /// Hands the machine all objects: from the start, or from where an earlier sender was.
+    pub(super) fn send_all(&mut self, now: Instant) -> Result<(), SendError> {
+        let mut to_hash = Vec::new();
+        for (index, named) in std::mem::take(&mut self.plan.sources).into_iter().enumerate() {
+            let before = self.plan.before.get(&(index as u32)).copied().unwrap_or_default();
+            let size = named.source.size();
+            match before.hash {
+                Some(hash) if before.sent >= size => self.send_over(&named, hash).map(|file| {
+                    self.sources.add(file, named);
+                    self.sources.finish(file);
+                    self.objects_done += 1;
+                })?,
+                None if before.sent == 0 => self.send(now, named)?,
+                hash => {
+                    let again = named.source.again();
+                    let file = self.machine.send_from(now, named.begin()?, before.sent);
+                    self.sources.add(file, named);
+                    match hash {
+                        Some(hash) => self.handle(now, SenderInput::Hashed { file, hash }),
+                        None => to_hash.push((file, again)),
+                    }
+                }
+            }
+        }
+        self.has_news = true;
+        if !to_hash.is_empty() {
+            let hashing = Hashing::start(to_hash)?;
+            self.poller.add(&hashing.waker, HASHES, Interest::Read)?;
+            self.hashing = Some(hashing);
+        }
+        Ok(())
+    }
+
+    fn send_over(&mut self, named: &NamedSource, hash: [u8; 32]) -> Result<FileId, SourceError> {
+        Ok(self.machine.send_over(named.begin()?, hash))
+    }
+
+    pub(super) fn take_hashes(&mut self) {
+        let Some(hashing) = &self.hashing else { return };
+        hashing.waker.take();
+        let hashes: Vec<_> = hashing.hashes.try_iter().collect();
+        let now = self.clock.now();
+        for (file, hash) in hashes {
+            match hash {
+                Ok(hash) => self.hashed(now, file, hash),
+                Err(error) => self.withdraw(now, file, &error),
+            }
+        }
+    }
+
+    pub(super) fn hashed(&mut self, now: Instant, file: FileId, hash: [u8; 32]) {
+        if let Some(marks) = &mut self.marks {
+            marks.hashed(file.index(), &hash);
+        }
+        self.handle(now, SenderInput::Hashed { file, hash });
+    }
+
+    /// A receiver has left: it may come again.
+    pub(super) fn await_return(&mut self, now: Instant, receiver: ReceiverId) {
+        let (objects, linger) = (self.summary.objects, self.plan.options.linger);
+        if let Some(peer) = self.peers.get_mut(&receiver)
+            && !peer.has_ended(objects)
+        {
+            peer.awaited_until = Some(now + linger);
+        }
+        self.update_hold();
+    }
+
+    pub(super) fn update_hold(&mut self) {
+        let until = self.peers.values().filter_map(|peer| peer.awaited_until).max();
+        self.machine.hold_until(until);
+        self.has_news = true;
+    }
+
+    /// Whoever comes again is not somebody else that has failed: by its key, or by its name where there are no keys.
+    pub(super) fn forget_departed(&mut self, key: Option<crate::security::PublicKey>, name: &str) {
+        let is_same = |peer: &Peer| peer.key == key && (key.is_some() || peer.hello_name == name);
+        self.peers.retain(|_, peer| peer.left.is_none() || !is_same(peer));
+        self.update_hold();
+    }
+
+    /// Who is there need not look for a sender that will not come back.
+    pub(super) fn say_stopped(&mut self) {
+        if self.plan.options.session_file.is_some() {
+            return;
+        }
+        for connection in self.peers.values_mut().filter_map(|peer| peer.connection.as_mut()) {
+            say_put_out(connection, self.plan.session, "it was stopped");
+        }
+    }
+}

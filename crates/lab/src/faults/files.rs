@@ -1,0 +1,149 @@
+//! The files that are sent, and whether they have come.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use super::schedule::Random;
+
+/// What is sent: a set of a few files of some MiB, small ones, an empty one and a link.
+#[derive(Debug)]
+pub struct Files {
+    pub folder: PathBuf,
+    files: Vec<(String, Vec<u8>)>,
+}
+
+const LINK: &str = "a-link";
+const LINK_TARGET: &str = "large0";
+
+impl Files {
+    /// Makes the set `set` in `folder`, with contents of the seed's.
+    pub fn make(folder: &Path, seed: u64) -> io::Result<Self> {
+        let mut random = Random::new(seed ^ 0xf11e);
+        let set = folder.join("set");
+        fs::create_dir_all(set.join("small"))?;
+        let mut files = Vec::new();
+        for (index, size) in [4_300_000, 3_000_001, 2_100_000].into_iter().enumerate() {
+            files.push((format!("large{index}"), contents(&mut random, size)));
+        }
+        for index in 0..10 {
+            let size = 1 + random.below(20_000) as usize;
+            files.push((format!("small/{index}"), contents(&mut random, size)));
+        }
+        files.push(("empty".to_owned(), Vec::new()));
+        for (name, contents) in &files {
+            fs::write(set.join(name), contents)?;
+        }
+        std::os::unix::fs::symlink(LINK_TARGET, set.join(LINK))?;
+        // A clock that was wrong when a file was written: it lies in the future.
+        let ahead = SystemTime::now() + Duration::from_secs(400 * 86_400);
+        fs::File::options().write(true).open(set.join("large1"))?.set_modified(ahead)?;
+        Ok(Self { folder: set, files })
+    }
+
+    /// Bytes of all objects.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, contents)| contents.len() as u64).sum::<u64>() + LINK_TARGET.len() as u64
+    }
+
+    /// What is wrong with a receiver's folder; with `all`, what is missing, too.
+    pub fn check(&self, into: &Path, all: bool) -> Result<(), String> {
+        let set = into.join("set");
+        for (name, contents) in &self.files {
+            match fs::read(set.join(name)) {
+                Ok(found) if found == *contents => {}
+                Ok(_) => return Err(format!("{name} is wrong")),
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !all => {}
+                Err(error) => return Err(format!("{name}: {error}")),
+            }
+        }
+        let link = fs::read_link(set.join(LINK)).is_ok_and(|target| target == Path::new(LINK_TARGET));
+        if all && !link { Err(format!("{LINK} is no link to {LINK_TARGET}")) } else { Ok(()) }
+    }
+}
+
+fn contents(random: &mut Random, size: usize) -> Vec<u8> {
+    let mut contents = Vec::with_capacity(size + 8);
+    while contents.len() < size {
+        contents.extend_from_slice(&random.next().to_ne_bytes());
+    }
+    contents.truncate(size);
+    contents
+}
+
+/// Dates what a receiver has left behind so many seconds off, as a clock that is stepped does.
+pub fn redate(into: &Path, seconds: i64) -> io::Result<()> {
+    let off = Duration::from_secs(seconds.unsigned_abs());
+    let now = SystemTime::now();
+    let time = if seconds < 0 { now - off } else { now + off };
+    for entry in fs::read_dir(into)?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(".treecast-") {
+            fs::File::options().write(true).open(entry.path())?.set_modified(time)?;
+        }
+    }
+    Ok(())
+}
+
+/// A disk of its own for one receiver, as large as it needs and as much again: memory, of which nothing is left when
+/// this process is gone.
+#[derive(Debug)]
+pub struct SmallDisk {
+    root: PathBuf,
+}
+
+impl SmallDisk {
+    /// Mounts it, for the calling thread and the programs that it starts alone.
+    pub fn mount(root: PathBuf, bytes: u64) -> io::Result<Self> {
+        fs::create_dir_all(&root)?;
+        let path = std::ffi::CString::new(root.as_os_str().as_encoded_bytes())?;
+        let options = std::ffi::CString::new(format!("size={bytes}"))?;
+        // SAFETY: all texts end in zero and outlive the call.
+        let result = unsafe {
+            libc::mount(c"tmpfs".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), 0, options.as_ptr().cast())
+        };
+        if result == 0 { Ok(Self { root }) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Takes all room that is left.
+    pub fn fill(&self) -> io::Result<()> {
+        let mut file = fs::File::options().append(true).create(true).open(self.root.join("filler"))?;
+        let piece = vec![1; 64 * 1024];
+        for len in [piece.len(), 4096] {
+            while io::Write::write_all(&mut file, &piece[..len]).is_ok() {}
+        }
+        Ok(())
+    }
+
+    pub fn free(&self) -> io::Result<()> {
+        fs::remove_file(self.root.join("filler"))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        if let Ok(path) = std::ffi::CString::new(self.root.as_os_str().as_encoded_bytes()) {
+            // SAFETY: the text ends in zero and outlives the call.
+            unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
+        }
+    }
+}
+
+/// Has what this thread mounts stay its own.
+pub fn own_mounts() -> io::Result<()> {
+    // SAFETY: plain calls; the texts end in zero.
+    let result = unsafe {
+        match libc::unshare(libc::CLONE_NEWNS) {
+            0 => libc::mount(
+                std::ptr::null(),
+                c"/".as_ptr(),
+                std::ptr::null(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                std::ptr::null(),
+            ),
+            failed => failed,
+        }
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,82 @@
+//! Sessions in which things go wrong: a sender and five receivers in a lab of their own, and schedules of faults drawn
+//! from seeds. Whoever is up at the end has every file right, and has fetched hardly anything twice.
+
+mod files;
+mod play;
+mod program;
+mod schedule;
+
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Lab, Options, Result, Topology};
+use schedule::RECEIVERS;
+
+pub use play::Outcome;
+pub use schedule::{Fault, Schedule};
+
+/// What to play.
+#[derive(Debug)]
+pub struct Order {
+    /// The seeds `first`, `first` + 1, ...
+    pub first: u64,
+    pub seeds: u64,
+    /// The treecast program.
+    pub treecast: PathBuf,
+    /// Where the files and logs of sessions that fail stay; none removes them, too.
+    pub out: Option<PathBuf>,
+    pub options: Options,
+}
+
+/// Plays sessions until all are over or `stop` says so; `tell` hears of each.
+///
+/// # Errors
+/// When the lab cannot be built or used; a session that fails is no error.
+pub fn run(
+    order: &Order,
+    tell: &mut (dyn FnMut(&Schedule, &Outcome) + Send),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<()> {
+    let topology = Topology::parse(&format!("lan:clients={RECEIVERS}"))?;
+    let lab = Lab::up(&topology, &format!("faults{}", std::process::id()), &order.options)?;
+    // What is mounted is seen by this thread and what it starts alone, and gone with it.
+    let result = std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                files::own_mounts().map_err(Error::system("mount file systems of its own"))?;
+                play_all(order, &lab, tell, stop)
+            })
+            .join()
+    });
+    lab.down()?;
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn play_all(
+    order: &Order,
+    lab: &Lab,
+    tell: &mut (dyn FnMut(&Schedule, &Outcome) + Send),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<()> {
+    let base = order.out.clone().unwrap_or_else(std::env::temp_dir);
+    for seed in (order.first..).take(usize::try_from(order.seeds).unwrap_or(usize::MAX)) {
+        if stop() {
+            break;
+        }
+        let schedule = Schedule::draw(seed);
+        let folder = base.join(format!("treecast-faults-{}-{seed}", std::process::id()));
+        let made = std::fs::create_dir_all(&folder);
+        made.map_err(Error::system(format!("make the folder {}", folder.display())))?;
+        let outcome = play::play(lab, &order.treecast, &schedule, &folder);
+        let keeps = order.out.is_some() && outcome.as_ref().is_ok_and(|outcome| !outcome.failures.is_empty());
+        if !keeps {
+            remove(&folder);
+        }
+        tell(&schedule, &outcome?);
+    }
+    Ok(())
+}
+
+fn remove(folder: &Path) {
+    // What cannot be removed lies in the folder for temporary files.
+    _ = std::fs::remove_dir_all(folder);
+}

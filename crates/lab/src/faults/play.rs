@@ -1,0 +1,369 @@
+//! One session with its faults: who is started and killed when, and what came of it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    time::{Duration, Instant},
+};
+
+use super::{
+    files::{Files, SmallDisk, redate},
+    program::{Program, Told, Who},
+    schedule::{Fault, RECEIVERS, SMALL_DISK, Schedule},
+};
+use crate::{Error, Lab, Result};
+
+/// Everything has ended by then, or the session has failed.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// The sender ends when all receivers have; one that was started again when they were gone looks for them.
+const SENDER_TIME: Duration = Duration::from_secs(20);
+
+/// A receiver is killed when it has just told how much it has fetched, so that this is known; or this much later.
+const KILL_DELAY: Duration = Duration::from_millis(400);
+
+/// Bits a second.
+const RATE: &str = "30M";
+
+/// Of what a receiver fetches, so much may be there already.
+const TWICE_PERCENT: u64 = 2;
+
+/// Something to do at a certain time.
+#[derive(Debug)]
+enum Action {
+    Fault(Fault),
+    StartReceiver(usize),
+    StartSender,
+    Plug(Who),
+    FreeDisk,
+}
+
+/// A receiver, however often it is started.
+#[derive(Debug, Default)]
+struct Member {
+    program: Option<Program>,
+    /// When it is killed at the latest, how long it stays away, and how far its clock is stepped meanwhile.
+    condemned: Option<(Instant, Duration, i64)>,
+    exit: Option<i32>,
+}
+
+pub struct Session<'a> {
+    lab: &'a Lab,
+    treecast: &'a Path,
+    schedule: &'a Schedule,
+    folder: PathBuf,
+    files: Files,
+    disk: Option<SmallDisk>,
+    agenda: BTreeMap<Instant, Vec<Action>>,
+    members: Vec<Member>,
+    sender: Option<Program>,
+    sender_exit: Option<i32>,
+    /// How often a sender has been started.
+    senders: usize,
+    runs: usize,
+    /// By receiver's program.
+    fetched: HashMap<(Who, usize), u64>,
+    told: (Sender<Told>, Receiver<Told>),
+}
+
+/// What came of a session.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The most that a receiver that is up at the end has fetched twice, as a share of all.
+    pub twice: f64,
+    pub failures: Vec<String>,
+}
+
+/// Plays a schedule in `folder`, which is empty.
+pub fn play(lab: &Lab, treecast: &Path, schedule: &Schedule, folder: &Path) -> Result<Outcome> {
+    let made = || Error::system(format!("make files in {}", folder.display()));
+    let files = Files::make(folder, schedule.seed).map_err(made())?;
+    let disk = SmallDisk::mount(folder.join("small"), 2 * files.bytes()).map_err(made())?;
+    let mut session = Session {
+        lab,
+        treecast,
+        schedule,
+        folder: folder.to_owned(),
+        files,
+        disk: Some(disk),
+        agenda: BTreeMap::new(),
+        members: (0..RECEIVERS).map(|_| Member::default()).collect(),
+        sender: None,
+        sender_exit: None,
+        senders: 0,
+        runs: 0,
+        fetched: HashMap::new(),
+        told: mpsc::channel(),
+    };
+    let result = session.run();
+    session.end()?;
+    result?;
+    Ok(session.judge())
+}
+
+impl Session<'_> {
+    fn run(&mut self) -> Result<()> {
+        let deadline = Instant::now() + TIME_LIMIT;
+        self.start_sender()?;
+        let ticket = self.folder.join("ticket");
+        while !ticket.exists() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for receiver in 0..RECEIVERS {
+            self.start_receiver(receiver)?;
+        }
+        while !self.is_over() && Instant::now() < deadline {
+            let condemned = self.members.iter().filter_map(|member| Some(member.condemned?.0));
+            let next = self.agenda.keys().next().copied().into_iter().chain(condemned).min();
+            let wait = next.unwrap_or(deadline).min(deadline).saturating_duration_since(Instant::now());
+            match self.told.1.recv_timeout(wait) {
+                Ok(told) => self.hear(told)?,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            self.act(Instant::now())?;
+        }
+        Ok(())
+    }
+
+    /// All receivers have ended and are not started again, or have everything when the sender has ended.
+    fn is_over(&self) -> bool {
+        let sender_is_done = self.sender.is_none() && self.sender_exit == Some(0);
+        let is_done = |receiver: usize| {
+            self.members[receiver].program.is_none()
+                || sender_is_done && self.files.check(&self.folder_of(receiver), true).is_ok()
+        };
+        self.senders > 0 && self.agenda.is_empty() && self.runs > 0 && (0..RECEIVERS).all(is_done)
+    }
+
+    fn hear(&mut self, told: Told) -> Result<()> {
+        match told {
+            Told::Started if self.senders == 1 && self.agenda.is_empty() => {
+                let now = Instant::now();
+                for (at, fault) in &self.schedule.faults {
+                    self.agenda.entry(now + *at).or_default().push(Action::Fault(fault.clone()));
+                }
+            }
+            Told::Started => {}
+            Told::Fetched { who, run, bytes } => {
+                let most = self.fetched.entry((who, run)).or_default();
+                *most = bytes.max(*most);
+                if let Some(member) = who.map(|receiver| &mut self.members[receiver])
+                    && member.program.as_ref().is_some_and(|program| program.run == run)
+                    && let Some((at, ..)) = &mut member.condemned
+                {
+                    *at = Instant::now();
+                }
+            }
+            Told::Gone { who: Some(receiver), run } => {
+                let member = &mut self.members[receiver];
+                if let Some(program) = member.program.take_if(|program| program.run == run) {
+                    member.exit = program.wait();
+                }
+            }
+            Told::Gone { who: None, run } => {
+                if let Some(program) = self.sender.take_if(|program| program.run == run) {
+                    self.sender_exit = program.wait();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, now: Instant) -> Result<()> {
+        for receiver in 0..RECEIVERS {
+            let due = self.members[receiver].condemned.take_if(|(at, ..)| *at <= now);
+            if let Some((_, away, clock_seconds)) = due {
+                self.kill_receiver(receiver, now + away, clock_seconds)?;
+            }
+        }
+        while let Some(entry) = self.agenda.first_entry()
+            && *entry.key() <= now
+        {
+            for action in entry.remove() {
+                self.take(action, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, action: Action, now: Instant) -> Result<()> {
+        match action {
+            Action::Fault(Fault::KillReceiver { receiver, away, clock_seconds }) => {
+                let member = &mut self.members[receiver];
+                if member.program.is_some() {
+                    member.condemned.get_or_insert((now + KILL_DELAY, away, clock_seconds));
+                }
+            }
+            Action::Fault(Fault::KillSender { away }) => {
+                if let Some(sender) = self.sender.take() {
+                    sender.kill();
+                    self.agenda.entry(now + away).or_default().push(Action::StartSender);
+                }
+            }
+            Action::Fault(Fault::Unplug { receiver, time }) => {
+                self.plug(receiver, false)?;
+                self.agenda.entry(now + time).or_default().push(Action::Plug(receiver));
+            }
+            Action::Fault(Fault::FillDisk { time }) => {
+                let filled = self.disk.as_ref().map_or(Ok(()), SmallDisk::fill);
+                filled.map_err(Error::system("fill a small disk"))?;
+                if let Some(time) = time {
+                    self.agenda.entry(now + time).or_default().push(Action::FreeDisk);
+                }
+            }
+            Action::FreeDisk => {
+                let freed = self.disk.as_ref().map_or(Ok(()), SmallDisk::free);
+                freed.map_err(Error::system("make room on a small disk"))?;
+                match self.members[SMALL_DISK].program {
+                    Some(_) => {
+                        let condemned = (now + KILL_DELAY, Duration::from_millis(100), 0);
+                        self.members[SMALL_DISK].condemned = Some(condemned);
+                    }
+                    // It has ended with an error, and somebody has made room.
+                    None if !self.is_to_start(SMALL_DISK) => self.start_receiver(SMALL_DISK)?,
+                    None => {}
+                }
+            }
+            Action::Plug(who) => self.plug(who, true)?,
+            Action::StartReceiver(receiver) => self.start_receiver(receiver)?,
+            Action::StartSender => self.start_sender()?,
+        }
+        Ok(())
+    }
+
+    fn is_to_start(&self, receiver: usize) -> bool {
+        let is_it = |action: &Action| matches!(action, Action::StartReceiver(other) if *other == receiver);
+        self.agenda.values().flatten().any(is_it)
+    }
+
+    fn plug(&self, who: Who, is_up: bool) -> Result<()> {
+        let node = node_of(who);
+        let interface = self.lab.node(&node)?.interfaces[0].name.clone();
+        self.lab.set_link_up(&node, &interface, is_up)
+    }
+
+    fn kill_receiver(&mut self, receiver: usize, back: Instant, clock_seconds: i64) -> Result<()> {
+        let Some(program) = self.members[receiver].program.take() else { return Ok(()) };
+        program.kill();
+        if clock_seconds != 0 {
+            let redated = redate(&self.folder_of(receiver), clock_seconds);
+            redated.map_err(Error::system("date files"))?;
+        }
+        self.agenda.entry(back).or_default().push(Action::StartReceiver(receiver));
+        Ok(())
+    }
+
+    fn start_sender(&mut self) -> Result<()> {
+        let mut command = Command::new(self.treecast);
+        command.args(["send", "--json", "--rate", RATE, "--wait"]).arg(RECEIVERS.to_string());
+        command.args(["--wait-timeout", "15", "--linger", "12", "--expires", "1h"]);
+        command.args(self.schedule.repair);
+        command.arg("--session").arg(self.folder.join("session"));
+        command.arg("--ticket-file").arg(self.folder.join("ticket")).arg(&self.files.folder);
+        self.senders += 1;
+        self.sender = Some(self.start(None, command)?);
+        Ok(())
+    }
+
+    fn start_receiver(&mut self, receiver: usize) -> Result<()> {
+        let mut command = Command::new(self.treecast);
+        command
+            .args(["receive", "--json", "--connect-timeout", "20", "--into"])
+            .arg(self.folder_of(receiver));
+        command.arg(format!("@{}", self.folder.join("ticket").display()));
+        self.members[receiver].exit = None;
+        self.members[receiver].program = Some(self.start(Some(receiver), command)?);
+        Ok(())
+    }
+
+    fn start(&mut self, who: Who, command: Command) -> Result<Program> {
+        self.runs += 1;
+        let log = self.folder.join(format!("{}.{}.log", node_of(who), self.runs));
+        Program::start(self.lab, &node_of(who), command, (who, self.runs), &log, &self.told.0)
+    }
+
+    fn folder_of(&self, receiver: usize) -> PathBuf {
+        match receiver {
+            SMALL_DISK => self.folder.join("small/into"),
+            _ => self.folder.join(format!("into{receiver}")),
+        }
+    }
+
+    /// Ends what has not ended, and mends the network.
+    fn end(&mut self) -> Result<()> {
+        let deadline = Instant::now() + SENDER_TIME;
+        while self.sender.is_some() && Instant::now() < deadline {
+            if let Ok(told) = self.told.1.recv_timeout(Duration::from_millis(100)) {
+                self.hear(told)?;
+            }
+        }
+        self.sender.take().into_iter().for_each(Program::kill);
+        for action in std::mem::take(&mut self.agenda).into_values().flatten() {
+            if let Action::Plug(who) = action {
+                self.plug(who, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self) -> Outcome {
+        let mut outcome = Outcome { twice: 0.0, failures: Vec::new() };
+        for receiver in 0..RECEIVERS {
+            let is_full = receiver == SMALL_DISK && self.schedule.leaves_full();
+            let verdict = match self.members[receiver].program.take() {
+                Some(program) => {
+                    program.kill();
+                    // One that was started when all was over may look for a sender, and have everything.
+                    self.files
+                        .check(&self.folder_of(receiver), true)
+                        .map_err(|why| format!("it has not ended, and {why}"))
+                }
+                None if is_full && self.members[receiver].exit != Some(0) => self.judge_full(receiver),
+                None => self
+                    .files
+                    .check(&self.folder_of(receiver), true)
+                    .map_err(|why| format!("{why} (exit code {:?})", self.members[receiver].exit)),
+            };
+            outcome.failures.extend(verdict.err().map(|why| format!("receiver {receiver}: {why}")));
+            let fetched: u64 = self
+                .fetched
+                .iter()
+                .filter(|((who, _), _)| *who == Some(receiver))
+                .map(|(_, bytes)| bytes)
+                .sum();
+            let all = self.files.bytes();
+            let twice = fetched.saturating_sub(all);
+            if !is_full {
+                outcome.twice = outcome.twice.max(twice as f64 / all as f64);
+            }
+            if twice * 100 > all * TWICE_PERCENT && !is_full {
+                let why = format!("receiver {receiver}: {fetched} bytes were fetched of {all}");
+                outcome.failures.push(why);
+            }
+        }
+        // A sender that is started when all receivers have gone finds nobody: 1. Failed receivers: 3.
+        if self.sender_exit == Some(3) && !self.schedule.leaves_full() {
+            outcome.failures.push("the sender says that receivers have failed".to_owned());
+        }
+        outcome
+    }
+
+    /// A receiver whose disk has stayed full has ended with a clear error, and nothing wrong.
+    fn judge_full(&self, receiver: usize) -> std::result::Result<(), String> {
+        self.files.check(&self.folder_of(receiver), false)?;
+        let logs = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut own = logs.filter(|entry| {
+            entry.file_name().to_string_lossy().starts_with(&format!("{}.", node_of(Some(receiver))))
+        });
+        let says_so =
+            own.any(|entry| fs::read_to_string(entry.path()).is_ok_and(|text| text.contains("full")));
+        if says_so { Ok(()) } else { Err("its disk was full, and it does not say so".to_owned()) }
+    }
+}
+
+fn node_of(who: Who) -> String {
+    who.map_or_else(|| "server0".to_owned(), |receiver| format!("client{receiver}"))
+}

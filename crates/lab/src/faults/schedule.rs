@@ -1,0 +1,159 @@
+//! What goes wrong in a session, and when, drawn from a seed.
+
+use std::{fmt, time::Duration};
+
+/// Receivers 0 to 3 have a large disk, the last one's can be filled.
+pub const RECEIVERS: usize = 5;
+pub const SMALL_DISK: usize = RECEIVERS - 1;
+
+/// Faults begin within this time of the start, while the files are under way.
+const FAULTY_TIME: Duration = Duration::from_millis(2200);
+
+/// Numbers that look random, the same for one seed (SplitMix64).
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+
+    fn time(&mut self, from_ms: u64, to_ms: u64) -> Duration {
+        Duration::from_millis(from_ms + self.below(to_ms - from_ms))
+    }
+}
+
+/// Something that goes wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// SIGKILL; started again, with the same folder, after `away`. Meanwhile the clock was stepped by so many seconds:
+    /// what the receiver has left behind is dated so far off.
+    KillReceiver { receiver: usize, away: Duration, clock_seconds: i64 },
+    /// SIGKILL; started again, with the same session file, after `away`.
+    KillSender { away: Duration },
+    /// The cable of a receiver, or of the sender, is out for so long.
+    Unplug { receiver: Option<usize>, time: Duration },
+    /// The small disk is full: for so long, after which its receiver is killed and started again, or for good.
+    FillDisk { time: Option<Duration> },
+}
+
+/// One session's faults.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    pub seed: u64,
+    /// How the sender mends losses, as its arguments.
+    pub repair: &'static [&'static str],
+    /// By the time since the start.
+    pub faults: Vec<(Duration, Fault)>,
+}
+
+impl Schedule {
+    pub fn draw(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let repair: &[&str] = match random.below(10) {
+            0..6 => &["--repair", "nack"],
+            6..8 => &["--repair", "after"],
+            8 => &["--repair", "nack", "--fec", "10%"],
+            _ => &["--repair", "nack", "--plain"],
+        };
+        let count = 2 + random.below(4);
+        let mut faults: Vec<_> = (0..count).map(|_| draw_fault(&mut random)).collect();
+        // A disk is filled once.
+        let mut is_filled = false;
+        faults.retain(|(_, fault)| {
+            !matches!(fault, Fault::FillDisk { .. }) || !std::mem::replace(&mut is_filled, true)
+        });
+        faults.sort_by_key(|(at, _)| *at);
+        Self { seed, repair, faults }
+    }
+
+    /// Whether the small disk stays full.
+    pub fn leaves_full(&self) -> bool {
+        self.faults.iter().any(|(_, fault)| matches!(fault, Fault::FillDisk { time: None }))
+    }
+}
+
+fn draw_fault(random: &mut Random) -> (Duration, Fault) {
+    let at = random.time(50, FAULTY_TIME.as_millis() as u64);
+    let receiver = random.below(RECEIVERS as u64) as usize;
+    let fault = match random.below(10) {
+        0..4 => {
+            let clock_seconds = [0, 0, 3600, -3600, 2 * 86_400, -2 * 86_400][random.below(6) as usize];
+            Fault::KillReceiver { receiver, away: random.time(50, 1500), clock_seconds }
+        }
+        4..6 => Fault::KillSender { away: random.time(50, 1200) },
+        6..8 => Fault::Unplug { receiver: Some(receiver), time: random.time(100, 2000) },
+        8 => Fault::Unplug { receiver: None, time: random.time(100, 2000) },
+        _ => {
+            let time = (random.below(3) > 0).then(|| random.time(100, 1000));
+            Fault::FillDisk { time }
+        }
+    };
+    (at, fault)
+}
+
+impl fmt::Display for Schedule {
+    /// In one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.repair.join(" "))?;
+        for (at, fault) in &self.faults {
+            write!(f, "; {} ms: {fault}", at.as_millis())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KillReceiver { receiver, away, clock_seconds: 0 } => {
+                write!(f, "receiver {receiver} killed for {} ms", away.as_millis())
+            }
+            Self::KillReceiver { receiver, away, clock_seconds } => {
+                let ms = away.as_millis();
+                write!(f, "receiver {receiver} killed for {ms} ms, the clock stepped by {clock_seconds} s")
+            }
+            Self::KillSender { away } => write!(f, "sender killed for {} ms", away.as_millis()),
+            Self::Unplug { receiver: Some(receiver), time } => {
+                write!(f, "receiver {receiver} unplugged for {} ms", time.as_millis())
+            }
+            Self::Unplug { receiver: None, time } => {
+                write!(f, "sender unplugged for {} ms", time.as_millis())
+            }
+            Self::FillDisk { time: Some(time) } => {
+                write!(f, "disk of receiver {SMALL_DISK} full for {} ms", time.as_millis())
+            }
+            Self::FillDisk { time: None } => write!(f, "disk of receiver {SMALL_DISK} full for good"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_schedule_and_all_kinds_of_faults_occur() {
+        assert_eq!(Schedule::draw(7).to_string(), Schedule::draw(7).to_string());
+        let all: Vec<Schedule> = (1..=200).map(Schedule::draw).collect();
+        let count = |which: fn(&Fault) -> bool| {
+            all.iter().filter(|schedule| schedule.faults.iter().any(|(_, fault)| which(fault))).count()
+        };
+        assert!(count(|fault| matches!(fault, Fault::KillReceiver { .. })) > 100);
+        assert!(count(|fault| matches!(fault, Fault::KillSender { .. })) > 60);
+        assert!(count(|fault| matches!(fault, Fault::Unplug { .. })) > 60);
+        assert!(all.iter().filter(|schedule| schedule.leaves_full()).count() > 5);
+        assert!(count(|fault| matches!(fault, Fault::FillDisk { time: Some(_) })) > 20);
+    }
+}

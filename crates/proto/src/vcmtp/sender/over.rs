@@ -1,0 +1,122 @@
+//! Objects that are over, and are opened again for a receiver that comes late or comes back.
+//!
+//! Of an object that is over, its announcement, its hash and how far it has been multicast are kept: about 200 bytes and its
+//! name. A late receiver is told of those that it has missed over its connection, [`MOST_AT_ONCE`] at a time, and asks
+//! for what it lacks of them, so that the memory that it costs does not grow with their number. An object that was never
+//! multicast to its end, because all who wanted it had left, goes to the group from there on.
+
+use std::time::Duration;
+
+use treecast_wire::message::BeginOfFile;
+
+use super::{ReceiverId, Sender, objects::Object, retransmitter::Due};
+use crate::Instant;
+
+/// How many objects that are over are open again for one receiver at a time.
+pub(super) const MOST_AT_ONCE: usize = 32;
+
+/// What is kept of an object that is over.
+#[derive(Debug)]
+pub(super) struct Over {
+    begin: BeginOfFile,
+    sent: u64,
+    /// How long its multicast took, once it is out.
+    multicast_time: Option<Duration>,
+    hash: Option<[u8; 32]>,
+    /// Why it is not sent any more, if it is not.
+    withdrawn: Option<String>,
+}
+
+impl Over {
+    pub fn of(object: &Object) -> Self {
+        let time = object.out.zip(object.started).map(|(out, started)| out - started);
+        Self {
+            begin: object.begin.clone(),
+            sent: object.sent,
+            multicast_time: time,
+            hash: object.hash,
+            withdrawn: object.withdrawn.clone(),
+        }
+    }
+
+    pub fn begin(&self) -> &BeginOfFile {
+        &self.begin
+    }
+
+    pub fn set_hash(&mut self, hash: [u8; 32]) {
+        self.hash = Some(hash);
+    }
+
+    /// One that an earlier sender of the session has multicast to its end.
+    pub fn before(begin: BeginOfFile, hash: [u8; 32]) -> Self {
+        let sent = begin.file_size;
+        Self { begin, sent, multicast_time: Some(Duration::ZERO), hash: Some(hash), withdrawn: None }
+    }
+}
+
+impl Sender {
+    /// Tells a receiver of objects that it has missed, as far as it has done with those told before.
+    pub(super) fn reopen(&mut self, now: Instant, receiver: ReceiverId) {
+        while let Some(index) =
+            self.retransmitters.get_mut(&receiver).and_then(|retransmitter| retransmitter.next_missed())
+        {
+            let withdrawn = self.objects.over(index).map(|over| over.withdrawn.clone());
+            match withdrawn {
+                _ if self.objects.get(index).is_some() => self.join_object(now, receiver, index),
+                Some(None) => {
+                    self.open_again(now, index);
+                    self.join_object(now, receiver, index);
+                }
+                Some(Some(reason)) => self.tell_withdrawn(receiver, index, reason),
+                None => {
+                    let reason = "it was sent before this receiver joined".to_owned();
+                    self.tell_withdrawn(receiver, index, reason);
+                }
+            }
+        }
+    }
+
+    fn tell_withdrawn(&mut self, receiver: ReceiverId, index: u32, reason: String) {
+        self.may_release = true;
+        if let Some(retransmitter) = self.retransmitters.get_mut(&receiver) {
+            retransmitter.withdraw(index, reason);
+        }
+    }
+
+    fn open_again(&mut self, now: Instant, index: u32) {
+        let Some(over) = self.objects.take_over(index) else { return };
+        let mut object = self.objects.make(over.begin);
+        object.is_again = true;
+        object.started = Some(now);
+        object.sent = over.sent;
+        object.hash = over.hash;
+        object.multicast_time = over.multicast_time;
+        object.out = over.multicast_time.map(|_| now);
+        object.told = object.out.and(object.hash).map(|_| now);
+        self.objects.put(index, object);
+        if over.multicast_time.is_none() {
+            self.multicast.queue_again(index);
+        }
+    }
+
+    /// A receiver is to have an object that has begun.
+    pub(super) fn join_object(&mut self, now: Instant, receiver: ReceiverId, index: u32) {
+        let Some(object) = self.objects.get_mut(index) else { return };
+        object.add_receiver(receiver);
+        let (is_out, hash) = (object.out.is_some(), object.hash);
+        if object.is_again && is_out {
+            // Who comes later has as much time as who came first.
+            self.coordinator.start_timer_again(now, &self.config, index, object);
+        }
+        self.coordinator.begins_at(receiver);
+        if hash.is_some() && is_out {
+            self.watch(now);
+        }
+        if let Some(retransmitter) = self.retransmitters.get_mut(&receiver) {
+            retransmitter.tell(index, Due::BeginOfFile);
+            if is_out {
+                retransmitter.tell(index, hash.map_or(Due::EndOfFile, Due::Digest));
+            }
+        }
+    }
+}
