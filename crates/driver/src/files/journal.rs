@@ -66,6 +66,8 @@ pub struct Journal {
     stays: bool,
     /// Who the receiver says it is.
     myself: Option<String>,
+    /// The last line may be cut short: the disk was full.
+    is_torn: bool,
 }
 
 /// What is there of an object from an earlier receiver.
@@ -198,6 +200,7 @@ impl Journal {
                 has_done: false,
                 stays: false,
                 myself: None,
+                is_torn: false,
             }
         })
     }
@@ -310,9 +313,9 @@ impl Journal {
             return;
         }
         // What is not noted is fetched again, and that is all.
-        if self.file.write_all(format!("{line}\n").as_bytes()).is_ok() {
-            self.len += line.len() as u64 + 1;
-        }
+        let end_of_torn = if self.is_torn { "\n" } else { "" };
+        self.is_torn = self.file.write_all(format!("{end_of_torn}{line}\n").as_bytes()).is_err();
+        self.len += line.len() as u64 + 1;
     }
 
     /// Ends a line that was cut short, and says when the machine was started.

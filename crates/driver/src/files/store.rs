@@ -1,7 +1,7 @@
 //! The thread that writes and hashes, so that a slow disk does not keep packets waiting in the kernel.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Read as _},
     ops::Range,
     sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError},
@@ -124,6 +124,7 @@ impl Store {
             free: free_queue,
             reports: report_queue,
             objects: BTreeMap::new(),
+            cramped: BTreeSet::new(),
             symbols: BTreeMap::new(),
         };
         let thread =
@@ -190,6 +191,9 @@ struct Worker {
     reports: Sender<Report>,
     /// None for an object that has failed and is not to be stored again.
     objects: BTreeMap<FileId, Option<Object>>,
+    /// Those that have failed for want of room: what is there of them stays for a receiver that is started again when
+    /// there is some, or until the session is over.
+    cramped: BTreeSet<FileId>,
     /// Of announced objects.
     symbols: BTreeMap<FileId, Symbols>,
 }
@@ -280,6 +284,13 @@ impl Worker {
     }
 
     fn announce(&mut self, file: FileId, begin: BeginOfFile, kept: &Kept) {
+        // What it left is not of this announcement, or is told of as kept.
+        if self.cramped.remove(&file)
+            && *kept == Kept::Nothing
+            && let Some(journal) = &mut self.journal
+        {
+            journal.gone(file);
+        }
         let object = match self.objects.remove(&file) {
             Some(None) => return drop(self.objects.insert(file, None)),
             other => other.flatten(),
@@ -362,6 +373,7 @@ impl Worker {
         self.symbols.remove(&file);
         if let Some(object) = self.objects.remove(&file)
             && !matches!(object, Some(Object::Early(_)))
+            && !self.cramped.contains(&file)
             && let Some(journal) = &mut self.journal
         {
             journal.gone(file);
@@ -498,6 +510,11 @@ impl Worker {
     ) {
         let Some(Some(Object::Announced { stored, begin })) = self.objects.get_mut(&file) else { return };
         if let Err(error) = act(stored, begin, &self.folder) {
+            if error.is_full() {
+                stored.keep();
+                self.note_stored(file, true);
+                self.cramped.insert(file);
+            }
             self.discard(file);
             self.objects.insert(file, None);
             self.report(Report::Failed { file, reason: error.to_string() });

@@ -43,6 +43,13 @@ pub enum TargetError {
     Io { doing: String, folder: PathBuf, source: io::Error },
 }
 
+impl TargetError {
+    /// Whether it would have gone well with more room.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::NoRoom { .. })
+    }
+}
+
 /// How the names of what is not a received file begin: of journals, and of files that are not whole.
 pub(super) const HIDDEN: &str = ".treecast-";
 

@@ -36,10 +36,10 @@ pub(super) struct Carried {
 
 /// How a connection ended.
 pub(super) enum Ended {
-    Over(ReceiveSummary),
+    Over(Box<ReceiveSummary>),
     /// It broke for this reason, and these objects fail unless the receiver comes back.
     Broken {
-        carried: Carried,
+        carried: Box<Carried>,
         reason: String,
         failing: Vec<(FileId, String, String)>,
     },
@@ -61,7 +61,7 @@ pub(super) fn run(
     let mut ended = session.run(stop)?;
     loop {
         let (carried, reason, failing) = match ended {
-            Ended::Over(summary) => return Ok(summary),
+            Ended::Over(summary) => return Ok(*summary),
             Ended::Broken { carried, reason, failing } => (carried, reason, failing),
         };
         let seconds = options.reconnect.as_secs();
@@ -71,7 +71,7 @@ pub(super) fn run(
         until = (true, Instant::now() + options.reconnect);
         ended = loop {
             std::thread::sleep(PAUSE);
-            match join_again(options, &folder, &member, until, carried.clone(), stop, on_event) {
+            match join_again(options, &folder, &member, until, Carried::clone(&carried), stop, on_event) {
                 // Whoever answered has gone again.
                 Err(ReceiveError::Dropped(_)) if Instant::now() < until.1 => {}
                 Err(error) => {

@@ -693,7 +693,7 @@ impl<'a> Session<'a> {
             carried.has_come_back = true;
             carried.progress = summary.progress;
             carried.summary = summary;
-            return Ended::Broken { carried, reason, failing };
+            return Ended::Broken { carried: Box::new(carried), reason, failing };
         }
         (self.on_event)(ReceiveEvent::Progress(self.summary.progress));
         if self.ignored > 0 && self.summary.received == 0 && self.summary.failed == 0 {
@@ -703,7 +703,7 @@ impl<'a> Session<'a> {
         if let Some(reason) = &self.summary.cut_short {
             self.summary.cut_short = Some(format!("the sender at {}: {reason}", self.sender));
         }
-        Ended::Over(self.summary)
+        Ended::Over(Box::new(self.summary))
     }
 }
 
