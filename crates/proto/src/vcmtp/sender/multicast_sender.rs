@@ -29,13 +29,14 @@ impl MulticastSender {
 
     /// The object was over before it was out.
     pub(super) fn queue_again(&mut self, index: u32) {
-        self.queued.push_front(index);
+        let at = self.queued.partition_point(|other| *other < index);
+        self.queued.insert(at, index);
     }
 
     /// The object is withdrawn, or nobody is left who wants it.
     pub(super) fn forget(&mut self, index: u32) {
         self.in_flight.retain(|other| *other != index);
-        // Objects start in order: one before the first that is queued is not. (One that is queued again stands in front.)
+        // They are in order: one before the first that is queued is not.
         if self.queued.front().is_some_and(|first| index >= *first) {
             self.queued.retain(|other| *other != index);
         }
