@@ -73,6 +73,7 @@ impl Bench {
             secret: self.secret_for(&dialect),
             identity: (dialect == Dialect::Session).then(|| self.identity.clone()),
             dialect,
+            has_twins: false,
             rate_bps: Some(200_000_000),
             idle: Duration::from_secs(1),
             wait_timeout: None,

@@ -11,6 +11,15 @@ pub const CHUNK_LEN: u64 = 64 * 1024;
 /// The most chunks of an object, which bounds the memory for their hashes: a larger one than 8 GiB has longer chunks.
 pub const MAX_CHUNKS: u64 = 131_072;
 
+/// The longest page of chunk hashes: two numbers, and 32 bytes for each of its chunks and each node on its way to the root.
+const MAX_PAGE_LEN: usize = 8 + 32 * (PAGE_CHUNKS + (MAX_CHUNKS as usize / PAGE_CHUNKS).ilog2() as usize);
+
+/// Whether packets with blocks of `block_len` bytes hold a page, so that a carousel can send chunk hashes. Smaller ones
+/// are for links that hardly anybody has.
+pub(crate) fn fit_in(block_len: u16) -> bool {
+    usize::from(block_len) >= MAX_PAGE_LEN
+}
+
 /// The chunks of an object of more than one, and the pages in which their hashes are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunks {
@@ -46,6 +55,11 @@ impl Chunks {
     pub fn of_page(self, page: u32) -> Range<u32> {
         let first = page.saturating_mul(PAGE_CHUNKS as u32).min(self.count());
         first..first.saturating_add(PAGE_CHUNKS as u32).min(self.count())
+    }
+
+    /// The page of the chunk at this position.
+    pub fn page_at(self, position: u64) -> u32 {
+        (position / self.chunk_len / PAGE_CHUNKS as u64) as u32
     }
 
     /// Where these chunks lie in the object.

@@ -76,7 +76,6 @@ struct World<'a> {
     /// When the sender's link takes the next packet.
     free_at: Instant,
     closed: bool,
-    loops: u64,
     /// None before they join.
     receivers: Vec<Option<ReceiverNode>>,
     links: Vec<Link>,
@@ -98,7 +97,6 @@ impl<'a> World<'a> {
             contents: scenario.contents(),
             free_at: Instant::ZERO,
             closed: false,
-            loops: 0,
             receivers: scenario.receivers.iter().map(|_| None).collect(),
             links: links.collect(),
             wake_sender_at: None,
@@ -115,10 +113,10 @@ impl<'a> World<'a> {
                 self.schedule.at(Instant::ZERO + time, Event::Die(number));
             }
         }
-        for (index, size) in (0..).zip(&self.scenario.sizes) {
-            if *size == 0 {
-                self.schedule.at(Instant::ZERO, Event::SenderHashed(index));
-            }
+        let mut at = Instant::ZERO;
+        for index in 0..self.scenario.sizes.len() as u32 {
+            at += HASHING;
+            self.schedule.at(at, Event::SenderHashed(index));
         }
         if let Some((time, index)) = self.scenario.withdraw {
             self.schedule.at(Instant::ZERO + time, Event::Withdraw(index));
@@ -246,7 +244,6 @@ impl<'a> World<'a> {
                 }
                 Step::Event(event) => {
                     self.closed |= event == SenderEvent::Closed;
-                    self.loops += u64::from(matches!(event, SenderEvent::Looped { .. }));
                     self.note(Node::Sender, "tells", 0, 0..0);
                 }
                 Step::Wait(deadline, _) => return self.wake_sender(deadline),
@@ -273,9 +270,6 @@ impl<'a> World<'a> {
 
     fn send_blocks(&mut self, now: Instant, file: FileId, range: Range<u64>) {
         self.note(Node::Sender, "sends data", file.index(), range.clone());
-        if self.loops == 0 && range.end == self.scenario.sizes[file.index() as usize] as u64 {
-            self.schedule.at(now + HASHING, Event::SenderHashed(file.index()));
-        }
         let mut start = range.start;
         while start < range.end {
             let end = (start + u64::from(self.scenario.block_len)).min(range.end);
@@ -312,6 +306,8 @@ fn sender(scenario: &Scenario) -> Sender {
         block_len: scenario.block_len,
         fec: scenario.fec,
         announce: true,
+        start: scenario.start,
+        first_row: scenario.first_row,
         idle: IDLE,
     };
     let begin = |(index, size): (u32, &usize)| {

@@ -50,6 +50,7 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
         secret: plan.secret,
         identity: plan.identity,
         dialect,
+        has_twins: plan.goes_on,
         rate_bps: plan.options.rate.fixed_bps(),
         idle: Duration::from_secs(args.idle.unwrap_or(DEFAULT_IDLE_SECONDS)),
         wait_timeout: args.wait_timeout.map(Duration::from_secs),

@@ -1,6 +1,6 @@
-//! Sending a carousel: reads each object again in every loop, and hashes it in the first.
+//! Sending a carousel: reads each object again in every loop.
 
-use std::{collections::BTreeMap, io, net::SocketAddr, ops::Range, time::Duration};
+use std::{collections::BTreeSet, io, net::SocketAddr, ops::Range, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
@@ -14,16 +14,15 @@ use treecast_wire::{
     seal::SEAL_LEN,
 };
 
-use super::{CarouselError, Dialect, ListenerWatch, iotup::FrameSender};
+use super::{CarouselError, Dialect, ListenerWatch, hashing::Hashing, iotup::FrameSender};
 use crate::{
-    chunk_tree::{ChunkHasher, ChunkTree},
     clock::Clock,
     fec::{Encoders, read_source_block},
     files::{NamedSource, SourceError},
     pacer::{self, Pacer},
     poller::{Interest, Poller},
     seal::{Sealer, Secret},
-    security::{Identity, manifest::Signer},
+    security::{Identity, manifest::Signer, random},
     status::{Meter, bits},
     stop::Stop,
     udp::{GroupAddress, Offload, Outage, Transmitter, frames_in_super_packet, open_group_sender},
@@ -53,6 +52,9 @@ pub struct SendOptions {
     pub secret: Option<Secret>,
     /// Who signs the objects' manifests; none leaves them unsigned.
     pub identity: Option<Identity>,
+    /// Whether others are the same carousel already, or have been: repair symbols go out from the start, and not those of
+    /// the others.
+    pub has_twins: bool,
     /// Bits of IP packets a second, headers included; none sends as fast as the link takes it.
     pub rate_bps: Option<u64>,
     /// Ends when nobody has listened for this long.
@@ -143,10 +145,10 @@ struct Carousel<'a> {
     /// Bytes of IP, UDP and the dialect's header before each block.
     overhead: u64,
     frames: Option<FrameSender>,
-    /// The object that is being hashed, and how far.
-    hashing: Option<(FileId, u64, ChunkHasher)>,
-    /// Of the objects whose hash is known and that are more than one chunk: 0.05 % of their size.
-    trees: BTreeMap<FileId, ChunkTree>,
+    /// None with the IoT updater's frames, which have the hash from the start.
+    hashing: Option<Hashing>,
+    /// Objects that cannot be read any more.
+    withdrawn: BTreeSet<FileId>,
     buffer: Vec<u8>,
     encoders: Encoders,
     started: Option<Instant>,
@@ -182,6 +184,8 @@ impl<'a> Carousel<'a> {
         if let Some(listeners) = &listeners {
             poller.add(listeners, 1, Interest::Read)?;
         }
+        let has_messages = options.dialect == Dialect::Session;
+        let hashing = has_messages.then(|| Hashing::start(options.session, &sources)).transpose()?;
         Ok(Self {
             machine: machine(&options, &sources, blocks * block_len)?,
             transmitter: Transmitter::new(socket, options.offload),
@@ -207,8 +211,8 @@ impl<'a> Carousel<'a> {
             clock,
             overhead,
             frames: None,
-            hashing: None,
-            trees: BTreeMap::new(),
+            hashing,
+            withdrawn: BTreeSet::new(),
             started: None,
             next_tell: Instant::ZERO,
             meter: Meter::default(),
@@ -247,6 +251,7 @@ impl<'a> Carousel<'a> {
         loop {
             let now = self.clock.now();
             self.look(now)?;
+            self.take_hashes(now, tell);
             if self.stop.is_requested() && !self.summary.interrupted {
                 self.summary.interrupted = true;
                 self.machine.handle(now, SenderInput::Close);
@@ -276,6 +281,16 @@ impl<'a> Carousel<'a> {
             self.machine.handle(now, SenderInput::Listeners { present });
         }
         Ok(())
+    }
+
+    /// Tells the machine of hashes that have become known.
+    fn take_hashes(&mut self, now: Instant, tell: &mut impl FnMut(SendEvent)) {
+        while let Some((file, hash)) = self.hashing.as_mut().and_then(Hashing::next) {
+            match hash {
+                Ok(hash) => self.machine.handle(now, SenderInput::Hashed { file, hash }),
+                Err(error) => self.withdraw(file, &error, tell),
+            }
+        }
     }
 
     fn wait_for_listener(&mut self, now: Instant, deadline: Option<Instant>) -> Result<(), CarouselError> {
@@ -346,7 +361,7 @@ impl<'a> Carousel<'a> {
     }
 
     fn chunk_hashes(&mut self, file: FileId, page: u32) -> Result<(), CarouselError> {
-        match self.trees.get(&file).and_then(|tree| tree.page(page)) {
+        match self.hashing.as_ref().and_then(|hashing| hashing.page(file, page)) {
             Some(page) => self.message(file, &Message::ChunkHashes(page)),
             None => Ok(()),
         }
@@ -414,8 +429,7 @@ impl<'a> Carousel<'a> {
         }
     }
 
-    /// Reads a run, hashes it where that is still to be done, and sees at the end of the object that it is
-    /// still the same.
+    /// Reads a run, and sees at the end of the object that it is still the same.
     fn read(&mut self, file: FileId, position: u64, run: &mut [u8]) -> Result<(), SourceError> {
         let Some(source) = self.sources.get_mut(file.index() as usize) else { return Ok(()) };
         source.source.read(position, run)?;
@@ -425,28 +439,7 @@ impl<'a> Carousel<'a> {
             source.source.check_unchanged()?;
             source.source.close();
         }
-        if self.frames.is_none() && self.summary.loops == 0 {
-            self.hash(file, position, run, is_last);
-        }
         Ok(())
-    }
-
-    fn hash(&mut self, file: FileId, position: u64, run: &[u8], is_last: bool) {
-        if position == 0 {
-            let size = self.sources.get(file.index() as usize).map_or(0, |source| source.source.size());
-            self.hashing = Some((file, 0, ChunkHasher::new(size)));
-        }
-        let Some((of, next, hasher)) = &mut self.hashing else { return };
-        if (*of, *next) != (file, position) {
-            return;
-        }
-        hasher.update(run);
-        *next += run.len() as u64;
-        if is_last && let Some((_, _, hasher)) = self.hashing.take() {
-            let (hash, tree) = hasher.finish();
-            self.trees.extend(tree.map(|tree| (file, tree)));
-            self.machine.handle(self.clock.now(), SenderInput::Hashed { file, hash });
-        }
     }
 
     fn send_run(
@@ -482,6 +475,9 @@ impl<'a> Carousel<'a> {
     }
 
     fn withdraw(&mut self, file: FileId, error: &SourceError, tell: &mut impl FnMut(SendEvent)) {
+        if !self.withdrawn.insert(file) {
+            return;
+        }
         let reason = error.to_string();
         let name = self.sources.get(file.index() as usize).map(|source| source.name.clone());
         tell(SendEvent::Withdrawn { name: name.unwrap_or_default(), reason: reason.clone() });
@@ -517,15 +513,10 @@ fn machine(
         block_len: options.block_len,
         fec: options.fec,
         announce: options.dialect == Dialect::Session,
+        start: if options.dialect == Dialect::Session { u64::from_be_bytes(random()?) } else { 0 },
+        first_row: if options.has_twins { 1 + u64::from(u32::from_be_bytes(random()?)) } else { 0 },
         idle: options.idle,
     };
     let objects = sources.iter().map(NamedSource::begin).collect::<Result<_, _>>()?;
-    let mut machine = Sender::new(config, objects).map_err(|_| CarouselError::Contents(sources.len()))?;
-    // No block of an empty object will be read.
-    for (index, _) in (0..).zip(sources).filter(|(_, source)| source.source.size() == 0) {
-        let file = FileId::new(options.session, index);
-        let hash = *blake3::hash(&[]).as_bytes();
-        machine.handle(Instant::ZERO, SenderInput::Hashed { file, hash });
-    }
-    Ok(machine)
+    Sender::new(config, objects).map_err(|_| CarouselError::Contents(sources.len()))
 }

@@ -109,6 +109,16 @@ impl Source {
         }
     }
 
+    /// The same once more, to be read by somebody else.
+    pub(crate) fn twin(&self) -> Self {
+        let content = match &self.content {
+            Content::File(_) => Content::File(None),
+            Content::Folder => Content::Folder,
+            Content::Link(target) => Content::Link(target.clone()),
+        };
+        Self { path: self.path.clone(), identity: self.identity, mode: self.mode, content }
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

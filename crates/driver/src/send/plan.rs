@@ -47,6 +47,8 @@ pub struct Plan {
     pub control: Vec<SocketAddr>,
     /// How far an earlier sender of the session came with each object, by its number.
     pub before: BTreeMap<u32, session_file::Mark>,
+    /// Whether the session is one that began before, and may have another sender now.
+    pub goes_on: bool,
     /// What the user should know before anything is sent; a line each.
     pub warnings: Vec<String>,
 }
@@ -89,6 +91,7 @@ impl Plan {
             expires,
             control: Vec::new(),
             before: BTreeMap::new(),
+            goes_on: kept.is_some(),
             warnings,
         };
         if let Some(kept) = kept {

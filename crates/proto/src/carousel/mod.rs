@@ -6,7 +6,10 @@
 //! moment; behind its last block go End-of-File and Digest. A receiver keeps what it has not, goes on
 //! through as many loops as it takes, and leaves when it has them all.
 //!
-//! From the second loop on, an object's chunk hashes ([`crate::chunks`]) go out with its announcements, each page in
+//! Several senders may be one carousel: each begins its loops at another place, and a receiver takes what any of them
+//! sends. One that stops, or that cannot read an object any more, ends nothing that another one goes on with.
+//!
+//! From when its hash is known, an object's chunk hashes ([`crate::chunks`]) go out with its announcements, each page in
 //! front of its blocks. A receiver whose copy is wrong compares its chunks and takes the wrong ones alone again.
 //!
 //! With forward error correction ([`crate::fec`]) the first loop is as it is without, and every later one is of new

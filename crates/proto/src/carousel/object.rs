@@ -16,6 +16,8 @@ pub(super) struct Object {
     /// How many times the two were not the same.
     pub mismatches: u32,
     pub phase: Phase,
+    /// How often senders have withdrawn it since anything of it has come, and why.
+    pub withdrawn: Option<(u32, String)>,
     /// After a mismatch, while its chunks are compared with what they should be.
     pub check: Option<Check>,
     /// What is there; after a mismatch, what has been compared since.
@@ -43,6 +45,7 @@ impl Object {
             hashed: None,
             mismatches: 0,
             phase: Phase::Receiving,
+            withdrawn: None,
             check: None,
             stored: Stored::new(block_len),
             gatherer: None,

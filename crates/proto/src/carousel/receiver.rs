@@ -8,12 +8,12 @@ use std::{
 
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, ChunkHashes, MAX_OBJECTS, Message},
+    message::{BeginOfFile, ChunkHashes, MAX_OBJECTS, Message, Reason},
 };
 
 use super::object::{Object, Phase};
 use crate::{
-    Instant, Step,
+    Instant, Step, chunks,
     fec::{Gatherer, Layout},
 };
 
@@ -30,6 +30,16 @@ const MAX_UNFINISHED: usize = 1024;
 /// How many times the hash of an object may be wrong whose wrong chunks alone are taken again: a disk that keeps nothing
 /// right must not be tried for ever.
 const MAX_CHECKS: u32 = 20;
+
+/// A sender has said Goodbye: when nothing more has come for so long, none is left ...
+const LEAVING: Duration = Duration::from_secs(3);
+
+/// ... and what comes later than this is another one's.
+const ECHO: Duration = Duration::from_millis(100);
+
+/// How many times an object must have been withdrawn, and nothing of it have come meanwhile, to be given up: another
+/// sender may still have it.
+const WITHDRAWALS: u32 = 3;
 
 /// The most memory for all objects' sets of blocks, in chunks of about 600 bytes.
 const MAX_CHUNKS: usize = 131_072;
@@ -195,6 +205,8 @@ pub struct Receiver {
     last_heard: Option<Instant>,
     /// Objects that the caller is hashing or committing.
     busy: BTreeSet<u32>,
+    /// When a sender has said Goodbye, unless something has come since.
+    goodbye: Option<Instant>,
     /// Why the sender will send nothing more.
     over: Option<String>,
     closed: bool,
@@ -215,6 +227,7 @@ impl Receiver {
             chunks: 0,
             last_heard: None,
             busy: BTreeSet::new(),
+            goodbye: None,
             over: None,
             closed: false,
             steps: VecDeque::new(),
@@ -227,15 +240,15 @@ impl Receiver {
         }
         match input {
             ReceiverInput::Message { file, message } if file.session() == self.config.session => {
-                self.last_heard = Some(now);
+                self.hear(now, message == Message::Goodbye);
                 self.on_message(file, message);
             }
             ReceiverInput::Blocks { file, range } if file.session() == self.config.session => {
-                self.last_heard = Some(now);
+                self.hear(now, false);
                 self.on_blocks(file, range);
             }
             ReceiverInput::Symbols { file, positions } if file.session() == self.config.session => {
-                self.last_heard = Some(now);
+                self.hear(now, false);
                 self.on_symbols(file, &positions);
             }
             ReceiverInput::Decoded { file, source_block, is_right } => {
@@ -258,7 +271,10 @@ impl Receiver {
         let deadline = self.deadline(now);
         if deadline.is_some_and(|deadline| now >= deadline) {
             let patience = self.config.patience.unwrap_or_default();
-            self.over = Some(format!("nothing has come from the sender for {} s", patience.as_secs_f64()));
+            self.over = Some(match self.goodbye {
+                Some(_) => "the sender has stopped".to_owned(),
+                None => format!("nothing has come from the sender for {} s", patience.as_secs_f64()),
+            });
             self.close_when_done();
         }
         if let Some(step) = self.steps.pop_front() {
@@ -298,10 +314,21 @@ impl Receiver {
 
     /// When patience ends; not while the caller is hashing or committing.
     fn deadline(&mut self, now: Instant) -> Option<Instant> {
-        let patience = self.config.patience?;
         let last_heard = *self.last_heard.get_or_insert(now);
         let silent = !self.closed && self.over.is_none() && self.busy.is_empty();
-        silent.then(|| last_heard + patience)
+        let patience = self.config.patience.map(|patience| last_heard + patience);
+        let goodbye = self.goodbye.map(|goodbye| goodbye + LEAVING);
+        patience.into_iter().chain(goodbye).min().filter(|_| silent)
+    }
+
+    /// Something has come from a sender.
+    fn hear(&mut self, now: Instant, is_goodbye: bool) {
+        self.last_heard = Some(now);
+        if is_goodbye {
+            self.goodbye.get_or_insert(now);
+        } else if self.goodbye.is_some_and(|goodbye| now >= goodbye + ECHO) {
+            self.goodbye = None;
+        }
     }
 
     fn on_message(&mut self, file: FileId, message: Message) {
@@ -317,10 +344,20 @@ impl Receiver {
                 }
             }
             Message::ChunkHashes(page) => self.on_chunk_hashes(file, page),
-            Message::Withdraw(reason) => self.fail(file, format!("the sender has withdrawn it: {reason}")),
-            Message::Goodbye => self.over = Some("the sender has stopped".into()),
+            Message::Withdraw(reason) => self.on_withdraw(file, &reason),
             // An end of file says nothing that the announcement does not; the others belong to VCMTP.
             _ => {}
+        }
+    }
+
+    /// A sender cannot read the object any more.
+    fn on_withdraw(&mut self, file: FileId, reason: &Reason) {
+        let Some(object) = self.object(file) else { return };
+        let (times, _) = object.withdrawn.take().unwrap_or_default();
+        let reason = format!("the sender has withdrawn it: {reason}");
+        object.withdrawn = Some((times + 1, reason.clone()));
+        if times + 1 >= WITHDRAWALS {
+            self.fail(file, reason);
         }
     }
 
@@ -345,6 +382,7 @@ impl Receiver {
     fn on_blocks(&mut self, file: FileId, range: Range<u64>) {
         let (block_len, len) = (self.config.block_len, range.end.saturating_sub(range.start));
         let Some(object) = self.note(file, MAX_UNANNOUNCED) else { return };
+        object.withdrawn = None;
         if object.phase != Phase::Receiving {
             self.duplicate_blocks += len.div_ceil(u64::from(block_len));
             return;
@@ -379,6 +417,7 @@ impl Receiver {
             |object: &Object| object.phase == Phase::Receiving && object.check.is_none() && !is_full;
         let receiving = self.object(file).filter(|object| takes_symbols(object));
         let Some(object) = receiving else { return };
+        object.withdrawn = None;
         let chunks = object.chunks();
         let Some(gatherer) = &mut object.gatherer else { return };
         let layout = gatherer.layout();
@@ -460,7 +499,7 @@ impl Receiver {
 
     /// Compares the two hashes of an object once both are known.
     fn check(&mut self, file: FileId) {
-        let (attempts, has_chunk_hashes) = (self.config.hash_attempts, self.config.has_chunk_hashes);
+        let (attempts, has_chunk_hashes) = (self.config.hash_attempts, self.has_chunk_hashes());
         let Some(object) = self.object(file) else { return };
         let (Phase::Hashing, Some(hashed), Some(digest)) = (object.phase, object.hashed, object.digest)
         else {
@@ -484,6 +523,10 @@ impl Receiver {
             let times = object.mismatches;
             self.fail(file, format!("its hash has been wrong {times} times"));
         }
+    }
+
+    fn has_chunk_hashes(&self) -> bool {
+        self.config.has_chunk_hashes && chunks::fit_in(self.config.block_len)
     }
 
     /// What some chunks should be. The page may be anybody's, which shows when it is compared.
@@ -578,7 +621,9 @@ impl Receiver {
         let unfinished: Vec<u32> =
             self.objects.iter().filter(|(_, object)| needs_more(object)).map(|(index, _)| *index).collect();
         for index in unfinished {
-            self.fail(FileId::new(self.config.session, index), reason.to_owned());
+            let withdrawn = self.objects.get(&index).and_then(|object| object.withdrawn.as_ref());
+            let reason = withdrawn.map_or(reason, |(_, reason)| reason).to_owned();
+            self.fail(FileId::new(self.config.session, index), reason);
         }
     }
 
@@ -627,9 +672,13 @@ mod tests {
     type Taken = Vec<Step<ReceiverTransmit, ReceiverEvent, ReceiverWait>>;
 
     fn receiver() -> Receiver {
+        receiver_of(10)
+    }
+
+    fn receiver_of(block_len: u16) -> Receiver {
         Receiver::new(ReceiverConfig {
             session: SessionId(9),
-            block_len: 10,
+            block_len,
             fec: false,
             has_chunk_hashes: true,
             hash_attempts: 2,
@@ -731,8 +780,26 @@ mod tests {
         assert!(!steps.contains(&closed(None)), "{steps:?}");
         assert_eq!(receiver.progress().objects, Some(3));
         let reason = "the sender has stopped";
-        let steps = take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]);
-        assert_eq!(steps, [closed(Some(reason))]);
+        assert_eq!(take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]), []);
+        assert_eq!(take(&mut receiver, NOW + LEAVING, []), []);
+        assert_eq!(receiver.poll(NOW + LEAVING), closed(Some(reason)));
+    }
+
+    #[test]
+    fn one_of_several_senders_that_goes_ends_nothing() {
+        let mut receiver = receiver();
+        let start = [contents(1), message(FILE, Message::BeginOfFile(begin())), digest(7), blocks(0..50)];
+        take(&mut receiver, NOW, start);
+        let goodbye = || message(FILE, Message::Goodbye);
+        let gone = message(FILE, Message::Withdraw(Reason::new("gone")));
+        take(&mut receiver, NOW, [goodbye(), gone.clone(), gone.clone(), goodbye(), blocks(50..60)]);
+        assert_eq!(receiver.poll(NOW), Step::Wait(Some(NOW + LEAVING), ReceiverWait::Sender), "an echo");
+        let later = NOW + ECHO;
+        assert_eq!(take(&mut receiver, later, [gone.clone(), blocks(60..70)])[..1], [store(60..70, false)]);
+        let patience = later + Duration::from_secs(30);
+        assert_eq!(receiver.poll(later), Step::Wait(Some(patience), ReceiverWait::Sender), "another sends");
+        let rest = take(&mut receiver, later, [gone, goodbye(), blocks(70..95), hashed(7), COMMITTED]);
+        assert_eq!(rest.last(), Some(&closed(None)));
     }
 
     #[test]
@@ -764,7 +831,7 @@ mod tests {
     #[test]
     fn of_a_wrong_object_the_wrong_chunks_alone_are_taken_again() {
         const SIZE: u64 = 20 * CHUNK_LEN + 5;
-        let mut receiver = receiver();
+        let mut receiver = receiver_of(1_000);
         let page = |page, count| {
             let page = ChunkHashes::new(page, vec![[1; 32]; count], vec![[2; 32]]).expect("few");
             (page.clone(), message(FILE, Message::ChunkHashes(page)))
@@ -780,14 +847,18 @@ mod tests {
         let start = [contents(1), begin, digest(7), say_first.clone(), blocks(0..SIZE)];
         assert!(!take(&mut receiver, NOW, start).contains(&check(&first)), "not while it may be right");
         take(&mut receiver, NOW, [hashed(8)]);
-        assert_eq!(take(&mut receiver, NOW, [blocks(0..100)]), [], "it is there, and not known to be wrong");
+        assert_eq!(
+            take(&mut receiver, NOW, [blocks(0..1_000)]),
+            [],
+            "it is there, and not known to be wrong"
+        );
         assert_eq!(take(&mut receiver, NOW, [say_first.clone(), say_first.clone()]), [check(&first)]);
         take(&mut receiver, NOW, [checked(0, None)]);
         assert_eq!(take(&mut receiver, NOW, [say_first]), [check(&first)], "the other was forged");
         let wrong = CHUNK_LEN..2 * CHUNK_LEN;
         take(&mut receiver, NOW, [checked(0, Some(vec![wrong.clone()]))]);
-        let again = CHUNK_LEN / 10 * 10..(2 * CHUNK_LEN).next_multiple_of(10);
-        assert_eq!(take(&mut receiver, NOW, [blocks(0..SIZE / 10 * 10)]), [store(again, true)]);
+        let again = CHUNK_LEN / 1_000 * 1_000..(2 * CHUNK_LEN).next_multiple_of(1_000);
+        assert_eq!(take(&mut receiver, NOW, [blocks(0..SIZE / 1_000 * 1_000)]), [store(again, true)]);
         assert_eq!(take(&mut receiver, NOW, [say_last]), [check(&last)], "the rest is compared first");
         let hash = Step::Transmit(ReceiverTransmit::Hash { file: FILE });
         assert_eq!(take(&mut receiver, NOW, [checked(1, Some(vec![]))]), [hash]);
@@ -811,8 +882,8 @@ mod tests {
         let steps = take(&mut receiver, NOW, [begin, digest(7), blocks(0..95), hashed(7), COMMITTED]);
         assert!(matches!(steps.last(), Some(Step::Event(ReceiverEvent::Received { .. }))));
         assert_eq!(take(&mut receiver, NOW, [contents(2)]), []);
-        let reason = Message::Withdraw(Reason::new("gone"));
-        let end = take(&mut receiver, NOW, [message(OTHER, reason)]);
+        let withdraw = || message(OTHER, Message::Withdraw(Reason::new("gone")));
+        let end = take(&mut receiver, NOW, (0..WITHDRAWALS).map(|_| withdraw()));
         assert_eq!(end.last(), Some(&closed(None)));
     }
 
@@ -841,8 +912,22 @@ mod tests {
     fn a_goodbye_ends_what_is_unfinished() {
         let mut receiver = receiver();
         take(&mut receiver, NOW, [contents(1), message(FILE, Message::BeginOfFile(begin())), blocks(0..50)]);
-        let end = take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]);
-        assert_eq!(end[1..], [failed("the sender has stopped"), closed(Some("the sender has stopped"))]);
+        let reason = "the sender has stopped";
+        assert_eq!(take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]), []);
+        assert_eq!(receiver.poll(NOW + LEAVING), Step::Transmit(ReceiverTransmit::Discard { file: FILE }));
+        assert_eq!(receiver.poll(NOW + LEAVING), failed(reason));
+        assert_eq!(receiver.poll(NOW + LEAVING), closed(Some(reason)));
+    }
+
+    #[test]
+    fn what_a_sender_has_withdrawn_is_told_at_its_end() {
+        let mut receiver = receiver();
+        let gone = message(FILE, Message::Withdraw(Reason::new("it has shrunk")));
+        take(&mut receiver, NOW, [contents(1), message(FILE, Message::BeginOfFile(begin())), gone]);
+        take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]);
+        receiver.poll(NOW + LEAVING);
+        let reason = "the sender has withdrawn it: it has shrunk";
+        assert_eq!(receiver.poll(NOW + LEAVING), failed(reason));
     }
 
     #[test]

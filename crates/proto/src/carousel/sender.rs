@@ -9,7 +9,11 @@ use treecast_wire::{
 };
 
 use super::ANNOUNCE_BYTES;
-use crate::{Instant, Step, chunks::Chunks, fec::Layout};
+use crate::{
+    Instant, Step,
+    chunks::{self, Chunks},
+    fec::Layout,
+};
 
 /// A loop takes at least so long: small objects are not to keep a network busy for nothing.
 const SHORTEST_LOOP: Duration = Duration::from_millis(20);
@@ -29,6 +33,12 @@ pub struct SenderConfig {
     pub fec: bool,
     /// Whether messages tell of the objects; without them (the IoT updater's dialect) the blocks must.
     pub announce: bool,
+    /// Where in the loop the first one begins, in bytes of all objects: whatever the number, it is a place there. Senders
+    /// of one carousel that begin at different places do not send the same at the same time.
+    pub start: u64,
+    /// Which repair symbols later loops send first; with 0, the first loop sends blocks. The symbols of two numbers are
+    /// different ones, as long as there are any.
+    pub first_row: u64,
     /// How long it waits for another listener when the last has left.
     pub idle: Duration,
 }
@@ -106,6 +116,10 @@ pub struct Sender {
     state: State,
     listeners: bool,
     loops: u64,
+    /// Where each loop begins: an object's index, and a position in it.
+    start: (usize, u64),
+    /// Nothing of the loop has been sent.
+    is_fresh: bool,
     /// The loop that is next begins then, or later.
     next_loop: Instant,
     /// Index of the object that is being sent.
@@ -148,15 +162,18 @@ impl Sender {
             let file = FileId::new(config.session, index);
             Object { file, begin, hash: None, withdrawn: None }
         };
+        let start = place(&config, &objects);
         Ok(Self {
             contents,
             objects: (0..).zip(objects).map(object).collect(),
             state: State::Waiting(None),
             listeners: false,
             loops: 0,
+            start,
+            is_fresh: true,
             next_loop: Instant::ZERO,
-            current: 0,
-            position: 0,
+            current: start.0,
+            position: start.1,
             announce_at: 0,
             next_page: 0,
             events: VecDeque::new(),
@@ -177,6 +194,9 @@ impl Sender {
             SenderInput::Withdraw { file, reason } => {
                 if let Some(object) = self.object(file) {
                     object.withdrawn = Some(Reason::new(&reason));
+                    if self.start.0 == file.index() as usize {
+                        self.start.1 = 0;
+                    }
                 }
             }
             SenderInput::Close => self.close(),
@@ -247,7 +267,7 @@ impl Sender {
             self.events.push_back(SenderEvent::Closed);
             return None;
         }
-        if (self.current, self.position, self.announce_at) == (0, 0, 0) {
+        if std::mem::take(&mut self.is_fresh) {
             self.next_loop = now + SHORTEST_LOOP;
         }
         let object = &self.objects[self.current];
@@ -270,8 +290,7 @@ impl Sender {
 
     /// Whether a loop is over before its time.
     fn is_early(&self, now: Instant) -> bool {
-        let at_start = (self.current, self.position, self.announce_at) == (0, 0, 0);
-        at_start && self.messages.is_empty() && self.loops > 0 && now < self.next_loop
+        self.is_fresh && self.messages.is_empty() && self.loops > 0 && now < self.next_loop
     }
 
     fn announce(&mut self) {
@@ -282,34 +301,47 @@ impl Sender {
             self.messages.push_back((object.file, Message::Digest(Digest::unsigned(hash))));
         }
         self.announce_at = self.position + ANNOUNCE_BYTES;
+        if let Some(chunks) = Chunks::new(object.begin.file_size) {
+            // What lies behind is told in the next loop.
+            self.next_page = self.next_page.max(chunks.page_at(self.position));
+        }
     }
 
     /// The next page of chunk hashes whose chunks begin before the next announcement.
     fn next_page(&self) -> Option<u32> {
         let object = &self.objects[self.current];
-        let chunks =
-            Chunks::new(object.begin.file_size).filter(|_| self.config.announce && self.loops > 0)?;
+        let may_tell = self.config.announce && chunks::fit_in(self.config.block_len) && object.hash.is_some();
+        let chunks = Chunks::new(object.begin.file_size).filter(|_| may_tell)?;
         let is_due =
             self.next_page < chunks.pages() && chunks.page_bytes(self.next_page).start < self.announce_at;
-        (object.hash.is_some() && is_due).then_some(self.next_page)
+        is_due.then_some(self.next_page)
     }
 
     fn next_run(&mut self) -> SenderTransmit {
         let object = &self.objects[self.current];
         let (file, size) = (object.file, object.begin.file_size);
+        let (start, row) = (self.start.1, self.config.first_row.saturating_add(self.loops));
+        let is_before_start = self.current == self.start.0 && self.position < start;
         let end = self.position.saturating_add(u64::from(self.config.max_run_len));
-        let range = self.position..end.min(size);
-        let layout = Layout::new(size, self.config.block_len).filter(|_| self.config.fec && self.loops > 0);
+        let range = self.position..end.min(if is_before_start { start } else { size });
+        let layout = Layout::new(size, self.config.block_len).filter(|_| self.config.fec && row > 0);
         if let Some(layout) = layout {
             let first = range.start / layout.block_len();
             let (source_block, symbols) =
-                layout.instead(&(first..range.end.div_ceil(layout.block_len())), self.loops);
+                layout.instead(&(first..range.end.div_ceil(layout.block_len())), row);
             let next = first + u64::from(symbols.end - symbols.start);
-            self.position = next.saturating_mul(layout.block_len()).min(size);
+            self.go_on(next.saturating_mul(layout.block_len()).min(size));
             return SenderTransmit::Symbols { file, source_block, symbols };
         }
-        self.position = range.end;
+        self.go_on(range.end);
         SenderTransmit::Blocks { file, range }
+    }
+
+    fn go_on(&mut self, position: u64) {
+        self.position = position;
+        if position > 0 && (self.current, position) == self.start {
+            self.finish_loop();
+        }
     }
 
     fn finish_object(&mut self) {
@@ -326,20 +358,34 @@ impl Sender {
             self.messages.extend(end.into_iter().map(|message| (file, message)));
         }
         (self.position, self.announce_at, self.next_page) = (0, 0, 0);
-        self.current += 1;
-        if self.current == self.objects.len() {
+        self.current = (self.current + 1) % self.objects.len();
+        if (self.current, 0) == self.start {
             self.finish_loop();
         }
     }
 
     fn finish_loop(&mut self) {
-        self.current = 0;
         self.loops += 1;
+        self.is_fresh = true;
         self.events.push_back(SenderEvent::Looped { loops: self.loops });
         if self.objects.iter().all(|object| object.withdrawn.is_some()) {
             self.close();
         }
     }
+}
+
+/// The object, and the position in it, at which a loop begins: where a block does.
+fn place(config: &SenderConfig, objects: &[BeginOfFile]) -> (usize, u64) {
+    let total: u128 = objects.iter().map(|begin| u128::from(begin.file_size)).sum();
+    let mut rest = u128::from(config.start) % total.max(1);
+    for (index, begin) in objects.iter().enumerate() {
+        if rest < u128::from(begin.file_size) {
+            let block_len = u64::from(config.block_len.max(1));
+            return (index, rest as u64 / block_len * block_len);
+        }
+        rest -= u128::from(begin.file_size);
+    }
+    (0, 0)
 }
 
 #[cfg(test)]
@@ -351,12 +397,18 @@ mod tests {
     const NOW: Instant = Instant::ZERO;
 
     fn sender(sizes: &[u64], announce: bool) -> Sender {
+        sender_from(0, 0, sizes, announce)
+    }
+
+    fn sender_from(start: u64, first_row: u64, sizes: &[u64], announce: bool) -> Sender {
         let config = SenderConfig {
             session: SessionId(9),
             max_run_len: 400_000,
             block_len: 1_000,
-            fec: false,
+            fec: first_row > 0,
             announce,
+            start,
+            first_row,
             idle: Duration::from_secs(5),
         };
         let begin = |size: &u64| BeginOfFile::new(TransferType::DiskToDisk, *size, "a").expect("a good name");
@@ -424,7 +476,40 @@ mod tests {
     }
 
     #[test]
-    fn chunk_hashes_go_out_before_their_blocks_from_the_second_loop_on() {
+    fn senders_of_one_carousel_begin_at_different_places() {
+        let mut sender = sender_from(1_000_000 + 700_500, 0, &[1_000_000, 1_500_000, 0], false);
+        sender.handle(NOW, SenderInput::Listeners { present: true });
+        let one_loop = [
+            "1 700000..1100000",
+            "1 1100000..1500000",
+            "0 0..400000",
+            "0 400000..800000",
+            "0 800000..1000000",
+            "1 0..400000",
+            "1 400000..700000",
+        ];
+        assert_eq!(sent(&mut sender, 14), [one_loop, one_loop].concat());
+        assert_eq!(sender.loops, 2);
+        sender
+            .handle(NOW, SenderInput::Withdraw { file: FileId::new(SessionId(9), 1), reason: "gone".into() });
+        assert_eq!(sent(&mut sender, 3), ["0 0..400000", "0 400000..800000", "0 800000..1000000"]);
+        assert_eq!(sent(&mut sender, 6).len(), 6, "and goes round without it");
+    }
+
+    #[test]
+    fn one_that_has_a_twin_begins_with_symbols_of_its_own() {
+        let mut sender = sender_from(0, 7, &[1_000_000], false);
+        sender.handle(NOW, SenderInput::Listeners { present: true });
+        let first = sent(&mut sender, 3);
+        let mut other = sender_from(0, 8, &[1_000_000], false);
+        other.handle(NOW, SenderInput::Listeners { present: true });
+        let others = sent(&mut other, 3);
+        assert!(first.iter().chain(&others).all(|sent| sent.starts_with("0 symbols of 0 ")), "{first:?}");
+        assert!(first.iter().all(|sent| !others.contains(sent)), "{first:?} {others:?}");
+    }
+
+    #[test]
+    fn chunk_hashes_go_out_before_their_blocks_once_they_are_known() {
         let mut sender = sender(&[2_000_000], true);
         sender.handle(NOW, SenderInput::Listeners { present: true });
         assert!(sent(&mut sender, 9).iter().all(|sent| !sent.contains("page")));
@@ -432,7 +517,7 @@ mod tests {
         let rest = sent(&mut sender, 20);
         let begin = rest.iter().position(|sent| sent == "0 0..400000").expect("the second loop");
         assert_eq!(rest[begin - 4..begin], ["0 Contents", "0 BeginOfFile", "0 Digest", "0 page 0"]);
-        let second = rest.iter().position(|sent| sent == "0 page 1").expect("all of them");
+        let second = begin + rest[begin..].iter().position(|sent| sent == "0 page 1").expect("all of them");
         assert_eq!(rest[second + 1], "0 1200000..1600000");
     }
 

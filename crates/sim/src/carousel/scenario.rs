@@ -27,6 +27,9 @@ pub struct Scenario {
     pub rate_bps: u64,
     /// Whether later loops are repair symbols.
     pub fec: bool,
+    /// Where the first loop begins, and with which symbols.
+    pub start: u64,
+    pub first_row: u64,
     /// Of the objects, in bytes.
     pub sizes: Vec<usize>,
     /// An object that cannot be sent any longer.
@@ -66,6 +69,8 @@ impl Scenario {
             max_run_len: u32::from(block_len) * random.random_range(1..=45),
             rate_bps: *pick(&mut random, &[2_000_000, 20_000_000, 200_000_000]),
             fec: generator(seed, 3).random_bool(0.5),
+            start: large.random(),
+            first_row: if large.random_bool(0.3) { large.random_range(1..1_000_000) } else { 0 },
             sizes,
             withdraw: withdrawn.then_some(withdraw),
             receivers,

@@ -1,0 +1,140 @@
+//! The thread that hashes a carousel's objects, so that receivers learn what is right long before the first loop is over,
+//! and a loop may begin anywhere.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver},
+    },
+    thread::JoinHandle,
+};
+
+use treecast_wire::{
+    header::{FileId, SessionId},
+    message::ChunkHashes,
+};
+
+use crate::{
+    chunk_tree::{ChunkHasher, ChunkTree},
+    files::{NamedSource, Source, SourceError},
+};
+
+/// How much is read at once.
+const RUN_LEN: usize = 256 * 1024;
+
+/// How many hashes wait to be taken.
+const AHEAD: usize = 64;
+
+/// An object's hash, and its chunks' if it has more than one.
+type Hashes = ([u8; 32], Option<ChunkTree>);
+
+/// Hashes objects one by one. Dropping it ends the thread.
+#[derive(Debug)]
+pub(super) struct Hashing {
+    hashed: Option<Receiver<(FileId, Result<Hashes, SourceError>)>>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    /// Of the objects whose hash is known and that are more than one chunk: 0.05 % of their size.
+    trees: BTreeMap<FileId, ChunkTree>,
+}
+
+impl Hashing {
+    /// Starts with these objects of a session.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(session: SessionId, sources: &[NamedSource]) -> io::Result<Self> {
+        let (results, hashed) = mpsc::sync_channel(AHEAD);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (over, sources) = (Arc::clone(&is_over), sources.iter().map(|named| named.source.twin()));
+        let sources: Vec<Source> = sources.collect();
+        let work = move || {
+            for (index, mut source) in (0..).zip(sources) {
+                let Some(hashed) = hash(&mut source, &over).transpose() else { return };
+                if results.send((FileId::new(session, index), hashed)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("hash".into()).spawn(work)?;
+        Ok(Self { hashed: Some(hashed), is_over, thread: Some(thread), trees: BTreeMap::new() })
+    }
+
+    /// The next object whose hash has become known, or that cannot be read.
+    pub fn next(&mut self) -> Option<(FileId, Result<[u8; 32], SourceError>)> {
+        let (file, hashed) = self.hashed.as_ref()?.try_recv().ok()?;
+        let hash = hashed.map(|(hash, tree)| {
+            self.trees.extend(tree.map(|tree| (file, tree)));
+            hash
+        });
+        Some((file, hash))
+    }
+
+    /// A page of an object's chunk hashes, once they are known.
+    pub fn page(&self, file: FileId, page: u32) -> Option<ChunkHashes> {
+        self.trees.get(&file)?.page(page)
+    }
+}
+
+impl Drop for Hashing {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.hashed = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// None when it was told to end.
+fn hash(source: &mut Source, is_over: &AtomicBool) -> Result<Option<Hashes>, SourceError> {
+    let (size, mut position) = (source.size(), 0);
+    let mut hasher = ChunkHasher::new(size);
+    let mut run = vec![0; RUN_LEN.min(usize::try_from(size).unwrap_or(RUN_LEN))];
+    while position < size {
+        if is_over.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let len = (size - position).min(RUN_LEN as u64) as usize;
+        source.read(position, &mut run[..len])?;
+        hasher.update(&run[..len]);
+        position += len as u64;
+    }
+    source.check_unchanged()?;
+    source.close();
+    Ok(Some(hasher.finish()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::find_sources;
+
+    #[test]
+    fn hashes_come_one_by_one_and_with_their_chunks() {
+        let folder = std::env::temp_dir().join(format!("treecast-hashing-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let data = vec![vec![1; 700_000], vec![2; 10], Vec::new()];
+        let paths: Vec<_> = (0..3).map(|index| folder.join(index.to_string())).collect();
+        paths.iter().zip(&data).for_each(|(path, data)| std::fs::write(path, data).unwrap());
+        let sources = find_sources(&paths).unwrap().sources;
+        std::fs::write(&paths[1], [3; 11]).unwrap();
+        let mut hashing = Hashing::start(SessionId(7), &sources).unwrap();
+        let mut hashes = Vec::new();
+        while hashes.len() < 3 {
+            match hashing.next() {
+                Some((_, hash)) => hashes.push(hash.ok()),
+                None => std::thread::yield_now(),
+            }
+        }
+        let right = |data: &[u8]| Some(*blake3::hash(data).as_bytes());
+        assert_eq!(hashes, [right(&data[0]), None, right(&[])], "the second has changed");
+        let file = |index| FileId::new(SessionId(7), index);
+        assert!(hashing.page(file(0), 0).is_some() && hashing.page(file(0), 1).is_none());
+        assert!(hashing.page(file(1), 0).is_none() && hashing.page(file(2), 0).is_none());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
