@@ -79,19 +79,13 @@ impl Lan {
 
     /// A carousel at host 0 that has announced itself.
     fn send(&self, arguments: &[&str], file: &Path) -> Sender {
-        let mut command = self.treecast(0);
-        command.args([
-            "send",
-            "--json",
-            "--interface",
-            "eth0",
-            "--rate",
-            "80M",
-            "--idle",
-            "2",
-            "--wait-timeout",
-            "60",
-        ]);
+        self.send_from(0, "80M", arguments, file)
+    }
+
+    fn send_from(&self, host: usize, rate: &str, arguments: &[&str], file: &Path) -> Sender {
+        let mut command = self.treecast(host);
+        command.args(["send", "--json", "--interface", "eth0", "--rate", rate]);
+        command.args(["--idle", "2", "--wait-timeout", "60"]);
         let mut child = command.args(arguments).arg(file).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Sender { child, lines }
@@ -154,10 +148,17 @@ impl Drop for Sender {
     }
 }
 
-fn assert_whole(child: Child, file: &Path, copy: &Path) {
+/// Returns the last thing that the receiver has told.
+fn assert_whole(child: Child, file: &Path, copy: &Path) -> Value {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(fs::read(file).unwrap() == fs::read(copy).unwrap(), "{}", copy.display());
+    let last = output.stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap_or_default();
+    serde_json::from_slice(last).unwrap()
+}
+
+fn signal(child: &Child, signal: &str) {
+    Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
 }
 
 /// The sender sends when somebody listens, whoever joins in the middle of a loop gets everything, hosts that
@@ -192,6 +193,62 @@ fn listeners_make_the_carousel_turn_by_mld() {
 #[test]
 fn listeners_make_the_carousel_turn_by_igmp() {
     listeners_make_the_carousel_turn("igmp", "239.255.7.1");
+}
+
+/// Two hosts with the same file and the same session are one carousel. They come and go as they like, with a Goodbye or
+/// without, and what each sends counts.
+#[test]
+fn several_senders_are_one_carousel_and_come_and_go() {
+    let lan = Lan::new("twin", 4);
+    let file = lan.file(6_000_000);
+    let session = lan.folder.join("session");
+    let session = ["--repair", "carousel", "--session", session.to_str().unwrap()];
+    let mut first = lan.send_from(0, "12M", &session, &file);
+    let ticket = first.wait_for("ticket")["ticket"].as_str().unwrap().to_owned();
+    let receivers = [2, 3].map(|host| lan.receive(host, &[&ticket]));
+    first.wait_for("started");
+    thread::sleep(Duration::from_millis(700));
+    let mut second = lan.send_from(1, "12M", &session, &file);
+    assert_eq!(second.wait_for("ticket")["ticket"], ticket.as_str());
+    second.wait_for("started");
+    signal(&first.child, "-INT");
+    first.wait_for("done");
+    thread::sleep(Duration::from_millis(400));
+    let mut first = lan.send_from(0, "12M", &session, &file);
+    first.wait_for("started");
+    second.child.kill().unwrap();
+    for (host, receiver) in [2, 3].into_iter().zip(receivers) {
+        assert_whole(receiver, &file, &lan.copies(host).join("file"));
+    }
+    first.wait_for("done");
+}
+
+/// A second sender of the same rate, with repair symbols of its own, makes it nearly twice as fast.
+#[test]
+fn two_senders_are_faster_than_one() {
+    let lan = Lan::new("two", 4);
+    let file = lan.file(6_000_000);
+    let session = lan.folder.join("session");
+    let session = ["--repair", "carousel", "--fec", "auto", "--session", session.to_str().unwrap()];
+    let mut seconds = Vec::new();
+    for senders in [1, 2] {
+        let mut senders: Vec<_> =
+            (0..senders).map(|host| lan.send_from(host, "16M", &session, &file)).collect();
+        let ticket = senders[0].wait_for("ticket")["ticket"].as_str().unwrap().to_owned();
+        senders.iter_mut().skip(1).for_each(|sender| _ = sender.wait_for("ticket"));
+        // One that listens and takes nothing, until all of them have noticed.
+        let mut listener = lan.receive(3, &[&ticket]);
+        senders[0].wait_for("started");
+        signal(&listener, "-STOP");
+        senders.iter_mut().skip(1).for_each(|sender| _ = sender.wait_for("started"));
+        let done = assert_whole(lan.receive(2, &[&ticket]), &file, &lan.copies(2).join("file"));
+        seconds.push(done["seconds"].as_f64().unwrap());
+        listener.kill().unwrap();
+        listener.wait().unwrap();
+        fs::remove_dir_all(lan.copies(2)).unwrap();
+    }
+    println!("6 MB at 16 Mbit/s each: {:.2} s from one sender, {:.2} s from two", seconds[0], seconds[1]);
+    assert!(seconds[1] < 0.8 * seconds[0], "{seconds:?}");
 }
 
 #[test]

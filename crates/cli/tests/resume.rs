@@ -52,6 +52,45 @@ fn done(receiver: Child) -> Value {
     events.find(|event| event["event"] == "done").unwrap()
 }
 
+/// A carousel tells nobody what it lacks: it takes what it has not from the next loop.
+#[test]
+fn a_carousels_receiver_that_was_killed_fetches_what_it_lacks() {
+    const SIZE: u64 = 22_000_003;
+    let scratch = Scratch::new();
+    let (files, size) = files(&scratch);
+    assert_eq!(size, SIZE);
+    let from: Vec<_> = files.iter().map(|(name, _)| scratch.path(name)).collect();
+    let paths: Vec<_> = from.iter().map(|file| path(file)).collect();
+    let mut sender =
+        scratch.send(&[&["--repair", "carousel", "--rate", "40M", "--block", "1400"], &paths[..]].concat());
+    let (mut had, mut lost) = (0, 0);
+    for more in [5_000_000, 6_000_000] {
+        let mut command = scratch.receive_command("a");
+        command.arg("--json").arg(format!("@{}", scratch.path("ticket").display()));
+        let mut receiver = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        for line in BufReader::new(receiver.stdout.take().unwrap()).lines() {
+            let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            let bytes = event["bytes"].as_u64().unwrap_or_default();
+            if event["event"] == "progress" && bytes >= had + more {
+                receiver.kill().unwrap();
+                lost += had.saturating_sub(event["kept_bytes"].as_u64().unwrap());
+                had = bytes;
+                break;
+            }
+        }
+        receiver.wait().unwrap();
+    }
+    let done = done(scratch.receive("a", &["--json"]));
+    lost += had.saturating_sub(done["kept_bytes"].as_u64().unwrap());
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    assert!(had > 10_000_000 && lost < SIZE / 50, "{lost} of {had} bytes: {done}");
+    for (name, size) in &files {
+        assert!(fs::read(scratch.path("a").join(name)).unwrap() == contents(*size), "{name}");
+    }
+    assert_eq!(scratch.names("a"), ["large", "other"], "nothing else is left");
+}
+
 /// Files of a session, and their size in all.
 fn files(scratch: &Scratch) -> (Vec<(String, usize)>, u64) {
     let files = vec![("large".to_owned(), 14_000_000), ("other".to_owned(), 8_000_003)];

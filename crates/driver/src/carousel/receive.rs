@@ -15,7 +15,7 @@ use treecast_wire::{
 use super::{CarouselError, Dialect, iotup::FrameCollector};
 use crate::{
     clock::Clock,
-    files::{Ending, Intake, Journal, Kept, Report, SourceBlock, TargetFolder, Task},
+    files::{Ending, Intake, Journal, Leftovers, Report, SourceBlock, TargetFolder, Task},
     poller::{Interest, Poller},
     receive::{NameFilter, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
     seal::{Opener, Refused, Secret},
@@ -89,11 +89,16 @@ pub fn receive(
         hash_attempts: HASH_ATTEMPTS,
         patience: options.patience,
     });
-    let (journal, _) = Journal::open(&folder, options.session, false)?;
+    // The IoT updater's frames do not say of which session they are.
+    let resumes = options.dialect == Dialect::Session;
+    let (journal, leftovers) = Journal::open(&folder, options.session, resumes)?;
     let mut session = Session {
         source,
         machine,
-        intake: Intake::start(folder, journal, waker.clone())?,
+        intake: Intake::start(folder.clone(), journal, waker.clone())?,
+        folder,
+        leftovers,
+        kept_bytes: 0,
         waker,
         poller,
         clock: Clock::start(),
@@ -109,7 +114,12 @@ pub fn receive(
         on_event,
     };
     session.run(stop)?;
-    if let Some(warning) = session.intake.end(Ending::Over) {
+    let ending = match &session.summary {
+        ReceiveSummary { interrupted: true, .. } => Ending::Interrupted,
+        ReceiveSummary { cut_short: Some(_), .. } => Ending::CutShort,
+        _ => Ending::Over,
+    };
+    if let Some(warning) = session.intake.end(ending) {
         (session.on_event)(ReceiveEvent::Warning(warning));
     }
     Ok(session.summary)
@@ -188,6 +198,11 @@ struct Session<'a> {
     source: Source,
     machine: Receiver,
     intake: Intake,
+    folder: TargetFolder,
+    /// What an earlier receiver has left.
+    leftovers: Leftovers,
+    /// How much of what is there it had.
+    kept_bytes: u64,
     waker: Waker,
     poller: Poller,
     clock: Clock,
@@ -328,8 +343,16 @@ impl Session<'_> {
         loop {
             match self.machine.poll(now) {
                 Step::Transmit(ReceiverTransmit::Announce { file, begin }) => self.announce(now, file, begin),
+                Step::Transmit(ReceiverTransmit::Discard { file }) => {
+                    // Of one that is not announced, nothing has been taken from there.
+                    if self.names.contains_key(&file) {
+                        self.leftovers.forget(file);
+                    }
+                    self.intake.add(now, Task::Discard { file });
+                }
                 Step::Transmit(transmit) => {
-                    let task = task(transmit, blocks, self.block_len);
+                    let compares = matches!(self.source, Source::Iotup(_));
+                    let task = task(transmit, blocks, self.block_len, compares);
                     task.into_iter().for_each(|task| self.intake.add(now, task));
                 }
                 Step::Event(event) => self.event(event),
@@ -346,7 +369,12 @@ impl Session<'_> {
         }
         (self.on_event)(ReceiveEvent::Announced { name: name.clone(), bytes: begin.file_size });
         self.names.insert(file, name);
-        self.intake.add(now, Task::Announce { file, begin, kept: Kept::Nothing });
+        let kept = self.leftovers.kept(&self.folder, file, &begin);
+        let ranges = kept.ranges(begin.file_size);
+        self.intake.add(now, Task::Announce { file, begin, kept });
+        let before = self.machine.progress().received_bytes;
+        self.machine.handle(now, ReceiverInput::Have { file, ranges });
+        self.kept_bytes += self.machine.progress().received_bytes.saturating_sub(before);
     }
 
     fn event(&mut self, event: ReceiverEvent) {
@@ -375,7 +403,7 @@ impl Session<'_> {
         self.summary.progress = ReceiveProgress {
             seconds: self.started.map_or(0.0, |started| (now - started).as_secs_f64()),
             received_bytes: progress.received_bytes,
-            kept_bytes: 0,
+            kept_bytes: self.kept_bytes,
             announced_bytes: progress.announced_bytes,
             retransmitted_bytes: 0,
             duplicate_blocks: progress.duplicate_blocks,
@@ -405,11 +433,17 @@ impl Session<'_> {
 }
 
 /// What the store is to do, other than what needs an answer.
-fn task(transmit: ReceiverTransmit, blocks: Option<(u64, usize)>, symbol_len: u16) -> Option<Task> {
+fn task(
+    transmit: ReceiverTransmit,
+    blocks: Option<(u64, usize)>,
+    symbol_len: u16,
+    compares: bool,
+) -> Option<Task> {
     Some(match transmit {
         ReceiverTransmit::Store { file, range, compare } => {
             let at = position_in_batch(blocks, &range)?;
-            match compare {
+            // Where chunks are known to be wrong, all of it differs.
+            match compare && compares {
                 false => Task::Keep { file, range, at },
                 true => Task::Overwrite { file, range, at },
             }
@@ -426,8 +460,7 @@ fn task(transmit: ReceiverTransmit, blocks: Option<(u64, usize)>, symbol_len: u1
         ReceiverTransmit::Hash { file } => Task::Hash { file },
         ReceiverTransmit::CheckChunks { file, hash, page } => Task::CheckChunks { file, hash, page },
         ReceiverTransmit::Commit { file } => Task::Commit { file },
-        ReceiverTransmit::Discard { file } => Task::Discard { file },
-        ReceiverTransmit::Announce { .. } => return None,
+        ReceiverTransmit::Discard { .. } | ReceiverTransmit::Announce { .. } => return None,
     })
 }
 

@@ -359,6 +359,17 @@ impl Drop for Journal {
     }
 }
 
+impl Kept {
+    /// What is there, in bytes, of an object of this size.
+    pub fn ranges(&self, size: u64) -> Vec<Range<u64>> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Ranges(ranges) => ranges.clone(),
+            Self::Whole { .. } => Vec::from_iter((size > 0).then_some(0..size)),
+        }
+    }
+}
+
 impl Leftovers {
     /// Whether nothing is there.
     pub fn is_empty(&self) -> bool {

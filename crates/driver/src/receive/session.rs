@@ -31,7 +31,7 @@ use super::{
 use crate::{
     clock::{self, Clock},
     connection::Connection,
-    files::{Ending, Intake, Journal, Kept, Leftovers, Report, SourceBlock, TargetFolder, Task},
+    files::{Ending, Intake, Journal, Leftovers, Report, SourceBlock, TargetFolder, Task},
     poller::{Interest, Poller, Ready},
     seal::Opener,
     security::{
@@ -544,11 +544,7 @@ impl<'a> Session<'a> {
     /// Has an object stored, on top of what is there of it from before.
     fn announce(&mut self, file: FileId, begin: BeginOfFile) {
         let kept = self.leftovers.kept(&self.folder, file, &begin);
-        let ranges = match &kept {
-            Kept::Nothing => Vec::new(),
-            Kept::Ranges(ranges) => ranges.clone(),
-            Kept::Whole { .. } => Vec::from_iter((begin.file_size > 0).then_some(0..begin.file_size)),
-        };
+        let ranges = kept.ranges(begin.file_size);
         self.add(Task::Announce { file, begin, kept });
         let before = self.machine.received_bytes();
         self.machine.handle(self.clock.now(), ReceiverInput::Have { file, ranges });

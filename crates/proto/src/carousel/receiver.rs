@@ -76,6 +76,11 @@ pub enum ReceiverInput {
         file: FileId,
         positions: Range<u64>,
     },
+    /// These bytes of an announced object are stored already, from before this receiver was started.
+    Have {
+        file: FileId,
+        ranges: Vec<Range<u64>>,
+    },
     /// A source block has been decoded and its missing blocks are stored, or it could not be decoded.
     Decoded {
         file: FileId,
@@ -256,6 +261,7 @@ impl Receiver {
             }
             // Another session on the same group and port.
             ReceiverInput::Message { .. } | ReceiverInput::Blocks { .. } | ReceiverInput::Symbols { .. } => {}
+            ReceiverInput::Have { file, ranges } => self.on_have(file, ranges),
             ReceiverInput::Hashed { file, hash } => self.on_hashed(file, hash),
             ReceiverInput::Checked { file, page, wrong } => self.on_checked(file, page, wrong.as_deref()),
             ReceiverInput::StoreFailed { file, reason } => self.fail(file, reason),
@@ -376,6 +382,19 @@ impl Receiver {
         object.announce(begin.clone());
         object.gatherer = layout.map(Gatherer::new);
         self.transmit(ReceiverTransmit::Announce { file, begin });
+        self.hash_when_complete(file);
+    }
+
+    /// What is there of an announced object from before.
+    fn on_have(&mut self, file: FileId, ranges: Vec<Range<u64>>) {
+        let takes = |object: &Object| object.begin.is_some() && object.phase == Phase::Receiving;
+        let Some(object) = self.object(file).filter(|object| takes(object)) else { return };
+        let chunks = object.chunks();
+        for range in ranges {
+            object.stored.add(range);
+        }
+        let more = object.chunks().saturating_sub(chunks);
+        self.chunks += more;
         self.hash_when_complete(file);
     }
 
@@ -864,6 +883,18 @@ mod tests {
         assert_eq!(take(&mut receiver, NOW, [checked(1, Some(vec![]))]), [hash]);
         assert_eq!(take(&mut receiver, NOW, [hashed(7), COMMITTED]).last(), Some(&closed(None)));
         assert_eq!(receiver.progress().wrong_chunks, 1);
+    }
+
+    #[test]
+    fn what_is_there_from_before_is_not_stored_again() {
+        let mut receiver = receiver();
+        let have = |ranges| ReceiverInput::Have { file: FILE, ranges };
+        take(&mut receiver, NOW, [have(vec![0..10, 20..30]), contents(1), digest(7)]);
+        take(&mut receiver, NOW, [message(FILE, Message::BeginOfFile(begin())), have(vec![0..25, 40..95])]);
+        assert_eq!(receiver.progress().received_bytes, 80, "whole blocks");
+        let steps = take(&mut receiver, NOW, [blocks(0..95)]);
+        assert_eq!(steps, [store(20..40, false), Step::Transmit(ReceiverTransmit::Hash { file: FILE })]);
+        assert_eq!(take(&mut receiver, NOW, [hashed(7), COMMITTED]).last(), Some(&closed(None)));
     }
 
     #[test]
