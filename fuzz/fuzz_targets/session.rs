@@ -1,13 +1,19 @@
-//! Header and message: what parses is emitted as the same bytes.
+//! Header and message: what parses is emitted as the same bytes. And a datagram of several of them, which ends.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use treecast_wire::{
+    datagram::next_packet,
     header::{HEADER_LEN, Header},
     message::Message,
 };
 
 fuzz_target!(|bytes: &[u8]| {
+    let mut rest = bytes;
+    while let Ok(Some((header, end))) = next_packet(rest) {
+        assert_eq!(end, HEADER_LEN + header.payload_len as usize);
+        rest = &rest[end..];
+    }
     let Ok(header) = Header::parse(bytes) else { return };
     assert_eq!(header.to_bytes(), bytes[..HEADER_LEN]);
     let payload = &bytes[HEADER_LEN..];

@@ -34,6 +34,41 @@ pub fn to_stdout(text: fmt::Arguments<'_>) {
     }
 }
 
+/// JSON lines for standard output that are written together, so that ten thousand files do not cost as many writes.
+/// Those that nobody has asked for are written when it is dropped.
+#[derive(Debug, Default)]
+pub struct Lines {
+    text: String,
+}
+
+impl Lines {
+    /// So much does not wait.
+    const ENOUGH_BYTES: usize = 64 * 1024;
+
+    /// Adds a line, and writes it at once, with those before it, unless it waits for others.
+    pub fn add(&mut self, line: &serde_json::Value, waits: bool) {
+        self.text += &line.to_string();
+        self.text.push('\n');
+        if !waits || self.text.len() >= Self::ENOUGH_BYTES {
+            self.show();
+        }
+    }
+
+    /// Writes the lines that wait.
+    pub fn show(&mut self) {
+        if !self.text.is_empty() {
+            to_stdout(format_args!("{}", self.text));
+            self.text.clear();
+        }
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.show();
+    }
+}
+
 pub fn to_stderr(text: fmt::Arguments<'_>) {
     // There is nowhere left to tell it.
     _ = io::stderr().lock().write_fmt(text);

@@ -156,6 +156,51 @@ fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
     }
 }
 
+/// Small files are kept in memory until they are whole; a killed receiver loses no more by that.
+#[test]
+fn of_many_small_files_next_to_nothing_is_fetched_twice() {
+    const FILES: usize = 1200;
+    const LEN: usize = 7000;
+    let scratch = Scratch::new();
+    for number in 0..FILES {
+        scratch.file(&format!("set/{number:04}"), LEN + number);
+    }
+    let bytes = (0..FILES).map(|number| (LEN + number) as u64).sum::<u64>();
+    let set = scratch.path("set");
+    let sender = scratch.send(&["--rate", "30M", "--block", "1420", "--wait", "2", path(&set)]);
+    let steady = scratch.receive("steady", &[]);
+    wait_until("it is there", || scratch.path("steady").exists());
+    let signal = |signal| {
+        // SAFETY: a signal to a child that has not been waited for.
+        assert_eq!(unsafe { libc::kill(steady.id() as libc::pid_t, signal) }, 0);
+    };
+    // Nothing is done before it goes on.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    signal(libc::SIGSTOP);
+    let mut sum = 0;
+    for limit in [1_000_000, 2_000_000] {
+        sum += kill_after(&scratch, "a", limit).unwrap();
+    }
+    signal(libc::SIGCONT);
+    // It says more than a pipe takes that nobody reads before the end.
+    let told = scratch.path("told");
+    let mut command = scratch.receive_command("a");
+    command.args(["--json", "--name", "a"]).arg(format!("@{}", scratch.path("ticket").display()));
+    let last = command.stdin(Stdio::null()).stdout(fs::File::create(&told).unwrap()).spawn().unwrap();
+    finish_well(last);
+    let told = fs::read_to_string(told).unwrap();
+    let last: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    sum += fetched(&last);
+    assert!(sum <= bytes + bytes / 50, "{sum} of {bytes} bytes: {last}");
+    finish_well(steady);
+    finish(sender);
+    for number in 0..FILES {
+        let name = format!("a/set/{number:04}");
+        assert!(fs::read(scratch.path(&name)).unwrap() == contents(LEN + number), "{name}");
+    }
+    assert_eq!(scratch.names("a"), ["set"], "nothing else is left");
+}
+
 /// Objects that were done before a receiver came again are not sent any more; it has them.
 #[test]
 fn what_was_whole_before_a_receiver_came_again_is_not_lacking() {

@@ -231,7 +231,7 @@ fn what_a_member_forges_is_never_accepted() {
     thread::scope(|scope| {
         let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
         thread::sleep(Duration::from_millis(300));
-        let signed = |signature| Message::Digest(Digest { hash: [3; 32], signature });
+        let signed = |signature| Message::Digest(Digest { signature, ..Digest::unsigned([3; 32]) });
         for message in
             [forged("from/file", 100), forged("from/evil", 300_000), signed(None), signed(Some([7; 64]))]
         {

@@ -8,12 +8,12 @@ use std::{
 
 use treecast_driver::{
     connection::{Connection, ConnectionError},
-    receive::{self, ReceiveOptions},
+    receive::{self, ReceiveOptions, ReceiveSummary},
     security::{Identity, tls::SenderTls},
     stop::Stop,
 };
 use treecast_wire::{
-    header::{FileId, SessionId},
+    header::{FileId, Header, PacketType, SessionId},
     message::{BeginOfFile, Digest, Message, PROTOCOL_VERSION, TransferType, Welcome, manifest_bytes},
     ticket::{Fanout, Repair, Security, Ticket},
 };
@@ -29,7 +29,7 @@ impl Drop for Folder {
 }
 
 /// The sender's end: takes one receiver, and says what it is told to.
-fn sender(listener: &TcpListener, identity: &Identity, messages: &[(FileId, Message)]) {
+fn sender(listener: &TcpListener, identity: &Identity, packets: &[Vec<u8>]) {
     let (stream, _) = listener.accept().unwrap();
     let tls = SenderTls::new(identity).unwrap();
     let mut connection = Connection::to_receiver(stream, 1024, Some(&tls)).unwrap();
@@ -46,9 +46,7 @@ fn sender(listener: &TcpListener, identity: &Identity, messages: &[(FileId, Mess
             }
         }
         if std::mem::take(&mut is_greeted) {
-            for (file, message) in messages {
-                connection.queue(&message.to_packet(*file));
-            }
+            packets.iter().for_each(|packet| connection.queue(packet));
         }
         if connection.flush().is_err() {
             return;
@@ -57,39 +55,18 @@ fn sender(listener: &TcpListener, identity: &Identity, messages: &[(FileId, Mess
     }
 }
 
-/// Only what the sender has signed becomes a file, under the name and with the size that it has signed.
-#[test]
-fn what_is_not_signed_is_not_taken() {
-    let identity = Identity::generate().unwrap();
-    let folder = Folder(std::env::temp_dir().join(format!("treecast-unsigned-{}", std::process::id())));
+fn file(index: u32) -> FileId {
+    FileId::new(SESSION, index)
+}
+
+fn welcome() -> Vec<u8> {
+    let welcome = Welcome { version: PROTOCOL_VERSION, block_len: 1420, receiver: 1 };
+    Message::Welcome(welcome).to_packet(file(0))
+}
+
+/// Receives from a sender that says all this. Returns the names of what is there then.
+fn receive(folder: &Folder, identity: &Identity, packets: &[Vec<u8>]) -> (Vec<String>, ReceiveSummary) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let hash = *blake3::hash(b"").as_bytes();
-    let begin = |name: &str| BeginOfFile::new(TransferType::DiskToDisk, 0, name).unwrap();
-    let signed = |file, name: &str, by: &Identity| {
-        let signature = by.sign(&manifest_bytes(file, &begin(name), &hash));
-        Message::Digest(Digest { hash, signature: Some(signature) })
-    };
-    let file = |index| FileId::new(SESSION, index);
-    let other = Identity::generate().unwrap();
-    let digests = [
-        Message::Digest(Digest::unsigned(hash)),
-        signed(file(1), "1", &other),
-        signed(file(2), "another", &identity),
-        signed(file(0), "3", &identity),
-        signed(file(4), "4", &identity),
-    ];
-    let mut messages = vec![(
-        file(0),
-        Message::Welcome(Welcome { version: PROTOCOL_VERSION, block_len: 1420, receiver: 1 }),
-    )];
-    for (index, digest) in (0..).zip(digests) {
-        messages.push((file(index), Message::BeginOfFile(begin(&index.to_string()))));
-        messages.push((file(index), digest));
-    }
-    // Ahead of its announcement.
-    messages.push((file(5), signed(file(5), "5", &identity)));
-    messages.push((file(5), Message::BeginOfFile(begin("5"))));
-    messages.push((file(0), Message::Goodbye));
     let ticket = Ticket {
         session: SESSION,
         fanout: Fanout::Unicast,
@@ -106,12 +83,75 @@ fn what_is_not_signed_is_not_taken() {
     let options =
         ReceiveOptions { interface: Some("lo".into()), ..ReceiveOptions::new(ticket, folder.0.clone()) };
     let summary = std::thread::scope(|scope| {
-        scope.spawn(|| sender(&listener, &identity, &messages));
+        scope.spawn(|| sender(&listener, identity, packets));
         receive::run(&options, &Stop::new().unwrap(), &mut |_| {}).unwrap()
     });
-    let mut names: Vec<_> =
-        std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names = std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
     names.sort();
+    (names, summary)
+}
+
+/// Only what the sender has signed becomes a file, under the name and with the size that it has signed.
+#[test]
+fn what_is_not_signed_is_not_taken() {
+    let identity = Identity::generate().unwrap();
+    let folder = Folder(std::env::temp_dir().join(format!("treecast-unsigned-{}", std::process::id())));
+    let hash = *blake3::hash(b"").as_bytes();
+    let begin = |name: &str| BeginOfFile::new(TransferType::DiskToDisk, 0, name).unwrap();
+    let signed = |file, name: &str, by: &Identity| {
+        let signature = by.sign(&manifest_bytes(file, &begin(name), &hash));
+        Message::Digest(Digest { signature: Some(signature), ..Digest::unsigned(hash) })
+    };
+    let other = Identity::generate().unwrap();
+    let digests = [
+        Message::Digest(Digest::unsigned(hash)),
+        signed(file(1), "1", &other),
+        signed(file(2), "another", &identity),
+        signed(file(0), "3", &identity),
+        signed(file(4), "4", &identity),
+    ];
+    let mut messages = Vec::new();
+    for (index, digest) in (0..).zip(digests) {
+        messages.push((file(index), Message::BeginOfFile(begin(&index.to_string()))));
+        messages.push((file(index), digest));
+    }
+    // Ahead of its announcement.
+    messages.push((file(5), signed(file(5), "5", &identity)));
+    messages.push((file(5), Message::BeginOfFile(begin("5"))));
+    messages.push((file(0), Message::Goodbye));
+    let told = messages.iter().map(|(file, message)| message.to_packet(*file));
+    let packets: Vec<_> = std::iter::once(welcome()).chain(told).collect();
+    let (names, summary) = receive(&folder, &identity, &packets);
     assert_eq!(names, ["4", "5"], "{summary:?}");
     assert!(summary.progress.ignored_packets >= 1, "{summary:?}");
+}
+
+/// A small object that is not what the sender has signed gets no name; it is asked for again.
+#[test]
+fn a_small_object_with_another_hash_comes_again_or_not_at_all() {
+    let identity = Identity::generate().unwrap();
+    let folder = Folder(std::env::temp_dir().join(format!("treecast-wrong-{}", std::process::id())));
+    let begin = |name: &str| BeginOfFile::new(TransferType::DiskToDisk, 3, name).unwrap();
+    let block = |file_id, bytes: &[u8; 3]| {
+        let kind = PacketType::RetransmittedData;
+        let header = Header { file_id, sequence: 0, payload_len: 3, kind, number: 0 };
+        [&header.to_bytes()[..], bytes].concat()
+    };
+    let hash = *blake3::hash(b"abc").as_bytes();
+    let mut packets = vec![welcome()];
+    for (index, blocks) in [(0, vec![b"abx", b"abc"]), (1, vec![b"abx", b"aby"]), (2, vec![b"abc"])] {
+        let (id, begin) = (file(index), begin(&index.to_string()));
+        let signature = Some(identity.sign(&manifest_bytes(id, &begin, &hash)));
+        packets.push(Message::BeginOfFile(begin).to_packet(id));
+        packets.push(Message::Digest(Digest { signature, ..Digest::unsigned(hash) }).to_packet(id));
+        packets.extend(blocks.into_iter().map(|bytes| block(id, bytes)));
+    }
+    packets.push(Message::Goodbye.to_packet(file(0)));
+    let (names, summary) = receive(&folder, &identity, &packets);
+    assert_eq!(names, ["0", "2"], "{summary:?}");
+    for name in names {
+        assert_eq!(std::fs::read(folder.0.join(name)).unwrap(), b"abc");
+    }
+    assert_eq!((summary.received, summary.failed), (2, 1));
 }

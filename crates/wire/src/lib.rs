@@ -9,6 +9,7 @@
 //! unless a module says otherwise.
 #![forbid(unsafe_code)]
 
+pub mod datagram;
 mod error;
 mod field;
 pub mod header;

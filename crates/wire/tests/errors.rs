@@ -128,6 +128,13 @@ fn messages() {
     assert_eq!(error(PacketType::PaceReport, &[0; 47]), "flags: 3 bytes are there, 4 are needed");
     assert_eq!(error(PacketType::Digest, &[0; 31]), "hash: 31 bytes are there, 32 are needed");
     assert_eq!(error(PacketType::Digest, &[0; 34]), "signature: 2 bytes are there, 64 are needed");
+    assert_eq!(error(PacketType::Digest, &[0; 98]), "index: 2 bytes are there, 4 are needed");
+    assert_eq!(error(PacketType::Digest, &[0; 100 + 9 * 32]), "siblings: 9 found, expected 8 at most");
+    let misplaced = [&[0; 99][..], &[2], &[0; 32]].concat();
+    assert_eq!(
+        error(PacketType::Digest, &misplaced),
+        "index: 2 found, expected the number of a leaf below the siblings"
+    );
     assert_eq!(error(PacketType::Progress, &[0; 8]), "received bytes: 0 bytes are there, 8 are needed");
     assert_eq!(
         error(PacketType::Failed, &[b'x'; 513]),

@@ -8,8 +8,8 @@ use treecast_wire::{
     message::{
         Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, FILE_NAME_LEN, GroupKey,
         Hello, Lack, MAX_LACKS, MAX_OBJECTS, MAX_PAGES, MAX_PROOF, MAX_REASON_LEN, MODE_BITS, Message,
-        ModificationTime, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Progress, Reason, RetransmissionRequest,
-        Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
+        ModificationTime, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Place, Progress, Reason,
+        RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, MAX_GROUPS, Repair, Security, Ticket},
@@ -147,10 +147,17 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         pace().prop_map(Message::Pace),
         pace_report().prop_map(Message::PaceReport),
-        (any::<[u8; 32]>(), any::<Option<[[u8; 32]; 2]>>()).prop_map(|(hash, halves)| {
-            let signature = halves.map(|halves| std::array::from_fn(|at| halves[at / 32][at % 32]));
-            Message::Digest(Digest { hash, signature })
-        }),
+        (any::<[u8; 32]>(), any::<Option<[[u8; 32]; 2]>>(), any::<Option<(u32, [u8; 8])>>()).prop_map(
+            |(hash, halves, place)| {
+                let signature = halves.map(|halves| std::array::from_fn(|at| halves[at / 32][at % 32]));
+                let place = place.filter(|_| signature.is_some()).map(|(index, bytes)| {
+                    let siblings = bytes[..index as usize % 9].iter().map(|byte| [*byte; 32]);
+                    let siblings: Vec<_> = siblings.collect();
+                    Place { index: (index >> 8) % (1 << siblings.len()), siblings }
+                });
+                Message::Digest(Digest { hash, signature, place })
+            }
+        ),
         any::<[u64; 5]>().prop_map(|counters| {
             let [position, received_bytes, duplicate_blocks, dropped_packets, disk_wait_ms] = counters;
             let taken = Progress { position, received_bytes, ..Progress::default() };

@@ -110,8 +110,9 @@ fn listen(child: &mut Child) -> Result<Told> {
     let output: ChildStdout = child.stdout.take().ok_or("it has no output")?;
     Ok(std::thread::spawn(move || {
         let lines = BufReader::new(output).lines().map_while(std::result::Result::ok);
-        let events = lines.filter_map(|line| Some((Instant::now(), serde_json::from_str(&line).ok()?)));
-        events.collect()
+        // What they say is read when nothing is measured any more.
+        let told: Vec<_> = lines.map(|line| (Instant::now(), line)).collect();
+        told.into_iter().filter_map(|(at, line)| Some((at, serde_json::from_str(&line).ok()?))).collect()
     }))
 }
 

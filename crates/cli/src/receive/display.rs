@@ -13,6 +13,7 @@ use crate::{
     arguments::counted,
     figures::{bytes, left, percent, rate},
     moving_line::{Moment, MovingLine},
+    output::Lines,
 };
 
 pub(super) struct Display {
@@ -20,6 +21,7 @@ pub(super) struct Display {
     started: Instant,
     block_len: u64,
     line: MovingLine,
+    lines: Lines,
     /// Files that have begun.
     announced: usize,
     /// The last of them.
@@ -34,6 +36,7 @@ impl Display {
             started: Instant::now(),
             block_len: block_len.into(),
             line,
+            lines: Lines::default(),
             announced: 0,
             latest: String::new(),
         }
@@ -41,7 +44,12 @@ impl Display {
 
     pub fn show(&mut self, event: &ReceiveEvent) {
         if self.json {
-            say!("{}", self.as_json(event));
+            let is_one_of_many =
+                matches!(event, ReceiveEvent::Announced { .. } | ReceiveEvent::Received { .. });
+            match self.as_json(event) {
+                Some(line) => self.lines.add(&line, is_one_of_many),
+                None => self.lines.show(),
+            }
             return;
         }
         match event {
@@ -58,7 +66,7 @@ impl Display {
                 self.line(&format!("moved to group {group} at {address}: {}", why_moved(*group)));
             }
             ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
-            ReceiveEvent::Progress(_) => {}
+            ReceiveEvent::Progress(_) | ReceiveEvent::Idle => {}
             ReceiveEvent::Received { name, kind, bytes } => match kind {
                 ObjectKind::File => self.line(&format!("{name}: {bytes} bytes, verified")),
                 ObjectKind::Link => self.line(&format!("{name}: a symbolic link")),
@@ -68,7 +76,7 @@ impl Display {
         }
     }
 
-    pub fn finish(&self, summary: &ReceiveSummary) {
+    pub fn finish(&mut self, summary: &ReceiveSummary) {
         self.line.finish();
         let progress = &summary.progress;
         if self.json {
@@ -76,7 +84,7 @@ impl Display {
             done["objects"] = (summary.received + summary.others).into();
             done["failed"] = summary.failed.into();
             done["complete"] = summary.is_complete().into();
-            say!("{done}");
+            self.lines.add(&done, false);
             return;
         }
         say!("{}", in_one_line(summary, self.announced));
@@ -109,9 +117,9 @@ impl Display {
         });
     }
 
-    fn as_json(&self, event: &ReceiveEvent) -> Value {
+    fn as_json(&self, event: &ReceiveEvent) -> Option<Value> {
         let seconds = self.started.elapsed().as_secs_f64();
-        match event {
+        Some(match event {
             ReceiveEvent::Warning(line) => json!({"event": "warning", "text": line}),
             ReceiveEvent::Joined { sender, interface } => {
                 json!({"event": "joined", "sender": sender, "interface": interface})
@@ -135,7 +143,8 @@ impl Display {
             ReceiveEvent::Failed { name, reason } => {
                 json!({"event": "failed", "name": name, "reason": reason, "seconds": seconds})
             }
-        }
+            ReceiveEvent::Idle => return None,
+        })
     }
 
     fn progress_as_json(&self, event: &str, progress: &ReceiveProgress) -> Value {

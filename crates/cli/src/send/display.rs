@@ -10,7 +10,7 @@ use crate::{
     arguments::counted,
     figures::{bytes, held_by, left, part, percent, rate},
     moving_line::{Moment, MovingLine},
-    output,
+    output::{self, Lines},
 };
 
 /// How many of the slowest receivers are named beside the bar.
@@ -19,6 +19,7 @@ const NAMED: usize = 3;
 pub(super) struct Display {
     json: bool,
     line: MovingLine,
+    lines: Lines,
     /// Who is there while the session waits for all; none when it has started.
     waiting: Option<Waiting>,
 }
@@ -32,12 +33,15 @@ impl Display {
     /// Of a session that starts when `wanted` receivers are there.
     pub fn new(json: bool, wanted: u32) -> Self {
         let waiting = Some(Waiting { joined: 0, wanted });
-        Self { json, line: MovingLine::new(json, ""), waiting }
+        Self { json, line: MovingLine::new(json, ""), lines: Lines::default(), waiting }
     }
 
     pub fn show(&mut self, event: &SendEvent) {
         if self.json {
-            say!("{}", as_json(event));
+            match as_json(event) {
+                Some(line) => self.lines.add(&line, matches!(event, SendEvent::ObjectDone { .. })),
+                None => self.lines.show(),
+            }
             return;
         }
         match event {
@@ -67,16 +71,16 @@ impl Display {
             SendEvent::Moved { receiver, group, rate_bps } => {
                 self.line(&format!("{receiver} moved to group {group} at {}", rate(Some(*rate_bps))));
             }
-            SendEvent::ObjectDone { .. } => {}
+            SendEvent::ObjectDone { .. } | SendEvent::Idle => {}
             SendEvent::Withdrawn { reason, .. } => self.line(reason),
             SendEvent::NotSent { reason, .. } => self.line(reason),
         }
     }
 
-    pub fn finish(&self, summary: &SendSummary) {
+    pub fn finish(&mut self, summary: &SendSummary) {
         self.line.finish();
         if self.json {
-            say!("{}", done_as_json(summary));
+            self.lines.add(&done_as_json(summary), false);
             return;
         }
         say!("{}", in_one_line(summary));
@@ -195,8 +199,8 @@ fn table<const N: usize>(header: &[&str; N], rows: &[[&str; N]]) -> String {
         .collect()
 }
 
-fn as_json(event: &SendEvent) -> serde_json::Value {
-    match event {
+fn as_json(event: &SendEvent) -> Option<Value> {
+    Some(match event {
         SendEvent::Ready { ticket } => json!({"event": "ticket", "ticket": ticket.to_string()}),
         SendEvent::Warning(line) => json!({"event": "warning", "text": line}),
         SendEvent::Joined { receiver, address, key, joined, wanted } => json!({
@@ -230,7 +234,8 @@ fn as_json(event: &SendEvent) -> serde_json::Value {
         SendEvent::Withdrawn { name, reason } => {
             json!({"event": "withdrawn", "name": name, "reason": reason})
         }
-    }
+        SendEvent::Idle => return None,
+    })
 }
 
 fn done_as_json(summary: &SendSummary) -> serde_json::Value {

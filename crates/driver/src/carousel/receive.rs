@@ -428,6 +428,7 @@ impl Session<'_> {
     fn wait(&mut self, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
         let until =
             [deadline, self.intake.deadline()].into_iter().flatten().fold(self.next_progress, Instant::min);
+        (self.on_event)(ReceiveEvent::Idle);
         self.poller.wait(Some(until - now), &mut Vec::new())
     }
 }

@@ -342,7 +342,7 @@ impl<'a> Carousel<'a> {
     fn message(&mut self, file: FileId, message: &Message) -> Result<(), CarouselError> {
         let signed = match (message, &mut self.signer, self.machine.announced(file)) {
             (Message::Digest(digest), Some(signer), Some(begin)) => {
-                Some(Message::Digest(signer.sign(file, begin, *digest)))
+                Some(Message::Digest(signer.sign(file, begin, digest.clone())))
             }
             (message, Some(signer), _) => signer.sign_word(file, message),
             _ => None,

@@ -46,6 +46,9 @@ const MAX_SLOTS: u32 = 64;
 /// A longer journal is not added to: what it would have told is fetched again.
 const MAX_LEN: u64 = 64 << 20;
 
+/// So much is not kept back.
+const MAX_UNWRITTEN: usize = 64 * 1024;
+
 /// What nobody has gone on with for so long is removed.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -58,6 +61,8 @@ pub struct Journal {
     slot: u32,
     file: File,
     len: u64,
+    /// Entries that are not written yet.
+    unwritten: String,
     /// Whether a later receiver may go on with what this one leaves.
     resumes: bool,
     /// Whether files are noted that have their names.
@@ -196,6 +201,7 @@ impl Journal {
                 slot,
                 file,
                 len,
+                unwritten: String::new(),
                 resumes: true,
                 has_done: false,
                 stays: false,
@@ -312,15 +318,29 @@ impl Journal {
         if !self.resumes || self.len + line.len() as u64 >= MAX_LEN {
             return;
         }
+        self.len += line.len() as u64 + 1;
+        self.unwritten.push_str(line);
+        self.unwritten.push('\n');
+        if self.unwritten.len() >= MAX_UNWRITTEN {
+            self.write();
+        }
+    }
+
+    /// Writes what has been noted since the last time.
+    pub(super) fn write(&mut self) {
+        if self.unwritten.is_empty() {
+            return;
+        }
         // What is not noted is fetched again, and that is all.
         let end_of_torn = if self.is_torn { "\n" } else { "" };
-        self.is_torn = self.file.write_all(format!("{end_of_torn}{line}\n").as_bytes()).is_err();
-        self.len += line.len() as u64 + 1;
+        self.is_torn = self.file.write_all(format!("{end_of_torn}{}", self.unwritten).as_bytes()).is_err();
+        self.unwritten.clear();
     }
 
     /// Ends a line that was cut short, and says when the machine was started.
     fn begin(&mut self) {
         self.add(&format!("\nboot {}", boot()));
+        self.write();
     }
 
     /// What the journal says.
@@ -353,7 +373,9 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        if !self.stays {
+        if self.stays {
+            self.write();
+        } else {
             remove_slot(&self.folder, self.session, self.slot);
         }
     }
@@ -575,6 +597,7 @@ mod tests {
         assert_eq!(leftovers.kept(&folder, FILE, &begin(100, "name")), Kept::Ranges(vec![0..10, 20..30]));
         assert_eq!(leftovers.kept(&folder, FILE, &begin(100, "other")), Kept::Nothing);
         journal.have(FILE, &begin(100, "name"), &[50..60]);
+        journal.write();
         journal.file.write_all(b"have 3 1234 90-10").unwrap();
         drop(journal);
         let (folder, mut journal, leftovers) = open(&path);

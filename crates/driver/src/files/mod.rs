@@ -3,7 +3,7 @@
 //!
 //! A received file lies under a hidden temporary name in the target folder and gets its final name only when it is
 //! complete and its hash is right; a file that had that name before is replaced in the same instant. The temporary file
-//! is removed whenever it is let go of. What a receiver that was killed has left, another one of the session goes on
+//! is removed whenever it is let go of. A small one stays in memory until then, and never has another name. What a receiver that was killed has left, another one of the session goes on
 //! with: its [`Journal`] says what is there.
 
 mod chunk_check;
@@ -12,6 +12,7 @@ mod journal;
 mod link;
 mod names;
 mod part;
+mod small;
 mod source;
 mod store;
 mod stored;
@@ -24,6 +25,8 @@ mod walk;
 pub(crate) use intake::Intake;
 pub use journal::{Ending, Journal, Kept, Leftovers};
 pub use part::PartFile;
+pub(crate) use small::SmallObjects;
+pub use small::Whole;
 pub use source::{Source, SourceError};
 pub use store::{Report, Store, Task};
 pub use symbols::SourceBlock;

@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::CString,
+    ffi::{CStr, CString},
+    fs::File,
     io,
     os::{
         fd::{AsFd, OwnedFd},
@@ -32,11 +33,15 @@ pub(super) struct Names {
     given: BTreeMap<Inode, Box<str>>,
     /// What folders are to be like in the end.
     folders: BTreeMap<String, Attributes>,
+    /// The folder that [`Names::make`] was in last, and its path.
+    recent: Option<(Box<str>, OwnedFd)>,
+    /// Whether the file system makes files without a name.
+    makes_unnamed: bool,
 }
 
 impl Names {
     pub fn new(folder: TargetFolder) -> Self {
-        Self { folder, given: BTreeMap::new(), folders: BTreeMap::new() }
+        Self { folder, given: BTreeMap::new(), folders: BTreeMap::new(), recent: None, makes_unnamed: true }
     }
 
     /// Whether an object can be what its announcement says, as far as that can be seen before its bytes are there.
@@ -61,6 +66,51 @@ impl Names {
             ObjectKind::Link => self.commit_link(&part, begin),
             ObjectKind::Folder => self.commit_folder(begin),
         }
+    }
+
+    /// Makes a file of `content`, which gets its name, the only one that it ever has, when it is whole. None when it has
+    /// not been made: something has the name, the file system makes no files without one, or something failed, which
+    /// [`Names::commit`] would tell.
+    pub fn make(&mut self, begin: &BeginOfFile, content: &[u8]) -> Option<Status> {
+        let name = begin.file_name();
+        Self::check(begin).ok().filter(|()| self.makes_unnamed)?;
+        let (parents, last) = name.rsplit_once('/').unwrap_or(("", name));
+        let parent = match self.recent.take().filter(|(path, _)| **path == *parents) {
+            Some((_, parent)) => parent,
+            None => self.place(name).ok()?.0,
+        };
+        let status = self.make_in(&parent, &c_string(last).ok()?, begin, content);
+        self.recent = Some((parents.into(), parent));
+        self.note_given(None, status?, name);
+        status
+    }
+
+    /// Looks for the folder anew the next time: somebody may put another in its place.
+    pub fn forget_folder(&mut self) {
+        self.recent = None;
+    }
+
+    fn make_in(
+        &mut self,
+        parent: &OwnedFd,
+        last: &CStr,
+        begin: &BeginOfFile,
+        content: &[u8],
+    ) -> Option<Status> {
+        let mode = begin.attributes().map(|attributes| attributes.mode);
+        let opened = sys::open_unnamed(parent, mode.unwrap_or(0o666).into());
+        self.makes_unnamed = opened.is_ok();
+        let file = File::from(opened.ok()?);
+        file.write_all_at(content, 0).ok()?;
+        if let Some(attributes) = begin.attributes() {
+            sys::set_modified_at(&file, c"", attributes.modified).ok()?;
+        }
+        let status = sys::status_at(&file, c"").ok()?;
+        if let Some(mode) = mode.filter(|mode| *mode != status.mode()) {
+            sys::set_mode(&file, mode).ok()?;
+        }
+        sys::give_name(&file, parent, last).ok()?;
+        Some(status)
     }
 
     /// Takes note of an object that has its name from an earlier receiver of the session.

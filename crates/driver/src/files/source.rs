@@ -7,7 +7,7 @@ use std::{
         fd::AsRawFd,
         unix::{
             ffi::OsStringExt,
-            fs::{FileExt, MetadataExt},
+            fs::{FileExt, MetadataExt, OpenOptionsExt},
         },
     },
     path::{Path, PathBuf},
@@ -32,6 +32,9 @@ pub enum SourceError {
     #[error("the name of {path} cannot be sent ({why}): rename it", path = path.display())]
     Name { path: PathBuf, why: String },
 }
+
+/// Files up to this size are read at once.
+const SHORT_LEN: u64 = 256 * 1024;
 
 /// What must stay the same while a file is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,19 +199,30 @@ fn unreadable(path: &Path, source: io::Error) -> SourceError {
 }
 
 fn open(path: &Path) -> Result<(File, Identity), SourceError> {
-    let unreadable = |source| unreadable(path, source);
-    // Opening a pipe would wait for its other end, so look before.
-    if !path.metadata().map_err(unreadable)?.is_file() {
+    if !path.metadata().map_err(|source| unreadable(path, source))?.is_file() {
         return Err(SourceError::NotRegular { path: path.to_owned() });
     }
-    let file = File::open(path).map_err(unreadable)?;
-    let identity = identity(&file).map_err(unreadable)?;
-    Ok((file, identity))
+    open_again(path)
+}
+
+/// Opens what has been a file.
+fn open_again(path: &Path) -> Result<(File, Identity), SourceError> {
+    let unreadable = |source| unreadable(path, source);
+    // Opening a pipe would wait for its other end otherwise.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(SourceError::NotRegular { path: path.to_owned() });
+    }
+    Ok((file, Identity::of(&metadata)))
 }
 
 fn reopen(path: &Path, expected: Identity) -> Result<File, SourceError> {
-    let (file, now) = open(path)?;
+    let (file, now) = open_again(path)?;
     compare(path, expected, now)?;
+    if now.size <= SHORT_LEN {
+        return Ok(file);
+    }
     // SAFETY: a plain call on an open file; the advice only makes the kernel read further ahead.
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_SEQUENTIAL) };
     Ok(file)

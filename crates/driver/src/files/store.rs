@@ -15,11 +15,12 @@ use treecast_wire::{
 };
 
 use super::{
-    Ending, Journal, Kept, TargetError, TargetFolder,
+    Ending, Journal, Kept, TargetError, TargetFolder, Whole,
     chunk_check::wrong_chunks,
     names::Names,
     stored::{CATCH_UP_LEN, Stored},
     symbols::{SourceBlock, Symbols},
+    sys::Status,
 };
 use crate::{udp::Batch, wake::Waker};
 
@@ -36,6 +37,8 @@ pub enum Task {
     /// Write `range` of an object, which lies at `at` in the batch handed over with it. It stays in memory
     /// until the object is announced: whoever hands it in sees to it that this is not much.
     Keep { file: FileId, range: Range<u64>, at: usize },
+    /// As `Keep`, of bytes that have been held elsewhere.
+    KeepHeld { file: FileId, position: u64, bytes: Vec<u8> },
     /// As `Keep` where something is stored already: only what differs is written.
     Overwrite { file: FileId, range: Range<u64>, at: usize },
     /// Keep repair symbols of a source block, from number `first` on, which lie at `at` in the batch, `len` bytes.
@@ -50,6 +53,8 @@ pub enum Task {
     CheckChunks { file: FileId, hash: [u8; 32], page: ChunkHashes },
     /// Give an announced object its final name, and report that it has it.
     Commit { file: FileId },
+    /// Make a file of an object that is whole and right, of which nothing is stored; reports as `Commit` does.
+    Make { file: FileId, whole: Box<Whole> },
     /// Throw away what is stored, and forget that it has failed.
     Discard { file: FileId },
 }
@@ -123,6 +128,7 @@ impl Store {
             waker,
             free: free_queue,
             reports: report_queue,
+            untold: Vec::new(),
             objects: BTreeMap::new(),
             cramped: BTreeSet::new(),
             symbols: BTreeMap::new(),
@@ -189,6 +195,8 @@ struct Worker {
     waker: Waker,
     free: Sender<Batch>,
     reports: Sender<Report>,
+    /// What is to be told when the journal has been written.
+    untold: Vec<Report>,
     /// None for an object that has failed and is not to be stored again.
     objects: BTreeMap<FileId, Option<Object>>,
     /// Those that have failed for want of room: what is there of them stays for a receiver that is started again when
@@ -235,7 +243,7 @@ impl Worker {
             match jobs.try_recv() {
                 Ok(job) => return Some(job),
                 Err(TryRecvError::Disconnected) => return None,
-                Err(TryRecvError::Empty) if self.catch_up(buffer) => {}
+                Err(TryRecvError::Empty) if self.catch_up(buffer) => self.tell(),
                 Err(TryRecvError::Empty) => return jobs.recv().ok(),
             }
         }
@@ -249,6 +257,8 @@ impl Worker {
                 }
                 batch.clear();
                 let _ = self.free.send(batch);
+                self.names.forget_folder();
+                self.tell();
             }
             Job::End { ending, done } => {
                 let _ = done.send(self.end(ending));
@@ -266,6 +276,7 @@ impl Worker {
                 let bytes = &batch.bytes()[at..at + (range.end - range.start) as usize];
                 self.keep(file, range.start, bytes);
             }
+            Task::KeepHeld { file, position, bytes } => self.keep(file, position, &bytes),
             Task::Overwrite { file, range, at } => self.attempt(file, |stored, _, folder| {
                 let bytes = &batch.bytes()[at..at + (range.end - range.start) as usize];
                 let result = stored.overwrite(range.start, bytes, buffer);
@@ -279,6 +290,7 @@ impl Worker {
             Task::Hash { file } => self.hash(file, buffer),
             Task::CheckChunks { file, hash, page } => self.check_chunks(file, &hash, &page, buffer),
             Task::Commit { file } => self.commit(file),
+            Task::Make { file, whole } => self.make(file, &whole),
             Task::Discard { file } => self.discard(file),
         }
     }
@@ -477,6 +489,31 @@ impl Worker {
         self.report(report);
     }
 
+    fn make(&mut self, file: FileId, whole: &Whole) {
+        let made = match self.names.make(&whole.begin, &whole.content) {
+            Some(status) => Ok(status),
+            None => self.make_by_part(file, whole),
+        };
+        let report = match made {
+            Ok(status) => {
+                if let Some(journal) = &mut self.journal {
+                    journal.done(file, &whole.begin, &whole.hash, status);
+                }
+                Report::Committed { file }
+            }
+            Err(error) => Report::Failed { file, reason: error.to_string() },
+        };
+        self.report(report);
+    }
+
+    /// By way of a temporary name: something has the name, or the file system makes no files without one.
+    fn make_by_part(&mut self, file: FileId, whole: &Whole) -> Result<Status, TargetError> {
+        let Whole { begin, content, .. } = whole;
+        let mut stored = self.stored(file, begin, &Kept::Nothing)?;
+        write(&mut stored, &self.folder, begin.file_name(), 0, content)?;
+        self.names.commit(stored.into_part(), begin)
+    }
+
     /// Nothing of the object is kept when it cannot have its name.
     fn give_name(&mut self, file: FileId) -> Result<(), String> {
         match self.objects.remove(&file).flatten() {
@@ -538,8 +575,21 @@ impl Worker {
         warning
     }
 
-    fn report(&self, report: Report) {
-        let _ = self.reports.send(report);
+    fn report(&mut self, report: Report) {
+        self.untold.push(report);
+    }
+
+    /// Hands out the reports of what has just been done, all at once. What they say is in the journal then.
+    fn tell(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.write();
+        }
+        if self.untold.is_empty() {
+            return;
+        }
+        for report in self.untold.drain(..) {
+            let _ = self.reports.send(report);
+        }
         self.waker.wake();
     }
 }
@@ -573,7 +623,12 @@ fn read_back(folder: &TargetFolder, source: io::Error) -> TargetError {
 
 #[cfg(test)]
 mod tests {
-    use treecast_wire::{header::SessionId, message::TransferType};
+    use std::os::unix::fs::MetadataExt;
+
+    use treecast_wire::{
+        header::SessionId,
+        message::{Attributes, ModificationTime, ObjectKind, TransferType},
+    };
 
     use super::*;
     use crate::files::walk::tests::scratch;
@@ -652,6 +707,42 @@ mod tests {
             |name: &str| std::os::unix::fs::MetadataExt::blocks(&path.join(name).metadata().unwrap());
         assert_eq!(blocks("hearsay"), 0);
         assert!(blocks("sure") * 512 >= SIZE, "{} blocks", blocks("sure"));
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_whole_object_becomes_a_file_with_its_mode_and_time_whatever_had_its_name() {
+        let path = scratch("make");
+        std::fs::create_dir(path.join("folder")).unwrap();
+        std::fs::write(path.join("folder/there"), "before").unwrap();
+        let modified = ModificationTime { seconds: 1_000_000, nanoseconds: 7 };
+        let make = |index, name: &str| {
+            let attributes = Attributes { kind: ObjectKind::File, mode: 0o666, modified };
+            let begin = begin(3, name).with_attributes(attributes).unwrap();
+            let hash = *blake3::hash(b"abc").as_bytes();
+            let whole = Box::new(Whole { begin, content: b"abc".to_vec(), hash });
+            Task::Make { file: FileId(index), whole }
+        };
+        let tasks = vec![
+            make(0, "new/folder/a"),
+            make(1, "new/folder/b"),
+            make(2, "folder/there"),
+            make(3, "folder"),
+            make(4, "folder/there/c"),
+        ];
+        let reports = done(&mut store(&path), b"", tasks);
+        for name in ["new/folder/a", "new/folder/b", "folder/there"] {
+            let metadata = path.join(name).metadata().unwrap();
+            assert_eq!(
+                (metadata.mode() & 0o777, metadata.mtime(), metadata.mtime_nsec()),
+                (0o666, 1_000_000, 7)
+            );
+            assert_eq!(std::fs::read(path.join(name)).unwrap(), b"abc");
+        }
+        let committed = (0..3).map(|index| Report::Committed { file: FileId(index) });
+        assert_eq!(reports[..3], committed.collect::<Vec<_>>());
+        assert!(matches!(&reports[3..], [Report::Failed { .. }, Report::Failed { .. }]), "{reports:?}");
+        assert_eq!(names(&path).len(), 2, "no temporary name is left");
         std::fs::remove_dir_all(path).unwrap();
     }
 

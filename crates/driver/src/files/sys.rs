@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use treecast_wire::message::ModificationTime;
+use treecast_wire::message::{MODE_BITS, ModificationTime};
 
 /// A file's place in its file system: two names of one file have the same.
 pub(super) type Inode = (u64, u64);
@@ -24,11 +24,17 @@ pub(super) struct Status {
     pub size: u64,
     pub modified: ModificationTime,
     kind: libc::mode_t,
+    mode: u16,
 }
 
 impl Status {
     pub fn is_file(&self) -> bool {
         self.kind == libc::S_IFREG
+    }
+
+    /// Who may do what with it.
+    pub fn mode(&self) -> u16 {
+        self.mode & MODE_BITS
     }
 
     pub fn is_link(&self) -> bool {
@@ -50,6 +56,29 @@ pub(super) fn open_at(folder: &OwnedFd, name: &CStr, flags: i32, mode: libc::mod
             _ => Err(io::Error::last_os_error()),
         }
     }
+}
+
+/// Makes a file without a name, to be written and given one with [`give_name`].
+pub(super) fn open_unnamed(folder: &OwnedFd, mode: libc::mode_t) -> io::Result<OwnedFd> {
+    open_at(folder, c".", libc::O_WRONLY | libc::O_TMPFILE | libc::O_CLOEXEC, mode)
+}
+
+/// Gives a file without a name one that nothing has.
+pub(super) fn give_name(file: impl AsFd, folder: &OwnedFd, name: &CStr) -> io::Result<()> {
+    let (file, folder) = (file.as_fd().as_raw_fd(), folder.as_raw_fd());
+    // SAFETY: two C strings, an open file and an open folder.
+    let given =
+        checked(unsafe { libc::linkat(file, c"".as_ptr(), folder, name.as_ptr(), libc::AT_EMPTY_PATH) });
+    match given {
+        // Kernels before 6.10 let only the privileged do so by descriptor.
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+        given => return given,
+    }
+    let path = c_string(format!("/proc/self/fd/{file}"))?;
+    // SAFETY: two C strings and an open folder.
+    checked(unsafe {
+        libc::linkat(libc::AT_FDCWD, path.as_ptr(), folder, name.as_ptr(), libc::AT_SYMLINK_FOLLOW)
+    })
 }
 
 /// Opens the folder at `path` below another one in one step that no rename can lead out of it; an error of the kind
@@ -120,6 +149,7 @@ pub(super) fn status_at(folder: impl AsFd, name: &CStr) -> io::Result<Status> {
             nanoseconds: status.st_mtime_nsec as u32,
         },
         kind: status.st_mode & libc::S_IFMT,
+        mode: status.st_mode as u16,
     })
 }
 

@@ -135,6 +135,8 @@ pub enum ReceiveEvent {
         name: String,
         reason: String,
     },
+    /// Nothing more for now: what has been told since the last time may be shown together.
+    Idle,
 }
 
 /// How far a receiver is.

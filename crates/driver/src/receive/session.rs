@@ -31,7 +31,7 @@ use super::{
 use crate::{
     clock::{self, Clock},
     connection::Connection,
-    files::{Ending, Intake, Journal, Leftovers, Report, SourceBlock, TargetFolder, Task},
+    files::{Ending, Intake, Journal, Leftovers, Report, SmallObjects, SourceBlock, TargetFolder, Task},
     poller::{Interest, Poller, Ready},
     seal::Opener,
     security::{
@@ -90,6 +90,7 @@ pub(super) struct Session<'a> {
     congestion: tfmcc::Receiver,
     groups: Groups,
     intake: Intake,
+    small: SmallObjects,
     store_waker: Waker,
     only: Option<NameFilter>,
     /// Objects that it does not accept.
@@ -165,6 +166,8 @@ impl<'a> Session<'a> {
             congestion: tfmcc::Receiver::new(clock::seed()),
             groups: Groups::new(ticket, joined.interface, joined.membership_time),
             intake,
+            // What symbols are decoded with lies on the disk.
+            small: SmallObjects::new(ticket.fec),
             store_waker,
             only: options.only.clone(),
             ignored: 0,
@@ -204,9 +207,14 @@ impl<'a> Session<'a> {
             if self.closed {
                 return Ok(self.finish());
             }
+            (self.on_event)(ReceiveEvent::Idle);
             self.poller.wait(self.timeout(deadline), &mut ready)?;
             // The group first: what is announced on the connection may lie in the group's socket still.
             ready.sort_unstable_by_key(|event| event.token);
+            if ready.iter().all(|event| event.token != GROUP) {
+                // The last batch was full, and nothing has come since.
+                self.full_batches = 0;
+            }
             for event in ready.drain(..) {
                 self.handle_ready(event)?;
             }
@@ -345,6 +353,7 @@ impl<'a> Session<'a> {
         }
         if let Some(begin) = confirmed
             && self.begins.get(&file) == Some(&begin)
+            && !self.small.has(file)
         {
             self.add(Task::Reserve { file, size: begin.file_size });
         }
@@ -357,7 +366,7 @@ impl<'a> Session<'a> {
         let (Message::Digest(digest), Some(manifests)) = (&message, &mut self.manifests) else {
             return Some(message);
         };
-        match manifests.judge(file, self.begins.get(&file), *digest) {
+        match manifests.judge(file, self.begins.get(&file), digest) {
             Judgement::Right => Some(message),
             Judgement::Early => Some(Message::EndOfFile),
             Judgement::Doubtful => {
@@ -506,7 +515,7 @@ impl<'a> Session<'a> {
             ReceiverTransmit::Store { file, range } => {
                 if let Some((all, at)) = blocks {
                     let at = at + (range.start - all.start) as usize;
-                    self.add(Task::Keep { file, range, at });
+                    self.keep(file, range, at);
                 }
             }
             ReceiverTransmit::KeepSymbols { file, source_block, positions } => {
@@ -523,11 +532,17 @@ impl<'a> Session<'a> {
                 self.add(Task::Decode { file, source_block });
             }
             ReceiverTransmit::ForgetSymbols { file } => self.add(Task::ForgetSymbols { file }),
-            ReceiverTransmit::Hash { file } => self.add(Task::Hash { file }),
+            ReceiverTransmit::Hash { file } => match self.small.hash(file) {
+                Some(hash) => self.machine.handle(self.clock.now(), ReceiverInput::Hashed { file, hash }),
+                None => self.add(Task::Hash { file }),
+            },
             ReceiverTransmit::CheckChunks { file, hash, page } => {
                 self.add(Task::CheckChunks { file, hash, page });
             }
-            ReceiverTransmit::Commit { file } => self.add(Task::Commit { file }),
+            ReceiverTransmit::Commit { file } => {
+                let whole = self.small.take(file).map(Box::new);
+                self.add(whole.map_or(Task::Commit { file }, |whole| Task::Make { file, whole }));
+            }
             // It may be gone on with later.
             ReceiverTransmit::Discard { .. } if self.machine.is_cut_short() => {}
             ReceiverTransmit::Discard { file } => {
@@ -535,7 +550,9 @@ impl<'a> Session<'a> {
                 if self.begins.contains_key(&file) {
                     self.leftovers.forget(file);
                 }
-                self.add(Task::Discard { file });
+                if !self.small.discard(file) {
+                    self.add(Task::Discard { file });
+                }
             }
             ReceiverTransmit::CloseConnection => self.closes = true,
         }
@@ -545,10 +562,20 @@ impl<'a> Session<'a> {
     fn announce(&mut self, file: FileId, begin: BeginOfFile) {
         let kept = self.leftovers.kept(&self.folder, file, &begin);
         let ranges = kept.ranges(begin.file_size);
-        self.add(Task::Announce { file, begin, kept });
+        for task in self.small.announce(file, begin, kept) {
+            self.add(task);
+        }
         let before = self.machine.received_bytes();
         self.machine.handle(self.clock.now(), ReceiverInput::Have { file, ranges });
         self.kept_bytes += self.machine.received_bytes().saturating_sub(before);
+    }
+
+    /// Keeps bytes that lie at `at` in the batch.
+    fn keep(&mut self, file: FileId, range: Range<u64>, at: usize) {
+        let bytes = &self.intake.batch().bytes()[at..at + (range.end - range.start) as usize];
+        if !self.small.keep(file, range.start, bytes) {
+            self.add(Task::Keep { file, range, at });
+        }
     }
 
     fn add(&mut self, task: Task) {
@@ -626,6 +653,7 @@ impl<'a> Session<'a> {
         if let Some(manifests) = &mut self.manifests {
             manifests.forget(file);
         }
+        self.small.discard(file);
         self.begins.remove(&file)
     }
 
@@ -679,6 +707,10 @@ impl<'a> Session<'a> {
             ReceiveSummary { cut_short: Some(_), .. } => Ending::CutShort,
             _ => Ending::Over,
         };
+        if ending == Ending::CutShort {
+            self.small.spill().into_iter().for_each(|task| self.add(task));
+            self.intake.hand_over(self.clock.now(), true);
+        }
         if let Some(warning) = self.intake.end(ending) {
             (self.on_event)(ReceiveEvent::Warning(warning));
         }

@@ -3,14 +3,23 @@
 //! Whoever is in a group can send to it as the sender does. What makes an object right is the sender's signature: a
 //! file gets its name only when its name, size and hash are those that the sender has signed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use treecast_wire::{
     header::FileId,
-    message::{BeginOfFile, Digest, Message, Signed, SignedWord, manifest_bytes},
+    message::{BeginOfFile, Digest, Message, Signed, SignedWord, batch_bytes, manifest_bytes},
 };
 
-use super::{Identity, PublicKey};
+use super::{
+    Identity, PublicKey,
+    manifest_batch::{self, ManifestBatch, root_of},
+};
+
+/// The most manifests that [`Signer::sign_all`] signs together.
+pub const MAX_BATCH: usize = manifest_batch::MAX_BATCH;
+
+/// How many signed roots a receiver remembers; digests of one batch come one behind the other.
+const MAX_ROOTS: usize = 16;
 
 /// The most digests that wait for their object's announcement.
 const MAX_HELD: usize = 10_000;
@@ -36,12 +45,31 @@ impl Signer {
     /// The digest of this object, signed.
     pub fn sign(&mut self, file: FileId, begin: &BeginOfFile, digest: Digest) -> Digest {
         if let Some(signed) = self.signatures.get(&file).filter(|signed| signed.hash == digest.hash) {
-            return *signed;
+            return signed.clone();
         }
         let signature = self.identity.sign(&manifest_bytes(file, begin, &digest.hash));
         let signed = Digest { signature: Some(signature), ..digest };
-        self.signatures.insert(file, signed);
+        self.signatures.insert(file, signed.clone());
         signed
+    }
+
+    /// Signs the manifests of objects together, at most [`MAX_BATCH`]; their digests are what [`Signer::sign`] returns
+    /// from now on.
+    pub fn sign_all(&mut self, objects: &[(FileId, &BeginOfFile, [u8; 32])]) {
+        if let [(file, begin, hash)] = objects {
+            self.sign(*file, begin, Digest::unsigned(*hash));
+            return;
+        }
+        if objects.is_empty() {
+            return;
+        }
+        let leaves = objects.iter().map(|(file, begin, hash)| leaf(*file, begin, hash)).collect();
+        let batch = ManifestBatch::new(leaves);
+        let signature = Some(self.identity.sign(&batch_bytes(&batch.root())));
+        for (index, (file, _, hash)) in objects.iter().enumerate() {
+            let digest = Digest { hash: *hash, signature, place: Some(batch.place(index)) };
+            self.signatures.insert(*file, digest);
+        }
     }
 
     /// A carousel's message, signed if it is one that ends something.
@@ -63,8 +91,17 @@ impl Signer {
 
 /// Whether the sender has signed this object's manifest.
 pub fn is_signed(sender: &PublicKey, file: FileId, begin: &BeginOfFile, digest: &Digest) -> bool {
-    let bytes = || manifest_bytes(file, begin, &digest.hash);
-    digest.signature.is_some_and(|signature| sender.verify(&bytes(), &signature))
+    let Some(signature) = &digest.signature else { return false };
+    let bytes = match &digest.place {
+        None => manifest_bytes(file, begin, &digest.hash),
+        Some(place) => batch_bytes(&root_of(leaf(file, begin, &digest.hash), place)),
+    };
+    sender.verify(&bytes, signature)
+}
+
+/// What stands for a manifest among those that are signed together.
+fn leaf(file: FileId, begin: &BeginOfFile, hash: &[u8; 32]) -> [u8; 32] {
+    *blake3::hash(&manifest_bytes(file, begin, hash)).as_bytes()
 }
 
 /// What a receiver with a connection does with a digest.
@@ -84,36 +121,54 @@ pub enum Judgement {
 pub struct Manifests {
     sender: PublicKey,
     held: BTreeMap<FileId, Digest>,
+    /// Of trees of manifests, which the sender has signed.
+    roots: VecDeque<[u8; 32]>,
 }
 
 impl Manifests {
     pub fn new(sender: PublicKey) -> Self {
-        Self { sender, held: BTreeMap::new() }
+        Self { sender, held: BTreeMap::new(), roots: VecDeque::new() }
     }
 
     /// Judges a digest that has just come, of an object announced as `begin`.
-    pub fn judge(&mut self, file: FileId, begin: Option<&BeginOfFile>, digest: Digest) -> Judgement {
+    pub fn judge(&mut self, file: FileId, begin: Option<&BeginOfFile>, digest: &Digest) -> Judgement {
         if digest.signature.is_none() {
             return Judgement::Unsigned;
         }
-        if begin.is_some_and(|begin| is_signed(&self.sender, file, begin, &digest)) {
+        if begin.is_some_and(|begin| self.is_signed(file, begin, digest)) {
             self.held.remove(&file);
             return Judgement::Right;
         }
         if self.held.len() >= MAX_HELD {
             self.held.pop_first();
         }
-        self.held.insert(file, digest);
+        self.held.insert(file, digest.clone());
         if begin.is_some() { Judgement::Doubtful } else { Judgement::Early }
     }
 
     /// Hands out the digest that has waited for this announcement.
     pub fn release(&mut self, file: FileId, begin: &BeginOfFile) -> Option<Digest> {
-        let digest = self.held.get(&file)?;
-        if !is_signed(&self.sender, file, begin, digest) {
-            return None;
+        let digest = self.held.remove(&file)?;
+        if self.is_signed(file, begin, &digest) {
+            return Some(digest);
         }
-        self.held.remove(&file)
+        self.held.insert(file, digest);
+        None
+    }
+
+    /// As [`is_signed`]; of many manifests under one signature, the first alone costs a look at that.
+    fn is_signed(&mut self, file: FileId, begin: &BeginOfFile, digest: &Digest) -> bool {
+        let Some(place) = &digest.place else { return is_signed(&self.sender, file, begin, digest) };
+        let root = root_of(leaf(file, begin, &digest.hash), place);
+        let is_new = !self.roots.contains(&root);
+        if is_new && !is_signed(&self.sender, file, begin, digest) {
+            return false;
+        }
+        if is_new {
+            self.roots.push_front(root);
+            self.roots.truncate(MAX_ROOTS);
+        }
+        true
     }
 
     /// The object has ended here, or the sender's own announcement does not go with its digest. Returns whether one has
@@ -213,12 +268,12 @@ mod tests {
         assert!(is_signed(&key, FILE, &begin("a"), &digest));
         let other_session = FileId::new(SessionId(1), 5);
         let larger = BeginOfFile::new(TransferType::DiskToDisk, 11, "a").unwrap();
-        let other_hash = Digest { hash: [2; 32], ..digest };
+        let other_hash = Digest { hash: [2; 32], ..digest.clone() };
         assert!(!is_signed(&key, FileId(6), &begin("a"), &digest));
         assert!(!is_signed(&key, other_session, &begin("a"), &digest));
         assert!(!is_signed(&key, FILE, &begin("b"), &digest) && !is_signed(&key, FILE, &larger, &digest));
         assert!(!is_signed(&key, FILE, &begin("a"), &other_hash));
-        assert!(!is_signed(&key, FILE, &begin("a"), &Digest { signature: None, ..digest }));
+        assert!(!is_signed(&key, FILE, &begin("a"), &Digest { signature: None, ..digest.clone() }));
         assert!(!is_signed(&self::signer().1, FILE, &begin("a"), &digest));
     }
 
@@ -227,17 +282,43 @@ mod tests {
         let (mut signer, key) = signer();
         let digest = signer.sign(FILE, &begin("a"), Digest::unsigned([1; 32]));
         let mut manifests = Manifests::new(key);
-        assert_eq!(manifests.judge(FILE, Some(&begin("a")), digest), Judgement::Right);
-        assert_eq!(manifests.judge(FILE, None, digest), Judgement::Early);
-        assert_eq!(manifests.judge(FILE, Some(&begin("forged")), digest), Judgement::Doubtful);
+        assert_eq!(manifests.judge(FILE, Some(&begin("a")), &digest), Judgement::Right);
+        assert_eq!(manifests.judge(FILE, None, &digest), Judgement::Early);
+        assert_eq!(manifests.judge(FILE, Some(&begin("forged")), &digest), Judgement::Doubtful);
         assert_eq!(manifests.release(FILE, &begin("forged")), None);
-        assert_eq!(manifests.release(FILE, &begin("a")), Some(digest));
-        assert_eq!(manifests.judge(FILE, None, Digest::unsigned([1; 32])), Judgement::Unsigned);
+        assert_eq!(manifests.release(FILE, &begin("a")), Some(digest.clone()));
+        assert_eq!(manifests.judge(FILE, None, &Digest::unsigned([1; 32])), Judgement::Unsigned);
         assert!(!manifests.forget(FILE));
         for index in 0..2 * MAX_HELD as u64 {
-            manifests.judge(FileId(index), None, digest);
+            manifests.judge(FileId(index), None, &digest);
         }
         assert_eq!(manifests.held.len(), MAX_HELD);
+    }
+
+    #[test]
+    fn one_signature_is_good_for_each_of_many_objects_as_they_were_announced() {
+        let (mut signer, key) = signer();
+        let begins: Vec<BeginOfFile> = (0..5).map(|index| begin(&index.to_string())).collect();
+        let objects: Vec<_> =
+            (0..5).map(|index| (FileId(index), &begins[index as usize], [index as u8; 32])).collect();
+        signer.sign_all(&objects);
+        let mut manifests = Manifests::new(key);
+        for (file, begin, hash) in objects {
+            let digest = signer.sign(file, begin, Digest::unsigned(hash));
+            assert!(is_signed(&key, file, begin, &digest));
+            assert_eq!(manifests.judge(file, Some(begin), &digest), Judgement::Right);
+            let other_hash = Digest { hash: [9; 32], ..digest.clone() };
+            for (begin, digest) in [(begin, other_hash), (&self::begin("forged"), digest)] {
+                assert!(!is_signed(&key, file, begin, &digest));
+                assert_eq!(manifests.judge(file, Some(begin), &digest), Judgement::Doubtful);
+            }
+        }
+        assert_eq!(manifests.roots.len(), 1);
+        let forged = Digest {
+            signature: Some([7; 64]),
+            ..signer.sign(FileId(1), &begins[1], Digest::unsigned([1; 32]))
+        };
+        assert_eq!(Manifests::new(key).judge(FileId(1), Some(&begins[1]), &forged), Judgement::Doubtful);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod allow_list;
 mod identity;
 mod key_file;
 pub mod manifest;
+mod manifest_batch;
 mod public_key;
 pub mod tls;
 

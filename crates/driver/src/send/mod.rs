@@ -6,6 +6,7 @@
 
 mod copies;
 mod feed;
+mod gather;
 mod lobby;
 mod log;
 mod multicast;
@@ -231,6 +232,8 @@ pub enum SendEvent {
         name: String,
         reason: String,
     },
+    /// Nothing more for now: what has been told since the last time may be shown together.
+    Idle,
 }
 
 /// How far a session is.

@@ -10,6 +10,7 @@ use treecast_proto::Instant;
 use treecast_wire::{
     header::{HEADER_LEN, Header},
     message::GroupKey,
+    seal::SEAL_LEN,
     ticket::Fanout,
 };
 
@@ -149,6 +150,34 @@ impl GroupLane {
                 Ok(0)
             }
         }
+    }
+
+    /// Whether messages and blocks of several objects may share a datagram here. Copies leave one by one.
+    pub fn gathers(&self) -> bool {
+        matches!(self.way, Way::Multicast { .. })
+    }
+
+    /// Sends the first group datagrams of `datagram_len` bytes (the last one may be shorter) that lie one behind the other. Returns as
+    /// [`GroupLane::send_message`].
+    pub fn send_gathered(
+        &mut self,
+        now: Instant,
+        datagram_len: usize,
+        datagrams: &[u8],
+    ) -> Result<u64, SendError> {
+        let (mut segments, mut segment_len) = (datagrams, datagram_len);
+        if let Some(sealer) = &mut self.sealer {
+            self.sealed.clear();
+            for datagram in datagrams.chunks(datagram_len) {
+                sealer.seal_packet(datagram, &mut self.sealed)?;
+            }
+            (segments, segment_len) = (&self.sealed, datagram_len + SEAL_LEN);
+        }
+        let Way::Multicast { transmitter, to, outage } = &mut self.way else { return Ok(0) };
+        let to = to[0];
+        let attempt = transmitter.send_segments(to, segment_len, segments);
+        outage.note(now, attempt).map_err(|source| SendError::Send { to, source })?;
+        Ok(segments_bytes(to, segment_len, segments))
     }
 
     /// Whether copies are left to be sent. They go before anything else.

@@ -6,8 +6,10 @@ mod chunk_hashes;
 mod config;
 mod congestion;
 mod connections;
+mod gathered;
 mod group_keys;
 mod listen;
+mod manifests;
 mod progress;
 mod refusals;
 mod slower;
@@ -31,6 +33,7 @@ use treecast_wire::{
 };
 
 use group_keys::GroupKeys;
+use manifests::Unsigned;
 use refusals::Refusals;
 use slower::SlowerLane;
 
@@ -38,6 +41,7 @@ use self::{again::Hashing, congestion::Congestion};
 use super::{
     Plan, SendError, SendEvent, SendSummary,
     feed::{Arrival, Feed},
+    gather::Gather,
     lobby::Lobby,
     multicast::GroupLane,
     peer::{Peer, shown},
@@ -66,6 +70,9 @@ const FIRST_CONNECTION: u64 = 4;
 /// Runs of blocks that leave before connections are looked at again.
 const RUNS_A_TURN: usize = 4;
 
+/// The most of the machine's steps between looks at the connections; a run of small objects takes several.
+const STEPS_A_TURN: usize = 128;
+
 /// How many objects of a feed wait in the machine for their turn.
 const FEED_AHEAD: usize = 64;
 
@@ -91,9 +98,13 @@ pub(super) struct Session<'a> {
     refusals: Refusals,
     /// None in a plain session.
     signer: Option<Signer>,
+    unsigned: Unsigned,
     next_token: u64,
     machine: Sender,
     group: GroupLane,
+    gather: Gather,
+    /// Runs of blocks that have left.
+    runs: usize,
     /// None in a plain session.
     keys: Option<GroupKeys>,
     /// Unicast copies of one packet have one number.
@@ -164,6 +175,8 @@ impl<'a> Session<'a> {
         let mut session = Self {
             group: GroupLane::open(&plan, keys.as_ref().map(GroupKeys::used))?,
             keys,
+            gather: Gather::new(plan.block_len),
+            runs: 0,
             numbers: PacketNumbers::default(),
             pacer: Pacer::new(plan.options.rate.fixed_bps(), clock.now()),
             slower: SlowerLane::all(&plan, clock.now()),
@@ -180,6 +193,7 @@ impl<'a> Session<'a> {
             admissions: 0,
             refusals: Refusals::default(),
             signer: plan.identity.clone().map(Signer::new),
+            unsigned: Unsigned::default(),
             next_token: FIRST_CONNECTION,
             sources: SourceTable::default(),
             encoders: Encoders::default(),
@@ -216,6 +230,7 @@ impl<'a> Session<'a> {
             let now = self.clock.now();
             self.start_if_due(now)?;
             self.take_feed(now);
+            self.sign_if_due(now);
             let turn = self.turn_group(now)?;
             let turn = turn.or(self.turn_slower(now)?);
             let lanes = self.serve_connections(now);
@@ -233,6 +248,7 @@ impl<'a> Session<'a> {
                     Turn::Until(lanes) => self.timeout([deadline, lanes].into_iter().flatten().min()),
                 },
             };
+            (self.on_event)(SendEvent::Idle);
             self.poller.wait(timeout, &mut ready)?;
             self.admissions = 0;
             for event in ready.drain(..) {
@@ -326,7 +342,11 @@ impl<'a> Session<'a> {
     /// Carries out what the machine has for the group, as far as the pacer lets it.
     fn turn_group(&mut self, now: Instant) -> Result<Turn, SendError> {
         self.has_news = false;
-        for _ in 0..RUNS_A_TURN {
+        let runs = self.runs + RUNS_A_TURN;
+        for _ in 0..STEPS_A_TURN {
+            if self.runs >= runs {
+                break;
+            }
             let pace = self.tell_pace(now)?;
             if let Some(until) = self.group_waits(now) {
                 return Ok(Turn::Until(pace.into_iter().chain([until]).min()));
@@ -338,6 +358,8 @@ impl<'a> Session<'a> {
                 }
                 Step::Event(event) => self.note(now, event),
                 Step::Wait(deadline, why) => {
+                    self.flush_gathered(now)?;
+                    self.sign_before_waiting(now, why);
                     self.watch.note(now, Some(why));
                     self.repairs.multicast_waits();
                     return Ok(Turn::Until(pace.into_iter().chain(deadline).min()));
@@ -367,7 +389,6 @@ impl<'a> Session<'a> {
     }
 
     fn transmit(&mut self, now: Instant, transmit: SenderTransmit) -> Result<(), SendError> {
-        self.renew_key_if_due(now)?;
         match transmit {
             SenderTransmit::Message { to, file, message } => self.send_message(now, to, file, &message)?,
             SenderTransmit::Blocks { to: Destination::Group, kind, file, range } => {
@@ -402,13 +423,14 @@ impl<'a> Session<'a> {
         let signed = self.signed(file, message);
         let mut packet = signed.as_ref().unwrap_or(message).to_packet(file);
         match to {
+            Destination::Group if self.gather_message(now, &packet)? => {}
             Destination::Group => {
-                header::set_number(&mut packet, self.number_packets(0, 1));
+                header::set_number(&mut packet, self.number_packets(now, 0, 1)?);
                 let sent = self.group.send_message(now, 0, &self.destinations, &packet)?;
                 self.pacer.sent(now, sent);
             }
             Destination::Slower(group) => {
-                header::set_number(&mut packet, self.number_packets(group, 1));
+                header::set_number(&mut packet, self.number_packets(now, group, 1)?);
                 let sent = self.group.send_message(now, group, &self.destinations, &packet)?;
                 self.note_sent_slowly(now, group, sent);
             }
@@ -429,9 +451,13 @@ impl<'a> Session<'a> {
         file: FileId,
         range: Range<u64>,
     ) -> Result<(), SendError> {
+        let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number: 0 };
+        if self.gather_blocks(now, first, range.clone())? {
+            return Ok(());
+        }
         let blocks = (range.end - range.start).div_ceil(self.plan.block_len.into());
-        let number = self.number_packets(0, blocks);
-        let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number };
+        let first = Header { number: self.number_packets(now, 0, blocks)?, ..first };
+        self.runs += 1;
         match self.sources.read_in_order(file, range.clone()) {
             Ok(run) => {
                 let sent =
@@ -489,13 +515,13 @@ impl<'a> Session<'a> {
     /// In a secure session, a digest carries the sender's signature.
     fn signed(&mut self, file: FileId, message: &Message) -> Option<Message> {
         let (Message::Digest(digest), Some(signer)) = (message, &mut self.signer) else { return None };
-        Some(Message::Digest(signer.sign(file, self.machine.announced(file)?, *digest)))
+        Some(Message::Digest(signer.sign(file, self.machine.announced(file)?, digest.clone())))
     }
 
     /// Tells the machine the hash of an object that has been read to its end.
     fn hash_if_read(&mut self, now: Instant, file: FileId) {
         match self.sources.hash(file) {
-            Some(Ok(hash)) => self.hashed(now, file, hash),
+            Some(Ok(hash)) => self.read_to_end(now, file, hash),
             Some(Err(error)) => self.withdraw(now, file, &error),
             None => {}
         }
@@ -596,7 +622,7 @@ impl<'a> Session<'a> {
         let goes_on = Instant::ZERO + RETURN_TIME;
         let start = start.map(|start| if now < goes_on { start.min(goes_on) } else { start });
         let progress = self.started.is_some().then_some(self.next_progress);
-        let deadlines = [machine, start, progress, self.lobby.deadline()];
+        let deadlines = [machine, start, progress, self.lobby.deadline(), self.unsigned.deadline()];
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
     }
 

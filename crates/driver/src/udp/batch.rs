@@ -5,6 +5,7 @@ use std::{io, ops::Range};
 
 use treecast_proto::tfmcc::Arrived;
 use treecast_wire::{
+    datagram::next_packet,
     header::{FileId, HEADER_LEN, Header, PacketType, SessionId},
     message::Message,
 };
@@ -148,11 +149,26 @@ impl Batch {
     /// Takes note of one datagram whose payload has been received in place, at `at`.
     pub(super) fn add_received(&mut self, header: &[u8; HEADER_LEN], at: usize, payload_len: usize) {
         let Some(header) = self.check(header, payload_len) else { return };
+        let (mut rest, end) = (at + header.payload_len as usize, at + payload_len);
+        self.add_in_place(&header, at..rest);
+        while rest < end {
+            match next_packet(&self.buffer[rest..end]) {
+                Ok(Some((header, len))) => {
+                    self.add_in_place(&header, rest + HEADER_LEN..rest + len);
+                    rest += len;
+                }
+                Ok(None) => return,
+                Err(_) => return self.malformed += 1,
+            }
+        }
+    }
+
+    fn add_in_place(&mut self, header: &Header, payload: Range<usize>) {
         if header.kind.is_block() {
-            self.add_payload(&header, at, payload_len);
+            self.add_payload(header, payload.start, payload.len());
             return;
         }
-        match Message::parse(&header, &self.buffer[at..at + payload_len]) {
+        match Message::parse(header, &self.buffer[payload]) {
             Ok(message) => self.items.push(Item::Message { file: header.file_id, message }),
             Err(_) => self.malformed += 1,
         }
@@ -165,11 +181,26 @@ impl Batch {
             return;
         };
         let Some(header) = self.check(header, payload.len()) else { return };
+        let (payload, mut rest) = payload.split_at(header.payload_len as usize);
+        self.add_elsewhere(&header, payload);
+        while !rest.is_empty() {
+            match next_packet(rest) {
+                Ok(Some((header, len))) => {
+                    self.add_elsewhere(&header, &rest[HEADER_LEN..len]);
+                    rest = &rest[len..];
+                }
+                Ok(None) => return,
+                Err(_) => return self.malformed += 1,
+            }
+        }
+    }
+
+    fn add_elsewhere(&mut self, header: &Header, payload: &[u8]) {
         if header.kind.is_block() && payload.len() <= self.room() {
-            self.push_payload(&header, payload);
+            self.push_payload(header, payload);
             return;
         }
-        match Message::parse(&header, payload) {
+        match Message::parse(header, payload) {
             Ok(message) => self.items.push(Item::Message { file: header.file_id, message }),
             Err(_) => self.malformed += 1,
         }
@@ -180,8 +211,9 @@ impl Batch {
         self.malformed += 1;
     }
 
-    fn check(&mut self, header: &[u8; HEADER_LEN], payload_len: usize) -> Option<Header> {
-        let header = Header::parse(header).ok().filter(|header| header.payload_len as usize == payload_len);
+    /// The header of a datagram's first packet, which `len` bytes follow.
+    fn check(&mut self, header: &[u8; HEADER_LEN], len: usize) -> Option<Header> {
+        let header = Header::parse(header).ok().filter(|header| header.payload_len as usize <= len);
         match &header {
             Some(header) => self.arrivals.add(header),
             None => self.malformed += 1,
@@ -262,10 +294,33 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_behind_a_packet_counts_up_to_the_zeros() {
+        let end = Message::EndOfFile.to_packet(FileId(7));
+        let more = [&end[..], &header(0, 20), &[5; 20]].concat();
+        let padded = [&more[..], &[0; 40]].concat();
+        let expected = [
+            Item::Blocks { file: FileId(7), range: 100..150, at: 0 },
+            Item::Message { file: FileId(7), message: Message::EndOfFile },
+            Item::Blocks { file: FileId(7), range: 0..20, at: 50 + 64 },
+        ];
+        let mut batch = Batch::default();
+        for behind in [&padded, &more] {
+            batch.received_mut(50, behind.len()).copy_from_slice(behind);
+            batch.add_received(&header(100, 50), 0, 50 + behind.len());
+            assert_eq!(batch.take_items(), expected);
+            batch.clear();
+        }
+        batch.add_datagram(&[&header(100, 50)[..], &[1; 50], &padded].concat());
+        assert_eq!(batch.take_items().len(), 3);
+        batch.add_datagram(&[&header(100, 50)[..], &[1; 50], &end[..31]].concat());
+        assert_eq!((batch.take_items().len(), batch.malformed()), (1, 1));
+    }
+
+    #[test]
     fn a_wrong_length_is_counted_and_leaves_a_gap() {
         let mut batch = Batch::default();
         batch.add_received(&header(0, 100), 0, 100);
-        batch.add_received(&header(100, 99), 100, 100);
+        batch.add_received(&header(100, 101), 100, 100);
         batch.add_received(&header(200, 100), 200, 100);
         assert_eq!(batch.take_items().len(), 2);
         assert_eq!(batch.malformed(), 1);

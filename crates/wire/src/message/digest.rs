@@ -1,11 +1,12 @@
 //! Digest: the BLAKE3-256 hash of a whole object, and in a secure session the sender's signature of the object's
-//! manifest: its announcement and its hash together.
+//! manifest: its announcement and its hash together. One signature may be that of many manifests; where this one has its
+//! place among them follows, then.
 //!
 //! ```text
-//!  0                               32                             96
-//!  +-------------------------------+------------------------------+
-//!  | hash                          | signature, or nothing        |
-//!  +-------------------------------+------------------------------+
+//!  0                   32                   96                 100
+//!  +-------------------+--------------------+------------------+---------------------+
+//!  | hash              | signature          | index            | siblings, 32 each   |
+//!  +-------------------+--------------------+------------------+---------------------+
 //! ```
 
 use std::fmt;
@@ -19,12 +20,36 @@ pub const SIGNATURE_LEN: usize = 64;
 /// What a manifest's signature is good for, and nothing else's is.
 const MANIFEST_DOMAIN: &[u8] = b"treecast manifest 1\0";
 
+/// As [`MANIFEST_DOMAIN`], of the signature of many.
+const BATCH_DOMAIN: &[u8] = b"treecast manifests 1\0";
+
 /// The BLAKE3 hash of an object, sent once the sender has read the object to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest {
     pub hash: [u8; 32],
-    /// Of [`manifest_bytes`]; none in a plain session.
+    /// Of [`manifest_bytes`], or with a `place` of [`batch_bytes`]; none in a plain session.
     pub signature: Option<[u8; SIGNATURE_LEN]>,
+    /// Where the manifest stands among those that were signed together.
+    pub place: Option<Place>,
+}
+
+/// A leaf's place in a tree of hashes that is as wide as a power of two: what stands beside it and beside each node above
+/// it, from the leaf upwards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The leaf's number, from the left.
+    pub index: u32,
+    pub siblings: Vec<[u8; 32]>,
+}
+
+impl Place {
+    /// The most levels of a tree, the root not counted.
+    pub const MAX_DEPTH: usize = 8;
+}
+
+/// What the sender signs of many manifests: the root of a tree whose leaves they are.
+pub fn batch_bytes(root: &[u8; 32]) -> Vec<u8> {
+    [BATCH_DOMAIN, root].concat()
 }
 
 /// What the sender of a secure session signs: which object of which session is how called, how long, what else its
@@ -39,12 +64,13 @@ pub fn manifest_bytes(file: FileId, begin: &BeginOfFile, hash: &[u8; 32]) -> Vec
 
 impl Digest {
     pub fn unsigned(hash: [u8; 32]) -> Self {
-        Self { hash, signature: None }
+        Self { hash, signature: None, place: None }
     }
 
     /// Length of the payload in bytes.
     pub fn emitted_len(&self) -> usize {
-        self.hash.len() + self.signature.map_or(0, |signature| signature.len())
+        let place = self.place.as_ref().map_or(0, |place| 4 + 32 * place.siblings.len());
+        self.hash.len() + self.signature.map_or(0, |signature| signature.len()) + place
     }
 
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
@@ -52,23 +78,45 @@ impl Digest {
         let hash = reader.array("hash")?;
         let is_signed = payload.len() > 32;
         let signature = is_signed.then(|| reader.array("signature")).transpose()?;
+        let is_placed = payload.len() > 32 + SIGNATURE_LEN;
+        let place = is_placed.then(|| parse_place(&mut reader, payload)).transpose()?;
         reader.end("digest")?;
-        Ok(Self { hash, signature })
+        Ok(Self { hash, signature, place })
     }
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.hash);
         out.extend(self.signature.iter().flatten());
+        if let Some(place) = &self.place {
+            out.extend_from_slice(&place.index.to_be_bytes());
+            place.siblings.iter().for_each(|sibling| out.extend_from_slice(sibling));
+        }
     }
+}
+
+fn parse_place(reader: &mut Reader<'_>, payload: &[u8]) -> Result<Place, ParseError> {
+    let index = u32::from_be_bytes(reader.array("index")?);
+    let depth = (payload.len() - 32 - SIGNATURE_LEN - 4) / 32;
+    if depth > Place::MAX_DEPTH {
+        return Err(ParseError::invalid("siblings", depth, "8 at most"));
+    }
+    if index >> depth != 0 {
+        return Err(ParseError::invalid("index", index, "the number of a leaf below the siblings"));
+    }
+    let siblings = (0..depth).map(|_| reader.array("siblings")).collect::<Result<_, _>>()?;
+    Ok(Place { index, siblings })
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "blake3=")?;
         self.hash.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        match self.signature {
-            Some(_) => write!(f, " signed"),
-            None => Ok(()),
+        match (&self.signature, &self.place) {
+            (Some(_), Some(place)) => {
+                write!(f, " signed as number {} of {}", place.index, 1 << place.siblings.len())
+            }
+            (Some(_), None) => write!(f, " signed"),
+            (None, _) => Ok(()),
         }
     }
 }

@@ -23,7 +23,7 @@ pub use begin_of_file::{
 };
 pub use chunk_hashes::{ChunkHashes, ChunkHashesRequest, MAX_PAGES, MAX_PROOF, PAGE_CHUNKS};
 pub use contents::{Contents, MAX_OBJECTS};
-pub use digest::{Digest, SIGNATURE_LEN, manifest_bytes};
+pub use digest::{Digest, Place, SIGNATURE_LEN, batch_bytes, manifest_bytes};
 pub use group_key::GroupKey;
 pub use hello::{Hello, MAX_RECEIVER_NAME_LEN};
 pub use move_to::Move;

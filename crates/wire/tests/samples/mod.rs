@@ -8,7 +8,7 @@ use treecast_wire::{
     iotup,
     message::{
         Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey, Hello, Lack,
-        Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Progress, Reason,
+        Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Place, Progress, Reason,
         RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::KeyId,
@@ -59,7 +59,12 @@ pub fn messages() -> Vec<Message> {
         Message::RetransmissionReject,
         Message::Hello(hello),
         Message::Welcome(Welcome { version: 1, block_len: 1420, receiver: 5 }),
-        Message::Digest(Digest { hash: hash(), signature: Some([0x5a; 64]) }),
+        Message::Digest(Digest { signature: Some([0x5a; 64]), ..Digest::unsigned(hash()) }),
+        Message::Digest(Digest {
+            place: Some(Place { index: 2, siblings: vec![[0x11; 32], [0x22; 32]] }),
+            signature: Some([0x5a; 64]),
+            ..Digest::unsigned(hash())
+        }),
         Message::Progress(progress),
         Message::Withdraw(Reason::new("it has shrunk from 10 to 9 bytes")),
         Message::Failed(Reason::new("no space left on the device")),
@@ -174,6 +179,7 @@ fn message_sample(message: &Message) -> Sample {
     let header = Header::parse(&bytes).expect("its own header");
     let name = match message {
         Message::PutOut(_) => "session-PutOut".to_owned(),
+        Message::Digest(Digest { place: Some(_), .. }) => "session-Digest-of-many".to_owned(),
         other => format!("session-{:?}", other.packet_type()),
     };
     Sample { name, bytes, text: format!("{header}\n{message}") }

@@ -37,7 +37,7 @@ impl GroupKeys {
 
 impl Session<'_> {
     /// Carries out what is due before something is sealed.
-    pub(super) fn renew_key_if_due(&mut self, now: Instant) -> io::Result<()> {
+    fn renew_key_if_due(&mut self, now: Instant) -> io::Result<()> {
         let Some(keys) = &mut self.keys else { return Ok(()) };
         let (mut offered, mut replaced) = (None, false);
         while let Some(command) = keys.schedule.poll(now) {
@@ -87,8 +87,10 @@ impl Session<'_> {
         }
     }
 
-    /// The number of the first of so many packets to a group, all of which count for the life of its key.
-    pub(super) fn number_packets(&mut self, group: u8, packets: u64) -> u32 {
+    /// The number of the first of so many packets to a group that are sealed now, all of which count for the life of its
+    /// key.
+    pub(super) fn take_numbers(&mut self, now: Instant, group: u8, packets: u64) -> io::Result<u32> {
+        self.renew_key_if_due(now)?;
         if let Some(keys) = &mut self.keys {
             keys.schedule.handle(KeyInput::Sealed { packets });
         }
@@ -96,6 +98,6 @@ impl Session<'_> {
             Some(lane) => lane.numbers(),
             None => &mut self.numbers,
         };
-        numbers.take(packets as u32)
+        Ok(numbers.take(packets as u32))
     }
 }

@@ -83,7 +83,7 @@ impl Session<'_> {
         range: Range<u64>,
     ) -> Result<(), SendError> {
         let len = range.end - range.start;
-        let number = self.number_packets(group, len.div_ceil(self.plan.block_len.into()));
+        let number = self.number_packets(now, group, len.div_ceil(self.plan.block_len.into()))?;
         let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number };
         let Some(lane) = self.slower.get_mut(usize::from(group) - 1) else { return Ok(()) };
         lane.run.resize(len as usize, 0);

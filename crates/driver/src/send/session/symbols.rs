@@ -59,7 +59,7 @@ impl Session<'_> {
 
     fn multicast_symbols(&mut self, now: Instant, first: Header, run: &[u8]) -> Result<(), SendError> {
         let count = run.len().div_ceil(self.plan.block_len.into()) as u64;
-        let first = Header { number: self.number_packets(0, count), ..first };
+        let first = Header { number: self.number_packets(now, 0, count)?, ..first };
         let sent = self.group.send_blocks(now, 0, &self.destinations, first, self.plan.block_len, run)?;
         self.pacer.sent(now, sent);
         self.repairs.multicast_sent(sent);

@@ -1,0 +1,261 @@
+//! Small objects, which stay in memory until they are whole and right. A file is made of each then, and nothing else:
+//! what costs a large object little, a temporary name and reading back what is hashed, is most of what a small one costs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+use treecast_wire::{
+    header::FileId,
+    message::{BeginOfFile, ObjectKind},
+};
+
+use super::{Kept, Task, names::Names};
+
+/// Objects up to this size, in bytes, are small.
+const MAX_LEN: u64 = 64 * 1024;
+
+/// The most memory for all of them; what comes beyond it goes to the disk as large objects do.
+const MAX_HELD_BYTES: usize = 8 << 20;
+
+/// What an object takes besides its bytes, at most.
+const OVERHEAD_BYTES: usize = 1024;
+
+/// A small object that is whole, and its hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whole {
+    pub begin: BeginOfFile,
+    pub content: Vec<u8>,
+    pub hash: [u8; 32],
+}
+
+/// The small objects of a session that are under way.
+#[derive(Debug)]
+pub(crate) struct SmallObjects {
+    held: BTreeMap<FileId, Held>,
+    held_bytes: usize,
+    /// Objects that the store has been told of. They stay there until they are discarded.
+    stored: BTreeSet<FileId>,
+    is_off: bool,
+}
+
+#[derive(Debug)]
+struct Held {
+    begin: BeginOfFile,
+    content: Vec<u8>,
+    /// What has come, in the order in which it came.
+    there: Vec<Range<u64>>,
+    hash: Option<[u8; 32]>,
+}
+
+impl Held {
+    fn len(&self) -> usize {
+        self.content.len() + OVERHEAD_BYTES
+    }
+
+    /// What hands the store all that has come.
+    fn into_tasks(self, file: FileId) -> impl Iterator<Item = Task> {
+        let Self { content, there, .. } = self;
+        there.into_iter().map(move |range| {
+            let bytes = content[range.start as usize..range.end as usize].to_vec();
+            Task::KeepHeld { file, position: range.start, bytes }
+        })
+    }
+}
+
+impl SmallObjects {
+    /// None of a session's objects is held if `is_off`.
+    pub fn new(is_off: bool) -> Self {
+        Self { held: BTreeMap::new(), held_bytes: 0, stored: BTreeSet::new(), is_off }
+    }
+
+    /// An object is announced, or announced otherwise than before. Returns what the store has to do for it: nothing while
+    /// it is held.
+    pub fn announce(&mut self, file: FileId, begin: BeginOfFile, kept: Kept) -> Vec<Task> {
+        let held = self.remove(file);
+        let is_fit = kept == Kept::Nothing && !self.is_off && is_small(&begin);
+        if !is_fit || self.stored.contains(&file) || !self.has_room(begin.file_size) {
+            self.stored.insert(file);
+            let before = held.into_iter().flat_map(|held| held.into_tasks(file));
+            return std::iter::once(Task::Announce { file, begin, kept }).chain(before).collect();
+        }
+        let (mut content, mut there) = held.map_or_else(Default::default, |held| (held.content, held.there));
+        content.resize(begin.file_size as usize, 0);
+        there.retain(|range| range.end <= begin.file_size);
+        let held = Held { begin, content, there, hash: None };
+        self.held_bytes += held.len();
+        self.held.insert(file, held);
+        Vec::new()
+    }
+
+    /// Takes bytes of an object that is held; false when the store has to.
+    pub fn keep(&mut self, file: FileId, position: u64, bytes: &[u8]) -> bool {
+        let at = usize::try_from(position).ok();
+        let room = self.held.get_mut(&file).and_then(|held| Some((held, at?)));
+        let Some((held, at)) =
+            room.filter(|(held, at)| bytes.len() <= held.content.len().saturating_sub(*at))
+        else {
+            self.stored.insert(file);
+            return false;
+        };
+        held.content[at..at + bytes.len()].copy_from_slice(bytes);
+        let end = position + bytes.len() as u64;
+        match held.there.last_mut() {
+            Some(last) if last.end == position => last.end = end,
+            _ => held.there.push(position..end),
+        }
+        true
+    }
+
+    /// Whether an object is held.
+    pub fn has(&self, file: FileId) -> bool {
+        self.held.contains_key(&file)
+    }
+
+    /// The hash of an object that is held, all of which has come.
+    pub fn hash(&mut self, file: FileId) -> Option<[u8; 32]> {
+        let held = self.held.get_mut(&file)?;
+        let hash = *blake3::hash(&held.content).as_bytes();
+        held.hash = Some(hash);
+        Some(hash)
+    }
+
+    /// Hands out an object that is held and has been hashed.
+    pub fn take(&mut self, file: FileId) -> Option<Whole> {
+        let Held { begin, content, hash, .. } = self.remove(file)?;
+        Some(Whole { begin, content, hash: hash? })
+    }
+
+    /// Forgets what there is of an object. False when the store has to, too.
+    pub fn discard(&mut self, file: FileId) -> bool {
+        self.stored.remove(&file);
+        self.remove(file).is_some()
+    }
+
+    /// Has the store take over all that is held, for a later receiver.
+    pub fn spill(&mut self) -> Vec<Task> {
+        self.held_bytes = 0;
+        let mut tasks = Vec::new();
+        for (file, held) in std::mem::take(&mut self.held) {
+            tasks.push(Task::Announce { file, begin: held.begin.clone(), kept: Kept::Nothing });
+            tasks.extend(held.into_tasks(file));
+        }
+        tasks
+    }
+
+    fn remove(&mut self, file: FileId) -> Option<Held> {
+        let held = self.held.remove(&file)?;
+        self.held_bytes -= held.len();
+        Some(held)
+    }
+
+    fn has_room(&self, size: u64) -> bool {
+        self.held_bytes + size as usize + OVERHEAD_BYTES <= MAX_HELD_BYTES
+    }
+}
+
+fn is_small(begin: &BeginOfFile) -> bool {
+    begin.kind() == ObjectKind::File && begin.file_size <= MAX_LEN && Names::check(begin).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::message::{Attributes, ModificationTime, TransferType};
+
+    use super::*;
+
+    const FILE: FileId = FileId(3);
+
+    fn begin(size: u64, name: &str) -> BeginOfFile {
+        BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
+    }
+
+    fn held(file: FileId, size: u64) -> SmallObjects {
+        let mut small = SmallObjects::new(false);
+        assert!(small.announce(file, begin(size, "a"), Kept::Nothing).is_empty());
+        small
+    }
+
+    #[test]
+    fn a_small_object_is_handed_out_whole_with_its_hash() {
+        let mut small = held(FILE, 6);
+        assert!(small.keep(FILE, 4, b"ef") && small.keep(FILE, 0, b"abcd"));
+        assert!(!small.keep(FILE, 4, b"efg"), "it is not so long");
+        let hash = *blake3::hash(b"abcdef").as_bytes();
+        assert_eq!(small.hash(FILE), Some(hash));
+        let whole = Whole { begin: begin(6, "a"), content: b"abcdef".to_vec(), hash };
+        assert_eq!(small.take(FILE), Some(whole));
+        assert_eq!((small.take(FILE), small.held_bytes), (None, 0));
+    }
+
+    #[test]
+    fn what_is_not_hashed_is_not_handed_out() {
+        let mut small = held(FILE, 6);
+        small.keep(FILE, 0, b"abcdef");
+        assert_eq!(small.take(FILE), None);
+    }
+
+    #[test]
+    fn large_ones_folders_and_bad_names_go_to_the_store() {
+        let folder = Attributes {
+            kind: ObjectKind::Folder,
+            mode: 0o755,
+            modified: ModificationTime { seconds: 0, nanoseconds: 0 },
+        };
+        let folder = begin(0, "b").with_attributes(folder).unwrap();
+        for begin in [begin(MAX_LEN + 1, "a"), begin(5, "../a"), folder] {
+            let mut small = SmallObjects::new(false);
+            let expected = Task::Announce { file: FILE, begin: begin.clone(), kept: Kept::Nothing };
+            assert_eq!(small.announce(FILE, begin, Kept::Nothing), [expected]);
+            assert!(!small.keep(FILE, 0, b"a") && !small.has(FILE));
+        }
+        assert!(!SmallObjects::new(true).announce(FILE, begin(5, "a"), Kept::Nothing).is_empty());
+    }
+
+    #[test]
+    fn what_came_before_its_announcement_stays_in_the_store() {
+        let mut small = SmallObjects::new(false);
+        assert!(!small.keep(FILE, 0, b"ab"));
+        assert_eq!(small.announce(FILE, begin(5, "a"), Kept::Nothing).len(), 1);
+        assert!(!small.has(FILE) && !small.discard(FILE));
+        assert!(small.announce(FILE, begin(5, "a"), Kept::Nothing).is_empty(), "nothing is stored any more");
+        assert!(small.discard(FILE) && small.held_bytes == 0);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_rest_goes_to_the_store() {
+        let mut small = SmallObjects::new(false);
+        let mut announce =
+            |index| small.announce(FileId(index), begin(MAX_LEN, "a"), Kept::Nothing).is_empty();
+        let count = (0..1000).filter(|index| announce(*index)).count() as u64;
+        assert_eq!(count, MAX_HELD_BYTES as u64 / (MAX_LEN + OVERHEAD_BYTES as u64));
+        assert!(small.discard(FileId(0)));
+        assert!(small.announce(FileId(2000), begin(MAX_LEN, "a"), Kept::Nothing).is_empty());
+    }
+
+    #[test]
+    fn one_that_turns_out_to_be_large_is_handed_to_the_store_with_what_has_come() {
+        let mut small = held(FILE, 6);
+        small.keep(FILE, 4, b"ef");
+        let tasks = small.announce(FILE, begin(1 << 20, "b"), Kept::Nothing);
+        let expected = [
+            Task::Announce { file: FILE, begin: begin(1 << 20, "b"), kept: Kept::Nothing },
+            Task::KeepHeld { file: FILE, position: 4, bytes: b"ef".to_vec() },
+        ];
+        assert_eq!(tasks, expected);
+        assert_eq!((small.has(FILE), small.held_bytes), (false, 0));
+    }
+
+    #[test]
+    fn a_session_that_is_cut_short_leaves_what_has_come() {
+        let mut small = held(FILE, 6);
+        small.keep(FILE, 0, b"abcd");
+        let expected = [
+            Task::Announce { file: FILE, begin: begin(6, "a"), kept: Kept::Nothing },
+            Task::KeepHeld { file: FILE, position: 0, bytes: b"abcd".to_vec() },
+        ];
+        assert_eq!(small.spill(), expected);
+        assert!(small.spill().is_empty() && small.held_bytes == 0);
+    }
+}

@@ -1,0 +1,68 @@
+//! Manifests wait for each other a moment, so that one signature is good for many small objects: checking it costs each
+//! receiver as much as receiving one of them.
+
+use std::time::Duration;
+
+use treecast_proto::{Instant, vcmtp::SenderWait};
+use treecast_wire::header::FileId;
+
+use super::Session;
+use crate::security::manifest::MAX_BATCH;
+
+/// How long a manifest waits for others.
+const MAX_AGE: Duration = Duration::from_millis(10);
+
+/// Hashes of objects whose manifests are not signed yet.
+#[derive(Debug, Default)]
+pub(super) struct Unsigned {
+    hashes: Vec<(FileId, [u8; 32])>,
+    /// Since when the first has waited.
+    since: Option<Instant>,
+}
+
+impl Unsigned {
+    /// When the manifests are to be signed, whatever else comes.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.since.map(|since| since + MAX_AGE)
+    }
+}
+
+impl Session<'_> {
+    /// An object has been read to its end.
+    pub(super) fn read_to_end(&mut self, now: Instant, file: FileId, hash: [u8; 32]) {
+        if self.signer.is_none() {
+            return self.hashed(now, file, hash);
+        }
+        self.unsigned.since.get_or_insert(now);
+        self.unsigned.hashes.push((file, hash));
+        if self.unsigned.hashes.len() >= MAX_BATCH {
+            self.sign_all(now);
+        }
+    }
+
+    /// Signs what has waited long enough.
+    pub(super) fn sign_if_due(&mut self, now: Instant) {
+        if self.unsigned.deadline().is_some_and(|deadline| deadline <= now) {
+            self.sign_all(now);
+        }
+    }
+
+    /// The group's lane waits: nothing joins those that are there, unless it does so for receivers' buffers alone.
+    pub(super) fn sign_before_waiting(&mut self, now: Instant, why: SenderWait) {
+        if why != SenderWait::Credit && self.unsigned.since.is_some() {
+            self.sign_all(now);
+        }
+    }
+
+    fn sign_all(&mut self, now: Instant) {
+        let Unsigned { hashes, .. } = std::mem::take(&mut self.unsigned);
+        if let Some(signer) = &mut self.signer {
+            let announced =
+                |(file, hash): &(FileId, [u8; 32])| Some((*file, self.machine.announced(*file)?, *hash));
+            signer.sign_all(&hashes.iter().filter_map(announced).collect::<Vec<_>>());
+        }
+        for (file, hash) in hashes {
+            self.hashed(now, file, hash);
+        }
+    }
+}
