@@ -56,7 +56,7 @@ impl Scenario {
             (0..random.random_range(1..=4)).map(|_| draw_size(&mut random, block_len)).collect();
         // Several chunks, now and then.
         let mut large = generator(seed, 4);
-        if large.random_bool(0.2) {
+        if large.random_bool(0.1) {
             sizes[0] += large.random_range(CHUNK_LEN as usize..3 * CHUNK_LEN as usize);
         }
         let withdrawn = random.random_bool(0.1);
