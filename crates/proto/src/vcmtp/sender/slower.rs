@@ -6,7 +6,7 @@
 //! Losses there are mended as everywhere, but when a member has had its pass through an object: only then is it told that
 //! the object is out, asks for what is missing, and its time for retransmissions begins.
 
-use std::{collections::BTreeMap, ops::Range, time::Duration};
+use std::{collections::BTreeMap, ops::Range};
 
 use treecast_wire::{
     header::PacketType,
@@ -169,13 +169,9 @@ impl Sender {
             if self.awaits(from, index) {
                 continue;
             }
-            if let Some(object) = self.objects.get_mut(index)
-                && object.hash.is_some()
-                && let Some(out) = object.out
-                && object.expires.is_none()
-            {
-                let took = object.started.map_or(Duration::ZERO, |started| out - started);
-                self.coordinator.give_time(now, &self.config, index, object, took);
+            // Its time may have been up for all others before it had its pass.
+            if let Some(object) = self.objects.get_mut(index) {
+                self.coordinator.handle_completion(now, &self.config, index, object);
             }
             self.tell_end(index, &[from]);
         }
