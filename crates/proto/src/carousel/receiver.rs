@@ -1,5 +1,8 @@
 //! The carousel's receiver.
 
+mod checking;
+mod leaving;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
@@ -8,12 +11,13 @@ use std::{
 
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, ChunkHashes, MAX_OBJECTS, Message, Reason},
+    message::{BeginOfFile, ChunkHashes, MAX_OBJECTS, Message},
 };
 
+use self::leaving::LEAVING;
 use super::object::{Object, Phase};
 use crate::{
-    Instant, Step, chunks,
+    Instant, Step,
     fec::{Gatherer, Layout},
 };
 
@@ -30,16 +34,6 @@ const MAX_UNFINISHED: usize = 1024;
 /// How many times the hash of an object may be wrong whose wrong chunks alone are taken again: a disk that keeps nothing
 /// right must not be tried for ever.
 const MAX_CHECKS: u32 = 20;
-
-/// A sender has said Goodbye: when nothing more has come for so long, none is left ...
-const LEAVING: Duration = Duration::from_secs(3);
-
-/// ... and what comes later than this is another one's.
-const ECHO: Duration = Duration::from_millis(100);
-
-/// How many times an object must have been withdrawn, and nothing of it have come meanwhile, to be given up: another
-/// sender may still have it.
-const WITHDRAWALS: u32 = 3;
 
 /// The most memory for all objects' sets of blocks, in chunks of about 600 bytes.
 const MAX_CHUNKS: usize = 131_072;
@@ -327,16 +321,6 @@ impl Receiver {
         patience.into_iter().chain(goodbye).min().filter(|_| silent)
     }
 
-    /// Something has come from a sender.
-    fn hear(&mut self, now: Instant, is_goodbye: bool) {
-        self.last_heard = Some(now);
-        if is_goodbye {
-            self.goodbye.get_or_insert(now);
-        } else if self.goodbye.is_some_and(|goodbye| now >= goodbye + ECHO) {
-            self.goodbye = None;
-        }
-    }
-
     fn on_message(&mut self, file: FileId, message: Message) {
         match message {
             // A carousel does not shrink: of two that contradict each other, one is somebody else's, and the
@@ -353,17 +337,6 @@ impl Receiver {
             Message::Withdraw(reason) => self.on_withdraw(file, &reason),
             // An end of file says nothing that the announcement does not; the others belong to VCMTP.
             _ => {}
-        }
-    }
-
-    /// A sender cannot read the object any more.
-    fn on_withdraw(&mut self, file: FileId, reason: &Reason) {
-        let Some(object) = self.object(file) else { return };
-        let (times, _) = object.withdrawn.take().unwrap_or_default();
-        let reason = format!("the sender has withdrawn it: {reason}");
-        object.withdrawn = Some((times + 1, reason.clone()));
-        if times + 1 >= WITHDRAWALS {
-            self.fail(file, reason);
         }
     }
 
@@ -544,36 +517,6 @@ impl Receiver {
         }
     }
 
-    fn has_chunk_hashes(&self) -> bool {
-        self.config.has_chunk_hashes && chunks::fit_in(self.config.block_len)
-    }
-
-    /// What some chunks should be. The page may be anybody's, which shows when it is compared.
-    fn on_chunk_hashes(&mut self, file: FileId, page: ChunkHashes) {
-        let Some(object) = self.object(file) else { return };
-        let Some((check, hash)) = object.check.as_mut().zip(object.digest) else { return };
-        if check.take(page.page()) {
-            self.transmit(ReceiverTransmit::CheckChunks { file, hash, page });
-        }
-    }
-
-    /// A page of chunks has been compared: the wrong ones are taken again. When all are, what is there is right.
-    fn on_checked(&mut self, file: FileId, page: u32, wrong: Option<&[Range<u64>]>) {
-        let Some(object) = self.object(file) else { return };
-        let Some(check) = &mut object.check else { return };
-        let (was_awaited, wrong) = (check.compared(page, wrong.is_some()), wrong.unwrap_or_default());
-        if !was_awaited {
-            return;
-        }
-        let count: u64 = wrong.iter().map(|bytes| check.count(bytes)).sum();
-        if check.is_over() {
-            object.check = None;
-        }
-        wrong.iter().for_each(|bytes| object.stored.forget(bytes));
-        self.wrong_chunks += count;
-        self.hash_when_complete(file);
-    }
-
     fn on_committed(&mut self, file: FileId) {
         let Some(object) = self.object(file).filter(|object| object.phase == Phase::Committing) else {
             return;
@@ -681,7 +624,10 @@ impl Receiver {
 mod tests {
     use treecast_wire::message::{Contents, Digest, Reason, TransferType};
 
-    use super::*;
+    use super::{
+        leaving::{ECHO, WITHDRAWALS},
+        *,
+    };
     use crate::chunks::CHUNK_LEN;
 
     const NOW: Instant = Instant::ZERO;
