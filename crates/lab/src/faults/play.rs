@@ -19,7 +19,7 @@ use crate::{Error, Lab, Result};
 /// Everything has ended by then, or the session has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// The sender ends when all receivers have; one that was started again when they were gone looks for them.
+/// The sender ends soon when all receivers have.
 const SENDER_TIME: Duration = Duration::from_secs(20);
 
 /// A receiver is killed when it has just told how much it has fetched, so that this is known; or this much later.
@@ -61,8 +61,9 @@ pub struct Session<'a> {
     members: Vec<Member>,
     sender: Option<Program>,
     sender_exit: Option<i32>,
-    /// How often a sender has been started.
+    /// How often a sender has been started, and whether the last one has begun to send.
     senders: usize,
+    has_begun: bool,
     runs: usize,
     /// By receiver's program.
     fetched: HashMap<(Who, usize), u64>,
@@ -94,6 +95,7 @@ pub fn play(lab: &Lab, treecast: &Path, schedule: &Schedule, folder: &Path) -> R
         sender: None,
         sender_exit: None,
         senders: 0,
+        has_begun: false,
         runs: 0,
         fetched: HashMap::new(),
         told: mpsc::channel(),
@@ -140,13 +142,12 @@ impl Session<'_> {
 
     fn hear(&mut self, told: Told) -> Result<()> {
         match told {
-            Told::Started if self.senders == 1 && self.agenda.is_empty() => {
-                let now = Instant::now();
-                for (at, fault) in &self.schedule.faults {
-                    self.agenda.entry(now + *at).or_default().push(Action::Fault(fault.clone()));
+            Told::Started { run } => {
+                self.has_begun |= self.sender.as_ref().is_some_and(|sender| sender.run == run);
+                if self.senders == 1 && self.agenda.is_empty() {
+                    self.set_agenda(Instant::now());
                 }
             }
-            Told::Started => {}
             Told::Fetched { who, run, bytes } => {
                 let most = self.fetched.entry((who, run)).or_default();
                 *most = bytes.max(*most);
@@ -170,6 +171,12 @@ impl Session<'_> {
             }
         }
         Ok(())
+    }
+
+    fn set_agenda(&mut self, now: Instant) {
+        for (at, fault) in &self.schedule.faults {
+            self.agenda.entry(now + *at).or_default().push(Action::Fault(fault.clone()));
+        }
     }
 
     fn act(&mut self, now: Instant) -> Result<()> {
@@ -264,6 +271,7 @@ impl Session<'_> {
         command.arg("--session").arg(self.folder.join("session"));
         command.arg("--ticket-file").arg(self.folder.join("ticket")).arg(&self.files.folder);
         self.senders += 1;
+        self.has_begun = false;
         self.sender = Some(self.start(None, command)?);
         Ok(())
     }
@@ -295,7 +303,8 @@ impl Session<'_> {
     /// Ends what has not ended, and mends the network.
     fn end(&mut self) -> Result<()> {
         let deadline = Instant::now() + SENDER_TIME;
-        while self.sender.is_some() && Instant::now() < deadline {
+        // One that was started when all had gone waits for them in vain.
+        while self.sender.is_some() && self.has_begun && Instant::now() < deadline {
             if let Ok(told) = self.told.1.recv_timeout(Duration::from_millis(100)) {
                 self.hear(told)?;
             }

@@ -19,8 +19,8 @@ pub type Who = Option<usize>;
 /// What a program has said. `run` counts the programs of one role.
 #[derive(Debug)]
 pub enum Told {
-    /// The sender has begun to send.
-    Started,
+    /// A sender has begun to send.
+    Started { run: usize },
     /// Bytes that a receiver has fetched, over the network, since it was started.
     Fetched { who: Who, run: usize, bytes: u64 },
     /// It has ended.
@@ -82,7 +82,7 @@ impl Program {
 fn news(event: &Value, who: Who, run: usize) -> Option<Told> {
     let count = |key: &str| event[key].as_u64().unwrap_or(0);
     match (event["event"].as_str()?, who) {
-        ("started", None) => Some(Told::Started),
+        ("started", None) => Some(Told::Started { run }),
         ("progress" | "done", Some(_)) => {
             let bytes = (count("bytes") + count("duplicate_bytes")).saturating_sub(count("kept_bytes"));
             Some(Told::Fetched { who, run, bytes })
