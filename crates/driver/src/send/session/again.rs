@@ -138,6 +138,13 @@ impl Session<'_> {
 
     /// Whoever comes again is not somebody else that has failed: by its key, or by its name where there are no keys.
     pub(super) fn forget_departed(&mut self, key: Option<crate::security::PublicKey>, name: &str) {
+        // One that had ended with everything, and failed at some of it, may not have heard its Goodbye.
+        let ends = |peer: &Peer| peer.closes && key.is_some() && peer.key == key && peer.hello_name == name;
+        let ending: Vec<_> = self.peers.iter().filter(|(_, peer)| ends(peer)).map(|(id, _)| *id).collect();
+        for receiver in ending {
+            self.disconnect(receiver, "it has come again, over another connection");
+            self.peers.remove(&receiver);
+        }
         let is_same = |peer: &Peer| peer.key == key && (key.is_some() || peer.hello_name == name);
         self.peers.retain(|_, peer| peer.left.is_none() || !is_same(peer));
         self.update_hold();
