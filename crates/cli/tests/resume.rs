@@ -91,29 +91,6 @@ fn a_carousels_receiver_that_was_killed_fetches_what_it_lacks() {
     assert_eq!(scratch.names("a"), ["large", "other"], "nothing else is left");
 }
 
-/// A second sender of the same rate, with repair symbols of its own, makes it nearly twice as fast.
-#[test]
-fn two_senders_of_a_carousel_are_faster_than_one() {
-    let scratch = Scratch::new();
-    // Little, and slowly: the codes are slow in a test's build.
-    let (file, session) = (scratch.file("file", 750_000), scratch.path("session"));
-    let args = ["--repair", "carousel", "--fec", "auto", "--rate", "2M", "--block", "1400"];
-    let args = [&args[..], &["--session", path(&session), path(&file)]].concat();
-    let mut senders = vec![scratch.send(&args)];
-    let one = done(scratch.receive("a", &["--json"]));
-    senders.push(scratch.send_anew(&args));
-    // Until its first symbols are computed.
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    let two = done(scratch.receive("b", &["--json"]));
-    for mut sender in senders {
-        sender.kill().unwrap();
-        sender.wait().unwrap();
-    }
-    let [one, two] = [one, two].map(|done| done["seconds"].as_f64().unwrap());
-    println!("750 kB at 2 Mbit/s each: {one:.2} s from one sender, {two:.2} s from two");
-    assert!(two < 0.9 * one, "{two} s, and {one} s from one");
-}
-
 /// Files of a session, and their size in all.
 fn files(scratch: &Scratch) -> (Vec<(String, usize)>, u64) {
     let files = vec![("large".to_owned(), 14_000_000), ("other".to_owned(), 8_000_003)];
