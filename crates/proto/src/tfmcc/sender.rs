@@ -111,7 +111,7 @@ pub struct Sender {
     round_ends: Instant,
     /// The lowest rate asked for in this round.
     suppression_bps: u64,
-    /// When something was sent last.
+    /// When something was sent to the group last.
     sent: Option<Instant>,
     told: Option<Instant>,
     /// Something was sent since the group was told.
@@ -163,14 +163,20 @@ impl Sender {
     }
 
     fn sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
+        if group_bytes > 0 {
+            self.sent_to_group(now);
+        }
+        self.rate.sent(now, group_bytes, repair_bytes);
+    }
+
+    /// Nobody answers retransmissions: while there is nothing else they neither keep the rate up nor take it down.
+    fn sent_to_group(&mut self, now: Instant) {
         let paused = self.sent.map_or(Duration::ZERO, |sent| now.saturating_duration_since(sent));
         if self.sent.is_none() || paused > SHORTEST_PAUSE.max(self.group.longest() * SILENT_ROUND_TRIPS) {
             self.rate.pause(paused, self.group.longest());
             (self.unheard_since, self.is_unanswered) = (now, false);
         }
-        self.sent = Some(now);
-        self.has_sent |= group_bytes > 0;
-        self.rate.sent(now, group_bytes, repair_bytes);
+        (self.sent, self.has_sent) = (Some(now), true);
     }
 
     /// RFC 4654, 3.3. The rate falls to what any receiver wants, and rises only with the one that is followed.

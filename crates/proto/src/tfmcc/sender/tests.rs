@@ -155,3 +155,19 @@ fn whatever_is_reported_the_rate_stays_within_bounds() {
         }
     }
 }
+
+/// All is multicast, and what slow receivers lack goes out over their connections, for long.
+#[test]
+fn retransmissions_alone_do_not_take_the_rate_down() {
+    let mut bench = Bench::new(2, None);
+    bench.run(2_000, |_, rate| Some(report(5_000_000, rate.min(5_000_000))));
+    let before = bench.sender.rate_bps();
+    assert!(before > 4_000_000, "{before}");
+    for now in (2_000..32_000).step_by(10) {
+        let repair_bytes = bench.sender.rate_bps() / 800;
+        bench.sender.handle(at(now), SenderInput::Sent { group_bytes: 0, repair_bytes });
+        while let Step::Transmit(_) = bench.sender.poll(at(now)) {}
+    }
+    // The word on the last packets to the group stays out, once.
+    assert!(bench.sender.rate_bps() >= before / 2, "{}", bench.sender.rate_bps());
+}
