@@ -560,6 +560,11 @@ impl Worker {
 
     fn end(&mut self, ending: Ending) -> Option<String> {
         let warning = self.names.finish();
+        // Who makes room and comes again, while the session lasts, need not fetch anew what is there.
+        let ending = match ending {
+            Ending::Over if !self.cramped.is_empty() => Ending::CutShort,
+            ending => ending,
+        };
         if ending == Ending::CutShort {
             for file in self.objects.keys().copied().collect::<Vec<_>>() {
                 self.note_stored(file, true);
