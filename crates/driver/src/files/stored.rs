@@ -38,10 +38,10 @@ pub(super) struct Stored {
 
 /// A journal is told of what is stored in steps of an object's size divided by this: what a receiver that is killed has
 /// stored and not noted is fetched again.
-const STEPS: u64 = 256;
+const STEPS: u64 = 1024;
 
 /// A step is not shorter, ...
-const SHORTEST_STEP: u64 = 16 * 1024;
+const SHORTEST_STEP: u64 = 8 * 1024;
 
 /// ... nor longer than this.
 const LONGEST_STEP: u64 = 4 << 20;

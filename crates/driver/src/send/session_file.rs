@@ -39,7 +39,7 @@ const BEGUN: &str = "\nbegun\n";
 const KEY_END: &str = "-----END PRIVATE KEY-----\n";
 
 /// A step is an object's size divided by this, or one run of blocks.
-const STEPS: u64 = 256;
+const STEPS: u64 = 1024;
 
 /// A million objects with long names.
 const MAX_LEN: u64 = 256 << 20;
