@@ -473,13 +473,7 @@ impl<'a> Session<'a> {
                 return Ok(());
             }
         }
-        let size = self.sources.size(file);
-        if let Some(marks) = &mut self.marks {
-            marks.sent(file.index(), range.end, size);
-        }
-        if range.end == size {
-            self.hash_if_read(now, file);
-        }
+        self.note_read(now, file, range.end);
         Ok(())
     }
 

@@ -112,6 +112,17 @@ impl Session<'_> {
         }
     }
 
+    /// An object has been read for the group up to `end`.
+    pub(super) fn note_read(&mut self, now: Instant, file: FileId, end: u64) {
+        let size = self.sources.size(file);
+        if let Some(marks) = &mut self.marks {
+            marks.sent(file.index(), end, size);
+        }
+        if end == size {
+            self.hash_if_read(now, file);
+        }
+    }
+
     pub(super) fn hashed(&mut self, now: Instant, file: FileId, hash: [u8; 32]) {
         if let Some(marks) = &mut self.marks {
             marks.hashed(file.index(), &hash);

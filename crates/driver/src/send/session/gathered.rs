@@ -40,9 +40,7 @@ impl Session<'_> {
             }
         }
         self.flush_full(now)?;
-        if range.end == self.sources.size(file) {
-            self.hash_if_read(now, file);
-        }
+        self.note_read(now, file, range.end);
         Ok(true)
     }
 
