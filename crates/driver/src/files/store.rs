@@ -87,6 +87,8 @@ pub enum Report {
         file: FileId,
         begin: BeginOfFile,
         reason: String,
+        /// There is no room for it; what an earlier receiver has left of it stays.
+        is_full: bool,
     },
     /// Nothing of this object is kept any longer.
     Failed {
@@ -314,14 +316,15 @@ impl Worker {
             }
             Err(error) => {
                 self.objects.insert(file, None);
-                self.report(Report::Refused { file, begin, reason: error.to_string() });
+                let (reason, is_full) = (error.to_string(), error.is_full());
+                self.report(Report::Refused { file, begin, reason, is_full });
             }
         }
     }
 
     /// The object under its announcement, with a temporary file for what has come of it before.
     fn announced(
-        &self,
+        &mut self,
         file: FileId,
         begin: &BeginOfFile,
         kept: &Kept,
@@ -338,9 +341,17 @@ impl Worker {
                 (Box::new(self.stored(file, begin, kept)?), Vec::new())
             }
         };
-        stored.announce(&self.folder, begin.file_name(), begin.file_size)?;
+        let mut result = stored.announce(&self.folder, begin.file_name(), begin.file_size);
         for (position, bytes) in pieces {
-            write(&mut stored, &self.folder, begin.file_name(), position, &bytes)?;
+            result =
+                result.and_then(|()| write(&mut stored, &self.folder, begin.file_name(), position, &bytes));
+        }
+        if let Err(error) = result {
+            if error.is_full() && matches!(kept, Kept::Ranges(_)) {
+                stored.keep();
+                self.cramped.insert(file);
+            }
+            return Err(error);
         }
         Ok(Object::Announced { stored, begin: begin.clone() })
     }

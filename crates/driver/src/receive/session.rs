@@ -3,7 +3,13 @@
 mod groups;
 mod progress;
 
-use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroU64, ops::Range, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    num::NonZeroU64,
+    ops::Range,
+    time::Duration,
+};
 
 use treecast_proto::{
     Instant, Step,
@@ -87,6 +93,8 @@ pub(super) struct Session<'a> {
     folder: TargetFolder,
     /// What an earlier receiver has left.
     leftovers: Leftovers,
+    /// Objects for which there was no room.
+    cramped: BTreeSet<FileId>,
     congestion: tfmcc::Receiver,
     groups: Groups,
     intake: Intake,
@@ -163,6 +171,7 @@ impl<'a> Session<'a> {
             }),
             folder,
             leftovers,
+            cramped: BTreeSet::new(),
             congestion: tfmcc::Receiver::new(clock::seed()),
             groups: Groups::new(ticket, joined.interface, joined.membership_time),
             intake,
@@ -417,7 +426,10 @@ impl<'a> Session<'a> {
                 Report::Decoded { file, source_block, is_right } => {
                     ReceiverInput::Decoded { file, source_block, is_right }
                 }
-                Report::Refused { file, begin, reason } => {
+                Report::Refused { file, begin, reason, is_full } => {
+                    if is_full {
+                        self.cramped.insert(file);
+                    }
                     ReceiverInput::AnnouncementRefused { file, begin, reason }
                 }
                 Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
@@ -547,7 +559,7 @@ impl<'a> Session<'a> {
             ReceiverTransmit::Discard { .. } if self.machine.is_cut_short() => {}
             ReceiverTransmit::Discard { file } => {
                 // Of one that is not announced, nothing has been taken from there.
-                if self.begins.contains_key(&file) {
+                if self.begins.contains_key(&file) && !self.cramped.contains(&file) {
                     self.leftovers.forget(file);
                 }
                 if !self.small.discard(file) {

@@ -150,7 +150,7 @@ impl Session<'_> {
     /// Whoever comes again is not somebody else that has failed: by its key, or by its name where there are no keys.
     pub(super) fn forget_departed(&mut self, key: Option<crate::security::PublicKey>, name: &str) {
         // One that had ended with everything, and failed at some of it, may not have heard its Goodbye.
-        let ends = |peer: &Peer| peer.closes && key.is_some() && peer.key == key && peer.hello_name == name;
+        let ends = |peer: &Peer| peer.closes && peer.failed > 0 && peer.key == key && peer.hello_name == name;
         let ending: Vec<_> = self.peers.iter().filter(|(_, peer)| ends(peer)).map(|(id, _)| *id).collect();
         for receiver in ending {
             self.disconnect(receiver, "it has come again, over another connection");
