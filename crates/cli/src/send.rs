@@ -5,7 +5,9 @@ pub(crate) mod display;
 mod rate;
 
 use std::{
+    io::Write,
     net::{IpAddr, SocketAddr},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -204,7 +206,7 @@ pub fn run(args: Args) -> Outcome {
         return carousel::run(&args, options);
     }
     let stop = Stop::on_signals()?;
-    let ticket_file = TicketFile(args.ticket_file.clone());
+    let ticket_file = TicketFile { path: args.ticket_file.clone(), is_secret: false };
     let mut display = display::Display::new(args.json, args.wait.unwrap_or(DEFAULT_WAIT));
     let mut observers = Observers::start(Role::Send, args.metrics)?;
     let mut failed_ticket = None;
@@ -377,11 +379,15 @@ fn exit_code(summary: &SendSummary) -> Outcome {
 }
 
 /// The file that other programs read the ticket from: it is there whole or not at all.
-struct TicketFile(Option<PathBuf>);
+struct TicketFile {
+    path: Option<PathBuf>,
+    /// Only its owner may read it.
+    is_secret: bool,
+}
 
 impl TicketFile {
     fn write(&self, ticket: &str) -> Result<(), String> {
-        let Some(path) = &self.0 else { return Ok(()) };
+        let Some(path) = &self.path else { return Ok(()) };
         let failed = |why: String| {
             let advice = "name a file in a folder that you may write to with --ticket-file";
             format!("cannot write the ticket to {}: {why}; {advice}", path.display())
@@ -393,7 +399,15 @@ impl TicketFile {
         hidden.push(name);
         hidden.push(format!(".{}", std::process::id()));
         let temporary = path.parent().unwrap_or(Path::new("")).join(hidden);
-        let written = std::fs::write(&temporary, format!("{ticket}\n"));
+        // A carousel's ticket lets whoever reads it take part. One is left there by a process of the same number.
+        _ = std::fs::remove_file(&temporary);
+        let mut options = std::fs::OpenOptions::new();
+        let file = options
+            .write(true)
+            .create_new(true)
+            .mode(if self.is_secret { 0o600 } else { 0o666 })
+            .open(&temporary);
+        let written = file.and_then(|mut file| file.write_all(format!("{ticket}\n").as_bytes()));
         written.and_then(|()| std::fs::rename(&temporary, path)).map_err(|error| {
             // Where nothing could be written, there is nothing to remove.
             _ = std::fs::remove_file(&temporary);
@@ -473,7 +487,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("treecast-ticket-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("taken")).unwrap();
         for path in ["taken", "missing/ticket", "taken/.."] {
-            let line = TicketFile(Some(folder.join(path))).write("ticket").unwrap_err();
+            let line =
+                TicketFile { path: Some(folder.join(path)), is_secret: true }.write("ticket").unwrap_err();
             assert!(line.contains(path) && line.contains("--ticket-file"), "{line}");
         }
         let left: Vec<_> =

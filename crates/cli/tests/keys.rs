@@ -65,7 +65,8 @@ fn what_is_wrong_with_a_key_is_told_in_one_line() {
     home.refuses(&["show"], &["no key default", "treecast keys new default"]);
     home.says(&["new", "anna"]);
     home.refuses(&["new", "anna"], &["anna.pem exists already", "another name"]);
-    home.refuses(&["new", "a/b"], &["\"a/b\"", "letters, digits"]);
+    home.refuses(&["new", "a.b"], &["\"a.b\"", "letters, digits"]);
+    home.refuses(&["new", "./none/b"], &["./none/b", "No such file"]);
     home.refuses(&["show", "./none"], &["./none", "No such file"]);
     let file = home.0.join(".config/treecast/keys/anna.pem");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();

@@ -59,7 +59,7 @@ const CASES: &[Case] = &[
     (&["receive", "--group", "ff15::1", "x"], &["leave out --group"]),
     (&["receive", "--only", "[", "x"], &["'['", "--only"]),
     (&["receive", "--dialect", "iotup", "x"], &["--group"]),
-    (&["keys", "new", "a/b"], &["\"a/b\"", "letters, digits, - and _"]),
+    (&["keys", "new", "a.b"], &["\"a.b\"", "letters, digits, - and _"]),
     (&["keys", "show", "./nofile"], &["./nofile", "No such file", "--key"]),
     (&["keys", "show", "/dev/zero"], &["/dev/zero", "no regular file", "treecast keys new"]),
     (&["unicast", "server", "tcp", "nofile", "::1"], &["nofile", "check the name"]),

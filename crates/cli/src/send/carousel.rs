@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
         Dialect::Session => observers.note_ticket(&plan.ticket(Vec::new())),
         Dialect::Iotup { .. } => observers.note_iotup(plan.group.group),
     }
-    TicketFile(args.ticket_file.clone()).write(&announcement)?;
+    TicketFile { path: args.ticket_file.clone(), is_secret: !args.plain }.write(&announcement)?;
     display.ready(&announcement, &dialect);
     plan.warnings.iter().for_each(|warning| display.warn(warning));
     let options = SendOptions {

@@ -63,9 +63,8 @@ impl Member {
         on_event: &mut dyn FnMut(ReceiveEvent),
     ) -> Result<Self, ReceiveError> {
         let before = journal.myself().and_then(parse_myself);
-        let (seed, before) = before.map_or((None, None), |(seed, name)| (Some(seed), Some(name)));
-        let name = options.name.clone().or(before);
-        let name = name.unwrap_or_else(|| default_name(options.identity.is_some()));
+        let (seed, before) = before.map_or((None, None), |(seed, name)| (seed, Some(name)));
+        let name = options.name.clone().or(before).unwrap_or_else(default_name);
         check_name(&name)?;
         let identity = match (&options.identity, seed) {
             (Some(identity), _) => identity.clone(),
@@ -73,17 +72,23 @@ impl Member {
             (None, None) => Identity::generate()?,
         };
         let tls = tls(options, &identity, on_event)?;
-        if options.identity.is_none() {
-            journal.note_myself(format!("{} {name}", HEXLOWER.encode(&*identity.seed())));
-        }
+        // A key of its own lies in a file of its own.
+        let seed = options.identity.is_none().then(|| HEXLOWER.encode(&*identity.seed()));
+        journal.note_myself(format!("{} {name}", seed.as_deref().unwrap_or(NO_SEED)));
         Ok(Self { name, tls })
     }
 }
 
+/// Stands for the key in the journal of a receiver that has one of its own.
+const NO_SEED: &str = "-";
+
 /// The key and the name that a journal holds.
-fn parse_myself(text: &str) -> Option<([u8; 32], String)> {
+fn parse_myself(text: &str) -> Option<(Option<[u8; 32]>, String)> {
     let (seed, name) = text.split_once(' ')?;
-    let seed = HEXLOWER.decode(seed.as_bytes()).ok()?.try_into().ok()?;
+    let seed = match seed {
+        NO_SEED => None,
+        seed => Some(HEXLOWER.decode(seed.as_bytes()).ok()?.try_into().ok()?),
+    };
     Some((seed, name.to_owned()))
 }
 
@@ -158,12 +163,12 @@ fn check_name(name: &str) -> Result<(), ReceiveError> {
         .map_err(|error| ReceiveError::Name { name: name.to_owned(), reason: error.to_string() })
 }
 
-/// The host's name and the process id; without it where the receiver has a key, by which it is the same when it comes
-/// again.
-fn default_name(has_key: bool) -> String {
+/// The host's name and the process id: two receivers with one key are told apart by it, and one that comes again has its
+/// name from the journal.
+fn default_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host: String = host.trim().chars().filter(|letter| letter.is_ascii_graphic()).collect();
-    let suffix = if has_key && !host.is_empty() { String::new() } else { format!("-{}", std::process::id()) };
+    let suffix = format!("-{}", std::process::id());
     let len = host.len().min(MAX_RECEIVER_NAME_LEN - suffix.len());
     format!("{}{suffix}", &host[..len])
 }

@@ -63,8 +63,8 @@ pub(super) struct Peer {
     pub has_spoken: bool,
     /// Why it went before the session was over ...
     pub left: Option<String>,
-    /// ... and until when the session is held for it to come again.
-    pub awaited_until: Option<Instant>,
+    /// ... and whether the session waits for it to come again.
+    pub is_awaited: bool,
 }
 
 /// What the session knows when a receiver is reported on.
@@ -119,7 +119,7 @@ impl Peer {
             was_there_at_start: false,
             has_spoken: false,
             left: None,
-            awaited_until: None,
+            is_awaited: false,
         }
     }
 

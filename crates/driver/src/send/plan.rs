@@ -112,7 +112,7 @@ impl Plan {
         }
         let secret = kept.ticket.security.as_ref().and_then(|security| security.secret);
         self.secret = self.secret.take().and(secret).map(Secret::from);
-        kept.check_ticket(&self.ticket(kept.ticket.control.clone()))?;
+        kept.check_options(&self.ticket(kept.ticket.control.clone()), self.has_allow_list())?;
         kept.check_sources(&self.sources)?;
         self.control = kept.ticket.control;
         self.before = kept.marks;
@@ -126,12 +126,17 @@ impl Plan {
     /// When it cannot be written.
     pub fn keep_session(&self, control: &[SocketAddr]) -> Result<(), SendError> {
         let Some(path) = &self.options.session_file else { return Ok(()) };
-        if session_file::read(path)?.is_some() {
+        if self.goes_on {
             return Ok(());
         }
         let has_own = matches!(&self.options.security, Some(SendSecurity { identity: Some(_), .. }));
         let identity = self.identity.as_ref().filter(|_| !has_own);
-        session_file::create(path, &self.ticket(control.to_vec()), identity, &self.sources)
+        let (ticket, has_allow_list) = (self.ticket(control.to_vec()), self.has_allow_list());
+        session_file::create(path, &ticket, has_allow_list, identity, &self.sources)
+    }
+
+    fn has_allow_list(&self) -> bool {
+        matches!(&self.options.security, Some(SendSecurity { allow: Some(_), .. }))
     }
 
     /// The ticket, for a sender that takes control connections at `control`.

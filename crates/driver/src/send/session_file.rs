@@ -33,6 +33,9 @@ use crate::{files::NamedSource, security::Identity};
 
 const TITLE: &str = "treecast session 1";
 
+/// A line behind the ticket of a session that admits only the receivers of a list.
+const ALLOW_LINE: &str = "admits listed";
+
 /// Behind it comes the key.
 const BEGUN: &str = "\nbegun\n";
 
@@ -73,6 +76,8 @@ pub enum SessionFileError {
 pub(super) struct Kept {
     path: PathBuf,
     pub ticket: Ticket,
+    /// Whether it admits only the receivers of a list.
+    has_allow_list: bool,
     /// None where the session is plain or has a key of its own.
     pub identity: Option<Identity>,
     /// As [`object_line`] has them.
@@ -131,11 +136,14 @@ fn parse(path: &Path, text: &str) -> Result<Kept, &'static str> {
         return Err("it begins otherwise");
     }
     let ticket = lines.next().and_then(|line| line.strip_prefix("ticket ")).ok_or("it has no ticket")?;
+    let mut lines = lines.peekable();
+    let has_allow_list = lines.next_if_eq(&ALLOW_LINE).is_some();
     let objects = lines.map(|line| line.strip_prefix("object ").map(str::to_owned)).collect::<Option<_>>();
     let identity = (!key.is_empty()).then(|| Identity::from_pem(key)).transpose();
     Ok(Kept {
         path: path.to_owned(),
         ticket: ticket.parse().map_err(|_| "its ticket cannot be read")?,
+        has_allow_list,
         identity: identity.map_err(|_| "its key cannot be read")?,
         objects: objects.ok_or("a line is no object")?,
         marks: parse_marks(marks),
@@ -209,11 +217,12 @@ impl Marks {
 }
 
 impl Kept {
-    /// Refuses a sender whose options would make another ticket than `ticket`.
+    /// Refuses a sender whose options would make another ticket than `ticket`, or that would let in whom the session did
+    /// not. The list itself may have changed.
     ///
     /// # Errors
     /// What differs.
-    pub fn check_ticket(&self, ticket: &Ticket) -> Result<(), SessionFileError> {
+    pub fn check_options(&self, ticket: &Ticket, has_allow_list: bool) -> Result<(), SessionFileError> {
         let (kept, path) = (&self.ticket, self.path.clone());
         let key = |ticket: &Ticket| ticket.security.as_ref().map(|security| security.sender_key);
         let differs = [
@@ -222,11 +231,11 @@ impl Kept {
             (kept.fec != ticket.fec, "--fec"),
             (kept.block_len != ticket.block_len, "--block"),
             (kept.group != ticket.group, "--group"),
-            (kept.groups != ticket.groups, "--rates"),
             (kept.groups != ticket.groups, "number of --rates"),
             (kept.source != ticket.source, "--source"),
             (kept.security.is_some() != ticket.security.is_some(), "--plain"),
             (key(kept) != key(ticket), "--key"),
+            (self.has_allow_list != has_allow_list, "--allow"),
             (kept.expires.is_some() != ticket.expires.is_some(), "--expires"),
             (kept != ticket, "ticket"),
         ];
@@ -268,10 +277,14 @@ impl Kept {
 pub(super) fn create(
     path: &Path,
     ticket: &Ticket,
+    has_allow_list: bool,
     identity: Option<&Identity>,
     sources: &[NamedSource],
 ) -> Result<(), crate::send::SendError> {
     let mut text = Zeroizing::new(format!("{TITLE}\nticket {ticket}"));
+    if has_allow_list {
+        text.push_str(&format!("\n{ALLOW_LINE}"));
+    }
     for named in sources {
         text.push_str(&format!("\nobject {}", object_line(&named.begin()?)));
     }
@@ -384,6 +397,11 @@ mod tests {
             options.security = Some(crate::send::SendSecurity { identity, allow: None });
         };
         assert!(line(&["a", "b"], another).contains("--key"));
+        let closed = |options: &mut SendOptions| {
+            let allow = Some(crate::security::AllowList::default());
+            options.security = Some(crate::send::SendSecurity { identity: None, allow });
+        };
+        assert!(line(&["a", "b"], closed).contains("--allow"));
         assert!(line(&["a", "b"], |options| options.block_len = Some(1000)).contains("--block"));
         fs::write(folder.join("b"), "changed").unwrap();
         assert!(line(&["a", "b"], |_| {}).contains("has changed"));
@@ -405,10 +423,10 @@ mod tests {
             assert!(line.contains("no session file") && !line.contains('\n'), "{end}: {line}");
         }
         assert!(matches!(read(Path::new("/dev/null")), Err(SessionFileError::Foreign { .. })));
-        let missing = create(Path::new("/no/such/folder/session"), &text_ticket(&text), None, &[]);
+        let missing = create(Path::new("/no/such/folder/session"), &text_ticket(&text), false, None, &[]);
         assert!(matches!(missing, Err(SendError::SessionFile(SessionFileError::Write { .. }))));
         let taken = find_sources(&[folder.join("a")]).unwrap().sources;
-        let taken = create(&session, &text_ticket(&text), None, &taken);
+        let taken = create(&session, &text_ticket(&text), false, None, &taken);
         assert!(matches!(taken, Err(SendError::SessionFile(SessionFileError::Taken { .. }))));
         fs::remove_dir_all(folder).unwrap();
     }

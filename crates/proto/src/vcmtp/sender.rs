@@ -204,8 +204,10 @@ pub struct Sender {
     stall_check: Option<Instant>,
     /// When to look for receivers that nothing has been said to for a while; none while there are none.
     next_keepalive: Option<Instant>,
-    /// Until when somebody who has left may come again.
-    held_until: Option<Instant>,
+    /// How long, when nothing else is left to do, is waited for somebody who has left and may come again.
+    linger: Option<Duration>,
+    /// Since when there is nothing to do but to wait for who may come again.
+    idle_since: Option<Instant>,
     /// Since when connections are being closed.
     closing_since: Option<Instant>,
     /// Whether somebody may have ended with everything since the last look.
@@ -231,7 +233,8 @@ impl Sender {
             credit: Credit::default(),
             stall_check: None,
             next_keepalive: None,
-            held_until: None,
+            linger: None,
+            idle_since: None,
             closing_since: None,
             may_release: false,
             retransmitted_before_bytes: 0,
@@ -266,9 +269,9 @@ impl Sender {
         self.objects.file_id(index)
     }
 
-    /// Somebody who has left may come again until then: the session does not end before.
-    pub fn hold_until(&mut self, until: Option<Instant>) {
-        self.held_until = until;
+    /// Somebody who has left may come again: the session waits so long when all others are done.
+    pub fn linger(&mut self, linger: Option<Duration>) {
+        self.linger = linger;
     }
 
     /// The rate has changed: runs are to be longer or shorter from now on.
@@ -335,8 +338,9 @@ impl Sender {
 
     fn poll_group(&mut self, now: Instant) -> Step<SenderTransmit, SenderEvent, SenderWait> {
         self.keep_alive(now);
+        self.note_idle(now);
         let only_at_slower = self.only_at_slower();
-        if !self.is_paused(now)
+        if !self.is_paused()
             && let Some(index) =
                 self.multicast.begin(now, &mut self.objects, self.config.at_once, only_at_slower)
             && let Some(begin) = self.begin(index)
@@ -355,7 +359,7 @@ impl Sender {
         if let Some(event) = self.coordinator.events.pop_front() {
             return Step::Event(event);
         }
-        if self.is_paused(now) {
+        if self.is_paused() {
             return self.wait();
         }
         if let Err(deadline) = self.may_multicast(now) {
@@ -446,11 +450,11 @@ impl Sender {
     /// CLOSING-RETXMITTERS begins when the last object has ended, and ends with the last connection.
     fn advance_closing(&mut self, now: Instant) {
         self.release();
-        self.held_until.take_if(|until| *until <= now);
+        self.note_idle(now);
         let all_know = || self.retransmitters.values().all(Retransmitter::knows_all);
         if self.coordinator.state == State::Closing
             && self.objects.is_empty()
-            && !self.is_held(now)
+            && !self.is_held()
             && all_know()
         {
             self.coordinator.state = State::ClosingRetransmitters;
@@ -464,13 +468,23 @@ impl Sender {
         }
     }
 
-    fn is_held(&self, now: Instant) -> bool {
-        self.held_until.is_some_and(|until| now < until)
+    /// Nobody is there, or all who are have ended with everything.
+    fn note_idle(&mut self, now: Instant) {
+        if !self.objects.is_empty() && !self.retransmitters.is_empty() {
+            self.idle_since = None;
+            return;
+        }
+        let since = *self.idle_since.get_or_insert(now);
+        self.linger.take_if(|linger| since + *linger <= now);
+    }
+
+    fn is_held(&self) -> bool {
+        self.linger.is_some()
     }
 
     /// Nobody is there to hear what is sent, and somebody may come again.
-    fn is_paused(&self, now: Instant) -> bool {
-        self.retransmitters.is_empty() && self.is_held(now) && !self.config.is_feed
+    fn is_paused(&self) -> bool {
+        self.retransmitters.is_empty() && self.is_held() && !self.config.is_feed
     }
 
     /// No more objects will come and all are out: a receiver that has ended with all of them need not wait for the
@@ -500,7 +514,8 @@ impl Sender {
 
     /// When an object's time is up, or a receiver's patience to be lost.
     fn deadline(&self) -> Option<Instant> {
-        let checks = [self.stall_check, self.next_keepalive, self.held_until].into_iter().flatten();
+        let lingers_until = self.idle_since.zip(self.linger).map(|(since, linger)| since + linger);
+        let checks = [self.stall_check, self.next_keepalive, lingers_until].into_iter().flatten();
         let checks = checks.filter(|_| self.coordinator.state != State::Closed);
         checks.chain(self.coordinator.deadline()).min()
     }

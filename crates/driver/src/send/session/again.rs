@@ -131,19 +131,17 @@ impl Session<'_> {
     }
 
     /// A receiver has left: it may come again.
-    pub(super) fn await_return(&mut self, now: Instant, receiver: ReceiverId) {
-        let (objects, linger) = (self.summary.objects, self.plan.options.linger);
-        if let Some(peer) = self.peers.get_mut(&receiver)
-            && !peer.has_ended(objects)
-        {
-            peer.awaited_until = Some(now + linger);
+    pub(super) fn await_return(&mut self, receiver: ReceiverId) {
+        let objects = self.summary.objects;
+        if let Some(peer) = self.peers.get_mut(&receiver) {
+            peer.is_awaited = !peer.has_ended(objects);
         }
         self.update_hold();
     }
 
     pub(super) fn update_hold(&mut self) {
-        let until = self.peers.values().filter_map(|peer| peer.awaited_until).max();
-        self.machine.hold_until(until);
+        let awaits = self.peers.values().any(|peer| peer.is_awaited);
+        self.machine.linger(awaits.then_some(self.plan.options.linger));
         self.has_news = true;
     }
 

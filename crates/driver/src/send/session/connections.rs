@@ -167,7 +167,7 @@ impl Session<'_> {
         self.update_destinations();
         let now = self.clock.now();
         if !closes {
-            self.await_return(now, receiver);
+            self.await_return(receiver);
         }
         self.congestion_left(now, receiver);
         self.handle(now, SenderInput::Left { receiver, reason: reason.to_owned() });
@@ -211,7 +211,7 @@ impl Session<'_> {
         }
         peer.left = Some(reason.to_owned());
         let name = peer.name.clone();
-        self.await_return(self.clock.now(), receiver);
+        self.await_return(receiver);
         self.congestion_left(self.clock.now(), receiver);
         self.note_leaver();
         self.update_destinations();
