@@ -3,7 +3,16 @@
 use treecast_wire::message::BeginOfFile;
 
 use super::check::Check;
-use crate::{chunks::Chunks, fec::Gatherer, stored::Stored};
+use crate::{Instant, chunks::Chunks, fec::Gatherer, stored::Stored};
+
+/// Senders have withdrawn it.
+#[derive(Debug)]
+pub(super) struct Withdrawn {
+    /// The first time.
+    pub since: Instant,
+    pub times: u32,
+    pub reason: String,
+}
 
 /// One object, from the first thing heard of it to its end.
 #[derive(Debug)]
@@ -16,8 +25,8 @@ pub(super) struct Object {
     /// How many times the two were not the same.
     pub mismatches: u32,
     pub phase: Phase,
-    /// How often senders have withdrawn it since anything of it has come, and why.
-    pub withdrawn: Option<(u32, String)>,
+    /// What senders have said against it since anything of it has come.
+    pub withdrawn: Option<Withdrawn>,
     /// After a mismatch, while its chunks are compared with what they should be.
     pub check: Option<Check>,
     /// What is there; after a mismatch, what has been compared since.
