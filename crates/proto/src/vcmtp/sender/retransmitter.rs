@@ -12,7 +12,7 @@ use super::{
     super::{Repair, ranges::BlockSet},
     objects::{Object, Objects},
     over::MOST_AT_ONCE,
-    slower::Awaited,
+    slower::{Awaited, Moves},
 };
 use crate::Instant;
 
@@ -103,6 +103,7 @@ pub(super) struct Retransmitter {
     pub(super) unanswered_moves: u32,
     /// What its group is going to bring, where that is a slower one.
     pub(super) awaited: Awaited,
+    pub(super) moves: Moves,
     /// Objects of which it has lacked symbols.
     lacking: BTreeSet<u32>,
     /// Objects that it has spoken of before they began.
@@ -141,6 +142,7 @@ impl Retransmitter {
             chunk_hashes: BTreeMap::new(),
             group: 0,
             unanswered_moves: 0,
+            moves: Moves::default(),
             awaited: Awaited::default(),
             lacking: BTreeSet::new(),
             misled: BTreeSet::new(),
@@ -261,6 +263,7 @@ impl Retransmitter {
     pub(super) fn forget(&mut self, index: u32) {
         self.requested.remove(&index);
         self.awaited.forget(index);
+        self.moves.forget(index);
         self.reopened.remove(&index);
         self.corrections.remove(&index);
         self.symbols.retain(|(other, _), _| *other != index);

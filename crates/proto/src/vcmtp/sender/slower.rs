@@ -25,6 +25,13 @@ use crate::{Instant, Step};
 /// The most objects that only receivers of slower groups are still at; above it the first group waits for them, too.
 const MAX_AT_SLOWER: usize = 61_440;
 
+/// How often a receiver may move back to a faster group. An honest one tries after 20 s and then ever less often
+/// ([`crate::rates`]); whatever it moves to, it awaits anew from there, and each pass has its own time.
+pub(super) const MAX_WAYS_BACK: u32 = 8;
+
+/// More moves than this of one receiver, to where it is or may not be, are not even answered.
+pub(super) const MAX_MOVES: u32 = 64;
+
 /// One slower group.
 #[derive(Debug)]
 pub(super) struct SlowerGroup {
@@ -61,6 +68,16 @@ impl Awaited {
         self.0.remove(&index);
     }
 
+    fn add(&mut self, other: Self) {
+        for (index, blocks) in other.0 {
+            let mut from = 0;
+            while let Some(run) = blocks.first_run(from..u64::MAX) {
+                from = run.end;
+                self.insert(index, run);
+            }
+        }
+    }
+
     /// These blocks are out. Returns whether nothing more of the object is awaited, which was before.
     fn remove(&mut self, index: u32, blocks: &Range<u64>) -> bool {
         let Some(set) = self.0.get_mut(&index) else { return false };
@@ -79,6 +96,36 @@ impl Awaited {
             let first = if *index == from { block } else { 0 };
             Some((*index, set.first_run(first..u64::MAX)?))
         })
+    }
+}
+
+/// A receiver's moves so far: what they cost the session is bounded.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    /// What it has said of the next one that it has not heard.
+    lacks: Awaited,
+    count: u32,
+    ways_back: u32,
+    /// When it has moved to a slower group, but for the first time.
+    again: Option<Instant>,
+    is_slowed: bool,
+}
+
+impl Moves {
+    pub(super) fn forget(&mut self, index: u32) {
+        self.lacks.forget(index);
+    }
+
+    /// Whether it may move from a group to another, which is noted.
+    fn allow(&mut self, now: Instant, from: u8, to: u8) -> bool {
+        if to < from {
+            self.ways_back += 1;
+            return self.ways_back <= MAX_WAYS_BACK;
+        }
+        if std::mem::replace(&mut self.is_slowed, true) {
+            self.again = Some(now);
+        }
+        true
     }
 }
 
@@ -132,7 +179,11 @@ impl Sender {
         if object.out.is_none() || object.hash.is_none() {
             return;
         }
-        self.coordinator.give_time(now, &self.config, index, object, now - begun);
+        // As long as the pass: the one of somebody who has come back began when it came.
+        let came = members.iter().filter_map(|id| Some(self.retransmitters.get(id)?.moves.again));
+        let came = came.map(|again| again.map_or(begun, |again| again.max(begun))).min();
+        let pass = now - came.unwrap_or(begun);
+        self.coordinator.give_time(now, &self.config, index, object, pass);
         self.tell_end(index, members);
     }
 
@@ -145,21 +196,31 @@ impl Sender {
     }
 
     /// A receiver has moved to another group. Each move is answered with the group where it is now, which is not the first
-    /// when nothing more will be multicast there.
+    /// when nothing more will be multicast there, or the receiver has gone to and fro too often.
     pub(super) fn move_to(&mut self, now: Instant, from: ReceiverId, to: Move) {
         let number = to.group();
+        let Some(one) = self.retransmitters.get_mut(&from).filter(|one| one.moves.count < MAX_MOVES) else {
+            return;
+        };
+        one.moves.count += 1;
         let is_over = self.multicast.is_idle() && self.coordinator.state != State::Active;
         let pending = self.pending_at(from);
         let Some(one) = self.retransmitters.get_mut(&from) else { return };
         one.unanswered_moves = one.unanswered_moves.saturating_add(1);
+        let lacks = std::mem::take(&mut one.moves.lacks);
         let is_other = one.group != number;
-        if is_other && (usize::from(number) > self.slower.len() || number == 0 && is_over) {
+        if is_other
+            && (usize::from(number) > self.slower.len()
+                || number == 0 && is_over
+                || !one.moves.allow(now, one.group, number))
+        {
             return;
         }
-        one.group = number;
+        let before = std::mem::replace(&mut one.group, number);
         if number == 0 {
             one.awaited = Awaited::default();
-        } else {
+        } else if number > before {
+            one.awaited.add(lacks);
             one.await_requested();
         }
         if is_other {
@@ -177,7 +238,7 @@ impl Sender {
         }
     }
 
-    /// A receiver, which is about to move, has not heard these bytes of an object.
+    /// A receiver, which is about to move, has not heard these bytes of an object: they count when it does, and only then.
     pub(super) fn lacking(&mut self, from: ReceiverId, index: u32, bytes: Range<u64>) {
         let Some(object) = self.objects.get(index).filter(|object| object.is_pending_at(from)) else {
             return self.tell(index, &[from], Due::Reject);
@@ -186,7 +247,7 @@ impl Sender {
         if !self.slower.is_empty()
             && let Some(one) = self.retransmitters.get_mut(&from)
         {
-            one.awaited.insert(index, blocks);
+            one.moves.lacks.insert(index, blocks);
         }
     }
 
@@ -200,7 +261,10 @@ impl Sender {
     pub(super) fn forget_at_slower(&mut self, index: u32) {
         if !self.slower.is_empty() {
             self.slower.iter_mut().for_each(|group| _ = group.begun.remove(&index));
-            self.retransmitters.values_mut().for_each(|one| one.awaited.forget(index));
+            self.retransmitters.values_mut().for_each(|one| {
+                one.awaited.forget(index);
+                one.moves.forget(index);
+            });
         }
     }
 

@@ -1,5 +1,7 @@
 //! The sender against tables 4.4 to 4.6, seen from outside.
 
+mod slower;
+
 use std::time::Duration;
 
 use treecast_wire::message::{ChunkHashesRequest, Lack, Progress, RetransmissionRequest, SymbolRequest};

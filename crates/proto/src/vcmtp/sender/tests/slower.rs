@@ -1,0 +1,67 @@
+//! What a receiver that lies about its moves can cost the session.
+
+use super::{
+    super::slower::{MAX_MOVES, MAX_WAYS_BACK},
+    *,
+};
+
+#[test]
+fn what_somebody_lacks_counts_when_it_moves_and_only_then() {
+    let mut bench = with_slower(None);
+    bench.send(1_000);
+    bench.group();
+    bench.message(A, to_group(1));
+    bench.to(A);
+    assert_eq!(bench.lane(Lane::Slower(1)), "");
+    for _ in 0..100 {
+        bench.message(A, lacking(0, 1_000));
+        assert_eq!(bench.lane(Lane::Slower(1)), "", "it moves nowhere");
+        bench.message(A, to_group(1));
+        assert_eq!(bench.lane(Lane::Slower(1)), "", "it is there already");
+    }
+    bench.message(A, to_group(0));
+    bench.message(A, lacking(0, 100));
+    bench.message(A, lacking(900, 1_000));
+    bench.message(A, to_group(1));
+    assert_eq!(bench.lane(Lane::Slower(1)), "", "it has spent its moves");
+    bench.message(B, lacking(0, 100));
+    bench.message(B, lacking(900, 1_000));
+    bench.message(B, to_group(1));
+    assert_eq!(bench.lane(Lane::Slower(1)), "BOF 0, data 0 0..100, data 0 900..1000");
+}
+
+#[test]
+fn somebody_who_goes_to_and_fro_does_not_hold_an_object_open_for_ever() {
+    let mut bench = with_slower(Some(1.0));
+    bench.send(100);
+    bench.group();
+    bench.hashed();
+    bench.message(B, Message::EndOfRetransmissionRequests);
+    let mut passes = 0;
+    for _ in 0..10_000 {
+        bench.message(A, to_group(0));
+        bench.message(A, lacking(0, 100));
+        bench.message(A, request(0, 100));
+        bench.message(A, to_group(1));
+        // The group is busy: the pass takes a while.
+        bench.now += Duration::from_millis(5);
+        passes += bench.lane(Lane::Slower(1)).matches("data").count();
+        bench.now += Duration::from_millis(1);
+        bench.group();
+        bench.to(A);
+    }
+    assert!((2..=20).contains(&passes), "{passes}");
+    assert!(bench.sender.objects.is_empty(), "its time was up at last");
+}
+
+#[test]
+fn moves_in_a_loop_are_not_answered_for_ever() {
+    let mut bench = with_slower(None);
+    let (mut answers, mut moves) = (0, 0);
+    for number in 0..10_000_u32 {
+        bench.message(A, to_group(u8::from(number % 2 == 0)));
+        answers += bench.to(A).matches("Move to").count();
+        moves += bench.group().matches("in group").count();
+    }
+    assert_eq!((answers, moves), (MAX_MOVES as usize, 2 * MAX_WAYS_BACK as usize + 1));
+}
