@@ -229,6 +229,30 @@ mod tests {
         assert!((0..300).all(|at| second(&mut mover, at, 10).is_empty()));
     }
 
+    /// Whoever can write to the group can feign loss: numbers that jump, among those of the sender.
+    #[test]
+    fn feigned_loss_moves_down_no_faster_than_a_group_in_three_seconds_and_not_for_good() {
+        let (mut mover, mut moves) = (Mover::new(4), Vec::new());
+        let mut feign = |seconds: std::ops::Range<u32>, is_forged: bool| {
+            for millis in seconds.start * 1_000..seconds.end * 1_000 {
+                let now = Instant::ZERO + Duration::from_millis(u64::from(millis));
+                let ahead = if is_forged && millis % 10 == 0 { 5_000 } else { 0 };
+                let packets = Arrived { first: millis + ahead, count: 1, marked: false };
+                moves.extend(mover.arrived(now, packets).map(|group| (millis, group)));
+            }
+        };
+        feign(0..60, true);
+        feign(60..300, false);
+        let down: Vec<_> = moves.iter().take(3).map(|(_, group)| *group).collect();
+        assert_eq!(down, [1, 2, 3], "{moves:?}");
+        let lowest = SETTLING + INTERVAL * HIGH_INTERVALS;
+        assert!(
+            moves.windows(2).all(|pair| u128::from(pair[1].0 - pair[0].0) >= lowest.as_millis()),
+            "{moves:?}"
+        );
+        assert_eq!(moves.last().map(|(_, group)| *group), Some(0), "{moves:?}");
+    }
+
     #[test]
     fn numbers_that_make_no_sense_are_no_loss() {
         let mut mover = Mover::new(2);
