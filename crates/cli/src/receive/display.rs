@@ -174,12 +174,12 @@ impl Display {
     }
 }
 
-/// The bytes are those of files that are there; what is neither there nor failed was cut short.
 /// What a move to this group is for.
 fn why_moved(group: u8) -> &'static str {
     if group == 0 { "the fastest" } else { "it brings what is missing at a lower rate" }
 }
 
+/// The bytes are those of files that are there; what is neither there nor failed was cut short.
 fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
     let (received, failed) = (summary.received as usize, summary.failed as usize);
     let progress = &summary.progress;
