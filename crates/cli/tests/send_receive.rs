@@ -308,7 +308,7 @@ fn a_stopped_receiver_fails_alone() {
     let file = scratch.file("file", 2_000_000);
     let args = ["--rate", "8M", "--block", "1420", "--wait", "2", "--stall-limit", "10", path(&file)];
     let sender = scratch.send(&args);
-    let stopped = scratch.receive("a", &["--name", "sleeper"]);
+    let stopped = scratch.receive("a", &["--name", "sleeper", "--reconnect", "1"]);
     let other = scratch.receive("b", &[]);
     wait_until("some of it has come", || scratch.parts("a") > 0);
     // SAFETY: a signal to a child that has not been waited for.
