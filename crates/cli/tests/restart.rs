@@ -2,16 +2,27 @@
 
 mod session;
 
-use std::fs;
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    net::TcpListener,
+    process::{Child, Command},
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
-use session::{Scratch, contents, finish_well, path, refused, treecast, wait_until};
+use session::{Scratch, contents, finish_well, path, refused, start, treecast, wait_until};
+use treecast_wire::ticket::Ticket;
 
 /// Kills a sender and starts it again with the same arguments.
-fn again(scratch: &Scratch, mut sender: std::process::Child, args: &[&str]) -> std::process::Child {
-    sender.kill().unwrap();
-    sender.wait().unwrap();
+fn again(scratch: &Scratch, sender: Child, args: &[&str]) -> Child {
+    kill(sender);
     scratch.send_anew(args)
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]
@@ -131,6 +142,134 @@ fn a_receiver_that_was_killed_and_comes_back_whole_has_not_failed() {
         assert!(done(&told)["kept_bytes"].as_u64().unwrap() >= 300_000, "{told}");
         finish_well(sender);
         assert!(fs::read(scratch.path("a/second")).unwrap() == contents(2_000_000));
+    }
+}
+
+/// Nothing may be stored yet when the sender is killed, and the receiver after it.
+#[test]
+fn a_receiver_that_came_back_and_is_killed_then_is_the_same_when_it_is_started_again() {
+    for more in [&[][..], &["--plain"]] {
+        let scratch = Scratch::new();
+        let (file, kept) = (scratch.file("file", 300_000), scratch.path("kept"));
+        let mut args = vec!["--wait", "2", "--session", path(&kept)];
+        args.extend(more);
+        args.push(path(&file));
+        let sender = scratch.send(&args);
+        let (told, ticket) = (scratch.path("told"), format!("@{}", scratch.path("ticket").display()));
+        let mut command = scratch.receive_command("a");
+        command.args(["--json", &ticket]).stdout(File::create(&told).unwrap());
+        let receiver = command.spawn().unwrap();
+        let joined = |times| {
+            let told = fs::read_to_string(&told).unwrap();
+            told.matches(r#""event":"joined""#).count() == times
+        };
+        wait_until("it has joined", || joined(1));
+        std::thread::sleep(Duration::from_millis(300));
+        let sender = again(&scratch, sender, &args);
+        wait_until("it has come back", || joined(2));
+        std::thread::sleep(Duration::from_millis(300));
+        kill(receiver);
+        let receivers = ["a", "b"].map(|name| scratch.receive(name, &[]));
+        for receiver in receivers {
+            finish_well(receiver);
+        }
+        finish_well(sender);
+        assert!(fs::read(scratch.path("a/file")).unwrap() == contents(300_000), "{more:?}");
+    }
+}
+
+#[test]
+fn a_receiver_looks_for_its_sender_over_a_link_that_is_down_for_a_while() {
+    let scratch = Scratch::new();
+    let namespace = Namespace::new("link");
+    let file = scratch.file("file", 3_000_000);
+    let (kept, ticket, into) = (scratch.path("kept"), scratch.path("ticket"), scratch.path("a"));
+    let send = || {
+        _ = fs::remove_file(&ticket);
+        let mut command = namespace.treecast();
+        command.args(["send", "--interface", "lo", "--fanout", "unicast", "--rate", "20M", "--session"]);
+        let sender = start(command.arg(&kept).arg("--ticket-file").args([&ticket, &file]));
+        wait_until("the ticket is written", || ticket.exists());
+        sender
+    };
+    let sender = send();
+    let mut command = namespace.treecast();
+    command.args(["receive", "--interface", "down0", "--into"]).arg(&into);
+    let mut receiver = start(command.arg(format!("@{}", ticket.display())));
+    wait_until("some of it has come", || scratch.parts("a") > 0);
+    namespace.ip(&["link", "set", "down0", "down"]);
+    kill(sender);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(receiver.try_wait().unwrap(), None, "it gives up at once");
+    let sender = send();
+    namespace.ip(&["link", "set", "down0", "up"]);
+    finish_well(receiver);
+    finish_well(sender);
+    assert!(fs::read(into.join("file")).unwrap() == contents(3_000_000));
+}
+
+#[test]
+fn a_stranger_where_the_sender_was_makes_no_receiver_give_up() {
+    for more in [&[][..], &["--plain"]] {
+        let scratch = Scratch::new();
+        let (file, kept) = (scratch.file("file", 3_000_000), scratch.path("kept"));
+        let args = [&["--rate", "20M", "--session", path(&kept), path(&file)], more].concat();
+        let sender = scratch.send(&args);
+        let receiver = scratch.receive("a", &["--json"]);
+        wait_until("some of it has come", || scratch.parts("a") > 0);
+        let ticket: Ticket = fs::read_to_string(scratch.path("ticket")).unwrap().trim().parse().unwrap();
+        kill(sender);
+        let stranger = TcpListener::bind(ticket.control[0]).unwrap();
+        stranger.set_nonblocking(true).unwrap();
+        let (mut answers, begun) = (0, Instant::now());
+        while answers < 2 && begun.elapsed() < Duration::from_secs(10) {
+            match stranger.accept() {
+                Ok((mut asker, _)) => {
+                    asker.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").unwrap();
+                    answers += 1;
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        assert_eq!(answers, 2, "it asks again: {more:?}");
+        drop(stranger);
+        let sender = scratch.send_anew(&args);
+        let told = finish_well(receiver);
+        finish_well(sender);
+        assert!(fs::read(scratch.path("a/file")).unwrap() == contents(3_000_000), "{more:?}");
+        assert_eq!(told.matches(r#""event":"announced""#).count(), 1, "{told}");
+    }
+}
+
+/// A network of its own, with a link that can be down; removed when dropped.
+struct Namespace(String);
+
+impl Namespace {
+    fn new(test: &str) -> Self {
+        let namespace = Self(format!("tc{test}{}", std::process::id()));
+        let status = Command::new("ip").args(["netns", "add", &namespace.0]).status().unwrap();
+        assert!(status.success(), "no namespace: this test needs root");
+        namespace.ip(&["link", "set", "lo", "up"]);
+        namespace.ip(&["link", "add", "down0", "type", "veth", "peer", "name", "peer0"]);
+        namespace.ip(&["addr", "add", "10.78.0.1/24", "dev", "down0"]);
+        namespace.ip(&["link", "set", "down0", "up"]);
+        namespace
+    }
+
+    fn ip(&self, args: &[&str]) {
+        assert!(Command::new("ip").args(["-n", &self.0]).args(args).status().unwrap().success(), "{args:?}");
+    }
+
+    fn treecast(&self) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0, env!("CARGO_BIN_EXE_treecast")]);
+        command
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        _ = Command::new("ip").args(["netns", "del", &self.0]).status();
     }
 }
 

@@ -246,11 +246,12 @@ impl Journal {
         self.myself.as_deref()
     }
 
-    /// Notes who this receiver says it is.
-    pub(crate) fn note_myself(&mut self, text: String) {
-        if self.myself.as_ref() != Some(&text) {
+    /// Notes who this receiver says it is, at once: its sender may know it before anything is stored.
+    pub(crate) fn note_myself(&mut self, text: &str) {
+        if self.myself() != Some(text) {
             self.add(&format!("self {text}"));
-            self.myself = Some(text);
+            self.write();
+            self.myself = Some(text.to_owned());
         }
     }
 

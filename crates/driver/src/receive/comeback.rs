@@ -4,7 +4,7 @@
 //! what is there is not fetched twice.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -20,7 +20,7 @@ use crate::{
     stop::Stop,
 };
 
-/// A sender that breaks off at once, again and again, is left alone for a moment each time.
+/// How long a failed attempt is left alone.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a receiver takes along from one connection to the next.
@@ -32,6 +32,8 @@ pub(super) struct Carried {
     pub summary: ReceiveSummary,
     /// The objects that have ended, by number, and whether they are there.
     pub ended: BTreeMap<u32, bool>,
+    /// Those that somebody was told of, by number.
+    pub announced: BTreeSet<u32>,
 }
 
 /// How a connection ended.
@@ -69,18 +71,35 @@ pub(super) fn run(
             "the connection to the sender broke ({reason}): what came is kept, and the sender is looked for again for {seconds} s"
         )));
         until = (true, Instant::now() + options.reconnect);
-        ended = loop {
-            std::thread::sleep(PAUSE);
-            match join_again(options, &folder, &member, until, Carried::clone(&carried), stop, on_event) {
-                // Whoever answered has gone again.
-                Err(ReceiveError::Dropped(_)) if Instant::now() < until.1 => {}
-                Err(error) => {
-                    let summary = carried.summary;
-                    return Ok(give_up(options, &folder, summary, (reason, failing), &error, on_event));
-                }
-                Ok(ended) => break ended,
+        // A sender that breaks off at once, again and again, is left alone for a moment each time.
+        std::thread::sleep(PAUSE);
+        let again = persist(until.1, stop, || {
+            join_again(options, &folder, &member, until, Carried::clone(&carried), stop, on_event)
+        });
+        ended = match again {
+            Ok(ended) => ended,
+            Err(error) => {
+                let summary = carried.summary;
+                return Ok(give_up(options, &folder, summary, (reason, failing), &error, on_event));
             }
         };
+    }
+}
+
+/// Whatever is wrong may pass until the deadline, an interface that is down as well as a sender that goes again at once;
+/// only what the sender itself refuses is refused for good.
+fn persist<T>(
+    deadline: Instant,
+    stop: &Stop,
+    mut attempt: impl FnMut() -> Result<T, ReceiveError>,
+) -> Result<T, ReceiveError> {
+    loop {
+        match attempt() {
+            Err(_) if stop.is_requested() => return Err(ReceiveError::Interrupted),
+            Err(error @ (ReceiveError::NotAdmitted(_) | ReceiveError::Interrupted)) => return Err(error),
+            Err(_) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+            result => return result,
+        }
     }
 }
 
@@ -93,8 +112,10 @@ fn join_again(
     stop: &Stop,
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<Ended, ReceiveError> {
-    let storage = Journal::open(folder, options.ticket.session, true)?;
-    let joined = join::join(options, member, until, stop, on_event)?;
+    let mut storage = Journal::open(folder, options.ticket.session, true)?;
+    // The one from before is gone if nothing was stored.
+    member.note_in(&mut storage.0);
+    let joined = persist(until.1, stop, || join::join(options, member, until, stop, on_event))?;
     Session::open(options, folder.clone(), storage, joined, carried, on_event)?.run(stop)
 }
 

@@ -52,6 +52,8 @@ pub(super) struct Member {
     name: String,
     /// None in a plain session.
     tls: Option<ReceiverTls>,
+    /// What the journal is to say of it.
+    noted: String,
 }
 
 impl Member {
@@ -74,8 +76,15 @@ impl Member {
         let tls = tls(options, &identity, on_event)?;
         // A key of its own lies in a file of its own.
         let seed = options.identity.is_none().then(|| HEXLOWER.encode(&*identity.seed()));
-        journal.note_myself(format!("{} {name}", seed.as_deref().unwrap_or(NO_SEED)));
-        Ok(Self { name, tls })
+        let noted = format!("{} {name}", seed.as_deref().unwrap_or(NO_SEED));
+        let member = Self { name, tls, noted };
+        member.note_in(journal);
+        Ok(member)
+    }
+
+    /// Notes who it is, for a receiver that is started when this one was killed.
+    pub fn note_in(&self, journal: &mut Journal) {
+        journal.note_myself(&self.noted);
     }
 }
 
@@ -102,7 +111,7 @@ pub(super) fn join(
 ) -> Result<Joined, ReceiveError> {
     let ticket = &options.ticket;
     let first = ticket.control.first().ok_or(ReceiveError::NoControl)?;
-    let Member { name, tls } = member;
+    let Member { name, tls, .. } = member;
     let interface = interface(options, *first)?;
     let (socket, buffer) = open(ticket, &interface)?;
     if let Some(warning) = &buffer.warning {

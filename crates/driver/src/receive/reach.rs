@@ -46,9 +46,9 @@ impl Reach<'_> {
     /// which the connection then holds.
     pub fn sender(&self, greet: &mut dyn FnMut(&mut Connection)) -> Result<Connection, ReceiveError> {
         let mut interval = RETRY_INTERVAL;
+        let mut failure = None;
         loop {
             let mut reason = String::new();
-            let mut failure = None;
             for address in &self.options.ticket.control {
                 match self.attempt(*address, greet) {
                     Ok(connection) => return Ok(connection),
@@ -64,12 +64,10 @@ impl Reach<'_> {
                     return Err(ReceiveError::Interrupted);
                 }
             }
-            // It would be the same the next time.
-            if let Some(failure) = failure {
-                return Err(failure);
-            }
-            if Instant::now() >= self.deadline {
-                return Err(self.unreachable(reason));
+            // It would be the same the next time; but where the sender was, somebody else may answer while it is away.
+            let is_over = Instant::now() >= self.deadline;
+            if is_over || (failure.is_some() && !self.is_return) {
+                return Err(failure.unwrap_or_else(|| self.unreachable(reason)));
             }
             std::thread::sleep(interval);
             if self.is_return {

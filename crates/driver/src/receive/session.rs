@@ -237,7 +237,7 @@ impl<'a> Session<'a> {
                 return Ok(self.finish());
             }
             if !self.is_welcome && self.clock.now() > Instant::ZERO + WELCOME_TIMEOUT {
-                return Err(ReceiveError::NotAdmitted("no answer".into()));
+                return Err(ReceiveError::Dropped("no answer".into()));
             }
         }
     }
@@ -518,7 +518,9 @@ impl<'a> Session<'a> {
                 let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
                 let before = self.begins.insert(file, begin.clone()).map_or(0, |before| before.file_size);
                 self.announced_bytes = self.announced_bytes.saturating_sub(before).saturating_add(bytes);
-                (self.on_event)(ReceiveEvent::Announced { name, bytes });
+                if self.carried.announced.insert(file.index()) {
+                    (self.on_event)(ReceiveEvent::Announced { name, bytes });
+                }
                 self.announce(file, begin);
                 if self.manifests.is_some() {
                     self.announced.push(file);
