@@ -1,5 +1,5 @@
-//! Receivers and senders that are killed and started again, cables that are cut, disks that are full, clocks that are
-//! stepped. `treecast lab faults --seeds 200` plays more. Needs root.
+//! Receivers and senders that are killed and started again, cables that are cut, disks that are full, hidden
+//! files with times that are off. `treecast lab faults --seeds 200` plays more. Needs root.
 
 use std::{fs, process::Command};
 

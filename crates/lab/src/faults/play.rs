@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     files::{Files, SmallDisk, redate},
-    program::{Program, Told, Who},
+    program::{Exit, Program, Told, Who},
     schedule::{Fault, RECEIVERS, SMALL_DISK, Schedule},
 };
 use crate::{Error, Lab, Result};
@@ -24,6 +24,9 @@ const SENDER_TIME: Duration = Duration::from_secs(20);
 
 /// A receiver is killed when it has just told how much it has fetched, so that this is known; or this much later.
 const KILL_DELAY: Duration = Duration::from_millis(400);
+
+/// What a sender says to whom nobody has come.
+const NOBODY: &str = "receivers came within";
 
 /// Bits a second.
 const RATE: &str = "30M";
@@ -45,9 +48,9 @@ enum Action {
 #[derive(Debug, Default)]
 struct Member {
     program: Option<Program>,
-    /// When it is killed at the latest, how long it stays away, and how far its clock is stepped meanwhile.
+    /// When it is killed at the latest, how long it stays away, and how far off its files are dated meanwhile.
     condemned: Option<(Instant, Duration, i64)>,
-    exit: Option<i32>,
+    exit: Option<Exit>,
 }
 
 pub struct Session<'a> {
@@ -60,7 +63,7 @@ pub struct Session<'a> {
     agenda: BTreeMap<Instant, Vec<Action>>,
     members: Vec<Member>,
     sender: Option<Program>,
-    sender_exit: Option<i32>,
+    sender_exit: Option<Exit>,
     /// How often a sender has been started, and whether the last one has begun to send.
     senders: usize,
     has_begun: bool,
@@ -132,7 +135,7 @@ impl Session<'_> {
 
     /// All receivers have ended and are not started again, or have everything when the sender has ended.
     fn is_over(&self) -> bool {
-        let sender_is_done = self.sender.is_none() && self.sender_exit == Some(0);
+        let sender_is_done = self.sender.is_none() && self.sender_exit == Some(Exit::Code(0));
         let is_done = |receiver: usize| {
             self.members[receiver].program.is_none()
                 || sender_is_done && self.files.check(&self.folder_of(receiver), true).is_ok()
@@ -161,12 +164,12 @@ impl Session<'_> {
             Told::Gone { who: Some(receiver), run } => {
                 let member = &mut self.members[receiver];
                 if let Some(program) = member.program.take_if(|program| program.run == run) {
-                    member.exit = program.wait();
+                    member.exit = Some(program.wait());
                 }
             }
             Told::Gone { who: None, run } => {
                 if let Some(program) = self.sender.take_if(|program| program.run == run) {
-                    self.sender_exit = program.wait();
+                    self.sender_exit = Some(program.wait());
                 }
             }
         }
@@ -182,8 +185,8 @@ impl Session<'_> {
     fn act(&mut self, now: Instant) -> Result<()> {
         for receiver in 0..RECEIVERS {
             let due = self.members[receiver].condemned.take_if(|(at, ..)| *at <= now);
-            if let Some((_, away, clock_seconds)) = due {
-                self.kill_receiver(receiver, now + away, clock_seconds)?;
+            if let Some((_, away, dated_seconds)) = due {
+                self.kill_receiver(receiver, now + away, dated_seconds)?;
             }
         }
         while let Some(entry) = self.agenda.first_entry()
@@ -198,10 +201,10 @@ impl Session<'_> {
 
     fn take(&mut self, action: Action, now: Instant) -> Result<()> {
         match action {
-            Action::Fault(Fault::KillReceiver { receiver, away, clock_seconds }) => {
+            Action::Fault(Fault::KillReceiver { receiver, away, dated_seconds }) => {
                 let member = &mut self.members[receiver];
                 if member.program.is_some() {
-                    member.condemned.get_or_insert((now + KILL_DELAY, away, clock_seconds));
+                    member.condemned.get_or_insert((now + KILL_DELAY, away, dated_seconds));
                 }
             }
             Action::Fault(Fault::KillSender { away }) => {
@@ -252,11 +255,11 @@ impl Session<'_> {
         self.lab.set_link_up(&node, &interface, is_up)
     }
 
-    fn kill_receiver(&mut self, receiver: usize, back: Instant, clock_seconds: i64) -> Result<()> {
+    fn kill_receiver(&mut self, receiver: usize, back: Instant, dated_seconds: i64) -> Result<()> {
         let Some(program) = self.members[receiver].program.take() else { return Ok(()) };
         program.kill();
-        if clock_seconds != 0 {
-            let redated = redate(&self.folder_of(receiver), clock_seconds);
+        if dated_seconds != 0 {
+            let redated = redate(&self.folder_of(receiver), dated_seconds);
             redated.map_err(Error::system("date files"))?;
         }
         self.agenda.entry(back).or_default().push(Action::StartReceiver(receiver));
@@ -309,7 +312,11 @@ impl Session<'_> {
                 self.hear(told)?;
             }
         }
-        self.sender.take().into_iter().for_each(Program::kill);
+        if let Some(sender) = self.sender.take() {
+            sender.kill();
+            self.sender_exit =
+                Some(if self.has_begun || self.senders == 1 { Exit::Killed } else { Exit::Waiting });
+        }
         for action in std::mem::take(&mut self.agenda).into_values().flatten() {
             if let Action::Plug(who) = action {
                 self.plug(who, true)?;
@@ -330,11 +337,17 @@ impl Session<'_> {
                         .check(&self.folder_of(receiver), true)
                         .map_err(|why| format!("it has not ended, and {why}"))
                 }
-                None if is_full && self.members[receiver].exit != Some(0) => self.judge_full(receiver),
+                None if is_full && self.members[receiver].exit != Some(Exit::Code(0)) => {
+                    self.judge_full(receiver)
+                }
                 None => self
                     .files
                     .check(&self.folder_of(receiver), true)
-                    .map_err(|why| format!("{why} (exit code {:?})", self.members[receiver].exit)),
+                    .and_then(|()| self.judge_exit(receiver))
+                    .map_err(|why| match self.members[receiver].exit {
+                        Some(exit) => format!("{why} ({exit})"),
+                        None => why,
+                    }),
             };
             outcome.failures.extend(verdict.err().map(|why| format!("receiver {receiver}: {why}")));
             let fetched: u64 = self
@@ -353,24 +366,59 @@ impl Session<'_> {
                 outcome.failures.push(why);
             }
         }
-        // A sender that is started when all receivers have gone finds nobody: 1. Failed receivers: 3.
-        if self.sender_exit == Some(3) && !self.schedule.leaves_full() {
-            outcome.failures.push("the sender says that receivers have failed".to_owned());
+        outcome.failures.extend(self.judge_sender().err().map(|why| format!("sender: {why}")));
+        outcome.failures.extend(self.logs(None).filter(|log| log.contains("panicked")).map(panic_in));
+        for receiver in 0..RECEIVERS {
+            let panicked = self.logs(Some(receiver)).filter(|log| log.contains("panicked"));
+            outcome.failures.extend(panicked.map(panic_in));
         }
         outcome
+    }
+
+    /// A sender ends with 0. Where a receiver has failed that was to, it says so; and one that is started again when all
+    /// have gone finds nobody.
+    fn judge_sender(&self) -> std::result::Result<(), String> {
+        // None: it was killed, and everything was over before it was to be started again.
+        let Some(exit) = self.sender_exit else { return Ok(()) };
+        let found_nobody = self.senders > 1 && self.logs(None).any(|log| log.contains(NOBODY));
+        if exit.is_well(found_nobody) || exit == Exit::Code(3) && self.schedule.leaves_full() {
+            Ok(())
+        } else {
+            Err(exit.to_string())
+        }
+    }
+
+    /// A receiver that has everything ends with 0; one that was started again when the sender had gone finds none.
+    fn judge_exit(&self, receiver: usize) -> std::result::Result<(), String> {
+        let was_started_again = self.logs(Some(receiver)).count() > 1;
+        let is_well = self.members[receiver].exit.is_none_or(|exit| exit.is_well(was_started_again));
+        if is_well { Ok(()) } else { Err("it has everything, and has not ended well".to_owned()) }
+    }
+
+    /// What the programs of one role have said.
+    fn logs(&self, who: Who) -> impl Iterator<Item = String> {
+        let prefix = format!("{}.", node_of(who));
+        let logs = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let own = logs.filter(move |entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+        own.filter_map(|entry| Some(String::from_utf8_lossy(&fs::read(entry.path()).ok()?).into_owned()))
     }
 
     /// A receiver whose disk has stayed full has ended with a clear error, and nothing wrong.
     fn judge_full(&self, receiver: usize) -> std::result::Result<(), String> {
         self.files.check(&self.folder_of(receiver), false)?;
-        let logs = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let mut own = logs.filter(|entry| {
-            entry.file_name().to_string_lossy().starts_with(&format!("{}.", node_of(Some(receiver))))
-        });
-        let says_so =
-            own.any(|entry| fs::read_to_string(entry.path()).is_ok_and(|text| text.contains("full")));
-        if says_so { Ok(()) } else { Err("its disk was full, and it does not say so".to_owned()) }
+        if let Some(exit @ Exit::Signal) = self.members[receiver].exit {
+            return Err(exit.to_string());
+        }
+        if self.logs(Some(receiver)).any(|log| log.contains("full")) {
+            Ok(())
+        } else {
+            Err("its disk was full, and it does not say so".to_owned())
+        }
     }
+}
+
+fn panic_in(log: String) -> String {
+    log.lines().find(|line| line.contains("panicked")).unwrap_or_default().to_owned()
 }
 
 fn node_of(who: Who) -> String {

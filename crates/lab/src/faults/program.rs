@@ -1,7 +1,7 @@
 //! A sender or a receiver in the lab: started, listened to, killed.
 
 use std::{
-    fs,
+    fmt, fs,
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, Command, Stdio},
@@ -25,6 +25,35 @@ pub enum Told {
     Fetched { who: Who, run: usize, bytes: u64 },
     /// It has ended.
     Gone { who: Who, run: usize },
+}
+
+/// How a program has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal,
+    /// It had work left when its time was up.
+    Killed,
+    /// It was started again when there was nothing left to do, and waited.
+    Waiting,
+}
+
+impl Exit {
+    /// Whether it has done what it was to do; 1 is well where it `found_nobody` because all the others were done.
+    pub fn is_well(self, found_nobody: bool) -> bool {
+        matches!(self, Self::Code(0) | Self::Waiting) || found_nobody && self == Self::Code(1)
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "it has ended with exit code {code}"),
+            Self::Signal => f.write_str("a signal has ended it"),
+            Self::Killed => f.write_str("it had not ended when its time was up"),
+            Self::Waiting => f.write_str("it was started when all was over"),
+        }
+    }
 }
 
 /// A program that runs.
@@ -73,9 +102,10 @@ impl Program {
         _ = self.child.wait();
     }
 
-    /// The exit code of a program that has ended or is ending.
-    pub fn wait(mut self) -> Option<i32> {
-        self.child.wait().ok().and_then(|status| status.code())
+    /// How a program has ended, or is ending.
+    pub fn wait(mut self) -> Exit {
+        let code = self.child.wait().ok().and_then(|status| status.code());
+        code.map_or(Exit::Signal, Exit::Code)
     }
 }
 
@@ -88,5 +118,19 @@ fn news(event: &Value, who: Who, run: usize) -> Option<Told> {
             Some(Told::Fetched { who, run, bytes })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_panics_is_killed_or_fails_has_not_ended_well() {
+        let ends = [0, 1, 2, 3, 101].map(Exit::Code).into_iter();
+        let ends: Vec<_> = ends.chain([Exit::Signal, Exit::Killed, Exit::Waiting]).collect();
+        let well = |found_nobody| ends.iter().copied().filter(move |exit| exit.is_well(found_nobody));
+        assert_eq!(well(false).collect::<Vec<_>>(), [Exit::Code(0), Exit::Waiting]);
+        assert_eq!(well(true).collect::<Vec<_>>(), [Exit::Code(0), Exit::Code(1), Exit::Waiting]);
     }
 }

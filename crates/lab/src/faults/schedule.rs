@@ -37,9 +37,9 @@ impl Random {
 /// Something that goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// SIGKILL; started again, with the same folder, after `away`. Meanwhile the clock was stepped by so many seconds:
-    /// what the receiver has left behind is dated so far off.
-    KillReceiver { receiver: usize, away: Duration, clock_seconds: i64 },
+    /// SIGKILL; started again, with the same folder, after `away`. Meanwhile, what the receiver
+    /// has left behind is dated so many seconds off, as by a clock that was stepped.
+    KillReceiver { receiver: usize, away: Duration, dated_seconds: i64 },
     /// SIGKILL; started again, with the same session file, after `away`.
     KillSender { away: Duration },
     /// The cable of a receiver, or of the sender, is out for so long.
@@ -89,8 +89,8 @@ fn draw_fault(random: &mut Random) -> (Duration, Fault) {
     let receiver = random.below(RECEIVERS as u64) as usize;
     let fault = match random.below(10) {
         0..4 => {
-            let clock_seconds = [0, 0, 3600, -3600, 2 * 86_400, -2 * 86_400][random.below(6) as usize];
-            Fault::KillReceiver { receiver, away: random.time(50, 1500), clock_seconds }
+            let dated_seconds = [0, 0, 3600, -3600, 2 * 86_400, -2 * 86_400][random.below(6) as usize];
+            Fault::KillReceiver { receiver, away: random.time(50, 1500), dated_seconds }
         }
         4..6 => Fault::KillSender { away: random.time(50, 1200) },
         6..8 => Fault::Unplug { receiver: Some(receiver), time: random.time(100, 2000) },
@@ -117,12 +117,15 @@ impl fmt::Display for Schedule {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::KillReceiver { receiver, away, clock_seconds: 0 } => {
+            Self::KillReceiver { receiver, away, dated_seconds: 0 } => {
                 write!(f, "receiver {receiver} killed for {} ms", away.as_millis())
             }
-            Self::KillReceiver { receiver, away, clock_seconds } => {
+            Self::KillReceiver { receiver, away, dated_seconds } => {
                 let ms = away.as_millis();
-                write!(f, "receiver {receiver} killed for {ms} ms, the clock stepped by {clock_seconds} s")
+                write!(
+                    f,
+                    "receiver {receiver} killed for {ms} ms, its hidden files dated {dated_seconds} s off"
+                )
             }
             Self::KillSender { away } => write!(f, "sender killed for {} ms", away.as_millis()),
             Self::Unplug { receiver: Some(receiver), time } => {
