@@ -21,6 +21,20 @@ impl Random {
     }
 }
 
+/// A receiver that stands still, so that nothing is done before it goes on.
+fn stand_still(scratch: &Scratch) -> Child {
+    let steady = scratch.receive("steady", &[]);
+    wait_until("it is there", || scratch.path("steady").exists());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    signal(&steady, libc::SIGSTOP);
+    steady
+}
+
+fn signal(child: &Child, signal: i32) {
+    // SAFETY: a signal to a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
+}
+
 /// Starts a receiver in folder `into` and kills it when it has fetched `bytes` more; returns what it had fetched by
 /// then, or none when it ended before.
 fn kill_after(scratch: &Scratch, into: &str, bytes: u64) -> Option<u64> {
@@ -120,15 +134,7 @@ fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
             path(&large),
             path(&other),
         ]);
-        let steady = scratch.receive("steady", &[]);
-        wait_until("it is there", || scratch.path("steady").exists());
-        let signal = |signal| {
-            // SAFETY: a signal to a child that has not been waited for.
-            assert_eq!(unsafe { libc::kill(steady.id() as libc::pid_t, signal) }, 0);
-        };
-        // Nothing is done before it goes on.
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        signal(libc::SIGSTOP);
+        let steady = stand_still(&scratch);
         let mut random = Random(seed);
         let (mut sum, mut kills) = (0, 0);
         for _ in 0..4 {
@@ -137,7 +143,7 @@ fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
                 None => break,
             }
         }
-        signal(libc::SIGCONT);
+        signal(&steady, libc::SIGCONT);
         let last = done(scratch.receive("a", &["--json", "--name", "a"]));
         sum += fetched(&last);
         // What went over the connection before a kill, and was told after the last progress, is not in the sum.
@@ -169,20 +175,12 @@ fn of_many_small_files_next_to_nothing_is_fetched_twice() {
     let bytes = (0..FILES).map(|number| (LEN + number) as u64).sum::<u64>();
     let set = scratch.path("set");
     let sender = scratch.send(&["--rate", "30M", "--block", "1420", "--wait", "2", path(&set)]);
-    let steady = scratch.receive("steady", &[]);
-    wait_until("it is there", || scratch.path("steady").exists());
-    let signal = |signal| {
-        // SAFETY: a signal to a child that has not been waited for.
-        assert_eq!(unsafe { libc::kill(steady.id() as libc::pid_t, signal) }, 0);
-    };
-    // Nothing is done before it goes on.
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    signal(libc::SIGSTOP);
+    let steady = stand_still(&scratch);
     let mut sum = 0;
     for limit in [1_000_000, 2_000_000] {
         sum += kill_after(&scratch, "a", limit).unwrap();
     }
-    signal(libc::SIGCONT);
+    signal(&steady, libc::SIGCONT);
     // It says more than a pipe takes that nobody reads before the end.
     let told = scratch.path("told");
     let mut command = scratch.receive_command("a");

@@ -8,6 +8,14 @@ use blake3::{
 use treecast_proto::chunks::Chunks;
 use treecast_wire::message::{ChunkHashes, PAGE_CHUNKS};
 
+use crate::files::{Source, SourceError};
+
+/// How much of a source is read at once.
+const RUN_LEN: usize = 256 * 1024;
+
+/// An object's hash, and its chunks' if it has more than one.
+pub(crate) type Hashes = ([u8; 32], Option<ChunkTree>);
+
 /// Hashes an object whose bytes come in order, and keeps its chunks' hashes: 32 bytes for 64 KiB, at most 4.5 MiB.
 #[derive(Debug)]
 pub(crate) struct ChunkHasher {
@@ -46,7 +54,7 @@ impl ChunkHasher {
     }
 
     /// The object's hash, and its chunks' if it has more than one. All of its bytes have come.
-    pub fn finish(mut self) -> ([u8; 32], Option<ChunkTree>) {
+    pub fn finish(mut self) -> Hashes {
         let Some(chunks) = self.chunks else { return (*self.hasher.finalize().as_bytes(), None) };
         if !self.position.is_multiple_of(chunks.chunk_len()) {
             self.hashes.push(self.hasher.finalize_non_root());
@@ -91,6 +99,26 @@ impl ChunkTree {
         let proof = self.levels.iter().enumerate().filter_map(beside).collect();
         ChunkHashes::new(page, hashes.to_vec(), proof).ok()
     }
+}
+
+/// Reads and hashes a source from its beginning to its end, and closes it. None when `goes_on` says that it is not wanted
+/// any more.
+pub(crate) fn hash(source: &mut Source, goes_on: impl Fn() -> bool) -> Result<Option<Hashes>, SourceError> {
+    let (size, mut position) = (source.size(), 0);
+    let mut hasher = ChunkHasher::new(size);
+    let mut run = vec![0; RUN_LEN.min(usize::try_from(size).unwrap_or(RUN_LEN))];
+    while position < size {
+        if !goes_on() {
+            return Ok(None);
+        }
+        let len = (size - position).min(RUN_LEN as u64) as usize;
+        source.read(position, &mut run[..len])?;
+        hasher.update(&run[..len]);
+        position += len as u64;
+    }
+    source.check_unchanged()?;
+    source.close();
+    Ok(Some(hasher.finish()))
 }
 
 /// Whether a page is part of an object with this hash.

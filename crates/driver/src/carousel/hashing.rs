@@ -18,18 +18,12 @@ use treecast_wire::{
 };
 
 use crate::{
-    chunk_tree::{ChunkHasher, ChunkTree},
+    chunk_tree::{self, ChunkTree, Hashes},
     files::{NamedSource, Source, SourceError},
 };
 
-/// How much is read at once.
-const RUN_LEN: usize = 256 * 1024;
-
 /// How many hashes wait to be taken.
 const AHEAD: usize = 64;
-
-/// An object's hash, and its chunks' if it has more than one.
-type Hashes = ([u8; 32], Option<ChunkTree>);
 
 /// Hashes objects one by one. Dropping it ends the thread.
 #[derive(Debug)]
@@ -53,7 +47,8 @@ impl Hashing {
         let sources: Vec<Source> = sources.collect();
         let work = move || {
             for (index, mut source) in (0..).zip(sources) {
-                let Some(hashed) = hash(&mut source, &over).transpose() else { return };
+                let goes_on = || !over.load(Ordering::Relaxed);
+                let Some(hashed) = chunk_tree::hash(&mut source, goes_on).transpose() else { return };
                 if results.send((FileId::new(session, index), hashed)).is_err() {
                     return;
                 }
@@ -87,25 +82,6 @@ impl Drop for Hashing {
             let _ = thread.join();
         }
     }
-}
-
-/// None when it was told to end.
-fn hash(source: &mut Source, is_over: &AtomicBool) -> Result<Option<Hashes>, SourceError> {
-    let (size, mut position) = (source.size(), 0);
-    let mut hasher = ChunkHasher::new(size);
-    let mut run = vec![0; RUN_LEN.min(usize::try_from(size).unwrap_or(RUN_LEN))];
-    while position < size {
-        if is_over.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let len = (size - position).min(RUN_LEN as u64) as usize;
-        source.read(position, &mut run[..len])?;
-        hasher.update(&run[..len]);
-        position += len as u64;
-    }
-    source.check_unchanged()?;
-    source.close();
-    Ok(Some(hasher.finish()))
 }
 
 #[cfg(test)]

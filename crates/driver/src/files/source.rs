@@ -176,16 +176,6 @@ impl Source {
         compare(&self.path, self.identity, now)
     }
 
-    /// The same file, to be read on its own.
-    pub fn again(&self) -> Self {
-        let content = match &self.content {
-            Content::File(_) => Content::File(None),
-            Content::Folder => Content::Folder,
-            Content::Link(target) => Content::Link(target.clone()),
-        };
-        Self { path: self.path.clone(), identity: self.identity, mode: self.mode, content }
-    }
-
     /// Closes the file until it is read again.
     pub fn close(&mut self) {
         if let Content::File(file) = &mut self.content {

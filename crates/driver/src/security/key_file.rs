@@ -3,7 +3,7 @@
 use std::{
     env,
     fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, Read},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -11,7 +11,7 @@ use std::{
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::Identity;
+use super::{Identity, owner_file};
 
 /// What a key is called that was given no name.
 pub const DEFAULT_KEY_NAME: &str = "default";
@@ -150,14 +150,8 @@ impl Identity {
             io::ErrorKind::AlreadyExists => KeyFileError::Exists { path: path.to_owned() },
             _ => KeyFileError::Write { path: path.to_owned(), source },
         };
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
-        let written = write_whole(&temporary, &identity);
-        // A link never takes the place of a file that is there; and the key is there whole or not at all.
-        let result = written.and_then(|()| fs::hard_link(&temporary, path));
-        // Where nothing could be written, there is nothing to remove.
-        _ = fs::remove_file(&temporary);
-        result.map_err(failed)?;
+        let write = || owner_file::create(path, identity.to_pem()?.as_bytes());
+        write().map_err(failed)?;
         Ok(identity)
     }
 
@@ -190,14 +184,6 @@ fn read_text(file: &File) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut text = Zeroizing::new(Vec::with_capacity(MAX_FILE_LEN as usize));
     file.take(MAX_FILE_LEN).read_to_end(&mut text)?;
     Ok(text)
-}
-
-fn write_whole(path: &Path, identity: &Identity) -> io::Result<()> {
-    // Left there by a process of the same number that was killed.
-    _ = fs::remove_file(path);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(identity.to_pem()?.as_bytes())?;
-    file.sync_all()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod identity;
 mod key_file;
 pub mod manifest;
 mod manifest_batch;
+pub(crate) mod owner_file;
 mod public_key;
 pub mod tls;
 

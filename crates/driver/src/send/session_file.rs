@@ -19,7 +19,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -29,7 +29,10 @@ use thiserror::Error;
 use treecast_wire::{message::BeginOfFile, ticket::Ticket};
 use zeroize::Zeroizing;
 
-use crate::{files::NamedSource, security::Identity};
+use crate::{
+    files::NamedSource,
+    security::{Identity, owner_file},
+};
 
 const TITLE: &str = "treecast session 1";
 
@@ -292,26 +295,10 @@ pub(super) fn create(
     if let Some(identity) = identity {
         text.push_str(&identity.to_pem()?);
     }
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(path.file_name().unwrap_or_default());
-    hidden.push(format!(".{}", std::process::id()));
-    let temporary = path.with_file_name(hidden);
-    // A link never takes the place of a file that is there.
-    let result = write_whole(&temporary, text.as_bytes()).and_then(|()| fs::hard_link(&temporary, path));
-    // Where nothing could be written, there is nothing to remove.
-    _ = fs::remove_file(&temporary);
-    Ok(result.map_err(|source| match source.kind() {
+    Ok(owner_file::create(path, text.as_bytes()).map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => SessionFileError::Taken { path: path.to_owned() },
         _ => SessionFileError::Write { path: path.to_owned(), source },
     })?)
-}
-
-fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
-    // Left there by a process of the same number that was killed.
-    _ = fs::remove_file(path);
-    let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text)?;
-    file.sync_all()
 }
 
 /// What receivers are told of an object: the same line, the same announcement.
@@ -329,6 +316,8 @@ fn object_line(begin: &BeginOfFile) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::{
         files::find_sources,

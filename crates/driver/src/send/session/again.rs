@@ -18,6 +18,7 @@ use super::{
     connections::say_put_out,
 };
 use crate::{
+    chunk_tree,
     files::{NamedSource, Source, SourceError},
     poller::Interest,
     wake::Waker,
@@ -36,8 +37,9 @@ impl Hashing {
         let waker = Waker::new()?;
         let wakes = waker.clone();
         thread::Builder::new().name("hash".into()).spawn(move || {
-            for (file, source) in sources {
-                if sender.send((file, hash(source))).is_err() {
+            for (file, mut source) in sources {
+                let Some(hashed) = chunk_tree::hash(&mut source, || true).transpose() else { return };
+                if sender.send((file, hashed.map(|(hash, _)| hash))).is_err() {
                     return;
                 }
                 wakes.wake();
@@ -45,20 +47,6 @@ impl Hashing {
         })?;
         Ok(Self { hashes, waker })
     }
-}
-
-fn hash(mut source: Source) -> Result<[u8; 32], SourceError> {
-    const PIECE_LEN: u64 = 1 << 20;
-    let (mut hasher, mut at) = (blake3::Hasher::new(), 0);
-    let mut buffer = vec![0; PIECE_LEN.min(source.size()) as usize];
-    while at < source.size() {
-        let piece = &mut buffer[..PIECE_LEN.min(source.size() - at) as usize];
-        source.read(at, piece)?;
-        hasher.update(piece);
-        at += piece.len() as u64;
-    }
-    source.check_unchanged()?;
-    Ok(*hasher.finalize().as_bytes())
 }
 
 impl Session<'_> {
@@ -76,7 +64,7 @@ impl Session<'_> {
                 })?,
                 None if before.sent == 0 => self.send(now, named)?,
                 hash => {
-                    let again = named.source.again();
+                    let again = named.source.twin();
                     let file = self.machine.send_from(now, named.begin()?, before.sent);
                     self.sources.add(file, named);
                     match hash {
