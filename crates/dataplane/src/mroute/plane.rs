@@ -45,12 +45,14 @@ pub struct Plane {
 /// where they come by another (RFC 4605 does without only because it knows one upstream). So a packet crosses
 /// each link of a loop at most once for each router on it, but joins of any-source groups go around it and
 /// keep each other alive.
+///
+/// The kernel says so only of an interface that it forwards the group to; of others it counts the packets.
 #[derive(Debug, PartialEq, Eq)]
 enum Suspicion {
     None,
-    /// Of a packet from `source` to `group` that came by this interface.
+    /// Of packets from `source` to `group` that came by another interface, this one if the kernel has said it.
     New {
-        slot: Slot,
+        slot: Option<Slot>,
         source: IpAddr,
         group: IpAddr,
     },
@@ -198,9 +200,7 @@ impl Plane {
                 self.link(slot).map(|link| Input::NoEntry { link, source, group })
             }
             Incoming::WrongInterface { slot, source, group } => {
-                if self.suspicion == Suspicion::None {
-                    self.suspicion = Suspicion::New { slot, source, group };
-                }
+                self.suspect(Some(slot), source, group);
                 self.link(slot).map(|link| Input::WrongLink { link, source, group })
             }
             Incoming::Message { interface, from, message } => {
@@ -220,17 +220,23 @@ impl Plane {
         }
     }
 
+    fn suspect(&mut self, slot: Option<Slot>, source: IpAddr, group: IpAddr) {
+        if self.suspicion == Suspicion::None {
+            self.suspicion = Suspicion::New { slot, source, group };
+        }
+    }
+
     fn tell_suspicion(&mut self, now: Instant, notices: &mut Notices<'_>) {
         let Suspicion::New { slot, source, group } = self.suspicion else { return };
         self.suspicion = Suspicion::Told;
-        if let Some(served) = self.served.values().find(|served| served.slot == slot) {
-            let warning = format!(
-                "packets of {source} to {group} come by {}, too, which the route to {source} does not use, and are \
-                 dropped there: where the network has loops, start every router with --upstream",
-                served.interface.name
-            );
-            notices.warn(now, warning);
-        }
+        let has_slot = |served: &&Served| Some(served.slot) == slot;
+        let interface = self.served.values().find(has_slot).map(|served| served.interface.name.as_str());
+        let warning = format!(
+            "packets of {source} to {group} come by {}, too, which the route to {source} does not use, and are \
+             dropped there: where the network has loops, start every router with --upstream",
+            interface.unwrap_or("another interface")
+        );
+        notices.warn(now, warning);
     }
 
     fn refuse(&mut self, refusal: Refusal) {
@@ -279,6 +285,10 @@ impl Plane {
                 let Counters { packets, wrong_interface, .. } =
                     self.kernel.count(source, group).unwrap_or_default();
                 let packets = packets.saturating_sub(wrong_interface);
+                if wrong_interface > packets / 2 {
+                    self.suspect(None, source, group);
+                    self.tell_suspicion(now, notices);
+                }
                 self.router.handle(now, Input::Counted { source, group, packets });
                 Ok(())
             }

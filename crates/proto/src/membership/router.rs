@@ -42,6 +42,9 @@ use crate::{Instant, Step};
 /// The most sources that go out by a link and are left out of what is listened to there: as many as fit a report.
 const MAX_OWN_SOURCES: usize = 64;
 
+/// The kernel's counts are asked for so often, and at least twice before an entry counts as idle.
+const COUNT_INTERVAL: Duration = Duration::from_secs(10);
+
 /// As many of them as any kernel can be told to leave out: for IPv4, 10 (igmp_max_msf) with its own address.
 const SURELY_LEFT_OUT: usize = 9;
 
@@ -505,7 +508,7 @@ impl Router {
             self.next_count = None;
             return;
         }
-        let at = *self.next_count.get_or_insert(now + self.config.entry_idle / 2);
+        let at = *self.next_count.get_or_insert(now + COUNT_INTERVAL.min(self.config.entry_idle / 2));
         if at > now {
             return;
         }
