@@ -50,6 +50,12 @@ pub(crate) fn held_by(holder: &Holder) -> String {
     format!("waits for {}: {}", holder.receiver, holder.why)
 }
 
+/// "3 done, 1 failed, 1 gone": receivers by where they stand, behind how many are done.
+pub(crate) fn standings(done: String, failed: u32, gone: u32) -> String {
+    let others = [(failed, "failed"), (gone, "gone")].into_iter().filter(|(count, _)| *count > 0);
+    others.fold(done, |text, (count, word)| format!("{text}, {count} {word}"))
+}
+
 fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     let mut unit = 0;
     while value >= 999.5 && unit + 1 < units.len() {

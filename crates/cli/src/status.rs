@@ -8,7 +8,7 @@ use treecast_driver::status::{Found, GroupStatus, Phase, ReceiverStatus, Role, S
 use crate::{
     Outcome,
     arguments::counted,
-    figures::{bytes, held_by, left, part, percent, rate, time},
+    figures::{bytes, held_by, left, part, percent, rate, standings, time},
     output,
     send::display::holder_as_json,
 };
@@ -136,6 +136,7 @@ fn progress(snapshot: &Snapshot) -> Vec<String> {
     if snapshot.role == Role::Send {
         lines.extend(groups(snapshot));
         lines.push(receivers(snapshot));
+        lines.extend(gone(snapshot));
     } else if snapshot.group_number > 0 {
         lines.push(format!("in group {}, which is slower than the first", snapshot.group_number));
     }
@@ -157,12 +158,17 @@ fn receivers(snapshot: &Snapshot) -> String {
         format!("{} {} %", receiver.receiver, part(receiver.done_bytes, snapshot.total_bytes))
     };
     let slowest: Vec<_> = slowest.map(named).collect();
-    format!(
-        "{}, {} done; slowest: {}",
-        counted(snapshot.joined as usize, "receiver"),
-        snapshot.receivers_done,
-        slowest.join(", ")
-    )
+    let done = format!("{} done", snapshot.receivers_done);
+    let standings = standings(done, snapshot.receivers_failed, snapshot.receivers_gone);
+    format!("{}, {standings}; slowest: {}", counted(snapshot.joined as usize, "receiver"), slowest.join(", "))
+}
+
+/// Who has broken off, and why.
+fn gone(snapshot: &Snapshot) -> Option<String> {
+    let gone = snapshot.receivers.iter().filter_map(|receiver| Some((receiver, receiver.left.as_ref()?)));
+    let named = gone.take(NAMED).map(|(receiver, why)| format!("{} ({why})", receiver.receiver));
+    let named: Vec<_> = named.collect();
+    (!named.is_empty()).then(|| format!("gone: {}", named.join(", ")))
 }
 
 #[cfg(test)]

@@ -121,6 +121,32 @@ fn status_tells_what_runs_and_how_it_gets_on() {
 }
 
 #[test]
+fn a_receiver_that_has_broken_off_is_gone_and_not_done() {
+    let scratch = Scratch::new("gone");
+    let (sender, ticket) = scratch.send(&["--wait", "2", "--linger", "600"]);
+    let (one, two) = (scratch.receive("one", &ticket), scratch.receive("two", &ticket));
+    scratch.wait_for(&[&sender], "progress", |found| found.iter().any(is_running));
+    end(two);
+    let found = scratch.wait_for(&[&sender], "leaver", |found| found[0]["receivers_gone"] == 1);
+    assert_eq!((&found[0]["receivers_done"], &found[0]["joined"]), (&0.into(), &1.into()), "{}", found[0]);
+    assert_eq!(one.wait_with_output().unwrap().status.code(), Some(0));
+    let has_ended = |found: &[Value]| found[0]["receivers_done"] == 1 && !found[0]["held_by"].is_null();
+    let found = scratch.wait_for(&[&sender], "end of the other", has_ended);
+    let receivers = found[0]["receivers"].as_array().unwrap();
+    let gone = receivers.iter().find(|receiver| receiver["receiver"] == "two").unwrap();
+    assert_eq!((&gone["standing"], &gone["connected"]), (&"gone".into(), &false.into()));
+    assert!(gone["left"].as_str().is_some_and(|why| !why.is_empty()), "{gone}");
+    let held_by = &found[0]["held_by"];
+    assert_eq!((&held_by["receiver"], &held_by["why"]), (&"two".into(), &"gone".into()));
+    let text = String::from_utf8(scratch.command(&["status"]).output().unwrap().stdout).unwrap();
+    assert!(
+        text.contains("1 done, 1 gone") && text.contains("gone: two (") && text.contains("waits for two: "),
+        "{text}"
+    );
+    end(sender);
+}
+
+#[test]
 fn strangers_at_the_socket_and_a_full_queue_stop_nothing() {
     let scratch = Scratch::new("strangers");
     let (sender, ticket) = scratch.send(&[]);

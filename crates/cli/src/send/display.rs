@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 use treecast_driver::{
-    send::{ReceiverProgress, SendEvent, SendProgress, SendSummary},
+    send::{ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing},
     status::Holder,
 };
 
 use crate::{
     arguments::counted,
-    figures::{bytes, held_by, left, part, percent, rate},
+    figures::{bytes, held_by, left, part, percent, rate, standings},
     moving_line::{Moment, MovingLine},
     output::{self, Lines},
 };
@@ -123,11 +123,13 @@ impl Display {
 /// How many are done, what was sent again, and who is waited for or slowest.
 fn remark(progress: &SendProgress) -> String {
     let receivers = &progress.receivers;
-    let done = receivers.iter().filter(|receiver| receiver.has_ended).count();
+    let stand = |standing| receivers.iter().filter(|receiver| receiver.standing == standing).count() as u32;
+    let done = format!("{} of {} done", stand(Standing::Done), receivers.len());
+    let standings = standings(done, stand(Standing::Failed), stand(Standing::Gone));
     let again: u64 = receivers.iter().map(|receiver| receiver.retransmitted_bytes).sum();
     let share = again as f64 / (progress.sent_bytes + again).max(1) as f64;
     let who = progress.held_by.as_ref().map_or_else(|| slowest(progress), held_by);
-    format!("{done} of {} done, {} sent again; {who}", receivers.len(), percent(share))
+    format!("{standings}, {} sent again; {who}", percent(share))
 }
 
 fn slowest(progress: &SendProgress) -> String {
@@ -264,6 +266,8 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
                 "objects": receiver.objects_complete,
                 "failed": receiver.failed,
                 "connected": receiver.is_connected,
+                "standing": receiver.standing,
+                "left": receiver.left,
                 "group_number": receiver.group,
                 "now_bps": receiver.now_bps,
                 "requests": receiver.requests,
@@ -334,6 +338,9 @@ mod tests {
         assert_eq!(remark(&progress), slowest);
         progress.held_by = Some(Holder { receiver: "client3".into(), why: Hindrance::Silent(12.0) });
         assert_eq!(remark(&progress), "0 of 4 done, 10 % sent again; waits for client3: silent for 12 s");
+        (progress.receivers[0].standing, progress.receivers[1].standing) = (Standing::Done, Standing::Gone);
+        let one_is_gone = "1 of 4 done, 1 gone, 10 % sent again; waits for client3: silent for 12 s";
+        assert_eq!(remark(&progress), one_is_gone);
     }
 
     #[test]

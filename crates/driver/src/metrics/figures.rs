@@ -117,7 +117,12 @@ impl View {
         gauge(encoder, "receivers", "Receivers that are there", None, i64::from(snapshot.joined))?;
         gauge(encoder, "receivers_wanted", "What the start waits for", None, i64::from(snapshot.wanted))?;
         let done = i64::from(snapshot.receivers_done);
-        gauge(encoder, "receivers_done", "Receivers that have ended with every file", None, done)?;
+        gauge(encoder, "receivers_done", "Receivers that have every file that they want", None, done)?;
+        let failed = i64::from(snapshot.receivers_failed);
+        gauge(encoder, "receivers_failed", "Receivers that have ended without some file", None, failed)?;
+        let gone = i64::from(snapshot.receivers_gone);
+        let help = "Receivers that have broken off before they had every file, and have not come again";
+        gauge(encoder, "receivers_gone", help, None, gone)?;
         let all = snapshot.receivers_not_shown + snapshot.receivers.len() as u64;
         let has_others = all > self.receivers.len() as u64;
         let received = |receiver: &ReceiverStatus| receiver.done_bytes;

@@ -24,6 +24,7 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use treecast_proto::fec::Share;
 use treecast_wire::ticket::{Fanout, Repair, Ticket};
@@ -324,8 +325,9 @@ pub struct ReceiverProgress {
     pub is_connected: bool,
     /// The group that it listens to; 0 is the first.
     pub group: u8,
-    /// Whether it has ended with every object known so far.
-    pub has_ended: bool,
+    pub standing: Standing,
+    /// Why it is gone, if it is.
+    pub left: Option<String>,
     /// Bits of objects a second that it got over the last seconds; none before that is known.
     pub now_bps: Option<u64>,
     /// Since its last word.
@@ -334,6 +336,21 @@ pub struct ReceiverProgress {
     pub why: Option<Hindrance>,
     /// By its recent rate; none when it is not known.
     pub seconds_left: Option<f64>,
+}
+
+/// Where a receiver is with the objects known so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It is there, and has not ended with all of them.
+    #[default]
+    Busy,
+    /// It has ended with all of them, and has what it wanted.
+    Done,
+    /// It has ended with all of them, without having what it wanted.
+    Failed,
+    /// Its connection has broken before it had what it wanted; it may come again.
+    Gone,
 }
 
 /// How a session ended.

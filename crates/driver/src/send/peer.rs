@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use treecast_proto::Instant;
 use treecast_wire::message::{Hello, Progress};
 
-use super::ReceiverProgress;
+use super::{ReceiverProgress, Standing};
 use crate::{
     connection::Connection,
     security::PublicKey,
@@ -160,7 +160,7 @@ impl Peer {
             (true, _) => format!("{lacking} of {}", counted(objects)),
             (false, _) => format!("{} more", counted(lacking)),
         };
-        let why = match self.left.take() {
+        let why = match &self.left {
             Some(reason) => format!("the receiver left: {reason}"),
             None if interrupted => "interrupted".to_owned(),
             None => "the receiver joined after that was sent".to_owned(),
@@ -172,6 +172,17 @@ impl Peer {
     /// Whether it has ended with all of a session's objects.
     pub fn has_ended(&self, objects: u64) -> bool {
         self.missed + self.objects_complete + self.objects_not_wanted + self.failed >= objects
+    }
+
+    /// What the machine ends for one that has left counts as failed: where it stands is told by what it has.
+    fn standing(&self, objects: u64) -> Standing {
+        let wanted = self.missed + self.objects_complete + self.objects_not_wanted;
+        match (&self.left, wanted >= objects) {
+            (_, true) => Standing::Done,
+            (Some(_), false) => Standing::Gone,
+            (None, false) if self.has_ended(objects) => Standing::Failed,
+            (None, false) => Standing::Busy,
+        }
     }
 
     /// Whether it came after the start and went without having had a part in the session.
@@ -191,8 +202,8 @@ impl Peer {
         ];
         self.meter.note(now, counters);
         let rates = self.meter.rates(now, counters);
-        let ended = self.missed + self.objects_complete + self.objects_not_wanted + self.failed;
-        let has_ended = ended >= seen.objects;
+        let standing = self.standing(seen.objects);
+        let has_ended = matches!(standing, Standing::Done | Standing::Failed);
         let ended_bytes = received_bytes + self.forgone_bytes;
         let lacking = if has_ended { 0 } else { seen.total_bytes.saturating_sub(ended_bytes) };
         let is_behind = !has_ended && (lacking == 0 || ended_bytes < seen.sent_bytes);
@@ -211,10 +222,15 @@ impl Peer {
             requests: self.requests,
             is_connected: self.connection.is_some(),
             group: self.group,
-            has_ended,
+            standing,
+            left: self.left.clone().filter(|_| standing == Standing::Gone),
             now_bps: rates.map(|[received, ..]| bits(received)),
             silent_seconds: seen.silent.as_secs_f64(),
-            why: (is_behind && self.connection.is_some()).then(|| self.judge(seen, lacking, rates)),
+            why: match standing {
+                Standing::Gone => Some(Hindrance::Gone),
+                _ if is_behind && self.connection.is_some() => Some(self.judge(seen, lacking, rates)),
+                _ => None,
+            },
             seconds_left: time_for(lacking, rates.map(|[received, ..]| received)),
         }
     }

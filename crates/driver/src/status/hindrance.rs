@@ -33,6 +33,8 @@ pub enum Hindrance {
     Checking,
     /// None of these: it came late, or the sender's rate is all there is.
     Behind,
+    /// Its connection has broken.
+    Gone,
 }
 
 /// Who holds a session up, and why.
@@ -83,6 +85,7 @@ impl Hindrance {
             Self::Loss(_) => "loss",
             Self::Checking => "checking",
             Self::Behind => "behind",
+            Self::Gone => "gone",
         }
     }
 }
@@ -97,6 +100,7 @@ impl fmt::Display for Hindrance {
             Self::Loss(share) => write!(f, "loss ({:.0} % comes again)", share * 100.0),
             Self::Checking => write!(f, "verifies what it has"),
             Self::Behind => write!(f, "behind"),
+            Self::Gone => write!(f, "it has broken off and may come again"),
         }
     }
 }

@@ -6,7 +6,7 @@ use treecast_wire::ticket::{Fanout, Repair, Ticket};
 use super::{Hindrance, Holder};
 use crate::{
     receive::ReceiveProgress,
-    send::{GroupProgress, ReceiverProgress, SendProgress},
+    send::{GroupProgress, ReceiverProgress, SendProgress, Standing},
 };
 
 /// The most receivers that are shown one by one, the slowest first; of the others only the number is.
@@ -80,8 +80,12 @@ pub struct Snapshot {
     pub joined: u32,
     /// ... how many the start waits for, ...
     pub wanted: u32,
-    /// ... how many have ended with every object, ...
+    /// ... how many have what they want of every object, ...
     pub receivers_done: u32,
+    /// ... how many have ended without it, ...
+    pub receivers_failed: u32,
+    /// ... how many have broken off before they had it, ...
+    pub receivers_gone: u32,
     /// ... the slowest ones, ...
     pub receivers: Vec<ReceiverStatus>,
     /// ... and how many there are besides.
@@ -111,6 +115,9 @@ pub struct ReceiverStatus {
     pub receiver: String,
     pub address: String,
     pub connected: bool,
+    pub standing: Standing,
+    /// Why it is gone, if it is.
+    pub left: Option<String>,
     /// The group that it listens to; 0 is the first.
     pub group_number: u8,
     /// Distinct bytes of objects that it has.
@@ -170,9 +177,13 @@ impl Snapshot {
         self.duplicate_share = progress.duplicate_share;
         self.dropped_packets = sum(|receiver| receiver.dropped_packets);
         self.joined = receivers.iter().filter(|receiver| receiver.is_connected).count() as u32;
-        self.receivers_done = receivers.iter().filter(|receiver| receiver.has_ended).count() as u32;
+        let stand =
+            |standing| receivers.iter().filter(|receiver| receiver.standing == standing).count() as u32;
+        self.receivers_done = stand(Standing::Done);
+        self.receivers_failed = stand(Standing::Failed);
+        self.receivers_gone = stand(Standing::Gone);
         let mut slowest: Vec<&ReceiverProgress> = receivers.iter().collect();
-        slowest.sort_by_key(|receiver| (receiver.has_ended, receiver.received_bytes));
+        slowest.sort_by_key(|receiver| (receiver.standing == Standing::Done, receiver.received_bytes));
         slowest.truncate(MAX_RECEIVERS_SHOWN);
         self.receivers = slowest.into_iter().map(ReceiverStatus::new).collect();
         self.receivers_not_shown = (receivers.len() - self.receivers.len()) as u64;
@@ -220,6 +231,8 @@ impl ReceiverStatus {
             receiver: receiver.name.clone(),
             address: receiver.address.clone(),
             connected: receiver.is_connected,
+            standing: receiver.standing,
+            left: receiver.left.clone(),
             group_number: receiver.group,
             done_bytes: receiver.received_bytes,
             objects_done: receiver.objects_complete,

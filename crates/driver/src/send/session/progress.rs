@@ -8,7 +8,7 @@ use treecast_proto::{
 };
 
 use super::{
-    super::{ReceiverProgress, SendEvent, SendProgress, peer::Seen},
+    super::{ReceiverProgress, SendEvent, SendProgress, Standing, peer::Seen},
     PROGRESS_INTERVAL, Session,
 };
 use crate::status::{Hindrance, Holder, Meter, bits, time_for};
@@ -98,16 +98,20 @@ impl Session<'_> {
             .unzip()
     }
 
-    /// Whose buffer the multicast has waited for, or, when all is out, whom it waits for longest.
+    /// Whose buffer the multicast has waited for, or, when all is out, whom it waits for longest; when all who are there
+    /// are done, who may come again.
     fn holder(&mut self, waited: f64, ids: &[ReceiverId], receivers: &[ReceiverProgress]) -> Option<Holder> {
         self.watch.holder = self.machine.held_up_by().or(self.watch.holder);
         let receiver = if waited >= WAITED_SHARE {
             let at = ids.iter().position(|id| Some(*id) == self.watch.holder)?;
             receivers.get(at)
         } else if self.watch.wait == Some(SenderWait::Receivers) {
-            let pending = receivers.iter().filter(|receiver| receiver.is_connected && !receiver.has_ended);
+            let pending = receivers.iter().filter(|receiver| is_awaited(receiver));
             let left = |receiver: &&ReceiverProgress| receiver.seconds_left.unwrap_or(f64::INFINITY);
             pending.max_by(|one, other| left(one).total_cmp(&left(other)))
+        } else if self.feed.is_none() && !receivers.iter().any(is_awaited) {
+            let at = ids.iter().position(|id| self.peers.get(id).is_some_and(|peer| peer.is_awaited))?;
+            receivers.get(at)
         } else {
             None
         }?;
@@ -122,9 +126,14 @@ impl Session<'_> {
         }
         let unsent = self.total_bytes.saturating_sub(self.machine.multicast_bytes());
         let multicast = time_for(unsent, sent_a_second);
-        let awaited = receivers.iter().filter(|receiver| receiver.is_connected && !receiver.has_ended);
+        let awaited = receivers.iter().filter(|receiver| is_awaited(receiver));
         awaited.map(|receiver| receiver.seconds_left).fold(multicast, |all, one| Some(all?.max(one?)))
     }
+}
+
+/// Whether it is there and has not ended with everything.
+fn is_awaited(receiver: &ReceiverProgress) -> bool {
+    receiver.is_connected && receiver.standing == Standing::Busy
 }
 
 fn duplicate_share(receivers: &[ReceiverProgress], block_len: u64) -> f64 {
