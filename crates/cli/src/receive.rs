@@ -32,7 +32,8 @@ const LEAST_STALL_LIMIT_SECONDS: u64 = 2 * KEEPALIVE.as_secs();
 /// Receive the files of a session.
 ///
 /// A file gets its name only when it is whole and its hash is right; one that had the name before is replaced.
-/// Exit code: 0 when every file came; 3 when some failed; 1 for anything else.
+/// Exit code: 0 when every file that is wanted came; 3 when some failed; 1 for anything else, also when --only matches no
+/// file of the session.
 #[derive(clap::Args)]
 pub struct Args {
     /// Network interface to listen on [default: the one of the route to the sender]
@@ -146,6 +147,14 @@ fn exit_code(summary: &ReceiveSummary) -> Outcome {
         let advice =
             "what came is kept: start again with the same ticket and folder to go on, or remove .treecast-*";
         return Err(format!("the session ended early ({reason}); {advice}").into());
+    }
+    if summary.wanted_nothing() {
+        let line = format!(
+            "nothing was received: --only matches none of the names in the session ({} went by); give it a pattern of whole \
+             names, as '*.iso' or 'folder/*'",
+            summary.not_wanted
+        );
+        return Err(line.into());
     }
     Ok(if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }

@@ -175,6 +175,9 @@ fn listeners_make_the_carousel_turn(test: &str, group: &str) {
     assert_whole(first, &file, &lan.copies(1).join("file"));
     assert_whole(second, &file, &lan.copies(2).join("file"));
     assert!(lan.received_bytes(3) < 100_000, "a host that has not joined hears nothing");
+    let choosy = lan.receive(2, &["--only", "*.iso", &ticket]).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&choosy.stdout);
+    assert!(choosy.status.code() == Some(1) && said.contains("\"not_wanted\":1"), "{said}");
 
     sender.wait_for("paused");
     let done = sender.wait_for("done");

@@ -83,6 +83,7 @@ impl Display {
             let mut done = self.progress_as_json("done", progress);
             done["objects"] = (summary.received + summary.others).into();
             done["failed"] = summary.failed.into();
+            done["not_wanted"] = summary.not_wanted.into();
             done["complete"] = summary.is_complete().into();
             self.lines.add(&done, false);
             return;

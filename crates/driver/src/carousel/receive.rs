@@ -363,6 +363,7 @@ impl Session<'_> {
         let name = begin.file_name().to_owned();
         if self.only.as_ref().is_some_and(|only| !only.accepts(&name)) {
             self.machine.handle(now, ReceiverInput::Ignore { file });
+            self.summary.not_wanted += 1;
             return (self.on_event)(ReceiveEvent::Ignored { name });
         }
         (self.on_event)(ReceiveEvent::Announced { name: name.clone(), bytes: begin.file_size });

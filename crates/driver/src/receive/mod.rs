@@ -194,6 +194,8 @@ pub struct ReceiveSummary {
     pub others: u64,
     /// How many objects are not.
     pub failed: u64,
+    /// How many were not wanted.
+    pub not_wanted: u64,
     /// Why the session ended early, if it did.
     pub cut_short: Option<String>,
     /// Ended by a signal.
@@ -211,6 +213,11 @@ impl ReceiveSummary {
             ObjectKind::Folder | ObjectKind::Link => self.others += 1,
         }
         ReceiveEvent::Received { name, kind, bytes }
+    }
+
+    /// Whether objects have come, and none was wanted.
+    pub fn wanted_nothing(&self) -> bool {
+        self.not_wanted > 0 && self.received + self.others + self.failed == 0
     }
 
     pub fn is_complete(&self) -> bool {

@@ -102,7 +102,7 @@ pub(super) struct Session<'a> {
     store_waker: Waker,
     only: Option<NameFilter>,
     /// Objects that it does not accept.
-    ignored: u64,
+    not_wanted: u64,
     begins: BTreeMap<FileId, BeginOfFile>,
     /// None in a plain session.
     manifests: Option<Manifests>,
@@ -179,7 +179,7 @@ impl<'a> Session<'a> {
             small: SmallObjects::new(ticket.fec),
             store_waker,
             only: options.only.clone(),
-            ignored: 0,
+            not_wanted: 0,
             begins: BTreeMap::new(),
             manifests: joined.sender_key.map(Manifests::new),
             announced: Vec::new(),
@@ -603,7 +603,7 @@ impl<'a> Session<'a> {
                 let wanted = self.only.as_ref().is_none_or(|only| only.accepts(name));
                 let response = if wanted { Response::Accept } else { Response::Ignore };
                 if !wanted {
-                    self.ignored += 1;
+                    self.not_wanted += 1;
                     (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned() });
                 }
                 self.machine.handle(self.clock.now(), ReceiverInput::Respond { file, response });
@@ -729,6 +729,8 @@ impl<'a> Session<'a> {
             (self.on_event)(ReceiveEvent::Warning(warning));
         }
         self.summary.progress = self.progress(self.clock.now());
+        // Over another connection, most were told of before.
+        self.summary.not_wanted = self.summary.not_wanted.max(self.not_wanted);
         if let Some(reason) = self.summary.cut_short.take_if(|_| self.comes_back) {
             let reason = format!("the sender at {}: {reason}", self.sender);
             let Self { mut carried, summary, failing, .. } = self;
@@ -738,10 +740,6 @@ impl<'a> Session<'a> {
             return Ended::Broken { carried: Box::new(carried), reason, failing };
         }
         (self.on_event)(ReceiveEvent::Progress(self.summary.progress));
-        if self.ignored > 0 && self.summary.received == 0 && self.summary.failed == 0 {
-            let line = format!("no file has a wanted name: {} went by; see --only", self.ignored);
-            (self.on_event)(ReceiveEvent::Warning(line));
-        }
         if let Some(reason) = &self.summary.cut_short {
             self.summary.cut_short = Some(format!("the sender at {}: {reason}", self.sender));
         }
