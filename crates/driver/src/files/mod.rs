@@ -20,6 +20,7 @@ mod symbols;
 mod sys;
 mod target;
 mod tree_hash;
+mod unsendable;
 mod walk;
 
 pub(crate) use intake::Intake;
@@ -31,4 +32,5 @@ pub use source::{Source, SourceError};
 pub use store::{Report, Store, Task};
 pub use symbols::SourceBlock;
 pub use target::{TargetError, TargetFolder, check_name};
+pub use unsendable::Unsendable;
 pub use walk::{Found, NamedSource, Skipped, find_sources};

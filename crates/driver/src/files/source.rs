@@ -16,6 +16,8 @@ use std::{
 use thiserror::Error;
 use treecast_wire::message::{Attributes, MODE_BITS, ModificationTime, ObjectKind};
 
+use super::Unsendable;
+
 /// Why a file cannot be sent, or not any longer.
 #[derive(Debug, Error)]
 pub enum SourceError {
@@ -31,6 +33,8 @@ pub enum SourceError {
     SameName { path: PathBuf, other: PathBuf, name: String },
     #[error("the name of {path} cannot be sent ({why}): rename it", path = path.display())]
     Name { path: PathBuf, why: String },
+    #[error(transparent)]
+    Several(Unsendable),
 }
 
 /// Files up to this size are read at once.

@@ -2,14 +2,15 @@
 
 use std::{
     collections::BTreeMap,
-    fs::FileType,
+    fs::{DirEntry, FileType},
+    io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
 use treecast_wire::message::{BeginOfFile, FILE_NAME_LEN, TransferType};
 
-use super::{Source, SourceError, check_name, link::check_link};
+use super::{Source, SourceError, Unsendable, check_name, link::check_link};
 
 /// An object to send and what receivers are to call it.
 #[derive(Debug)]
@@ -75,57 +76,70 @@ impl Skipped {
 /// and what is no file, folder or link, are skipped.
 ///
 /// # Errors
-/// When a path cannot be read, two objects would get one name, or a name cannot be sent.
+/// When paths cannot be read, objects would get one name, or names cannot be sent: all of them together.
 pub fn find_sources(paths: &[PathBuf]) -> Result<Found, SourceError> {
-    let mut found = Found::default();
+    let (mut found, mut unsendable) = (Found::default(), Unsendable::default());
     for path in paths {
-        let unreadable = |source| SourceError::Unreadable { path: path.clone(), source };
-        let own_name = match path.file_name() {
-            Some(name) => PathBuf::from(name),
-            // "." and "..": the canonical path has a name. Others need none, and may have none: a file
-            // reached through /proc/PID/fd.
-            None => {
-                path.canonicalize().map_err(unreadable)?.file_name().map(PathBuf::from).unwrap_or_default()
-            }
-        };
-        if path.metadata().map_err(unreadable)?.is_dir() {
-            walk(path, &own_name, &mut found)?;
+        let Some((own_name, is_folder)) = unsendable.sift(path, look_at(path)) else { continue };
+        if is_folder {
+            walk(path, &own_name, &mut found, &mut unsendable);
         } else {
-            let name = checked(path, &own_name)?;
-            found.sources.push(NamedSource { name, source: Source::new(path)? });
+            found.sources.extend(unsendable.sift(path, file(path, &own_name)));
         }
     }
-    refuse_equal_names(&found.sources)?;
-    Ok(found)
+    sift_equal_names(&found.sources, &mut unsendable);
+    unsendable.refuse().map(|()| found)
 }
 
-fn walk(folder: &Path, prefix: &Path, found: &mut Found) -> Result<(), SourceError> {
+/// What a path is called, and whether it is a folder.
+fn look_at(path: &Path) -> Result<(PathBuf, bool), SourceError> {
+    let unreadable = |source| SourceError::Unreadable { path: path.to_owned(), source };
+    let own_name = match path.file_name() {
+        Some(name) => PathBuf::from(name),
+        // "." and "..": the canonical path has a name. Others need none, and may have none: a file
+        // reached through /proc/PID/fd.
+        None => path.canonicalize().map_err(unreadable)?.file_name().map(PathBuf::from).unwrap_or_default(),
+    };
+    Ok((own_name, path.metadata().map_err(unreadable)?.is_dir()))
+}
+
+fn file(path: &Path, name: &Path) -> Result<NamedSource, SourceError> {
+    Ok(NamedSource { name: checked(path, name)?, source: Source::new(path)? })
+}
+
+fn walk(folder: &Path, prefix: &Path, found: &mut Found, unsendable: &mut Unsendable) {
     let mut pending = vec![(folder.to_owned(), prefix.to_owned())];
     let mut objects = BTreeMap::new();
     while let Some((folder, prefix)) = pending.pop() {
-        let unreadable = |source| SourceError::Unreadable { path: folder.clone(), source };
-        for entry in std::fs::read_dir(&folder).map_err(unreadable)? {
-            let entry = entry.map_err(unreadable)?;
-            let kind = entry.file_type().map_err(unreadable)?;
+        let itself = checked(&folder, &prefix)
+            .and_then(|name| Ok(NamedSource { name, source: Source::folder(&folder)? }));
+        objects.extend(unsendable.sift(&folder, itself).map(|itself| (prefix.clone(), itself)));
+        for (entry, kind) in unsendable.sift(&folder, entries(&folder)).unwrap_or_default() {
             let (path, name) = (entry.path(), prefix.join(entry.file_name()));
             if kind.is_dir() {
                 pending.push((path, name));
-            } else if kind.is_file() {
-                objects.insert(
-                    name.clone(),
-                    NamedSource { name: checked(&path, &name)?, source: Source::new(&path)? },
-                );
-            } else if let Some(link) = link(&path, &name, kind)? {
-                objects.insert(name, link);
-            } else {
-                found.skipped.add(name);
+                continue;
+            }
+            let object = if kind.is_file() { file(&path, &name).map(Some) } else { link(&path, &name, kind) };
+            match unsendable.sift(&path, object) {
+                Some(Some(object)) => _ = objects.insert(name, object),
+                Some(None) => found.skipped.add(name),
+                None => {}
             }
         }
-        let source = Source::folder(&folder)?;
-        objects.insert(prefix.clone(), NamedSource { name: checked(&folder, &prefix)?, source });
     }
     found.sources.extend(objects.into_values());
-    Ok(())
+}
+
+fn entries(folder: &Path) -> Result<Vec<(DirEntry, FileType)>, SourceError> {
+    let unreadable = |source| SourceError::Unreadable { path: folder.to_owned(), source };
+    let with_kind = |entry: io::Result<DirEntry>| {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        Ok((entry, kind))
+    };
+    let entries = std::fs::read_dir(folder).map_err(unreadable)?.map(with_kind);
+    entries.collect::<io::Result<_>>().map_err(unreadable)
 }
 
 /// The symbolic link at `path`, if it is one that is carried.
@@ -153,22 +167,21 @@ fn checked(path: &Path, name: &Path) -> Result<String, SourceError> {
     Ok(name.to_owned())
 }
 
-fn refuse_equal_names(found: &[NamedSource]) -> Result<(), SourceError> {
-    let mut seen: BTreeMap<&str, &NamedSource> = BTreeMap::new();
-    for source in found {
-        if let Some(other) = seen.insert(&source.name, source) {
-            return Err(SourceError::SameName {
-                path: source.source.path().to_owned(),
-                other: other.source.path().to_owned(),
-                name: source.name.clone(),
-            });
+fn sift_equal_names(found: &[NamedSource], unsendable: &mut Unsendable) {
+    let mut seen: BTreeMap<&str, &Path> = BTreeMap::new();
+    for NamedSource { name, source } in found {
+        if let Some(other) = seen.insert(name, source.path()) {
+            let (path, other) = (source.path().to_owned(), other.to_owned());
+            let same = SourceError::SameName { path, other, name: name.clone() };
+            unsendable.sift::<()>(source.path(), Err(same));
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::ffi::OsStr;
+
     use treecast_wire::message::ObjectKind;
 
     use super::*;
@@ -222,6 +235,33 @@ pub(super) mod tests {
         std::os::unix::fs::symlink("../file", folder.join("src/out")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(folder.join("src/a-socket")).unwrap();
         assert_eq!(warning(), format!("3 entries skipped: {what}: src/a-socket, ..."));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn all_that_cannot_be_sent_is_told_in_one_line() {
+        let folder = scratch("walk-all-bad");
+        std::fs::create_dir_all(folder.join("one/same")).unwrap();
+        let name = |name: &[u8]| folder.join(OsStr::from_bytes(name));
+        for bad in [&b"same"[..], b"one/new\nline", b"one/0\xff", b"one/good"] {
+            std::fs::write(name(bad), "").unwrap();
+        }
+        let paths = [name(b"same"), name(b"one"), name(b"one/same"), name(b"nothing")];
+        let told = || find_sources(&paths).unwrap_err().to_string();
+        let line = told();
+        assert!(line.starts_with("4 files or folders cannot be sent") && !line.contains('\n'), "{line}");
+        for part in [
+            "new\\nline (its name: ",
+            "(its name: it is not UTF-8)",
+            "(would be called same, as ",
+            "(cannot be read: ",
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        assert!(!line.contains("good") && !line.contains("more"), "{line}");
+        (0..12).for_each(|number| std::fs::write(name(format!("one/{number}\t").as_bytes()), "").unwrap());
+        let line = told();
+        assert!(line.starts_with("16 files or folders") && line.contains(", and 6 more; rename"), "{line}");
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -1,0 +1,77 @@
+//! All that keeps a set from being sent, so that it need not be found out one by one.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use super::SourceError;
+
+/// The most of them that are named.
+const MAX_NAMED: usize = 10;
+
+/// What of a set cannot be sent: the first of it by path, and how many there are.
+#[derive(Debug, Default)]
+pub struct Unsendable {
+    named: BTreeMap<PathBuf, SourceError>,
+    count: usize,
+}
+
+impl Unsendable {
+    /// Hands on what is good, and keeps what is not.
+    pub(super) fn sift<T>(&mut self, path: &Path, result: Result<T, SourceError>) -> Option<T> {
+        let error = match result {
+            Ok(good) => return Some(good),
+            Err(error) => error,
+        };
+        self.count += 1;
+        self.named.insert(path.to_owned(), error);
+        if self.named.len() > MAX_NAMED {
+            self.named.pop_last();
+        }
+        None
+    }
+
+    /// # Errors
+    /// When there is anything.
+    pub(super) fn refuse(mut self) -> Result<(), SourceError> {
+        match self.count {
+            0 => Ok(()),
+            1 => self.named.pop_first().map_or(Ok(()), |(_, error)| Err(error)),
+            _ => Err(SourceError::Several(self)),
+        }
+    }
+}
+
+impl std::error::Error for Unsendable {}
+
+impl fmt::Display for Unsendable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} files or folders cannot be sent, and so nothing is: ", self.count)?;
+        for (index, (path, error)) in self.named.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{} ({})", path.to_string_lossy().escape_debug(), why(error))?;
+        }
+        let others = self.count.saturating_sub(self.named.len());
+        if others > 0 {
+            write!(f, ", and {others} more")?;
+        }
+        write!(f, "; rename or mend them, or leave them out")
+    }
+}
+
+/// In a few words, without the path.
+fn why(error: &SourceError) -> String {
+    match error {
+        SourceError::Unreadable { source, .. } => format!("cannot be read: {source}"),
+        SourceError::NotRegular { .. } => "neither a file nor a folder".to_owned(),
+        SourceError::SameName { other, name, .. } => {
+            format!("would be called {}, as {}", name.escape_debug(), other.to_string_lossy().escape_debug())
+        }
+        SourceError::Name { why, .. } => format!("its name: {why}"),
+        SourceError::Changed { .. } | SourceError::Shrunk { .. } | SourceError::Several(_) => {
+            error.to_string()
+        }
+    }
+}
