@@ -15,6 +15,8 @@ mod field;
 pub mod header;
 pub mod igmp;
 pub mod iotup;
+pub mod ipv6;
+pub mod mead;
 pub mod membership;
 pub mod message;
 pub mod mld;

@@ -1,0 +1,145 @@
+//! The fixed header of IPv6 (RFC 8200, 3), and checksums that depend on its addresses.
+//!
+//! ```text
+//!  0                 4             6             7           8        24            40
+//!  +-----------------+-------------+-------------+-----------+--------+-------------+
+//!  | 6, class, label | payload len | next header | hop limit | source | destination |
+//!  +-----------------+-------------+-------------+-----------+--------+-------------+
+//! ```
+
+use std::{fmt, net::Ipv6Addr};
+
+use crate::{
+    ParseError,
+    field::Reader,
+    membership::{fold, ones_complement_sum},
+};
+
+/// Bytes of the fixed header.
+pub const HEADER_LEN: usize = 40;
+
+/// Numbers of next headers (IANA, "Assigned Internet Protocol Numbers").
+pub mod next_header {
+    pub const TCP: u8 = 6;
+    pub const UDP: u8 = 17;
+    pub const ROUTING: u8 = 43;
+    pub const ICMPV6: u8 = 58;
+    /// Nothing follows.
+    pub const NONE: u8 = 59;
+    pub const DESTINATION_OPTIONS: u8 = 60;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Traffic class and flow label, the lower 28 bits of the first word.
+    pub class_and_label: u32,
+    /// Bytes behind this header.
+    pub payload_len: u16,
+    pub next_header: u8,
+    pub hop_limit: u8,
+    pub source: Ipv6Addr,
+    pub destination: Ipv6Addr,
+}
+
+impl Header {
+    /// Reads the header, and the payload that it announces. What stands behind that in the frame is padding.
+    ///
+    /// # Errors
+    /// When bytes are missing or the version is not 6. Jumbograms (RFC 2675) are not read.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
+        let mut reader = Reader::new(bytes);
+        let first = reader.u32("version, traffic class and flow label")?;
+        if first >> 28 != 6 {
+            return Err(ParseError::invalid("version", first >> 28, "6"));
+        }
+        let payload_len = reader.u16("payload length")?;
+        let next_header = reader.u8("next header")?;
+        let hop_limit = reader.u8("hop limit")?;
+        let source = Ipv6Addr::from(reader.array::<16>("source address")?);
+        let destination = Ipv6Addr::from(reader.array::<16>("destination address")?);
+        let payload = reader.take("payload", payload_len.into())?;
+        let class_and_label = first & 0x0fff_ffff;
+        Ok((Self { class_and_label, payload_len, next_header, hop_limit, source, destination }, payload))
+    }
+
+    pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[..4].copy_from_slice(&(6 << 28 | self.class_and_label & 0x0fff_ffff).to_be_bytes());
+        bytes[4..6].copy_from_slice(&self.payload_len.to_be_bytes());
+        (bytes[6], bytes[7]) = (self.next_header, self.hop_limit);
+        bytes[8..24].copy_from_slice(&self.source.octets());
+        bytes[24..].copy_from_slice(&self.destination.octets());
+        bytes
+    }
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, destination, payload_len, next_header, hop_limit, .. } = self;
+        write!(f, "IPv6 {source} > {destination} payload={payload_len}")?;
+        write!(f, " next-header={next_header} hop-limit={hop_limit}")
+    }
+}
+
+/// Where the checksum of an upper layer stands, if it covers the addresses (RFC 8200, 8.1).
+pub fn checksum_offset(next_header: u8) -> Option<usize> {
+    match next_header {
+        next_header::UDP => Some(6),
+        next_header::TCP => Some(16),
+        next_header::ICMPV6 => Some(2),
+        _ => None,
+    }
+}
+
+/// The checksum of `segment` (RFC 8200, 8.1); its own checksum field must be 0 for it to be put there, and over a segment
+/// that holds its right one it is 0.
+pub fn upper_layer_checksum(source: Ipv6Addr, destination: Ipv6Addr, next_header: u8, segment: &[u8]) -> u16 {
+    let addresses = ones_complement_sum(&source.octets()) + ones_complement_sum(&destination.octets());
+    let len_and_kind = segment.len() as u64 + u64::from(next_header);
+    !fold(addresses + len_and_kind + ones_complement_sum(segment))
+}
+
+/// The checksum after `old` bytes that it covers have become `new` (RFC 1624, equation 3). Both begin at an even place.
+pub fn updated_checksum(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
+    let without = u64::from(!fold(ones_complement_sum(old)));
+    !fold(u64::from(!checksum) + without + ones_complement_sum(new))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: Ipv6Addr = Ipv6Addr::new(0xfd14, 0, 0, 0, 0, 1, 0x10, 1);
+    const OLD: Ipv6Addr = Ipv6Addr::new(0xfd14, 0, 0, 0, 0, 3, 0x30, 1);
+    const NEW: Ipv6Addr = Ipv6Addr::new(0xfd14, 0, 0, 0, 0, 3, 0xffff, 0xfffe);
+
+    #[test]
+    fn an_updated_checksum_is_that_of_the_new_addresses() {
+        for segment in [&b"odd len"[..], &[0; 8], &[0xff; 1000]] {
+            let before = upper_layer_checksum(SOURCE, OLD, next_header::UDP, segment);
+            let after = upper_layer_checksum(SOURCE, NEW, next_header::UDP, segment);
+            let updated = updated_checksum(before, &OLD.octets(), &NEW.octets());
+            // 0x0000 and 0xffff are the same number in ones' complement.
+            assert!(updated == after || updated ^ after == 0xffff && [0, 0xffff].contains(&updated));
+        }
+    }
+
+    #[test]
+    fn a_header_names_what_is_wrong() {
+        let header = Header {
+            class_and_label: 0x0fff_ffff,
+            payload_len: 3,
+            next_header: next_header::UDP,
+            hop_limit: 64,
+            source: SOURCE,
+            destination: OLD,
+        };
+        let mut bytes = header.to_bytes().to_vec();
+        bytes.extend_from_slice(b"abcdef");
+        assert_eq!(Header::parse(&bytes), Ok((header, &b"abc"[..])), "the rest is padding");
+        let error = |bytes: &[u8]| Header::parse(bytes).expect_err("it is wrong").to_string();
+        assert_eq!(error(&bytes[..42]), "payload: 2 bytes are there, 3 are needed");
+        bytes[0] = 0x45;
+        assert_eq!(error(&bytes), "version: 4 found, expected 6");
+    }
+}

@@ -1,0 +1,310 @@
+//! MEADcast's routing header (meadcast-thesis-2024, 4.1, table 4.1), in both dialects.
+//!
+//! ```text
+//!  0             1            2              3               4           5             6          8
+//!  +-------------+------------+--------------+---------------+-----------+-------------+----------+
+//!  | next header | ext length | routing type | segments left | addresses | D R hops(6) | reserved |
+//!  +-------------+------------+--------------+---------------+-----------+-------------+----------+
+//!  | delivery map (32)                       | router map (32)                                    |
+//!  +-----------------------------------------+----------------------------------------------------+
+//!  | addresses, 16 bytes each                                                                     |
+//!  +----------------------------------------------------------------------------------------------+
+//! ```
+//!
+//! Of `reserved`, which the thesis sends as 0 and does not look at, the second byte is our revision's don't-replicate
+//! counter (5.2.4): as long as it is more than 0, a router that is not named takes one off and passes the packet on whole.
+//!
+//! The thesis' published C code writes the same struct as host-order bit-fields: [`Dialect::Linux65`].
+
+mod malformed;
+mod map;
+mod options;
+
+use std::{fmt, net::Ipv6Addr};
+
+pub use self::{
+    malformed::{Malformed, Reason},
+    map::Map,
+    options::{CODE_LEN, NONCE_LEN, Options, Proof},
+};
+use crate::ipv6::next_header;
+
+/// The most addresses: the maps have no more bits.
+pub const MAX_ADDRESSES: usize = 32;
+
+/// Hops are counted up to this.
+pub const MAX_HOPS: u8 = 63;
+
+/// For experiments (RFC 3692, RFC 4727): the thesis uses both, we send the first.
+pub const ROUTING_TYPES: [u8; 2] = [253, 254];
+
+/// Bytes before the addresses.
+pub const FIXED_LEN: usize = 16;
+
+const ADDRESS_LEN: usize = 16;
+
+const AT_TYPE: usize = 2;
+const AT_SEGMENTS_LEFT: usize = 3;
+const AT_COUNT: usize = 4;
+const AT_FLAGS: usize = 5;
+const AT_DONT_REPLICATE: usize = 7;
+const AT_DELIVERY: usize = 8;
+const AT_ROUTERS: usize = 12;
+
+/// The order of bits on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Dialect {
+    /// Network order, as the tables have it.
+    #[default]
+    Rfc,
+    /// As the thesis' sender and its kernel 6.5 write it: flags from the low bit up, maps in little-endian order.
+    Linux65,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Data,
+    Request,
+    Response,
+}
+
+/// The routing header. What [`Header::parse`] gives and [`Header::new`] makes keeps to the rules of [`Malformed`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// What follows this header, its options included.
+    pub next_header: u8,
+    pub routing_type: u8,
+    pub kind: Kind,
+    /// MEADcast routers passed, at most [`MAX_HOPS`].
+    pub hops: u8,
+    /// Routers that are to pass the packet on without replicating it (5.2.4).
+    pub dont_replicate: u8,
+    /// Routers to which the packet is still to be delivered.
+    pub delivery: Map,
+    pub routers: Map,
+    /// Each router with its receivers behind it. In discovery: the receiver.
+    pub addresses: Vec<Ipv6Addr>,
+}
+
+impl Header {
+    /// A data packet's header: routers with their receivers, all to be delivered.
+    ///
+    /// # Errors
+    /// When there are none or more than 32 addresses, or one that nothing can be forwarded to.
+    pub fn data(next_header: u8, groups: &[(Ipv6Addr, Vec<Ipv6Addr>)]) -> Result<Self, Malformed> {
+        let len = |(_, receivers): &(_, Vec<_>)| receivers.len() + 1;
+        let count: usize = groups.iter().map(len).sum();
+        if count > MAX_ADDRESSES {
+            return Err(Malformed::TooManyAddresses(count.min(255) as u8));
+        }
+        let starts = groups.iter().scan(0, |at, group| Some(std::mem::replace(at, *at + len(group))));
+        let routers: Map = starts.collect();
+        let addresses =
+            groups.iter().flat_map(|(router, receivers)| std::iter::once(router).chain(receivers));
+        let header = Self {
+            next_header,
+            routing_type: ROUTING_TYPES[0],
+            kind: Kind::Data,
+            hops: 0,
+            dont_replicate: 0,
+            delivery: routers,
+            routers,
+            addresses: addresses.copied().collect(),
+        };
+        header.check()?;
+        Ok(header)
+    }
+
+    /// A discovery request for the routers on the way to `receiver`.
+    pub fn request(receiver: Ipv6Addr) -> Self {
+        Self {
+            next_header: next_header::NONE,
+            routing_type: ROUTING_TYPES[0],
+            kind: Kind::Request,
+            hops: 0,
+            dont_replicate: 0,
+            delivery: Map::EMPTY,
+            routers: Map::EMPTY,
+            addresses: vec![receiver],
+        }
+    }
+
+    /// Whether a routing header is MEADcast's.
+    pub fn is_routing_type(routing_type: u8) -> bool {
+        ROUTING_TYPES.contains(&routing_type)
+    }
+
+    /// Reads the header at the beginning of `bytes`; the rest follows it.
+    ///
+    /// # Errors
+    /// [`Malformed`] says what is wrong. The routing type is the caller's business.
+    pub fn parse(bytes: &[u8], dialect: Dialect) -> Result<(Self, &[u8]), Malformed> {
+        let fixed: &[u8; FIXED_LEN] = bytes.first_chunk().ok_or(short(bytes, FIXED_LEN))?;
+        let count = fixed[AT_COUNT];
+        check_fixed(fixed)?;
+        let len = FIXED_LEN + usize::from(count) * ADDRESS_LEN;
+        let (header, rest) = bytes.split_at_checked(len).ok_or(short(bytes, len))?;
+        let address = |octets: &[u8]| Ipv6Addr::from(<[u8; 16]>::try_from(octets).expect("16 bytes"));
+        let (kind, hops) = dialect.read_flags(fixed[AT_FLAGS])?;
+        let header = Self {
+            next_header: fixed[0],
+            routing_type: fixed[AT_TYPE],
+            kind,
+            hops,
+            dont_replicate: fixed[AT_DONT_REPLICATE],
+            delivery: dialect.read_map(fixed, AT_DELIVERY),
+            routers: dialect.read_map(fixed, AT_ROUTERS),
+            addresses: header[FIXED_LEN..].chunks_exact(ADDRESS_LEN).map(address).collect(),
+        };
+        header.check()?;
+        Ok((header, rest))
+    }
+
+    pub fn to_bytes(&self, dialect: Dialect) -> Vec<u8> {
+        let mut bytes = vec![0; FIXED_LEN];
+        let count = self.addresses.len() as u8;
+        (bytes[0], bytes[1], bytes[AT_TYPE]) = (self.next_header, extension_len(count), self.routing_type);
+        (bytes[AT_COUNT], bytes[AT_FLAGS]) = (count, dialect.flags(self.kind, self.hops));
+        bytes[AT_DONT_REPLICATE] = self.dont_replicate;
+        bytes[AT_DELIVERY..AT_ROUTERS].copy_from_slice(&dialect.map(self.delivery));
+        bytes[AT_ROUTERS..].copy_from_slice(&dialect.map(self.routers));
+        self.addresses.iter().for_each(|address| bytes.extend_from_slice(&address.octets()));
+        bytes
+    }
+
+    /// Length on the wire in bytes.
+    pub fn emitted_len(&self) -> usize {
+        FIXED_LEN + self.addresses.len() * ADDRESS_LEN
+    }
+
+    /// The receivers of the router at this place: what stands between it and the next one.
+    pub fn receivers_of(&self, router: usize) -> std::ops::Range<usize> {
+        let is_router = |index: &usize| self.routers.contains(*index);
+        let end = (router + 1..self.addresses.len()).find(is_router).unwrap_or(self.addresses.len());
+        router + 1..end
+    }
+
+    fn check(&self) -> Result<(), Malformed> {
+        let count = self.addresses.len() as u8;
+        if self.addresses.is_empty() {
+            return Err(Malformed::NoAddress);
+        }
+        if self.kind != Kind::Data {
+            return self.check_discovery(count);
+        }
+        if self.delivery.end().max(self.routers.end()) > self.addresses.len() {
+            return Err(Malformed::MapBeyondList(count));
+        }
+        if !self.delivery.is_subset_of(self.routers) {
+            return Err(Malformed::DeliveryOfReceiver);
+        }
+        if !self.routers.contains(0) {
+            return Err(Malformed::ReceiverWithoutRouter);
+        }
+        self.check_addresses()
+    }
+
+    fn check_discovery(&self, count: u8) -> Result<(), Malformed> {
+        if count != 1 {
+            return Err(Malformed::DiscoveryOfMany(count));
+        }
+        if ![next_header::NONE, next_header::DESTINATION_OPTIONS].contains(&self.next_header) {
+            return Err(Malformed::DiscoveryWithPayload(self.next_header));
+        }
+        self.check_addresses()
+    }
+
+    fn check_addresses(&self) -> Result<(), Malformed> {
+        match self.addresses.iter().find(|address| !is_forwardable(address)) {
+            Some(address) => Err(Malformed::Address(*address)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the first bytes alone show.
+fn check_fixed(fixed: &[u8; FIXED_LEN]) -> Result<(), Malformed> {
+    let (count, found) = (fixed[AT_COUNT], fixed[1]);
+    match count {
+        0 => return Err(Malformed::NoAddress),
+        1..=32 => {}
+        count => return Err(Malformed::TooManyAddresses(count)),
+    }
+    let expected = extension_len(count);
+    if found != expected {
+        return Err(Malformed::HeaderLen { found, expected });
+    }
+    match fixed[AT_SEGMENTS_LEFT] {
+        0 => Ok(()),
+        left => Err(Malformed::SegmentsLeft(left)),
+    }
+}
+
+/// In units of 8 bytes, without the first (RFC 8200, 4.4).
+fn extension_len(count: u8) -> u8 {
+    1 + 2 * count
+}
+
+/// Unicast, and of a scope that routers forward.
+fn is_forwardable(address: &Ipv6Addr) -> bool {
+    !(address.is_unspecified()
+        || address.is_loopback()
+        || address.is_multicast()
+        || address.is_unicast_link_local()
+        || address.to_ipv4_mapped().is_some())
+}
+
+fn short(bytes: &[u8], need: usize) -> Malformed {
+    Malformed::Truncated { have: bytes.len(), need }
+}
+
+impl Dialect {
+    fn flags(self, kind: Kind, hops: u8) -> u8 {
+        let (discovery, response) = (u8::from(kind != Kind::Data), u8::from(kind == Kind::Response));
+        match self {
+            Self::Rfc => discovery << 7 | response << 6 | hops & MAX_HOPS,
+            Self::Linux65 => discovery | response << 1 | hops << 2,
+        }
+    }
+
+    fn read_flags(self, octet: u8) -> Result<(Kind, u8), Malformed> {
+        let (discovery, response, hops) = match self {
+            Self::Rfc => (octet >> 7, octet >> 6 & 1, octet & MAX_HOPS),
+            Self::Linux65 => (octet & 1, octet >> 1 & 1, octet >> 2),
+        };
+        let kind = match (discovery, response) {
+            (0, 0) => Kind::Data,
+            (1, 0) => Kind::Request,
+            (1, 1) => Kind::Response,
+            _ => return Err(Malformed::Flags(discovery << 1 | response)),
+        };
+        Ok((kind, hops))
+    }
+
+    fn map(self, map: Map) -> [u8; 4] {
+        match self {
+            Self::Rfc => map.bits().to_be_bytes(),
+            Self::Linux65 => map.bits().to_le_bytes(),
+        }
+    }
+
+    fn read_map(self, fixed: &[u8; FIXED_LEN], at: usize) -> Map {
+        let octets = [fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]];
+        Map::from_bits(match self {
+            Self::Rfc => u32::from_be_bytes(octets),
+            Self::Linux65 => u32::from_le_bytes(octets),
+        })
+    }
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, hops, next_header, addresses, .. } = self;
+        write!(f, "MEADcast {kind:?} hops={hops} next-header={next_header}")?;
+        if *kind == Kind::Data {
+            write!(f, " dont-replicate={} delivery={}", self.dont_replicate, self.delivery)?;
+            write!(f, " routers={}", self.routers)?;
+        }
+        addresses.iter().try_for_each(|address| write!(f, " {address}"))
+    }
+}

@@ -1,0 +1,157 @@
+//! What a Destination Options header (RFC 8200, 4.6) behind MEADcast's routing header says: our revision of
+//! meadcast-thesis-2024, 5.2.4 and 6.2, and the port list that the papers name without a format.
+//!
+//! ```text
+//!  0             1                2      3      4      5                    rounded up to 8
+//!  +-------------+----------------+------+------+------+------+---------+-----+
+//!  | next header | ext length     | 0x1e | len  | kind | body           | Pad |
+//!  +-------------+----------------+------+------+------+----------------+-----+
+//! ```
+//!
+//! All are option 0x1e, which is for experiments, and which who does not know it skips (RFC 4727, 4): kind 1 is a list of
+//! UDP ports, one for each address; 2 is a nonce; 3 a nonce and a code that authenticates the response; 4 a group.
+
+use std::net::Ipv6Addr;
+
+use super::{MAX_ADDRESSES, Malformed};
+use crate::field::Reader;
+
+const OPTION_TYPE: u8 = 0x1e;
+const PAD1: u8 = 0;
+const PADN: u8 = 1;
+
+const KIND_PORTS: u8 = 1;
+const KIND_NONCE: u8 = 2;
+const KIND_PROOF: u8 = 3;
+const KIND_GROUP: u8 = 4;
+
+pub const NONCE_LEN: usize = 16;
+pub const CODE_LEN: usize = 16;
+
+/// A response's nonce, and a code that only who has the domain's key can make of it (`proto::mead`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof {
+    pub nonce: [u8; NONCE_LEN],
+    pub code: [u8; CODE_LEN],
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// The UDP port of each address; 0 for routers. Who is turned into unicast gets its own.
+    pub ports: Option<Vec<u16>>,
+    /// Of a request: what responses are to prove that they answer.
+    pub nonce: Option<[u8; NONCE_LEN]>,
+    /// Of a response.
+    pub proof: Option<Proof>,
+    /// Where a designated router, which has no receivers in the list, sends the data on its own links.
+    pub group: Option<Ipv6Addr>,
+}
+
+impl Options {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Reads the header at the beginning of `bytes`. Options of others are passed over. Returns it with the next header's
+    /// number and its own length.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, u8, usize), Malformed> {
+        let [next_header, units, ..] = *bytes else { return Err(short(bytes, 8)) };
+        let len = (usize::from(units) + 1) * 8;
+        let mut area = Reader::new(bytes.get(2..len).ok_or(short(bytes, len))?);
+        let mut options = Self::default();
+        while let Some(kind) = next(&mut area) {
+            match kind {
+                PAD1 => {}
+                kind => options.read(kind, body(&mut area)?)?,
+            }
+        }
+        Ok((options, next_header, len))
+    }
+
+    fn read(&mut self, kind: u8, body: &[u8]) -> Result<(), Malformed> {
+        let (OPTION_TYPE, Some((kind, body))) = (kind, body.split_first()) else {
+            let is_skipped = kind == PADN || kind >> 6 == 0;
+            return if is_skipped {
+                Ok(())
+            } else {
+                Err(Malformed::Options("one that may not be skipped found"))
+            };
+        };
+        let wrong = |_| Malformed::Options("one of a wrong length found");
+        match *kind {
+            KIND_PORTS if body.len() % 2 == 0 && body.len() <= MAX_ADDRESSES * 2 => {
+                let port = |pair: &[u8]| u16::from_be_bytes([pair[0], pair[1]]);
+                self.ports = Some(body.chunks_exact(2).map(port).collect());
+            }
+            KIND_PORTS => return Err(Malformed::Options("a list of ports of a wrong length found")),
+            KIND_NONCE => self.nonce = Some(body.try_into().map_err(wrong)?),
+            KIND_PROOF => {
+                let (nonce, code) = body.split_at_checked(NONCE_LEN).unwrap_or_default();
+                let (nonce, code) = (nonce.try_into().map_err(wrong)?, code.try_into().map_err(wrong)?);
+                self.proof = Some(Proof { nonce, code });
+            }
+            KIND_GROUP => {
+                let octets: [u8; 16] = body.try_into().map_err(wrong)?;
+                let group = Ipv6Addr::from(octets);
+                if !group.is_multicast() {
+                    return Err(Malformed::Options("a group that is none found"));
+                }
+                self.group = Some(group);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The header, in front of `next_header`; nothing when there are no options.
+    pub fn to_bytes(&self, next_header: u8) -> Vec<u8> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut bytes = vec![next_header, 0];
+        let mut push = |kind, body: &[u8]| {
+            bytes.extend_from_slice(&[OPTION_TYPE, 1 + body.len() as u8, kind]);
+            bytes.extend_from_slice(body);
+        };
+        if let Some(ports) = &self.ports {
+            push(KIND_PORTS, &ports.iter().flat_map(|port| port.to_be_bytes()).collect::<Vec<_>>());
+        }
+        if let Some(nonce) = &self.nonce {
+            push(KIND_NONCE, nonce);
+        }
+        if let Some(Proof { nonce, code }) = &self.proof {
+            push(KIND_PROOF, &[&nonce[..], code].concat());
+        }
+        if let Some(group) = self.group {
+            push(KIND_GROUP, &group.octets());
+        }
+        pad(&mut bytes);
+        bytes[1] = (bytes.len() / 8 - 1) as u8;
+        bytes
+    }
+}
+
+/// To whole units of 8 bytes.
+fn pad(bytes: &mut Vec<u8>) {
+    match bytes.len().next_multiple_of(8) - bytes.len() {
+        0 => {}
+        1 => bytes.push(PAD1),
+        missing => {
+            bytes.extend_from_slice(&[PADN, missing as u8 - 2]);
+            bytes.extend(std::iter::repeat_n(0, missing - 2));
+        }
+    }
+}
+
+fn next(area: &mut Reader<'_>) -> Option<u8> {
+    area.u8("option type").ok()
+}
+
+fn body<'a>(area: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+    let len = area.u8("option length").map_err(|_| Malformed::Options("one without a length found"))?;
+    area.take("option", len.into()).map_err(|_| Malformed::Options("one beyond the header's end found"))
+}
+
+fn short(bytes: &[u8], need: usize) -> Malformed {
+    Malformed::Truncated { have: bytes.len(), need }
+}
