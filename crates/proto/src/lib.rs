@@ -20,6 +20,7 @@ pub mod carousel;
 pub mod chunks;
 pub mod fec;
 pub mod group_key;
+pub mod mead;
 pub mod membership;
 pub mod rates;
 pub mod replay_window;

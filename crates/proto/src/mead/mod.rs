@@ -1,0 +1,14 @@
+//! MEADcast (meadcast-thesis-2024): a sender puts routers and the receivers behind them into a routing header, and the
+//! routers on the way replicate the packet and turn it into unicast. Receivers know nothing of it.
+//!
+//! The roles:
+//! - The *sender* asks for routers with a discovery request to each receiver, makes a tree of the responses,
+//!   groups the receivers into headers, and sends what is in no header by unicast.
+//! - A *router* answers discovery and forwards data. One that does not know MEADcast forwards both as it does all packets.
+//!
+//! Where this differs from the thesis:
+//! - What the responses say does not depend on the order in which they come (the thesis found that its grouping did).
+//! - Responses can be authenticated ([`authentication`]), which the thesis proposes without a mechanism (5.2.4).
+#![warn(missing_docs)]
+
+pub mod authentication;
