@@ -142,6 +142,11 @@ fn messages() {
     );
     assert_eq!(error(PacketType::Withdraw, b"a\x80"), "reason: a\\x80 found, expected UTF-8");
     assert_eq!(error(PacketType::Withdraw, b"a\r"), "reason: \"a\\r\" found, expected no control characters");
+    assert_eq!(error(PacketType::Goodbye, b"\x05late"), "put-out code: 5 found, expected 0 to 4");
+    assert_eq!(
+        error(PacketType::Goodbye, b"\x02\0"),
+        "reason: \"\\0\" found, expected no control characters"
+    );
     assert_eq!(error(PacketType::Contents, &[0; 4]), "objects: 0 found, expected 1 to 65536");
 }
 

@@ -8,8 +8,8 @@ use treecast_wire::{
     message::{
         Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, FILE_NAME_LEN, GroupKey,
         Hello, Lack, MAX_LACKS, MAX_OBJECTS, MAX_PAGES, MAX_PROOF, MAX_REASON_LEN, MODE_BITS, Message,
-        ModificationTime, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Place, Progress, Reason,
-        RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
+        ModificationTime, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Place, Progress, PutOut, PutOutCode,
+        Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, MAX_GROUPS, Repair, Security, Ticket},
@@ -169,7 +169,8 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(word, byte)| Message::Signed(Signed { word, signature: [byte; 64] })),
         (any::<u64>(), any::<[u8; 32]>())
             .prop_map(|(id, secret)| Message::GroupKey(GroupKey { id: KeyId(id), secret })),
-        reason().prop_filter("a Goodbye", |reason| !reason.as_str().is_empty()).prop_map(Message::PutOut),
+        (0..PutOutCode::ALL.len(), reason())
+            .prop_map(|(code, reason)| Message::PutOut(PutOut { code: PutOutCode::ALL[code], reason })),
         chunk_hashes().prop_map(Message::ChunkHashes),
         (0..=u32::MAX - MAX_PAGES, 1..=MAX_PAGES).prop_map(|(first, count)| {
             let request = ChunkHashesRequest::new(first..first + count);

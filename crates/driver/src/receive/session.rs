@@ -17,12 +17,12 @@ use treecast_proto::{
     tfmcc,
     vcmtp::{
         Channel, Notification, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
-        Repair, Response, STALLED,
+        Repair, Response,
     },
 };
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, GroupKey, Message, ObjectKind, PROTOCOL_VERSION},
+    message::{BeginOfFile, GroupKey, Message, ObjectKind, PROTOCOL_VERSION, PutOut, PutOutCode},
     ticket,
 };
 
@@ -40,10 +40,7 @@ use crate::{
     files::{Ending, Intake, Journal, Leftovers, Report, SmallObjects, SourceBlock, TargetFolder, Task},
     poller::{Interest, Poller, Ready},
     seal::Opener,
-    security::{
-        TICKET_EXPIRED,
-        manifest::{Judgement, Manifests},
-    },
+    security::manifest::{Judgement, Manifests},
     status::Meter,
     stop::Stop,
     udp::{BATCH_LEN, Collector, Item},
@@ -338,13 +335,11 @@ impl<'a> Session<'a> {
         if let Message::GroupKey(key) = message {
             return self.take_key(&key);
         }
-        if let Message::PutOut(reason) = &message
-            && !self.is_welcome
-        {
-            return Err(ReceiveError::NotAdmitted(told(reason.as_str(), self.expires)));
-        }
-        if let Message::PutOut(reason) = &message {
-            self.comes_back &= reason.as_str().starts_with(STALLED);
+        if let Message::PutOut(word) = &message {
+            if !self.is_welcome {
+                return Err(ReceiveError::NotAdmitted(told(word, self.expires)));
+            }
+            self.comes_back &= word.code == PutOutCode::Stalled;
         }
         // What it has now is the end: the sender waits for this side to close.
         let is_over = matches!(message, Message::Goodbye | Message::PutOut(_));
@@ -749,13 +744,14 @@ impl<'a> Session<'a> {
 
 /// Why the sender refuses. The sender's clock decides whether a ticket has expired; where this host's says otherwise, that
 /// is told, too.
-fn told(reason: &str, expires: Option<NonZeroU64>) -> String {
+fn told(word: &PutOut, expires: Option<NonZeroU64>) -> String {
+    let reason = &word.reason;
     let left = expires.and_then(|expires| expires.get().checked_sub(clock::unix_seconds()));
-    match left.filter(|left| *left > 0 && reason.starts_with(TICKET_EXPIRED)) {
+    match left.filter(|left| *left > 0 && word.code == PutOutCode::Expired) {
         Some(left) => {
             format!("{reason}; by this host's clock it has {} left", clock::duration_in_words(left))
         }
-        None => reason.to_owned(),
+        None => reason.to_string(),
     }
 }
 

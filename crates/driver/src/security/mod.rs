@@ -20,9 +20,6 @@ pub use public_key::{PublicKey, PublicKeyError};
 
 use std::io;
 
-/// How a sender begins to say that a ticket has expired; a receiver whose clock says otherwise adds that.
-pub(crate) const TICKET_EXPIRED: &str = "the ticket expired";
-
 /// Fills an array with random bytes of the operating system.
 ///
 /// # Errors

@@ -31,8 +31,8 @@ pub use receiver::{
     ReceiverTransmit, ReceiverWait, Response,
 };
 pub use sender::{
-    Destination, Lane, Outcome, ReceiverId, STALLED, Sender, SenderConfig, SenderEvent, SenderInput,
-    SenderTransmit, SenderWait,
+    Destination, Lane, Outcome, ReceiverId, Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit,
+    SenderWait,
 };
 
 /// When retransmissions are sent.

@@ -31,7 +31,6 @@ use self::{
     slower::SlowerGroup,
     symbols::Symbols,
 };
-pub use stall::STALLED;
 
 use super::Repair;
 use crate::{Instant, Step, fec::Share};

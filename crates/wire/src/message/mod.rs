@@ -11,6 +11,7 @@ mod move_to;
 mod pace;
 mod pace_report;
 mod progress;
+mod put_out;
 mod reason;
 mod retransmission_request;
 mod signed;
@@ -30,6 +31,7 @@ pub use move_to::Move;
 pub use pace::Pace;
 pub use pace_report::PaceReport;
 pub use progress::Progress;
+pub use put_out::{PutOut, PutOutCode};
 pub use reason::{MAX_REASON_LEN, Reason};
 pub use retransmission_request::RetransmissionRequest;
 pub use signed::{Signed, SignedWord};
@@ -45,7 +47,7 @@ use crate::{
 };
 
 /// The version of the session protocol that [`Hello`] and [`Welcome`] carry.
-pub const PROTOCOL_VERSION: u8 = 2;
+pub const PROTOCOL_VERSION: u8 = 3;
 
 /// A control message, without the header's file id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,8 +65,8 @@ pub enum Message {
     Withdraw(Reason),
     Failed(Reason),
     Goodbye,
-    /// A Goodbye to one receiver that is no longer served although the session goes on, with the reason.
-    PutOut(Reason),
+    /// A Goodbye to one receiver, with the reason.
+    PutOut(PutOut),
     Contents(Contents),
     GroupKey(GroupKey),
     ChunkHashesRequest(ChunkHashesRequest),
@@ -125,7 +127,7 @@ impl Message {
             PacketType::EndOfRetransmissionRequests => empty(payload, Self::EndOfRetransmissionRequests)?,
             PacketType::RetransmissionReject => empty(payload, Self::RetransmissionReject)?,
             PacketType::Goodbye if payload.is_empty() => Self::Goodbye,
-            PacketType::Goodbye => Self::PutOut(Reason::parse(payload)?),
+            PacketType::Goodbye => Self::PutOut(PutOut::parse(payload)?),
         })
     }
 
@@ -149,7 +151,8 @@ impl Message {
             Self::Welcome(_) => Welcome::LEN,
             Self::Digest(body) => body.emitted_len(),
             Self::Progress(_) => Progress::LEN,
-            Self::Withdraw(body) | Self::Failed(body) | Self::PutOut(body) => body.emitted_len(),
+            Self::Withdraw(body) | Self::Failed(body) => body.emitted_len(),
+            Self::PutOut(body) => body.emitted_len(),
             Self::Contents(_) => Contents::LEN,
             Self::GroupKey(_) => GroupKey::LEN,
             Self::ChunkHashesRequest(_) => ChunkHashesRequest::LEN,
@@ -177,7 +180,8 @@ impl Message {
             Self::Welcome(body) => body.emit(packet),
             Self::Digest(body) => body.emit(packet),
             Self::Progress(body) => body.emit(packet),
-            Self::Withdraw(body) | Self::Failed(body) | Self::PutOut(body) => body.emit(packet),
+            Self::Withdraw(body) | Self::Failed(body) => body.emit(packet),
+            Self::PutOut(body) => body.emit(packet),
             Self::Contents(body) => body.emit(packet),
             Self::GroupKey(body) => body.emit(packet),
             Self::ChunkHashesRequest(body) => body.emit(packet),
@@ -239,7 +243,8 @@ impl fmt::Display for Message {
             Self::Welcome(body) => write!(f, " {body}"),
             Self::Digest(body) => write!(f, " {body}"),
             Self::Progress(body) => write!(f, " {body}"),
-            Self::Withdraw(body) | Self::Failed(body) | Self::PutOut(body) => write!(f, " {body}"),
+            Self::Withdraw(body) | Self::Failed(body) => write!(f, " {body}"),
+            Self::PutOut(body) => write!(f, " {body}"),
             Self::Contents(body) => write!(f, " {body}"),
             Self::GroupKey(body) => write!(f, " {body}"),
             Self::ChunkHashesRequest(body) => write!(f, " {body}"),

@@ -7,7 +7,7 @@ use crate::ParseError;
 /// The longest reason in bytes.
 pub const MAX_REASON_LEN: usize = 512;
 
-/// Why an object is withdrawn or failed, or a receiver put out.
+/// Why an object is withdrawn or failed, or a receiver put out. Nothing but a person acts on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason(String);
 

@@ -8,8 +8,8 @@ use treecast_wire::{
     iotup,
     message::{
         Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey, Hello, Lack,
-        Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Place, Progress, Reason,
-        RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
+        Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Place, Progress, PutOut, PutOutCode,
+        Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::KeyId,
     ticket::{Fanout, Repair, Security, Ticket},
@@ -69,7 +69,7 @@ pub fn messages() -> Vec<Message> {
         Message::Withdraw(Reason::new("it has shrunk from 10 to 9 bytes")),
         Message::Failed(Reason::new("no space left on the device")),
         Message::Goodbye,
-        Message::PutOut(Reason::new("it said nothing for 60 s")),
+        Message::PutOut(PutOut::new(PutOutCode::Stalled, "it said nothing for 60 s")),
         Message::Contents(contents),
         Message::Signed(Signed {
             word: SignedWord::Withdraw(Reason::new("it has shrunk")),

@@ -3,18 +3,14 @@
 use std::net::SocketAddr;
 
 use treecast_proto::vcmtp::{ReceiverId, SenderInput};
-use treecast_wire::message::Hello;
+use treecast_wire::message::{Hello, PutOutCode};
 
 use super::{
     super::{SendEvent, lobby::Arrival, peer::Peer},
     FIRST_CONNECTION, Session,
     connections::say_put_out,
 };
-use crate::{
-    clock,
-    connection::Connection,
-    security::{PublicKey, TICKET_EXPIRED},
-};
+use crate::{clock, connection::Connection, security::PublicKey};
 
 /// The most receivers in a session: each takes a descriptor and up to half a megabyte of buffers.
 const MAX_RECEIVERS: usize = 10_000;
@@ -23,32 +19,32 @@ impl Session<'_> {
     pub(super) fn admit(&mut self, token: u64) {
         match self.lobby.read(token) {
             Arrival::Waiting => {}
-            Arrival::Refused(connection, reason) => self.refuse(connection, reason),
+            Arrival::Refused(connection, reason) => self.refuse(connection, PutOutCode::Refused, reason),
             Arrival::Admitted(connection, hello) => match self.objection(&connection, &hello) {
-                Some(reason) => self.refuse(connection, reason),
+                Some((code, reason)) => self.refuse(connection, code, reason),
                 None => self.welcome(ReceiverId((token - FIRST_CONNECTION) as u32), connection, &hello),
             },
         }
     }
 
     /// Why a receiver is not admitted.
-    fn objection(&mut self, connection: &Connection, hello: &Hello) -> Option<String> {
+    fn objection(&mut self, connection: &Connection, hello: &Hello) -> Option<(PutOutCode, String)> {
         if let Some(reason) = self.expired() {
-            return Some(reason);
+            return Some((PutOutCode::Expired, reason));
         }
         if let Some(key) = connection.peer_key()
             && let Some(reason) = self.objection_to(key, hello.name())
         {
-            return Some(reason);
+            return Some((PutOutCode::Refused, reason));
         }
         let is_full = self.machine.receivers().count() >= MAX_RECEIVERS;
-        is_full.then(|| format!("{MAX_RECEIVERS} receivers are there already"))
+        is_full.then(|| (PutOutCode::Refused, format!("{MAX_RECEIVERS} receivers are there already")))
     }
 
     /// By the sender's clock, whatever the receiver's says.
     fn expired(&self) -> Option<String> {
         let ago = clock::unix_seconds().checked_sub(self.plan.expires?.get())?;
-        Some(format!("{TICKET_EXPIRED} {} ago by the sender's clock", clock::duration_in_words(ago)))
+        Some(format!("the ticket expired {} ago by the sender's clock", clock::duration_in_words(ago)))
     }
 
     fn objection_to(&mut self, key: PublicKey, name: &str) -> Option<String> {
@@ -80,7 +76,8 @@ impl Session<'_> {
     fn replace(&mut self, receiver: ReceiverId) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
         if let Some(connection) = &mut peer.connection {
-            say_put_out(connection, self.plan.session, "another receiver with its key and name has come");
+            let reason = "another receiver with its key and name has come";
+            say_put_out(connection, self.plan.session, PutOutCode::Replaced, reason);
         }
         self.disconnect(receiver, "it has come again, over another connection");
     }
@@ -109,8 +106,8 @@ impl Session<'_> {
     }
 
     /// Says why, as far as the other side can read it.
-    fn refuse(&mut self, mut connection: Connection, reason: String) {
-        say_put_out(&mut connection, self.plan.session, &reason);
+    fn refuse(&mut self, mut connection: Connection, code: PutOutCode, reason: String) {
+        say_put_out(&mut connection, self.plan.session, code, &reason);
         self.note_refusal(connection.peer(), reason);
     }
 

@@ -10,7 +10,7 @@ use treecast_proto::{
     Instant,
     vcmtp::{ReceiverId, SenderInput},
 };
-use treecast_wire::header::FileId;
+use treecast_wire::{header::FileId, message::PutOutCode};
 
 use super::{
     super::{SendError, peer::Peer},
@@ -153,7 +153,7 @@ impl Session<'_> {
             return;
         }
         for connection in self.peers.values_mut().filter_map(|peer| peer.connection.as_mut()) {
-            say_put_out(connection, self.plan.session, "it was stopped");
+            say_put_out(connection, self.plan.session, PutOutCode::Ended, "it was stopped");
         }
     }
 }

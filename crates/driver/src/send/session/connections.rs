@@ -8,7 +8,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{Message, Reason},
+    message::{Message, PutOut, PutOutCode},
 };
 
 use super::{super::SendEvent, FIRST_CONNECTION, Session, Turn};
@@ -204,7 +204,7 @@ impl Session<'_> {
     pub(super) fn put_out(&mut self, receiver: ReceiverId, reason: &str) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
         if let Some(mut connection) = peer.connection.take() {
-            say_put_out(&mut connection, self.plan.session, reason);
+            say_put_out(&mut connection, self.plan.session, PutOutCode::Stalled, reason);
         }
         if peer.lingers_until.is_some() {
             return;
@@ -231,8 +231,8 @@ impl Session<'_> {
 
 /// The last word to a receiver that is not served: told if its connection takes it at once, for one that is stopped
 /// must not hold its sender up.
-pub(super) fn say_put_out(connection: &mut Connection, session: SessionId, reason: &str) {
-    connection.queue(&Message::PutOut(Reason::new(reason)).to_packet(FileId::new(session, 0)));
+pub(super) fn say_put_out(connection: &mut Connection, session: SessionId, code: PutOutCode, reason: &str) {
+    connection.queue(&Message::PutOut(PutOut::new(code, reason)).to_packet(FileId::new(session, 0)));
     // The event tells the same to whoever runs the sender.
     if connection.flush().is_ok() {
         connection.finish();

@@ -1,5 +1,7 @@
 //! The receiver's connection to the sender, and the end of a session (interdomain-2013, 4.4, table 4.7).
 
+use treecast_wire::message::{PutOut, PutOutCode};
+
 use super::{
     Channel, Receiver, ReceiverEvent, ReceiverTransmit, State,
     object::{Object, Stage},
@@ -50,9 +52,10 @@ impl Receiver {
     }
 
     /// The sender serves this receiver no more, and says why. What is whole is still checked and committed.
-    pub(super) fn put_out(&mut self, reason: &str) {
+    pub(super) fn put_out(&mut self, word: &PutOut) {
         self.state = State::Leaving;
-        self.close_reason = Some(format!("it put this receiver out: {reason}"));
+        let what = if word.code == PutOutCode::Ended { "ended the session" } else { "put this receiver out" };
+        self.close_reason = Some(format!("it {what}: {}", word.reason));
     }
 
     /// API_Close_Receiver.

@@ -49,7 +49,7 @@ impl Receiver {
             (Message::Welcome(_), Channel::Control) => {}
             (Message::Goodbye, Channel::Control) => self.state = State::Leaving,
             (Message::Move(to), Channel::Control) => self.placed(to),
-            (Message::PutOut(reason), Channel::Control) => self.put_out(reason.as_str()),
+            (Message::PutOut(word), Channel::Control) => self.put_out(&word),
             _ if self.is_late(index) => {}
             (_, Channel::Control) if self.is_doomed(index) => self.fail_doomed(index),
             (Message::BeginOfFile(begin), _) => self.begin_of_file(now, from, index, begin),

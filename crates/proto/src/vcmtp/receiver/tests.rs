@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use treecast_wire::message::{ChunkHashes, Digest, Message, Move, Reason, Welcome};
+use treecast_wire::message::{ChunkHashes, Digest, Message, Move, PutOut, PutOutCode, Reason, Welcome};
 
 use super::{
     super::testing::{SESSION, begin, file, words},
@@ -510,7 +510,7 @@ fn table_4_7_connection_closed_by_the_sender() {
 fn a_sender_that_puts_it_out_is_believed_on_the_connection_only() {
     let mut bench = Bench::new(Notification::Batched);
     bench.bof(1_000);
-    let put_out = || Message::PutOut(Reason::new("it is too slow"));
+    let put_out = || Message::PutOut(PutOut::new(PutOutCode::Refused, "it is too slow"));
     assert_eq!(bench.group(put_out()), "");
     let reason = "it put this receiver out: it is too slow";
     let failed = format!("API_File_Receive_Failed 0, Failed 0 (the session ended early: {reason})");

@@ -10,9 +10,6 @@
 use super::{Outcome, ReceiverId, Sender, SenderEvent, coordinator::State, retransmitter::Retransmitter};
 use crate::Instant;
 
-/// How a sender begins to say that it has put a receiver out for its silence: that one may come again.
-pub const STALLED: &str = "it said nothing for";
-
 impl Sender {
     /// Somebody owes something from now on.
     pub(super) fn watch(&mut self, now: Instant) {
@@ -68,7 +65,7 @@ impl Sender {
 
     fn put_out(&mut self, receiver: ReceiverId) {
         let seconds = self.config.stall_limit.as_secs_f64();
-        let reason = format!("{STALLED} {seconds} s while it owed an answer: is it stopped?");
+        let reason = format!("it said nothing for {seconds} s while it owed an answer: is it stopped?");
         let Some(gone) = self.retransmitters.remove(&receiver) else { return };
         self.forget_receiver(receiver, &gone);
         for index in self.pending_at(receiver) {
