@@ -135,6 +135,8 @@ fn the_allow_list_is_kept() {
     for args in [&["--key", bert.as_str()][..], &[]] {
         let words = ["did not admit this receiver", "not on the sender's allow list"];
         refused(&mut receive_with(&scratch, &ticket, "a", args), &words);
+        let told = receive_with(&scratch, &ticket, "a", args).arg("--json").output().unwrap().stdout;
+        assert!(!String::from_utf8_lossy(&told).contains("joined"), "it was not admitted");
     }
     finish_well(scratch.receive("a", &["--key", &anna]));
     let told = events(&finish_well(sender));

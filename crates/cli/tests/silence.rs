@@ -112,3 +112,14 @@ fn a_receiver_that_is_put_out_learns_why() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("it put this receiver out: it said nothing for 10 s"), "{said}");
 }
+
+#[test]
+fn a_receiver_learns_that_the_others_have_not_come() {
+    let scratch = Scratch::new("alone");
+    let sender = scratch.send(&["--wait", "2", "--wait-timeout", "3"]);
+    let (code, said) = finish(scratch.receive("one", &[]));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("it waited for 2 receivers, and 1 came within 3 s"), "{said}");
+    let (code, said) = finish(sender);
+    assert!(code == Some(1) && said.contains("--wait-timeout"), "{said}");
+}

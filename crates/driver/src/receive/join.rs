@@ -132,7 +132,6 @@ pub(super) fn join(
         }
         connection.queue(&Message::Hello(hello.clone()).to_packet(FileId::new(ticket.session, 0)));
     })?;
-    on_event(ReceiveEvent::Joined { sender: connection.peer(), interface: interface.name.clone() });
     let sender_key = connection.peer_key();
     let membership_time = membership_time(&interface, connection.peer().ip());
     Ok(Joined { socket, interface, membership_time, buffer_bytes: buffer.bytes, connection, sender_key })

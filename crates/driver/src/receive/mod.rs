@@ -104,7 +104,7 @@ impl ReceiveOptions {
 pub enum ReceiveEvent {
     /// Something is not as good as it could be.
     Warning(String),
-    /// The sender is reached.
+    /// The sender has admitted this receiver.
     Joined {
         sender: SocketAddr,
         interface: String,

@@ -329,6 +329,10 @@ impl<'a> Session<'a> {
                 let line = "another session is held there now: ask for its ticket".to_owned();
                 return Err(ReceiveError::NotAdmitted(line));
             }
+            if !self.is_welcome {
+                let interface = self.groups.interface_name().to_owned();
+                (self.on_event)(ReceiveEvent::Joined { sender: self.sender, interface });
+            }
             self.is_welcome = true;
             self.congestion.handle(self.clock.now(), tfmcc::ReceiverInput::Named(welcome.receiver));
         }

@@ -413,6 +413,19 @@ pub enum SendError {
     Io(#[from] io::Error),
 }
 
+impl SendError {
+    /// What receivers are told, who cannot do anything about it.
+    fn to_receivers(&self) -> String {
+        match self {
+            Self::NoReceivers { joined, wanted, seconds } => {
+                format!("it waited for {wanted} receivers, and {joined} came within {seconds} s")
+            }
+            Self::Interrupted => "it was stopped".to_owned(),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// Sends everything to everyone. Returns when every receiver has ended with every object, or `stop` is
 /// requested.
 ///

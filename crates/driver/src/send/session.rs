@@ -224,6 +224,17 @@ impl<'a> Session<'a> {
     }
 
     pub fn run(mut self, stop: &Stop) -> Result<SendSummary, SendError> {
+        match self.serve(stop) {
+            Ok(ended) => Ok(self.finish(ended)),
+            Err(error) => {
+                self.say_ended(&error.to_receivers());
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns when the session was over.
+    fn serve(&mut self, stop: &Stop) -> Result<Instant, SendError> {
         self.poller.add(stop, STOP, Interest::Read)?;
         let mut ready = Vec::new();
         loop {
@@ -237,8 +248,7 @@ impl<'a> Session<'a> {
             self.report_progress(now);
             if self.closed {
                 // That receivers close their connections is no part of what they waited for.
-                let ended = self.ended.unwrap_or(now);
-                return Ok(self.finish(ended));
+                return Ok(self.ended.unwrap_or(now));
             }
             let timeout = match turn {
                 Turn::Again => Some(Duration::ZERO),
@@ -628,7 +638,7 @@ impl<'a> Session<'a> {
         self.summary
     }
 
-    fn interrupt(mut self) -> Result<SendSummary, SendError> {
+    fn interrupt(&mut self) -> Result<Instant, SendError> {
         if self.started.is_none() {
             return Err(SendError::Interrupted);
         }
@@ -636,11 +646,10 @@ impl<'a> Session<'a> {
         // Once connections are closed, nothing is left that could be interrupted.
         let all_done = self.feed.is_none() && self.objects_done == self.summary.objects;
         if all_done && self.peers.values().any(|peer| peer.closes) {
-            let ended = self.ended.unwrap_or(now);
-            return Ok(self.finish(ended));
+            return Ok(self.ended.unwrap_or(now));
         }
         self.summary.interrupted = true;
-        self.say_stopped();
-        Ok(self.finish(now))
+        self.say_ended("it was stopped");
+        Ok(now)
     }
 }

@@ -41,6 +41,10 @@ struct Next {
 }
 
 impl Groups {
+    pub fn interface_name(&self) -> &str {
+        &self.interface.name
+    }
+
     pub fn new(ticket: &Ticket, interface: Interface, membership_time: Duration) -> Self {
         Self {
             mover: Mover::new(ticket.groups),

@@ -148,12 +148,12 @@ impl Session<'_> {
     }
 
     /// Who is there need not look for a sender that will not come back.
-    pub(super) fn say_stopped(&mut self) {
+    pub(super) fn say_ended(&mut self, why: &str) {
         if self.plan.options.session_file.is_some() {
             return;
         }
         for connection in self.peers.values_mut().filter_map(|peer| peer.connection.as_mut()) {
-            say_put_out(connection, self.plan.session, PutOutCode::Ended, "it was stopped");
+            say_put_out(connection, self.plan.session, PutOutCode::Ended, why);
         }
     }
 }
