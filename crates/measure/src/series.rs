@@ -79,10 +79,38 @@ pub fn parse_interface(name: &str) -> Option<(&str, Counter)> {
     Counter::ALL.into_iter().find(|c| c.name() == counter).map(|c| (label, c))
 }
 
+/// What the kernel knows of the queue in front of an interface's rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Queue {
+    PassedPackets,
+    DroppedPackets,
+    /// What waits in it now.
+    WaitingBytes,
+}
+
+impl Queue {
+    pub const ALL: [Queue; 3] = [Queue::PassedPackets, Queue::DroppedPackets, Queue::WaitingBytes];
+
+    /// The last part of the series' name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Queue::PassedPackets => "passed_packets",
+            Queue::DroppedPackets => "dropped_packets",
+            Queue::WaitingBytes => "waiting_bytes",
+        }
+    }
+}
+
+/// The name of `of` of the queue in front of the interface that is reported as `label`.
+pub fn queue(label: &str, of: Queue) -> Name {
+    format!("queue/{label}/{}", of.name()).into()
+}
+
 /// Whether the series only grows, so that differences of its values mean something.
 pub fn is_counter(name: &str) -> bool {
     parse_interface(name).is_some()
         || name.starts_with("softnet/")
+        || (name.starts_with("queue/") && name.ends_with("_packets"))
         || (name.ends_with("_ns") && !name.starts_with("memory/"))
 }
 
@@ -104,6 +132,9 @@ mod tests {
 
     #[test]
     fn counters_are_told_from_gauges() {
+        assert!(
+            is_counter(&queue("a", Queue::DroppedPackets)) && !is_counter(&queue("a", Queue::WaitingBytes))
+        );
         for counter in ["interface/a/tx_bytes", CPU_USER_NS, SOFTNET_DROPPED_PACKETS, PROCESS_CPU_NS] {
             assert!(is_counter(counter), "{counter}");
         }

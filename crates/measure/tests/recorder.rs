@@ -55,6 +55,7 @@ impl Namespace {
             name: name.into(),
             namespace: Some(self.path.clone()),
             interfaces: vec![InterfaceSource { device: device.into(), label: "client".into() }],
+            queues: true,
         }
     }
 }

@@ -9,6 +9,7 @@ mod routers;
 mod run_time;
 mod saturation;
 mod server;
+mod sharing;
 
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ pub use rates::{Counted, Rate, RateList};
 pub use routers::{RouterColumn, RouterTraffic};
 pub use run_time::{RunTime, RunTimeKey};
 pub use server::{ActiveClients, ServerBytes};
+pub use sharing::{SharedLink, SharingRun};
 
 /// The runs of a report, with all but their samples, which stay in the database until they are asked for.
 pub struct Results<'a> {
@@ -31,6 +33,8 @@ pub struct Results<'a> {
     pub runs: Vec<RunData>,
     /// Those of feeds, which no other table or plot is about.
     pub feeds: Vec<FeedRun>,
+    /// Those in which flows share a link, likewise.
+    pub sharings: Vec<SharingRun>,
 }
 
 /// A run with its nodes and how its clients fared.
@@ -66,22 +70,33 @@ impl<'a> Results<'a> {
                 Ok(RunData { run, nodes, transfers })
             })
             .collect::<Result<_>>()?;
-        let (mut runs, mut feeds) = (Vec::new(), Vec::new());
+        let mut results = Self { db, runs: Vec::new(), feeds: Vec::new(), sharings: Vec::new() };
         for data in all {
+            if let Some(info) = db.sharing(data.run.id)? {
+                let run = SharingRun::load(&results, data, info)?;
+                results.sharings.push(run);
+                continue;
+            }
             match db.feed(data.run.id)? {
-                None => runs.push(data),
+                None => results.runs.push(data),
                 Some(feed) => {
                     let objects = objects(db, &data, &feed)?;
-                    feeds.push(FeedRun::new(data, feed, &objects));
+                    results.feeds.push(FeedRun::new(data, feed, &objects));
                 }
             }
         }
-        Ok(Self { db, runs, feeds })
+        Ok(results)
     }
 
     /// The complete runs. Those cut short would make every average too small: their slow clients are missing.
     pub fn complete(&self) -> impl Iterator<Item = &RunData> {
         self.runs.iter().filter(|data| data.run.status == Status::Complete)
+    }
+
+    /// All runs, those of feeds and shared links behind the others.
+    pub fn all(&self) -> impl Iterator<Item = &RunData> {
+        let of_feeds = self.feeds.iter().map(|run| &run.data);
+        self.runs.iter().chain(of_feeds).chain(self.sharings.iter().map(|run| &run.data))
     }
 
     /// Networks and sizes, in the order in which their first complete runs began.

@@ -32,6 +32,11 @@ impl Counted {
         }
     }
 
+    /// The values as they were sampled.
+    pub fn values(&self) -> Vec<(Duration, i64)> {
+        self.by_time.iter().map(|(at, value)| (*at, *value)).collect()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.by_time.is_empty()
     }
@@ -65,12 +70,20 @@ impl Counted {
 pub trait RateList {
     /// At most `most` rates over the same time and with the same sums, neighbours taken together.
     fn thinned(&self, most: usize) -> Self;
+
+    /// By how much the counter grew between two times, each rate taken to hold for all of its interval.
+    fn growth_within(&self, from: Duration, to: Duration) -> f64;
 }
 
 impl RateList for Vec<Rate> {
     fn thinned(&self, most: usize) -> Self {
         let together = self.len().div_ceil(most.max(1)).max(1);
         self.chunks(together).filter_map(merged).collect()
+    }
+
+    fn growth_within(&self, from: Duration, to: Duration) -> f64 {
+        let within = |rate: &Rate| rate.to.min(to).saturating_sub(rate.from.max(from)).as_secs_f64();
+        self.iter().map(|rate| rate.per_second * within(rate)).sum()
     }
 }
 
@@ -105,6 +118,19 @@ mod tests {
         counted.add(&seconds(&[(0, 1000), (1, 10), (2, 30)]));
         assert_eq!(counted.growth(), 30);
         assert!(Counted::default().rates().is_empty() && Counted::default().growth() == 0);
+    }
+
+    #[test]
+    fn a_part_of_an_interval_has_its_part_of_the_growth() {
+        let mut counted = Counted::default();
+        counted.add(&seconds(&[(0, 0), (2, 20), (3, 60)]));
+        let within = |from: f64, to: f64| {
+            counted.rates().growth_within(Duration::from_secs_f64(from), Duration::from_secs_f64(to))
+        };
+        assert_eq!(
+            [within(0.0, 9.0), within(1.0, 2.5), within(3.0, 9.0), within(2.0, 1.0)],
+            [60.0, 30.0, 0.0, 0.0]
+        );
     }
 
     #[test]

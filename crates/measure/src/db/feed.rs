@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use rusqlite::OptionalExtension;
 use serde::{Deserialize, Serialize};
 
 use super::{Db, NodeId, Result, RunId};
@@ -59,15 +58,7 @@ impl Db {
 
     /// What a feed's run was like; `None` for other runs.
     pub fn feed(&self, run: RunId) -> Result<Option<FeedInfo>> {
-        let info: Option<String> = self
-            .connection
-            .query_row("SELECT info FROM feeds WHERE run_id = ?1", [run.0], |row| row.get(0))
-            .optional()
-            .map_err(|e| self.failed(e))?;
-        let parse = |info: String| {
-            serde_json::from_str(&info).map_err(|error| self.damaged(format!("a feed's run: {error}")))
-        };
-        info.map(parse).transpose()
+        self.info_of_run("SELECT info FROM feeds WHERE run_id = ?1", run, "a feed's run")
     }
 
     /// Adds the objects that a client has, all or none.

@@ -12,6 +12,7 @@ mod feed;
 mod machine;
 mod query;
 mod schema;
+mod sharing;
 mod types;
 mod write;
 
@@ -24,6 +25,7 @@ use std::{
 use rusqlite::Connection;
 
 pub use feed::{FeedInfo, ObjectTime};
+pub use sharing::{FlowInfo, InterfaceInfo, SharingInfo};
 pub use types::{
     Event, Machine, NodeId, NodeInfo, Role, Run, RunEnd, RunId, RunInfo, Sample, SeriesId, Status, Transfer,
 };

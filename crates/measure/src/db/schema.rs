@@ -5,7 +5,7 @@ use std::fs;
 use super::{Db, DbError, Result, Status};
 
 /// The version of [`SCHEMA`], kept in SQLite's `user_version`.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// `series` and `samples` are narrow, so that a new thing to sample needs no new column; clustering
 /// samples by series makes one series one read.
@@ -99,8 +99,12 @@ impl Db {
         if found == 0 {
             transaction.execute_batch(SCHEMA).map_err(failed)?;
         }
+        for (version, adds) in [(2, super::feed::SCHEMA_2), (3, super::sharing::SCHEMA_3)] {
+            if found < version {
+                transaction.execute_batch(adds).map_err(failed)?;
+            }
+        }
         if found < VERSION {
-            transaction.execute_batch(super::feed::SCHEMA_2).map_err(failed)?;
             transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
         }
         transaction.commit().map_err(failed)

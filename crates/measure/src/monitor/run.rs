@@ -137,6 +137,7 @@ impl Monitor {
             name: "this machine".into(),
             namespace: None,
             interfaces: options.interfaces.iter().map(interface).collect(),
+            queues: false,
         };
         let mut monitor = Self {
             machine: MachineSampler::open()?,

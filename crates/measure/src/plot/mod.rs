@@ -13,6 +13,7 @@ mod over_time;
 mod palette;
 mod run_time;
 mod server;
+mod sharing;
 
 pub use compare::{Pair, beside_the_paper};
 pub use feed::{FeedPoint, FeedQuantity, feed};
@@ -21,6 +22,7 @@ pub use over_time::{completions, router_traffic, server_rate};
 pub use palette::{Ink, Mark, Style, style_of};
 pub use run_time::{run_time_by_clients, run_time_by_schedule, run_time_by_size};
 pub use server::{server_copies, server_load_by_clients, server_rate_by_clients};
+pub use sharing::{link_loss, link_queue, link_rates};
 
 /// A plot: SVG that can be written to a file as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,7 @@ mod headline;
 mod html;
 mod paper;
 mod sections;
+mod sharing;
 mod summary;
 mod transport;
 
@@ -71,6 +72,7 @@ pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
     let mut page = html::Page::default();
     summary::write(&mut page, &results, input)?;
     feeds::write(&mut page, &results);
+    sharing::write(&mut page, &results, input);
     transport::write(&mut page, &results)?;
     sections::write(&mut page, &results, input)?;
     Ok(page.finish(&input.title))
@@ -85,7 +87,11 @@ pub fn to_text(db: &Db, input: &ReportInput) -> Result<String> {
         text += &feeds::table(&feeds).to_text();
         text += "\n";
     }
-    if results.runs.is_empty() && !feeds.is_empty() {
+    if !results.sharings.is_empty() {
+        text += &sharing::table(&results.sharings).to_text();
+        text += "\n";
+    }
+    if results.runs.is_empty() && !text.is_empty() {
         return Ok(text);
     }
     if let Some(table) = transport::to_text(&results) {

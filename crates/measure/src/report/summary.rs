@@ -38,6 +38,9 @@ fn what_was_run(results: &Results<'_>) -> String {
     let (deliveries, topologies, schedules) =
         (results.deliveries(), results.topologies(), results.schedules());
     if deliveries.is_empty() {
+        if !results.sharings.is_empty() {
+            return "Flows that share one link, each run ended by time.".into();
+        }
         let feeds = results.feeds.len();
         return match feeds {
             0 => "No run is complete.".into(),
@@ -109,6 +112,9 @@ impl Verification {
 fn verification(page: &mut Page, results: &Results<'_>) {
     const MOST_SHOWN: usize = 20;
     let all = Verification::of(results);
+    if results.runs.is_empty() {
+        return;
+    }
     page.banner(all.expected > 0 && all.verified == all.expected, &all.sentence());
     for failure in all.failures.iter().take(MOST_SHOWN) {
         page.paragraph(failure);
@@ -119,18 +125,19 @@ fn verification(page: &mut Page, results: &Results<'_>) {
 }
 
 fn warnings(page: &mut Page, results: &Results<'_>) {
-    let saturated = results.complete().filter(|data| data.run.saturated.is_some()).count();
+    let complete = || results.all().filter(|data| data.run.status == Status::Complete);
+    let saturated = complete().filter(|data| data.run.saturated.is_some()).count();
     if saturated > 0 {
         page.banner(
             false,
             &format!(
                 "{saturated} of {} complete runs are marked *: the machine was at its limit, so they might be faster on a larger one.",
-                results.complete().count()
+                complete().count()
             ),
         );
     }
     for (status, what) in [(Status::CutShort, "cut short"), (Status::Running, "still running")] {
-        let count = results.runs.iter().filter(|data| data.run.status == status).count();
+        let count = results.all().filter(|data| data.run.status == status).count();
         if count > 0 {
             page.banner(
                 false,
@@ -159,7 +166,7 @@ fn findings(page: &mut Page, input: &ReportInput) {
 
 /// Where and when it was run, and how to run it again.
 fn facts(page: &mut Page, results: &Results<'_>, input: &ReportInput) {
-    let (Some(first), Some(last)) = (results.runs.first(), results.runs.last()) else { return };
+    let (Some(first), Some(last)) = (results.all().next(), results.all().last()) else { return };
     let (first, last) = (&first.run, &last.run);
     let machine = &last.info.machine;
     let command = if input.command.is_empty() { &last.info.command } else { &input.command };
@@ -197,7 +204,7 @@ fn links(results: &Results<'_>, impairments: &[String]) -> String {
 fn rates(results: &Results<'_>) -> String {
     let rate = |run: &Run| run.info.link_bps.map_or("not limited".to_owned(), tables::rate);
     let mut of_networks: Vec<(&str, String)> = Vec::new();
-    for data in &results.runs {
+    for data in results.all() {
         let network = (&*data.run.info.topology, rate(&data.run));
         if !of_networks.contains(&network) {
             of_networks.push(network);

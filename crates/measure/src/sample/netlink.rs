@@ -9,10 +9,12 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
-use crate::series::Counter;
+use crate::series::{Counter, Queue};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
+const RTM_NEWQDISC: u16 = 36;
+const RTM_GETQDISC: u16 = 38;
 const RTM_NEWSTATS: u16 = 92;
 const RTM_GETSTATS: u16 = 94;
 const NLMSG_HEADER_LEN: usize = 16;
@@ -21,6 +23,8 @@ const STATS_LEN: usize = 12;
 /// `struct ifinfomsg`.
 const LINK_LEN: usize = 16;
 const IFLA_STATS_LINK_64: u16 = 1;
+/// `struct tcmsg`.
+const QUEUE_LEN: usize = 20;
 
 /// A netlink socket that stays in the namespace in which it was opened.
 pub struct Socket {
@@ -40,6 +44,14 @@ impl Counters {
     pub fn get(&self, counter: Counter) -> u64 {
         self.values[counter as usize]
     }
+}
+
+/// What passed, was dropped by and waits in a token bucket filter, in the order of [`Queue::ALL`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueState {
+    /// Of its interface.
+    pub index: u32,
+    pub values: [u64; Queue::ALL.len()],
 }
 
 impl Socket {
@@ -78,6 +90,17 @@ impl Socket {
                 && let Some(of_one) = parse_counters(body)
             {
                 counters.push(of_one);
+            }
+        })
+    }
+
+    /// The state of each interface's token bucket filter, where it has one, appended to `queues`.
+    pub fn queues(&mut self, queues: &mut Vec<QueueState>) -> io::Result<()> {
+        self.dump(RTM_GETQDISC, &[0; QUEUE_LEN], |kind, body| {
+            if kind == RTM_NEWQDISC
+                && let Some(of_one) = parse_queue(body)
+            {
+                queues.push(of_one);
             }
         })
     }
@@ -194,6 +217,23 @@ fn parse_counters(body: &[u8]) -> Option<Counters> {
     Some(Counters { index: u32_at(body, 4)?, values })
 }
 
+/// `TCA_STATS2` holds a `struct gnet_stats_basic` (bytes, packets) and a `struct gnet_stats_queue` (packets and bytes that
+/// wait, drops), see linux/gen_stats.h.
+fn parse_queue(body: &[u8]) -> Option<QueueState> {
+    const TCA_KIND: u16 = 1;
+    const TCA_STATS2: u16 = 7;
+    const TCA_STATS_BASIC: u16 = 1;
+    const TCA_STATS_QUEUE: u16 = 3;
+    let attributes = body.get(QUEUE_LEN..)?;
+    if attribute(attributes, TCA_KIND)? != b"tbf\0" {
+        return None;
+    }
+    let stats = attribute(attributes, TCA_STATS2)?;
+    let (basic, queue) = (attribute(stats, TCA_STATS_BASIC)?, attribute(stats, TCA_STATS_QUEUE)?);
+    let values = [u32_at(basic, 8)?, u32_at(queue, 8)?, u32_at(queue, 4)?].map(u64::from);
+    Some(QueueState { index: u32_at(body, 4)?, values })
+}
+
 /// The payload of the first attribute of type `wanted`.
 fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
@@ -253,6 +293,28 @@ mod tests {
         assert_eq!(counters.index, 7);
         assert_eq!(Counter::ALL.map(|c| counters.get(c)), [102, 100, 106 + 115, 103, 101, 107]);
         assert_eq!(parse_counters(&body[..body.len() - 1]), None);
+    }
+
+    #[test]
+    fn a_queue_is_that_of_the_rate_and_no_other() {
+        let attribute = |kind: u16, payload: &[u8]| {
+            let mut bytes = ((4 + payload.len()) as u16).to_ne_bytes().to_vec();
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend(payload);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes
+        };
+        let body = |kind: &[u8]| {
+            let basic: Vec<u8> = [7000u32, 0, 5, 0].iter().flat_map(|field| field.to_ne_bytes()).collect();
+            let queue: Vec<u8> = [2u32, 3000, 9, 0, 1].iter().flat_map(|field| field.to_ne_bytes()).collect();
+            let mut body = vec![0; QUEUE_LEN];
+            body[4..8].copy_from_slice(&7u32.to_ne_bytes());
+            body.extend(attribute(1, kind));
+            body.extend(attribute(7, &[attribute(1, &basic), attribute(3, &queue)].concat()));
+            body
+        };
+        assert_eq!(parse_queue(&body(b"tbf\0")), Some(QueueState { index: 7, values: [5, 9, 3000] }));
+        assert_eq!(parse_queue(&body(b"netem\0")), None);
     }
 
     #[test]

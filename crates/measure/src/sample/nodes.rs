@@ -9,10 +9,10 @@ use std::{
 
 use super::{
     Reading, SampleError,
-    netlink::{self, Counters, Socket},
+    netlink::{self, Counters, QueueState, Socket},
     process::ProcessTree,
 };
-use crate::series::{self, Counter, Name};
+use crate::series::{self, Counter, Name, Queue};
 
 /// A node to sample.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +22,8 @@ pub struct NodeSource {
     pub namespace: Option<PathBuf>,
     /// The interfaces to sample; when empty, all but the loopback.
     pub interfaces: Vec<InterfaceSource>,
+    /// Whether the queues in front of their rates are sampled, too.
+    pub queues: bool,
 }
 
 /// An interface to sample.
@@ -45,6 +47,8 @@ struct Node {
     socket: Socket,
     /// The series of each interface by its index; an interface that is not sampled has none.
     series: HashMap<u32, Option<[Name; 6]>>,
+    /// What each interface is reported under, by its index.
+    queue_labels: HashMap<u32, String>,
     processes: Vec<ProcessTree>,
     cpu: Name,
     resident: Name,
@@ -75,6 +79,7 @@ impl NodeSampler {
     pub fn sample(&mut self, mut each: impl FnMut(usize, Reading)) {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             node.sample_interfaces(&mut self.counters, |reading| each(index, reading));
+            node.sample_queues(|reading| each(index, reading));
             node.sample_processes(|reading| each(index, reading));
         }
     }
@@ -92,6 +97,7 @@ impl Node {
             source,
             socket,
             series: HashMap::new(),
+            queue_labels: HashMap::new(),
             processes: Vec::new(),
             cpu: series::PROCESS_CPU_NS.into(),
             resident: series::PROCESS_RESIDENT_BYTES.into(),
@@ -124,6 +130,8 @@ impl Node {
                 (*index, label.map(|label| Counter::ALL.map(|counter| series::interface(label, counter))))
             })
             .collect();
+        let label = |(index, device): &(u32, String)| Some((*index, self.label(device)?.to_owned()));
+        self.queue_labels = links.iter().filter_map(label).collect();
     }
 
     fn label<'a>(&'a self, device: &'a str) -> Option<&'a str> {
@@ -146,6 +154,19 @@ impl Node {
             let Some(Some(names)) = self.series.get(&of_one.index) else { continue };
             for (name, counter) in names.iter().zip(Counter::ALL) {
                 each(Reading { name: name.clone(), value: of_one.get(counter) as i64 });
+            }
+        }
+    }
+
+    fn sample_queues(&mut self, mut each: impl FnMut(Reading)) {
+        let mut queues: Vec<QueueState> = Vec::new();
+        if !self.source.queues || self.socket.queues(&mut queues).is_err() {
+            return;
+        }
+        for state in queues {
+            let Some(label) = self.queue_labels.get(&state.index) else { continue };
+            for (of, value) in Queue::ALL.into_iter().zip(state.values) {
+                each(Reading { name: series::queue(label, of), value: value as i64 });
             }
         }
     }
