@@ -219,3 +219,84 @@ fn mistakes_are_one_line_and_exit_code_1() {
     let report = Command::new(TREECAST).args(["lab", "report"]).arg(Path::new("/no/such")).output().unwrap();
     assert_eq!(report.status.code(), Some(1));
 }
+
+const SHARED: &str = r#"
+title = "a shared link, small"
+deliveries = ["nack", "tcp"]
+rate = "auto"
+sizes = ["10M"]
+settle = "0ms"
+timeout = "60s"
+sample = "100ms"
+
+[sharing]
+lasts = "4s"
+queue = "100000"
+congestion = "reno"
+
+[[network]]
+name = "rivals"
+topology = "shared:clients=2,rivals=2,rate=20M,delay=5ms"
+deliveries = ["nack"]
+rival = { kind = "session" }
+
+[[network]]
+name = "slower"
+topology = "shared:clients=1,rivals=1,rate=20M,delay=5ms"
+deliveries = ["tcp"]
+rival = { kind = "tcp", after = "100ms" }
+changes = [{ after = "2s", rate = "2M" }]
+
+[[claim]]
+says = "nobody is left out"
+measure = "share"
+of = { network = "rivals", delivery = "nack" }
+at_least = 0.001
+
+[[claim]]
+says = "the link is never more than full"
+measure = "used"
+of = { network = "slower", delivery = "tcp" }
+at_least = 0.3
+at_most = 1.05
+
+[[claim]]
+says = "this does not hold"
+measure = "loss"
+of = { network = "slower", delivery = "tcp" }
+at_least = 0.99
+"#;
+
+#[test]
+fn flows_share_a_link_until_the_time_is_over() {
+    let folder = Folder::new("shared", SHARED);
+    let mut running = Running::start(folder.command(&[]));
+    let pid = running.child.id();
+    assert_eq!(running.next("planned")["runs"], 2);
+    let sessions = running.next("finished")["link"].clone();
+    assert_eq!(sessions["flows_bps"].as_array().map(Vec::len), Some(2), "{sessions}");
+    assert!(sessions["recovery"].is_null() && sessions["share"].is_f64(), "{sessions}");
+    let slower = running.next("finished")["link"].clone();
+    // 20 Mbit/s for one half and 2 Mbit/s for the other.
+    let sum: f64 = slower["flows_bps"].as_array().unwrap().iter().filter_map(Value::as_f64).sum();
+    assert!(sum > 3e6 && sum < 12e6 && slower["loss_after"].is_null(), "{slower}");
+    let done = running.next("done");
+    assert_eq!(done["failures"], Value::Array(vec![]));
+    let holds: Vec<_> = done["findings"].as_array().unwrap().iter().map(|of| of["holds"].clone()).collect();
+    assert_eq!(holds, [true, true, false]);
+    assert_eq!(running.wait().code(), Some(3), "a claim does not hold");
+    assert_eq!(Running::namespaces(pid), [""; 0]);
+    assert_eq!(folder.statuses(), [Status::Complete; 2]);
+    let report = fs::read_to_string(folder.out().join("report.html")).unwrap();
+    assert!(report.contains("Sharing a link") && report.contains("What each flow takes of the link"));
+    assert!(folder.out().join("plots/rates-rivals-nack-1.svg").exists());
+}
+
+#[test]
+fn a_congestion_control_that_the_kernel_lacks_is_refused() {
+    let folder = Folder::new("lacking", SHARED);
+    let output = folder.command(&["sharing.congestion=nobodys"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("this kernel has no TCP congestion control `nobodys`"), "{said}");
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1));
+}

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::lab::Lab;
+use crate::links;
 use crate::loss::{LossCounters, Losses};
 use crate::namespace::Namespace;
 use crate::netlink::{self, Batch, Netlink};
@@ -9,7 +10,7 @@ use crate::parallel;
 use crate::plan::{CableEnd, Interface};
 use crate::routes;
 use crate::state::{self, Locked};
-use crate::topology::Loss;
+use crate::topology::{Loss, Quality};
 use crate::up;
 
 impl Lab {
@@ -52,6 +53,17 @@ impl Lab {
         }
         record.loss = Some(losses.objects());
         locked.write(&record)
+    }
+
+    /// Has what `node` sends over `interface` go at another rate from now on. The queue stays as long as it was.
+    pub fn set_rate(&self, node: &str, interface: &str, rate_bps: u64) -> Result<()> {
+        let interface = self.interface(node, interface)?;
+        let quality = self.plan().sends_with(interface);
+        let queue_bytes = Some(quality.queue_bytes());
+        let changed = Quality { rate_bps: Some(rate_bps), queue_bytes, ..quality.clone() };
+        let mut batch = Batch::default();
+        links::hold_back(&mut batch, interface.index, &changed);
+        run_in(&self.node(node)?.namespace, batch)
     }
 
     /// What `node` has received and lost over `interface` since that loses anything; before, zero.

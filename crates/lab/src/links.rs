@@ -105,7 +105,7 @@ fn describe<'a>(
         namespace: namespace.as_fd().as_raw_fd(),
         master: bridge.map(|bridge| plan.bridges[bridge].index),
         group: GROUP,
-        splits_super_packets: !cable.quality[1 - end].loss.is_none(),
+        splits_super_packets: cable.quality[end].single_packets || !cable.quality[1 - end].loss.is_none(),
         // A queueing discipline is changed at no cost only while the link is down.
         up: end == 1 && kind == 1 && sends_freely,
     }
@@ -115,9 +115,12 @@ fn describe<'a>(
 pub(crate) fn hold_back(batch: &mut Batch, index: u32, quality: &Quality) {
     /// Two super-packets with the headers of their datagrams, so that none is cut to pieces.
     const MIN_BURST_BYTES: u64 = 128 * 1024;
+    /// Two frames, so that a timer that is a little late costs nothing of the rate.
+    const TWO_FRAMES_BYTES: u64 = 2 * 1514;
     let parent = quality.is_delayed().then(|| netlink::add_netem(batch, index, quality));
     let Some(rate_bps) = quality.rate_bps else { return };
     let one_millisecond = rate_bps / 8 / 1000;
-    let burst_bytes = one_millisecond.max(MIN_BURST_BYTES) as u32;
+    let least = if quality.single_packets { TWO_FRAMES_BYTES } else { MIN_BURST_BYTES };
+    let burst_bytes = one_millisecond.max(least) as u32;
     netlink::add_tbf(batch, index, parent, rate_bps, burst_bytes, quality.queue_bytes() as u32);
 }

@@ -43,6 +43,7 @@ pub fn relay(lab: &str, options: &Options) -> Result<()> {
     let plan = record.ok_or_else(|| Error::NoSuchLab { name: lab.to_owned() })?.plan();
     let open = || {
         Namespace::open(&plan.switch)?.enter()?;
+        socket::go_first();
         let relay = Relay::open(&plan)?;
         let mut output = std::io::stdout();
         writeln!(output, "ready").and_then(|()| output.flush())?;

@@ -28,6 +28,24 @@ fn every_experiment_can_be_planned() {
 }
 
 #[test]
+fn a_shared_link_is_contested_in_five_ways() {
+    let file = librecast().join("../fairness/link.toml");
+    let mut experiment = load(&file, &["settle=0ms"]);
+    experiment.store = Some("/".into());
+    let runs = preview(&experiment).unwrap_or_else(|error| panic!("{error}")).runs;
+    let expected = [
+        "against-tcp nack",
+        "against-auto nack",
+        "tcp-against-tcp tcp",
+        "alone nack",
+        "alone tcp",
+        "slower nack",
+        "slower tcp",
+    ];
+    assert_eq!(runs, expected.map(|run| format!("{run} immediate 400M #1")));
+}
+
+#[test]
 fn the_papers_networks_have_the_papers_clients() {
     for (name, clients) in
         [("S1L20", 20), ("S1L40", 40), ("S1L50", 50), ("S1R1L20", 20), ("S1R3L5", 20), ("S1R3L10", 40)]

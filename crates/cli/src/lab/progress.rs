@@ -90,13 +90,17 @@ impl Progress {
     }
 
     fn finished(&self, event: &Event) {
-        let Event::Finished { number, run, duration, whole, clients, saturated, cut_short } = event else {
+        let Event::Finished { number, run, duration, whole, clients, saturated, cut_short, link } = event
+        else {
             return;
         };
-        let mut line = format!(
-            "{run}: {whole} of {clients} copies verified, last after {:.3} s",
-            duration.as_secs_f64()
-        );
+        let mut line = match link {
+            Some(link) => format!("{run}: {}", link.sentence()),
+            None => format!(
+                "{run}: {whole} of {clients} copies verified, last after {:.3} s",
+                duration.as_secs_f64()
+            ),
+        };
         if *cut_short {
             line += " (cut short)";
         }
@@ -153,9 +157,10 @@ fn as_json(event: &Event) -> serde_json::Value {
             "expected_seconds": expected.as_secs_f64(),
         }),
         Event::Client { run, node, fared } => client_as_json(run, node, fared),
-        Event::Finished { number, run, duration, whole, clients, saturated, cut_short } => json!({
+        Event::Finished { number, run, duration, whole, clients, saturated, cut_short, link } => json!({
             "event": "finished", "number": number, "run": run, "seconds": duration.as_secs_f64(),
             "whole": whole, "clients": clients, "saturated": saturated, "cut_short": cut_short,
+            "link": link,
         }),
     }
 }

@@ -14,12 +14,13 @@ const MAX_FAILURES: usize = 40;
 /// Prints what failed, and what was shown.
 pub fn print(results: &Results, report: &Path) {
     if !results.failures.is_empty() {
-        say!("{}", failures_table(&results.failures).to_text());
+        say!("{}", failures_table(&results.failures, results.by_time).to_text());
     }
     if !results.findings.is_empty() {
         say!("{}", findings_table(&results.findings).to_text());
     }
-    say!("{} of {} runs: every client has a verified copy", results.whole_runs, results.runs);
+    let what = if results.by_time { "every flow ran to its end" } else { "every client has a verified copy" };
+    say!("{} of {} runs: {what}", results.whole_runs, results.runs);
     if results.interrupted {
         say!("stopped early; a run that was under way is marked as cut short");
     }
@@ -51,8 +52,10 @@ pub fn print_json(results: &Results, report: &Path) {
     say!("{done}");
 }
 
-fn failures_table(failures: &[Failure]) -> Table {
-    let mut table = Table::new("Clients without a verified copy", &["<RUN", "<CLIENT", "<WHY"]);
+fn failures_table(failures: &[Failure], by_time: bool) -> Table {
+    let title =
+        if by_time { "Flows that did not run to their end" } else { "Clients without a verified copy" };
+    let mut table = Table::new(title, &["<RUN", "<CLIENT", "<WHY"]);
     for failure in failures.iter().take(MAX_FAILURES) {
         table.rows.push(vec![
             failure.run.as_str().into(),
@@ -67,10 +70,7 @@ fn failures_table(failures: &[Failure]) -> Table {
 }
 
 fn findings_table(findings: &[Finding]) -> Table {
-    let mut table = Table::new(
-        "Claims: ratio of the run times of the slowest clients",
-        &["<CLAIM", "SIZE", "MEASURED", "<LIMIT", "<HOLDS"],
-    );
+    let mut table = Table::new("Claims", &["<CLAIM", "SIZE", "MEASURED", "<LIMIT", "<HOLDS"]);
     for finding in findings {
         let (holds, mark) = if finding.holds { ("yes", Mark::Good) } else { ("NO", Mark::Warning) };
         table.rows.push(vec![

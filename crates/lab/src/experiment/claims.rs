@@ -1,6 +1,6 @@
 //! Whether an experiment has shown what it set out to show.
 
-use treecast_measure::statistics::percentile;
+use treecast_measure::{analysis::SharedLink, statistics::percentile};
 
 use super::{
     file::{Claim, Measure, Which},
@@ -23,6 +23,8 @@ pub struct RunTime {
     pub throughput_mbps: Option<f64>,
     /// Bytes that left the server, by its interfaces' counters; none when they were not sampled.
     pub sent_bytes: Option<u64>,
+    /// How flows shared a link; none when they did not, or not to the end.
+    pub link: Option<SharedLink>,
 }
 
 /// What became of a claim, for one size.
@@ -47,13 +49,18 @@ impl Finding {
         match self.measure {
             Measure::Robustness if self.is_value => " of the objects",
             Measure::Throughput if self.is_value => " Mbit/s",
+            Measure::Share if self.is_value => " times the rival's",
+            Measure::Used if self.is_value => " of the link",
+            Measure::Calm if self.is_value => " s",
+            Measure::Loss if self.is_value => " of the packets",
             _ => " times",
         }
     }
 
     /// The ratio, for a person.
     pub fn measured(&self) -> String {
-        self.ratio.map_or("nothing: a client failed".into(), |ratio| format!("{ratio:.3}{}", self.unit()))
+        let none = if self.measure == Measure::Calm { "never" } else { "nothing: a client failed" };
+        self.ratio.map_or(none.into(), |ratio| format!("{ratio:.3}{}", self.unit()))
     }
 
     /// The bounds, for a person.
@@ -116,6 +123,10 @@ fn median(measure: Measure, which: &Which, size: Size, runs: &[RunTime]) -> Opti
         Measure::Robustness => run.robustness,
         Measure::Throughput => run.throughput_mbps,
         Measure::Sent => run.slowest_seconds.and(run.sent_bytes).map(|bytes| bytes as f64),
+        Measure::Share => run.link.as_ref()?.share,
+        Measure::Used => run.link.as_ref().map(|link| link.used),
+        Measure::Calm => run.link.as_ref()?.recovery.map(|after| after.as_secs_f64()),
+        Measure::Loss => run.link.as_ref()?.loss_after,
     };
     let values: Option<Vec<f64>> = matching.map(of).collect();
     percentile(&values?, 50.0)
@@ -154,6 +165,7 @@ mod tests {
             robustness: None,
             throughput_mbps: None,
             sent_bytes: None,
+            link: None,
         }
     }
 
@@ -218,6 +230,32 @@ mod tests {
         let found = findings(&[sent(None), sent(Some("L5"))], &runs);
         assert_eq!((found[0].ratio, found[0].holds), (Some(1.55), true));
         assert_eq!((found[1].ratio, found[1].holds), (None, false), "it was not sampled there");
+    }
+
+    #[test]
+    fn a_share_is_a_value_and_a_link_that_never_calms_holds_nothing() {
+        let link = SharedLink {
+            flows_bps: vec![15e6, 30e6],
+            receivers_bps: vec![15e6, 30e6],
+            share: Some(0.5),
+            used: 0.9,
+            loss: 0.01,
+            waiting_bytes: 1e5,
+            recovery: None,
+            loss_after: Some(0.04),
+        };
+        let runs = [RunTime { link: Some(link), ..run("L40", None) }];
+        let claim = |measure, most, least| Claim { measure, ..claim(None, most, least) };
+        let claims = [
+            claim(Measure::Share, Some(2.0), Some(0.5)),
+            claim(Measure::Calm, Some(3.0), None),
+            claim(Measure::Loss, Some(0.05), None),
+        ];
+        let found = findings(&claims, &runs);
+        let said: Vec<(String, bool)> = found.iter().map(|found| (found.measured(), found.holds)).collect();
+        assert_eq!(said[0], ("0.500 times the rival's".into(), true));
+        assert_eq!(said[1], ("never".into(), false));
+        assert_eq!(said[2], ("0.040 of the packets".into(), true));
     }
 
     #[test]

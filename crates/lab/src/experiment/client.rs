@@ -49,6 +49,8 @@ pub struct Fared {
     pub earlier: Vec<(Duration, String)>,
     pub ended: Ended,
     pub told: Told,
+    /// Whether its run ended by time, before it could have everything.
+    pub is_cut_short: bool,
     /// The objects of a feed that it has, checked.
     pub objects: Vec<ObjectTime>,
 }

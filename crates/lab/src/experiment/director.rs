@@ -30,6 +30,7 @@ use super::{
     run::{Cast, Played},
     schedule::{Schedule, seed_for},
     settle::Baseline,
+    sharing::{self, Scene, SharedPath},
     source::Source,
     ssh::Ssh,
     stage::Stage,
@@ -62,6 +63,8 @@ pub struct Results {
     pub findings: Vec<Finding>,
     /// A line for each kind of run that was left out.
     pub left_out: Vec<String>,
+    /// Whether runs end by time, and nobody has a whole copy.
+    pub by_time: bool,
     pub interrupted: bool,
 }
 
@@ -78,7 +81,8 @@ pub struct Failure {
 pub fn run(order: &Order, observe: &dyn Fn(&Event), stop: &dyn Fn() -> bool) -> Result<Results, Error> {
     let experiment = &order.experiment;
     require_root()?;
-    let Prepared { topologies, facts, plan } = Prepared::of(experiment)?;
+    sharing::check_kernel(experiment)?;
+    let Prepared { topologies, paths, facts, plan } = Prepared::of(experiment)?;
     observe(&Event::Planned {
         runs: plan.runs.len(),
         estimate: plan.estimate(&facts, experiment.settle.0),
@@ -97,13 +101,14 @@ pub fn run(order: &Order, observe: &dyn Fn(&Event), stop: &dyn Fn() -> bool) -> 
         number: 0,
         of: plan.runs.len(),
     };
-    for (index, topology) in topologies.into_iter().enumerate() {
+    for (index, (topology, path)) in topologies.into_iter().zip(paths).enumerate() {
         let runs: Vec<&Planned> = plan.runs.iter().filter(|run| run.network == index).collect();
         if !runs.is_empty() && !director.results.interrupted {
-            director.play_network(index, topology, &runs)?;
+            director.play_network(index, topology, path, &runs)?;
         }
     }
     director.results.left_out = plan.left_out;
+    director.results.by_time = experiment.sharing.is_some();
     director.results.findings = claims::findings(&experiment.claims, &director.times);
     Ok(director.results)
 }
@@ -111,6 +116,7 @@ pub fn run(order: &Order, observe: &dyn Fn(&Event), stop: &dyn Fn() -> bool) -> 
 /// Whether an experiment can be run here, as far as can be told without beginning.
 pub fn check(experiment: &Experiment) -> Result<(), Error> {
     require_root()?;
+    sharing::check_kernel(experiment)?;
     Prepared::of(experiment).map(drop)
 }
 
@@ -143,20 +149,24 @@ pub fn preview(experiment: &Experiment) -> Result<Preview, Error> {
 /// An experiment whose networks and objects are understood.
 struct Prepared {
     topologies: Vec<Topology>,
+    /// The link that flows share in each.
+    paths: Vec<Option<SharedPath>>,
     facts: Vec<Facts>,
     plan: Plan,
 }
 
 impl Prepared {
     fn of(experiment: &Experiment) -> Result<Self, Error> {
-        let topologies: Vec<Topology> =
+        let mut topologies: Vec<Topology> =
             experiment.networks.iter().map(Network::build).collect::<Result<_, _>>()?;
+        let paths = sharing::paths(experiment, &mut topologies)?;
         let facts: Vec<Facts> = topologies.iter().map(network::facts).collect();
         let sizes = sizes(&experiment.objects)?;
+        sharing::check_sizes(experiment, &sizes, &paths)?;
         let capacity_bytes =
             store::capacity_bytes(experiment.store.as_deref()).map_err(store_failed(experiment))?;
         let plan = Plan::new(experiment, &sizes, &facts, capacity_bytes)?;
-        Ok(Self { topologies, facts, plan })
+        Ok(Self { topologies, paths, facts, plan })
     }
 }
 
@@ -177,21 +187,28 @@ struct Director<'a> {
 }
 
 impl Director<'_> {
-    fn play_network(&mut self, index: usize, topology: Topology, runs: &[&Planned]) -> Result<(), Error> {
+    fn play_network(
+        &mut self,
+        index: usize,
+        topology: Topology,
+        path: Option<SharedPath>,
+        runs: &[&Planned],
+    ) -> Result<(), Error> {
         let description = &self.order.experiment.networks[index];
         (self.observe)(&Event::Building { network: &description.name, nodes: topology.nodes.len() });
         let multicast = runs.iter().any(|run| run.delivery.is_multicast());
-        let ssh = match runs.iter().any(|run| run.delivery == Delivery::Scp) {
+        let mut ssh = match runs.iter().any(|run| run.delivery == Delivery::Scp) {
             true => Some(self.ssh()?),
             false => None,
         };
         let rate = self.rate(description, &topology);
         let treecast = self.order.treecast.clone();
-        let stage = Stage::build(description, topology, multicast, |server| Programs {
-            treecast,
-            ssh,
+        let stage = Stage::build(description, topology, multicast, path, |server| Programs {
+            treecast: treecast.clone(),
+            // A rival needs none.
+            ssh: ssh.take(),
             server,
-            rate,
+            rate: rate.clone(),
             plain: self.order.experiment.plain,
         })?;
         let mut cargo: Option<Cargo> = None;
@@ -243,11 +260,16 @@ impl Director<'_> {
             return Ok(());
         }
         let seed = seed_for(experiment.seed, &name);
-        let waits =
-            planned.schedule.waits(stage.clients.len(), self.immediate_duration(planned, &stage.facts), seed);
+        let waits = planned.schedule.waits(
+            stage.main.clients.len(),
+            self.immediate_duration(planned, &stage.facts),
+            seed,
+        );
         self.number += 1;
         let info = self.info(stage, planned, seed);
-        let record = Record::begin(&mut self.db, &info, &stage.topology, unsettled)?;
+        let record = Record::begin(&mut self.db, &info, &stage.topology, unsettled, |name| {
+            stage.main.clients.iter().any(|client| client.name == name)
+        })?;
         if let Some(feed) = self.feed_info(stage, planned) {
             record.feed(&mut self.db, &feed)?;
         }
@@ -255,12 +277,37 @@ impl Director<'_> {
             number: self.number,
             of: self.of,
             run: &name,
-            clients: stage.clients.len(),
+            clients: stage.main.clients.len(),
             expected: planned.estimate(&stage.facts),
         });
         let recorder = record.recorder(&self.db, experiment.sample.0, stage.node_sources())?;
+        let scene = experiment.sharing.as_ref().zip(stage.shared.as_ref()).map(|(sharing, path)| Scene {
+            stage,
+            planned,
+            sharing,
+            path,
+            description: &experiment.networks[planned.network],
+            cargo,
+            store: &self.store,
+            record: &record,
+            timeout: experiment.timeout.0,
+        });
+        if let Some(scene) = &scene {
+            record.sharing(&mut self.db, &scene.info(None))?;
+            let failed = |error| Error::Sharing { run: name.clone(), error };
+            let outcome = scene.play(&recorder, self.stop).map_err(failed)?;
+            recorder.stop()?;
+            record.sharing(&mut self.db, &scene.info(Some(&outcome)))?;
+            for (index, fared) in outcome.played.clients.iter().enumerate() {
+                record.client_done(&mut self.db, index, fared)?;
+            }
+            let failure = |reason| Failure { run: name.clone(), node: "rival".into(), reason };
+            self.results.failures.extend(outcome.rival_failure.map(failure));
+            return self.conclude(stage, planned, &name, &record, cargo, &outcome.played);
+        }
         let cast = Cast {
             stage,
+            party: &stage.main,
             planned,
             cargo,
             store: &self.store,
@@ -270,11 +317,12 @@ impl Director<'_> {
             recorder: &recorder,
             server_node: record.server,
             client_nodes: record.clients.clone(),
-            stopped: self.order.experiment.networks[planned.network].stopped.as_ref(),
+            stopped: experiment.networks[planned.network].stopped.as_ref(),
+            begun: None,
         };
         let mut filed = Ok(());
         let mut each = |index: usize, fared: &Fared| {
-            (self.observe)(&Event::Client { run: &name, node: &stage.clients[index].name, fared });
+            (self.observe)(&Event::Client { run: &name, node: &stage.main.clients[index].name, fared });
             if filed.is_ok() {
                 filed = record.client_done(&mut self.db, index, fared);
             }
@@ -296,7 +344,7 @@ impl Director<'_> {
         played: &Played,
     ) -> Result<(), Error> {
         let saturated = record.finish(&mut self.db, played, cargo.size().0)?;
-        let failures = played.clients.iter().zip(&stage.clients).filter_map(|(fared, client)| {
+        let failures = played.clients.iter().zip(&stage.main.clients).filter_map(|(fared, client)| {
             let reason = fared.failure.clone()?;
             Some(Failure { run: name.into(), node: client.name.clone(), reason })
         });
@@ -307,9 +355,14 @@ impl Director<'_> {
             self.immediate.insert(key, played.duration);
         }
         self.results.interrupted |= played.interrupted;
+        let link = record.shared_link(&self.db)?;
         if !played.interrupted {
             let sent_bytes = record.server_sent_bytes(&self.db)?;
-            self.times.push(RunTime { sent_bytes, ..self.run_time(stage, planned, played) });
+            self.times.push(RunTime {
+                sent_bytes,
+                link: link.clone(),
+                ..self.run_time(stage, planned, played)
+            });
         }
         self.results.runs += 1;
         self.results.whole_runs += usize::from(failures.is_empty());
@@ -321,6 +374,7 @@ impl Director<'_> {
             clients: played.clients.len(),
             saturated: saturated.as_deref(),
             cut_short: played.interrupted,
+            link: link.as_ref(),
         });
         self.results.failures.extend(failures);
         Ok(())
@@ -330,7 +384,7 @@ impl Director<'_> {
         RunInfo {
             experiment: self.order.name.clone(),
             topology: self.order.experiment.networks[planned.network].name.clone(),
-            clients: stage.clients.len() as u32,
+            clients: stage.main.clients.len() as u32,
             router_levels: network::router_levels(&stage.topology),
             link_bps: network::link_rate_bps(&stage.topology),
             server_bps: network::server_rate_bps(&stage.topology),
@@ -382,6 +436,7 @@ impl Director<'_> {
             robustness,
             throughput_mbps: throughput_bps.map(|bps| bps / 1e6),
             sent_bytes: None,
+            link: None,
         }
     }
 
@@ -417,6 +472,7 @@ fn sending_rate_bps(link_rate_bps: u64) -> u64 {
 /// Robustness of the slow receivers and throughput of the fast ones.
 fn equation_4_2(feed: &FeedInfo, stage: &Stage, played: &Played) -> (Option<f64>, Option<f64>) {
     let receivers: Vec<(bool, &[ObjectTime])> = stage
+        .main
         .clients
         .iter()
         .zip(&played.clients)

@@ -21,6 +21,12 @@ pub enum Error {
     Network { name: String, what: String },
     #[error("cannot send {}: {error}; name a file that is there and that you may read", path.display())]
     Object { path: PathBuf, error: io::Error },
+    #[error(
+        "this kernel has no TCP congestion control `{name}`: load its module, or take one of {available} (--set sharing.congestion=...)"
+    )]
+    Congestion { name: String, available: String },
+    #[error("{run}: {error}")]
+    Sharing { run: String, error: io::Error },
     #[error("scp: {error}")]
     Scp { error: io::Error },
     #[error("cannot tell how busy this machine is: {0}")]

@@ -14,6 +14,7 @@ use super::{
     network,
     quantity::{Rate, Size, Time},
     schedule::Schedule,
+    sharing::{self, Change, Rival, Sharing, SharingKeys},
 };
 use crate::{
     text::read_text,
@@ -30,6 +31,7 @@ struct Document {
     sizes: Option<Vec<Size>>,
     file: Option<String>,
     feed: Option<FeedKeys>,
+    sharing: Option<SharingKeys>,
     repeats: Option<u32>,
     rate: Option<SendRate>,
     plain: Option<bool>,
@@ -51,6 +53,8 @@ pub struct Experiment {
     pub deliveries: Vec<Delivery>,
     pub schedules: Vec<Schedule>,
     pub objects: Objects,
+    /// Flows share a link, and runs end when its time is over instead of when all have everything.
+    pub sharing: Option<Sharing>,
     pub repeats: u32,
     /// The rate of after, nack and carousel; none takes what the slowest link carries.
     pub rate: Option<SendRate>,
@@ -97,6 +101,13 @@ pub struct Network {
     pub links: Vec<ClientLink>,
     /// A client that is stopped for a while, and whose time does not count for claims.
     pub stopped: Option<Stopped>,
+    /// Which of the experiment's deliveries are run here; none is all.
+    pub deliveries: Option<Vec<Delivery>>,
+    /// Another flow on the shared link.
+    pub rival: Option<Rival>,
+    /// Other rates of the shared link while a run goes on.
+    #[serde(default)]
+    pub changes: Vec<Change>,
 }
 
 /// A client's program stands still (SIGSTOP), and goes on later.
@@ -244,6 +255,14 @@ pub enum Measure {
     Throughput,
     /// All bytes that have left the server by its interfaces, Ethernet headers included.
     Sent,
+    /// What a flow takes of a shared link divided by what its rival takes.
+    Share,
+    /// What all flows take of a shared link, from 0 to 1.
+    Used,
+    /// Seconds until little is lost again after the shared link has changed.
+    Calm,
+    /// What is lost from 3 s after the shared link has changed on, from 0 to 1.
+    Loss,
 }
 
 /// The runs that a claim is about.
@@ -301,10 +320,11 @@ impl Experiment {
         check_distinct("network", self.networks.iter().map(|network| network.name.as_str()))?;
         check_distinct("delivery", self.deliveries.iter().map(|delivery| delivery.name()))?;
         check_distinct("schedule", self.schedules.iter().map(|schedule| schedule.name()))?;
-        self.networks.iter().try_for_each(Network::check)?;
+        self.networks.iter().try_for_each(|network| network.check(&self.deliveries))?;
         self.claims.iter().try_for_each(|claim| self.check_claim(claim))?;
         self.check_feed()?;
         self.check_rates()?;
+        sharing::check(self)?;
         if !self.schedules.contains(&Schedule::Immediate) {
             return Err("schedules need `immediate`: the waits of the others are measured by it".into());
         }
@@ -347,10 +367,16 @@ impl Experiment {
                 which.configuration().is_some_and(|wanted| feed.configurations().contains(&wanted))
             }
             _ => {
-                matches!(measure, Measure::Time | Measure::Median | Measure::Sent)
+                !matches!(measure, Measure::Robustness | Measure::Throughput)
                     && which.configuration().is_none()
             }
         }
+    }
+
+    /// Whether a delivery is run in a network.
+    fn runs(&self, network: &str, delivery: Delivery) -> bool {
+        let networks = self.networks.iter().filter(|of| of.name == network);
+        self.deliveries.contains(&delivery) && networks.into_iter().any(|of| of.runs(delivery))
     }
 
     fn check_claim(&self, claim: &Claim) -> Result<(), String> {
@@ -361,7 +387,7 @@ impl Experiment {
             let known = self.networks.iter().any(|network| network.name == which.network);
             let missing = match () {
                 () if !known => format!("network `{}`", which.network),
-                () if !self.deliveries.contains(&which.delivery) => format!("delivery `{delivery}`"),
+                () if !self.runs(&which.network, which.delivery) => format!("delivery `{delivery}`"),
                 () if !self.schedules.contains(&which.schedule) => format!("schedule `{schedule}`"),
                 () if !self.has_configuration(which, claim.measure) => "a configuration".into(),
                 () => continue,
@@ -381,13 +407,24 @@ impl Network {
         network::topology(self)
     }
 
+    /// Whether one of the experiment's deliveries is run here.
+    pub fn runs(&self, delivery: Delivery) -> bool {
+        self.deliveries.as_ref().is_none_or(|only| only.contains(&delivery))
+    }
+
     /// Its loss and delay in words, and at how many nodes; none when it has neither.
     pub fn impairments(&self) -> Result<Vec<String>, Error> {
         Ok(network::impairments(&self.build()?))
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self, deliveries: &[Delivery]) -> Result<(), String> {
         let name = &self.name;
+        if let Some(other) = self.deliveries.iter().flatten().find(|of| !deliveries.contains(of)) {
+            let other = other.name();
+            return Err(format!(
+                "network `{name}` is to run {other}, which is none of the experiment's deliveries"
+            ));
+        }
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if name.is_empty() || name.len() > 32 || !name.bytes().all(plain) {
             return Err(format!("network name `{name}`: expected 1 to 32 letters, digits and `-`"));
@@ -458,6 +495,9 @@ impl Document {
         if let Some(feed) = over.feed {
             self.feed.get_or_insert_default().take(feed);
         }
+        if let Some(sharing) = over.sharing {
+            self.sharing.get_or_insert_default().take(sharing);
+        }
         if set(&mut self.sizes, over.sizes) {
             self.file = None;
         }
@@ -476,7 +516,9 @@ impl Document {
             }
             _ => return Err(missing("expected one of `sizes`, `file` and `feed`, with something to send")),
         };
+        let sharing = self.sharing.map(SharingKeys::complete).transpose().map_err(|what| missing(&what))?;
         Ok(Experiment {
+            sharing,
             title: self.title.ok_or_else(|| missing("`title` is missing"))?,
             networks: some(self.network).ok_or_else(|| missing("no [[network]] to run in"))?,
             deliveries: some(self.deliveries).ok_or_else(|| missing("`deliveries` is missing"))?,
@@ -599,7 +641,7 @@ topology = "lan:clients=3"
             (
                 broken("sizes", "sises"),
                 "x.toml:4: unknown field `sises`, expected one of `title`, `deliveries`, `schedules`, \
-                 `sizes`, `file`, `feed`, `repeats`, `rate`, `plain`, `settle`, `timeout`, `seed`, `sample`, `store`, `oversize`, \
+                 `sizes`, `file`, `feed`, `sharing`, `repeats`, `rate`, `plain`, `settle`, `timeout`, `seed`, `sample`, `store`, `oversize`, \
                  `network`, `claim`",
             ),
             (
@@ -630,6 +672,10 @@ topology = "lan:clients=3"
                 "x.toml:2: string values must be quoted, expected literal string",
             ),
             (broken("\"tcp\", ", "\"nack\", "), "x.toml: delivery `nack` is there twice"),
+            (
+                broken("name = \"L3\"", "deliveries = [\"after\"]\nname = \"L3\""),
+                "x.toml: network `L3` is to run after, which is none of the experiment's deliveries",
+            ),
             (
                 broken("sizes = [\"1M\"]", "repeats = 0\nfile = \"x\""),
                 "x.toml: repeats is 0: expected 1 to 1000",

@@ -28,6 +28,7 @@ mod schedule;
 mod server;
 mod sessions;
 mod settle;
+mod sharing;
 mod source;
 mod ssh;
 mod stage;

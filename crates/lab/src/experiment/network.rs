@@ -103,7 +103,7 @@ pub fn server_rate_bps(topology: &Topology) -> Option<u64> {
     members.filter(|member| member.node == server).find_map(|member| member.quality.rate_bps)
 }
 
-/// What the plan needs to know.
+/// What the plan needs to know. A rival's receivers get copies, too.
 pub fn facts(topology: &Topology) -> Facts {
     Facts {
         clients: topology.count(Role::Client),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use treecast_measure::analysis::SharedLink;
+
 use super::client::Fared;
 
 /// Something that has happened.
@@ -26,5 +28,7 @@ pub enum Event<'a> {
         clients: usize,
         saturated: Option<&'a str>,
         cut_short: bool,
+        /// How flows shared a link.
+        link: Option<&'a SharedLink>,
     },
 }

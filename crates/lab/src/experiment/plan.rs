@@ -31,6 +31,8 @@ pub struct Planned {
     pub repeat: u32,
     /// Of a feed, how it is sent.
     pub feed: Option<PlannedFeed>,
+    /// How long flows share a link; otherwise the run ends when all have everything.
+    pub lasts: Option<Duration>,
 }
 
 /// The runs, in order, and a line for each kind of run that was left out.
@@ -70,7 +72,8 @@ impl Plan {
         let mut schedules = experiment.schedules.clone();
         schedules.sort();
         for repeat in 1..=experiment.repeats {
-            for &delivery in &experiment.deliveries {
+            let network_of = &experiment.networks[network];
+            for &delivery in experiment.deliveries.iter().filter(|delivery| network_of.runs(**delivery)) {
                 let runs = schedules.iter().map(|&schedule| Planned {
                     network,
                     delivery,
@@ -78,6 +81,7 @@ impl Plan {
                     size,
                     repeat,
                     feed: None,
+                    lasts: experiment.sharing.as_ref().map(|sharing| sharing.lasts.0),
                 });
                 self.runs.extend(runs);
             }
@@ -103,14 +107,21 @@ impl Plan {
             match oversize(&experiment.networks[network].name, facts, size, capacity_bytes) {
                 Some(what) if experiment.oversize == Oversize::Skip => self.left_out.push(what),
                 Some(what) => return Err(Error::Oversize { what }),
-                None => self.runs.extend(experiment.deliveries.iter().map(|&delivery| Planned {
-                    network,
-                    delivery,
-                    schedule: Schedule::Immediate,
-                    size,
-                    repeat,
-                    feed: Some(PlannedFeed { configuration, seed, lasts }),
-                })),
+                None => self.runs.extend(
+                    experiment
+                        .deliveries
+                        .iter()
+                        .filter(|delivery| experiment.networks[network].runs(**delivery))
+                        .map(|&delivery| Planned {
+                            network,
+                            delivery,
+                            schedule: Schedule::Immediate,
+                            size,
+                            repeat,
+                            feed: Some(PlannedFeed { configuration, seed, lasts }),
+                            lasts: None,
+                        }),
+                ),
             }
         }
         Ok(())
@@ -138,6 +149,9 @@ impl Planned {
         let copies = if self.delivery.is_multicast() { 1 } else { facts.clients };
         if let Some(feed) = &self.feed {
             return feed.lasts + START_AND_STOP;
+        }
+        if let Some(lasts) = self.lasts {
+            return lasts;
         }
         let bits = self.size.0 as f64 * 8.0 * OVERHEAD * copies as f64;
         let immediate = Duration::from_secs_f64(bits / facts.link_rate_bps as f64);
@@ -233,6 +247,7 @@ mod tests {
             size: SIZES[1],
             repeat: 1,
             feed: None,
+            lasts: None,
         };
         let tcp = run(Delivery::Tcp).estimate(&facts()[1]);
         let nack = run(Delivery::Nack).estimate(&facts()[1]);

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use treecast_measure::{
     Db, DbError, analysis,
-    db::{self, Event, FeedInfo, NodeId, NodeInfo, RunEnd, RunId, RunInfo, Status, Transfer},
+    analysis::SharedLink,
+    db::{self, Event, FeedInfo, NodeId, NodeInfo, RunEnd, RunId, RunInfo, SharingInfo, Status, Transfer},
     sample::{NodeSource, Recorder, SampleError},
     series::{self, Counter},
 };
@@ -32,6 +33,7 @@ impl Record {
         info: &RunInfo,
         topology: &Topology,
         unsettled: Option<Duration>,
+        is_client: impl Fn(&str) -> bool,
     ) -> Result<Self, DbError> {
         let origin = Instant::now();
         let run = db.begin_run(info)?;
@@ -40,7 +42,7 @@ impl Record {
         let mut record =
             Self { run, origin, server: machine, clients: Vec::new(), nodes: Vec::new(), machine, unsettled };
         for node in &topology.nodes {
-            record.add_node(db, &node.name, node.role)?;
+            record.add_node(db, &node.name, node.role, is_client(&node.name))?;
         }
         Ok(record)
     }
@@ -50,7 +52,24 @@ impl Record {
         db.add_feed(self.run, feed)
     }
 
-    fn add_node(&mut self, db: &mut Db, name: &str, role: Role) -> Result<(), DbError> {
+    /// Says how flows share a link in the run.
+    pub fn sharing(&self, db: &mut Db, sharing: &SharingInfo) -> Result<(), DbError> {
+        db.set_sharing(self.run, sharing)
+    }
+
+    /// How they shared it; none when it is not known yet.
+    pub fn shared_link(&self, db: &Db) -> Result<Option<SharedLink>, DbError> {
+        let mut results = analysis::Results::load(db, &[self.run])?;
+        Ok(results.sharings.pop().and_then(|run| run.measured))
+    }
+
+    /// The node of this name.
+    pub fn node(&self, topology: &Topology, name: &str) -> NodeId {
+        let index = topology.nodes.iter().position(|node| node.name == name);
+        index.map_or(self.machine, |index| self.nodes[index])
+    }
+
+    fn add_node(&mut self, db: &mut Db, name: &str, role: Role, is_client: bool) -> Result<(), DbError> {
         let role = match role {
             Role::Server => db::Role::Server,
             Role::Client => db::Role::Client,
@@ -60,7 +79,7 @@ impl Record {
         self.nodes.push(id);
         match role {
             db::Role::Server if self.server == self.machine => self.server = id,
-            db::Role::Client => self.clients.push(id),
+            db::Role::Client if is_client => self.clients.push(id),
             _ => {}
         }
         Ok(())
@@ -136,6 +155,7 @@ impl Record {
             .runs
             .first()
             .or(results.feeds.first().map(|run| &run.data))
+            .or(results.sharings.first().map(|run| &run.data))
             .map_or(Ok(None), |data| results.saturation(data))?;
         let unsettled = self.unsettled.map(still_busy);
         Ok(unsettled.into_iter().chain(found).reduce(|one, other| format!("{one}; {other}")))
@@ -156,7 +176,7 @@ fn server_events(played: &Played) -> Vec<(Duration, &'static str, String)> {
 
 /// `end` is the end of the run, from which on a client that never started is not active.
 fn transfer(fared: &Fared, size_bytes: u64, end: Duration) -> Transfer {
-    let verified = fared.failure.is_none();
+    let verified = fared.failure.is_none() && !fared.is_cut_short;
     Transfer {
         started: fared.started.unwrap_or(end),
         finished: fared.finished,
@@ -205,7 +225,7 @@ mod tests {
             machine: Machine::here("0"),
         };
         for (unsettled, why) in [(None, None), (Some(Duration::from_secs(3)), Some("after 3s of waiting"))] {
-            let record = Record::begin(&mut db, &info, &topology, unsettled).unwrap();
+            let record = Record::begin(&mut db, &info, &topology, unsettled, |_| true).unwrap();
             let played = Played {
                 clients: Vec::new(),
                 clients_start: Duration::ZERO,

@@ -2,6 +2,7 @@
 
 use std::{
     sync::{
+        OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError},
     },
@@ -22,7 +23,7 @@ use super::{
     schedule::Schedule,
     server::{MakeServer, POLL, Server},
     source::Source,
-    stage::Stage,
+    stage::{Party, Stage},
     store::Store,
     verify,
 };
@@ -30,6 +31,7 @@ use super::{
 /// What a run has to work with.
 pub struct Cast<'a> {
     pub stage: &'a Stage,
+    pub party: &'a Party,
     pub planned: &'a Planned,
     pub cargo: &'a Cargo,
     pub store: &'a Store,
@@ -43,6 +45,8 @@ pub struct Cast<'a> {
     pub client_nodes: Vec<NodeId>,
     /// A client to stop for a while.
     pub stopped: Option<&'a Stopped>,
+    /// Is told when the session has begun, after the run's start.
+    pub begun: Option<&'a OnceLock<Duration>>,
 }
 
 /// How a run went.
@@ -150,13 +154,21 @@ impl Cast<'_> {
         }
     }
 
-    /// Lets the objects of a feed come, from when all receivers are there.
+    /// Tells when all receivers are there, and lets the objects of a feed come from then on.
     fn feed(&self, server: &Server, is_over: &AtomicBool) {
-        let Cargo::Feed(products) = self.cargo else { return };
+        if matches!(self.cargo, Cargo::One(_)) && self.begun.is_none() {
+            return;
+        }
         let is_over = || is_over.load(Ordering::Relaxed);
         while !server.has_begun() && !is_over() {
             thread::sleep(POLL);
         }
+        if let Some(begun) = self.begun
+            && !is_over()
+        {
+            _ = begun.set(self.origin.elapsed());
+        }
+        let Cargo::Feed(products) = self.cargo else { return };
         // Without its paths, the sender has sent nothing: every receiver's robustness tells.
         _ = products.feed(&is_over);
     }
@@ -183,7 +195,7 @@ impl Cast<'_> {
     }
 
     fn server(&self) -> std::io::Result<Server<'_>> {
-        let folder = self.store.fresh_folder("server")?;
+        let folder = self.store.fresh_folder(&self.party.server)?;
         let delivery = self.planned.delivery;
         let first_places = match (self.leaves_by_itself(), self.planned.schedule) {
             (false, _) => usize::MAX,
@@ -194,10 +206,10 @@ impl Cast<'_> {
         let command: MakeServer = Box::new(move |opening| {
             let patience = if opening.are_waiting { CONNECTING.min(self.timeout) } else { self.timeout };
             let feed = self.planned.feed.as_ref();
-            self.stage.programs.server(delivery, self.cargo.path(), feed, opening, patience)
+            self.party.programs.server(delivery, self.cargo.path(), feed, opening, patience)
         });
         let spawn: Spawn = Box::new(|command| {
-            let child = self.stage.spawn_on_server(command)?;
+            let child = self.stage.spawn(&self.party.server, command)?;
             self.recorder.watch_process(self.server_node, child.id());
             Ok(child)
         });
@@ -205,11 +217,11 @@ impl Cast<'_> {
     }
 
     fn clients(&self) -> std::io::Result<Vec<Client<'_>>> {
-        self.stage.clients.iter().enumerate().map(|(index, _)| self.client(index)).collect()
+        self.party.clients.iter().enumerate().map(|(index, _)| self.client(index)).collect()
     }
 
     fn client(&self, index: usize) -> std::io::Result<Client<'_>> {
-        let at = &self.stage.clients[index];
+        let at = &self.party.clients[index];
         let folder = self.store.fresh_folder(&at.name)?;
         let delivery = self.planned.delivery;
         let into = folder.clone();
@@ -218,7 +230,7 @@ impl Cast<'_> {
             copy: self.cargo.copy_in(&folder),
             folder,
             command: Box::new(move |ticket| {
-                self.stage.programs.client(delivery, at, self.cargo.path(), ticket, &into)
+                self.party.programs.client(delivery, at, self.cargo.path(), ticket, &into)
             }),
             spawn: Box::new(move |command| {
                 let child = self.stage.spawn(&at.name, command)?;

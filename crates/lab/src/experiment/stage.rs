@@ -16,6 +16,7 @@ use super::{
     plan::Facts,
     process,
     programs::Programs,
+    sharing::{RIVAL, SharedPath},
 };
 use crate::{
     Lab, Options,
@@ -33,6 +34,16 @@ pub struct Stage {
     lab: Network,
     pub topology: Topology,
     pub facts: Facts,
+    /// The sender and receivers that the experiment is about.
+    pub main: Party,
+    /// Those of a rival session.
+    pub rival: Option<Party>,
+    /// The link that all flows share.
+    pub shared: Option<SharedPath>,
+}
+
+/// A server and its clients.
+pub struct Party {
     pub programs: Programs,
     pub server: String,
     pub clients: Vec<ClientNode>,
@@ -45,7 +56,8 @@ impl Stage {
         description: &Description,
         topology: Topology,
         multicast: bool,
-        programs: impl FnOnce(Attachment) -> Programs,
+        shared: Option<SharedPath>,
+        mut programs: impl FnMut(Attachment) -> Programs,
     ) -> Result<Self, Error> {
         let refused = |what: String| Error::Network { name: description.name.clone(), what };
         let node = |index: usize| -> Result<ClientNode, Error> {
@@ -53,16 +65,24 @@ impl Stage {
             let unattached = || refused(format!("{name} is on no network"));
             Ok(ClientNode { attachment: network::attachment(&topology, index).ok_or_else(unattached)?, name })
         };
-        let server = network::with_role(&topology, Role::Server).next();
-        let server = node(server.ok_or_else(|| refused("it has no server".into()))?)?;
-        let clients = network::with_role(&topology, Role::Client).map(node).collect::<Result<Vec<_>, _>>()?;
+        let has_rival = description.rival.is_some();
+        let mut party = |number: usize| -> Result<Party, Error> {
+            let server = network::with_role(&topology, Role::Server).nth(number);
+            let server = node(server.ok_or_else(|| refused("it has no server".into()))?)?;
+            let is_ours =
+                |index: &usize| !has_rival || topology.nodes[*index].name.starts_with(RIVAL) == (number == 1);
+            let clients = network::with_role(&topology, Role::Client).filter(is_ours).map(node);
+            let clients = clients.collect::<Result<_, _>>()?;
+            Ok(Party { programs: programs(server.attachment), server: server.name, clients })
+        };
+        let main = party(0)?;
+        let rival = if has_rival { Some(party(1)?) } else { None };
         let lab = Lab::up(&topology, &lab_name(description), &Options::default())
             .map_err(|error| refused(error.to_string()))?;
         let facts = network::facts(&topology);
-        let programs = programs(server.attachment);
-        let stage = Self { lab: Network(lab), topology, facts, programs, server: server.name, clients };
+        let stage = Self { lab: Network(lab), topology, facts, main, rival, shared };
         if multicast {
-            let routed = stage.lab.0.start_routers(&stage.programs.treecast, process::die_with_parent);
+            let routed = stage.lab.0.start_routers(&stage.main.programs.treecast, process::die_with_parent);
             routed.map_err(|error| refused(format!("multicast routing: {error}")))?;
         }
         Ok(stage)
@@ -76,8 +96,14 @@ impl Stage {
         self.lab.0.spawn(node, command).map_err(io::Error::other)
     }
 
-    pub fn spawn_on_server(&self, command: Command) -> io::Result<Child> {
-        self.spawn(&self.server, command)
+    /// Runs `work` on a thread inside a node.
+    pub fn enter<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        self.lab.0.enter(node, work).map_err(io::Error::other)
+    }
+
+    /// Has what a node, by its index, sends over an interface go at another rate from now on.
+    pub fn set_rate(&self, node: usize, interface: &str, rate_bps: u64) -> io::Result<()> {
+        self.lab.0.set_rate(&self.topology.nodes[node].name, interface, rate_bps).map_err(io::Error::other)
     }
 
     /// Every node and where its counters are, in the topology's order.
@@ -88,25 +114,29 @@ impl Stage {
                 name: node.name.clone(),
                 namespace: Some(Path::new("/run/netns").join(&node.namespace)),
                 interfaces: self.interfaces(index),
+                queues: self.shared.as_ref().is_some_and(|path| path.ends[0].0 == index),
             })
             .collect()
     }
 
-    /// A node's interfaces. Those of a router are called after what they lead to, as in the paper's tables
-    /// 10 and 11.
-    fn interfaces(&self, node: usize) -> Vec<InterfaceSource> {
+    /// What an interface's counters are called. Those of a router are called after what they lead to, as in the paper's
+    /// tables 10 and 11.
+    pub fn label(&self, node: usize, interface: &str) -> String {
         let is_router = self.topology.nodes[node].role == Role::Router;
-        let label = |interface: &str| match interface {
+        match interface {
             "if1" if is_router => "client".to_string(),
             "if2" if is_router => "server".to_string(),
             other => other.to_string(),
-        };
+        }
+    }
+
+    fn interfaces(&self, node: usize) -> Vec<InterfaceSource> {
         let members = self.topology.networks.iter().flat_map(|network| &network.members);
         members
             .filter(|member| member.node == node)
             .map(|member| InterfaceSource {
                 device: member.interface.clone(),
-                label: label(&member.interface),
+                label: self.label(node, &member.interface),
             })
             .collect()
     }

@@ -57,6 +57,45 @@ pub(super) fn tree(keys: &Keys) -> Result<Topology, SpecError> {
     draft.finish()
 }
 
+/// `shared:clients=5,rivals=1,rate=50M`: two servers in front of one link, `shared`, and behind it a LAN of clients and one
+/// of rivals. Everything else is as fast as the machine, so that all packets wait in front of that link.
+pub(super) fn shared(keys: &Keys) -> Result<Topology, SpecError> {
+    let known = "clients, rivals, rate, queue, loss, delay, jitter";
+    let (mut clients, mut rivals, mut cable) = (None, 0, Quality::default());
+    keys.each(known, |key, value| {
+        Some(match key {
+            "clients" => number(value, 1..=MAX_CLIENTS).map(|n| clients = Some(n)),
+            "rivals" => number(value, 0..=MAX_CLIENTS).map(|n| rivals = n),
+            _ => return cable.set(key, value).map(|set| set.map_err(str::to_owned)),
+        })
+    })?;
+    let clients = clients.ok_or_else(|| SpecError::new(keys.spec, None, "clients=N is missing"))?;
+    let name = format!("shared{clients}-{rivals}");
+    let mut draft = Draft { file: keys.spec, name, nodes: Vec::new(), networks: Vec::new() };
+    let member = |node: String, interface: &str| DraftMember::of(node, Quality::default()).on(interface);
+    for (server, interface) in [(0, "if2"), (1, "if3")] {
+        let mut up = DraftNetwork { kind: NetworkKind::Link, ..network(&format!("up{server}")) };
+        up.members = vec![member(format!("server{server}"), "if1"), member("router0".into(), interface)];
+        draft.nodes.push(node(format!("server{server}"), Role::Server));
+        draft.networks.push(up);
+    }
+    draft.nodes.extend((0..2).map(|router| node(format!("router{router}"), Role::Router)));
+    let mut link = DraftNetwork { kind: NetworkKind::Link, ..network("shared") };
+    let end = |router: &str, interface| DraftMember::of(router, cable.clone()).on(interface);
+    link.members = vec![end("router0", TOWARDS_CLIENTS), end("router1", TOWARDS_SERVERS)];
+    draft.networks.push(link);
+    for (kind, count, interface) in [("client", clients, TOWARDS_CLIENTS), ("rival", rivals, "if3")] {
+        let mut lan = network(&format!("{kind}s"));
+        lan.members.extend((count > 0).then(|| member("router1".into(), interface)));
+        for host in (0..count).map(|number| format!("{kind}{number}")) {
+            lan.members.push(member(host.clone(), "if1"));
+            draft.nodes.push(node(host, Role::Client));
+        }
+        draft.networks.extend((count > 0).then_some(lan));
+    }
+    draft.finish()
+}
+
 /// The routers one level below `router`: none for those on a client LAN.
 fn children(router: usize, leaves: usize) -> std::ops::Range<usize> {
     match router.checked_sub(leaves) {
@@ -184,6 +223,23 @@ mod tests {
         let topology = Topology::parse("tree:levels=1,clients=20").unwrap();
         assert_eq!(members(&topology, "up"), ["server0.if1", "router0.if2"]);
         assert_eq!(members(&topology, "lan0").len(), 21);
+    }
+
+    #[test]
+    fn clients_and_rivals_are_behind_one_link() {
+        let topology = Topology::parse("shared:clients=2,rivals=1,rate=50M,delay=20ms").unwrap();
+        assert_eq!(members(&topology, "shared"), ["router0.if1", "router1.if2"]);
+        assert_eq!(members(&topology, "clients"), ["router1.if1", "client0.if1", "client1.if1"]);
+        assert_eq!(members(&topology, "rivals"), ["router1.if3", "rival0.if1"]);
+        let limited = |network: &crate::topology::Network| {
+            network.members.iter().all(|member| member.quality.rate_bps.is_some())
+        };
+        let limited: Vec<&str> =
+            topology.networks.iter().filter(|n| limited(n)).map(|n| n.name.as_str()).collect();
+        assert_eq!(limited, ["shared"]);
+        assert_eq!(Topology::parse("shared:clients=2").unwrap().networks.len(), 4);
+        let refused = Topology::parse("shared:rivals=2").unwrap_err().to_string();
+        assert_eq!(refused, "shared:rivals=2: clients=N is missing");
     }
 
     #[test]

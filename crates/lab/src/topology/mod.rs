@@ -89,7 +89,7 @@ pub struct Member {
 
 impl Topology {
     /// Reads a topology from what a person names it by: `lan:clients=20`,
-    /// `tree:levels=3,clients=5`, `testbed:FILE`, or the path of a TOML file.
+    /// `tree:levels=3,clients=5`, `shared:clients=5,rate=50M`, `testbed:FILE`, or the path of a TOML file.
     pub fn parse(spec: &str) -> Result<Self, SpecError> {
         spec::parse(spec)
     }

@@ -17,6 +17,9 @@ pub struct Quality {
     pub delay: Duration,
     /// Each packet's delay is drawn evenly from `delay` ± `jitter`; packets are not reordered.
     pub jitter: Duration,
+    /// Whether packets are sent one by one, super-packets cut before they wait, as the queue of a router sees them.
+    #[serde(default)]
+    pub single_packets: bool,
 }
 
 /// Which packets are lost.

@@ -31,6 +31,7 @@ pub(super) fn parse(spec: &str) -> Result<Topology, SpecError> {
     match spec.split_once(':') {
         Some(("lan", keys)) => generate::lan(&Keys::parse(spec, keys)?),
         Some(("tree", keys)) => generate::tree(&Keys::parse(spec, keys)?),
+        Some(("shared", keys)) => generate::shared(&Keys::parse(spec, keys)?),
         Some(("testbed", path)) => testbed::parse(&read(path)?, path),
         _ => file::parse(&read(spec)?, spec),
     }
@@ -39,7 +40,8 @@ pub(super) fn parse(spec: &str) -> Result<Topology, SpecError> {
 fn read(path: &str) -> Result<String, SpecError> {
     const MAX_BYTES: u64 = 4 << 20;
     let explain = |error: std::io::Error| {
-        let hint = "give a TOML file, lan:clients=N, tree:levels=R,clients=L or testbed:FILE";
+        let hint =
+            "give a TOML file, lan:clients=N, tree:levels=R,clients=L, shared:clients=N or testbed:FILE";
         SpecError::new(path, None, format!("cannot be read as a topology ({error}): {hint}"))
     };
     read_text(Path::new(path), MAX_BYTES).map_err(explain)

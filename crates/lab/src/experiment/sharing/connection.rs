@@ -1,0 +1,122 @@
+//! One TCP connection that always has something to send: what everything else on a link is compared with.
+
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    os::fd::AsRawFd,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::super::stage::Stage;
+
+/// How long connecting may take, and how long a read or write waits until it is asked whether all is over.
+const CONNECTING: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A connection from one node to another.
+pub struct Connection<'a> {
+    pub stage: &'a Stage,
+    pub from: &'a str,
+    pub to: &'a str,
+    /// Of the node that it goes to.
+    pub address: IpAddr,
+    /// As the kernel calls it.
+    pub congestion: &'a str,
+    pub origin: Instant,
+    /// When it was there, after `origin`.
+    pub begun: &'a OnceLock<Duration>,
+}
+
+impl Connection<'_> {
+    /// Sends until it is over. Returns how many bytes have arrived.
+    pub fn run(&self, is_over: &AtomicBool) -> io::Result<u64> {
+        let (sender, receiver) = self.open()?;
+        _ = self.begun.set(self.origin.elapsed());
+        let (sent, received) = thread::scope(|scope| {
+            let sending = scope.spawn(|| send(&sender, is_over));
+            let received = receive(&receiver, is_over);
+            (sending.join(), received)
+        });
+        sent.map_err(|_| io::Error::other("its sender panicked"))??;
+        received
+    }
+
+    fn open(&self) -> io::Result<(TcpStream, TcpStream)> {
+        let at = SocketAddr::new(self.address, 0);
+        let listener = self.stage.enter(self.to, || TcpListener::bind(at))??;
+        let at = listener.local_addr()?;
+        let sender = self.stage.enter(self.from, || TcpStream::connect_timeout(&at, CONNECTING))??;
+        let (receiver, _) = listener.accept()?;
+        set_congestion(&sender, self.congestion)?;
+        sender.set_write_timeout(Some(PATIENCE))?;
+        receiver.set_read_timeout(Some(PATIENCE))?;
+        for end in [&sender, &receiver] {
+            // What is not sent when all is over must not disturb the next run.
+            socket2::SockRef::from(end).set_linger(Some(Duration::ZERO))?;
+        }
+        Ok((sender, receiver))
+    }
+}
+
+/// Has a connection's sender follow a congestion control that the kernel has, or loads.
+pub fn set_congestion(stream: &impl AsRawFd, name: &str) -> io::Result<()> {
+    // SAFETY: the pointer and length are those of `name`, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            name.len() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn send(mut stream: &TcpStream, is_over: &AtomicBool) -> io::Result<()> {
+    let zeros = vec![0; 64 << 10];
+    while !is_over.load(Ordering::Relaxed) {
+        stream.write(&zeros).map(drop).or_else(waited)?;
+    }
+    Ok(())
+}
+
+fn receive(mut stream: &TcpStream, is_over: &AtomicBool) -> io::Result<u64> {
+    let mut buffer = vec![0; 256 << 10];
+    let mut received = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(read) => received += read as u64,
+            Err(error) => waited(error)?,
+        }
+    }
+    Ok(received)
+}
+
+/// That there was nothing to do for a while is no error.
+fn waited(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(()),
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_follows_the_congestion_control_that_it_is_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        // Every kernel has Reno's.
+        set_congestion(&stream, "reno").unwrap();
+        assert_eq!(set_congestion(&stream, "nobodys").unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,203 @@
+//! A run in which flows share a link: it begins with one, its rival follows, and all end when the time is over.
+
+use std::{
+    io,
+    net::TcpListener,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, ScopedJoinHandle},
+    time::{Duration, Instant},
+};
+
+use super::{
+    super::{
+        client::{CUT_OFF, Fared},
+        run::{Cast, Played},
+        server::POLL,
+        stage::Stage,
+    },
+    Change, SharedPath, Sharing,
+    connection::{Connection, set_congestion},
+};
+
+/// How long the flows may take to begin.
+const BEGINNING: Duration = Duration::from_secs(60);
+
+/// One of the flows.
+pub enum Flow<'a> {
+    Session(Box<Cast<'a>>),
+    Tcp(Connection<'a>),
+}
+
+/// What a run has to work with.
+pub struct Contest<'a> {
+    pub stage: &'a Stage,
+    pub sharing: &'a Sharing,
+    pub path: &'a SharedPath,
+    pub changes: &'a [Change],
+    pub origin: Instant,
+    pub first: Flow<'a>,
+    /// When it follows, after the first has begun.
+    pub rival: Option<(Flow<'a>, Duration)>,
+    /// When each has begun, after the run's start.
+    pub begun: &'a [OnceLock<Duration>; 2],
+}
+
+/// How a run went.
+pub struct Outcome {
+    /// Of the first flow.
+    pub played: Played,
+    pub rival_failure: Option<String>,
+    /// The link's rate, each from so long after the run's start.
+    pub rates: Vec<(Duration, u64)>,
+    /// From when to when all flows ran; none when it did not come to that.
+    pub together: Option<(Duration, Duration)>,
+}
+
+/// Whether the kernel has a congestion control.
+pub fn is_available(congestion: &str) -> io::Result<bool> {
+    let socket = TcpListener::bind("127.0.0.1:0")?;
+    match set_congestion(&socket, congestion) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        outcome => outcome.map(|()| true),
+    }
+}
+
+type Playing<'scope> = ScopedJoinHandle<'scope, io::Result<Played>>;
+
+impl Contest<'_> {
+    /// Plays the run; `stop` ends it early.
+    pub fn play(&self, stop: &dyn Fn() -> bool) -> io::Result<Outcome> {
+        let rate_bps = self.path.quality.rate_bps.unwrap_or_default();
+        self.set_rate(rate_bps)?;
+        let mut rates = vec![(Duration::ZERO, rate_bps)];
+        let (is_over, mut together) = (AtomicBool::new(false), None);
+        let (played, rival) = thread::scope(|scope| {
+            let first = scope.spawn(|| self.first.play(&is_over, self.origin));
+            let mut rival: Option<Playing> = None;
+            let ended = self.referee(stop, &first, &mut rival, &mut rates, |flow| {
+                scope.spawn(|| flow.play(&is_over, self.origin))
+            });
+            is_over.store(true, Ordering::Relaxed);
+            // It was unlimited before and is again, should the next run want that.
+            let restored = self.set_rate(rate_bps);
+            let outcome = (join(first), rival.map(join));
+            together = restored.and(ended)?;
+            Ok::<_, io::Error>(outcome)
+        })?;
+        let rival_failure = rival.map(failure_of_rival).unwrap_or_default();
+        let mut played = played?;
+        played.interrupted = stop() && together.is_none();
+        played.clients.iter_mut().for_each(|fared| judge(fared, together.is_some()));
+        Ok(Outcome { played, rival_failure, rates, together })
+    }
+
+    /// Lets the rival follow, changes the link and waits until the time is over. Returns from when to when all flows
+    /// ran; none when one ended, or did not begin.
+    fn referee<'scope, 'flow>(
+        &'flow self,
+        stop: &dyn Fn() -> bool,
+        first: &Playing<'scope>,
+        rival: &mut Option<Playing<'scope>>,
+        rates: &mut Vec<(Duration, u64)>,
+        start: impl Fn(&'flow Flow<'flow>) -> Playing<'scope>,
+    ) -> io::Result<Option<(Duration, Duration)>> {
+        let until = |rival: &Option<Playing>, is_reached: &dyn Fn() -> bool, at_most: Duration| {
+            let end = Instant::now() + at_most;
+            loop {
+                if is_reached() {
+                    return true;
+                }
+                let is_alone = first.is_finished() || rival.as_ref().is_some_and(|rival| rival.is_finished());
+                if stop() || is_alone || Instant::now() >= end {
+                    return false;
+                }
+                thread::sleep(POLL);
+            }
+        };
+        if !until(rival, &|| self.begun[0].get().is_some(), BEGINNING) {
+            return Ok(None);
+        }
+        if let Some((flow, after)) = &self.rival {
+            let begins = Instant::now() + *after;
+            if !until(rival, &|| Instant::now() >= begins, *after + POLL) {
+                return Ok(None);
+            }
+            *rival = Some(start(flow));
+            if !until(rival, &|| self.begun[1].get().is_some(), BEGINNING) {
+                return Ok(None);
+            }
+        }
+        let from = self.begun.iter().filter_map(OnceLock::get).max().copied().unwrap_or_default();
+        for change in self.changes {
+            let at = from + change.after.0;
+            if !until(rival, &|| self.origin.elapsed() >= at, change.after.0 + BEGINNING) {
+                return Ok(None);
+            }
+            self.set_rate(change.rate.0)?;
+            rates.push((self.origin.elapsed(), change.rate.0));
+        }
+        let end = from + self.sharing.lasts.0;
+        let is_whole = until(rival, &|| self.origin.elapsed() >= end, self.sharing.lasts.0 + BEGINNING);
+        Ok(is_whole.then_some((from, end)))
+    }
+
+    /// Gives the link another rate, both ways.
+    fn set_rate(&self, rate_bps: u64) -> io::Result<()> {
+        self.path
+            .ends
+            .iter()
+            .try_for_each(|(node, interface)| self.stage.set_rate(*node, interface, rate_bps))
+    }
+}
+
+impl Flow<'_> {
+    fn play(&self, is_over: &AtomicBool, origin: Instant) -> io::Result<Played> {
+        match self {
+            Self::Session(cast) => cast.play(&mut |_, _| {}, &|| is_over.load(Ordering::Relaxed)),
+            Self::Tcp(connection) => {
+                let start = origin.elapsed();
+                let ended = connection.run(is_over);
+                let mut fared = Fared { started: Some(start), ..Fared::default() };
+                // As a client of a session has, that is ended in the same way.
+                fared.failure = Some(ended.as_ref().map_or_else(ToString::to_string, |_| CUT_OFF.into()));
+                fared.told.received_bytes = ended.unwrap_or_default();
+                Ok(Played {
+                    clients: vec![fared],
+                    clients_start: start,
+                    duration: origin.elapsed() - start,
+                    interrupted: false,
+                    server_output: None,
+                    server_failure: None,
+                })
+            }
+        }
+    }
+}
+
+fn join(playing: Playing) -> io::Result<Played> {
+    playing.join().unwrap_or_else(|_| Err(io::Error::other("a flow panicked")))
+}
+
+/// Why a rival was none.
+fn failure_of_rival(played: io::Result<Played>) -> Option<String> {
+    match played {
+        Err(error) => Some(error.to_string()),
+        Ok(played) => {
+            let of_clients = played.clients.into_iter().filter_map(|fared| fared.failure);
+            played.server_failure.into_iter().chain(of_clients).find(|failure| failure != CUT_OFF)
+        }
+    }
+}
+
+/// A client that was cut off when the time was over has done what it had to.
+fn judge(fared: &mut Fared, is_over: bool) {
+    fared.is_cut_short = true;
+    fared.failure = match fared.failure.take() {
+        Some(failure) if is_over && failure == CUT_OFF => None,
+        None => Some("it had everything before the time was over: send more (--set sizes=...)".into()),
+        failure => failure,
+    };
+}
