@@ -3,7 +3,7 @@
 //!
 //! The journal is `.treecast-SESSION.SLOT.journal`, a file that is not whole `.treecast-SESSION.SLOT.INDEX.part`. A
 //! receiver has the journal of its slot locked for as long as it lives, so that several in one folder do not disturb
-//! each other. A journal is text, a line an entry; whoever reads it passes over what is no entry, such as a last line
+//! each other. What it holds in memory lies in `.treecast-SESSION.SLOT.0.held` and `.1.held`. A journal is text, a line an entry; whoever reads it passes over what is no entry, such as a last line
 //! that is cut short:
 //!
 //! ```text
@@ -22,13 +22,15 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::CString,
     fmt::Write as _,
     fs::File,
-    io::{Read, Write},
+    io::{self, Read, Write},
     ops::Range,
     time::{Duration, SystemTime},
 };
 
+use data_encoding::HEXLOWER;
 use treecast_wire::{
     header::{FileId, HEADER_LEN, SessionId},
     message::{BeginOfFile, Message, ModificationTime, ObjectKind},
@@ -36,6 +38,7 @@ use treecast_wire::{
 
 use super::{
     PartFile, TargetError, TargetFolder, check_name,
+    held_log::{Announced, HeldLog, Left},
     sys::{self, Lock, Status, c_string, open_at},
     target::HIDDEN,
 };
@@ -363,8 +366,27 @@ impl Journal {
             |noted: &Noted| matches!(&noted.what, What::Done(done) if done.kind != ObjectKind::Folder);
         self.has_done = leftovers.objects.values().any(is_done);
         leftovers.check_parts(self);
-        self.stays = !leftovers.is_empty();
+        self.stays = !leftovers.is_empty() || self.has_held();
         leftovers
+    }
+
+    /// The log of what a receiver holds in memory, and what is in it from an earlier one; none where it cannot be written,
+    /// or nobody may go on with it.
+    pub(super) fn held_log(&self) -> Option<(HeldLog, BTreeMap<u32, Left>)> {
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        let open = |turn| open_at(self.folder.root(), &self.held_name(turn)?, flags, 0o600).map(File::from);
+        let files = [open(0).ok()?, open(1).ok()?];
+        HeldLog::open(files).ok().filter(|_| self.resumes)
+    }
+
+    fn held_name(&self, turn: u32) -> io::Result<CString> {
+        c_string(format!("{HIDDEN}{:08x}.{}.{turn}.held", self.session.0, self.slot))
+    }
+
+    /// Whether an earlier receiver has left what it held in memory.
+    fn has_held(&self) -> bool {
+        let len = |turn| Ok::<_, io::Error>(sys::status_at(self.folder.root(), &self.held_name(turn)?)?.size);
+        (0..2).any(|turn| len(turn).is_ok_and(|len| len > 0))
     }
 
     fn part_name(&self, index: u32) -> String {
@@ -397,6 +419,11 @@ impl Leftovers {
     /// Whether nothing is there.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
+    }
+
+    /// Whether something is noted of an object.
+    pub(super) fn has(&self, index: u32) -> bool {
+        self.objects.contains_key(&index)
     }
 
     /// What is there of an object that is announced so.
@@ -494,8 +521,15 @@ fn parse_range(text: &str) -> Option<Range<u64>> {
 
 /// What stands for an announcement: half a hash of all that it says.
 fn announcement(begin: &BeginOfFile) -> String {
+    HEXLOWER.encode(&announced(begin))
+}
+
+/// As [`announcement`], in bytes.
+pub(super) fn announced(begin: &BeginOfFile) -> Announced {
     let packet = Message::BeginOfFile(begin.clone()).to_packet(FileId(0));
-    blake3::hash(&packet[HEADER_LEN..]).to_hex()[..32].to_owned()
+    let mut half = Announced::default();
+    half.copy_from_slice(&blake3::hash(&packet[HEADER_LEN..]).as_bytes()[..16]);
+    half
 }
 
 /// What the kernel calls the time since the machine was started.

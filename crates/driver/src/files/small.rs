@@ -1,5 +1,6 @@
 //! Small objects, which stay in memory until they are whole and right. A file is made of each then, and nothing else:
 //! what costs a large object little, a temporary name and reading back what is hashed, is most of what a small one costs.
+//! A receiver that is killed leaves them in a log.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +12,12 @@ use treecast_wire::{
     message::{BeginOfFile, ObjectKind},
 };
 
-use super::{Kept, Task, names::Names};
+use super::{
+    Journal, Kept, Leftovers, Task,
+    held_log::{Announced, HeldLog, Left, Piece},
+    journal::announced,
+    names::Names,
+};
 
 /// Objects up to this size, in bytes, are small.
 const MAX_LEN: u64 = 64 * 1024;
@@ -34,15 +40,24 @@ pub struct Whole {
 #[derive(Debug)]
 pub(crate) struct SmallObjects {
     held: BTreeMap<FileId, Held>,
+    /// What has come of objects that are not announced, with its positions.
+    early: BTreeMap<FileId, Vec<(u64, Vec<u8>)>>,
+    /// All that is in memory.
     held_bytes: usize,
     /// Objects that the store has been told of. They stay there until they are discarded.
     stored: BTreeSet<FileId>,
     is_off: bool,
+    log: Option<HeldLog>,
+    /// What has come and is not in the log yet.
+    unlogged: Vec<(FileId, Range<u64>)>,
+    /// What an earlier receiver has held.
+    left: BTreeMap<u32, Left>,
 }
 
 #[derive(Debug)]
 struct Held {
     begin: BeginOfFile,
+    announced: Announced,
     content: Vec<u8>,
     /// What has come, in the order in which it came.
     there: Vec<Range<u64>>,
@@ -52,6 +67,11 @@ struct Held {
 impl Held {
     fn len(&self) -> usize {
         self.content.len() + OVERHEAD_BYTES
+    }
+
+    fn piece(&self, file: FileId, range: &Range<u64>) -> Option<Piece<'_>> {
+        let bytes = self.content.get(range.start as usize..range.end as usize)?;
+        Some(Piece { index: file.index(), announced: self.announced, position: range.start as u32, bytes })
     }
 
     /// What hands the store all that has come.
@@ -67,30 +87,66 @@ impl Held {
 impl SmallObjects {
     /// None of a session's objects is held if `is_off`.
     pub fn new(is_off: bool) -> Self {
-        Self { held: BTreeMap::new(), held_bytes: 0, stored: BTreeSet::new(), is_off }
+        Self {
+            held: BTreeMap::new(),
+            early: BTreeMap::new(),
+            held_bytes: 0,
+            stored: BTreeSet::new(),
+            is_off,
+            log: None,
+            unlogged: Vec::new(),
+            left: BTreeMap::new(),
+        }
+    }
+
+    /// As [`SmallObjects::new`], for a receiver with this journal, from which a later one can go on.
+    pub fn resuming(is_off: bool, journal: &Journal, leftovers: &Leftovers) -> Self {
+        let mut small = Self::new(is_off);
+        if let Some((log, mut left)) = (!is_off).then(|| journal.held_log()).flatten() {
+            // What is noted elsewhere came later, or is as much.
+            left.retain(|index, _| !leftovers.has(*index));
+            (small.log, small.left) = (Some(log), left);
+            small.carry_over();
+        }
+        small
+    }
+
+    /// Whether an earlier receiver has left something that nobody has asked for yet.
+    pub fn has_left(&self) -> bool {
+        !self.left.is_empty()
     }
 
     /// An object is announced, or announced otherwise than before. Returns what the store has to do for it: nothing while
     /// it is held.
     pub fn announce(&mut self, file: FileId, begin: BeginOfFile, kept: Kept) -> Vec<Task> {
-        let held = self.remove(file);
+        let (held, early) = (self.remove(file), self.take_early(file));
         let is_fit = kept == Kept::Nothing && !self.is_off && is_small(&begin);
         if !is_fit || self.stored.contains(&file) || !self.has_room(begin.file_size) {
             self.stored.insert(file);
-            let before = held.into_iter().flat_map(|held| held.into_tasks(file));
+            let early = early.into_iter().map(|(position, bytes)| Task::KeepHeld { file, position, bytes });
+            let before = held.into_iter().flat_map(|held| held.into_tasks(file)).chain(early);
             return std::iter::once(Task::Announce { file, begin, kept }).chain(before).collect();
         }
         let (mut content, mut there) = held.map_or_else(Default::default, |held| (held.content, held.there));
         content.resize(begin.file_size as usize, 0);
         there.retain(|range| range.end <= begin.file_size);
-        let held = Held { begin, content, there, hash: None };
+        let held = Held { announced: announced(&begin), begin, content, there, hash: None };
         self.held_bytes += held.len();
         self.held.insert(file, held);
+        for (position, bytes) in early {
+            // The machine has checked it against the announcement.
+            self.keep(file, position, &bytes);
+        }
         Vec::new()
     }
 
     /// Takes bytes of an object that is held; false when the store has to.
     pub fn keep(&mut self, file: FileId, position: u64, bytes: &[u8]) -> bool {
+        if self.may_be_small(file, position, bytes.len()) {
+            self.held_bytes += bytes.len() + OVERHEAD_BYTES;
+            self.early.entry(file).or_default().push((position, bytes.to_vec()));
+            return true;
+        }
         let at = usize::try_from(position).ok();
         let room = self.held.get_mut(&file).and_then(|held| Some((held, at?)));
         let Some((held, at)) =
@@ -105,7 +161,52 @@ impl SmallObjects {
             Some(last) if last.end == position => last.end = end,
             _ => held.there.push(position..end),
         }
+        match self.unlogged.last_mut() {
+            Some((of, last)) if *of == file && last.end == position => last.end = end,
+            _ => self.unlogged.push((file, position..end)),
+        }
         true
+    }
+
+    /// Takes what an earlier receiver has held of an object that has just been announced. Returns what that is.
+    pub fn restore(&mut self, file: FileId) -> Vec<Range<u64>> {
+        let Some(left) = self.left.remove(&file.index()) else { return Vec::new() };
+        if self.held.get(&file).is_none_or(|held| held.announced != left.announced) {
+            return Vec::new();
+        }
+        let mut restored = Vec::new();
+        for (position, bytes) in left.pieces {
+            let position = u64::from(position);
+            if self.keep(file, position, &bytes) {
+                restored.push(position..position + bytes.len() as u64);
+            }
+        }
+        restored
+    }
+
+    /// Notes all that has come for a receiver that is started when this one was killed. What cannot be noted is fetched
+    /// again then, and that is all.
+    pub fn note(&mut self) {
+        let unlogged = std::mem::take(&mut self.unlogged);
+        let Some(log) = self.log.as_mut().filter(|_| !unlogged.is_empty()) else { return };
+        if log.is_full() {
+            _ = log.turn();
+            return self.carry_over();
+        }
+        let held = &self.held;
+        let piece = |(file, range): &(FileId, Range<u64>)| held.get(file)?.piece(*file, range);
+        _ = log.write(&unlogged.iter().filter_map(piece).collect::<Vec<_>>());
+    }
+
+    /// Begins the log anew with all that counts.
+    fn carry_over(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        let held = self
+            .held
+            .iter()
+            .flat_map(|(file, held)| held.there.iter().filter_map(move |range| held.piece(*file, range)));
+        let left = self.left.iter().flat_map(|(index, left)| left.pieces(*index));
+        _ = log.carry_over(&held.chain(left).collect::<Vec<_>>());
     }
 
     /// Whether an object is held.
@@ -123,14 +224,18 @@ impl SmallObjects {
 
     /// Hands out an object that is held and has been hashed.
     pub fn take(&mut self, file: FileId) -> Option<Whole> {
+        if self.unlogged.iter().any(|(of, _)| *of == file) {
+            self.note();
+        }
         let Held { begin, content, hash, .. } = self.remove(file)?;
         Some(Whole { begin, content, hash: hash? })
     }
 
     /// Forgets what there is of an object. False when the store has to, too.
     pub fn discard(&mut self, file: FileId) -> bool {
-        self.stored.remove(&file);
-        self.remove(file).is_some()
+        let is_stored = self.stored.remove(&file);
+        let was_early = !self.take_early(file).is_empty();
+        (self.remove(file).is_some() || was_early) && !is_stored
     }
 
     /// Has the store take over all that is held, for a later receiver.
@@ -150,6 +255,21 @@ impl SmallObjects {
         Some(held)
     }
 
+    fn take_early(&mut self, file: FileId) -> Vec<(u64, Vec<u8>)> {
+        let early = self.early.remove(&file).unwrap_or_default();
+        self.held_bytes -= early.iter().map(|(_, bytes)| bytes.len() + OVERHEAD_BYTES).sum::<usize>();
+        early
+    }
+
+    /// Whether bytes are of an object that is not announced and may be held when it is.
+    fn may_be_small(&self, file: FileId, position: u64, len: usize) -> bool {
+        !self.is_off
+            && !self.held.contains_key(&file)
+            && !self.stored.contains(&file)
+            && position.saturating_add(len as u64) <= MAX_LEN
+            && self.has_room(len as u64)
+    }
+
     fn has_room(&self, size: u64) -> bool {
         self.held_bytes + size as usize + OVERHEAD_BYTES <= MAX_HELD_BYTES
     }
@@ -161,9 +281,13 @@ fn is_small(begin: &BeginOfFile) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use treecast_wire::message::{Attributes, ModificationTime, TransferType};
+    use treecast_wire::{
+        header::SessionId,
+        message::{Attributes, ModificationTime, TransferType},
+    };
 
     use super::*;
+    use crate::files::{TargetFolder, walk::tests::scratch};
 
     const FILE: FileId = FileId(3);
 
@@ -214,13 +338,70 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_its_announcement_stays_in_the_store() {
+    fn what_came_before_its_announcement_is_held_once_it_is_announced_as_small() {
         let mut small = SmallObjects::new(false);
-        assert!(!small.keep(FILE, 0, b"ab"));
-        assert_eq!(small.announce(FILE, begin(5, "a"), Kept::Nothing).len(), 1);
-        assert!(!small.has(FILE) && !small.discard(FILE));
-        assert!(small.announce(FILE, begin(5, "a"), Kept::Nothing).is_empty(), "nothing is stored any more");
-        assert!(small.discard(FILE) && small.held_bytes == 0);
+        assert!(small.keep(FILE, 2, b"cde"));
+        assert!(small.announce(FILE, begin(5, "a"), Kept::Nothing).is_empty());
+        assert!(small.has(FILE) && small.keep(FILE, 0, b"ab"));
+        small.hash(FILE);
+        assert_eq!(small.take(FILE).unwrap().content, b"abcde");
+        assert_eq!(small.held_bytes, 0);
+    }
+
+    #[test]
+    fn what_came_before_its_announcement_goes_to_the_store_with_one_that_is_large() {
+        let mut small = SmallObjects::new(false);
+        assert!(small.keep(FILE, 0, b"ab") && !small.keep(FILE, MAX_LEN, b"cd"));
+        assert!(!small.keep(FILE, 2, b"cd"), "the store has some of it");
+        let begin = begin(1 << 20, "a");
+        let expected = [
+            Task::Announce { file: FILE, begin: begin.clone(), kept: Kept::Nothing },
+            Task::KeepHeld { file: FILE, position: 0, bytes: b"ab".to_vec() },
+        ];
+        assert_eq!(small.announce(FILE, begin, Kept::Nothing), expected);
+        assert!(!small.discard(FILE), "the store has to forget it, too");
+        assert!(small.keep(FILE, 0, b"ab") && small.discard(FILE));
+        assert_eq!((small.held_bytes, small.early.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_next_receiver_has_what_a_killed_one_held() {
+        let path = scratch("small-resumed");
+        let folder = TargetFolder::open(&path).unwrap();
+        let resumed = |leaves: bool| {
+            let (journal, leftovers) = Journal::open(&folder, SessionId(0), true).unwrap();
+            let small = SmallObjects::resuming(false, &journal, &leftovers);
+            assert_eq!(small.has_left(), leaves);
+            (journal, small)
+        };
+        let (mut killed, mut small) = resumed(false);
+        assert!(small.announce(FILE, begin(6, "a"), Kept::Nothing).is_empty());
+        assert!(small.announce(FileId(4), begin(6, "b"), Kept::Nothing).is_empty());
+        small.keep(FILE, 0, b"ab");
+        small.keep(FileId(4), 0, b"xy");
+        small.note();
+        small.keep(FILE, 2, b"cd");
+        small.note();
+        small.keep(FILE, 4, b"ef");
+        // All of another one is in its part file, which keeps its journal.
+        killed.have(FileId(5), &begin(6, "c"), &[0..3, 3..6]);
+        drop(killed);
+        let (again, mut small) = resumed(true);
+        assert!(small.announce(FILE, begin(6, "a"), Kept::Nothing).is_empty());
+        assert_eq!(small.restore(FILE), [0..2, 2..4]);
+        // Killed again, before the other one is announced, otherwise than before.
+        small.note();
+        drop(again);
+        let (_, mut small) = resumed(true);
+        small.announce(FileId(4), begin(6, "c"), Kept::Nothing);
+        assert!(small.restore(FileId(4)).is_empty());
+        small.announce(FILE, begin(6, "a"), Kept::Nothing);
+        let restored = small.restore(FILE);
+        assert!(restored.contains(&(0..2)) && restored.contains(&(2..4)));
+        small.keep(FILE, 4, b"ef");
+        small.hash(FILE);
+        assert_eq!(small.take(FILE).unwrap().content, b"abcdef");
+        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]

@@ -146,6 +146,8 @@ impl<'a> Session<'a> {
         poller.add(&joined.connection, CONTROL, Interest::Read)?;
         poller.add(&store_waker, STORE, Interest::Read)?;
         let clock = Clock::start();
+        // What symbols are decoded with lies on the disk.
+        let small = SmallObjects::resuming(ticket.fec, &journal, &leftovers);
         let intake = Intake::start(folder.clone(), journal, store_waker.clone())?;
         let mut session = Self {
             on_event,
@@ -163,7 +165,7 @@ impl<'a> Session<'a> {
             session: ticket.session,
             is_welcome: false,
             machine: Receiver::new(ReceiverConfig {
-                resumes: !leftovers.is_empty(),
+                resumes: !leftovers.is_empty() || small.has_left(),
                 ..machine_config(options, joined.buffer_bytes)
             }),
             folder,
@@ -172,8 +174,7 @@ impl<'a> Session<'a> {
             congestion: tfmcc::Receiver::new(clock::seed()),
             groups: Groups::new(ticket, joined.interface, joined.membership_time),
             intake,
-            // What symbols are decoded with lies on the disk.
-            small: SmallObjects::new(ticket.fec),
+            small,
             store_waker,
             only: options.only.clone(),
             not_wanted: 0,
@@ -468,6 +469,7 @@ impl<'a> Session<'a> {
                 }
             }
         }
+        self.small.note();
         let is_full = !self.collector.fits(self.intake.batch());
         self.intake.hand_over(self.clock.now(), is_full);
     }
@@ -574,10 +576,11 @@ impl<'a> Session<'a> {
     /// Has an object stored, on top of what is there of it from before.
     fn announce(&mut self, file: FileId, begin: BeginOfFile) {
         let kept = self.leftovers.kept(&self.folder, file, &begin);
-        let ranges = kept.ranges(begin.file_size);
+        let mut ranges = kept.ranges(begin.file_size);
         for task in self.small.announce(file, begin, kept) {
             self.add(task);
         }
+        ranges.extend(self.small.restore(file));
         let before = self.machine.received_bytes();
         self.machine.handle(self.clock.now(), ReceiverInput::Have { file, ranges });
         self.kept_bytes += self.machine.received_bytes().saturating_sub(before);

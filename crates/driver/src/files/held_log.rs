@@ -1,0 +1,307 @@
+//! What a receiver holds in memory, noted at once where a later one finds it when this one is killed: two hidden files that
+//! are written in turn, each from its start, so that they stay short and their pages stay in the kernel's memory.
+//!
+//! A file is a row of records, each with the number after the one before:
+//!
+//! ```text
+//! MAGIC number:u64 pieces:u32 check:u64                        little-endian, as all
+//! pieces times: index:u32 position:u32 len:u32 announcement:16 bytes
+//! the bytes of all pieces
+//! ```
+//!
+//! The check is of all before the bytes. These need none: an object's hash shows what is wrong, as it does in a part file.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, IoSlice, Read, Seek, SeekFrom, Write},
+};
+
+/// The first bytes of a record.
+const MAGIC: &[u8; 8] = b"tc-held1";
+
+const HEADER_LEN: usize = 28;
+const ENTRY_LEN: usize = 28;
+
+/// The most pieces of a record, which leave together.
+const MAX_PIECES: usize = 512;
+
+/// So much is written to one file before it is the other's turn.
+const TURN_LEN: u64 = 4 << 20;
+
+/// More of a file is not read.
+const MAX_LEN: u64 = 32 << 20;
+
+/// Half a hash of what an object was announced as.
+pub(super) type Announced = [u8; 16];
+
+/// Bytes of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece<'a> {
+    pub index: u32,
+    pub announced: Announced,
+    pub position: u32,
+    pub bytes: &'a [u8],
+}
+
+/// What was noted of an object, in the order in which it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    pub announced: Announced,
+    pub pieces: Vec<(u32, Vec<u8>)>,
+}
+
+impl Left {
+    /// What is noted of object `index`.
+    pub fn pieces(&self, index: u32) -> impl Iterator<Item = Piece<'_>> {
+        let piece = move |(position, bytes)| Piece { index, announced: self.announced, position, bytes };
+        self.pieces.iter().map(|(position, bytes)| (*position, &**bytes)).map(piece)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct HeldLog {
+    files: [File; 2],
+    /// Whose turn it is, how far that one is written, and how far it will be.
+    current: usize,
+    position: u64,
+    turn_end: u64,
+    /// Of the next record.
+    number: u64,
+}
+
+impl HeldLog {
+    /// Of two files, opened for reading and writing, and what they say.
+    pub fn open(mut files: [File; 2]) -> io::Result<(Self, BTreeMap<u32, Left>)> {
+        let mut texts = [Vec::new(), Vec::new()];
+        for (file, text) in files.iter_mut().zip(&mut texts) {
+            file.take(MAX_LEN).read_to_end(text)?;
+        }
+        let mut records: Vec<_> =
+            texts.iter().enumerate().flat_map(|(of, text)| records(text).map(move |it| (it, of))).collect();
+        records.sort_by_key(|(record, _)| record.number);
+        let (number, last) = records.last().map_or((1, 1), |(record, of)| (record.number + 1, *of));
+        let mut left = BTreeMap::<u32, Left>::new();
+        for piece in records.iter().flat_map(|(record, _)| record.pieces()) {
+            let of = left.entry(piece.index).or_default();
+            if of.announced != piece.announced {
+                *of = Left { announced: piece.announced, pieces: Vec::new() };
+            }
+            of.pieces.push((piece.position, piece.bytes.to_vec()));
+        }
+        let mut log = Self { files, current: last, position: 0, turn_end: 0, number };
+        log.turn()?;
+        Ok((log, left))
+    }
+
+    /// Whether it is the other file's turn, in which all is to be written that counts still.
+    pub fn is_full(&self) -> bool {
+        self.position >= self.turn_end
+    }
+
+    /// Goes on with the other file.
+    pub fn turn(&mut self) -> io::Result<()> {
+        self.current = 1 - self.current;
+        self.position = 0;
+        self.turn_end = TURN_LEN;
+        self.files[self.current].seek(SeekFrom::Start(0)).map(drop)
+    }
+
+    /// Begins the turn with what counts still, which takes nothing of its length.
+    pub fn carry_over(&mut self, pieces: &[Piece<'_>]) -> io::Result<()> {
+        self.write(pieces)?;
+        self.turn_end = self.position + TURN_LEN;
+        Ok(())
+    }
+
+    /// Notes pieces.
+    pub fn write(&mut self, pieces: &[Piece<'_>]) -> io::Result<()> {
+        pieces.chunks(MAX_PIECES).try_for_each(|pieces| self.write_record(pieces))
+    }
+
+    fn write_record(&mut self, pieces: &[Piece<'_>]) -> io::Result<()> {
+        let head = head(self.number, pieces);
+        let mut slices = vec![IoSlice::new(&head)];
+        slices.extend(pieces.iter().map(|piece| IoSlice::new(piece.bytes)));
+        let len = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        let file = &mut self.files[self.current];
+        if file.write_vectored(&slices)? != len {
+            // The disk is full: the next one overwrites it.
+            file.seek(SeekFrom::Start(self.position))?;
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.position += len as u64;
+        self.number += 1;
+        Ok(())
+    }
+}
+
+fn head(number: u64, pieces: &[Piece<'_>]) -> Vec<u8> {
+    let mut head = Vec::with_capacity(HEADER_LEN + pieces.len() * ENTRY_LEN);
+    head.extend_from_slice(MAGIC);
+    head.extend_from_slice(&number.to_le_bytes());
+    head.extend_from_slice(&(pieces.len() as u32).to_le_bytes());
+    head.extend_from_slice(&[0; 8]);
+    for piece in pieces {
+        head.extend_from_slice(&piece.index.to_le_bytes());
+        head.extend_from_slice(&piece.position.to_le_bytes());
+        head.extend_from_slice(&(piece.bytes.len() as u32).to_le_bytes());
+        head.extend_from_slice(&piece.announced);
+    }
+    let check = check(&head);
+    head[HEADER_LEN - 8..HEADER_LEN].copy_from_slice(&check);
+    head
+}
+
+/// Of a head, without what stands where the check belongs.
+fn check(head: &[u8]) -> [u8; 8] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&head[..HEADER_LEN - 8]).update(&head[HEADER_LEN..]);
+    let mut check = [0; 8];
+    check.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    check
+}
+
+#[derive(Debug)]
+struct Record<'a> {
+    number: u64,
+    entries: &'a [u8],
+    bytes: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// The first record of a text and what follows it; none when there is no whole one.
+    fn parse(text: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let head = text.get(..HEADER_LEN).filter(|head| head.starts_with(MAGIC))?;
+        let number = u64::from_le_bytes(head[8..16].try_into().ok()?);
+        let entries_len = u32_at(head, 16)? as usize * ENTRY_LEN;
+        let all = text.get(..HEADER_LEN + entries_len)?;
+        if check(all)[..] != head[HEADER_LEN - 8..] {
+            return None;
+        }
+        let entries = &all[HEADER_LEN..];
+        let lens = entries.chunks_exact(ENTRY_LEN).filter_map(|entry| u32_at(entry, 8));
+        let (bytes, rest) = text[all.len()..].split_at_checked(lens.map(|len| len as usize).sum())?;
+        Some((Self { number, entries, bytes }, rest))
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = Piece<'a>> {
+        let mut rest = self.bytes;
+        self.entries.chunks_exact(ENTRY_LEN).map_while(move |entry| {
+            let (bytes, after) = rest.split_at_checked(u32_at(entry, 8)? as usize)?;
+            rest = after;
+            let announced = entry[12..].try_into().ok()?;
+            Some(Piece { index: u32_at(entry, 0)?, position: u32_at(entry, 4)?, announced, bytes })
+        })
+    }
+}
+
+/// The records of a file, up to where an earlier turn's begin.
+fn records(text: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    let (mut rest, mut next) = (text, None);
+    std::iter::from_fn(move || {
+        let (record, after) = Record::parse(rest)?;
+        if next.is_some_and(|next| next != record.number) {
+            return None;
+        }
+        next = record.number.checked_add(1);
+        rest = after;
+        Some(record)
+    })
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::files::walk::tests::scratch;
+
+    fn open(path: &Path) -> (HeldLog, BTreeMap<u32, Left>) {
+        let file = |name: &str| {
+            File::options().read(true).write(true).create(true).truncate(false).open(path.join(name)).unwrap()
+        };
+        HeldLog::open([file("0"), file("1")]).unwrap()
+    }
+
+    fn piece(index: u32, position: u32, bytes: &[u8]) -> Piece<'_> {
+        Piece { index, announced: [7; 16], position, bytes }
+    }
+
+    fn left(pieces: &[(u32, &[u8])]) -> Left {
+        let pieces = pieces.iter().map(|(position, bytes)| (*position, bytes.to_vec())).collect();
+        Left { announced: [7; 16], pieces }
+    }
+
+    #[test]
+    fn what_was_noted_is_there_in_its_order_for_the_next_one() {
+        let path = scratch("held-log");
+        let (mut log, before) = open(&path);
+        assert!(before.is_empty());
+        log.write(&[piece(1, 0, b"ab"), piece(2, 5, b"xyz")]).unwrap();
+        log.write(&[piece(1, 2, b"cd")]).unwrap();
+        let expected = BTreeMap::from([(1, left(&[(0, b"ab"), (2, b"cd")])), (2, left(&[(5, b"xyz")]))]);
+        assert_eq!(open(&path).1, expected);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn another_announcement_makes_what_was_noted_before_void() {
+        let path = scratch("held-log-announced");
+        let (mut log, _) = open(&path);
+        log.write(&[piece(1, 0, b"ab"), Piece { announced: [8; 16], ..piece(1, 0, b"xy") }]).unwrap();
+        let expected = Left { announced: [8; 16], pieces: vec![(0, b"xy".to_vec())] };
+        assert_eq!(open(&path).1, BTreeMap::from([(1, expected)]));
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_record_that_is_cut_short_or_damaged_ends_the_file() {
+        let path = scratch("held-log-torn");
+        let (mut log, _) = open(&path);
+        log.write(&[piece(1, 0, b"ab")]).unwrap();
+        log.write(&[piece(2, 0, b"cd")]).unwrap();
+        let whole = std::fs::read(path.join("0")).unwrap();
+        let first = whole.len() / 2;
+        for (text, expected) in [
+            (whole[..whole.len() - 1].to_vec(), 1),
+            ([&whole[..first + 9], &[99], &whole[first + 10..]].concat(), 1),
+            (whole[..first - 1].to_vec(), 0),
+            (vec![0xff; 200], 0),
+        ] {
+            std::fs::write(path.join("0"), text).unwrap();
+            assert_eq!(open(&path).1.len(), expected);
+        }
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn the_files_stay_short_and_what_is_carried_over_is_not_lost() {
+        let path = scratch("held-log-turns");
+        let (mut log, _) = open(&path);
+        let bytes = vec![3; 300_000];
+        for index in 1..100 {
+            if log.is_full() {
+                log.turn().unwrap();
+                log.carry_over(&[piece(0, 0, b"first")]).unwrap();
+            }
+            log.write(&[piece(index, 0, &bytes)]).unwrap();
+        }
+        let (mut next, there) = open(&path);
+        assert_eq!(there.get(&0), Some(&left(&[(0, b"first"), (0, b"first")])));
+        assert!(there.contains_key(&99) && !there.contains_key(&1));
+        for name in ["0", "1"] {
+            assert!(path.join(name).metadata().unwrap().len() < 2 * TURN_LEN);
+        }
+        // The next one overwrites the older file, and says what counts first.
+        next.carry_over(&[piece(0, 0, b"first")]).unwrap();
+        next.write(&[piece(200, 0, b"new")]).unwrap();
+        let (_, there) = open(&path);
+        assert!([0, 99, 200].iter().all(|index| there.contains_key(index)));
+        std::fs::remove_dir_all(path).unwrap();
+    }
+}
