@@ -69,6 +69,21 @@ fn a_session_goes_on_with_what_it_began_with_or_not_at_all() {
     refuse(&[path(&file)], &["has changed", path(&kept)]);
 }
 
+#[test]
+fn other_rates_are_taken_and_told() {
+    let scratch = Scratch::new();
+    let (file, kept) = (scratch.file("file", 1000), scratch.path("kept"));
+    let args = |rates| ["--rates", rates, "--session", path(&kept), path(&file)];
+    let sender = scratch.send(&args("8M,2M"));
+    let sender = again(&scratch, sender, &args("9M,1M"));
+    finish_well(scratch.receive("a", &[]));
+    let told = finish_well(sender);
+    assert!(told.contains("began with --rates 8000000,2000000: it goes on with 9000000,1000000"), "{told}");
+    let mut fewer = treecast();
+    fewer.args(["send", "--interface", "lo", "--session", path(&kept), path(&file)]);
+    refused(&mut fewer, &["another number of --rates"]);
+}
+
 /// What a receiver says at its end.
 fn done(told: &str) -> Value {
     let mut events = told.lines().rev().map(|line| serde_json::from_str::<Value>(line).unwrap());

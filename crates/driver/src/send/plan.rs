@@ -114,6 +114,7 @@ impl Plan {
         self.secret = self.secret.take().and(secret).map(Secret::from);
         kept.check_options(&self.ticket(kept.ticket.control.clone()), self.has_allow_list())?;
         kept.check_sources(&self.sources)?;
+        self.warnings.extend(kept.other_rates(&self.rates()));
         self.control = kept.ticket.control;
         self.before = kept.marks;
         Ok(())
@@ -132,7 +133,14 @@ impl Plan {
         let has_own = matches!(&self.options.security, Some(SendSecurity { identity: Some(_), .. }));
         let identity = self.identity.as_ref().filter(|_| !has_own);
         let (ticket, has_allow_list) = (self.ticket(control.to_vec()), self.has_allow_list());
-        session_file::create(path, &ticket, has_allow_list, identity, &self.sources)
+        session_file::create(path, &ticket, (has_allow_list, &self.rates()), identity, &self.sources)
+    }
+
+    /// The rates of a session with several, from fast to slow, in bits a second; else none.
+    fn rates(&self) -> Vec<u64> {
+        let slower = &self.options.slower_rates;
+        let first = self.options.rate.fixed_bps().filter(|_| !slower.is_empty());
+        first.into_iter().chain(slower.iter().copied()).collect()
     }
 
     fn has_allow_list(&self) -> bool {

@@ -5,6 +5,7 @@
 //! ```text
 //! treecast session 1
 //! ticket treecast2....                            the ticket, which is printed again
+//! rates BITS_A_SECOND,...                         of a session with several: those that it began with
 //! object KIND MODE SIZE SECONDS.NANOSECONDS NAME  what is sent, in the order of its numbers
 //! begun                                           the lines before are all there
 //! -----BEGIN PRIVATE KEY----- ...                 unless the session has a key of its own (--key)
@@ -38,6 +39,9 @@ const TITLE: &str = "treecast session 1";
 
 /// A line behind the ticket of a session that admits only the receivers of a list.
 const ALLOW_LINE: &str = "admits listed";
+
+/// What a line of rates begins with.
+const RATES: &str = "rates ";
 
 /// Behind it comes the key.
 const BEGUN: &str = "\nbegun\n";
@@ -81,6 +85,8 @@ pub(super) struct Kept {
     pub ticket: Ticket,
     /// Whether it admits only the receivers of a list.
     has_allow_list: bool,
+    /// Those of its groups in bits a second, as `5000000,1000000`; none where there is one group.
+    rates: Option<String>,
     /// None where the session is plain or has a key of its own.
     pub identity: Option<Identity>,
     /// As [`object_line`] has them.
@@ -141,12 +147,14 @@ fn parse(path: &Path, text: &str) -> Result<Kept, &'static str> {
     let ticket = lines.next().and_then(|line| line.strip_prefix("ticket ")).ok_or("it has no ticket")?;
     let mut lines = lines.peekable();
     let has_allow_list = lines.next_if_eq(&ALLOW_LINE).is_some();
+    let rates = lines.next_if(|line| line.starts_with(RATES)).map(|line| line[RATES.len()..].to_owned());
     let objects = lines.map(|line| line.strip_prefix("object ").map(str::to_owned)).collect::<Option<_>>();
     let identity = (!key.is_empty()).then(|| Identity::from_pem(key)).transpose();
     Ok(Kept {
         path: path.to_owned(),
         ticket: ticket.parse().map_err(|_| "its ticket cannot be read")?,
         has_allow_list,
+        rates,
         identity: identity.map_err(|_| "its key cannot be read")?,
         objects: objects.ok_or("a line is no object")?,
         marks: parse_marks(marks),
@@ -248,6 +256,14 @@ impl Kept {
         }
     }
 
+    /// A line for the user when the session began with other rates, which nobody but its sender need know.
+    pub fn other_rates(&self, rates: &[u64]) -> Option<String> {
+        let (began, now) = (self.rates.as_ref()?, listed(rates));
+        let path = self.path.display();
+        (*began != now)
+            .then(|| format!("the session in {path} began with --rates {began}: it goes on with {now}"))
+    }
+
     /// Refuses to send other objects under the numbers of those that the session began with.
     ///
     /// # Errors
@@ -273,6 +289,11 @@ impl Kept {
     }
 }
 
+/// Rates as the file has them, in bits a second.
+fn listed(rates: &[u64]) -> String {
+    rates.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// Begins a session: writes its file, which must not be there. It is there whole or not at all.
 ///
 /// # Errors
@@ -280,13 +301,16 @@ impl Kept {
 pub(super) fn create(
     path: &Path,
     ticket: &Ticket,
-    has_allow_list: bool,
+    (has_allow_list, rates): (bool, &[u64]),
     identity: Option<&Identity>,
     sources: &[NamedSource],
 ) -> Result<(), crate::send::SendError> {
     let mut text = Zeroizing::new(format!("{TITLE}\nticket {ticket}"));
     if has_allow_list {
         text.push_str(&format!("\n{ALLOW_LINE}"));
+    }
+    if !rates.is_empty() {
+        text.push_str(&format!("\n{RATES}{}", listed(rates)));
     }
     for named in sources {
         text.push_str(&format!("\nobject {}", object_line(&named.begin()?)));
@@ -412,10 +436,11 @@ mod tests {
             assert!(line.contains("no session file") && !line.contains('\n'), "{end}: {line}");
         }
         assert!(matches!(read(Path::new("/dev/null")), Err(SessionFileError::Foreign { .. })));
-        let missing = create(Path::new("/no/such/folder/session"), &text_ticket(&text), false, None, &[]);
+        let missing =
+            create(Path::new("/no/such/folder/session"), &text_ticket(&text), (false, &[]), None, &[]);
         assert!(matches!(missing, Err(SendError::SessionFile(SessionFileError::Write { .. }))));
         let taken = find_sources(&[folder.join("a")]).unwrap().sources;
-        let taken = create(&session, &text_ticket(&text), false, None, &taken);
+        let taken = create(&session, &text_ticket(&text), (false, &[]), None, &taken);
         assert!(matches!(taken, Err(SendError::SessionFile(SessionFileError::Taken { .. }))));
         fs::remove_dir_all(folder).unwrap();
     }
