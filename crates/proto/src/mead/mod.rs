@@ -12,3 +12,5 @@
 #![warn(missing_docs)]
 
 pub mod authentication;
+pub mod grouping;
+pub mod tree;
