@@ -12,5 +12,6 @@
 #![warn(missing_docs)]
 
 pub mod authentication;
+pub mod cost;
 pub mod grouping;
 pub mod tree;
