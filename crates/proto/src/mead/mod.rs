@@ -6,12 +6,18 @@
 //!   groups the receivers into headers, and sends what is in no header by unicast.
 //! - A *router* answers discovery and forwards data. One that does not know MEADcast forwards both as it does all packets.
 //!
+//! The sender's parts: [`sender`] is the machine, [`tree`] what it knows, [`grouping`] and [`cost`] who shares a packet,
+//! and [`transmission`] the packets.
+//!
 //! Where this differs from the thesis:
 //! - What the responses say does not depend on the order in which they come (the thesis found that its grouping did).
 //! - Responses can be authenticated ([`authentication`]), which the thesis proposes without a mechanism (5.2.4).
+//! - Each part of the revision that 5.2.4 proposes is there, and is a switch.
 #![warn(missing_docs)]
 
 pub mod authentication;
 pub mod cost;
 pub mod grouping;
+pub mod sender;
+pub mod transmission;
 pub mod tree;

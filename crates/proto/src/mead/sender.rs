@@ -1,0 +1,377 @@
+//! The sender (meadcast-thesis-2024, 4.3.1): it asks for routers again and again, groups the receivers by what they
+//! answer, and tells when there is a new transmission group.
+//!
+//! The timers are the thesis' (figure 4.4): a delay before the first discovery, which may wait for traffic; a timeout, for
+//! which responses are gathered; and an interval, here from the beginning of one discovery to that of the next.
+//! Where this differs from the thesis:
+//! - Requests do not leave in one burst: they are spread over a quarter of the timeout.
+//! - A receiver for which a router is missing that has answered before, or that others have met, is asked about a second
+//!   time when half of the timeout is over, so that a lost packet changes no group.
+//! - Receivers join and leave at any time. Who joins gets unicast until the next discovery is over.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    net::Ipv6Addr,
+    time::Duration,
+};
+
+use treecast_wire::mead::{Header, Kind, NONCE_LEN, Proof};
+
+use super::{
+    authentication::DomainKey,
+    cost::{self, Model},
+    grouping::{self, Parameters},
+    transmission::TransmissionGroup,
+    tree::{Anomaly, Answers, Tree},
+};
+use crate::{Instant, Step};
+
+/// How long the sender may fall behind the pace of its requests and still catch up, in requests.
+const CATCH_UP: u32 = 8;
+
+/// Who shares a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// The thesis' ([`grouping`]).
+    Thesis,
+    /// The fewest bytes on all links ([`cost`]).
+    Cost(Model),
+}
+
+/// What the sender is told at its start.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The sender's address.
+    pub source: Ipv6Addr,
+    /// How receivers are grouped.
+    pub algorithm: Algorithm,
+    /// Limits of groups.
+    pub parameters: Parameters,
+    /// Before the first discovery.
+    pub delay: Duration,
+    /// From one discovery's beginning to the next one's; at least the timeout.
+    pub interval: Duration,
+    /// For how long responses are gathered.
+    pub timeout: Duration,
+    /// Whether the delay begins with the first traffic.
+    pub waits_for_traffic: bool,
+    /// With one, only responses that were made with it count.
+    pub key: Option<DomainKey>,
+    /// What nonces are made of; nobody may be able to guess it.
+    pub seed: [u8; 32],
+}
+
+/// What has happened.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// A program has something to send.
+    Traffic,
+    /// A receiver, and its UDP port.
+    Join(Ipv6Addr, u16),
+    /// A receiver is served no longer.
+    Leave(Ipv6Addr),
+    /// A discovery response.
+    Response {
+        /// The router, by the packet's source.
+        router: Ipv6Addr,
+        /// Its routing header.
+        header: &'a Header,
+        /// What its options prove.
+        proof: Option<Proof>,
+    },
+}
+
+/// A discovery request to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// Its destination, and the address in its list.
+    pub receiver: Ipv6Addr,
+    /// To be carried in its options.
+    pub nonce: Option<[u8; NONCE_LEN]>,
+}
+
+/// What the sender's user is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Send by this from now on.
+    Group(TransmissionGroup),
+    /// A discovery is over; [`Sender::tree`] is new.
+    Discovered,
+}
+
+/// What the sender waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The first packet to send.
+    Traffic,
+    /// The next discovery.
+    Interval,
+    /// Responses.
+    Responses,
+}
+
+/// What has been counted since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Discoveries that are over.
+    pub discoveries: u64,
+    /// Requests sent.
+    pub requests: u64,
+    /// Responses that count.
+    pub responses: u64,
+    /// Responses outside of a discovery.
+    pub late: u64,
+    /// Responses that cannot be ([`Anomaly`]) or contradict another.
+    pub anomalous: u64,
+    /// Responses without a proof where one is needed.
+    pub unproved: u64,
+    /// Responses that prove an answer to another request.
+    pub replayed: u64,
+    /// Responses whose proof is wrong.
+    pub forged: u64,
+}
+
+enum Phase {
+    /// Until then; without a time, until there is traffic.
+    Idle(Option<Instant>),
+    Asking(Discovery),
+}
+
+struct Discovery {
+    began: Instant,
+    answers: Answers,
+    /// Still to be asked about.
+    queue: VecDeque<Ipv6Addr>,
+    next_request: Instant,
+    spacing: Duration,
+    has_repeated: bool,
+}
+
+/// The machine. [`crate`] says in which order to call it.
+pub struct Sender {
+    config: Config,
+    phase: Phase,
+    tree: Tree,
+    group: TransmissionGroup,
+    counters: Counters,
+    events: VecDeque<Event>,
+}
+
+impl Sender {
+    /// Without receivers: they join.
+    pub fn new(now: Instant, config: Config) -> Self {
+        let tree = Tree::new(&Answers::new(config.source, []));
+        let first = (!config.waits_for_traffic).then(|| now + config.delay);
+        Self {
+            config,
+            phase: Phase::Idle(first),
+            tree,
+            group: TransmissionGroup::default(),
+            counters: Counters::default(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// What the last discovery that is over has found.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// What has been counted.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Takes note of what has happened.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Traffic => {
+                if let Phase::Idle(until @ None) = &mut self.phase {
+                    *until = Some(now + self.config.delay);
+                }
+            }
+            Input::Join(receiver, port) => self.change(|group| group.add(receiver, port)),
+            Input::Leave(receiver) => self.change(|group| group.remove(receiver)),
+            Input::Response { router, header, proof } => self.respond(router, header, proof),
+        }
+    }
+
+    /// What is to be done next.
+    pub fn poll(&mut self, now: Instant) -> Step<Request, Event, Reason> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Step::Event(event);
+            }
+            match &mut self.phase {
+                Phase::Idle(None) => return Step::Wait(None, Reason::Traffic),
+                Phase::Idle(Some(until)) if now < *until => {
+                    return Step::Wait(Some(*until), Reason::Interval);
+                }
+                Phase::Idle(Some(_)) => self.begin(now),
+                Phase::Asking(_) => {
+                    if let Some(step) = self.ask(now) {
+                        return step;
+                    }
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, act: impl FnOnce(&mut TransmissionGroup)) {
+        let mut group = self.group.clone();
+        act(&mut group);
+        if let Phase::Asking(discovery) = &mut self.phase {
+            for receiver in group.ports.keys().filter(|receiver| !self.group.ports.contains_key(receiver)) {
+                discovery.answers.expect(*receiver);
+                discovery.queue.push_back(*receiver);
+            }
+            for receiver in self.group.ports.keys().filter(|receiver| !group.ports.contains_key(receiver)) {
+                discovery.answers.forget(*receiver);
+                discovery.queue.retain(|other| other != receiver);
+            }
+        }
+        self.replace(group);
+    }
+
+    fn replace(&mut self, mut group: TransmissionGroup) {
+        if !group.is_as(&self.group) {
+            group.number = self.group.number + 1;
+            self.group = group;
+            // Who has not looked yet needs only the newest.
+            self.events.retain(|event| !matches!(event, Event::Group(_)));
+            self.events.push_back(Event::Group(self.group.clone()));
+        }
+    }
+
+    fn begin(&mut self, now: Instant) {
+        let receivers: VecDeque<_> = self.group.ports.keys().copied().collect();
+        let answers = Answers::new(self.config.source, receivers.iter().copied());
+        let spacing = spacing(self.config.timeout, receivers.len());
+        self.phase = Phase::Asking(Discovery {
+            began: now,
+            answers,
+            queue: receivers,
+            next_request: now,
+            spacing,
+            has_repeated: false,
+        });
+    }
+
+    /// One step of a discovery; none when it is over.
+    fn ask(&mut self, now: Instant) -> Option<Step<Request, Event, Reason>> {
+        let Phase::Asking(discovery) = &mut self.phase else { return None };
+        let (half, end) = (discovery.began + self.config.timeout / 2, discovery.began + self.config.timeout);
+        if now >= end {
+            self.finish();
+            return None;
+        }
+        if now >= half && !discovery.has_repeated {
+            let lacking = lacking(&discovery.answers, &self.tree);
+            discovery.spacing = spacing(self.config.timeout, lacking.len());
+            discovery.has_repeated = true;
+            discovery.queue.extend(lacking);
+        }
+        let next_timer = if discovery.has_repeated { end } else { half };
+        let Some(receiver) = discovery.queue.front().copied() else {
+            return Some(Step::Wait(Some(next_timer), Reason::Responses));
+        };
+        if now < discovery.next_request {
+            return Some(Step::Wait(Some(discovery.next_request.min(next_timer)), Reason::Responses));
+        }
+        discovery.queue.pop_front();
+        let behind = (now - discovery.next_request).min(discovery.spacing * CATCH_UP);
+        let planned = discovery.spacing.saturating_sub(behind);
+        discovery.next_request = now + planned;
+        self.counters.requests += 1;
+        let nonce = self.config.key.is_some().then(|| self.nonce(receiver));
+        Some(Step::Transmit(Request { receiver, nonce }))
+    }
+
+    fn finish(&mut self) {
+        let idle = Phase::Idle(None);
+        let Phase::Asking(discovery) = std::mem::replace(&mut self.phase, idle) else { return };
+        let pause = self.config.interval.max(self.config.timeout);
+        self.phase = Phase::Idle(Some(discovery.began + pause));
+        self.counters.discoveries += 1;
+        self.tree = Tree::new(&discovery.answers);
+        let parameters = &self.config.parameters;
+        let grouping = match &self.config.algorithm {
+            Algorithm::Thesis => grouping::group(&self.tree, parameters),
+            Algorithm::Cost(model) => cost::group(&self.tree, parameters, model),
+        };
+        self.events.push_back(Event::Discovered);
+        self.replace(TransmissionGroup::new(&self.tree, &grouping, &self.group.ports));
+    }
+
+    fn respond(&mut self, router: Ipv6Addr, header: &Header, proof: Option<Proof>) {
+        let (Kind::Response, Some(receiver)) = (header.kind, header.addresses.first().copied()) else {
+            self.counters.anomalous += 1;
+            return;
+        };
+        let Phase::Asking(_) = self.phase else {
+            self.counters.late += 1;
+            return;
+        };
+        if let Some(key) = &self.config.key {
+            let Some(proof) = proof else {
+                self.counters.unproved += 1;
+                return;
+            };
+            if !key.verifies(&proof, router, receiver, header.hops) {
+                self.counters.forged += 1;
+                return;
+            }
+            // Whoever has the key made it, but for which request?
+            if proof.nonce != self.nonce(receiver) {
+                self.counters.replayed += 1;
+                return;
+            }
+        }
+        let Phase::Asking(discovery) = &mut self.phase else { return };
+        let counted: Result<(), Anomaly> = discovery.answers.add(router, receiver, header.hops);
+        match counted {
+            Ok(()) => self.counters.responses += 1,
+            Err(_) => self.counters.anomalous += 1,
+        }
+    }
+
+    /// Of this discovery and receiver. It need not be kept: it is made again when a response comes.
+    fn nonce(&self, receiver: Ipv6Addr) -> [u8; NONCE_LEN] {
+        let message = [&self.counters.discoveries.to_be_bytes()[..], &receiver.octets()].concat();
+        let hash = blake3::keyed_hash(&self.config.seed, &message);
+        *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
+    }
+}
+
+/// Between two of so many requests.
+fn spacing(timeout: Duration, requests: usize) -> Duration {
+    timeout / 4 / u32::try_from(requests.max(1)).unwrap_or(u32::MAX)
+}
+
+/// The receivers for which a response seems to be lost: a router has answered before, or is passed over by the
+/// count of hops, or there is none at all where others have one.
+fn lacking(answers: &Answers, before: &Tree) -> Vec<Ipv6Addr> {
+    let ways: BTreeMap<_, _> =
+        answers.receivers().map(|receiver| (receiver, answers.way(receiver))).collect();
+    let is_answered = ways.values().any(|way| !way.is_empty());
+    let is_lacking = |(receiver, way): &(Ipv6Addr, Vec<(u8, Ipv6Addr)>)| {
+        let is_gone = |router: &Ipv6Addr| !way.iter().any(|(_, there)| there == router);
+        let has_gap = way.last().is_some_and(|(hops, _)| usize::from(*hops) > way.len());
+        has_gap || way.is_empty() && is_answered || before.way(*receiver).iter().any(is_gone)
+    };
+    ways.into_iter().filter(is_lacking).map(|(receiver, _)| receiver).collect()
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Traffic => "something to send",
+            Self::Interval => "the next discovery",
+            Self::Responses => "responses",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

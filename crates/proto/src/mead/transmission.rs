@@ -1,0 +1,468 @@
+//! What the sender sends by: the transmission group (meadcast-thesis-2024, 4.3.1) and the packets that it makes of one.
+//!
+//! A program's packet becomes one packet for each address list and one for each receiver that is in none. All have a right
+//! checksum for the address that stands in their IPv6 header, so that routers correct it by what they change. A packet that is
+//! too long for its list's header goes out in several, with parts of the list.
+
+use std::{collections::BTreeMap, net::Ipv6Addr};
+
+use treecast_wire::{
+    ipv6::{self, checksum_offset, next_header, updated_checksum},
+    mead::{Dialect, FIXED_LEN, Header, Options},
+};
+
+use super::{
+    cost::Model,
+    grouping::{AddressList, Grouping},
+    tree::Tree,
+};
+
+const ADDRESS_LEN: usize = 16;
+
+const FRAGMENT: u8 = 44;
+
+const FRAGMENT_HEADER_LEN: usize = 8;
+
+/// How packets are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Form {
+    /// The sender's address.
+    pub source: Ipv6Addr,
+    /// The UDP port that packets come from; none: the program's own.
+    pub source_port: Option<u16>,
+    /// Of headers.
+    pub dialect: Dialect,
+    /// Whether to name in the header how many routers shall pass a packet on whole (5.2.4).
+    pub dont_replicate: bool,
+    /// Whether packets are addressed to the first router in the list and not to its first receiver (5.2.4).
+    pub to_router: bool,
+    /// Whether each receiver's port stands in the packet (2.1.4): they have several.
+    pub has_ports: bool,
+    /// The longest packet that may leave, in bytes with its IPv6 header.
+    pub mtu: usize,
+}
+
+impl Form {
+    /// The length of what stands between the IPv6 header and a program's data for so many addresses.
+    pub fn header_len(&self, addresses: usize) -> usize {
+        let ports = if self.has_ports { (5 + 2 * addresses).next_multiple_of(8) } else { 0 };
+        FIXED_LEN + ADDRESS_LEN * addresses + ports
+    }
+
+    /// How many addresses a packet may have that carries so much behind its IPv6 header.
+    fn fitting_addresses(&self, payload_len: usize) -> usize {
+        let room = self.mtu.saturating_sub(ipv6::HEADER_LEN + payload_len);
+        (0..=treecast_wire::mead::MAX_ADDRESSES)
+            .rev()
+            .find(|count| self.header_len(*count) <= room)
+            .unwrap_or(0)
+    }
+}
+
+/// One packet of several that go out for one of a program's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct List {
+    /// Routers and the receivers behind each.
+    pub entries: Vec<(Ipv6Addr, Vec<Ipv6Addr>)>,
+    /// Routers that are to pass it on whole.
+    pub dont_replicate: u8,
+}
+
+/// Who is sent what. It is made whole and replaces the one before it in one step.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TransmissionGroup {
+    /// Counts from 1 as groups follow each other.
+    pub number: u64,
+    /// One packet each.
+    pub lists: Vec<List>,
+    /// One packet each.
+    pub unicast: Vec<Ipv6Addr>,
+    /// Each receiver's UDP port.
+    pub ports: BTreeMap<Ipv6Addr, u16>,
+}
+
+/// What one packet of a program costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sent {
+    /// Packets with a MEADcast header.
+    pub mead_packets: u64,
+    /// Their bytes, with the IPv6 header.
+    pub mead_bytes: u64,
+    /// Packets to single receivers.
+    pub unicast_packets: u64,
+    /// Their bytes, with the IPv6 header.
+    pub unicast_bytes: u64,
+}
+
+impl Sent {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            mead_packets: self.mead_packets + other.mead_packets,
+            mead_bytes: self.mead_bytes + other.mead_bytes,
+            unicast_packets: self.unicast_packets + other.unicast_packets,
+            unicast_bytes: self.unicast_bytes + other.unicast_bytes,
+        }
+    }
+}
+
+impl TransmissionGroup {
+    pub(super) fn new(tree: &Tree, grouping: &Grouping, ports: &BTreeMap<Ipv6Addr, u16>) -> Self {
+        let list = |list: &AddressList| List {
+            entries: list.entries.iter().map(|entry| (entry.router, entry.receivers.clone())).collect(),
+            dont_replicate: list.dont_replicate(tree),
+        };
+        let lists = grouping.lists.iter().map(list).collect();
+        Self { number: 0, lists, unicast: grouping.unicast.clone(), ports: ports.clone() }
+    }
+
+    /// Whether it differs from another by its number at most.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        (&self.lists, &self.unicast, &self.ports) == (&other.lists, &other.unicast, &other.ports)
+    }
+
+    pub(super) fn add(&mut self, receiver: Ipv6Addr, port: u16) {
+        if self.ports.insert(receiver, port).is_none() {
+            self.unicast.push(receiver);
+        }
+    }
+
+    pub(super) fn remove(&mut self, receiver: Ipv6Addr) {
+        self.ports.remove(&receiver);
+        self.unicast.retain(|other| *other != receiver);
+        for list in &mut self.lists {
+            list.entries.iter_mut().for_each(|(_, receivers)| receivers.retain(|other| *other != receiver));
+            list.entries.retain(|(_, receivers)| !receivers.is_empty());
+        }
+        self.lists.retain(|list| !list.entries.is_empty());
+    }
+
+    /// Receivers that are in lists.
+    pub fn in_lists(&self) -> usize {
+        self.lists.iter().map(List::receiver_count).sum()
+    }
+
+    /// Hands over the packets that a program's packet becomes, each with where it goes, and says what they come to.
+    /// None, when it is no IPv6 packet.
+    pub fn packets(
+        &self,
+        form: &Form,
+        packet: &[u8],
+        mut send: impl FnMut(Ipv6Addr, Vec<u8>),
+    ) -> Option<Sent> {
+        let (ip, payload) = ipv6::Header::parse(packet).ok()?;
+        let mut sent = Sent::default();
+        for receiver in &self.unicast {
+            let made = self.made(form, &ip, payload, *receiver, *receiver, &[]);
+            sent.unicast_packets += 1;
+            sent.unicast_bytes += made.len() as u64;
+            send(*receiver, made);
+        }
+        let fitting = form.fitting_addresses(payload.len());
+        for list in self.lists.iter().flat_map(|list| list.parts(fitting)) {
+            let first_receiver = list.entries[0].1[0];
+            if fitting < 2 || list.receiver_count() == 1 {
+                for receiver in list.entries.iter().flat_map(|(_, receivers)| receivers) {
+                    let made = self.made(form, &ip, payload, *receiver, *receiver, &[]);
+                    sent.unicast_packets += 1;
+                    sent.unicast_bytes += made.len() as u64;
+                    send(*receiver, made);
+                }
+                continue;
+            }
+            let destination = if form.to_router { list.entries[0].0 } else { first_receiver };
+            let header = self.header(form, &list, ip.next_header)?;
+            let made = self.made(form, &ip, payload, destination, first_receiver, &header);
+            sent.mead_packets += 1;
+            sent.mead_bytes += made.len() as u64;
+            send(destination, made);
+        }
+        Some(sent)
+    }
+
+    /// The routing header and the options behind it.
+    fn header(&self, form: &Form, list: &List, upper_layer: u8) -> Option<Vec<u8>> {
+        let mut header = Header::data(upper_layer, &list.entries).ok()?;
+        header.dont_replicate = if form.dont_replicate { list.dont_replicate } else { 0 };
+        let port = |address| self.ports.get(address).copied().unwrap_or(0);
+        let ports = form.has_ports.then(|| header.addresses.iter().map(port).collect());
+        let options = Options { ports, ..Options::default() }.to_bytes(upper_layer);
+        if !options.is_empty() {
+            header.next_header = next_header::DESTINATION_OPTIONS;
+        }
+        let mut bytes = header.to_bytes(form.dialect);
+        bytes.extend_from_slice(&options);
+        Some(bytes)
+    }
+
+    /// The packet to `destination`, with the port of `receiver`.
+    fn made(
+        &self,
+        form: &Form,
+        ip: &ipv6::Header,
+        payload: &[u8],
+        destination: Ipv6Addr,
+        receiver: Ipv6Addr,
+        header: &[u8],
+    ) -> Vec<u8> {
+        let first = if header.is_empty() { ip.next_header } else { next_header::ROUTING };
+        let new = ipv6::Header {
+            payload_len: (header.len() + payload.len()) as u16,
+            next_header: first,
+            source: form.source,
+            destination,
+            ..*ip
+        };
+        let mut made = Vec::with_capacity(ipv6::HEADER_LEN + header.len() + payload.len());
+        made.extend_from_slice(&new.to_bytes());
+        made.extend_from_slice(header);
+        let at = made.len();
+        made.extend_from_slice(payload);
+        if let Some((upper_layer, at_segment)) = upper_layer(ip.next_header, payload) {
+            let destination_port = self.ports.get(&receiver).copied();
+            let segment = &mut made[at + at_segment..];
+            readdress(upper_layer, segment, ip, &new, form.source_port, destination_port);
+        }
+        made
+    }
+}
+
+impl List {
+    fn receiver_count(&self) -> usize {
+        self.entries.iter().map(|(_, receivers)| receivers.len()).sum()
+    }
+
+    /// The list, or what it is cut into when it may have fewer addresses; where it may not even have two, whole.
+    fn parts(&self, max: usize) -> Vec<Self> {
+        let len = self.entries.len() + self.receiver_count();
+        if len <= max || max < 2 {
+            return vec![self.clone()];
+        }
+        let mut parts: Vec<Self> = Vec::new();
+        let mut room = 0;
+        for (router, receivers) in &self.entries {
+            let mut left = &receivers[..];
+            while !left.is_empty() {
+                if room < 2 {
+                    parts.push(Self { entries: Vec::new(), dont_replicate: self.dont_replicate });
+                    room = max;
+                }
+                let (taken, rest) = left.split_at(left.len().min(room - 1));
+                let part = parts.last_mut().expect("one has been begun");
+                part.entries.push((*router, taken.to_vec()));
+                (left, room) = (rest, room - 1 - taken.len());
+            }
+        }
+        parts
+    }
+}
+
+/// The upper layer whose checksum covers the addresses, and where it begins. None in fragments but the first.
+fn upper_layer(next: u8, payload: &[u8]) -> Option<(u8, usize)> {
+    match next {
+        FRAGMENT => {
+            let offset = u16::from_be_bytes([*payload.get(2)?, *payload.get(3)?]) >> 3;
+            (offset == 0).then_some((payload[0], FRAGMENT_HEADER_LEN))
+        }
+        next => Some((next, 0)),
+    }
+}
+
+/// Corrects the checksum of a segment for its packet's new addresses, and gives a UDP one its new ports.
+fn readdress(
+    upper_layer: u8,
+    segment: &mut [u8],
+    old: &ipv6::Header,
+    new: &ipv6::Header,
+    source_port: Option<u16>,
+    destination_port: Option<u16>,
+) {
+    let Some(at) = checksum_offset(upper_layer).filter(|at| segment.len() >= at + 2) else { return };
+    let mut before = [old.source.octets(), old.destination.octets()].concat();
+    let mut after = [new.source.octets(), new.destination.octets()].concat();
+    if upper_layer == next_header::UDP {
+        before.extend_from_slice(&segment[..4]);
+        for (place, port) in [(0, source_port), (2, destination_port)] {
+            if let Some(port) = port {
+                segment[place..place + 2].copy_from_slice(&port.to_be_bytes());
+            }
+        }
+        after.extend_from_slice(&segment[..4]);
+    }
+    let checksum = u16::from_be_bytes([segment[at], segment[at + 1]]);
+    let updated = match updated_checksum(checksum, &before, &after) {
+        // In UDP 0 says that there is none (RFC 8200, 8.1).
+        0 if upper_layer == next_header::UDP => 0xffff,
+        updated => updated,
+    };
+    segment[at..at + 2].copy_from_slice(&updated.to_be_bytes());
+}
+
+/// What a packet of this size costs by a grouping, as the sender's tree has it.
+pub fn model(form: &Form, payload_bytes: usize) -> Model {
+    Model { payload_bytes, dont_replicate: form.dont_replicate, designated: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::ipv6::upper_layer_checksum;
+
+    use super::{
+        super::tree::tests::{SENDER, e, r},
+        *,
+    };
+
+    const PROGRAM: Ipv6Addr = Ipv6Addr::new(0xfd15, 0, 0, 0, 0, 0, 0, 1);
+
+    fn form() -> Form {
+        Form {
+            source: SENDER,
+            source_port: None,
+            dialect: Dialect::Rfc,
+            dont_replicate: true,
+            to_router: false,
+            has_ports: false,
+            mtu: 1500,
+        }
+    }
+
+    fn group() -> TransmissionGroup {
+        let list = List {
+            entries: vec![(r(1), vec![e(1), e(2), e(3)]), (r(2), vec![e(4), e(5)])],
+            dont_replicate: 2,
+        };
+        let ports = (1..=6).map(|number| (e(number), 5000 + number)).collect();
+        TransmissionGroup { number: 1, lists: vec![list], unicast: vec![e(6)], ports }
+    }
+
+    fn datagram(len: usize) -> Vec<u8> {
+        let mut segment = vec![7; 8 + len];
+        segment[..8].copy_from_slice(&[0x10, 0, 0, 9, 0, 0, 0, 0]);
+        let segment_len = segment.len() as u16;
+        segment[4..6].copy_from_slice(&segment_len.to_be_bytes());
+        let checksum = upper_layer_checksum(PROGRAM, PROGRAM, next_header::UDP, &segment);
+        segment[6..8].copy_from_slice(&checksum.to_be_bytes());
+        let ip = ipv6::Header {
+            class_and_label: 0x12345,
+            payload_len: segment.len() as u16,
+            next_header: next_header::UDP,
+            hop_limit: 61,
+            source: PROGRAM,
+            destination: PROGRAM,
+        };
+        [&ip.to_bytes()[..], &segment].concat()
+    }
+
+    /// Each packet's destination, header if it has one, and UDP segment; its checksum has been looked at.
+    fn sent(form: &Form, packet: &[u8]) -> Vec<(Ipv6Addr, Option<Header>, Vec<u8>)> {
+        let mut packets = Vec::new();
+        let sent = group().packets(form, packet, |to, packet| packets.push((to, packet))).expect("IPv6");
+        let bytes: usize = packets.iter().map(|(_, packet)| packet.len()).sum();
+        assert_eq!(sent.mead_bytes + sent.unicast_bytes, bytes as u64);
+        assert_eq!(sent.mead_packets + sent.unicast_packets, packets.len() as u64);
+        let read = |(to, packet): (Ipv6Addr, Vec<u8>)| {
+            assert!(packet.len() <= form.mtu);
+            let (ip, mut payload) = ipv6::Header::parse(&packet).expect("an IPv6 packet");
+            assert_eq!((ip.source, ip.destination, ip.class_and_label), (SENDER, to, 0x12345));
+            let mut header = None;
+            if ip.next_header == next_header::ROUTING {
+                let (parsed, rest) = Header::parse(payload, form.dialect).expect("a good header");
+                payload = rest;
+                if parsed.next_header == next_header::DESTINATION_OPTIONS {
+                    let (options, next, len) = Options::parse(payload).expect("good options");
+                    assert_eq!(
+                        (next, options.ports.map(|ports| ports.len())),
+                        (17, Some(parsed.addresses.len()))
+                    );
+                    payload = &payload[len..];
+                }
+                header = Some(parsed);
+            }
+            assert_eq!(
+                upper_layer_checksum(SENDER, to, next_header::UDP, payload),
+                0,
+                "the checksum is right"
+            );
+            (to, header, payload.to_vec())
+        };
+        packets.into_iter().map(read).collect()
+    }
+
+    #[test]
+    fn a_packet_goes_to_lists_and_single_receivers_with_right_checksums() {
+        let packets = sent(&form(), &datagram(100));
+        let [(single, None, _), (first, Some(header), segment)] = &packets[..] else { panic!("{packets:?}") };
+        assert_eq!((*single, *first, header.dont_replicate), (e(6), e(1), 2));
+        assert_eq!(header.addresses, [r(1), e(1), e(2), e(3), r(2), e(4), e(5)]);
+        assert_eq!((&segment[..4], &segment[8..]), (&[0x10, 0, 0x13, 0x89][..], &[7; 100][..]), "port 5001");
+    }
+
+    #[test]
+    fn each_part_of_the_revision_is_a_switch() {
+        let form = Form {
+            source_port: Some(0x1234),
+            dont_replicate: false,
+            to_router: true,
+            has_ports: true,
+            dialect: Dialect::Linux65,
+            ..form()
+        };
+        let packets = sent(&form, &datagram(100));
+        let (to, header, segment) = &packets[1];
+        assert_eq!((*to, header.as_ref().map(|header| header.dont_replicate)), (r(1), Some(0)));
+        assert_eq!(segment[..2], [0x12, 0x34]);
+    }
+
+    #[test]
+    fn a_packet_too_long_for_its_list_goes_out_in_parts() {
+        let addresses = |len| {
+            let packets = sent(&form(), &datagram(len));
+            packets
+                .into_iter()
+                .map(|(_, header, _)| header.map_or(0, |header| header.addresses.len()))
+                .collect()
+        };
+        let room = |addresses: usize| 1500 - 40 - 8 - 16 - 16 * addresses;
+        let cases: [(usize, Vec<usize>); 5] = [
+            (room(7), vec![0, 7]),
+            (room(6), vec![0, 6, 0]),
+            (room(5), vec![0, 4, 3]),
+            (room(2), vec![0; 6]),
+            (1500 - 40 - 8, vec![0; 6]),
+        ];
+        for (len, expected) in cases {
+            let found: Vec<usize> = addresses(len);
+            assert_eq!(found, expected, "{len}");
+        }
+    }
+
+    #[test]
+    fn only_the_first_fragment_has_a_checksum() {
+        let mut packet = datagram(64);
+        packet[6] = FRAGMENT;
+        packet[5] += 8;
+        let fragment = |offset: u8| {
+            let mut packet = packet.clone();
+            packet.splice(40..40, [17, 0, 0, offset << 3 | 1, 0, 0, 0, 1]);
+            packet
+        };
+        for (offset, is_changed) in [(0, true), (1, false)] {
+            let packet = fragment(offset);
+            group().packets(&form(), &packet, |_, sent| {
+                let same = sent[sent.len() - 72..] == packet[48..];
+                assert_eq!(same, !is_changed);
+            });
+        }
+    }
+
+    #[test]
+    fn who_leaves_is_sent_nothing_and_who_joins_gets_unicast() {
+        let mut group = group();
+        [e(4), e(5), e(6), e(9)].into_iter().for_each(|receiver| group.remove(receiver));
+        group.add(e(7), 1);
+        group.add(e(7), 2);
+        assert_eq!((group.in_lists(), &group.unicast), (3, &vec![e(7)]));
+        assert_eq!((group.lists[0].entries.len(), group.ports[&e(7)]), (1, 2));
+    }
+}
