@@ -14,6 +14,7 @@ pub mod fec;
 pub mod file_limit;
 pub mod files;
 pub mod interface;
+pub mod mead;
 pub mod metrics;
 pub mod pacer;
 pub mod poller;

@@ -1,0 +1,398 @@
+//! The thread that discovers routers, and what is checked before anything is made.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv6Addr, SocketAddrV6, UdpSocket},
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use treecast_proto::{
+    Step,
+    mead::{
+        grouping::Parameters,
+        sender::{Algorithm, Config, Event, Input, Sender},
+        transmission::{self, Form},
+    },
+};
+use treecast_wire::mead::MAX_ADDRESSES;
+
+use super::{
+    Error, Notice, Settings, Totals,
+    raw::{PacketSocket, ResponseSocket, request_packet},
+    transmitter::{self, Shared},
+    tun::{MIN_MTU, Tun},
+};
+use crate::{
+    clock::Clock,
+    interface::Interface,
+    poller::{Interest, Poller},
+    security::random,
+    stop::Stop,
+};
+
+/// How often the file with members is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+const RESPONSES: u64 = 0;
+const STOP: u64 = 1;
+const NEWS: u64 = 2;
+
+/// Sends what programs send to the TUN device to all receivers, until `stop` is requested.
+///
+/// # Errors
+/// When it cannot begin, with what to do about it, or the system fails it later.
+pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>)) -> Result<Totals, Error> {
+    let mut members = Members::new(settings)?;
+    let first = *members.known.keys().next().ok_or(Error::Nobody)?;
+    let (source, interface) = source(settings, first)?;
+    for receiver in members.known.keys() {
+        check_route(source, *receiver, settings.interface.as_deref(), &interface)?;
+    }
+    let form = Form {
+        source,
+        source_port: settings.source_port,
+        dialect: settings.dialect,
+        dont_replicate: settings.dont_replicate,
+        to_router: settings.to_router,
+        has_ports: settings.has_ports,
+        mtu: interface.mtu as usize,
+    };
+    let parameters = Parameters { max: max(settings.max, &form, &interface)?, ..settings.parameters };
+    parameters.check()?;
+    let mtu = tun_mtu(&form, parameters.max, &interface);
+    let packets = PacketSocket::open(settings.interface.as_deref()).map_err(Error::Socket)?;
+    let responses =
+        ResponseSocket::open(source, settings.dialect).map_err(|error| Error::Source(source, error))?;
+    let tun = Tun::open(settings.tun.as_deref(), settings.tun_address, mtu)?;
+    notify(Notice::Ready { tun: tun.name(), mtu, source });
+    warn_of_long_packets(&form, parameters.max, mtu, notify);
+
+    let clock = Clock::start();
+    let sender = Sender::new(clock.now(), config(settings, parameters, &form)?);
+    let shared = Shared::new()?;
+    let mut session = Session {
+        sender,
+        clock,
+        shared: &shared,
+        packets: &packets,
+        responses,
+        form: &form,
+        totals: Totals::default(),
+        unreachable: BTreeSet::new(),
+    };
+    session.join(&members.known);
+    let mut result = Ok(());
+    std::thread::scope(|scope| {
+        // The first group is there before the first packet.
+        session.carry_out(notify);
+        let transmitter = transmitter::start(scope, &shared, (&tun, settings.tun_address), &packets, &form);
+        result = session.run(stop, &mut members, notify, || transmitter.is_finished());
+        shared.end();
+        let transmitted = transmitter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        if result.is_ok() {
+            result = transmitted.map_err(Error::System);
+        }
+    });
+    result.map(|()| session.totals())
+}
+
+struct Session<'a> {
+    sender: Sender,
+    clock: Clock,
+    shared: &'a Shared,
+    packets: &'a PacketSocket,
+    responses: ResponseSocket,
+    form: &'a Form,
+    totals: Totals,
+    /// Receivers that there was a warning about.
+    unreachable: BTreeSet<Ipv6Addr>,
+}
+
+impl Session<'_> {
+    fn run(
+        &mut self,
+        stop: &Stop,
+        members: &mut Members,
+        notify: &mut dyn FnMut(Notice<'_>),
+        has_ended: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        let mut poller = Poller::new()?;
+        poller.add(&self.responses, RESPONSES, Interest::Read)?;
+        poller.add(stop, STOP, Interest::Read)?;
+        poller.add(self.shared.news(), NEWS, Interest::Read)?;
+        let mut ready = Vec::new();
+        while !stop.is_requested() && !has_ended() {
+            let wait = self.carry_out(notify);
+            let wait =
+                if members.path.is_some() { Some(wait.map_or(LOOK, |wait| wait.min(LOOK))) } else { wait };
+            ready.clear();
+            poller.wait(wait, &mut ready)?;
+            if self.shared.news().take() && self.shared.has_traffic() {
+                self.sender.handle(self.clock.now(), Input::Traffic);
+            }
+            self.hear()?;
+            match members.look() {
+                Ok(changed) => self.change(&changed),
+                Err(error) => notify(Notice::Warning(error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out all that the machine wants. Returns for how long it can be left alone.
+    fn carry_out(&mut self, notify: &mut dyn FnMut(Notice<'_>)) -> Option<Duration> {
+        loop {
+            let now = self.clock.now();
+            match self.sender.poll(now) {
+                Step::Transmit(request) => {
+                    let receiver = request.receiver;
+                    let packet = request_packet(self.form.source, receiver, request.nonce, self.form.dialect);
+                    self.totals.discovery_bytes += packet.len() as u64;
+                    let (refused, why) = self.packets.send(&[(receiver, packet)]);
+                    self.totals.refused += refused;
+                    match why {
+                        Some(why) if self.unreachable.insert(receiver) => {
+                            notify(Notice::Warning(format!("{receiver} cannot be reached: {why}")));
+                        }
+                        Some(_) => {}
+                        None => _ = self.unreachable.remove(&receiver),
+                    }
+                }
+                Step::Event(Event::Group(group)) => {
+                    notify(Notice::Group(&group));
+                    self.shared.replace(group);
+                }
+                Step::Event(Event::Discovered) => notify(Notice::Tree(self.sender.tree())),
+                Step::Wait(deadline, _) => return deadline.map(|deadline| deadline - now),
+            }
+        }
+    }
+
+    fn hear(&mut self) -> Result<(), Error> {
+        while let Some(response) = self.responses.receive()? {
+            match response {
+                Ok(response) => {
+                    let (router, header, proof) = (response.router, &response.header, response.proof);
+                    self.sender.handle(self.clock.now(), Input::Response { router, header, proof });
+                }
+                Err(_) => self.totals.malformed += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, receivers: &BTreeMap<Ipv6Addr, u16>) {
+        for (receiver, port) in receivers {
+            self.sender.handle(self.clock.now(), Input::Join(*receiver, *port));
+        }
+    }
+
+    fn change(&mut self, change: &Change) {
+        self.join(&change.joined);
+        for receiver in &change.left {
+            self.sender.handle(self.clock.now(), Input::Leave(*receiver));
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        let transmitter::Data { sent, packets, refused } = self.shared.counted();
+        let refused = self.totals.refused + refused;
+        Totals { sent, packets, refused, discovery: self.sender.counters(), ..self.totals }
+    }
+}
+
+/// The receivers: those named once and for all, and those in a file.
+struct Members {
+    named: BTreeMap<Ipv6Addr, u16>,
+    path: Option<std::path::PathBuf>,
+    port: u16,
+    read: Option<SystemTime>,
+    known: BTreeMap<Ipv6Addr, u16>,
+}
+
+#[derive(Default)]
+struct Change {
+    joined: BTreeMap<Ipv6Addr, u16>,
+    left: Vec<Ipv6Addr>,
+}
+
+impl Members {
+    fn new(settings: &Settings) -> Result<Self, Error> {
+        let mut named = BTreeMap::new();
+        for (address, port) in &settings.receivers {
+            add(&mut named, *address, *port)?;
+        }
+        let path = settings.members.clone();
+        let mut members = Self { known: named.clone(), named, path, port: settings.port, read: None };
+        members.look()?;
+        Ok(members)
+    }
+
+    /// Reads the file if it has changed since the last time.
+    fn look(&mut self) -> Result<Change, Error> {
+        let Some(path) = &self.path else { return Ok(Change::default()) };
+        let wrong = |why: String| Error::Members { path: path.clone(), why };
+        let changed = std::fs::metadata(path).and_then(|data| data.modified());
+        let changed = changed.map_err(|error| wrong(error.to_string()))?;
+        if self.read == Some(changed) {
+            return Ok(Change::default());
+        }
+        // Also when it is wrong: that is told once.
+        self.read = Some(changed);
+        let text = read_text(path).map_err(wrong)?;
+        let mut receivers = self.named.clone();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                let (address, port) = parse_member(line, self.port).ok_or_else(|| {
+                    wrong(format!("line {number}: {line:?}, expected an address and perhaps a port"))
+                })?;
+                add(&mut receivers, address, port)
+                    .map_err(|error| wrong(format!("line {number}: {error}")))?;
+            }
+        }
+        let is_new = |(receiver, port): &(&Ipv6Addr, &u16)| self.known.get(*receiver) != Some(*port);
+        let joined = receivers.iter().filter(is_new).map(|(receiver, port)| (*receiver, *port)).collect();
+        let left = self.known.keys().filter(|receiver| !receivers.contains_key(receiver)).copied().collect();
+        self.known = receivers;
+        Ok(Change { joined, left })
+    }
+}
+
+/// More than any group's file has.
+const MAX_MEMBERS_BYTES: u64 = 16 << 20;
+
+fn read_text(path: &Path) -> Result<String, String> {
+    use std::io::Read;
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(MAX_MEMBERS_BYTES).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    Ok(text)
+}
+
+fn parse_member(line: &str, port: u16) -> Option<(IpAddr, u16)> {
+    let mut words = line.split_whitespace();
+    let address = words.next()?.parse().ok()?;
+    let port = words.next().map_or(Some(port), |word| word.parse().ok().filter(|port| *port > 0))?;
+    words.next().is_none().then_some((address, port))
+}
+
+fn add(receivers: &mut BTreeMap<Ipv6Addr, u16>, address: IpAddr, port: u16) -> Result<(), Error> {
+    let IpAddr::V6(receiver) = address else { return Err(Error::Ipv4(address)) };
+    if receiver.to_ipv4_mapped().is_some() {
+        return Err(Error::Ipv4(address));
+    }
+    if !is_forwardable(receiver) {
+        return Err(Error::NoReceiver(receiver));
+    }
+    match receivers.insert(receiver, port) {
+        None => Ok(()),
+        Some(_) => Err(Error::Twice(receiver)),
+    }
+}
+
+fn is_forwardable(address: Ipv6Addr) -> bool {
+    !(address.is_unspecified()
+        || address.is_loopback()
+        || address.is_multicast()
+        || address.is_unicast_link_local())
+}
+
+/// The address that packets come from, and the interface that they leave by.
+fn source(settings: &Settings, receiver: Ipv6Addr) -> Result<(Ipv6Addr, Interface), Error> {
+    let interface = match &settings.interface {
+        Some(name) => Interface::named(name)?,
+        None => Interface::by_route(Some(receiver.into()))?,
+    };
+    let source = match settings.address {
+        Some(address) if is_forwardable(address) => address,
+        Some(address) => return Err(Error::NoSource(address)),
+        None => address_towards(&interface, receiver)?,
+    };
+    Ok((source, interface))
+}
+
+fn address_towards(interface: &Interface, receiver: Ipv6Addr) -> Result<Ipv6Addr, Error> {
+    let own: Vec<_> = interface
+        .reachable_addresses()
+        .into_iter()
+        .filter_map(|address| match address {
+            IpAddr::V6(address) if is_forwardable(address) => Some(address),
+            _ => None,
+        })
+        .collect();
+    // What the kernel would take, if it is this interface's.
+    let chosen = route_source(receiver, None).ok().filter(|chosen| own.contains(chosen));
+    chosen.or(own.first().copied()).ok_or_else(|| Error::NoAddress(interface.name.clone()))
+}
+
+/// The source that the kernel takes for packets to `receiver`; sends nothing.
+fn route_source(receiver: Ipv6Addr, bound: Option<(Ipv6Addr, u32)>) -> std::io::Result<Ipv6Addr> {
+    let (address, scope) = bound.unwrap_or((Ipv6Addr::UNSPECIFIED, 0));
+    let socket = UdpSocket::bind(SocketAddrV6::new(address, 0, 0, scope))?;
+    socket.connect(SocketAddrV6::new(receiver, 9, 0, scope))?;
+    match socket.local_addr()?.ip() {
+        IpAddr::V6(address) => Ok(address),
+        IpAddr::V4(_) => Err(std::io::ErrorKind::AddrNotAvailable.into()),
+    }
+}
+
+fn check_route(
+    source: Ipv6Addr,
+    receiver: Ipv6Addr,
+    named: Option<&str>,
+    interface: &Interface,
+) -> Result<(), Error> {
+    let scope = if named.is_some() { interface.index } else { 0 };
+    match route_source(receiver, Some((source, scope))) {
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => Err(Error::Source(source, error)),
+        Err(error) => Err(Error::NoRoute { receiver, error }),
+    }
+}
+
+/// How many addresses a packet may have: what was asked for, or what leaves room for the least that IPv6 needs.
+fn max(asked: Option<usize>, form: &Form, interface: &Interface) -> Result<usize, Error> {
+    let room = |addresses| interface.mtu as usize >= MIN_MTU as usize + form.header_len(addresses);
+    let fitting = (2..=MAX_ADDRESSES).rev().find(|addresses| room(*addresses));
+    let needed = MIN_MTU + form.header_len(2) as u32;
+    let fitting =
+        fitting.ok_or(Error::Mtu { interface: interface.name.clone(), mtu: interface.mtu, needed })?;
+    Ok(asked.unwrap_or(fitting))
+}
+
+/// What the device takes: the interface's MTU without the largest header (4.3.1), and never less than IPv6 needs.
+fn tun_mtu(form: &Form, max: usize, interface: &Interface) -> u32 {
+    interface.mtu.saturating_sub(form.header_len(max) as u32).max(MIN_MTU)
+}
+
+fn warn_of_long_packets(form: &Form, max: usize, mtu: u32, notify: &mut dyn FnMut(Notice<'_>)) {
+    let whole = form.mtu.saturating_sub(form.header_len(max));
+    if whole < mtu as usize {
+        notify(Notice::Warning(format!(
+            "packets of more than {whole} bytes leave in several, for a header with {max} addresses does not fit beside them \
+             into {} bytes: have programs send at most {} bytes in a datagram, or take a smaller --max",
+            form.mtu,
+            whole.saturating_sub(48)
+        )));
+    }
+}
+
+fn config(settings: &Settings, parameters: Parameters, form: &Form) -> Result<Config, Error> {
+    let algorithm = match settings.cost_of_bytes {
+        Some(bytes) => Algorithm::Cost(transmission::model(form, bytes)),
+        None => Algorithm::Thesis,
+    };
+    Ok(Config {
+        source: form.source,
+        algorithm,
+        parameters,
+        delay: settings.delay,
+        interval: settings.interval,
+        timeout: settings.timeout,
+        waits_for_traffic: settings.wait,
+        key: settings.key.clone(),
+        seed: random()?,
+    })
+}
