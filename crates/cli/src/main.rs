@@ -9,10 +9,12 @@ mod output;
 
 mod arguments;
 mod bench;
+mod domain_key;
 mod figures;
 mod keys;
 mod lab;
 mod log;
+mod mead;
 mod monitor;
 mod moving_line;
 mod mroute;
@@ -45,6 +47,7 @@ enum Command {
     Unicast(unicast::Args),
     Lab(lab::Args),
     Mroute(mroute::Args),
+    Mead(mead::Args),
     Monitor(monitor::Args),
     Bench(bench::Args),
 }
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Unicast(args) => unicast::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Mroute(args) => mroute::run(args),
+        Command::Mead(args) => mead::run(&args),
         Command::Monitor(args) => monitor::run(args),
         Command::Bench(args) => bench::run(args),
     };

@@ -1,0 +1,133 @@
+//! What the MEADcast sender tells a person or a program.
+
+use std::net::Ipv6Addr;
+
+use serde_json::{Value, json};
+use treecast_driver::mead::{Notice, Totals};
+use treecast_proto::mead::{
+    transmission::{List, TransmissionGroup},
+    tree::Tree,
+};
+
+use crate::arguments::counted;
+
+pub struct Display {
+    prints_groups: bool,
+    prints_tree: bool,
+    as_json: bool,
+}
+
+impl Display {
+    pub fn new(prints_groups: bool, prints_tree: bool, as_json: bool) -> Self {
+        Self { prints_groups, prints_tree, as_json }
+    }
+
+    pub fn show(&mut self, notice: &Notice<'_>) {
+        match notice {
+            Notice::Warning(text) if self.as_json => say!("{}", json!({"event": "warning", "text": text})),
+            Notice::Warning(text) => remark!("treecast mead: {text}"),
+            Notice::Ready { tun, mtu, source } => match self.as_json {
+                true => say!("{}", json!({"event": "ready", "tun": tun, "mtu_bytes": mtu, "source": source})),
+                false => say!("ready: {tun} takes packets of up to {mtu} bytes, which leave from {source}"),
+            },
+            Notice::Group(group) => self.group(group),
+            Notice::Tree(tree) if self.prints_tree => match self.as_json {
+                true => say!("{}", json!({"event": "tree", "sender": node_as_json(tree, Tree::ROOT)})),
+                false => print_tree(tree, Tree::ROOT, 0),
+            },
+            Notice::Tree(_) => {}
+        }
+    }
+
+    fn group(&self, group: &TransmissionGroup) {
+        if self.as_json {
+            let lists: Vec<_> = group.lists.iter().map(list_as_json).collect();
+            let (number, unicast) = (group.number, &group.unicast);
+            say!("{}", json!({"event": "group", "number": number, "lists": lists, "unicast": unicast}));
+            return;
+        }
+        let in_lists = counted(group.in_lists(), "receiver");
+        let packets = counted(group.lists.len(), "packet");
+        let unicast = group.unicast.len();
+        say!("group {}: {in_lists} by MEADcast in {packets}, {unicast} by unicast", group.number);
+        if self.prints_groups {
+            for list in &group.lists {
+                say!("  {}", list_as_text(list));
+            }
+            if unicast > 0 {
+                say!("  unicast: {}", joined(&group.unicast));
+            }
+        }
+    }
+
+    pub fn end(&self, totals: &Totals) {
+        let Totals { sent, packets, refused, discovery_bytes, malformed, discovery } = totals;
+        if self.as_json {
+            let done = json!({
+                "event": "done", "packets": packets,
+                "mead_packets": sent.mead_packets, "mead_bytes": sent.mead_bytes,
+                "unicast_packets": sent.unicast_packets, "unicast_bytes": sent.unicast_bytes,
+                "discoveries": discovery.discoveries, "discovery_packets": discovery.requests,
+                "discovery_bytes": discovery_bytes, "responses": discovery.responses,
+                "late": discovery.late, "anomalous": discovery.anomalous, "malformed": malformed,
+                "unproved": discovery.unproved, "replayed": discovery.replayed, "forged": discovery.forged,
+                "refused_packets": refused,
+            });
+            return say!("{done}");
+        }
+        let data = |packets, bytes| format!("{packets} packets ({bytes} bytes)");
+        say!(
+            "{packets} packets of programs: {} by MEADcast, {} by unicast; {} of discovery",
+            data(sent.mead_packets, sent.mead_bytes),
+            data(sent.unicast_packets, sent.unicast_bytes),
+            data(discovery.requests, *discovery_bytes),
+        );
+        let dropped = [
+            ("late", discovery.late),
+            ("anomalous", discovery.anomalous),
+            ("malformed", *malformed),
+            ("unproved", discovery.unproved),
+            ("replayed", discovery.replayed),
+            ("forged", discovery.forged),
+        ];
+        for (what, count) in dropped.into_iter().filter(|(_, count)| *count > 0) {
+            say!("Responses dropped, {what}: {count}.");
+        }
+        if *refused > 0 {
+            say!("Packets that the kernel refused: {refused}.");
+        }
+    }
+}
+
+fn list_as_text(list: &List) -> String {
+    let entries = list.entries.iter().map(|(router, receivers)| format!("{router}: {}", joined(receivers)));
+    entries.collect::<Vec<_>>().join("; ")
+}
+
+fn list_as_json(list: &List) -> Value {
+    let entry =
+        |(router, receivers): &(Ipv6Addr, Vec<Ipv6Addr>)| json!({"router": router, "receivers": receivers});
+    let entries: Vec<_> = list.entries.iter().map(entry).collect();
+    json!({"routers": entries, "dont_replicate": list.dont_replicate})
+}
+
+fn joined(addresses: &[Ipv6Addr]) -> String {
+    addresses.iter().map(Ipv6Addr::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// At most as deep as hops are counted.
+fn print_tree(tree: &Tree, index: usize, depth: usize) {
+    let node = tree.node(index);
+    let what = if index == Tree::ROOT { "sender".to_owned() } else { format!("router, hop {}", node.hops) };
+    say!("{}{} ({what})", "  ".repeat(depth), node.address);
+    for leaf in &node.leaves {
+        say!("{}{leaf}", "  ".repeat(depth + 1));
+    }
+    node.children.iter().for_each(|child| print_tree(tree, *child, depth + 1));
+}
+
+fn node_as_json(tree: &Tree, index: usize) -> Value {
+    let node = tree.node(index);
+    let routers: Vec<_> = node.children.iter().map(|child| node_as_json(tree, *child)).collect();
+    json!({"address": node.address, "hops": node.hops, "receivers": node.leaves, "routers": routers})
+}

@@ -1,0 +1,222 @@
+//! `treecast mead`: a MEADcast sender for any program.
+
+mod display;
+
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::ValueEnum;
+use treecast_driver::{
+    mead::{self, Settings},
+    stop::Stop,
+};
+use treecast_proto::mead::grouping::Parameters;
+use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
+
+use self::display::Display;
+use crate::{Outcome, arguments, domain_key};
+
+/// A year in seconds: a deadline so far away can still be added to any clock.
+const LONGEST_SECONDS: f64 = 366.0 * 24.0 * 3600.0;
+
+/// Send what any program sends to a TUN device to a group of receivers, by MEADcast where routers speak it.
+///
+/// Makes a TUN device and a route to it, prints "ready", and sends each UDP datagram that programs send to that
+/// address to all receivers, at their PORT: by MEADcast to those behind MEADcast routers, which it looks for, and by
+/// unicast to the others. Receivers need nothing of treecast. Stops at SIGINT or SIGTERM. Needs root.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The receivers' addresses (with --members: more of them, or none), and then their UDP port
+    #[arg(required = true, value_name = "ADDR... PORT", allow_negative_numbers = true)]
+    receivers: Vec<String>,
+    /// A file with receivers, an address a line, perhaps with a port of its own; when it changes, receivers join and leave
+    #[arg(long, value_name = "FILE")]
+    members: Option<PathBuf>,
+
+    /// The address to send from [default: that of the route to the first receiver]
+    #[arg(short, long, value_name = "ADDR", help_heading = "Network")]
+    address: Option<Ipv6Addr>,
+    /// The interface to use [default: where routes lead]
+    #[arg(short, long, value_name = "IF", help_heading = "Network")]
+    interface: Option<String>,
+    /// The UDP port that packets come from [default: the program's own]
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Network")]
+    port: Option<u16>,
+    /// Where programs send to
+    #[arg(long, value_name = "ADDR", default_value = "fd15::1", help_heading = "Network")]
+    tun_address: Ipv6Addr,
+    /// The TUN device's name [default: mead and a number that is free]
+    #[arg(short, long, value_name = "IF", help_heading = "Network")]
+    tun: Option<String>,
+
+    /// Time before the first discovery
+    #[arg(short, long, value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = "Discovery")]
+    delay: Duration,
+    /// Time from one discovery to the next
+    #[arg(short = 'I', long, value_name = "SECONDS", default_value = "5", value_parser = seconds, help_heading = "Discovery")]
+    interval: Duration,
+    /// For how long a discovery waits for responses
+    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "2", value_parser = seconds, help_heading = "Discovery")]
+    timeout: Duration,
+    /// Wait for traffic before the first discovery
+    #[arg(short, long, help_heading = "Discovery")]
+    wait: bool,
+    /// Believe only routers that have the domain's key: a file with 64 hexadecimal digits
+    #[arg(long, value_name = "FILE", help_heading = "Discovery")]
+    key: Option<PathBuf>,
+
+    /// The most addresses in a packet, routers included: 2 to 32 [default: as many as leave room for 1280 bytes, 12 at an
+    /// MTU of 1500]
+    #[arg(long, value_name = "N", help_heading = "Grouping")]
+    max: Option<usize>,
+    /// Receivers of a router with fewer receivers get unicast (with --min-routers: and fewer routers)
+    #[arg(long, value_name = "N", help_heading = "Grouping")]
+    min_leaves: Option<usize>,
+    /// Receivers of a router with fewer routers behind it get unicast (with --min-leaves: and fewer receivers)
+    #[arg(long, value_name = "N", help_heading = "Grouping")]
+    min_routers: Option<usize>,
+    /// Let one router serve another one's receivers, too, when it is at most so many hops before it; 0: never
+    #[arg(short, long, value_name = "HOPS", default_value = "0", help_heading = "Grouping")]
+    merge: u8,
+    /// Fill no packet further that has so many addresses [default: --max]
+    #[arg(long, value_name = "N", help_heading = "Grouping")]
+    ok: Option<usize>,
+    /// Put receivers of one router into several packets where that fills them
+    #[arg(short, long, help_heading = "Grouping")]
+    split: bool,
+    /// Who shares a packet: as in the thesis, or so that the fewest bytes are on all links
+    #[arg(long, value_enum, default_value_t = Grouping::Thesis, help_heading = "Grouping")]
+    grouping: Grouping,
+    /// For --grouping cost: how long the programs' datagrams are
+    #[arg(long, value_name = "BYTES", default_value = "1000", help_heading = "Grouping")]
+    payload: usize,
+
+    /// The order of bits in headers
+    #[arg(long, value_enum, default_value_t = WireDialect::Rfc, help_heading = "Protocol")]
+    dialect: WireDialect,
+    /// Tell routers to replicate packets only where ways part
+    #[arg(long, help_heading = "Protocol")]
+    dont_replicate: bool,
+    /// Address packets to routers, so that one that fails to act shows no receiver's address to another
+    #[arg(long, help_heading = "Protocol")]
+    to_router: bool,
+    /// Put each receiver's port into packets: needed where those in --members differ
+    #[arg(long, help_heading = "Protocol")]
+    ports: bool,
+
+    /// Print each new grouping
+    #[arg(long, help_heading = "Verbosity")]
+    print_groups: bool,
+    /// Print the tree of routers and receivers after each discovery
+    #[arg(long, help_heading = "Verbosity")]
+    print_tree: bool,
+    /// One JSON event a line on standard output
+    #[arg(long, help_heading = "Verbosity")]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Grouping {
+    Thesis,
+    Cost,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum WireDialect {
+    Rfc,
+    #[value(name = "linux-6.5")]
+    Linux65,
+}
+
+/// Bytes of a UDP header.
+const UDP_HEADER_LEN: usize = 8;
+
+pub fn run(args: &Args) -> Outcome {
+    let settings = settings(args)?;
+    let stop = Stop::on_signals()?;
+    let mut display = Display::new(args.print_groups, args.print_tree, args.json);
+    let totals = mead::run(&settings, &stop, &mut |notice| display.show(&notice))?;
+    display.end(&totals);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn settings(args: &Args) -> Result<Settings, String> {
+    let (port, addresses) = args.receivers.split_last().ok_or("name receivers and their port")?;
+    let port = parse_port(port)?;
+    let receiver = |text: &String| Ok((parse_receiver(text)?, port));
+    let key = args.key.as_deref().map(domain_key::read).transpose()?;
+    let dialect = match args.dialect {
+        WireDialect::Rfc => Dialect::Rfc,
+        WireDialect::Linux65 => Dialect::Linux65,
+    };
+    Ok(Settings {
+        receivers: addresses.iter().map(receiver).collect::<Result<_, String>>()?,
+        members: args.members.clone(),
+        port,
+        address: args.address,
+        interface: args.interface.clone(),
+        source_port: args.port,
+        tun_address: args.tun_address,
+        tun: args.tun.clone(),
+        delay: args.delay,
+        interval: args.interval,
+        timeout: args.timeout,
+        wait: args.wait,
+        max: args.max,
+        parameters: Parameters {
+            max: MAX_ADDRESSES,
+            ok: args.ok.unwrap_or(MAX_ADDRESSES),
+            merge: args.merge,
+            min_leaves: args.min_leaves,
+            min_routers: args.min_routers,
+            split: args.split,
+        },
+        cost_of_bytes: (args.grouping == Grouping::Cost).then_some(args.payload + UDP_HEADER_LEN),
+        dialect,
+        dont_replicate: args.dont_replicate,
+        to_router: args.to_router,
+        has_ports: args.ports,
+        key,
+    })
+}
+
+fn parse_port(text: &str) -> Result<u16, String> {
+    let expected =
+        || format!("{text} is no UDP port: name the receivers' addresses and then their port, 1 to 65535");
+    text.parse().ok().filter(|port| *port > 0).ok_or_else(expected)
+}
+
+fn parse_receiver(text: &str) -> Result<IpAddr, String> {
+    arguments::address(text).map_err(|_| format!("{text} is no receiver: expected an address like fd00::1"))
+}
+
+/// Seconds with or without a fraction.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=LONGEST_SECONDS).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected seconds, like 5 or 0.5".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_fractions() {
+        assert_eq!(
+            (seconds("5"), seconds("0.25")),
+            (Ok(Duration::from_secs(5)), Ok(Duration::from_millis(250)))
+        );
+        assert!(["", "-1", "NaN", "inf", "1e99", "5s"].iter().all(|wrong| seconds(wrong).is_err()));
+    }
+
+    #[test]
+    fn the_last_word_is_the_port() {
+        assert_eq!(parse_port("5000"), Ok(5000));
+        assert!(["0", "65536", "fd00::1", ""].iter().all(|wrong| parse_port(wrong).is_err()));
+        assert!(parse_receiver("fd00::1").is_ok() && parse_receiver("host").is_err());
+    }
+}

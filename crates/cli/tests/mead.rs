@@ -1,0 +1,239 @@
+//! `treecast mead` in networks of namespaces: receivers are plain UDP sockets.
+
+#[allow(dead_code, reason = "multicast routers and listeners are for another test")]
+mod mroute_network;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, ErrorKind},
+    net::{SocketAddr, UdpSocket},
+    path::PathBuf,
+    process::{Child, ChildStdout, Stdio},
+    time::Duration,
+};
+
+use mroute_network::{Network, eventually, treecast};
+use serde_json::Value;
+
+const TUN_ADDRESS: &str = "[fd15::1]:7777";
+
+const PORT: u16 = 5000;
+
+/// s - r1 - r2 - LAN of e1, e2 and e3; e4 is behind r1.
+fn network() -> Network {
+    let network = Network::new(&["s", "r1", "r2", "b1", "e1", "e2", "e3", "e4"]);
+    network.connect(1, "s", "r1");
+    network.connect(2, "r1", "r2");
+    network.lan(3, "b1", &["r2", "e1", "e2", "e3"]);
+    network.connect(4, "r1", "e4");
+    network.route("s", &[2, 3, 4], 1, 2);
+    network.route("r1", &[3], 2, 2);
+    network.route("r2", &[1, 4], 2, 1);
+    ["e1", "e2", "e3"].iter().for_each(|node| network.route(node, &[1, 2, 4], 3, 1));
+    network.route("e4", &[1, 2, 3], 4, 1);
+    network
+}
+
+const RECEIVERS: [(&str, &str); 4] =
+    [("e1", "fd00:3::2"), ("e2", "fd00:3::3"), ("e3", "fd00:3::4"), ("e4", "fd00:4::2")];
+
+/// A sender that runs on `s` and tells what happens as JSON. Dropped, it is killed.
+struct Sender {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Sender {
+    fn start(network: &Network, arguments: &[&str]) -> Self {
+        let mut command = treecast(&[&["mead", "--json"], arguments].concat());
+        command.stdout(Stdio::piped());
+        let mut child = network.within("s", move || command.spawn().expect("treecast can be run"));
+        let lines = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut sender = Self { child, lines };
+        sender.next("ready");
+        sender
+    }
+
+    /// Waits for the next event of a kind.
+    fn next(&mut self, kind: &str) -> Value {
+        loop {
+            let mut line = String::new();
+            assert!(
+                self.lines.read_line(&mut line).expect("it can be read") > 0,
+                "it has ended before {kind}"
+            );
+            let event: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            if event["event"] == kind {
+                return event;
+            }
+        }
+    }
+
+    /// Waits for a group in which so many get unicast.
+    fn group_with_unicast(&mut self, count: usize) -> Value {
+        loop {
+            let group = self.next("group");
+            if group["unicast"].as_array().expect("a list").len() == count {
+                return group;
+            }
+        }
+    }
+
+    /// Stops it, and returns what it has counted.
+    fn end(mut self) -> Value {
+        // SAFETY: the process is our child and has not been waited for.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        let done = self.next("done");
+        assert_eq!(self.child.wait().expect("it is our child").code(), Some(0));
+        done
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn receivers(network: &Network) -> BTreeMap<&'static str, UdpSocket> {
+    let open = |(node, _): &(&'static str, &str)| {
+        let socket = network.within(node, || UdpSocket::bind(("::", PORT)).expect("the port is free"));
+        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a good time");
+        (*node, socket)
+    };
+    RECEIVERS.iter().map(open).collect()
+}
+
+/// Sends so many datagrams of so many bytes to the device on `s`, the number of each at its beginning.
+fn send(network: &Network, count: u8, len: usize) {
+    let socket = network.within("s", || UdpSocket::bind("[::]:0").expect("a free port"));
+    for number in 0..count {
+        let mut datagram = vec![0xa5; len];
+        datagram[0] = number;
+        network.within("s", || socket.send_to(&datagram, TUN_ADDRESS).expect("the device is there"));
+    }
+}
+
+/// What has come, in order; the kernel has checked the checksums.
+fn received(socket: &UdpSocket, count: usize, len: usize) -> (Vec<u8>, Option<SocketAddr>) {
+    let (mut numbers, mut source) = (Vec::new(), None);
+    let mut take = || {
+        let mut buffer = [0; 2048];
+        match socket.recv_from(&mut buffer) {
+            Ok((got, from)) => {
+                assert_eq!((got, &buffer[1..got]), (len, &vec![0xa5; len - 1][..]));
+                numbers.push(buffer[0]);
+                source = Some(from);
+                true
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => false,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let mut taken = 0;
+    eventually("all datagrams", || {
+        taken += usize::from(take());
+        taken >= count
+    });
+    // And none twice.
+    while take() {}
+    (numbers, source)
+}
+
+fn members_file(name: &str, text: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("treecast-mead-{}-{name}", std::process::id()));
+    fs::write(&path, text).expect("a temporary file");
+    path
+}
+
+#[test]
+fn without_routers_everybody_gets_unicast_and_nothing_is_left_behind() {
+    let network = network();
+    let sockets = receivers(&network);
+    let addresses = RECEIVERS.map(|(_, address)| address);
+    let mut sender = Sender::start(
+        &network,
+        &[&["-T", "0.2", "-I", "1", "-p", "6000"], &addresses[..], &["5000"]].concat(),
+    );
+    assert_eq!(sender.next("group")["unicast"].as_array().map(Vec::len), Some(4));
+    send(&network, 20, 1000);
+    for socket in sockets.values() {
+        let (numbers, source) = received(socket, 20, 1000);
+        assert_eq!(numbers, (0..20).collect::<Vec<_>>());
+        assert_eq!(source, Some("[fd00:1::1]:6000".parse().expect("an address")));
+    }
+    let done = sender.end();
+    assert_eq!(
+        (&done["packets"], &done["unicast_packets"], &done["mead_packets"]),
+        (&20.into(), &80.into(), &0.into())
+    );
+    assert_eq!(done["unicast_bytes"], 80 * 1048);
+    assert!(done["discovery_packets"].as_u64() >= Some(4), "{done}");
+    let interfaces = network.within("s", || treecast_driver::interface::list().expect("interfaces"));
+    assert!(interfaces.iter().all(|interface| !interface.name.starts_with("mead")));
+    let routes =
+        network.within("s", || fs::read_to_string("/proc/thread-self/net/ipv6_route").expect("routes"));
+    assert!(!routes.contains("fd150000000000000000000000000001"), "{routes}");
+}
+
+#[test]
+fn receivers_join_and_leave_with_the_file_that_names_them() {
+    let network = network();
+    let sockets = receivers(&network);
+    let path = members_file("members", "fd00:3::2\n");
+    let file = path.to_str().expect("a plain name");
+    let mut sender = Sender::start(&network, &["--members", file, "--tun", "mead-test", "5000"]);
+    sender.group_with_unicast(1);
+    fs::write(&path, "fd00:3::2 5000 # the first\n\nfd00:4::2\n").expect("it is ours");
+    sender.group_with_unicast(2);
+    send(&network, 5, 100);
+    assert_eq!(received(&sockets["e1"], 5, 100).0.len(), 5);
+    assert_eq!(received(&sockets["e4"], 5, 100).0.len(), 5);
+    fs::write(&path, "fd00:4::2").expect("it is ours");
+    sender.group_with_unicast(1);
+    send(&network, 5, 100);
+    assert_eq!(received(&sockets["e4"], 5, 100).0.len(), 5);
+    assert_eq!(received(&sockets["e1"], 0, 100).0.len(), 0);
+    assert_eq!(sender.end()["unicast_packets"], 15);
+    fs::remove_file(&path).expect("it is ours");
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let network = Network::new(&["s", "e1", "x"]);
+    network.connect(1, "s", "e1");
+    let key = members_file("key", "07");
+    let key = key.to_str().expect("a plain name");
+    let to = "fd00:1::2";
+    let cases: [(&str, Vec<&str>, &str); 14] = [
+        ("s", vec!["192.0.2.1", "5000"], "192.0.2.1 is an IPv4 address"),
+        ("s", vec!["::ffff:192.0.2.1", "5000"], "is an IPv4 address"),
+        ("s", vec![to, to, "5000"], "fd00:1::2 is named twice"),
+        ("s", vec!["--max", "33", to, "5000"], "33 addresses in a packet are no good"),
+        ("s", vec!["fd99::1", "5000"], "fd99::1 cannot be reached"),
+        ("s", vec!["ff02::1", "5000"], "ff02::1 is no receiver's address"),
+        ("s", vec![to, "fd00:1::3"], "fd00:1::3 is no UDP port"),
+        ("s", vec!["5000"], "there is no receiver"),
+        ("s", vec!["-a", "fd77::1", to, "5000"], "cannot use the address fd77::1"),
+        ("s", vec!["-i", "nosuch", to, "5000"], "interface nosuch does not exist here"),
+        ("s", vec!["--members", "/nonexistent", "5000"], "cannot read the members in /nonexistent"),
+        ("s", vec!["-t", "sixteen-letters-", to, "5000"], "is no good for an interface"),
+        ("s", vec!["--key", key, to, "5000"], "cannot use the domain key"),
+        ("x", vec![to, "5000"], "has no global or unique local IPv6 address"),
+    ];
+    for (node, arguments, expected) in cases {
+        refused(&network, node, &arguments, expected);
+    }
+    network.configure("s", "link set dev e1 mtu 1320");
+    refused(&network, "s", &[to, "5000"], "too small for a single receiver");
+    fs::remove_file(key).expect("it is ours");
+}
+
+fn refused(network: &Network, node: &str, arguments: &[&str], expected: &str) {
+    let output = network.treecast(node, &[&["mead"], arguments].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+    assert!(said.contains(expected) && said.lines().count() == 1, "{arguments:?}: {said}");
+}
