@@ -18,6 +18,7 @@ mod graph;
 mod lab;
 mod links;
 mod loss;
+pub mod mead_plan;
 mod namespace;
 mod neighbours;
 mod netlink;

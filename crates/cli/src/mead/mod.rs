@@ -1,6 +1,7 @@
 //! `treecast mead`: a MEADcast sender for any program.
 
 mod display;
+mod plan;
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -29,7 +30,10 @@ const LONGEST_SECONDS: f64 = 366.0 * 24.0 * 3600.0;
 /// address to all receivers, at their PORT: by MEADcast to those behind MEADcast routers, which it looks for, and by
 /// unicast to the others. Receivers need nothing of treecast. Stops at SIGINT or SIGTERM. Needs root.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The receivers' addresses (with --members: more of them, or none), and then their UDP port
     #[arg(required = true, value_name = "ADDR... PORT", allow_negative_numbers = true)]
     receivers: Vec<String>,
@@ -119,6 +123,11 @@ pub struct Args {
     json: bool,
 }
 
+#[derive(clap::Subcommand)]
+enum Command {
+    Plan(plan::Args),
+}
+
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Grouping {
     Thesis,
@@ -136,6 +145,9 @@ enum WireDialect {
 const UDP_HEADER_LEN: usize = 8;
 
 pub fn run(args: &Args) -> Outcome {
+    if let Some(Command::Plan(args)) = &args.command {
+        return plan::run(args);
+    }
     let settings = settings(args)?;
     let stop = Stop::on_signals()?;
     let mut display = Display::new(args.print_groups, args.print_tree, args.json);

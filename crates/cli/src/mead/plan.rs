@@ -1,0 +1,74 @@
+//! `treecast mead plan`: what groupings cost on a topology, without sending anything.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use serde_json::json;
+use treecast_lab::{
+    Topology,
+    mead_plan::{self, Options, Participants, Row},
+};
+
+use crate::Outcome;
+
+/// Compare the groupings by the bytes that they would put on a topology's links
+///
+/// Nothing is sent. Shares are of what unicast takes. The last row of each group is what IP multicast would take: no
+/// grouping can take less.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The network, as `treecast lab up` names it
+    #[arg(long, value_name = "SPEC", default_value = "testbed:labs/meadcast/testbed.json")]
+    topology: String,
+    /// Who sends and receives: a file like labs/meadcast/participants.toml
+    #[arg(long, value_name = "FILE", default_value = "labs/meadcast/participants.toml")]
+    participants: PathBuf,
+    /// Only this one of the file's use cases
+    #[arg(long, value_name = "NAME")]
+    use_case: Option<String>,
+    /// How many receivers there are in each network
+    #[arg(long, value_name = "N,...", default_value = "1,3,5", value_delimiter = ',')]
+    receivers: Vec<usize>,
+    /// The most addresses in a packet [default: the use case's]
+    #[arg(long, value_name = "N")]
+    max: Option<usize>,
+    /// Data in a datagram [default: what the thesis took, 1432 without 16 for each address]
+    #[arg(long, value_name = "BYTES")]
+    payload: Option<usize>,
+    /// The routers that speak MEADcast, by their nodes' names [default: all]
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
+    support: Option<Vec<String>>,
+    /// One JSON array instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let topology = Topology::parse(&args.topology)?;
+    let all = Participants::read(&args.participants)?.use_cases;
+    let is_wanted = |name: &str| args.use_case.as_deref().is_none_or(|wanted| wanted == name);
+    let use_cases: Vec<_> = all.into_iter().filter(|found| is_wanted(&found.name)).collect();
+    if use_cases.is_empty() {
+        return Err(format!("{} has no such use case", args.participants.display()).into());
+    }
+    let support = args.support.as_ref().map(|names| names.iter().cloned().collect());
+    let options = Options { max: args.max, payload_bytes: args.payload, support };
+    let mut rows = Vec::new();
+    for use_case in &use_cases {
+        for count in &args.receivers {
+            rows.extend(mead_plan::plan(&topology, use_case, *count, &options)?);
+        }
+    }
+    match args.json {
+        true => say!("{}", serde_json::Value::from(rows.iter().map(as_json).collect::<Vec<_>>())),
+        false => say!("{}", mead_plan::table(&rows, &use_cases).to_text().trim_end()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(row: &Row) -> serde_json::Value {
+    json!({
+        "use_case": row.use_case, "receivers_per_network": row.receivers_per_network, "receivers": row.receivers,
+        "max": row.max, "delivery": row.delivery, "packets": row.packets, "unicast": row.unicast,
+        "network_share": row.network_share, "sender_share": row.sender_share,
+    })
+}

@@ -1,0 +1,341 @@
+//! What each way of grouping receivers costs on a topology, computed and not measured: bytes of one packet to everybody
+//! on all links, and of them those that leave the sender.
+//!
+//! Routers answer discovery as `proto::mead` expects it, and packets go as its routers would send them, link by link over
+//! the lab's routes. A LAN counts as one link, as it does for the router that serves it.
+
+mod participants;
+mod ways;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv6Addr,
+};
+
+use treecast_measure::tables::Table;
+use treecast_proto::mead::{
+    cost::{self, Model},
+    grouping::{self, AddressList, Entry, Grouping, Parameters},
+    tree::{Answers, Tree},
+};
+
+pub use self::participants::{Participants, Reduction, UseCase};
+use self::ways::Ways;
+use crate::topology::{Role, Topology};
+
+/// What is compared.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The most addresses in a packet; none: those of the use case.
+    pub max: Option<usize>,
+    /// Data in a datagram, in bytes; none: what the thesis took, which an MTU of 1484 bytes leaves beside its header.
+    pub payload_bytes: Option<usize>,
+    /// The routers that speak MEADcast, by name; none: all.
+    pub support: Option<BTreeSet<String>>,
+}
+
+/// One way to serve one group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    pub use_case: String,
+    pub receivers_per_network: usize,
+    pub receivers: usize,
+    pub max: usize,
+    pub delivery: String,
+    /// MEADcast packets that leave the sender.
+    pub packets: usize,
+    /// Receivers that get unicast.
+    pub unicast: usize,
+    /// Bytes of one datagram to everybody on all links, as a part of what unicast takes.
+    pub network_share: f64,
+    /// Of them those that leave the sender, as a part of what unicast takes.
+    pub sender_share: f64,
+}
+
+/// UDP and IPv6.
+const HEADERS_LEN: usize = 48;
+
+/// As in listing A.8 of the thesis: `-l $(1484 - 20 * 16 - 52)`.
+const THESIS_MTU: usize = 1484;
+const THESIS_HEADERS: usize = 52;
+
+/// Compares all ways of grouping for a use case with so many receivers in each network.
+///
+/// # Errors
+/// One line when the use case names what the topology has not.
+pub fn plan(
+    topology: &Topology,
+    use_case: &UseCase,
+    receivers_per_network: usize,
+    options: &Options,
+) -> Result<Vec<Row>, String> {
+    let max = options.max.unwrap_or(use_case.max);
+    Parameters { max, ..Parameters::default() }.check().map_err(|error| error.to_string())?;
+    let left = || THESIS_MTU.saturating_sub(16 * max + THESIS_HEADERS);
+    let payload_bytes = options.payload_bytes.unwrap_or_else(left) + 8;
+    let stage = Stage::new(topology, use_case, receivers_per_network, options)?;
+    let row = |delivery: &str, grouping: &Grouping, (network, sender): (u64, u64)| Row {
+        use_case: use_case.name.clone(),
+        receivers_per_network,
+        receivers: stage.receivers.len(),
+        max,
+        delivery: delivery.to_owned(),
+        packets: grouping.lists.len(),
+        unicast: grouping.unicast.len(),
+        network_share: network as f64 / stage.unicast_bytes(payload_bytes).0 as f64,
+        sender_share: sender as f64 / stage.unicast_bytes(payload_bytes).1 as f64,
+    };
+    let mut rows = Vec::new();
+    for (delivery, algorithm, model) in deliveries(max, payload_bytes) {
+        let grouping = match algorithm {
+            Some(parameters) => grouping::group(&stage.tree, &parameters),
+            None => {
+                let parameters = Parameters { max, ..Parameters::default() };
+                cost::group(&stage.tree, &parameters, &model)
+            }
+        };
+        rows.push(row(&delivery, &grouping, stage.bytes(&grouping, &model)));
+    }
+    let multicast = Grouping::default();
+    rows.push(row("IP multicast (the floor)", &multicast, stage.multicast_bytes(payload_bytes)));
+    Ok(rows)
+}
+
+/// The ways of grouping: the thesis' with its parameters, or none for the one by cost.
+fn deliveries(max: usize, payload_bytes: usize) -> Vec<(String, Option<Parameters>, Model)> {
+    let thesis = |merge| Parameters { max, ok: max, merge, ..Parameters::default() };
+    let by_name = [
+        ("thesis", Some(thesis(0))),
+        ("thesis, merge 1", Some(thesis(1))),
+        ("thesis, merge 2", Some(thesis(2))),
+        ("cost", None),
+    ];
+    let revisions =
+        [("", false, false), (", don't replicate", true, false), (", designated routers", true, true)];
+    let all = revisions.iter().flat_map(|(revision, dont_replicate, designated)| {
+        by_name.iter().map(move |(name, algorithm)| {
+            let model = Model { payload_bytes, dont_replicate: *dont_replicate, designated: *designated };
+            (format!("{name}{revision}"), *algorithm, model)
+        })
+    });
+    // Merging gives routers receivers that are not on their own links, which the thesis' lists have then.
+    all.filter(|(_, algorithm, model)| !model.designated || algorithm.is_none_or(|found| found.merge == 0))
+        .collect()
+}
+
+struct Stage<'a> {
+    ways: Ways<'a>,
+    sender: usize,
+    receivers: Vec<usize>,
+    node_of: BTreeMap<Ipv6Addr, usize>,
+    tree: Tree,
+}
+
+impl<'a> Stage<'a> {
+    fn new(
+        topology: &'a Topology,
+        use_case: &UseCase,
+        receivers_per_network: usize,
+        options: &Options,
+    ) -> Result<Self, String> {
+        let ways = Ways::of(topology);
+        let node = |network: u16, client: usize| {
+            let name = format!("c{network}-{client}");
+            let found = topology.nodes.iter().position(|node| node.name == name);
+            found.ok_or_else(|| format!("{}: the topology has no node {name}", use_case.name))
+        };
+        let sender = node(use_case.sender, 1)?;
+        let clients = 1..=receivers_per_network;
+        let networks = use_case.networks.iter();
+        let all = networks.flat_map(|network| clients.clone().map(move |client| (*network, client)));
+        let receivers = all.map(|(network, client)| node(network, client)).collect::<Result<Vec<_>, _>>()?;
+        let address = |node: usize| ways.address(node).ok_or("a node without an address".to_owned());
+        let mut node_of = BTreeMap::new();
+        for node in 0..topology.nodes.len() {
+            node_of.extend(ways.address(node).map(|address| (address, node)));
+        }
+        let speaks = |node: &usize| {
+            let node = &topology.nodes[*node];
+            let is_named = options.support.as_ref().is_none_or(|named| named.contains(&node.name));
+            node.role == Role::Router && is_named
+        };
+        let addresses = receivers.iter().map(|node| address(*node)).collect::<Result<Vec<_>, _>>()?;
+        let mut answers = Answers::new(address(sender)?, addresses.iter().copied());
+        for (receiver, to) in receivers.iter().zip(&addresses) {
+            let way = ways.way(sender, *receiver).ok_or("a receiver that cannot be reached")?;
+            for (hops, router) in (1..).zip(way.iter().filter(|node| speaks(node))) {
+                answers.add(address(*router)?, *to, hops).map_err(|anomaly| anomaly.to_string())?;
+            }
+        }
+        Ok(Self { tree: Tree::new(&answers), ways, sender, receivers, node_of })
+    }
+
+    /// The network of a host, by its address: testbeds have prefixes of 112 bits. More than any node's index.
+    fn lan(&self, host: usize) -> u128 {
+        self.ways.address(host).map_or(0, |address| u128::from(address) >> 16)
+    }
+
+    fn links(&self, from: usize, to: usize) -> u64 {
+        self.ways.links(from, to).unwrap_or(0)
+    }
+
+    /// Bytes on all links, and from the sender, when each receiver gets a copy.
+    fn unicast_bytes(&self, payload_bytes: usize) -> (u64, u64) {
+        let single = single_bytes(payload_bytes);
+        let links: u64 = self.receivers.iter().map(|receiver| self.links(self.sender, *receiver)).sum();
+        (links * single, self.receivers.len() as u64 * single)
+    }
+
+    /// When each link carries one copy.
+    fn multicast_bytes(&self, payload_bytes: usize) -> (u64, u64) {
+        let mut links = BTreeSet::new();
+        for receiver in &self.receivers {
+            let way = self.ways.way(self.sender, *receiver).unwrap_or_default();
+            let (last, before) =
+                way.split_last().map_or((*receiver, &way[..]), |(last, before)| (*last, before));
+            links.extend(before.windows(2).map(|pair| (pair[0], pair[1] as u128)));
+            // Hosts on one LAN share its link.
+            links.extend(before.last().map(|router| (*router, self.lan(last))));
+        }
+        (links.len() as u64 * single_bytes(payload_bytes), single_bytes(payload_bytes))
+    }
+
+    /// As routers send a grouping's packets on.
+    fn bytes(&self, grouping: &Grouping, model: &Model) -> (u64, u64) {
+        let single = single_bytes(model.payload_bytes);
+        let unicast = grouping.unicast.iter().map(|receiver| self.links(self.sender, self.node_of[receiver]));
+        let lists = grouping.lists.iter().map(|list| self.list_bytes(list, model));
+        (lists.sum::<u64>() + unicast.sum::<u64>() * single, model.sender_bytes(&self.tree, grouping))
+    }
+
+    fn list_bytes(&self, list: &AddressList, model: &Model) -> u64 {
+        let branching = list.branching(&self.tree);
+        let mut before = self.tree.ancestors(branching).take_while(|node| *node != Tree::ROOT);
+        let parts_at = if model.dont_replicate { Some(branching) } else { before.by_ref().last() };
+        let parts_at = parts_at.map_or(self.sender, |node| self.node_of[&self.tree.node(node).address]);
+        let alone = Grouping { lists: vec![list.clone()], unicast: Vec::new() };
+        let packet = model.sender_bytes(&self.tree, &alone);
+        let copies: u64 =
+            list.entries.iter().map(|entry| self.links(parts_at, self.node_of[&entry.router])).sum();
+        let behind = list.entries.iter().map(|entry| self.behind_bytes(entry, model));
+        packet * (self.links(self.sender, parts_at) + copies) + behind.sum::<u64>()
+    }
+
+    fn behind_bytes(&self, entry: &Entry, model: &Model) -> u64 {
+        let router = self.node_of[&entry.router];
+        let single = single_bytes(model.payload_bytes);
+        if model.is_designated(&self.tree, entry) {
+            // One packet on each of its LANs on which there are receivers.
+            let lans = entry.receivers.iter().map(|receiver| self.lan(self.node_of[receiver]));
+            return single * lans.collect::<BTreeSet<_>>().len() as u64;
+        }
+        let links = entry.receivers.iter().map(|receiver| self.links(router, self.node_of[receiver]));
+        single * links.sum::<u64>()
+    }
+}
+
+fn single_bytes(payload_bytes: usize) -> u64 {
+    (HEADERS_LEN - 8 + payload_bytes) as u64
+}
+
+/// The rows as a table, a use case's thesis figures below it.
+pub fn table(rows: &[Row], use_cases: &[UseCase]) -> Table {
+    let columns = [
+        "<USE CASE",
+        "A NET",
+        "RECEIVERS",
+        "MAX",
+        "<DELIVERY",
+        "PACKETS",
+        "UNICAST",
+        "NETWORK %",
+        "SENDER %",
+    ];
+    let mut table = Table::new("Bytes of one datagram to everybody, of those that unicast takes", &columns);
+    for row in rows {
+        let share = |share: f64| format!("{:.2}", share * 100.0);
+        let cells = [
+            row.use_case.clone(),
+            row.receivers_per_network.to_string(),
+            row.receivers.to_string(),
+            row.max.to_string(),
+            row.delivery.clone(),
+            row.packets.to_string(),
+            row.unicast.to_string(),
+            share(row.network_share),
+            share(row.sender_share),
+        ];
+        table.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+    for UseCase { name, reduction, .. } in use_cases {
+        if let Some(Reduction { network, sender }) = reduction {
+            let (network, sender) = (100.0 - network, 100.0 - sender);
+            let note = format!(
+                "{name} in the thesis, measured, 5 a network: {network:.2} % of the network's bytes, {sender:.2} % of the sender's."
+            );
+            table.notes.push(note);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn testbed() -> Topology {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/meadcast/testbed.json");
+        Topology::parse(&format!("testbed:{path}")).expect("the testbed")
+    }
+
+    fn use_case(name: &str) -> UseCase {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/meadcast/participants.toml");
+        let participants = Participants::read(std::path::Path::new(path)).expect("the participants");
+        participants.use_cases.into_iter().find(|found| found.name == name).expect("the use case")
+    }
+
+    fn rows(name: &str, options: &Options) -> BTreeMap<String, Row> {
+        let rows = plan(&testbed(), &use_case(name), 5, options).expect("a plan");
+        rows.into_iter().map(|row| (row.delivery.clone(), row)).collect()
+    }
+
+    const ALL: Options = Options { max: None, payload_bytes: None, support: None };
+
+    /// Issue 4, "Shows", 2: what the testbed allows at all.
+    #[test]
+    fn uc2_keeps_to_what_the_thesis_measured_and_the_revision_to_less() {
+        let rows = rows("uc2", &ALL);
+        assert_eq!(rows["thesis"].receivers, 45);
+        assert!(rows["thesis"].network_share <= 0.286 && rows["thesis"].sender_share <= 0.137);
+        assert!(rows["cost, don't replicate"].network_share <= 0.25);
+        assert!(rows["cost, designated routers"].network_share <= 0.12);
+        assert!(
+            rows["IP multicast (the floor)"].network_share < rows["cost, designated routers"].network_share
+        );
+    }
+
+    #[test]
+    fn grouping_by_cost_takes_no_more_than_any_of_the_thesis() {
+        for name in ["uc1", "uc2", "uc4"] {
+            let rows = rows(name, &ALL);
+            for revision in ["", ", don't replicate", ", designated routers"] {
+                let cost = rows[&format!("cost{revision}")].network_share;
+                assert!(cost <= rows[&format!("thesis{revision}")].network_share, "{name}{revision}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_any_router_everybody_gets_unicast() {
+        let rows = rows("uc2", &Options { support: Some(BTreeSet::new()), ..ALL });
+        assert_eq!((rows["cost"].unicast, rows["cost"].network_share), (45, 1.0));
+    }
+
+    #[test]
+    fn what_the_topology_has_not_is_named() {
+        let wrong = UseCase { sender: 99, ..use_case("uc1") };
+        let error = plan(&testbed(), &wrong, 5, &ALL).expect_err("no such network");
+        assert_eq!(error, "uc1: the topology has no node c99-1");
+        assert!(plan(&testbed(), &use_case("uc1"), 6, &ALL).is_err());
+    }
+}

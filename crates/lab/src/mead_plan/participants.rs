@@ -1,0 +1,51 @@
+//! The file that says who takes part in which use case.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+/// More than any such file has.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// All use cases of a file.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Participants {
+    #[serde(rename = "use_case")]
+    pub use_cases: Vec<UseCase>,
+}
+
+/// A group on a testbed.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UseCase {
+    pub name: String,
+    pub title: String,
+    /// The network whose first host sends.
+    pub sender: u16,
+    /// The networks that receive.
+    pub networks: Vec<u16>,
+    /// The most addresses in a packet.
+    pub max: usize,
+    /// What the thesis measured.
+    pub reduction: Option<Reduction>,
+}
+
+/// Bytes saved against unicast, in per cent.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reduction {
+    pub network: f64,
+    pub sender: f64,
+}
+
+impl Participants {
+    /// # Errors
+    /// One line when the file cannot be read or says something else.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let name = path.display();
+        let text =
+            crate::read_text(path, MAX_BYTES).map_err(|error| format!("cannot read {name}: {error}"))?;
+        toml::from_str(&text).map_err(|error| format!("{name}: {}", error.to_string().replace('\n', " ")))
+    }
+}
