@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -37,6 +38,15 @@ impl Scratch {
         let (into, ticket) = (self.path(name), format!("@{}", self.path("ticket")));
         let always = ["receive", "--interface", "lo", "--name", name, "--into", &into];
         start(&[&always, arguments, &[&ticket]].concat())
+    }
+
+    /// Until something has come to a receiver, and not all.
+    fn wait_for_part(&self, name: &str) {
+        let is_part = |entry: std::io::Result<fs::DirEntry>| {
+            entry.is_ok_and(|entry| entry.file_name().to_string_lossy().ends_with(".part"))
+        };
+        let into = self.0.join(name);
+        wait_until("it has begun", || fs::read_dir(&into).is_ok_and(|mut entries| entries.any(is_part)));
     }
 }
 
@@ -99,11 +109,7 @@ fn a_receiver_that_is_put_out_learns_why() {
     let scratch = Scratch::new("putout");
     let sender = scratch.send(&[&STALL_LIMIT[..], &["--rate", "20M"]].concat());
     let receiver = scratch.receive("sleeper", &["--reconnect", "0"]);
-    let part = scratch.0.join("sleeper");
-    let is_part = |entry: std::io::Result<fs::DirEntry>| {
-        entry.is_ok_and(|entry| entry.file_name().to_string_lossy().ends_with(".part"))
-    };
-    wait_until("it has begun", || fs::read_dir(&part).is_ok_and(|mut entries| entries.any(is_part)));
+    scratch.wait_for_part("sleeper");
     signal(&receiver, "-STOP");
     let (code, said) = finish(sender);
     assert_eq!(code, Some(3), "{said}");
@@ -111,6 +117,26 @@ fn a_receiver_that_is_put_out_learns_why() {
     let (code, said) = finish(receiver);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("it put this receiver out: it said nothing for 10 s"), "{said}");
+}
+
+#[test]
+fn a_receiver_that_is_put_out_is_waited_for_as_one_that_has_left() {
+    let scratch = Scratch::new("awaited");
+    let mut sender =
+        scratch.send(&[&STALL_LIMIT[..], &["--rate", "20M", "--linger", "60", "--json"]].concat());
+    let receiver = scratch.receive("sleeper", &[]);
+    scratch.wait_for_part("sleeper");
+    signal(&receiver, "-STOP");
+    let mut told = BufReader::new(sender.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let left = told.find(|line| line.contains(r#""event":"left""#)).unwrap();
+    assert!(left.contains("it said nothing for 10 s"), "{left}");
+    signal(&receiver, "-CONT");
+    let rest: Vec<String> = told.collect();
+    assert!(rest.iter().any(|line| line.contains(r#""event":"joined""#)), "{rest:?}");
+    for child in [sender, receiver] {
+        let (code, said) = finish(child);
+        assert_eq!(code, Some(0), "{said}");
+    }
 }
 
 #[test]

@@ -170,12 +170,12 @@ impl Peer {
     }
 
     /// Whether it has ended with all of a session's objects.
-    pub fn has_ended(&self, objects: u64) -> bool {
+    fn has_ended(&self, objects: u64) -> bool {
         self.missed + self.objects_complete + self.objects_not_wanted + self.failed >= objects
     }
 
     /// What the machine ends for one that has left counts as failed: where it stands is told by what it has.
-    fn standing(&self, objects: u64) -> Standing {
+    pub fn standing(&self, objects: u64) -> Standing {
         let wanted = self.missed + self.objects_complete + self.objects_not_wanted;
         match (&self.left, wanted >= objects) {
             (_, true) => Standing::Done,

@@ -454,6 +454,8 @@ impl Sender {
         if self.coordinator.state == State::Closing
             && self.objects.is_empty()
             && !self.is_held()
+            // Whoever hears that a receiver was put out may want to wait for it.
+            && self.coordinator.events.is_empty()
             && all_know()
         {
             self.coordinator.state = State::ClosingRetransmitters;

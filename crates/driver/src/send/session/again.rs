@@ -13,7 +13,7 @@ use treecast_proto::{
 use treecast_wire::{header::FileId, message::PutOutCode};
 
 use super::{
-    super::{SendError, peer::Peer},
+    super::{SendError, Standing, peer::Peer},
     HASHES, Session,
     connections::say_put_out,
 };
@@ -122,7 +122,8 @@ impl Session<'_> {
     pub(super) fn await_return(&mut self, receiver: ReceiverId) {
         let objects = self.summary.objects;
         if let Some(peer) = self.peers.get_mut(&receiver) {
-            peer.is_awaited = !peer.has_ended(objects);
+            // What the machine has ended for it, as it left, is not what it has ended with.
+            peer.is_awaited = peer.standing(objects) == Standing::Gone;
         }
         self.update_hold();
     }

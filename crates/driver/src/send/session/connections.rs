@@ -11,7 +11,10 @@ use treecast_wire::{
     message::{Message, PutOut, PutOutCode},
 };
 
-use super::{super::SendEvent, FIRST_CONNECTION, Session, Turn};
+use super::{
+    super::{SendEvent, peer::Peer},
+    FIRST_CONNECTION, Session, Turn,
+};
 use crate::{connection::Connection, poller::Interest};
 
 /// The most connections taken between runs, so that those taken before get on.
@@ -164,23 +167,22 @@ impl Session<'_> {
         peer.connection = None;
         let closes = peer.closes;
         let name = peer.name.clone();
-        self.update_destinations();
-        let now = self.clock.now();
         if !closes {
+            peer.left = Some(reason.to_owned());
             self.await_return(receiver);
         }
+        self.update_destinations();
+        let now = self.clock.now();
         self.congestion_left(now, receiver);
         self.handle(now, SenderInput::Left { receiver, reason: reason.to_owned() });
         if closes {
             return;
         }
         self.note_leaver();
-        if let Some(peer) = self.peers.get_mut(&receiver) {
-            peer.left = Some(reason.to_owned());
-            if self.started.is_none() || peer.has_only_passed_by() {
-                self.peers.remove(&receiver);
-                self.update_hold();
-            }
+        let passed_by = self.peers.get(&receiver).is_some_and(Peer::has_only_passed_by);
+        if self.started.is_none() || passed_by {
+            self.peers.remove(&receiver);
+            self.update_hold();
         }
         (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
         self.merge_departed();
