@@ -137,6 +137,7 @@ fn progress(snapshot: &Snapshot) -> Vec<String> {
         lines.extend(groups(snapshot));
         lines.push(receivers(snapshot));
         lines.extend(gone(snapshot));
+        lines.extend(late(snapshot));
     } else if snapshot.group_number > 0 {
         lines.push(format!("in group {}, which is slower than the first", snapshot.group_number));
     }
@@ -169,6 +170,16 @@ fn gone(snapshot: &Snapshot) -> Option<String> {
     let named = gone.take(NAMED).map(|(receiver, why)| format!("{} ({why})", receiver.receiver));
     let named: Vec<_> = named.collect();
     (!named.is_empty()).then(|| format!("gone: {}", named.join(", ")))
+}
+
+/// Who came late to a feed, and how many files were over then.
+fn late(snapshot: &Snapshot) -> Option<String> {
+    let late = snapshot.receivers.iter().filter(|receiver| receiver.objects_missed > 0);
+    let named = late.take(NAMED).map(|receiver| {
+        format!("{} (not told of {})", receiver.receiver, counted(receiver.objects_missed as usize, "file"))
+    });
+    let named: Vec<_> = named.collect();
+    (!named.is_empty()).then(|| format!("came late: {}", named.join(", ")))
 }
 
 #[cfg(test)]
@@ -213,6 +224,14 @@ mod tests {
                         waits for client7: silent for 12 s\n";
         assert_eq!(text, expected);
         assert!(text.lines().all(|line| line.len() <= 80));
+    }
+
+    #[test]
+    fn who_came_late_to_a_feed_is_told() {
+        let mut late = snapshot();
+        late.receivers[0].objects_missed = 17;
+        let text = session_as_text(&late);
+        assert!(text.contains("came late: client7 (not told of 17 files)"), "{text}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use serde_json::Value;
 use session::{Scratch, contents, finish, finish_well, path, refused, start, treecast, wait_until};
 use treecast_wire::{
     header::{FileId, SessionId},
@@ -351,4 +352,40 @@ fn a_feed_is_sent_line_by_line_and_its_end_ends_the_session() {
     assert!(text.contains(r#""event":"not_sent""#) && text.contains("/no/such/file"), "{text}");
     assert_eq!(scratch.names("copies"), ["first", "second"]);
     assert!(fs::read(scratch.path("copies/first")).unwrap() == contents(300_000));
+}
+
+#[test]
+fn who_comes_late_to_a_feed_is_told_of_as_such() {
+    let scratch = Scratch::new();
+    let (first, second) = (scratch.file("first", 300_000), scratch.file("second", 100));
+    let (ticket, printed, joined) = (scratch.path("ticket"), scratch.path("sent"), scratch.path("joined"));
+    let mut command = treecast();
+    command.args(["send", "--json", "--interface", "lo", "--feed", "-", "--ticket-file"]).arg(&ticket);
+    command.stdin(Stdio::piped()).stdout(fs::File::create(&printed).unwrap()).stderr(Stdio::piped());
+    let mut sender = command.spawn().unwrap();
+    wait_until("the ticket is written", || ticket.exists());
+    let early = scratch.receive("early", &["--name", "early"]);
+    let mut lines = sender.stdin.take().unwrap();
+    writeln!(lines, "{}", path(&first)).unwrap();
+    let has = |file: &Path, event: &str| {
+        fs::read_to_string(file).is_ok_and(|text| text.contains(&format!(r#""event":"{event}""#)))
+    };
+    wait_until("the first file is over", || has(&printed, "object"));
+    let mut late = scratch.receive_command("late");
+    late.args(["--json", "--name", "late"]).arg(format!("@{}", path(&ticket)));
+    let late = late.stdout(fs::File::create(&joined).unwrap()).spawn().unwrap();
+    wait_until("the late one is there", || has(&joined, "joined"));
+    writeln!(lines, "{}", path(&second)).unwrap();
+    drop(lines);
+    for child in [sender, early, late] {
+        finish_well(child);
+    }
+    let told = fs::read_to_string(&printed).unwrap();
+    let done: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    let of = |name: &str| {
+        let one = done["receivers"].as_array().unwrap().iter().find(|one| one["receiver"] == name).unwrap();
+        [&one["objects"], &one["missed"], &one["failed"]].map(|count| count.as_u64().unwrap())
+    };
+    assert_eq!((of("early"), of("late")), ([2, 0, 0], [1, 1, 0]), "{done}");
+    assert_eq!(scratch.names("late"), ["second"]);
 }

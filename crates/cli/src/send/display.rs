@@ -84,7 +84,8 @@ impl Display {
             return;
         }
         say!("{}", in_one_line(summary));
-        if summary.progress.receivers.iter().any(|receiver| receiver.failed > 0) {
+        let lacks_some = |receiver: &ReceiverProgress| receiver.failed + receiver.objects_missed > 0;
+        if summary.progress.receivers.iter().any(lacks_some) {
             output::to_stdout(format_args!("{}", failures(summary)));
         }
         if summary.others_failed > 0 {
@@ -146,7 +147,9 @@ fn slowest(progress: &SendProgress) -> String {
 fn in_one_line(summary: &SendSummary) -> String {
     let progress = &summary.progress;
     let sum = |count: fn(&ReceiverProgress) -> u64| progress.receivers.iter().map(count).sum::<u64>();
-    let has_all = |receiver: &&ReceiverProgress| receiver.failed == 0 && receiver.objects_not_wanted == 0;
+    let lacking =
+        |receiver: &ReceiverProgress| receiver.failed + receiver.objects_not_wanted + receiver.objects_missed;
+    let has_all = |receiver: &&ReceiverProgress| lacking(receiver) == 0;
     let have_all = progress.receivers.iter().filter(has_all).count();
     let choosy = progress.receivers.iter().filter(|receiver| receiver.objects_not_wanted > 0).count();
     let received = sum(|receiver| receiver.received_bytes) / progress.receivers.len().max(1) as u64;
@@ -174,16 +177,21 @@ fn in_one_line(summary: &SendSummary) -> String {
 
 /// Who does not have what, and why.
 fn failures(summary: &SendSummary) -> String {
-    let rows: Vec<[&str; 4]> = summary
-        .progress
-        .receivers
-        .iter()
-        .flat_map(|receiver| {
-            let row = |(object, reason)| [&*receiver.name, &*receiver.address, object, reason];
-            receiver.failures.iter().map(|(object, reason)| (&**object, &**reason)).map(row)
-        })
-        .collect();
+    let mut rows: Vec<[String; 4]> = Vec::new();
+    for receiver in &summary.progress.receivers {
+        let lacking = receiver.failures.iter().cloned().chain(missed(receiver, summary.objects));
+        let row = |(object, reason)| [receiver.name.clone(), receiver.address.clone(), object, reason];
+        rows.extend(lacking.map(row));
+    }
+    let rows: Vec<[&str; 4]> = rows.iter().map(|row| row.each_ref().map(String::as_str)).collect();
     table(&["receiver", "address", "object", "why not"], &rows)
+}
+
+/// What a receiver was never told of: their names are not kept.
+fn missed(receiver: &ReceiverProgress, objects: u64) -> Option<(String, String)> {
+    let missed = Some(receiver.objects_missed).filter(|missed| *missed > 0)?;
+    let what = format!("{missed} of {}", counted(objects as usize, "file"));
+    Some((what, "over when it came: a feed goes on, and does not go back".to_owned()))
 }
 
 fn table<const N: usize>(header: &[&str; N], rows: &[[&str; N]]) -> String {
@@ -275,6 +283,7 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
                 "why": receiver.why.map(|why| why.word()),
                 "seconds_left": receiver.seconds_left,
                 "not_wanted": receiver.objects_not_wanted,
+                "missed": receiver.objects_missed,
                 "failures": failures.map(|(name, reason)| json!({"name": name, "reason": reason})).collect::<Vec<_>>(),
             })
         })
@@ -372,5 +381,17 @@ mod tests {
             text,
             "receiver  address  object  why not\nclient7   [::1]:9  file    the folder is full\n"
         );
+    }
+
+    #[test]
+    fn who_came_late_to_a_feed_does_not_have_all() {
+        let late =
+            ReceiverProgress { name: "late".into(), objects_missed: 17, ..ReceiverProgress::default() };
+        let mut summary = SendSummary { objects: 20, ..SendSummary::default() };
+        summary.progress.receivers = vec![ReceiverProgress::default(), late];
+        let line = in_one_line(&summary);
+        assert!(line.starts_with("1 of 2 receivers has all of"), "{line}");
+        let text = failures(&summary);
+        assert!(text.contains("late") && text.contains("17 of 20 files  over when it came"), "{text}");
     }
 }

@@ -316,6 +316,8 @@ pub struct ReceiverProgress {
     pub objects_complete: u64,
     /// Objects that it did not want.
     pub objects_not_wanted: u64,
+    /// Objects of a feed that were done before it came: it was never told of them, and they are no failures.
+    pub objects_missed: u64,
     /// The objects that it does not have, and why: the first of them ...
     pub failures: Vec<(String, String)>,
     /// ... and how many there are.

@@ -49,7 +49,7 @@ pub(super) struct Peer {
     pub failures: Vec<(String, String)>,
     /// ... and how many there are.
     pub failed: u64,
-    /// Bytes of those, and of those that it did not want.
+    /// Bytes of those, of those that it did not want, and of those that it missed.
     pub forgone_bytes: u64,
     /// Requests for retransmissions.
     pub requests: u64,
@@ -217,6 +217,7 @@ impl Peer {
             dropped_packets: self.progress.dropped_packets,
             objects_complete: self.objects_complete,
             objects_not_wanted: self.objects_not_wanted,
+            objects_missed: self.missed,
             failures: self.failures.clone(),
             failed: self.failed,
             requests: self.requests,

@@ -134,6 +134,8 @@ pub(super) struct Session<'a> {
     ended: Option<Instant>,
     total_bytes: u64,
     objects_done: u64,
+    /// Of a feed: the size of those that are done.
+    done_bytes: u64,
     next_progress: Instant,
     watch: progress::Watch,
     summary: SendSummary,
@@ -185,6 +187,7 @@ impl<'a> Session<'a> {
             run_bytes,
             total_bytes: plan.total_bytes(),
             objects_done: 0,
+            done_bytes: 0,
             machine: Sender::new(config),
             clock,
             poller,
@@ -566,6 +569,7 @@ impl<'a> Session<'a> {
             SenderEvent::FileDone { file, outcomes } => {
                 let (name, bytes, is_first) = self.let_go(file);
                 self.objects_done += u64::from(is_first);
+                self.done_bytes = self.done_bytes.saturating_add(if is_first { bytes } else { 0 });
                 self.ended = Some(now);
                 let count = |which: Outcome| outcomes.iter().filter(|(_, outcome)| *outcome == which).count();
                 let (complete, not_wanted) = (count(Outcome::Complete), count(Outcome::NotWanted));

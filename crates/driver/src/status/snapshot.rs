@@ -124,6 +124,8 @@ pub struct ReceiverStatus {
     pub done_bytes: u64,
     pub objects_done: u64,
     pub objects_failed: u64,
+    /// Of a feed, those that were done before it came.
+    pub objects_missed: u64,
     pub now_bps: Option<u64>,
     pub retransmitted_bytes: u64,
     pub requests: u64,
@@ -237,6 +239,7 @@ impl ReceiverStatus {
             done_bytes: receiver.received_bytes,
             objects_done: receiver.objects_complete,
             objects_failed: receiver.failed,
+            objects_missed: receiver.objects_missed,
             now_bps: receiver.now_bps,
             retransmitted_bytes: receiver.retransmitted_bytes,
             requests: receiver.requests,

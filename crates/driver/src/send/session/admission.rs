@@ -91,6 +91,7 @@ impl Session<'_> {
         let mut peer = Peer::new(connection, hello, listed, is_taken);
         if self.plan.options.feed.is_some() {
             peer.missed = self.objects_done;
+            peer.forgone_bytes = self.done_bytes;
         }
         let (name, address) = (peer.name.clone(), peer.address);
         self.peers.insert(receiver, peer);
