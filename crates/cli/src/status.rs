@@ -150,7 +150,12 @@ fn groups(snapshot: &Snapshot) -> Option<String> {
         format!("{} at {}", counted(group.receivers as usize, "receiver"), rate(Some(group.rate_bps)))
     };
     let groups: Vec<_> = snapshot.groups.iter().map(group).collect();
-    (!groups.is_empty()).then(|| groups.join(", "))
+    let moves = match (snapshot.moves, snapshot.refused_moves) {
+        (0, 0) => String::new(),
+        (moves, 0) => format!("; {}", counted(moves as usize, "move")),
+        (moves, refused) => format!("; {}, {refused} refused", counted(moves as usize, "move")),
+    };
+    (!groups.is_empty()).then(|| groups.join(", ") + &moves)
 }
 
 fn receivers(snapshot: &Snapshot) -> String {
@@ -232,6 +237,15 @@ mod tests {
         late.receivers[0].objects_missed = 17;
         let text = session_as_text(&late);
         assert!(text.contains("came late: client7 (not told of 17 files)"), "{text}");
+    }
+
+    #[test]
+    fn moves_from_group_to_group_are_told() {
+        let group = GroupStatus { rate_bps: 4_000_000, sent_bytes: 0, receivers: 2 };
+        let mut moved = Snapshot { groups: vec![group], moves: 1, ..snapshot() };
+        assert!(session_as_text(&moved).contains("Mbit/s; 1 move\n"));
+        moved.refused_moves = 7;
+        assert!(session_as_text(&moved).contains("; 1 move, 7 refused\n"));
     }
 
     #[test]

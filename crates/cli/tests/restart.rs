@@ -139,6 +139,29 @@ fn receivers_come_back_to_a_sender_that_was_killed_and_fetch_nothing_much_twice(
 }
 
 #[test]
+fn a_sender_that_goes_on_counts_only_what_it_sends_itself() {
+    const SIZE: usize = 6_000_000;
+    let scratch = Scratch::new();
+    let (file, kept) = (scratch.file("file", SIZE), scratch.path("kept"));
+    let args = ["--rate", "20M", "--json", "--session", path(&kept), path(&file)];
+    let sender = scratch.send(&args);
+    let receiver = scratch.receive("a", &[]);
+    let is_marked = |line: &str| line.strip_prefix("sent 0 ").is_some_and(|end| end.len() >= "4000000".len());
+    let far = || fs::read_to_string(&kept).unwrap().lines().any(is_marked);
+    wait_until("more than a megabyte is out", far);
+    let sender = again(&scratch, sender, &args);
+    finish_well(receiver);
+    let done = done(&finish_well(sender));
+    let count = |key: &str| done[key].as_u64().unwrap();
+    assert!(count("before_bytes") >= 1_000_000, "{done}");
+    assert_eq!(count("before_bytes") + count("sent_bytes"), SIZE as u64, "{done}");
+    let one = &done["receivers"][0];
+    let sent = count("sent_bytes") + one["retransmitted_bytes"].as_u64().unwrap();
+    assert_eq!(one["bytes"], SIZE as u64, "{one}");
+    assert!(one["run_bytes"].as_u64().unwrap() <= sent, "{one}");
+}
+
+#[test]
 fn a_receiver_that_was_killed_and_comes_back_whole_has_not_failed() {
     for more in [&[][..], &["--plain"]] {
         let scratch = Scratch::new();

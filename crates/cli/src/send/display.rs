@@ -152,7 +152,7 @@ fn in_one_line(summary: &SendSummary) -> String {
     let has_all = |receiver: &&ReceiverProgress| lacking(receiver) == 0;
     let have_all = progress.receivers.iter().filter(has_all).count();
     let choosy = progress.receivers.iter().filter(|receiver| receiver.objects_not_wanted > 0).count();
-    let received = sum(|receiver| receiver.received_bytes) / progress.receivers.len().max(1) as u64;
+    let received = sum(|receiver| receiver.run_bytes) / progress.receivers.len().max(1) as u64;
     format!(
         "{have_all} of {} {} all of {} bytes in {}, after {:.2} s ({:.0} Mbit/s at each on average); {} bytes \
          retransmitted, {} packets dropped{}",
@@ -268,6 +268,7 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
                 "address": receiver.address,
                 "key": receiver.key.map(|key| key.to_string()),
                 "bytes": receiver.received_bytes,
+                "run_bytes": receiver.run_bytes,
                 "retransmitted_bytes": receiver.retransmitted_bytes,
                 "duplicate_blocks": receiver.duplicate_blocks,
                 "dropped_packets": receiver.dropped_packets,
@@ -303,9 +304,12 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
     json!({
         "event": event,
         "groups": groups.collect::<Vec<_>>(),
+        "moves": progress.moves,
+        "refused_moves": progress.refused_moves,
         "rate": rate,
         "seconds": progress.seconds,
         "sent_bytes": progress.sent_bytes,
+        "before_bytes": progress.before_bytes,
         "bytes": progress.total_bytes,
         "repair_symbols": progress.repair_symbols,
         "objects": progress.objects,

@@ -123,6 +123,10 @@ impl View {
         let gone = i64::from(snapshot.receivers_gone);
         let help = "Receivers that have broken off before they had every file, and have not come again";
         gauge(encoder, "receivers_gone", help, None, gone)?;
+        let help = "Moves of receivers from one group to another, where there are several";
+        counter(encoder, "moves", help, None, snapshot.moves)?;
+        let help = "Moves that were refused or not even answered";
+        counter(encoder, "refused_moves", help, None, snapshot.refused_moves)?;
         let all = snapshot.receivers_not_shown + snapshot.receivers.len() as u64;
         let has_others = all > self.receivers.len() as u64;
         let received = |receiver: &ReceiverStatus| receiver.done_bytes;
@@ -241,6 +245,7 @@ mod tests {
             ("treecast_objects", 1, None),
             ("treecast_receiver_retransmitted_bytes", 2, Some("bytes")),
             ("treecast_duplicate_ratio", 1, None),
+            ("treecast_refused_moves", 1, None),
         ] {
             let family = parsed.families.get(name).unwrap_or_else(|| panic!("{name}\n{text}"));
             assert_eq!(family.iter_samples().count(), samples, "{name}");

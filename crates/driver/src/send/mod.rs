@@ -241,8 +241,9 @@ pub enum SendEvent {
 #[derive(Debug, Clone, Default)]
 pub struct SendProgress {
     pub seconds: f64,
-    /// Bytes of objects sent to the group so far, and in all.
+    /// Bytes of objects that this sender has sent to the group so far, an earlier one of the session before it, and of all.
     pub sent_bytes: u64,
+    pub before_bytes: u64,
     pub total_bytes: u64,
     /// Repair symbols sent so far, each as long as a block.
     pub repair_symbols: u64,
@@ -265,6 +266,9 @@ pub struct SendProgress {
     pub rate: Option<RateProgress>,
     /// Each group of a session with several rates, the fastest first; none where there is one.
     pub groups: Vec<GroupProgress>,
+    /// How often receivers have moved from one to another, and how often that was refused or not even answered.
+    pub moves: u64,
+    pub refused_moves: u64,
     pub receivers: Vec<ReceiverProgress>,
 }
 
@@ -308,6 +312,8 @@ pub struct ReceiverProgress {
     pub address: String,
     /// Bytes of objects that it has.
     pub received_bytes: u64,
+    /// How many of them it can have from this sender; fewer where an earlier one began the session.
+    pub run_bytes: u64,
     /// Bytes sent to it again.
     pub retransmitted_bytes: u64,
     pub duplicate_blocks: u64,

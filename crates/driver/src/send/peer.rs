@@ -78,6 +78,8 @@ pub(super) struct Seen {
     pub objects: u64,
     pub total_bytes: u64,
     pub sent_bytes: u64,
+    /// What this sender has sent to the groups; none where no earlier one has sent anything.
+    pub run_bytes: Option<u64>,
 }
 
 impl Peer {
@@ -194,12 +196,11 @@ impl Peer {
     pub fn report(&mut self, now: Instant, seen: Seen) -> ReceiverProgress {
         // Its last report may be older than its last object.
         let received_bytes = self.progress.received_bytes.max(self.complete_bytes);
-        let counters = [
-            received_bytes,
-            self.retransmitted_bytes,
-            self.progress.dropped_packets,
-            self.progress.disk_wait_ms,
-        ];
+        // What it had from an earlier sender is no throughput of this one.
+        let here = seen.run_bytes.map_or(u64::MAX, |sent| sent.saturating_add(self.retransmitted_bytes));
+        let run_bytes = received_bytes.min(here);
+        let counters =
+            [run_bytes, self.retransmitted_bytes, self.progress.dropped_packets, self.progress.disk_wait_ms];
         self.meter.note(now, counters);
         let rates = self.meter.rates(now, counters);
         let standing = self.standing(seen.objects);
@@ -212,6 +213,7 @@ impl Peer {
             key: self.key,
             address: SocketAddr::new(plain(self.address.ip()), self.address.port()).to_string(),
             received_bytes,
+            run_bytes,
             retransmitted_bytes: self.retransmitted_bytes,
             duplicate_blocks: self.progress.duplicate_blocks,
             dropped_packets: self.progress.dropped_packets,
@@ -304,14 +306,29 @@ mod tests {
         assert_eq!(settled(Peer { objects_complete: 1, missed: 4, ..peer() }, false), [], "a feed goes on");
     }
 
+    fn seen(run_bytes: Option<u64>) -> Seen {
+        let silent = Duration::ZERO;
+        Seen { silent, is_answered: true, objects: 0, total_bytes: 1000, sent_bytes: 0, run_bytes }
+    }
+
+    #[test]
+    fn what_it_had_from_an_earlier_sender_is_no_throughput() {
+        let mut peer = peer();
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        peer.report(at(0), seen(Some(0)));
+        peer.note_progress(Progress { received_bytes: 900, ..Progress::default() }, 1000);
+        peer.retransmitted_bytes = 20;
+        let told = peer.report(at(2), seen(Some(80)));
+        assert_eq!((told.received_bytes, told.run_bytes, told.now_bps), (900, 100, Some(400)));
+        assert_eq!(peer.report(at(2), seen(None)).run_bytes, 900, "there was no earlier sender");
+    }
+
     #[test]
     fn of_very_many_failures_only_the_number_is_kept() {
         let mut peer = peer();
         (0..MAX_FAILURES + 7).for_each(|index| peer.fail(index.to_string(), 7, "it was lost".into()));
         peer.settle(MAX_FAILURES as u64 + 7, false);
-        let seen =
-            Seen { silent: Duration::ZERO, is_answered: true, objects: 0, total_bytes: 0, sent_bytes: 0 };
-        let told = peer.report(Instant::ZERO, seen);
+        let told = peer.report(Instant::ZERO, seen(None));
         assert_eq!((told.failures.len(), told.failed), (MAX_FAILURES + 1, MAX_FAILURES as u64 + 7));
         assert_eq!(told.failures[MAX_FAILURES].0, "7 files more");
     }

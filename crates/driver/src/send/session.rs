@@ -112,6 +112,8 @@ pub(super) struct Session<'a> {
     pacer: Pacer,
     /// Those of a session with several rates, the fastest first.
     slower: Vec<SlowerLane>,
+    /// How often receivers have gone from one to another.
+    moves: u64,
     /// None at a rate that was given.
     congestion: Option<Congestion>,
     repairs: RepairShare,
@@ -133,6 +135,8 @@ pub(super) struct Session<'a> {
     /// When the last object was done.
     ended: Option<Instant>,
     total_bytes: u64,
+    /// What an earlier sender of this session has sent to the group.
+    before_bytes: u64,
     objects_done: u64,
     /// Of a feed: the size of those that are done.
     done_bytes: u64,
@@ -182,10 +186,12 @@ impl<'a> Session<'a> {
             numbers: PacketNumbers::default(),
             pacer: Pacer::new(plan.options.rate.fixed_bps(), clock.now()),
             slower: SlowerLane::all(&plan, clock.now()),
+            moves: 0,
             congestion: Congestion::new(&plan),
             repairs: RepairShare::new(plan.options.priority),
             run_bytes,
             total_bytes: plan.total_bytes(),
+            before_bytes: 0,
             objects_done: 0,
             done_bytes: 0,
             machine: Sender::new(config),

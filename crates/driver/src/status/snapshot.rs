@@ -54,8 +54,10 @@ pub struct Snapshot {
     pub total_bytes: u64,
     /// Distinct bytes received: here, or by a sender's receivers on average.
     pub done_bytes: u64,
-    /// At a sender: bytes of objects sent to the group. A carousel counts each loop.
+    /// At a sender: bytes of objects that it has sent to the group. A carousel counts each loop.
     pub sent_bytes: u64,
+    /// Bytes of objects that an earlier sender of the session has sent to the group.
+    pub before_bytes: u64,
     /// Of a carousel: loops that are complete.
     pub loops: Option<u64>,
     /// Bits of objects a second over the last seconds, sent to the group or received; none before it is known.
@@ -64,6 +66,9 @@ pub struct Snapshot {
     pub rate_bps: Option<u64>,
     /// Of a sender with several rates: its groups, the fastest first.
     pub groups: Vec<GroupStatus>,
+    /// How often receivers have moved from one to another, and how often that was refused or not even answered.
+    pub moves: u64,
+    pub refused_moves: u64,
     /// At a receiver: the number of the group that it listens to; 0 is the first.
     pub group_number: u8,
     /// Sent again by a sender to all receivers together, or received again.
@@ -170,6 +175,8 @@ impl Snapshot {
         self.total_bytes = progress.total_bytes;
         self.done_bytes = progress.done_bytes();
         self.sent_bytes = progress.sent_bytes;
+        self.before_bytes = progress.before_bytes;
+        (self.moves, self.refused_moves) = (progress.moves, progress.refused_moves);
         self.now_bps = progress.now_bps;
         self.rate_bps = progress.rate_bps;
         self.groups = progress.groups.iter().map(GroupStatus::new).collect();

@@ -213,6 +213,8 @@ pub struct Sender {
     may_release: bool,
     /// Bytes sent again to receivers that have left.
     retransmitted_before_bytes: u64,
+    /// Moves of receivers that were refused or not even answered.
+    refused_moves: u64,
 }
 
 /// # What happens
@@ -237,6 +239,7 @@ impl Sender {
             closing_since: None,
             may_release: false,
             retransmitted_before_bytes: 0,
+            refused_moves: 0,
         }
     }
 
@@ -539,6 +542,11 @@ impl Sender {
     /// Bytes of objects multicast so far.
     pub fn multicast_bytes(&self) -> u64 {
         self.multicast.sent_bytes()
+    }
+
+    /// How often receivers have wanted to move to a group and may not, or were not even answered.
+    pub fn refused_moves(&self) -> u64 {
+        self.refused_moves
     }
 
     /// Repair symbols sent so far, to the group and to single receivers.

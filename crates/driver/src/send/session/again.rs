@@ -74,6 +74,7 @@ impl Session<'_> {
                 }
             }
         }
+        self.before_bytes = self.machine.multicast_bytes();
         self.has_news = true;
         if !to_hash.is_empty() {
             let hashing = Hashing::start(to_hash)?;

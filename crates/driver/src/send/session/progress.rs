@@ -64,7 +64,8 @@ impl Session<'_> {
         let (ids, receivers) = self.report_receivers(now, sent_bytes);
         SendProgress {
             seconds: now.saturating_duration_since(started).as_secs_f64(),
-            sent_bytes,
+            sent_bytes: self.run_bytes(),
+            before_bytes: self.before_bytes,
             total_bytes: self.total_bytes,
             repair_symbols: self.machine.repair_symbols(),
             objects: self.summary.objects,
@@ -73,6 +74,8 @@ impl Session<'_> {
             rate_bps: self.pacer.rate_bps(),
             rate: self.rate_progress(),
             groups: self.group_progress(),
+            moves: self.moves,
+            refused_moves: self.machine.refused_moves(),
             retransmitted_bps: rates.map(|[_, again, _]| bits(again)),
             duplicate_share: duplicate_share(&receivers, self.plan.block_len.into()),
             held_by: self.holder(rates.map_or(0.0, |[.., waited]| waited / 1000.0), &ids, &receivers),
@@ -87,15 +90,29 @@ impl Session<'_> {
         sent_bytes: u64,
     ) -> (Vec<ReceiverId>, Vec<ReceiverProgress>) {
         let (machine, objects, total_bytes) = (&self.machine, self.summary.objects, self.total_bytes);
+        let run_bytes = (self.before_bytes > 0).then(|| self.all_run_bytes());
         let peers = self.peers.iter_mut();
         peers
             .map(|(id, peer)| {
                 let heard = machine.last_heard(*id).unwrap_or(now);
                 let silent = now.saturating_duration_since(heard);
                 let is_answered = machine.is_answered(*id);
-                (*id, peer.report(now, Seen { silent, is_answered, objects, total_bytes, sent_bytes }))
+                let seen = Seen { silent, is_answered, objects, total_bytes, sent_bytes, run_bytes };
+                (*id, peer.report(now, seen))
             })
             .unzip()
+    }
+
+    /// Bytes of objects that this sender has sent to the first group, not those before it.
+    pub(super) fn run_bytes(&self) -> u64 {
+        self.machine.multicast_bytes().saturating_sub(self.before_bytes)
+    }
+
+    /// What this sender has sent to all groups, symbols among them.
+    fn all_run_bytes(&self) -> u64 {
+        let slower = (1..=self.slower.len() as u8).map(|group| self.machine.slower_bytes(group));
+        let symbols = self.machine.repair_symbols() * u64::from(self.plan.block_len);
+        self.run_bytes() + slower.sum::<u64>() + symbols
     }
 
     /// Whose buffer the multicast has waited for, or, when all is out, whom it waits for longest; when all who are there

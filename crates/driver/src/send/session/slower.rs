@@ -111,6 +111,7 @@ impl Session<'_> {
         };
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
         peer.group = group;
+        self.moves += 1;
         let receiver = peer.name.clone();
         (self.on_event)(SendEvent::Moved { receiver, group, rate_bps });
     }
@@ -126,7 +127,7 @@ impl Session<'_> {
             peers.by_ref().filter(|peer| peer.group == group).count() as u32
         };
         let sent_bytes = |group: u8| match group {
-            0 => self.machine.multicast_bytes(),
+            0 => self.run_bytes(),
             slower => self.machine.slower_bytes(slower),
         };
         let groups = (0..).zip(rates);

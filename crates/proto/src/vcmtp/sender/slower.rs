@@ -200,6 +200,7 @@ impl Sender {
     pub(super) fn move_to(&mut self, now: Instant, from: ReceiverId, to: Move) {
         let number = to.group();
         let Some(one) = self.retransmitters.get_mut(&from).filter(|one| one.moves.count < MAX_MOVES) else {
+            self.refused_moves += 1;
             return;
         };
         one.moves.count += 1;
@@ -214,6 +215,7 @@ impl Sender {
                 || number == 0 && is_over
                 || !one.moves.allow(now, one.group, number))
         {
+            self.refused_moves += 1;
             return;
         }
         let before = std::mem::replace(&mut one.group, number);

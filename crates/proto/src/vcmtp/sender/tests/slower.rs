@@ -64,4 +64,7 @@ fn moves_in_a_loop_are_not_answered_for_ever() {
         moves += bench.group().matches("in group").count();
     }
     assert_eq!((answers, moves), (MAX_MOVES as usize, 2 * MAX_WAYS_BACK as usize + 1));
+    // Of those that are answered, every other one is to where it is already.
+    let no_way_back = (u64::from(MAX_MOVES) - moves as u64).div_ceil(2);
+    assert_eq!(bench.sender.refused_moves(), 10_000 - u64::from(MAX_MOVES) + no_way_back);
 }
