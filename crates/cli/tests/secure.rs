@@ -118,7 +118,7 @@ fn a_session_of_another_ticket_is_refused() {
     other.session.0 ^= 1;
     refused(
         &mut receive_with(&scratch, &other, "a", &[]),
-        &["did not admit", "ticket is that of another session"],
+        &["did not admit", "ticket is that of another session: ask whoever sends for the ticket of"],
     );
     end(sender);
 }
@@ -132,8 +132,11 @@ fn the_allow_list_is_kept() {
     fs::write(&list, format!("# who\n{anna_public} Anna at the desk\n")).unwrap();
     let sender = scratch.send(&["--json", "--allow", path(&list), path(&file)]);
     let ticket = ticket(&scratch);
-    for args in [&["--key", bert.as_str()][..], &[]] {
-        let words = ["did not admit this receiver", "not on the sender's allow list"];
+    for (args, remedy) in [
+        (&["--key", bert.as_str()][..], "ask whoever sends to add this key"),
+        (&[], "make one with `treecast keys new`"),
+    ] {
+        let words = ["did not admit this receiver", "not on the sender's allow list", remedy];
         refused(&mut receive_with(&scratch, &ticket, "a", args), &words);
         let told = receive_with(&scratch, &ticket, "a", args).arg("--json").output().unwrap().stdout;
         assert!(!String::from_utf8_lossy(&told).contains("joined"), "it was not admitted");
@@ -162,7 +165,8 @@ fn two_receivers_with_one_key_are_told_apart() {
     let joined = || fs::read_to_string(&log).is_ok_and(|text| text.contains("\"joined\""));
     let one = first("anna");
     wait_until("the first has joined", joined);
-    let words = ["did not admit", "a receiver with its key is there already, called anna"];
+    let words =
+        ["did not admit", "a receiver with its key is there already, called anna", "treecast keys new"];
     refused(&mut receive_with(&scratch, &ticket, "b", &["--key", &anna, "--name", "bert"]), &words);
     // The same name: it has come back.
     let again = start(&mut receive_with(&scratch, &ticket, "b", &["--key", &anna, "--name", "anna"]));
@@ -193,7 +197,8 @@ fn an_expired_ticket_is_refused_by_the_senders_clock_alone() {
     let first = first.stdout(fs::File::create(&log).unwrap()).spawn().unwrap();
     wait_until("it has joined", || fs::read_to_string(&log).is_ok_and(|text| text.contains("\"joined\"")));
     std::thread::sleep(std::time::Duration::from_secs(3));
-    let words = ["did not admit", "the ticket expired", "by the sender's clock"];
+    let words =
+        ["did not admit", "the ticket expired", "by the sender's clock", "ask whoever sends for a new"];
     refused(&mut receive_with(&scratch, &real, "b", &[]), &words);
     // A receiver whose clock is an hour behind sees that much left.
     let later = real.expires.unwrap().checked_add(3600);

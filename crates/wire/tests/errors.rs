@@ -142,7 +142,7 @@ fn messages() {
     );
     assert_eq!(error(PacketType::Withdraw, b"a\x80"), "reason: a\\x80 found, expected UTF-8");
     assert_eq!(error(PacketType::Withdraw, b"a\r"), "reason: \"a\\r\" found, expected no control characters");
-    assert_eq!(error(PacketType::Goodbye, b"\x05late"), "put-out code: 5 found, expected 0 to 4");
+    assert_eq!(error(PacketType::Goodbye, b"\x0alate"), "put-out code: 10 found, expected 0 to 9");
     assert_eq!(
         error(PacketType::Goodbye, b"\x02\0"),
         "reason: \"\\0\" found, expected no control characters"

@@ -9,6 +9,7 @@ mod join;
 pub(crate) mod log;
 mod outbox;
 mod reach;
+mod refusal;
 mod session;
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -262,9 +263,11 @@ pub enum ReceiveError {
     NoControl,
     #[error("the name {name:?} cannot be used ({reason}): give another with --name")]
     Name { name: String, reason: String },
-    #[error("the sender did not admit this receiver ({0}): see what it says")]
+    #[error("the sender did not admit this receiver: {0}")]
     NotAdmitted(String),
-    #[error("the sender did not admit this receiver ({0}): see what it says")]
+    #[error(
+        "the sender closed the connection before it admitted this receiver ({0}): try again, or see what it says there"
+    )]
     Dropped(String),
     #[error("interrupted before anything was received")]
     Interrupted,

@@ -6,7 +6,6 @@ mod progress;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    num::NonZeroU64,
     ops::Range,
     time::Duration,
 };
@@ -22,7 +21,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, GroupKey, Message, ObjectKind, PROTOCOL_VERSION, PutOut, PutOutCode},
+    message::{BeginOfFile, GroupKey, Message, ObjectKind, PROTOCOL_VERSION, PutOutCode},
     ticket,
 };
 
@@ -33,6 +32,7 @@ use super::{
     comeback::{Carried, Ended},
     join::Joined,
     outbox::Outbox,
+    refusal::Refusal,
 };
 use crate::{
     clock::{self, Clock},
@@ -81,8 +81,7 @@ pub(super) struct Session<'a> {
     is_over: bool,
     /// Batches taken from the group's socket since it was last drained.
     full_batches: u32,
-    /// When the ticket expires, by the sender's clock.
-    expires: Option<NonZeroU64>,
+    refusal: Refusal,
     block_len: u16,
     session: SessionId,
     is_welcome: bool,
@@ -160,7 +159,7 @@ impl<'a> Session<'a> {
             closes: false,
             is_over: false,
             full_batches: 0,
-            expires: ticket.expires,
+            refusal: Refusal::new(options),
             block_len: ticket.block_len,
             session: ticket.session,
             is_welcome: false,
@@ -321,7 +320,8 @@ impl<'a> Session<'a> {
         if let Message::Welcome(welcome) = message {
             if welcome.version != PROTOCOL_VERSION || welcome.block_len != self.block_len {
                 let line = format!(
-                    "it speaks version {} with blocks of {} bytes, and the ticket says {PROTOCOL_VERSION} and {}",
+                    "it speaks version {} with blocks of {} bytes, and the ticket says {PROTOCOL_VERSION} and {}: \
+                     install the same version of treecast on both hosts, and ask for the ticket anew",
                     welcome.version, welcome.block_len, self.block_len
                 );
                 return Err(ReceiveError::NotAdmitted(line));
@@ -342,7 +342,7 @@ impl<'a> Session<'a> {
         }
         if let Message::PutOut(word) = &message {
             if !self.is_welcome {
-                return Err(ReceiveError::NotAdmitted(told(word, self.expires)));
+                return Err(ReceiveError::NotAdmitted(self.refusal.line(word)));
             }
             self.comes_back &= word.code == PutOutCode::Stalled;
         }
@@ -746,19 +746,6 @@ impl<'a> Session<'a> {
             self.summary.cut_short = Some(format!("the sender at {}: {reason}", self.sender));
         }
         Ended::Over(Box::new(self.summary))
-    }
-}
-
-/// Why the sender refuses. The sender's clock decides whether a ticket has expired; where this host's says otherwise, that
-/// is told, too.
-fn told(word: &PutOut, expires: Option<NonZeroU64>) -> String {
-    let reason = &word.reason;
-    let left = expires.and_then(|expires| expires.get().checked_sub(clock::unix_seconds()));
-    match left.filter(|left| *left > 0 && word.code == PutOutCode::Expired) {
-        Some(left) => {
-            format!("{reason}; by this host's clock it has {} left", clock::duration_in_words(left))
-        }
-        None => reason.to_string(),
     }
 }
 

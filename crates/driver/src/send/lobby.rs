@@ -15,7 +15,7 @@ use std::{
 use treecast_proto::Instant;
 use treecast_wire::{
     header::SessionId,
-    message::{Hello, Message, PROTOCOL_VERSION},
+    message::{Hello, Message, PROTOCOL_VERSION, PutOutCode},
 };
 
 use crate::{
@@ -64,7 +64,7 @@ type Place = IpAddr;
 pub(super) enum Arrival {
     Waiting,
     Admitted(Connection, Hello),
-    Refused(Connection, String),
+    Refused(Connection, PutOutCode, String),
 }
 
 impl Lobby {
@@ -118,14 +118,15 @@ impl Lobby {
         match hello {
             Ok(None) => Arrival::Waiting,
             Ok(Some((session, _))) if session != self.session => {
-                Arrival::Refused(connection, "its ticket is that of another session".to_owned())
+                let reason = "its ticket is that of another session".to_owned();
+                Arrival::Refused(connection, PutOutCode::OtherSession, reason)
             }
             Ok(Some((_, hello))) if hello.version == PROTOCOL_VERSION => Arrival::Admitted(connection, hello),
             Ok(Some((_, hello))) => {
                 let reason = format!("it speaks version {} and not {PROTOCOL_VERSION}", hello.version);
-                Arrival::Refused(connection, reason)
+                Arrival::Refused(connection, PutOutCode::OtherVersion, reason)
             }
-            Err(error) => Arrival::Refused(connection, error.to_string()),
+            Err(error) => Arrival::Refused(connection, PutOutCode::Refused, error.to_string()),
         }
     }
 

@@ -23,7 +23,7 @@ pub struct PutOut {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PutOutCode {
-    /// It was not admitted, and will not be if it comes again as it is.
+    /// It was not admitted, for a reason that no other code names, and will not be if it comes again as it is.
     Refused = 0,
     /// The ticket has expired by the sender's clock.
     Expired = 1,
@@ -33,14 +33,35 @@ pub enum PutOutCode {
     Replaced = 3,
     /// The sender ends the session.
     Ended = 4,
+    /// Its key is not on the sender's allow list.
+    NotListed = 5,
+    /// A receiver with its key is there already, under another name.
+    KeyInUse = 6,
+    /// Its ticket is that of another session.
+    OtherSession = 7,
+    /// It speaks another version of the protocol.
+    OtherVersion = 8,
+    /// As many receivers are there as a sender serves.
+    Full = 9,
 }
 
 impl PutOutCode {
-    pub const ALL: [Self; 5] = [Self::Refused, Self::Expired, Self::Stalled, Self::Replaced, Self::Ended];
+    pub const ALL: [Self; 10] = [
+        Self::Refused,
+        Self::Expired,
+        Self::Stalled,
+        Self::Replaced,
+        Self::Ended,
+        Self::NotListed,
+        Self::KeyInUse,
+        Self::OtherSession,
+        Self::OtherVersion,
+        Self::Full,
+    ];
 
     fn parse(code: u8) -> Result<Self, ParseError> {
         let known = Self::ALL.into_iter().find(|known| *known as u8 == code);
-        known.ok_or_else(|| ParseError::invalid("put-out code", code, "0 to 4"))
+        known.ok_or_else(|| ParseError::invalid("put-out code", code, "0 to 9"))
     }
 }
 

@@ -19,7 +19,7 @@ impl Session<'_> {
     pub(super) fn admit(&mut self, token: u64) {
         match self.lobby.read(token) {
             Arrival::Waiting => {}
-            Arrival::Refused(connection, reason) => self.refuse(connection, PutOutCode::Refused, reason),
+            Arrival::Refused(connection, code, reason) => self.refuse(connection, code, reason),
             Arrival::Admitted(connection, hello) => match self.objection(&connection, &hello) {
                 Some((code, reason)) => self.refuse(connection, code, reason),
                 None => self.welcome(ReceiverId((token - FIRST_CONNECTION) as u32), connection, &hello),
@@ -33,12 +33,12 @@ impl Session<'_> {
             return Some((PutOutCode::Expired, reason));
         }
         if let Some(key) = connection.peer_key()
-            && let Some(reason) = self.objection_to(key, hello.name())
+            && let Some(objection) = self.objection_to(key, hello.name())
         {
-            return Some((PutOutCode::Refused, reason));
+            return Some(objection);
         }
         let is_full = self.machine.receivers().count() >= MAX_RECEIVERS;
-        is_full.then(|| (PutOutCode::Refused, format!("{MAX_RECEIVERS} receivers are there already")))
+        is_full.then(|| (PutOutCode::Full, format!("{MAX_RECEIVERS} receivers are there already")))
     }
 
     /// By the sender's clock, whatever the receiver's says.
@@ -47,10 +47,11 @@ impl Session<'_> {
         Some(format!("the ticket expired {} ago by the sender's clock", clock::duration_in_words(ago)))
     }
 
-    fn objection_to(&mut self, key: PublicKey, name: &str) -> Option<String> {
+    fn objection_to(&mut self, key: PublicKey, name: &str) -> Option<(PutOutCode, String)> {
         let allow = self.plan.options.security.as_ref().and_then(|security| security.allow.as_ref());
         if allow.is_some_and(|allow| !allow.admits(&key)) {
-            return Some(format!("its key {key} is not on the sender's allow list"));
+            let reason = format!("its key {key} is not on the sender's allow list");
+            return Some((PutOutCode::NotListed, reason));
         }
         let is_there = |peer: &Peer| peer.connection.is_some() && !peer.closes && peer.key == Some(key);
         let mut others = self.peers.iter().filter(|(_, peer)| is_there(peer));
@@ -67,9 +68,7 @@ impl Session<'_> {
             (self.on_event)(SendEvent::Warning(line));
             return None;
         }
-        Some(format!(
-            "a receiver with its key is there already, called {other_name}: give each receiver a key of its own"
-        ))
+        Some((PutOutCode::KeyInUse, format!("a receiver with its key is there already, called {other_name}")))
     }
 
     /// A receiver has come back before its old connection was found to be lost.
