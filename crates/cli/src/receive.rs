@@ -60,7 +60,7 @@ pub struct Args {
     connect_timeout: u64,
     /// When the connection to the sender breaks, try for so many seconds to reach it again, and fetch what is missing; 0
     /// gives up at once
-    #[arg(long, value_name = "SECONDS", default_value_t = receive::RECONNECT_TIME.as_secs(), value_parser = clap::value_parser!(u64).range(0..=86_400 * 7), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = receive::RECONNECT_TIME.as_secs(), value_parser = arguments::seconds, allow_negative_numbers = true)]
     reconnect: u64,
     /// Give up on a sender that has said nothing for so many seconds (stopped, or its host hangs); one that only waits
     /// for other receivers speaks every few seconds

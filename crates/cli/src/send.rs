@@ -79,7 +79,7 @@ pub struct Args {
     /// Several rates at once, from fast to slow (500M,100M,20M), as for --rate: the same files go to as many groups, and
     /// receivers that lose more than a tenth of what comes move themselves to the next slower one, which is sent what they
     /// have not got. Fast receivers do not notice slow ones
-    #[arg(long, value_name = "RATE,RATE...", value_parser = rate::parse_rates, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE,RATE...", value_parser = rate::parse_rates, allow_hyphen_values = true)]
     rates: Option<rate::Rates>,
     /// Hop limit of multicast packets: the routers that they may cross
     #[arg(long, default_value_t = DEFAULT_MULTICAST_HOPS, value_parser = clap::value_parser!(u32).range(1..=255),
@@ -122,7 +122,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = send::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400))]
     stall_limit: u64,
     /// When all others are done, wait so many seconds for a receiver that has broken off to come again
-    #[arg(long, value_name = "SECONDS", default_value_t = send::LINGER.as_secs(), value_parser = clap::value_parser!(u64).range(0..=86_400), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = send::LINGER.as_secs(), value_parser = arguments::seconds, allow_negative_numbers = true)]
     linger: u64,
     /// Bytes of a file in each packet [default: what the interface's MTU allows]
     #[arg(long, value_name = "BYTES", value_parser = parse_block, allow_negative_numbers = true)]
@@ -137,7 +137,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     allow: Option<PathBuf>,
     /// Admit nobody later than that, like 30m, 12h or 7d [default: never]
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_negative_numbers = true)]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_hyphen_values = true)]
     expires: Option<Duration>,
     /// Keep what the session is in this file, so that a sender that is started again with it goes on: same ticket, same
     /// files, and receivers fetch only what they lack. It is made if it is missing, and holds a key: keep it safe

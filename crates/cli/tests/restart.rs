@@ -70,6 +70,18 @@ fn a_session_goes_on_with_what_it_began_with_or_not_at_all() {
 }
 
 #[test]
+fn a_session_whose_ticket_has_expired_does_not_go_on() {
+    let scratch = Scratch::new();
+    let (file, kept) = (scratch.file("file", 1000), scratch.path("kept"));
+    let args = ["--expires", "1s", "--session", path(&kept), path(&file)];
+    kill(scratch.send(&args));
+    std::thread::sleep(Duration::from_secs(2));
+    let mut again = treecast();
+    again.args(["send", "--interface", "lo"]).args(args);
+    refused(&mut again, &["ticket", path(&kept), "ago by this host's clock", "nobody can join", "--session"]);
+}
+
+#[test]
 fn other_rates_are_taken_and_told() {
     let scratch = Scratch::new();
     let (file, kept) = (scratch.file("file", 1000), scratch.path("kept"));

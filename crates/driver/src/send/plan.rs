@@ -113,6 +113,7 @@ impl Plan {
         let secret = kept.ticket.security.as_ref().and_then(|security| security.secret);
         self.secret = self.secret.take().and(secret).map(Secret::from);
         kept.check_options(&self.ticket(kept.ticket.control.clone()), self.has_allow_list())?;
+        kept.check_expiry()?;
         kept.check_sources(&self.sources)?;
         self.warnings.extend(kept.other_rates(&self.rates()));
         self.control = kept.ticket.control;

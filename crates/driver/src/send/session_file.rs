@@ -31,6 +31,7 @@ use treecast_wire::{message::BeginOfFile, ticket::Ticket};
 use zeroize::Zeroizing;
 
 use crate::{
+    clock,
     files::NamedSource,
     security::{Identity, owner_file},
 };
@@ -72,6 +73,11 @@ pub enum SessionFileError {
     Foreign { path: PathBuf, why: &'static str },
     #[error("the session in {} has another {what}: start the sender with the options that it began with, or name another file with --session", path.display())]
     Options { path: PathBuf, what: &'static str },
+    #[error(
+        "the ticket of the session in {} expired {ago} ago by this host's clock, so that nobody can join: set the clock if \
+         it is wrong, or name another file with --session to begin anew", path.display()
+    )]
+    Expired { path: PathBuf, ago: String },
     #[error("the session in {} is of other files ({which}): name the same ones in the same order, or another file with --session", path.display())]
     Objects { path: PathBuf, which: String },
     #[error("{name} has changed since the session in {} began: put it back as it was, or name another file with --session to send it anew", path.display())]
@@ -254,6 +260,17 @@ impl Kept {
             Some((_, what)) => Err(SessionFileError::Options { path, what }),
             None => Ok(()),
         }
+    }
+
+    /// Refuses to wait for receivers that will all be refused.
+    ///
+    /// # Errors
+    /// When the ticket has expired.
+    pub fn check_expiry(&self) -> Result<(), SessionFileError> {
+        let ago = self.ticket.expires.and_then(|expires| clock::unix_seconds().checked_sub(expires.get()));
+        ago.map_or(Ok(()), |ago| {
+            Err(SessionFileError::Expired { path: self.path.clone(), ago: clock::duration_in_words(ago) })
+        })
     }
 
     /// A line for the user when the session began with other rates, which nobody but its sender need know.
