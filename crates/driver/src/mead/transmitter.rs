@@ -11,7 +11,7 @@ use std::{
     thread::{Scope, ScopedJoinHandle},
 };
 
-use treecast_proto::mead::transmission::{Form, Sent, TransmissionGroup};
+use treecast_proto::mead::transmission::{Form, Packets, Sent, TransmissionGroup};
 use treecast_wire::ipv6;
 
 use super::{raw::PacketSocket, tun::Tun};
@@ -120,6 +120,7 @@ fn transmit(
     poller.add(tun, TUN, Interest::Read)?;
     poller.add(&shared.end.as_fd(), END, Interest::Read)?;
     let (mut ready, mut buffer, mut packets) = (Vec::new(), vec![0; MAX_PACKET_LEN], Vec::new());
+    let mut maker = Packets::new(form.clone(), TransmissionGroup::default());
     loop {
         ready.clear();
         poller.wait(None, &mut ready)?;
@@ -127,6 +128,9 @@ fn transmit(
             return Ok(());
         }
         let group = shared.group();
+        if maker.group().number != group.number {
+            maker = Packets::new(form.clone(), (*group).clone());
+        }
         let (mut sent, mut count) = (Sent::default(), 0);
         for _ in 0..READ_AHEAD {
             let Some(len) = tun.read(&mut buffer)? else { break };
@@ -135,7 +139,7 @@ fn transmit(
             if !ipv6::Header::parse(packet).is_ok_and(|(ip, _)| ip.destination == address) {
                 continue;
             }
-            if let Some(made) = group.packets(form, packet, |to, packet| packets.push((to, packet))) {
+            if let Some(made) = maker.make(packet, |to, packet| packets.push((to, packet))) {
                 (sent, count) = (sent.plus(made), count + 1);
             }
         }

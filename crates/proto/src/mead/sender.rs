@@ -236,10 +236,11 @@ impl Sender {
 
     fn replace(&mut self, mut group: TransmissionGroup) {
         if !group.is_as(&self.group) {
-            group.number = self.group.number + 1;
-            self.group = group;
-            // Who has not looked yet needs only the newest.
+            // Who has not looked yet needs only the newest, and it has the other's number.
+            let waiting = self.events.len();
             self.events.retain(|event| !matches!(event, Event::Group(_)));
+            group.number = self.group.number + u64::from(self.events.len() == waiting);
+            self.group = group;
             self.events.push_back(Event::Group(self.group.clone()));
         }
     }

@@ -142,43 +142,86 @@ impl TransmissionGroup {
     pub fn in_lists(&self) -> usize {
         self.lists.iter().map(List::receiver_count).sum()
     }
+}
+
+/// Makes packets by one transmission group. Headers are made once and kept, for each length that they may have.
+#[derive(Debug)]
+pub struct Packets {
+    form: Form,
+    group: TransmissionGroup,
+    /// By how many addresses fit and by what is behind the header: at most 33 times 256.
+    copies: BTreeMap<(usize, u8), Vec<Copy>>,
+}
+
+/// One packet of those that a program's packet becomes.
+#[derive(Debug)]
+struct Copy {
+    destination: Ipv6Addr,
+    /// Its UDP port; none: the program's.
+    port: Option<u16>,
+    /// The routing header and the options behind it. Empty: unicast.
+    header: Vec<u8>,
+}
+
+impl Packets {
+    /// For packets of this form.
+    pub fn new(form: Form, group: TransmissionGroup) -> Self {
+        Self { form, group, copies: BTreeMap::new() }
+    }
+
+    /// By which group they are made.
+    pub fn group(&self) -> &TransmissionGroup {
+        &self.group
+    }
 
     /// Hands over the packets that a program's packet becomes, each with where it goes, and says what they come to.
     /// None, when it is no IPv6 packet.
-    pub fn packets(
-        &self,
-        form: &Form,
-        packet: &[u8],
-        mut send: impl FnMut(Ipv6Addr, Vec<u8>),
-    ) -> Option<Sent> {
+    pub fn make(&mut self, packet: &[u8], mut send: impl FnMut(Ipv6Addr, Vec<u8>)) -> Option<Sent> {
         let (ip, payload) = ipv6::Header::parse(packet).ok()?;
-        let mut sent = Sent::default();
-        for receiver in &self.unicast {
-            let made = self.made(form, &ip, payload, *receiver, *receiver, &[]);
-            sent.unicast_packets += 1;
-            sent.unicast_bytes += made.len() as u64;
-            send(*receiver, made);
-        }
+        let Self { form, group, copies } = self;
         let fitting = form.fitting_addresses(payload.len());
-        for list in self.lists.iter().flat_map(|list| list.parts(fitting)) {
-            let first_receiver = list.entries[0].1[0];
-            if fitting < 2 || list.receiver_count() == 1 {
-                for receiver in list.entries.iter().flat_map(|(_, receivers)| receivers) {
-                    let made = self.made(form, &ip, payload, *receiver, *receiver, &[]);
-                    sent.unicast_packets += 1;
-                    sent.unicast_bytes += made.len() as u64;
-                    send(*receiver, made);
-                }
-                continue;
-            }
-            let destination = if form.to_router { list.entries[0].0 } else { first_receiver };
-            let header = self.header(form, &list, ip.next_header)?;
-            let made = self.made(form, &ip, payload, destination, first_receiver, &header);
-            sent.mead_packets += 1;
-            sent.mead_bytes += made.len() as u64;
-            send(destination, made);
+        let copies = copies
+            .entry((fitting, ip.next_header))
+            .or_insert_with(|| group.copies(form, fitting, ip.next_header));
+        let mut sent = Sent::default();
+        for copy in copies {
+            let made = copy.made(form, &ip, payload);
+            let (packets, bytes) = match copy.header.is_empty() {
+                true => (&mut sent.unicast_packets, &mut sent.unicast_bytes),
+                false => (&mut sent.mead_packets, &mut sent.mead_bytes),
+            };
+            (*packets, *bytes) = (*packets + 1, *bytes + made.len() as u64);
+            send(copy.destination, made);
         }
         Some(sent)
+    }
+}
+
+impl TransmissionGroup {
+    /// What a packet becomes beside which so many addresses fit. Unicast goes first, as in the thesis.
+    fn copies(&self, form: &Form, fitting: usize, upper_layer: u8) -> Vec<Copy> {
+        let parts: Vec<_> = self.lists.iter().flat_map(|list| list.parts(fitting)).collect();
+        let is_list = |part: &&List| fitting >= 2 && part.receiver_count() > 1;
+        let (lists, single): (Vec<_>, Vec<_>) = parts.iter().partition(is_list);
+        let single = single.into_iter().flat_map(List::receivers);
+        let unicast = self.unicast.iter().copied().chain(single).map(|receiver| self.unicast_copy(receiver));
+        let mut copies: Vec<_> = unicast.collect();
+        for list in lists {
+            match self.header(form, list, upper_layer) {
+                Some(header) => {
+                    let first = list.entries[0].1[0];
+                    let destination = if form.to_router { list.entries[0].0 } else { first };
+                    copies.push(Copy { header, destination, ..self.unicast_copy(first) });
+                }
+                // An address that no header may have, which discovery lets nobody answer with.
+                None => copies.extend(list.receivers().map(|receiver| self.unicast_copy(receiver))),
+            }
+        }
+        copies
+    }
+
+    fn unicast_copy(&self, receiver: Ipv6Addr) -> Copy {
+        Copy { destination: receiver, port: self.ports.get(&receiver).copied(), header: Vec::new() }
     }
 
     /// The routing header and the options behind it.
@@ -195,23 +238,16 @@ impl TransmissionGroup {
         bytes.extend_from_slice(&options);
         Some(bytes)
     }
+}
 
-    /// The packet to `destination`, with the port of `receiver`.
-    fn made(
-        &self,
-        form: &Form,
-        ip: &ipv6::Header,
-        payload: &[u8],
-        destination: Ipv6Addr,
-        receiver: Ipv6Addr,
-        header: &[u8],
-    ) -> Vec<u8> {
-        let first = if header.is_empty() { ip.next_header } else { next_header::ROUTING };
+impl Copy {
+    fn made(&self, form: &Form, ip: &ipv6::Header, payload: &[u8]) -> Vec<u8> {
+        let header = &self.header;
         let new = ipv6::Header {
             payload_len: (header.len() + payload.len()) as u16,
-            next_header: first,
+            next_header: if header.is_empty() { ip.next_header } else { next_header::ROUTING },
             source: form.source,
-            destination,
+            destination: self.destination,
             ..*ip
         };
         let mut made = Vec::with_capacity(ipv6::HEADER_LEN + header.len() + payload.len());
@@ -220,9 +256,7 @@ impl TransmissionGroup {
         let at = made.len();
         made.extend_from_slice(payload);
         if let Some((upper_layer, at_segment)) = upper_layer(ip.next_header, payload) {
-            let destination_port = self.ports.get(&receiver).copied();
-            let segment = &mut made[at + at_segment..];
-            readdress(upper_layer, segment, ip, &new, form.source_port, destination_port);
+            readdress(upper_layer, &mut made[at + at_segment..], ip, &new, form.source_port, self.port);
         }
         made
     }
@@ -230,7 +264,11 @@ impl TransmissionGroup {
 
 impl List {
     fn receiver_count(&self) -> usize {
-        self.entries.iter().map(|(_, receivers)| receivers.len()).sum()
+        self.receivers().count()
+    }
+
+    fn receivers(&self) -> impl Iterator<Item = Ipv6Addr> {
+        self.entries.iter().flat_map(|(_, receivers)| receivers.iter().copied())
     }
 
     /// The list, or what it is cut into when it may have fewer addresses; where it may not even have two, whole.
@@ -357,7 +395,11 @@ mod tests {
     /// Each packet's destination, header if it has one, and UDP segment; its checksum has been looked at.
     fn sent(form: &Form, packet: &[u8]) -> Vec<(Ipv6Addr, Option<Header>, Vec<u8>)> {
         let mut packets = Vec::new();
-        let sent = group().packets(form, packet, |to, packet| packets.push((to, packet))).expect("IPv6");
+        let mut made = Packets::new(form.clone(), group());
+        let sent = made.make(packet, |to, packet| packets.push((to, packet))).expect("IPv6");
+        let mut again = Vec::new();
+        assert_eq!(made.make(packet, |to, packet| again.push((to, packet))), Some(sent));
+        assert_eq!(again, packets, "what was kept is as what was made");
         let bytes: usize = packets.iter().map(|(_, packet)| packet.len()).sum();
         assert_eq!(sent.mead_bytes + sent.unicast_bytes, bytes as u64);
         assert_eq!(sent.mead_packets + sent.unicast_packets, packets.len() as u64);
@@ -426,7 +468,7 @@ mod tests {
         let room = |addresses: usize| 1500 - 40 - 8 - 16 - 16 * addresses;
         let cases: [(usize, Vec<usize>); 5] = [
             (room(7), vec![0, 7]),
-            (room(6), vec![0, 6, 0]),
+            (room(6), vec![0, 0, 6]),
             (room(5), vec![0, 4, 3]),
             (room(2), vec![0; 6]),
             (1500 - 40 - 8, vec![0; 6]),
@@ -449,10 +491,13 @@ mod tests {
         };
         for (offset, is_changed) in [(0, true), (1, false)] {
             let packet = fragment(offset);
-            group().packets(&form(), &packet, |_, sent| {
+            let mut count = 0;
+            let made = Packets::new(form(), group()).make(&packet, |_, sent| {
                 let same = sent[sent.len() - 72..] == packet[48..];
                 assert_eq!(same, !is_changed);
+                count += 1;
             });
+            assert!(made.is_some() && count == 2);
         }
     }
 
