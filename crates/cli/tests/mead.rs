@@ -8,7 +8,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, ErrorKind},
     net::{SocketAddr, UdpSocket},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, ChildStdout, Stdio},
     time::Duration,
 };
@@ -148,6 +148,13 @@ fn members_file(name: &str, text: &str) -> PathBuf {
     path
 }
 
+/// Puts another file in its place at once, so that nobody reads half of it.
+fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).expect("it is ours");
+    fs::rename(&new, path).expect("it is ours");
+}
+
 #[test]
 fn without_routers_everybody_gets_unicast_and_nothing_is_left_behind() {
     let network = network();
@@ -186,12 +193,12 @@ fn receivers_join_and_leave_with_the_file_that_names_them() {
     let file = path.to_str().expect("a plain name");
     let mut sender = Sender::start(&network, &["--members", file, "--tun", "mead-test", "5000"]);
     sender.group_with_unicast(1);
-    fs::write(&path, "fd00:3::2 5000 # the first\n\nfd00:4::2\n").expect("it is ours");
+    replace(&path, "fd00:3::2 5000 # the first\n\nfd00:4::2\n");
     sender.group_with_unicast(2);
     send(&network, 5, 100);
     assert_eq!(received(&sockets["e1"], 5, 100).0.len(), 5);
     assert_eq!(received(&sockets["e4"], 5, 100).0.len(), 5);
-    fs::write(&path, "fd00:4::2").expect("it is ours");
+    replace(&path, "fd00:4::2");
     sender.group_with_unicast(1);
     send(&network, 5, 100);
     assert_eq!(received(&sockets["e4"], 5, 100).0.len(), 5);
@@ -201,13 +208,33 @@ fn receivers_join_and_leave_with_the_file_that_names_them() {
 }
 
 #[test]
+fn several_senders_on_one_host_have_devices_and_addresses_of_their_own() {
+    let network = network();
+    let sockets = receivers(&network);
+    let mut first = Sender::start(&network, &["fd00:3::2", "5000"]);
+    refused(&network, "s", &["fd00:4::2", "5000"], "there is a route to fd15::1 already");
+    let mut second = Sender::start(&network, &["--tun-address", "fd15::2", "fd00:4::2", "5000"]);
+    for sender in [&mut first, &mut second] {
+        sender.group_with_unicast(1);
+    }
+    send(&network, 3, 50);
+    assert_eq!(received(&sockets["e1"], 3, 50).0.len(), 3);
+    assert_eq!((first.end()["packets"].as_u64(), second.end()["packets"].as_u64()), (Some(3), Some(0)));
+    // The address is free again.
+    Sender::start(&network, &["fd00:3::2", "5000"]).end();
+}
+
+#[test]
 fn what_cannot_be_is_refused_in_one_line() {
     let network = Network::new(&["s", "e1", "x"]);
     network.connect(1, "s", "e1");
     let key = members_file("key", "07");
     let key = key.to_str().expect("a plain name");
+    let members = members_file("ports", "fd00:1::2\nfd00:1::3 5001\n");
+    let members = members.to_str().expect("a plain name");
     let to = "fd00:1::2";
-    let cases: [(&str, Vec<&str>, &str); 14] = [
+    let cases: [(&str, Vec<&str>, &str); 15] = [
+        ("s", vec!["--members", members, "5000"], "line 2: a port of its own, which needs --ports"),
         ("s", vec!["192.0.2.1", "5000"], "192.0.2.1 is an IPv4 address"),
         ("s", vec!["::ffff:192.0.2.1", "5000"], "is an IPv4 address"),
         ("s", vec![to, to, "5000"], "fd00:1::2 is named twice"),
@@ -228,12 +255,13 @@ fn what_cannot_be_is_refused_in_one_line() {
     }
     network.configure("s", "link set dev e1 mtu 1320");
     refused(&network, "s", &[to, "5000"], "too small for a single receiver");
-    fs::remove_file(key).expect("it is ours");
+    [key, members].iter().for_each(|path| fs::remove_file(path).expect("it is ours"));
 }
 
 fn refused(network: &Network, node: &str, arguments: &[&str], expected: &str) {
     let output = network.treecast(node, &[&["mead"], arguments].concat());
     let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.stdout.is_empty());
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
     assert!(said.contains(expected) && said.lines().count() == 1, "{arguments:?}: {said}");
 }

@@ -38,6 +38,7 @@ pub struct Args {
     #[arg(required = true, value_name = "ADDR... PORT", allow_negative_numbers = true)]
     receivers: Vec<String>,
     /// A file with receivers, an address a line, perhaps with a port of its own; when it changes, receivers join and leave
+    /// (put a new file in its place with `mv`: half of one is read as it is)
     #[arg(long, value_name = "FILE")]
     members: Option<PathBuf>,
 
@@ -97,7 +98,7 @@ pub struct Args {
     grouping: Grouping,
     /// For --grouping cost: how long the programs' datagrams are
     #[arg(long, value_name = "BYTES", default_value = "1000", help_heading = "Grouping")]
-    payload: usize,
+    payload: u16,
 
     /// The order of bits in headers
     #[arg(long, value_enum, default_value_t = WireDialect::Rfc, help_heading = "Protocol")]
@@ -187,7 +188,8 @@ fn settings(args: &Args) -> Result<Settings, String> {
             min_routers: args.min_routers,
             split: args.split,
         },
-        cost_of_bytes: (args.grouping == Grouping::Cost).then_some(args.payload + UDP_HEADER_LEN),
+        cost_of_bytes: (args.grouping == Grouping::Cost)
+            .then_some(usize::from(args.payload) + UDP_HEADER_LEN),
         dialect,
         dont_replicate: args.dont_replicate,
         to_router: args.to_router,

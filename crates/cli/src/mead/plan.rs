@@ -33,7 +33,7 @@ pub struct Args {
     max: Option<usize>,
     /// Data in a datagram [default: what the thesis took, 1432 without 16 for each address]
     #[arg(long, value_name = "BYTES")]
-    payload: Option<usize>,
+    payload: Option<u16>,
     /// The routers that speak MEADcast, by their nodes' names [default: all]
     #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
     support: Option<Vec<String>>,
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Outcome {
         return Err(format!("{} has no such use case", args.participants.display()).into());
     }
     let support = args.support.as_ref().map(|names| names.iter().cloned().collect());
-    let options = Options { max: args.max, payload_bytes: args.payload, support };
+    let options = Options { max: args.max, payload_bytes: args.payload.map(usize::from), support };
     let mut rows = Vec::new();
     for use_case in &use_cases {
         for count in &args.receivers {

@@ -160,8 +160,9 @@ impl Session<'_> {
                     }
                 }
                 Step::Event(Event::Group(group)) => {
+                    // What is told is so.
+                    self.shared.replace(group.clone());
                     notify(Notice::Group(&group));
-                    self.shared.replace(group);
                 }
                 Step::Event(Event::Discovered) => notify(Notice::Tree(self.sender.tree())),
                 Step::Wait(deadline, _) => return deadline.map(|deadline| deadline - now),
@@ -207,7 +208,10 @@ struct Members {
     named: BTreeMap<Ipv6Addr, u16>,
     path: Option<std::path::PathBuf>,
     port: u16,
-    read: Option<SystemTime>,
+    /// Whether receivers may have other ports than that.
+    has_ports: bool,
+    /// When the file that was read was changed, and how long it was.
+    read: Option<(SystemTime, u64)>,
     known: BTreeMap<Ipv6Addr, u16>,
 }
 
@@ -224,7 +228,14 @@ impl Members {
             add(&mut named, *address, *port)?;
         }
         let path = settings.members.clone();
-        let mut members = Self { known: named.clone(), named, path, port: settings.port, read: None };
+        let mut members = Self {
+            known: named.clone(),
+            named,
+            path,
+            port: settings.port,
+            has_ports: settings.has_ports,
+            read: None,
+        };
         members.look()?;
         Ok(members)
     }
@@ -233,7 +244,7 @@ impl Members {
     fn look(&mut self) -> Result<Change, Error> {
         let Some(path) = &self.path else { return Ok(Change::default()) };
         let wrong = |why: String| Error::Members { path: path.clone(), why };
-        let changed = std::fs::metadata(path).and_then(|data| data.modified());
+        let changed = std::fs::metadata(path).and_then(|data| Ok((data.modified()?, data.len())));
         let changed = changed.map_err(|error| wrong(error.to_string()))?;
         if self.read == Some(changed) {
             return Ok(Change::default());
@@ -248,6 +259,9 @@ impl Members {
                 let (address, port) = parse_member(line, self.port).ok_or_else(|| {
                     wrong(format!("line {number}: {line:?}, expected an address and perhaps a port"))
                 })?;
+                if port != self.port && !self.has_ports {
+                    return Err(wrong(format!("line {number}: a port of its own, which needs --ports")));
+                }
                 add(&mut receivers, address, port)
                     .map_err(|error| wrong(format!("line {number}: {error}")))?;
             }

@@ -73,6 +73,12 @@ pub fn plan(
     Parameters { max, ..Parameters::default() }.check().map_err(|error| error.to_string())?;
     let left = || THESIS_MTU.saturating_sub(16 * max + THESIS_HEADERS);
     let payload_bytes = options.payload_bytes.unwrap_or_else(left) + 8;
+    if receivers_per_network == 0 || use_case.networks.is_empty() {
+        return Err(format!(
+            "{}: there is nobody to send to: name at least one receiver in a network",
+            use_case.name
+        ));
+    }
     let stage = Stage::new(topology, use_case, receivers_per_network, options)?;
     let row = |delivery: &str, grouping: &Grouping, (network, sender): (u64, u64)| Row {
         use_case: use_case.name.clone(),
@@ -336,6 +342,7 @@ mod tests {
         let wrong = UseCase { sender: 99, ..use_case("uc1") };
         let error = plan(&testbed(), &wrong, 5, &ALL).expect_err("no such network");
         assert_eq!(error, "uc1: the topology has no node c99-1");
-        assert!(plan(&testbed(), &use_case("uc1"), 6, &ALL).is_err());
+        let refused = |count| plan(&testbed(), &use_case("uc1"), count, &ALL).is_err();
+        assert!(refused(6) && refused(0));
     }
 }
