@@ -39,6 +39,7 @@ pub(super) struct Peer {
     pub lingers_until: Option<Instant>,
     pub progress: Progress,
     pub retransmitted_bytes: u64,
+    pub fresh: Fresh,
     pub objects_complete: u64,
     pub objects_not_wanted: u64,
     /// Objects of a feed that were done before it came.
@@ -67,6 +68,34 @@ pub(super) struct Peer {
     pub is_awaited: bool,
 }
 
+/// How much of what a receiver has has come since it came. It does not say what it had before, from an earlier sender or
+/// before its connection broke; but more than was sent cannot have come.
+#[derive(Debug, Default)]
+pub(super) struct Fresh {
+    received: u64,
+    sent: u64,
+    /// Sent since it came, and not received yet.
+    on_its_way: u64,
+    bytes: u64,
+}
+
+impl Fresh {
+    /// Of a receiver that comes when so many bytes have been sent.
+    pub fn since(sent: u64) -> Self {
+        Self { sent, ..Self::default() }
+    }
+
+    /// Takes note of how many bytes it has, and how many have been sent to it and its groups. Returns how many have come.
+    fn note(&mut self, received: u64, sent: u64) -> u64 {
+        self.on_its_way = self.on_its_way.saturating_add(sent.saturating_sub(self.sent));
+        let come = received.saturating_sub(self.received).min(self.on_its_way);
+        self.on_its_way -= come;
+        self.bytes = self.bytes.saturating_add(come);
+        (self.received, self.sent) = (received.max(self.received), sent);
+        self.bytes
+    }
+}
+
 /// What the session knows when a receiver is reported on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
@@ -78,8 +107,10 @@ pub(super) struct Seen {
     pub objects: u64,
     pub total_bytes: u64,
     pub sent_bytes: u64,
-    /// What this sender has sent to the groups; none where no earlier one has sent anything.
-    pub run_bytes: Option<u64>,
+    /// What this sender has sent to the groups, ...
+    pub run_bytes: u64,
+    /// ... and whether an earlier one of the session had sent something before.
+    pub goes_on: bool,
 }
 
 impl Peer {
@@ -108,6 +139,7 @@ impl Peer {
             lingers_until: None,
             progress: Progress::default(),
             retransmitted_bytes: 0,
+            fresh: Fresh::default(),
             objects_complete: 0,
             missed: 0,
             objects_not_wanted: 0,
@@ -196,11 +228,15 @@ impl Peer {
     pub fn report(&mut self, now: Instant, seen: Seen) -> ReceiverProgress {
         // Its last report may be older than its last object.
         let received_bytes = self.progress.received_bytes.max(self.complete_bytes);
-        // What it had from an earlier sender is no throughput of this one.
-        let here = seen.run_bytes.map_or(u64::MAX, |sent| sent.saturating_add(self.retransmitted_bytes));
-        let run_bytes = received_bytes.min(here);
-        let counters =
-            [run_bytes, self.retransmitted_bytes, self.progress.dropped_packets, self.progress.disk_wait_ms];
+        let fresh_bytes =
+            self.fresh.note(received_bytes, seen.run_bytes.saturating_add(self.retransmitted_bytes));
+        let run_bytes = if seen.goes_on { fresh_bytes } else { received_bytes };
+        let counters = [
+            fresh_bytes,
+            self.retransmitted_bytes,
+            self.progress.dropped_packets,
+            self.progress.disk_wait_ms,
+        ];
         self.meter.note(now, counters);
         let rates = self.meter.rates(now, counters);
         let standing = self.standing(seen.objects);
@@ -306,21 +342,36 @@ mod tests {
         assert_eq!(settled(Peer { objects_complete: 1, missed: 4, ..peer() }, false), [], "a feed goes on");
     }
 
-    fn seen(run_bytes: Option<u64>) -> Seen {
+    fn seen(run_bytes: u64, goes_on: bool) -> Seen {
         let silent = Duration::ZERO;
-        Seen { silent, is_answered: true, objects: 0, total_bytes: 1000, sent_bytes: 0, run_bytes }
+        Seen { silent, is_answered: true, objects: 0, total_bytes: 1000, sent_bytes: 0, run_bytes, goes_on }
     }
 
     #[test]
     fn what_it_had_from_an_earlier_sender_is_no_throughput() {
         let mut peer = peer();
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
-        peer.report(at(0), seen(Some(0)));
+        peer.report(at(0), seen(0, true));
         peer.note_progress(Progress { received_bytes: 900, ..Progress::default() }, 1000);
         peer.retransmitted_bytes = 20;
-        let told = peer.report(at(2), seen(Some(80)));
+        let told = peer.report(at(2), seen(80, true));
         assert_eq!((told.received_bytes, told.run_bytes, told.now_bps), (900, 100, Some(400)));
-        assert_eq!(peer.report(at(2), seen(None)).run_bytes, 900, "there was no earlier sender");
+        assert_eq!(peer.report(at(2), seen(80, false)).run_bytes, 900, "there was no earlier sender");
+    }
+
+    #[test]
+    fn what_it_had_when_it_came_again_is_no_rate() {
+        let mut peer = Peer { fresh: Fresh::since(1000), ..peer() };
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        peer.report(at(0), seen(1000, false));
+        peer.note_progress(Progress { received_bytes: 900, ..Progress::default() }, 1000);
+        let told = peer.report(at(2), seen(1080, false));
+        assert_eq!((told.received_bytes, told.run_bytes, told.now_bps), (900, 900, Some(320)));
+        // More goes out, and nothing comes to it.
+        for second in 3..10 {
+            peer.report(at(second), seen(1080 + 100 * second, false));
+        }
+        assert_eq!(peer.report(at(10), seen(2080, false)).now_bps, Some(0), "it stands still");
     }
 
     #[test]
@@ -328,7 +379,7 @@ mod tests {
         let mut peer = peer();
         (0..MAX_FAILURES + 7).for_each(|index| peer.fail(index.to_string(), 7, "it was lost".into()));
         peer.settle(MAX_FAILURES as u64 + 7, false);
-        let told = peer.report(Instant::ZERO, seen(None));
+        let told = peer.report(Instant::ZERO, seen(0, false));
         assert_eq!((told.failures.len(), told.failed), (MAX_FAILURES + 1, MAX_FAILURES as u64 + 7));
         assert_eq!(told.failures[MAX_FAILURES].0, "7 files more");
     }

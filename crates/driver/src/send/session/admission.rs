@@ -6,7 +6,11 @@ use treecast_proto::vcmtp::{ReceiverId, SenderInput};
 use treecast_wire::message::{Hello, PutOutCode};
 
 use super::{
-    super::{SendEvent, lobby::Arrival, peer::Peer},
+    super::{
+        SendEvent,
+        lobby::Arrival,
+        peer::{Fresh, Peer},
+    },
     FIRST_CONNECTION, Session,
     connections::say_put_out,
 };
@@ -88,6 +92,7 @@ impl Session<'_> {
         let listed = key.and_then(|key| allow?.name_of(&key));
         let is_taken = |name: &str| self.peers.values().any(|peer| peer.name == name);
         let mut peer = Peer::new(connection, hello, listed, is_taken);
+        peer.fresh = Fresh::since(self.all_run_bytes());
         if self.plan.options.feed.is_some() {
             peer.missed = self.objects_done;
             peer.forgone_bytes = self.done_bytes;

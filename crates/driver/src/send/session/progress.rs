@@ -90,14 +90,14 @@ impl Session<'_> {
         sent_bytes: u64,
     ) -> (Vec<ReceiverId>, Vec<ReceiverProgress>) {
         let (machine, objects, total_bytes) = (&self.machine, self.summary.objects, self.total_bytes);
-        let run_bytes = (self.before_bytes > 0).then(|| self.all_run_bytes());
+        let (run_bytes, goes_on) = (self.all_run_bytes(), self.before_bytes > 0);
         let peers = self.peers.iter_mut();
         peers
             .map(|(id, peer)| {
                 let heard = machine.last_heard(*id).unwrap_or(now);
                 let silent = now.saturating_duration_since(heard);
                 let is_answered = machine.is_answered(*id);
-                let seen = Seen { silent, is_answered, objects, total_bytes, sent_bytes, run_bytes };
+                let seen = Seen { silent, is_answered, objects, total_bytes, sent_bytes, run_bytes, goes_on };
                 (*id, peer.report(now, seen))
             })
             .unzip()
@@ -109,7 +109,7 @@ impl Session<'_> {
     }
 
     /// What this sender has sent to all groups, symbols among them.
-    fn all_run_bytes(&self) -> u64 {
+    pub(super) fn all_run_bytes(&self) -> u64 {
         let slower = (1..=self.slower.len() as u8).map(|group| self.machine.slower_bytes(group));
         let symbols = self.machine.repair_symbols() * u64::from(self.plan.block_len);
         self.run_bytes() + slower.sum::<u64>() + symbols
