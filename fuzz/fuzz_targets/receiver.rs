@@ -139,6 +139,9 @@ impl World {
                     self.machine
                         .handle(self.now, ReceiverInput::Respond { file, response: Response::Accept });
                 }
+                Step::Transmit(ReceiverTransmit::DrainGroup) => {
+                    self.machine.handle(self.now, ReceiverInput::Drained);
+                }
                 Step::Transmit(_) | Step::Event(_) => {}
                 Step::Wait(..) => return,
             }

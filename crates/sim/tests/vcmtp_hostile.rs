@@ -117,7 +117,7 @@ fn sender_config(random: &mut ChaCha8Rng) -> SenderConfig {
 fn receiver_input(random: &mut ChaCha8Rng) -> ReceiverInput {
     let file = file(random);
     let from = [Channel::Group, Channel::Control][random.random_range(0..2)];
-    match random.random_range(0..40) {
+    match random.random_range(0..41) {
         0..14 => ReceiverInput::Message { from, file, message: message(random) },
         14..30 => {
             let start = position(random);
@@ -146,6 +146,7 @@ fn receiver_input(random: &mut ChaCha8Rng) -> ReceiverInput {
         37 => ReceiverInput::Dropped { total: random.random() },
         38 if random.random_bool(0.05) => ReceiverInput::Disconnected { reason: "gone".to_owned() },
         39 if random.random_bool(0.05) => ReceiverInput::Close,
+        40 => ReceiverInput::Drained,
         _ => ReceiverInput::Connected,
     }
 }

@@ -81,6 +81,8 @@ pub(super) struct Session<'a> {
     is_over: bool,
     /// Batches taken from the group's socket since it was last drained.
     full_batches: u32,
+    /// The machine waits for what the group's socket holds.
+    drains: bool,
     refusal: Refusal,
     block_len: u16,
     session: SessionId,
@@ -159,6 +161,7 @@ impl<'a> Session<'a> {
             closes: false,
             is_over: false,
             full_batches: 0,
+            drains: false,
             refusal: Refusal::new(options),
             block_len: ticket.block_len,
             session: ticket.session,
@@ -220,6 +223,7 @@ impl<'a> Session<'a> {
             if ready.iter().all(|event| event.token != GROUP) {
                 // The last batch was full, and nothing has come since.
                 self.full_batches = 0;
+                self.note_drained(self.drains);
             }
             for event in ready.drain(..) {
                 self.handle_ready(event)?;
@@ -257,6 +261,7 @@ impl<'a> Session<'a> {
 
     /// Takes a batch from the group's socket; what is left makes the poller return at once.
     fn receive_group(&mut self) -> Result<(), ReceiveError> {
+        let drains = self.drains;
         let mut is_drained = false;
         while !is_drained && self.collector.fits(self.intake.batch()) {
             is_drained = !self.collector.receive(self.intake.batch())?;
@@ -268,8 +273,17 @@ impl<'a> Session<'a> {
             self.handle(ReceiverInput::Dropped { total: dropped }, None);
         }
         self.process(Channel::Group);
+        self.note_drained(drains && is_drained);
         self.note_disk_wait();
         Ok(())
+    }
+
+    /// `is_drained`: whether the group's socket was empty after the machine had asked for what it held.
+    fn note_drained(&mut self, is_drained: bool) {
+        if is_drained {
+            self.drains = false;
+            self.handle(ReceiverInput::Drained, None);
+        }
     }
 
     fn note_disk_wait(&mut self) {
@@ -569,6 +583,7 @@ impl<'a> Session<'a> {
                     self.add(Task::Discard { file });
                 }
             }
+            ReceiverTransmit::DrainGroup => self.drains = true,
             ReceiverTransmit::CloseConnection => self.closes = true,
         }
     }
@@ -710,6 +725,9 @@ impl<'a> Session<'a> {
     }
 
     fn timeout(&self, machine: Option<Instant>) -> Option<Duration> {
+        if self.drains {
+            return Some(Duration::ZERO);
+        }
         let now = self.clock.now();
         let welcome = (!self.is_welcome).then_some(Instant::ZERO + WELCOME_TIMEOUT);
         let deadlines =

@@ -94,6 +94,8 @@ pub enum ReceiverInput {
     Decoded { file: FileId, source_block: u32, is_right: bool },
     /// The group's packets are those of another group of the session from now on; 0 is the first.
     Moved { group: u8 },
+    /// The answer to [`ReceiverTransmit::DrainGroup`]: what the group's socket held by then has been handed in.
+    Drained,
     /// The kernel's count of packets dropped so far at the group's socket.
     Dropped { total: u64 },
     /// How many milliseconds packets have waited for the disk so far.
@@ -137,6 +139,9 @@ pub enum ReceiverTransmit {
     Decode { file: FileId, source_block: u32, blocks: Range<u64>, missing: Vec<Range<u64>> },
     /// Forget all symbols that are kept of the object.
     ForgetSymbols { file: FileId },
+    /// The connection is ahead of the group, or the group is quiet: hand in what the group's socket holds by now, and
+    /// then [`ReceiverInput::Drained`]. A host that was busy with other things may have left a lot in there.
+    DrainGroup,
     /// All bytes are stored: compute the hash and hand it back. After a wrong one, what is wrong is stored
     /// anew over what is there, and this comes once more.
     Hash { file: FileId },
@@ -221,6 +226,8 @@ pub struct Receiver {
     unconfirmed_moves: u32,
     /// The objects whose end the connection has announced, by the time when it is believed.
     quiet: BTreeSet<(Instant, u32)>,
+    /// When it has last been asked for what the group's socket holds, until that has been handed in.
+    draining: Option<Instant>,
     /// The objects that lack symbols, by the time when the sender is to hear of it.
     lacks: BTreeSet<(Instant, u32)>,
     /// Chunks of memory that all objects' sets of blocks take.
@@ -257,6 +264,7 @@ impl Receiver {
             group: 0,
             unconfirmed_moves: 0,
             quiet: BTreeSet::new(),
+            draining: None,
             lacks: BTreeSet::new(),
             chunks: 0,
             heard: Instant::ZERO,
@@ -280,6 +288,7 @@ impl Receiver {
                 self.decoded(now, file, source_block, is_right);
             }
             ReceiverInput::Moved { group } => self.moved(group),
+            ReceiverInput::Drained => self.drained(now),
             ReceiverInput::Dropped { total } => self.dropped(now, total),
             ReceiverInput::DiskWaited { total_ms } => self.disk_waited(now, total_ms),
             ReceiverInput::Respond { file, response } => self.respond(now, file, response),
@@ -302,7 +311,7 @@ impl Receiver {
         if let Some(step) = self.out.pop_front() {
             return step;
         }
-        self.reach_quiet_ends(now);
+        self.drain_before_quiet_ends(now);
         self.give_up_silent_sender(now);
         self.say_lacks(now);
         if self.out.is_empty() {
@@ -332,7 +341,7 @@ impl Receiver {
             .then(|| self.reporter.deadline(self.ledger.has_confirmed()))
             .flatten();
         let [quiet, lacks] = [&self.quiet, &self.lacks].map(|times| times.first().map(|(time, _)| *time));
-        let quiet = quiet.into_iter().chain(lacks).min();
+        let quiet = quiet.filter(|_| self.draining.is_none()).into_iter().chain(lacks).min();
         let hashing = || self.ledger.iter().any(|(_, object)| object.stage == Stage::Hashing);
         let (deadline, why) = match (reports, quiet) {
             _ if self.state == State::Idle => return Step::Wait(None, ReceiverWait::Connection),

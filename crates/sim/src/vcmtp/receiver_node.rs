@@ -282,6 +282,8 @@ impl ReceiverNode {
                     self.complaints.push(format!("{message:?} without a connection"));
                 }
             }
+            // The earliest answer there is: what a slow reader's socket holds still is asked for, and comes twice.
+            ReceiverTransmit::DrainGroup => self.machine.handle(now, ReceiverInput::Drained),
             ReceiverTransmit::CloseConnection => outputs.push(Output::Close(self.connection.send(now, 1))),
             ReceiverTransmit::Announce { file, begin } => {
                 if begin.file_size <= CAPACITY {

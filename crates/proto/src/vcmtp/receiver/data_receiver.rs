@@ -283,9 +283,18 @@ impl Receiver {
         early.map(|(_, object)| object.received_bytes).sum()
     }
 
-    /// Ends that the connection announced, once the group is quiet.
-    pub(super) fn reach_quiet_ends(&mut self, now: Instant) {
-        while self.quiet.first().is_some_and(|(quiet_at, _)| *quiet_at <= now)
+    /// The group seems to be quiet to a receiver that gets no time to read it, too.
+    pub(super) fn drain_before_quiet_ends(&mut self, now: Instant) {
+        if self.draining.is_none() && self.quiet.first().is_some_and(|(quiet_at, _)| *quiet_at <= now) {
+            self.draining = Some(now);
+            self.transmit(ReceiverTransmit::DrainGroup);
+        }
+    }
+
+    /// Ends that the connection announced, of which nothing more lay in the group's socket.
+    pub(super) fn drained(&mut self, now: Instant) {
+        let Some(asked_at) = self.draining.take() else { return };
+        while self.quiet.first().is_some_and(|(quiet_at, _)| *quiet_at <= asked_at)
             && let Some((_, index)) = self.quiet.pop_first()
         {
             self.reach_end(now, index);

@@ -6,6 +6,7 @@ use treecast_wire::message::{ChunkHashes, Digest, Message, Move, PutOut, PutOutC
 
 use super::{
     super::testing::{SESSION, begin, file, words},
+    data_receiver::QUIET,
     *,
 };
 
@@ -18,6 +19,8 @@ const STALL_LIMIT: Duration = Duration::from_secs(7200);
 struct Bench {
     receiver: Receiver,
     now: Instant,
+    /// Its host has had no time to read the group's socket.
+    is_starved: bool,
 }
 
 impl Bench {
@@ -33,7 +36,8 @@ impl Bench {
     }
 
     fn idle(repair: Repair, notification: Notification) -> Self {
-        Self { receiver: Receiver::new(Self::config(repair, notification)), now: Instant::ZERO }
+        let receiver = Receiver::new(Self::config(repair, notification));
+        Self { receiver, now: Instant::ZERO, is_starved: false }
     }
 
     fn config(repair: Repair, notification: Notification) -> ReceiverConfig {
@@ -60,6 +64,9 @@ impl Bench {
         let mut output = Vec::new();
         loop {
             match self.receiver.poll(self.now) {
+                Step::Transmit(ReceiverTransmit::DrainGroup) if !self.is_starved => {
+                    self.receiver.handle(self.now, ReceiverInput::Drained);
+                }
                 Step::Transmit(transmit) => output.push(transmit_words(&transmit)),
                 Step::Event(event) => output.push(event_words(&event)),
                 Step::Wait(..) => return output.join(", "),
@@ -137,6 +144,7 @@ fn transmit_words(transmit: &ReceiverTransmit) -> String {
         }
         ReceiverTransmit::Commit { file } => format!("commit {}", file.index()),
         ReceiverTransmit::Discard { file } => format!("discard {}", file.index()),
+        ReceiverTransmit::DrainGroup => "drain".to_owned(),
         ReceiverTransmit::CloseConnection => "close connection".to_owned(),
     }
 }
@@ -436,6 +444,23 @@ fn table_4_7_eof_over_the_connection_waits_for_a_quiet_group() {
     assert_eq!(bench.data(0..300), "store 0 0..300");
     assert_eq!(bench.later(half), "");
     assert_eq!(bench.later(half), "Retx-Request 0 300..1000");
+}
+
+#[test]
+fn what_waits_in_the_groups_socket_is_taken_before_the_group_counts_as_quiet() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    bench.digest();
+    bench.is_starved = true;
+    assert_eq!(bench.later(2 * QUIET), "drain");
+    assert_eq!(bench.later(2 * QUIET), "", "it has been asked for");
+    let wait = bench.receiver.poll(bench.now);
+    assert!(matches!(wait, Step::Wait(Some(at), _) if at > bench.now), "{wait:?}");
+    assert_eq!(bench.data(0..300), "store 0 0..300");
+    assert_eq!(bench.input(ReceiverInput::Drained), "", "it was not quiet");
+    assert_eq!(bench.later(QUIET), "drain");
+    assert_eq!(bench.input(ReceiverInput::Drained), "Retx-Request 0 300..1000");
+    assert_eq!(bench.input(ReceiverInput::Drained), "", "nobody asked");
 }
 
 #[test]
@@ -756,7 +781,7 @@ fn progress_is_reported_after_so_many_bytes() {
 #[test]
 fn a_resumed_receiver_asks_for_what_it_lacks() {
     let config = ReceiverConfig { resumes: true, ..Bench::config(Repair::Nack, Notification::Batched) };
-    let mut bench = Bench { receiver: Receiver::new(config), now: Instant::ZERO };
+    let mut bench = Bench { receiver: Receiver::new(config), now: Instant::ZERO, is_starved: false };
     bench.input(ReceiverInput::Connected);
     assert_eq!(bench.data(600..700), "BOF-Request 0, store 0 600..700", "it may have all that was before");
     assert_eq!(bench.bof_again(1_050), "announce 0 1050");
@@ -778,7 +803,7 @@ fn a_resumed_receiver_asks_for_what_it_lacks() {
 #[test]
 fn what_is_whole_from_before_is_only_hashed() {
     let config = ReceiverConfig { resumes: true, ..Bench::config(Repair::Nack, Notification::Batched) };
-    let mut bench = Bench { receiver: Receiver::new(config), now: Instant::ZERO };
+    let mut bench = Bench { receiver: Receiver::new(config), now: Instant::ZERO, is_starved: false };
     bench.input(ReceiverInput::Connected);
     assert_eq!(bench.bof_again(250), "announce 0 250");
     assert_eq!(bench.digest(), "");
