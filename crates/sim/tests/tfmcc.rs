@@ -11,7 +11,7 @@ use treecast_sim::{
     tfmcc::{Figures, Flow, Scenario, run},
 };
 
-/// Of the main claim; of the others a part.
+/// Of the claims on shares; of the others a part.
 const SEEDS: u64 = 100;
 const FEW_SEEDS: u64 = 30;
 const RATE_BPS: u64 = 50_000_000;
@@ -41,13 +41,13 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Runs every seed; `judge` gives a number of each run, all of which are to lie in `range`.
+/// Runs every seed; `judge` gives a number of each run, all of which are to lie in `range`. Returns them in order.
 fn all_seeds(
     seeds: u64,
     range: std::ops::RangeInclusive<f64>,
     plan: impl Fn(u64) -> Scenario + Sync,
     judge: impl Fn(&[Figures]) -> f64 + Sync,
-) {
+) -> Vec<f64> {
     let next = AtomicU64::new(0);
     let work = || {
         let mut found = Vec::new();
@@ -68,35 +68,30 @@ fn all_seeds(
     let ends = (&found[0], &found[found.len() / 2].0, &found[found.len() - 1]);
     println!("lowest {:.3}, median {:.3}, highest {:.3}", ends.0.0, ends.1, ends.2.0);
     assert!(range.contains(&ends.0.0) && range.contains(&ends.2.0), "{ends:#?}");
+    found.into_iter().map(|(number, ..)| number).collect()
 }
 
-/// Half of it at the median. Where a loss before the first second has taken the rate far down, and the queue is long, a
-/// minute is too short to win back more than a fifth: CUBIC's window grows with the third power of the time since its last
-/// loss, and the equation looks back on eight loss events.
+/// What the first flow gets of what the second gets.
+fn share(flows: &[Figures]) -> f64 {
+    let delivered = |flow: usize| flows[flow].delivered_bps(seconds(2), seconds(60));
+    delivered(0) / delivered(1)
+}
+
 #[test]
-fn against_tcp_it_gets_no_more_than_twice_and_no_less_than_a_seventh() {
-    all_seeds(
-        SEEDS,
-        0.15..=2.0,
-        |seed| scenario(seed, &[Flow::Cubic]),
-        |flows| {
-            flows[0].delivered_bps(seconds(2), seconds(60)) / flows[1].delivered_bps(seconds(2), seconds(60))
-        },
-    );
+fn against_tcp_it_gets_between_half_and_twice() {
+    all_seeds(SEEDS, 0.5..=2.0, |seed| scenario(seed, &[Flow::Cubic]), share);
 }
 
 #[test]
 fn against_another_of_its_kind_it_gets_between_half_and_twice() {
     all_seeds(
-        FEW_SEEDS,
+        SEEDS,
         0.5..=2.0,
         |seed| {
             let receivers = seed as usize % 5 + 1;
             scenario(seed, &[Flow::Auto { receivers, has_liar: false }])
         },
-        |flows| {
-            flows[0].delivered_bps(seconds(2), seconds(60)) / flows[1].delivered_bps(seconds(2), seconds(60))
-        },
+        share,
     );
 }
 
@@ -124,18 +119,23 @@ fn after_the_link_drops_to_a_tenth_little_is_lost_three_seconds_later() {
     );
 }
 
-/// A thousand receivers hear the same and lose the same; few of them say so.
+/// A thousand receivers hear the same and lose the same; few of them say so. How many depends on who draws which time: in
+/// the middle of all runs it is a few dozen, and in the worst a fifth of all.
 #[test]
 fn a_thousand_receivers_do_not_all_speak() {
-    let flows = run(&Scenario {
+    let plan = |seed| Scenario {
         flows: vec![(Flow::Auto { receivers: 1_000, has_liar: false }, Duration::ZERO)],
         rates_bps: vec![(Duration::ZERO, RATE_BPS / 10)],
         queue_bytes: 50_000,
         length: seconds(10),
-        ..scenario(1, &[])
+        ..scenario(seed, &[])
+    };
+    let reports = all_seeds(10, 1.0..=200.0, plan, |flows| {
+        let used = flows[0].delivered_bps(seconds(2), seconds(10)) / RATE_BPS as f64 * 10.0;
+        assert!(used > 0.7, "{used} of the link");
+        flows[0].most_reports_a_round as f64
     });
-    assert!(flows[0].most_reports_a_round <= 60, "{}", flows[0].most_reports_a_round);
-    assert!(flows[0].delivered_bps(seconds(2), seconds(10)) > RATE_BPS as f64 / 10.0 * 0.7);
+    assert!(reports[reports.len() / 2] <= 60.0, "{reports:?}");
 }
 
 #[test]
@@ -162,4 +162,23 @@ fn a_receiver_that_lies_is_of_little_consequence() {
         assert!(share > 0.2, "seed {seed}: {share}");
         assert!(flows[0].lost(seconds(4), seconds(20)) < 0.1, "seed {seed}");
     }
+}
+
+/// The rival is TCP as it is: alone it fills the link, and one gets of the link what another gets, but for who comes first.
+#[test]
+fn the_simulated_tcp_shares_with_another() {
+    let tcp = |seed, others: &[Flow]| {
+        let mut plan = scenario(seed, others);
+        plan.flows[0].0 = Flow::Cubic;
+        plan
+    };
+    all_seeds(
+        FEW_SEEDS,
+        0.95..=1.01,
+        |seed| tcp(seed, &[]),
+        |flows| flows[0].delivered_bps(seconds(2), seconds(60)) / RATE_BPS as f64,
+    );
+    let shares = all_seeds(FEW_SEEDS, 0.2..=5.0, |seed| tcp(seed, &[Flow::Cubic]), share);
+    let median = shares[shares.len() / 2];
+    assert!((0.6..1.6).contains(&median), "{median}");
 }

@@ -1,9 +1,9 @@
-//! When a receiver that the sender does not follow may speak (RFC 4654, 5.4): after a random time, the shorter the worse
+//! When a receiver that the sender does not follow may speak (RFC 4654, 4.5): after a random time, the shorter the worse
 //! it is off, so that a few of many speak and the others hear that it has been said.
 
 use std::time::Duration;
 
-/// As many receivers as the distribution of the random times is made for (RFC 4654, 5.4.1).
+/// As many receivers as the distribution of the random times is made for (RFC 4654, 4.5).
 const RECEIVERS: f64 = 10_000.0;
 
 /// The share of a round that depends on how badly off a receiver is; the rest is drawn.
@@ -15,7 +15,7 @@ const BIAS_RANGE: std::ops::RangeInclusive<f64> = 0.5..=0.9;
 /// A receiver that wants hardly less than another has asked for need not say so.
 const TOLERANCE: f64 = 0.1;
 
-/// A round is so many of the longest round trips (RFC 4654, 3.6): who speaks early is heard of before most would speak.
+/// A round is so many of the longest round trips (RFC 4654, 3.4): who speaks early is heard of before most would speak.
 pub const ROUND_TRIPS_A_ROUND: u32 = 6;
 
 /// How long to wait. `ratio` is the rate that the receiver would have to the rate there is, `uniform` a random number

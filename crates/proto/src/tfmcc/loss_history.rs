@@ -1,4 +1,4 @@
-//! Which packets were lost, and from that how often loss events begin (RFC 5348, 5; RFC 4654, 5.3).
+//! Which packets were lost, and from that how often loss events begin (RFC 5348, 5; RFC 4654, 5).
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -65,11 +65,6 @@ impl LossHistory {
             self.gaps.pop_front();
         }
         begins
-    }
-
-    /// Whether anything was ever lost.
-    pub fn has_loss(&self) -> bool {
-        self.event.is_some()
     }
 
     /// The first loss event closes an interval that began nobody knows when. It is taken to be as long as the rate
@@ -215,8 +210,8 @@ mod tests {
         assert!(!history.arrived(at(1), run(12, 2), ROUND_TRIP), "it may come yet");
         assert!(!history.arrived(at(1), run(10, 1), ROUND_TRIP));
         assert!(!history.arrived(at(1), run(11, 1), ROUND_TRIP));
-        assert!(!history.arrived(at(2), run(14, 10), ROUND_TRIP) && !history.has_loss());
-        assert!(history.arrived(at(3), run(25, 3), ROUND_TRIP) && history.has_loss());
+        assert!(!history.arrived(at(2), run(14, 10), ROUND_TRIP) && history.event.is_none());
+        assert!(history.arrived(at(3), run(25, 3), ROUND_TRIP) && history.event.is_some());
         assert!(!history.arrived(at(4), run(24, 1), ROUND_TRIP), "too late");
     }
 

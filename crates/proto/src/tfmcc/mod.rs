@@ -12,6 +12,10 @@
 //! - Such a connection tells a first round trip before anything is sent, so nobody starts with half a second.
 //! - A rate is what leaves in all, retransmissions included. What arrives from the group is compared with what was sent
 //!   to the group.
+//! - What the receiver that is followed asks for is not the equation's rate but that of a TCP window which it emulates
+//!   (`window`, after TEAR): the equation looks back on eight loss events, with CUBIC's long intervals on a minute, and
+//!   smoothness is worth nothing to files. The equation says who is to be followed, together with that window.
+//! - That window is divided by a round trip that follows the queue, so that the rate falls as the queue grows.
 //! - A receiver in trouble loses no more than it must: where packets were lost, the rate falls at least to what has
 //!   arrived, at once.
 //! - When the current limiting receiver falls silent, the sender first asks another and only then slows down: one that
@@ -26,6 +30,7 @@ mod receive_rate;
 mod receiver;
 mod round_trip;
 mod sender;
+mod window;
 
 pub use receiver::{Receiver, ReceiverInput, ReceiverWait};
 pub use sender::{Cause, Limit, Sender, SenderConfig, SenderInput, SenderWait};

@@ -1,4 +1,4 @@
-//! How much arrives (RFC 4654, 5.3.3; RFC 5348, 6.2): over the last whole round trip, or since then if that is longer.
+//! How much arrives (RFC 4654, 4.3.4; RFC 5348, 6.2): over the last whole round trip, or since then if that is longer.
 
 use std::time::Duration;
 
@@ -28,6 +28,12 @@ impl ReceiveRate {
         self.last * f64::from(packet_bytes) * 8.0
     }
 
+    /// Packets that arrive in a round trip.
+    pub fn packets(&mut self, now: Instant, round_trip: Duration) -> f64 {
+        self.roll(now, round_trip);
+        self.last * round_trip.as_secs_f64()
+    }
+
     fn roll(&mut self, now: Instant, round_trip: Duration) {
         let Some((began, count)) = self.present else { return };
         let span = now.saturating_duration_since(began);
@@ -53,6 +59,7 @@ mod tests {
         (0..100).for_each(|millis| rate.arrived(at(millis), 5, round_trip));
         let steady = rate.rate_bps(at(100), 1000, round_trip);
         assert!((39e6..41e6).contains(&steady), "{steady}");
+        assert!((48.0..52.0).contains(&rate.packets(at(100), round_trip)));
         let paused = rate.rate_bps(at(200), 1000, round_trip);
         assert!(paused < steady / 5.0, "{paused}");
         assert_eq!(ReceiveRate::default().rate_bps(at(5), 1000, round_trip), 0.0);

@@ -1,5 +1,5 @@
-//! The round trip as a receiver knows it (RFC 4654, 5.3.2): measured where the sender has echoed one of its reports, and
-//! between such measurements followed by how the way from the sender alone gets longer and shorter.
+//! The round trip as a receiver knows it (RFC 4654, 4.3.2 and 4.3.3): measured where the sender has echoed one of its
+//! reports, and between such measurements followed by how the way from the sender alone gets longer and shorter.
 
 use std::time::Duration;
 
@@ -51,6 +51,14 @@ impl RoundTrip {
         self.estimate.map(|micros| Duration::from_micros(micros.max(self.latest) as u64))
     }
 
+    /// The last sample, or where that is shorter than the estimate the geometric mean of both. A window divided by it falls
+    /// with the queue at once, and rises more slowly: otherwise the rate would swing about what the link carries (RFC
+    /// 5348, 4.5).
+    pub fn damped(&self) -> Option<Duration> {
+        self.estimate
+            .map(|micros| Duration::from_micros((micros * self.latest).sqrt().max(self.latest) as u64))
+    }
+
     /// None before the first measurement.
     pub fn estimate(&self) -> Option<Duration> {
         self.estimate.map(|micros| Duration::from_micros(micros as u64))
@@ -92,6 +100,13 @@ mod tests {
         }
         let estimate = round_trip.estimate().unwrap();
         assert!((135..=140).contains(&estimate.as_millis()), "{estimate:?}");
+        assert_eq!(round_trip.damped(), Some(Duration::from_millis(140)), "all of a queue that grows");
+        round_trip.adjust(60_000 + 1_000_000, AHEAD + 40_000 + 1_000_000);
+        let (damped, estimate) = (round_trip.damped().unwrap(), round_trip.estimate().unwrap());
+        assert!(
+            (70..=75).contains(&damped.as_millis()) && estimate.as_millis() > 125,
+            "{damped:?} {estimate:?}"
+        );
     }
 
     #[test]

@@ -254,7 +254,7 @@ impl Sender {
         (self.has_sent || silent_at <= sent + length).then_some(silent_at)
     }
 
-    /// Asks another receiver; slows down when that one does not answer either (RFC 4654, 3.4 and 3.5).
+    /// Asks another receiver; slows down when that one does not answer either (RFC 4654, 3.3).
     fn fall_silent(&mut self, now: Instant) {
         self.unheard_since = now;
         self.group.note_silence();

@@ -1,10 +1,12 @@
-//! A TCP connection with CUBIC (RFC 9438), of which only the window matters: it always has something to send, its
-//! receiver acknowledges each packet, and the way keeps packets in order, so that a packet is lost when a later one is
-//! acknowledged.
+//! A TCP connection with CUBIC (RFC 9438) as Linux has it, of which only the window matters: it always has something to
+//! send, its receiver acknowledges every second packet, and the way keeps packets in order, so that a packet is lost when a
+//! later one is acknowledged.
 
 use std::{collections::VecDeque, time::Duration};
 
 use treecast_proto::Instant;
+
+use super::slow_start::SlowStart;
 
 /// Packets in the window at the start (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0;
@@ -14,6 +16,10 @@ const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
+/// Before the first loss Linux adds at least a packet for so many acknowledged ones, and never more than one for two.
+const UNPROVEN_PACKETS: f64 = 20.0;
+const LEAST_PACKETS: f64 = 2.0;
+
 /// RFC 6298, 2.4 asks for a second; Linux waits no longer than this beyond the round trip.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -21,19 +27,48 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
 pub struct Cubic {
     window: f64,
     threshold: f64,
-    /// The window before the last reduction.
+    /// The window before the last reduction; 0 before the first.
     peak: f64,
-    /// When congestion avoidance began after it, and the window then.
-    epoch: Option<(Instant, f64)>,
-    /// What Reno would have by now.
-    friendly: f64,
+    epoch: Option<Epoch>,
+    slow_start: SlowStart,
+    recovery: Option<Recovery>,
     round_trip: Option<Duration>,
+    shortest: Duration,
     next: u64,
     /// Sent and not acknowledged, with the time.
     under_way: VecDeque<(u64, Instant)>,
-    /// What was sent before the last reduction is no reason for another.
-    recovers_until: u64,
     last_heard: Instant,
+    /// At the receiver: a packet that waits for a second one to be acknowledged with.
+    unacknowledged: Option<u64>,
+    highest: Option<u64>,
+}
+
+/// What comes back to the sender: of what was sent before these, nothing more will arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acknowledgement {
+    pub number: u64,
+    /// Another one that has waited at the receiver.
+    pub before: Option<u64>,
+}
+
+/// Congestion avoidance since a reduction.
+#[derive(Debug)]
+struct Epoch {
+    began: Instant,
+    origin: f64,
+    /// Seconds until the window is at the origin.
+    k: f64,
+    /// What Reno would have by now (RFC 9438, 4.3).
+    friendly: f64,
+}
+
+/// A reduction that goes on in step with what is acknowledged (RFC 6937), until all is acknowledged that was sent before.
+#[derive(Debug)]
+struct Recovery {
+    until: u64,
+    under_way: f64,
+    acknowledged: f64,
+    sent: f64,
 }
 
 impl Cubic {
@@ -43,37 +78,64 @@ impl Cubic {
             threshold: f64::INFINITY,
             peak: 0.0,
             epoch: None,
-            friendly: 0.0,
+            slow_start: SlowStart::new(now),
+            recovery: None,
             round_trip: None,
+            shortest: Duration::MAX,
             next: 0,
             under_way: VecDeque::new(),
-            recovers_until: 0,
             last_heard: now,
+            unacknowledged: None,
+            highest: None,
         }
     }
 
     /// The number of the packet to send now, if the window has room.
     pub fn send(&mut self, now: Instant) -> Option<u64> {
-        if self.under_way.len() as f64 >= self.window {
+        if self.under_way.len() as f64 + 1.0 > self.window {
             return None;
         }
         self.under_way.push_back((self.next, now));
         self.next += 1;
+        if let Some(recovery) = &mut self.recovery {
+            recovery.sent += 1.0;
+        }
         Some(self.next - 1)
     }
 
-    pub fn acknowledged(&mut self, now: Instant, number: u64) {
+    /// A packet has come to the receiver, which acknowledges it now if another waits or is missing (RFC 5681, 4.2);
+    /// otherwise it waits for the next.
+    pub fn received(&mut self, number: u64) -> Option<Acknowledgement> {
+        let is_behind_gap = self.highest.replace(number).is_some_and(|highest| highest + 1 != number);
+        let before = self.unacknowledged.take();
+        if before.is_none() && !is_behind_gap {
+            self.unacknowledged = Some(number);
+            return None;
+        }
+        Some(Acknowledgement { number, before })
+    }
+
+    pub fn acknowledged(&mut self, now: Instant, acknowledgement: Acknowledgement) {
+        let Acknowledgement { number: last, before } = acknowledgement;
         self.last_heard = now;
-        while let Some((first, sent)) = self.under_way.front().copied().filter(|(first, _)| *first <= number)
+        let mut count = 0.0;
+        while let Some((number, sent)) = self.under_way.front().copied().filter(|(number, _)| *number <= last)
         {
             self.under_way.pop_front();
-            if first < number {
-                self.lose(first);
+            if number != last && Some(number) != before {
+                self.lose();
                 continue;
             }
-            let sample = now.saturating_duration_since(sent);
-            self.round_trip = Some(self.round_trip.map_or(sample, |old| (old * 7 + sample) / 8));
-            self.grow(now);
+            self.measure(now.saturating_duration_since(sent));
+            count += 1.0;
+        }
+        self.recovery.take_if(|recovery| recovery.until <= last);
+        if count == 0.0 {
+            return;
+        }
+        match &mut self.recovery {
+            Some(_) => self.recover(count),
+            None => self.grow(now, last, count),
         }
     }
 
@@ -85,49 +147,73 @@ impl Cubic {
     /// RFC 9438, 4.8.
     pub fn time_out(&mut self, now: Instant) {
         self.last_heard = now;
-        self.threshold = (self.window * BETA).max(2.0);
-        self.peak = self.window;
+        self.reduce();
         self.window = 1.0;
-        self.epoch = None;
+        self.recovery = None;
         self.under_way.clear();
-        self.recovers_until = self.next;
+    }
+
+    fn measure(&mut self, sample: Duration) {
+        self.shortest = self.shortest.min(sample);
+        self.round_trip = Some(self.round_trip.map_or(sample, |old| (old * 7 + sample) / 8));
+        self.slow_start.measured(sample);
     }
 
     /// RFC 9438, 4.6 and 4.7.
-    fn lose(&mut self, number: u64) {
-        if number < self.recovers_until {
+    fn lose(&mut self) {
+        if self.recovery.is_some() {
             return;
         }
+        let under_way = self.under_way.len() as f64 + 1.0;
+        self.reduce();
+        self.recovery = Some(Recovery { until: self.next, under_way, acknowledged: 0.0, sent: 0.0 });
+    }
+
+    fn reduce(&mut self) {
         let is_lower = self.window < self.peak;
         self.peak = if is_lower { self.window * (1.0 + BETA) / 2.0 } else { self.window };
-        self.window = (self.window * BETA).max(2.0);
-        self.threshold = self.window;
+        self.threshold = (self.window * BETA).max(2.0);
         self.epoch = None;
-        self.recovers_until = self.next;
+    }
+
+    /// RFC 6937, 3.1.
+    fn recover(&mut self, count: f64) {
+        let Some(recovery) = &mut self.recovery else { return };
+        recovery.acknowledged += count;
+        let under_way = self.under_way.len() as f64;
+        let due = if under_way > self.threshold {
+            (recovery.acknowledged * self.threshold / recovery.under_way).ceil() - recovery.sent
+        } else {
+            (self.threshold - under_way).min((recovery.acknowledged - recovery.sent).max(count) + 1.0)
+        };
+        self.window = under_way + due.max(0.0);
     }
 
     /// RFC 9438, 4.2 to 4.5 and 4.10.
-    fn grow(&mut self, now: Instant) {
+    fn grow(&mut self, now: Instant, last: u64, count: f64) {
         if self.window < self.threshold {
-            self.window += 1.0;
+            self.window += count;
+            if self.slow_start.is_over(now, last, self.next, self.window, self.shortest) {
+                self.threshold = self.window;
+            }
             return;
         }
-        let (began, from) = *self.epoch.get_or_insert_with(|| {
-            self.friendly = self.window;
-            (now, self.window)
+        let (window, peak) = (self.window, self.peak);
+        let epoch = self.epoch.get_or_insert_with(|| Epoch {
+            began: now,
+            origin: window.max(peak),
+            k: ((peak - window).max(0.0) / C).cbrt(),
+            friendly: window,
         });
-        self.peak = self.peak.max(from);
-        let k = ((self.peak - from) / C).cbrt();
-        let curve = |time: Duration| C * (time.as_secs_f64() - k).powi(3) + self.peak;
-        let elapsed = now.saturating_duration_since(began);
-        self.friendly += (if self.friendly < self.peak { ALPHA } else { 1.0 }) / self.window;
-        if curve(elapsed) < self.friendly {
-            self.window = self.window.max(self.friendly);
-            return;
+        let elapsed = (now.saturating_duration_since(epoch.began) + self.shortest).as_secs_f64();
+        let target = epoch.origin + C * (elapsed - epoch.k).powi(3);
+        epoch.friendly += ALPHA * count / window;
+        let mut gained = ((target - window) / window).max(0.01 / window);
+        if peak == 0.0 {
+            gained = gained.max(1.0 / UNPROVEN_PACKETS);
         }
-        let target = curve(elapsed + self.round_trip.unwrap_or_default());
-        let target = target.clamp(self.window, self.window * 1.5);
-        self.window += (target - self.window) / self.window;
+        gained = gained.max((epoch.friendly - window) / window).min(1.0 / LEAST_PACKETS);
+        self.window += gained * count;
     }
 }
 
@@ -135,37 +221,73 @@ impl Cubic {
 mod tests {
     use super::*;
 
-    /// Windows at each of so many round trips of 100 ms in which nothing is lost, after one loss at 100 packets.
-    fn windows_after_a_loss(round_trips: u32) -> Vec<f64> {
+    const ROUND_TRIP: Duration = Duration::from_millis(100);
+
+    fn grown(window: f64) -> Cubic {
         let mut cubic = Cubic::new(Instant::ZERO);
-        (cubic.window, cubic.threshold) = (100.0, 100.0);
-        cubic.lose(0);
-        assert!((cubic.window - 70.0).abs() < 1e-9);
+        (cubic.window, cubic.threshold) = (window, window);
+        cubic
+    }
+
+    fn acknowledge(cubic: &mut Cubic, now: Instant, number: u64) {
+        cubic.acknowledged(now, Acknowledgement { number, before: None });
+    }
+
+    fn send_all(cubic: &mut Cubic, now: Instant) -> Vec<u64> {
+        std::iter::from_fn(|| cubic.send(now)).collect()
+    }
+
+    /// Windows at each of so many round trips in which nothing is lost, after one loss at 100 packets.
+    fn windows_after_a_loss(round_trips: u32) -> Vec<f64> {
+        let mut cubic = grown(100.0);
+        send_all(&mut cubic, Instant::ZERO);
+        (1..100).for_each(|number| acknowledge(&mut cubic, Instant::ZERO + ROUND_TRIP, number));
         let round = |step: u32| {
-            let now = Instant::ZERO + Duration::from_millis(100) * step;
-            let numbers: Vec<u64> = std::iter::from_fn(|| cubic.send(now)).collect();
-            let then = now + Duration::from_millis(100);
-            numbers.into_iter().for_each(|number| cubic.acknowledged(then, number));
+            let now = Instant::ZERO + ROUND_TRIP * step;
+            let first = send_all(&mut cubic, now)[0];
+            let last = cubic.under_way.back().expect("something was sent").0;
+            (first..=last).for_each(|number| acknowledge(&mut cubic, now + ROUND_TRIP, number));
             cubic.window
         };
-        (0..round_trips).map(round).collect()
+        (1..=round_trips).map(round).collect()
     }
 
     #[test]
     fn the_window_follows_the_cubic_curve() {
         let windows = windows_after_a_loss(60);
+        assert!((69.0..74.0).contains(&windows[1]), "{windows:?}");
         // K is the cube root of 30 / 0.4: 4.2 s.
-        assert!((98.0..102.0).contains(&windows[42]), "{windows:?}");
+        assert!((97.0..102.0).contains(&windows[42]), "{windows:?}");
         assert!(windows[20] > 90.0 && windows[59] > 101.0, "{windows:?}");
     }
 
     #[test]
-    fn one_reduction_a_round_trip_and_a_timeout_starts_over() {
+    fn a_reduction_goes_in_step_with_what_is_acknowledged() {
+        let mut cubic = grown(100.0);
+        send_all(&mut cubic, Instant::ZERO);
+        let mut sent = 0;
+        for number in 5..100 {
+            acknowledge(&mut cubic, Instant::ZERO + ROUND_TRIP, number);
+            sent += send_all(&mut cubic, Instant::ZERO + ROUND_TRIP).len();
+        }
+        assert!((66..=71).contains(&sent), "0.7 of what was under way: {sent}");
+        assert!((69.0..72.0).contains(&cubic.window), "{}", cubic.window);
+    }
+
+    #[test]
+    fn every_second_packet_is_acknowledged_and_gaps_at_once() {
         let mut cubic = Cubic::new(Instant::ZERO);
-        while cubic.send(Instant::ZERO).is_some() {}
-        cubic.acknowledged(Instant::ZERO + Duration::from_millis(50), 5);
-        assert!((7.0..7.1).contains(&cubic.window), "five lost, one reduction, one acknowledged");
+        let acknowledged = [0, 1, 2, 4, 5, 6, 8].map(|number| cubic.received(number));
+        let with = |number, before| Some(Acknowledgement { number, before });
+        let pair = |number| with(number, Some(number - 1));
+        assert_eq!(acknowledged, [None, pair(1), None, with(4, Some(2)), None, pair(6), with(8, None)]);
+    }
+
+    #[test]
+    fn a_timeout_starts_over() {
+        let mut cubic = grown(50.0);
+        send_all(&mut cubic, Instant::ZERO);
         cubic.time_out(Instant::ZERO + Duration::from_secs(1));
-        assert_eq!((cubic.window, cubic.under_way.len()), (1.0, 0));
+        assert_eq!((cubic.window, cubic.threshold, cubic.under_way.len()), (1.0, 35.0, 0));
     }
 }

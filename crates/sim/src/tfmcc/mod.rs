@@ -5,6 +5,7 @@
 mod auto;
 mod cubic;
 mod link;
+mod slow_start;
 mod world;
 
 use std::time::Duration;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
     tfmcc::{Arrived, Pace, PaceReport},
@@ -10,10 +12,16 @@ use treecast_proto::{
 use super::{
     Figures, Flow, PACKET_BYTES, SPAN, Scenario,
     auto::{Auto, PACE_BYTES},
-    cubic::Cubic,
+    cubic::{Acknowledgement, Cubic},
     link::Link,
 };
 use crate::{network::generator, schedule::Schedule};
+
+/// Hosts take up to so long for a packet: without it, flows would find the same places of a full queue again and again.
+const JITTER: Duration = Duration::from_micros(250);
+
+/// So long a packet waits for another to be acknowledged with (Linux).
+const DELAYED: Duration = Duration::from_millis(40);
 
 #[derive(Debug)]
 enum Event {
@@ -27,13 +35,13 @@ enum Event {
     Paced(usize, Pace, Arrived),
     WakeReceiver(usize, usize),
     Report(usize, usize, PaceReport),
-    Acknowledge(usize, u64),
+    Acknowledge(usize, Acknowledgement),
     WatchTimeout(usize),
 }
 
 enum Node {
     Auto(Box<Auto>),
-    Cubic(Cubic),
+    Cubic(Box<Cubic>),
 }
 
 struct World<'a> {
@@ -45,6 +53,9 @@ struct World<'a> {
     /// When each receiver of each flow is woken next.
     wakes: Vec<Vec<Option<Instant>>>,
     sender_wakes: Vec<Option<Instant>>,
+    /// When the last acknowledgement of each flow comes back.
+    acknowledged: Vec<Instant>,
+    random: ChaCha8Rng,
 }
 
 /// Runs a scenario to its end; gives the figures of each flow.
@@ -81,6 +92,8 @@ impl<'a> World<'a> {
             figures: vec![figures; flows],
             wakes: vec![Vec::new(); flows],
             sender_wakes: vec![None; flows],
+            acknowledged: vec![Instant::ZERO; flows],
+            random: generator(scenario.seed, u64::MAX),
         }
     }
 
@@ -123,9 +136,9 @@ impl<'a> World<'a> {
                 self.auto(flow).report(now, receiver, report);
                 self.poll_sender(now, flow);
             }
-            Event::Acknowledge(flow, number) => {
+            Event::Acknowledge(flow, acknowledgement) => {
                 if let Some(Node::Cubic(cubic)) = &mut self.nodes[flow] {
-                    cubic.acknowledged(now, number);
+                    cubic.acknowledged(now, acknowledgement);
                 }
                 self.send_window(now, flow);
             }
@@ -136,7 +149,7 @@ impl<'a> World<'a> {
     fn start(&mut self, now: Instant, flow: usize) {
         match self.scenario.flows[flow].0 {
             Flow::Cubic => {
-                self.nodes[flow] = Some(Node::Cubic(Cubic::new(now)));
+                self.nodes[flow] = Some(Node::Cubic(Box::new(Cubic::new(now))));
                 self.send_window(now, flow);
                 self.watch_timeout(now, flow);
             }
@@ -177,7 +190,8 @@ impl<'a> World<'a> {
         self.deliver(flow, whole);
         self.auto(flow).sent(now, u64::from(packets * PACKET_BYTES));
         self.poll_sender(now, flow);
-        self.schedule.at(now + next, Event::Send(flow));
+        let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
+        self.schedule.at(now + (next + jitter).saturating_sub(JITTER / 2), Event::Send(flow));
     }
 
     fn deliver(&mut self, flow: usize, run: Option<(Arrived, Instant)>) {
@@ -239,7 +253,24 @@ impl<'a> World<'a> {
             && let Some(number) = cubic.send(now)
         {
             if let Some(left_at) = self.carry(now, flow, u64::from(PACKET_BYTES)) {
-                self.schedule.at(left_at + self.scenario.round_trip, Event::Acknowledge(flow, number));
+                self.receive(left_at, flow, number);
+            }
+        }
+    }
+
+    /// A packet of TCP comes out of the link. It is acknowledged with the next one, or when it has waited for long.
+    fn receive(&mut self, left_at: Instant, flow: usize, number: u64) {
+        let Some(Node::Cubic(cubic)) = &mut self.nodes[flow] else { return };
+        let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
+        let back_at = left_at + self.scenario.round_trip;
+        match cubic.received(number) {
+            Some(acknowledgement) => {
+                self.acknowledged[flow] = self.acknowledged[flow].max(back_at + jitter);
+                self.schedule.at(self.acknowledged[flow], Event::Acknowledge(flow, acknowledgement));
+            }
+            None => {
+                let acknowledgement = Acknowledgement { number, before: None };
+                self.schedule.at(back_at + DELAYED, Event::Acknowledge(flow, acknowledgement));
             }
         }
     }
