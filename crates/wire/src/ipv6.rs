@@ -23,6 +23,7 @@ pub mod next_header {
     pub const TCP: u8 = 6;
     pub const UDP: u8 = 17;
     pub const ROUTING: u8 = 43;
+    pub const FRAGMENT: u8 = 44;
     pub const ICMPV6: u8 = 58;
     /// Nothing follows.
     pub const NONE: u8 = 59;
@@ -79,6 +80,15 @@ impl fmt::Display for Header {
         write!(f, "IPv6 {source} > {destination} payload={payload_len}")?;
         write!(f, " next-header={next_header} hop-limit={hop_limit}")
     }
+}
+
+/// Unicast, and of a scope that routers forward.
+pub fn is_forwardable(address: Ipv6Addr) -> bool {
+    !(address.is_unspecified()
+        || address.is_loopback()
+        || address.is_multicast()
+        || address.is_unicast_link_local()
+        || address.to_ipv4_mapped().is_some())
 }
 
 /// Where the checksum of an upper layer stands, if it covers the addresses (RFC 8200, 8.1).

@@ -157,6 +157,8 @@ fn options_of_others_are_passed_over_if_they_say_so() {
         Options::parse(&[17, 0, 1, 9, 0, 0, 0, 0]),
         Err(Malformed::Options("one beyond the header's end found"))
     );
+    let long = Options::parse(&[[17, 32, 1, 254].as_slice(), &[0; 260]].concat());
+    assert_eq!(long, Err(Malformed::Options("more than 256 bytes of them found")));
     let short = Options::parse(&[17, 1, 0, 0, 0, 0, 0, 0]);
     assert_eq!(short, Err(Malformed::Truncated { have: 8, need: 16 }));
 }

@@ -21,3 +21,4 @@ pub mod grouping;
 pub mod sender;
 pub mod transmission;
 pub mod tree;
+pub mod router;

@@ -25,9 +25,9 @@ use std::{fmt, net::Ipv6Addr};
 pub use self::{
     malformed::{Malformed, Reason},
     map::Map,
-    options::{CODE_LEN, NONCE_LEN, Options, Proof},
+    options::{CODE_LEN, MAX_OPTIONS_LEN, NONCE_LEN, Options, Proof},
 };
-use crate::ipv6::next_header;
+use crate::ipv6::{is_forwardable, next_header};
 
 /// The most addresses: the maps have no more bits.
 pub const MAX_ADDRESSES: usize = 32;
@@ -215,7 +215,7 @@ impl Header {
     }
 
     fn check_addresses(&self) -> Result<(), Malformed> {
-        match self.addresses.iter().find(|address| !is_forwardable(address)) {
+        match self.addresses.iter().find(|address| !is_forwardable(**address)) {
             Some(address) => Err(Malformed::Address(*address)),
             None => Ok(()),
         }
@@ -243,15 +243,6 @@ fn check_fixed(fixed: &[u8; FIXED_LEN]) -> Result<(), Malformed> {
 /// In units of 8 bytes, without the first (RFC 8200, 4.4).
 fn extension_len(count: u8) -> u8 {
     1 + 2 * count
-}
-
-/// Unicast, and of a scope that routers forward.
-fn is_forwardable(address: &Ipv6Addr) -> bool {
-    !(address.is_unspecified()
-        || address.is_loopback()
-        || address.is_multicast()
-        || address.is_unicast_link_local()
-        || address.to_ipv4_mapped().is_some())
 }
 
 fn short(bytes: &[u8], need: usize) -> Malformed {

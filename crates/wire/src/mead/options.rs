@@ -25,6 +25,9 @@ const KIND_NONCE: u8 = 2;
 const KIND_PROOF: u8 = 3;
 const KIND_GROUP: u8 = 4;
 
+/// The longest header in bytes. All our options take 144; a router does not walk through more than this.
+pub const MAX_OPTIONS_LEN: usize = 256;
+
 pub const NONCE_LEN: usize = 16;
 pub const CODE_LEN: usize = 16;
 
@@ -57,6 +60,9 @@ impl Options {
     pub fn parse(bytes: &[u8]) -> Result<(Self, u8, usize), Malformed> {
         let [next_header, units, ..] = *bytes else { return Err(short(bytes, 8)) };
         let len = (usize::from(units) + 1) * 8;
+        if len > MAX_OPTIONS_LEN {
+            return Err(Malformed::Options("more than 256 bytes of them found"));
+        }
         let mut area = Reader::new(bytes.get(2..len).ok_or(short(bytes, len))?);
         let mut options = Self::default();
         while let Some(kind) = next(&mut area) {

@@ -1,0 +1,203 @@
+//! What a MEADcast router does with a packet (meadcast-thesis-2024, 2.1.4, 4.2 and 5.2.4).
+//!
+//! [`Router::forward`] is one packet in and packets out, with nothing remembered between two of them. It is the whole of
+//! the router where eBPF may not be loaded, and the model that `bpf/mead.bpf.c` is tested against.
+//!
+//! The rules, for a data packet:
+//! - A router that is named in the list and not delivered yet is *own* or not. What is behind an own one, or behind one with
+//!   fewer receivers than `min_dsts`, becomes unicast: one packet each, without routing header. The others get a replica in
+//!   which theirs is the only bit of the delivery map. Replicas go first, each kind in the order of the list.
+//! - A replica is addressed to the first receiver behind its router; when the packet came addressed to a router, to its
+//!   router (5.2.4: a router that fails to act then shows no receiver's address to another).
+//! - While the don't-replicate counter is more than 0, there are no replicas: what is not own leaves in one packet, with one
+//!   taken off. It keeps its destination unless that was this router or behind it.
+//! - Each copy has counted one more hop, at most 63, and has one less of hop limit. The checksum of UDP, TCP or ICMPv6
+//!   is right for the destination that it has.
+//!
+//! Where this differs from the thesis: a data packet in which nothing is left to deliver is dropped rather than passed
+//! on to a receiver that has had it, and the reserved octet of the header leaves as 0.
+#![warn(missing_docs)]
+
+mod discovery;
+mod rewrite;
+
+use std::{collections::BTreeSet, net::Ipv6Addr};
+
+use treecast_wire::{
+    ipv6::{self, is_forwardable, next_header},
+    mead::{Dialect, FIXED_LEN, Header, Kind, MAX_HOPS, MAX_OPTIONS_LEN, Malformed, Map, Options, Reason},
+};
+
+pub use self::discovery::{Limiter, Limits, Request};
+use self::rewrite::Packet;
+
+/// A longer discovery request goes the kernel's own way, and is not answered: headers, one address, options.
+pub const MAX_REQUEST_LEN: usize = ipv6::HEADER_LEN + FIXED_LEN + 16 + MAX_OPTIONS_LEN;
+
+/// What a router knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Router {
+    /// Whether it acts at all.
+    pub is_enabled: bool,
+    /// Routers with fewer receivers than this are done without: premature unicast. 0 and 1: never.
+    pub min_dsts: u8,
+    /// How it reads and writes headers.
+    pub dialect: Dialect,
+    /// All its addresses, of whatever interface.
+    pub own: BTreeSet<Ipv6Addr>,
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It goes the kernel's own way, unchanged: it is not MEADcast, a response, or one that the kernel has an
+    /// answer to (hop limit).
+    Pass,
+    /// These leave instead of it, in this order; none, when the routers named have no receivers.
+    Forward(Vec<Outgoing>),
+    /// It goes the kernel's own way with one more hop counted, and is to be answered.
+    Request {
+        /// The packet with one more hop; its hop limit is the kernel's business.
+        passed_on: Vec<u8>,
+        /// What was asked.
+        request: Request,
+    },
+    /// It ends here.
+    Drop(Dropped),
+}
+
+/// A packet that leaves instead of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// What it is, for the counters.
+    pub kind: OutgoingKind,
+    /// From the IPv6 header on.
+    pub packet: Vec<u8>,
+}
+
+/// The kinds of copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutgoingKind {
+    /// For one router; still MEADcast.
+    Replica,
+    /// For all routers that are left, not to be replicated yet.
+    Whole,
+    /// For one receiver behind this router (M2U).
+    Unicast,
+    /// For one receiver behind another router, which has too few of them.
+    Premature,
+}
+
+/// Why a packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropped {
+    /// It breaks a rule of the header.
+    Malformed(Reason),
+    /// It was addressed to this router with a hop limit of 1 or less: nobody else is to be told.
+    HopLimit,
+    /// No router in the list is left to be delivered to.
+    NothingToDeliver,
+}
+
+impl Router {
+    /// Decides on a packet, which begins with the IPv6 header. Bytes behind its payload are a frame's padding.
+    pub fn forward(&self, packet: &[u8]) -> Outcome {
+        let Some((ip, payload)) = self.is_enabled.then(|| routing_header(packet)).flatten() else {
+            return Outcome::Pass;
+        };
+        self.act(ip, payload)
+            .unwrap_or_else(|malformed| Outcome::Drop(Dropped::Malformed(malformed.reason())))
+    }
+
+    fn act(&self, ip: ipv6::Header, payload: &[u8]) -> Result<Outcome, Malformed> {
+        let (header, rest) = Header::parse(payload, self.dialect)?;
+        if header.kind == Kind::Response {
+            return Ok(Outcome::Pass);
+        }
+        let has_options = header.next_header == next_header::DESTINATION_OPTIONS;
+        let options = if has_options { Some(Options::parse(rest)?) } else { None };
+        let packet = Packet::new(ip, header, rest, options, self.dialect);
+        Ok(match packet.header.kind {
+            Kind::Request => self.request(packet),
+            _ => self.data(&packet),
+        })
+    }
+
+    fn request(&self, packet: Packet<'_>) -> Outcome {
+        // A router at the 64th hop has no number, and one that is the receiver is on no way to it.
+        let is_short = packet.len() <= MAX_REQUEST_LEN;
+        if packet.header.hops >= MAX_HOPS || !is_short || self.own.contains(&packet.ip.destination) {
+            return Outcome::Pass;
+        }
+        let (request, passed_on) = Request::of(packet);
+        Outcome::Request { passed_on, request }
+    }
+
+    fn data(&self, packet: &Packet<'_>) -> Outcome {
+        let Packet { ip, header, .. } = packet;
+        let is_here = self.own.contains(&ip.destination);
+        let undelivered = header.delivery;
+        if undelivered.is_empty() {
+            return Outcome::Drop(Dropped::NothingToDeliver);
+        }
+        if ip.hop_limit <= 1 {
+            return if is_here { Outcome::Drop(Dropped::HopLimit) } else { Outcome::Pass };
+        }
+        let own: Map =
+            undelivered.iter().filter(|router| self.own.contains(&header.addresses[*router])).collect();
+        let others: Map = undelivered.iter().filter(|router| !own.contains(*router)).collect();
+        let mut copies = Vec::new();
+        let mut unicast = own;
+        if header.dont_replicate > 0 {
+            copies.extend(self.whole(packet, others, is_here || !own.is_empty()));
+        } else {
+            let by_router = is_here || names_router(header, ip.destination);
+            let is_premature = |router: &usize| header.receivers_of(*router).len() < self.min_dsts.into();
+            let (premature, replicas): (Vec<_>, Vec<_>) = others
+                .iter()
+                .filter(|router| !header.receivers_of(*router).is_empty())
+                .partition(is_premature);
+            unicast = premature.into_iter().fold(unicast, Map::with);
+            copies.extend(replicas.into_iter().map(|router| Outgoing {
+                kind: OutgoingKind::Replica,
+                packet: packet.replica(Map::of(router), 0, target(header, router, by_router)),
+            }));
+        }
+        for router in unicast.iter() {
+            let kind = if own.contains(router) { OutgoingKind::Unicast } else { OutgoingKind::Premature };
+            let receivers = header.receivers_of(router);
+            copies.extend(receivers.map(|receiver| Outgoing { kind, packet: packet.unicast(receiver) }));
+        }
+        Outcome::Forward(copies)
+    }
+
+    /// One packet for all that is left; to another destination when its own is served or reached.
+    fn whole(&self, packet: &Packet<'_>, others: Map, is_moved: bool) -> Option<Outgoing> {
+        let Packet { ip, header, .. } = packet;
+        let first = others.iter().next()?;
+        let by_router = self.own.contains(&ip.destination) || names_router(header, ip.destination);
+        let destination = if is_moved { target(header, first, by_router) } else { ip.destination };
+        let packet = packet.replica(others, header.dont_replicate - 1, destination);
+        Some(Outgoing { kind: OutgoingKind::Whole, packet })
+    }
+}
+
+/// The header and payload of a packet that has one of MEADcast's routing headers and can be forwarded.
+fn routing_header(packet: &[u8]) -> Option<(ipv6::Header, &[u8])> {
+    let (ip, payload) = ipv6::Header::parse(packet).ok()?;
+    let is_ours = ip.next_header == next_header::ROUTING
+        && payload.get(2).is_some_and(|kind| Header::is_routing_type(*kind))
+        && is_forwardable(ip.source)
+        && is_forwardable(ip.destination);
+    is_ours.then_some((ip, payload))
+}
+
+fn names_router(header: &Header, address: Ipv6Addr) -> bool {
+    header.routers.iter().any(|router| header.addresses[router] == address)
+}
+
+/// Where a copy for the router at this place goes.
+fn target(header: &Header, router: usize, by_router: bool) -> Ipv6Addr {
+    let first = header.receivers_of(router).next().filter(|_| !by_router);
+    header.addresses[first.unwrap_or(router)]
+}

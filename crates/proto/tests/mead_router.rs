@@ -1,0 +1,278 @@
+//! The rules of the MEADcast router, one by one, and its golden packets.
+//!
+//! `TREECAST_WRITE_VECTORS=1` writes `vectors/router-*.txt` anew.
+#![allow(clippy::disallowed_methods, reason = "the vectors are files")]
+
+#[path = "mead_router/packets.rs"]
+mod packets;
+
+use std::{fs, net::Ipv6Addr, path::PathBuf};
+
+use packets::{R5, R6, SENDER, Triple, example, node, packet, router, segment, text, triples};
+use proptest::prelude::*;
+use treecast_proto::mead::{
+    authentication::DomainKey,
+    router::{Dropped, Outcome, Outgoing, OutgoingKind, Router},
+};
+use treecast_wire::{
+    ipv6::{self, next_header, upper_layer_checksum},
+    mead::{Dialect, Header, Kind, MAX_ADDRESSES, Map, Options, Reason},
+};
+
+#[test]
+fn triples_are_those_in_vectors() {
+    for triple in triples() {
+        let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors"));
+        let path = folder.join(format!("router-{}.txt", triple.name));
+        let text = text(&triple);
+        if std::env::var_os("TREECAST_WRITE_VECTORS").is_some() {
+            fs::write(&path, &text).expect("vectors/ can be written");
+        }
+        assert_eq!(fs::read_to_string(&path).expect("a vector"), text, "{}", triple.name);
+    }
+}
+
+fn named(name: &str) -> Triple {
+    triples().into_iter().find(|triple| triple.name == name).expect("there is one")
+}
+
+/// Kind, destination and, of what is still MEADcast, the delivery map.
+type Seen = (OutgoingKind, Ipv6Addr, Option<String>);
+
+fn copies(name: &str) -> Vec<Outgoing> {
+    let Triple { router, packet, .. } = named(name);
+    match router.forward(&packet) {
+        Outcome::Forward(copies) => copies,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn seen(name: &str) -> Vec<Seen> {
+    copies(name).iter().map(|copy| see(copy, named(name).router.dialect)).collect()
+}
+
+fn see(copy: &Outgoing, dialect: Dialect) -> Seen {
+    let (ip, payload) = ipv6::Header::parse(&copy.packet).expect("a packet");
+    assert_eq!((ip.hop_limit, ip.source, ip.class_and_label), (63, SENDER, 0x0ab1_2345));
+    let header = (ip.next_header == next_header::ROUTING)
+        .then(|| Header::parse(payload, dialect).expect("a good header").0);
+    (copy.kind, ip.destination, header.map(|header| header.delivery.to_string()))
+}
+
+use OutgoingKind::{Premature, Replica, Unicast, Whole};
+
+/// Meadcast-thesis-2024, 2.1.4, (2) to (5).
+#[test]
+fn routers_replicate_and_turn_their_own_into_unicast() {
+    let replica = |to, map: &str| (Replica, to, Some(map.to_owned()));
+    assert_eq!(seen("replicas"), [replica(node(2), "1"), replica(node(4), "0001")]);
+    let own = [(Unicast, node(2), None), (Unicast, node(3), None)];
+    assert_eq!(seen("own-and-replica"), [&[replica(node(4), "0001")][..], &own].concat());
+    let behind_r6 = |kind| [(kind, node(4), None), (kind, node(5), None)];
+    assert_eq!(seen("own-both"), [own.to_vec(), behind_r6(Unicast).to_vec()].concat());
+    let premature = [(Premature, node(2), None), (Premature, node(3), None)];
+    assert_eq!(seen("premature-and-own"), [premature.to_vec(), behind_r6(Unicast).to_vec()].concat());
+    assert_eq!(seen("linux-6.5"), [&[replica(node(2), "1")][..], &behind_r6(Unicast)].concat());
+    assert_eq!(seen("router-without-receivers"), [replica(node(4), "01")]);
+    assert_eq!(seen("thirty-two").len(), MAX_ADDRESSES - 1);
+}
+
+#[test]
+fn the_counter_keeps_routers_from_replicating() {
+    let whole = |name: &str| {
+        let copies = copies(name);
+        let header = Header::parse(&copies[0].packet[ipv6::HEADER_LEN..], Dialect::Rfc).expect("a header").0;
+        assert_eq!((header.dont_replicate, header.hops), (1, 63));
+        copies.iter().map(|copy| see(copy, Dialect::Rfc)).collect::<Vec<_>>()
+    };
+    let leaves = |to, map: &str| (Whole, to, Some(map.to_owned()));
+    assert_eq!(whole("dont-replicate"), [leaves(node(2), "1001")], "few as the receivers are");
+    let served = [(Unicast, node(2), None), (Unicast, node(3), None)];
+    assert_eq!(whole("dont-replicate-named"), [&[leaves(node(4), "0001")][..], &served].concat());
+    assert_eq!(whole("addressed-here-unnamed"), [leaves(R5, "1001")]);
+}
+
+/// Meadcast-thesis-2024, 5.2.4, "Anomaly Handling".
+#[test]
+fn a_packet_addressed_to_a_router_shows_no_receiver() {
+    let to = |name: &str| seen(name).into_iter().map(|(_, to, _)| to).collect::<Vec<_>>();
+    assert_eq!(to("addressed-to-router"), [R5, R6]);
+    assert_eq!(to("addressed-here"), [R6, node(2), node(3)]);
+}
+
+#[test]
+fn unicast_copies_are_as_their_sender_would_have_sent_them() {
+    for (name, kind) in [
+        ("own-both", next_header::UDP),
+        ("tcp", next_header::TCP),
+        ("icmpv6", next_header::ICMPV6),
+        ("ports", next_header::UDP),
+        ("thirty-two", next_header::UDP),
+    ] {
+        for copy in copies(name).iter().filter(|copy| copy.kind == Unicast) {
+            let (ip, segment) = ipv6::Header::parse(&copy.packet).expect("a packet");
+            assert_eq!(ip.next_header, kind, "{name}");
+            assert_eq!(upper_layer_checksum(ip.source, ip.destination, kind, segment), 0, "{name}");
+        }
+    }
+    for copy in copies("replicas").iter().chain(&copies("dont-replicate-named")[..1]) {
+        let (ip, payload) = ipv6::Header::parse(&copy.packet).expect("a packet");
+        let (_, segment) = Header::parse(payload, Dialect::Rfc).expect("a header");
+        assert_eq!(upper_layer_checksum(ip.source, ip.destination, next_header::UDP, segment), 0);
+    }
+    let inner = |name: &str, from: usize| {
+        let is_unicast = |copy: &Outgoing| copy.kind == Unicast;
+        let unicast = copies(name).into_iter().find(is_unicast).expect("there is one");
+        (unicast.packet[6], unicast.packet[ipv6::HEADER_LEN + from..].to_vec())
+    };
+    let udp = segment(next_header::UDP, node(2));
+    let (next, options) = inner("others-options", 0);
+    assert_eq!((next, &options[8..]), (next_header::DESTINATION_OPTIONS, &udp[..]), "it is the payload's");
+    assert_eq!(inner("first-fragment", 8), (next_header::FRAGMENT, udp.clone()));
+    assert_eq!(inner("udp-cut", 0), (next_header::UDP, udp[..7].to_vec()));
+    assert_eq!(inner("no-payload", 0), (next_header::NONE, Vec::new()));
+    // Destinations differ here, so that a checksum that is touched would change.
+    let second = |name: &str| copies(name).pop().expect("the second").packet[ipv6::HEADER_LEN..].to_vec();
+    assert_eq!(second("udp-without-checksum")[6..8], [0, 0]);
+    assert_eq!(second("later-fragment")[8..], udp[..]);
+}
+
+#[test]
+fn ports_are_the_receivers_own() {
+    let port = |copy: &Outgoing| u16::from_be_bytes([copy.packet[42], copy.packet[43]]);
+    let ports: Vec<_> = copies("ports").iter().map(port).collect();
+    assert_eq!(ports, [4242, 4243, 9, 0x1516], "the last one has none in the list");
+}
+
+#[test]
+fn requests_go_on_and_are_answered() {
+    let request = |name: &str| match named(name).router.forward(&named(name).packet) {
+        Outcome::Request { passed_on, request } => (passed_on, request),
+        other => panic!("{name}: {other:?}"),
+    };
+    for (name, dialect, key) in [
+        ("request", Dialect::Rfc, None),
+        ("request-linux-6.5", Dialect::Linux65, None),
+        ("request-with-nonce", Dialect::Rfc, Some(DomainKey::new(&[1; 32]))),
+        ("request-with-nonce", Dialect::Rfc, None),
+        ("request", Dialect::Rfc, Some(DomainKey::new(&[1; 32]))),
+    ] {
+        let packet = named(name).packet;
+        let (passed_on, request) = request(name);
+        assert_eq!(passed_on[..ipv6::HEADER_LEN], packet[..ipv6::HEADER_LEN], "the rest is the kernel's");
+        let header = Header::parse(&passed_on[ipv6::HEADER_LEN..], dialect).expect("a header").0;
+        assert_eq!((header.kind, header.hops), (Kind::Request, 2));
+
+        let answer = request.answer(R5, key.as_ref());
+        let (ip, payload) = ipv6::Header::parse(&answer).expect("a packet");
+        assert_eq!((ip.source, ip.destination, ip.next_header), (R5, SENDER, next_header::ROUTING));
+        let (header, rest) = Header::parse(payload, dialect).expect("a header");
+        assert_eq!((header.kind, header.hops, &header.addresses[..]), (Kind::Response, 2, &[node(2)][..]));
+        let proof = (!rest.is_empty()).then(|| Options::parse(rest).expect("options").0.proof).flatten();
+        assert_eq!(proof.is_some(), request.nonce.is_some() && key.is_some(), "{name}");
+        let extra = if let Some((proof, key)) = proof.zip(key) {
+            assert_eq!(Some(proof.nonce), request.nonce);
+            assert!(key.verifies(&proof, R5, node(2), 2));
+            16
+        } else {
+            0
+        };
+        assert!(answer.len() <= packet.len() + extra, "{name}: nobody is to gain by asking");
+    }
+}
+
+#[test]
+fn others_packets_are_the_kernels() {
+    let outcome = |name: &str| named(name).router.forward(&named(name).packet);
+    for name in ["disabled", "request-63", "response", "hop-limit"] {
+        assert_eq!(outcome(name), Outcome::Pass, "{name}");
+    }
+    assert_eq!(outcome("hop-limit-here"), Outcome::Drop(Dropped::HopLimit));
+    assert_eq!(outcome("all-delivered"), Outcome::Drop(Dropped::NothingToDeliver));
+    assert_eq!(outcome("malformed"), Outcome::Drop(Dropped::Malformed(Reason::Flags)));
+    let router = router(&[R5]);
+    let udp = packet(Dialect::Rfc, &example(next_header::UDP), node(2), &[]);
+    let with = |at: usize, bytes: &[u8]| {
+        let mut changed = udp.clone();
+        changed[at..at + bytes.len()].copy_from_slice(bytes);
+        router.forward(&changed)
+    };
+    for (what, at, bytes) in [
+        ("not IPv6", 0, &[0x45][..]),
+        ("no routing header", 6, &[next_header::UDP]),
+        ("more payload than there is", 4, &[0xff]),
+        ("another routing header", 42, &[4]),
+        ("a source on the link", 8, &[0xfe, 0x80]),
+        ("a group", 24, &[0xff]),
+    ] {
+        assert_eq!(with(at, bytes), Outcome::Pass, "{what}");
+    }
+    let long = Header { next_header: next_header::DESTINATION_OPTIONS, ..Header::request(node(2)) };
+    let options = [&[next_header::NONE, 0, 1, 4, 0, 0, 0, 0][..], &[0; 249]].concat();
+    let long = packet(Dialect::Rfc, &long, node(2), &options);
+    assert_eq!((long.len(), router.forward(&long)), (329, Outcome::Pass), "no sender asks so");
+    let here = packet(Dialect::Rfc, &Header::request(R5), R5, &[]);
+    assert_eq!(router.forward(&here), Outcome::Pass, "it is on no way to itself");
+}
+
+proptest! {
+    #[test]
+    fn no_packet_makes_a_router_panic_or_multiply_without_bound(
+        seed in packet_and_changes(),
+        min_dsts in 0_u8..5,
+        owns: (bool, bool),
+    ) {
+        let own = [(R5, owns.0), (R6, owns.1)];
+        let own = own.iter().filter(|(_, is)| *is).map(|(address, _)| *address).collect();
+        let router = Router { is_enabled: true, min_dsts, dialect: Dialect::Rfc, own };
+        if let Outcome::Forward(copies) = router.forward(&seed) {
+            prop_assert!(copies.len() < MAX_ADDRESSES);
+            for copy in copies {
+                prop_assert!(copy.packet.len() <= seed.len());
+                prop_assert!(ipv6::Header::parse(&copy.packet).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn each_receiver_is_reached_once(min_dsts in 0_u8..5, dont_replicate in 0_u8..2, owns: (bool, bool)) {
+        let header = Header { dont_replicate, ..example(next_header::UDP) };
+        let first = packet(Dialect::Rfc, &header, node(2), &segment(next_header::UDP, node(2)));
+        let own = [(R5, owns.0), (R6, owns.1)];
+        let own = own.iter().filter(|(_, is)| *is).map(|(address, _)| *address).collect();
+        let middle = Router { is_enabled: true, min_dsts, dialect: Dialect::Rfc, own };
+        let last = router(&[R5, R6]);
+        let mut reached: Vec<_> = unicast_of(&last, unicast_of(&middle, vec![first])).iter()
+            .map(|packet| ipv6::Header::parse(packet).expect("a packet").0.destination).collect();
+        reached.sort();
+        prop_assert_eq!(reached, [2, 3, 4, 5].map(node));
+    }
+}
+
+/// What a router makes of these packets; it passes on what is unicast already.
+fn unicast_of(router: &Router, packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let forwarded = packets.into_iter().flat_map(|packet| match router.forward(&packet) {
+        Outcome::Forward(copies) => copies.into_iter().map(|copy| copy.packet).collect(),
+        _ => vec![packet],
+    });
+    forwarded.collect()
+}
+
+prop_compose! {
+    fn packet_and_changes()(
+        rest in prop::collection::vec(any::<u8>(), 0..200),
+        next in prop::sample::select(vec![6, 17, 44, 58, 59, 60]),
+        delivery in 0_usize..4,
+        changes in prop::collection::vec((0_usize..160, any::<u8>()), 0..4),
+    ) -> Vec<u8> {
+        let delivery: Map = [0, 3].into_iter().filter(|at| delivery & (1 + at / 3) != 0).collect();
+        let header = Header { delivery, ..example(next) };
+        let mut packet = packet(Dialect::Rfc, &header, node(2), &rest);
+        for (at, value) in changes {
+            if let Some(byte) = packet.get_mut(at) {
+                *byte = value;
+            }
+        }
+        packet
+    }
+}

@@ -1,0 +1,231 @@
+//! Packets for the tests of the MEADcast router, and the triples in `vectors/` that model and eBPF program share.
+#![allow(dead_code, reason = "each of the tests uses a part")]
+
+use std::{collections::BTreeSet, fmt::Write, net::Ipv6Addr};
+
+use treecast_proto::mead::router::{Outcome, OutgoingKind, Router};
+use treecast_wire::{
+    ipv6::{self, next_header, upper_layer_checksum},
+    mead::{Dialect, Header, Options},
+};
+
+/// A receiver or router of the thesis' figures.
+pub const fn node(number: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd14, 0, 0, 0, 0, 1, 0, number)
+}
+
+pub const SENDER: Ipv6Addr = node(0x1000);
+pub const R5: Ipv6Addr = node(0x50);
+pub const R6: Ipv6Addr = node(0x60);
+
+/// Meadcast-thesis-2024, 2.1.4, "Data Delivery": R5 with E2 and E3, R6 with E4 and E5.
+pub fn example(next: u8) -> Header {
+    let groups = [(R5, vec![node(2), node(3)]), (R6, vec![node(4), node(5)])];
+    Header::data(next, &groups).expect("a good list")
+}
+
+pub fn router(own: &[Ipv6Addr]) -> Router {
+    let own: BTreeSet<_> = own.iter().copied().collect();
+    Router { is_enabled: true, min_dsts: 0, dialect: Dialect::Rfc, own }
+}
+
+/// A segment with its right checksum.
+pub fn segment(kind: u8, destination: Ipv6Addr) -> Vec<u8> {
+    let mut segment: Vec<u8> = match kind {
+        next_header::UDP => [&[0x12, 0x34, 0x15, 0x16, 0, 17, 0, 0][..], b"nine byte"].concat(),
+        next_header::TCP => {
+            [&[0x12, 0x34, 0x15, 0x16, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 2, 1, 0, 0, 0, 0, 0][..], b"odd"]
+                .concat()
+        }
+        _ => vec![128, 0, 0, 0, 1, 2, 3, 4, 5],
+    };
+    let at = ipv6::checksum_offset(kind).expect("a layer with a checksum");
+    let checksum = upper_layer_checksum(SENDER, destination, kind, &segment);
+    segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    segment
+}
+
+/// A packet from [`SENDER`], in the router's dialect; the header names what follows it.
+pub fn packet(dialect: Dialect, header: &Header, destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
+    let header = header.to_bytes(dialect);
+    let ip = ipv6::Header {
+        class_and_label: 0x0ab1_2345,
+        payload_len: (header.len() + rest.len()) as u16,
+        next_header: next_header::ROUTING,
+        hop_limit: 64,
+        source: SENDER,
+        destination,
+    };
+    [&ip.to_bytes()[..], &header, rest].concat()
+}
+
+/// One packet and what a router makes of it.
+pub struct Triple {
+    pub name: &'static str,
+    pub router: Router,
+    pub packet: Vec<u8>,
+}
+
+/// As it stands in `vectors/`: the router, the packet in and each packet out, in hexadecimal digits.
+pub fn text(triple: &Triple) -> String {
+    let Triple { router, packet, .. } = triple;
+    let own: Vec<_> = router.own.iter().map(Ipv6Addr::to_string).collect();
+    let mut text = format!(
+        "router own={} min-dsts={} dialect={:?} enabled={}\nin {}\n",
+        own.join(","),
+        router.min_dsts,
+        router.dialect,
+        router.is_enabled,
+        hex(packet)
+    );
+    match router.forward(packet) {
+        Outcome::Pass => text.push_str("pass\n"),
+        Outcome::Drop(reason) => writeln!(text, "drop {reason:?}").expect("a String takes all"),
+        Outcome::Request { passed_on, request } => {
+            writeln!(text, "request {}\nanswer {}", hex(&passed_on), hex(&request.answer(R5, None)))
+                .expect("a String takes all");
+        }
+        Outcome::Forward(copies) => copies.iter().for_each(|copy| {
+            writeln!(text, "{} {}", kind_name(copy.kind), hex(&copy.packet)).expect("a String takes all");
+        }),
+    }
+    text
+}
+
+fn kind_name(kind: OutgoingKind) -> &'static str {
+    match kind {
+        OutgoingKind::Replica => "replica",
+        OutgoingKind::Whole => "whole",
+        OutgoingKind::Unicast => "unicast",
+        OutgoingKind::Premature => "premature",
+    }
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// One for each rule.
+pub fn triples() -> Vec<Triple> {
+    let mut triples = plain_data();
+    triples.extend(payloads());
+    triples.extend(revision());
+    triples.extend(others());
+    triples
+}
+
+fn udp_example(router: Router, name: &'static str) -> Triple {
+    let packet =
+        packet(router.dialect, &example(next_header::UDP), node(2), &segment(next_header::UDP, node(2)));
+    Triple { name, router, packet }
+}
+
+fn plain_data() -> Vec<Triple> {
+    let linux = Router { dialect: Dialect::Linux65, ..router(&[R6]) };
+    vec![
+        udp_example(router(&[]), "replicas"),
+        udp_example(router(&[R5]), "own-and-replica"),
+        udp_example(router(&[R5, R6]), "own-both"),
+        udp_example(Router { min_dsts: 3, ..router(&[]) }, "premature"),
+        udp_example(Router { min_dsts: 3, ..router(&[R6]) }, "premature-and-own"),
+        udp_example(linux, "linux-6.5"),
+        udp_example(Router { is_enabled: false, ..router(&[R5]) }, "disabled"),
+        {
+            let groups = [(R5, vec![]), (R6, vec![node(4)])];
+            let header = Header::data(next_header::UDP, &groups).expect("a good list");
+            let packet = packet(Dialect::Rfc, &header, node(4), &segment(next_header::UDP, node(4)));
+            Triple { name: "router-without-receivers", router: router(&[]), packet }
+        },
+        {
+            let groups = [(R5, (1..32).map(node).collect())];
+            let header = Header::data(next_header::UDP, &groups).expect("32 addresses");
+            let packet = packet(Dialect::Rfc, &header, node(1), &segment(next_header::UDP, node(1)));
+            Triple { name: "thirty-two", router: router(&[R5]), packet }
+        },
+    ]
+}
+
+fn payloads() -> Vec<Triple> {
+    let of = |name, next, rest: Vec<u8>| {
+        let packet = packet(Dialect::Rfc, &example(next), node(2), &rest);
+        Triple { name, router: router(&[R5]), packet }
+    };
+    let udp = segment(next_header::UDP, node(2));
+    let without_checksum = [&udp[..6], &[0, 0], &udp[8..]].concat();
+    // A Destination Options header with a PadN of 4 bytes: nothing of ours.
+    let others_options = [&[next_header::UDP, 0, 1, 4, 0, 0, 0, 0][..], &udp].concat();
+    let fragment = |offset: u8| [&[next_header::UDP, 0, 0, offset << 3 | 1, 0, 0, 0, 9][..], &udp].concat();
+    vec![
+        of("tcp", next_header::TCP, segment(next_header::TCP, node(2))),
+        of("icmpv6", next_header::ICMPV6, segment(next_header::ICMPV6, node(2))),
+        of("udp-without-checksum", next_header::UDP, without_checksum),
+        of("udp-cut", next_header::UDP, udp[..7].to_vec()),
+        of("others-options", next_header::DESTINATION_OPTIONS, others_options),
+        of("first-fragment", next_header::FRAGMENT, fragment(0)),
+        of("later-fragment", next_header::FRAGMENT, fragment(1)),
+        of("no-payload", next_header::NONE, Vec::new()),
+    ]
+}
+
+fn revision() -> Vec<Triple> {
+    let ports = Options { ports: Some(vec![0, 4242, 4243, 0, 9]), ..Options::default() };
+    let with_ports = [ports.to_bytes(next_header::UDP), segment(next_header::UDP, node(2))].concat();
+    let options = example(next_header::DESTINATION_OPTIONS);
+    let counting = Header { dont_replicate: 2, hops: 63, ..example(next_header::UDP) };
+    let udp = segment(next_header::UDP, node(2));
+    let to = |name, own: &[Ipv6Addr], destination, header: &Header| {
+        let packet = packet(Dialect::Rfc, header, destination, &segment(next_header::UDP, destination));
+        Triple { name, router: router(own), packet }
+    };
+    vec![
+        Triple {
+            name: "ports",
+            router: router(&[R5, R6]),
+            packet: packet(Dialect::Rfc, &options, node(2), &with_ports),
+        },
+        Triple {
+            name: "dont-replicate",
+            router: Router { min_dsts: 3, ..router(&[]) },
+            packet: packet(Dialect::Rfc, &counting, node(2), &udp),
+        },
+        to("dont-replicate-named", &[R5], node(2), &counting),
+        to("addressed-to-router", &[], R5, &example(next_header::UDP)),
+        to("addressed-here", &[R5], R5, &example(next_header::UDP)),
+        to("addressed-here-unnamed", &[node(0x99)], node(0x99), &counting),
+    ]
+}
+
+fn others() -> Vec<Triple> {
+    let request = Header { hops: 1, ..Header::request(node(2)) };
+    let linux = Router { dialect: Dialect::Linux65, ..router(&[R5]) };
+    let with_nonce = Header { next_header: next_header::DESTINATION_OPTIONS, ..request.clone() };
+    let nonce = Options { nonce: Some([7; 16]), ..Options::default() }.to_bytes(next_header::NONE);
+    let response = Header { kind: treecast_wire::mead::Kind::Response, ..request.clone() };
+    let of = |name, header: &Header, rest: &[u8]| Triple {
+        name,
+        router: router(&[R5]),
+        packet: packet(Dialect::Rfc, header, node(2), rest),
+    };
+    let last_hop = |name, own: &[Ipv6Addr], destination| {
+        let mut packet = packet(Dialect::Rfc, &example(next_header::NONE), destination, &[]);
+        packet[7] = 1;
+        Triple { name, router: router(own), packet }
+    };
+    let mut wrong_flags = of("malformed", &example(next_header::NONE), &[]);
+    wrong_flags.packet[ipv6::HEADER_LEN + 5] = 0x40;
+    vec![
+        of("request", &request, &[]),
+        of("request-with-nonce", &with_nonce, &nonce),
+        of("request-63", &Header { hops: 63, ..request.clone() }, &[]),
+        Triple {
+            name: "request-linux-6.5",
+            packet: packet(linux.dialect, &request, node(2), &[]),
+            router: linux,
+        },
+        of("response", &response, &[]),
+        last_hop("hop-limit", &[], node(2)),
+        last_hop("hop-limit-here", &[R5], R5),
+        of("all-delivered", &Header { delivery: Default::default(), ..example(next_header::NONE) }, &[]),
+        wrong_flags,
+    ]
+}
