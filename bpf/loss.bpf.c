@@ -23,8 +23,8 @@ struct {
 	struct loss_entry *value;
 } losses SECTION(".maps");
 
-/* What a classifier answers (linux/pkt_cls.h): let it pass on, or drop it. */
-enum { ACCEPT = 0, DROP = 2 };
+/* What a classifier answers (linux/pkt_cls.h): let the next one see it (a MEADcast router), or drop it. */
+enum { ACCEPT = -1, DROP = 2 };
 
 static int happens(loss_u32 probability)
 {

@@ -1,8 +1,14 @@
 //! Routers: what a node does that forwards packets for others.
 //!
-//! So far this is the multicast routing daemon, [`mroute`]. The forwarding itself is the kernel's; this
-//! crate tells it what to forward. Decisions are made by machines of `treecast-proto`; here are their
+//! [`mroute`] is the multicast routing daemon: it tells the kernel what to forward. [`mead`] is the MEADcast router: its
+//! forwarding is an eBPF program. Decisions are made by machines of `treecast-proto`; here are their
 //! sockets, clock and kernel interfaces. `unsafe` code is in
-//! `mroute::sys` alone; elsewhere the kernel's structures are declared to be plain bytes.
+//! `sys` alone; elsewhere the kernel's structures are declared to be plain bytes.
 
+mod clock;
+mod control;
+pub mod mead;
 pub mod mroute;
+mod netlink;
+mod notices;
+mod sys;

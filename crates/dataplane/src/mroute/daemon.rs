@@ -1,6 +1,6 @@
 //! The loop that waits for all that can happen, and the choice of interfaces.
 
-use std::{collections::BTreeMap, fs, io, net::IpAddr, os::fd::OwnedFd, time::Duration};
+use std::{collections::BTreeMap, fs, io, net::IpAddr, os::fd::OwnedFd, path::Path, time::Duration};
 
 use treecast_proto::{
     Instant,
@@ -10,7 +10,7 @@ use treecast_proto::{
 use super::{
     Config, Error, MAX_INTERFACES, Notice, Status,
     clock::{Clock, timeout_millis},
-    control::Server,
+    control::{Place, Server},
     ipv4::Ipv4Kernel,
     ipv6::Ipv6Kernel,
     memberships::Memberships,
@@ -50,6 +50,22 @@ pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error>
     daemon.run(&mut notices)
 }
 
+/// Asks the daemon of this network namespace, or the one that listens at `control`, what it knows.
+///
+/// # Errors
+/// When none runs there, or does not answer within five seconds.
+pub fn show(control: Option<&Path>) -> Result<Status, Error> {
+    let answer = place(control).ask(None).map_err(|failure| match failure.is_nobody() {
+        true => Error::NotRunning,
+        false => failure.into(),
+    })?;
+    serde_json::from_slice(&answer).map_err(Error::Answer)
+}
+
+fn place(control: Option<&Path>) -> Place<'_> {
+    Place { name: "treecast-mroute", path: control }
+}
+
 struct Daemon<'a> {
     config: &'a Config,
     clock: Clock,
@@ -81,7 +97,7 @@ impl<'a> Daemon<'a> {
         let ipv6 =
             Ipv6Kernel::open()?.map(|kernel| Plane::new(Box::new(kernel), Memberships::ipv6(), router));
         let ipv4 = Plane::new(Box::new(Ipv4Kernel::open()?), Memberships::ipv4(), router);
-        let control = Server::listen(config.control.as_deref(), FIRST_CLIENT)?;
+        let control = Server::listen(place(config.control.as_deref()), FIRST_CLIENT)?;
         let poll = Poll::new().map_err(Error::system(WAIT))?;
         let (changes, look_again) = (Changes { interfaces: true, routes: false }, Some(clock.now()));
         let daemon = Self { config, clock, poll, netlink, monitor, control, ipv6, ipv4, changes, look_again };
@@ -127,7 +143,7 @@ impl<'a> Daemon<'a> {
                     ipv4: Some(ipv4.status(now)),
                 };
                 // A client that is gone before it is served is no reason to stop.
-                let _ = self.control.accept(&self.poll, status);
+                let _ = self.control.accept(&self.poll, |_| Ok(serde_json::to_vec(&status())?));
                 Ok(())
             }
             (client, _) => {

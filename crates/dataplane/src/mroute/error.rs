@@ -52,3 +52,10 @@ impl Error {
         move |source| Self::System { what, source }
     }
 }
+
+impl From<crate::control::Failure> for Error {
+    fn from(failure: crate::control::Failure) -> Self {
+        let crate::control::Failure { path, source } = failure;
+        Self::Control { path, source }
+    }
+}

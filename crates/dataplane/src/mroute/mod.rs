@@ -7,25 +7,22 @@
 //! The kernel keeps all that the daemon tells it bound to the daemon's sockets. So a daemon that is killed
 //! leaves nothing behind, and one that is started again learns all anew with its first queries.
 
-mod clock;
-mod control;
 mod daemon;
 mod error;
 mod ipv4;
 mod ipv6;
 mod kernel;
 mod memberships;
-mod netlink;
-mod notices;
 mod plane;
 mod status;
-mod sys;
 
 use std::{path::PathBuf, time::Duration};
 
-pub use control::show;
-pub use daemon::run;
+use crate::{clock, control, netlink, notices, sys};
+
+pub use daemon::{run, show};
 pub use error::Error;
+pub use notices::Notice;
 pub use status::{Entry, Family, Group, Interface, Listening, Source, SourceFilter, Status};
 
 /// What the daemon is to do.
@@ -40,15 +37,6 @@ pub struct Config {
     pub query_interval: Duration,
     /// Where [`show`] asks; none: an abstract socket, of which each network namespace has its own.
     pub control: Option<PathBuf>,
-}
-
-/// What the daemon has to say while it runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notice {
-    /// Interfaces are served, first queries are out.
-    Ready,
-    /// Something is not as it should be; one line.
-    Warning(String),
 }
 
 /// The most interfaces that a kernel's multicast router takes (MAXMIFS, MAXVIFS).

@@ -357,6 +357,7 @@ mod tests {
             name: "eth0".into(),
             is_up: true,
             is_usable: true,
+            is_ethernet: true,
             ipv4: None,
             ipv6: None,
             networks: vec![network([192, 0, 2, 1], 24), network([10, 0, 0, 1], 32)],

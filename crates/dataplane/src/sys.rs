@@ -8,7 +8,7 @@ use std::{
     ptr,
 };
 
-use socket2::{SockAddr, SockAddrStorage};
+use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 
 /// A type that is plain bytes to the kernel: no padding that matters, no pointers.
 ///
@@ -188,6 +188,68 @@ pub fn bind_netlink(fd: &impl AsRawFd, groups: u32) -> io::Result<()> {
     }
 }
 
+/// A socket that sees every frame of an interface, those that leave, too; reading does not wait.
+pub fn packet_socket(interface: u32) -> io::Result<Socket> {
+    let every = (libc::ETH_P_ALL as u16).to_be();
+    let socket =
+        Socket::new(Domain::PACKET, Type::RAW.nonblocking(), Some(Protocol::from(i32::from(every))))?;
+    // SAFETY: all zeros are a value of it, and it lives until the call returns.
+    unsafe {
+        let mut address = mem::zeroed::<libc::sockaddr_ll>();
+        address.sll_family = libc::AF_PACKET as _;
+        address.sll_protocol = every;
+        address.sll_ifindex = interface as i32;
+        let len = mem::size_of_val(&address) as libc::socklen_t;
+        check(libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), len))?;
+    }
+    Ok(socket)
+}
+
+/// Has each frame that is read from a packet socket come behind a struct virtio_net_hdr, which says what the device
+/// would still have to do to it.
+pub fn with_offload_headers(socket: &Socket) -> io::Result<()> {
+    const PACKET_VNET_HDR: i32 = 15;
+    set_option(socket, libc::SOL_PACKET, PACKET_VNET_HDR, &1_i32)
+}
+
+/// Reads a frame from a packet socket. None, when it was not for this host by its Ethernet address, or left it.
+pub fn receive_for_this_host(socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    // SAFETY: the pointers and lengths are those of live values; all zeros are an address.
+    unsafe {
+        let mut address = mem::zeroed::<libc::sockaddr_ll>();
+        let mut len = mem::size_of_val(&address) as libc::socklen_t;
+        let from = ptr::from_mut(&mut address).cast();
+        let (to, room) = (buffer.as_mut_ptr().cast(), buffer.len());
+        let read =
+            check_size(libc::recvfrom(socket.as_raw_fd(), to, room, libc::MSG_DONTWAIT, from, &mut len))?;
+        Ok((address.sll_pkttype == libc::PACKET_HOST).then_some(read))
+    }
+}
+
+/// Moves the calling thread, and what it opens and starts from now on, to a network of its own.
+pub fn enter_new_network() -> io::Result<()> {
+    // SAFETY: no pointers; descriptors that are open stay where they are.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
+}
+
+/// Who is at the other end of a connection on this host.
+pub fn peer_user(stream: &impl AsRawFd) -> io::Result<u32> {
+    // SAFETY: all zeros are a value of it; the kernel writes at most the length given, to a live value.
+    unsafe {
+        let mut peer = mem::zeroed::<libc::ucred>();
+        let mut len = mem::size_of_val(&peer) as libc::socklen_t;
+        let to = ptr::from_mut(&mut peer).cast();
+        check(libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut len))?;
+        Ok(peer.uid)
+    }
+}
+
+/// The user that this process acts as.
+pub fn own_user() -> u32 {
+    // SAFETY: no pointers, no effects.
+    unsafe { libc::geteuid() }
+}
+
 /// An epoll instance. What is watched is known by the number given with it.
 #[derive(Debug)]
 pub struct Poll(OwnedFd);
@@ -226,6 +288,13 @@ impl Poll {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Vec::new()),
             Err(error) => Err(error),
         }
+    }
+}
+
+impl AsRawFd for Poll {
+    /// Readable itself when something that it watches is ready.
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 

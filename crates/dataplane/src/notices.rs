@@ -4,7 +4,14 @@ use std::time::Duration;
 
 use treecast_proto::Instant;
 
-use super::Notice;
+/// What the daemon has to say while it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// Interfaces are served, first queries are out.
+    Ready,
+    /// Something is not as it should be; one line.
+    Warning(String),
+}
 
 /// The most warnings in a [`PERIOD`].
 const MAX_WARNINGS: u32 = 20;

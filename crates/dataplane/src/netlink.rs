@@ -10,7 +10,7 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::sys;
+use crate::sys;
 
 const HEADER_LEN: usize = 16;
 const NLMSG_ERROR: u16 = 2;
@@ -36,6 +36,8 @@ pub struct Interface {
     pub is_up: bool,
     /// Whether it can multicast and is neither the loopback nor part of another, as a bridge's port is.
     pub is_usable: bool,
+    /// Whether its frames begin with an Ethernet header.
+    pub is_ethernet: bool,
     /// The address that it sends IGMP from: its first.
     pub ipv4: Option<IpAddr>,
     /// The address that it sends MLD from: its first link-local one, once that is known to be unique.
@@ -212,6 +214,7 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
         name: String::new(),
         is_up: flags & libc::IFF_UP != 0,
         is_usable: flags & libc::IFF_MULTICAST != 0 && flags & libc::IFF_LOOPBACK == 0,
+        is_ethernet: body.get(2..).and_then(read_u16) == Some(libc::ARPHRD_ETHER),
         ipv4: None,
         ipv6: None,
         networks: Vec::new(),
@@ -298,6 +301,10 @@ fn parse_error(body: &[u8]) -> io::Result<()> {
 
 fn read_u32(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.first_chunk::<4>()?))
+}
+
+fn read_u16(bytes: &[u8]) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.first_chunk::<2>()?))
 }
 
 fn text(bytes: &[u8]) -> String {

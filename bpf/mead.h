@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0 */
+/*
+ * What the MEADcast router's program and its daemon share. crates/dataplane/src/mead/shared.rs has the same
+ * in Rust and, like this file, asserts its layout when compiled.
+ */
+#ifndef TREECAST_MEAD_H
+#define TREECAST_MEAD_H
+
+typedef unsigned char mead_u8;
+typedef unsigned short mead_u16;
+typedef unsigned int mead_u32;
+typedef unsigned long long mead_u64;
+
+enum {
+	MEAD_MAX_ADDRESSES = 32,
+	MEAD_MAX_HOPS = 63,
+	MEAD_FIXED_LEN = 16,
+	MEAD_ADDRESS_LEN = 16,
+	MEAD_MAX_OPTIONS_LEN = 256,
+	/* IPv6 header, routing header with one address, options. */
+	MEAD_MAX_REQUEST_LEN = 40 + 32 + MEAD_MAX_OPTIONS_LEN,
+	/* Own addresses of a router. */
+	MEAD_MAX_OWN = 4096,
+	MEAD_MAX_NEIGHBOURS = 1024,
+	MEAD_REQUESTS_BYTES = 1 << 20,
+};
+
+enum mead_dialect {
+	MEAD_RFC = 0,
+	MEAD_LINUX_6_5 = 1,
+};
+
+/* One entry of the table `config`. */
+struct mead_config {
+	mead_u32 is_enabled;
+	mead_u32 min_dsts;
+	mead_u32 dialect;
+	/* Whether all copies go the kernel's own way, past its firewall and policies. */
+	mead_u32 through_kernel;
+	/* After this long a neighbour is given a packet by the kernel's own way, so that it stays checked; 0: never. */
+	mead_u64 refresh_ns;
+};
+
+/* Places in the table `counters`. The first ones are wire's `mead::Reason`: malformed packets, by what is wrong. */
+enum mead_counter {
+	MEAD_TRUNCATED = 0,
+	MEAD_NO_ADDRESS = 1,
+	MEAD_TOO_MANY_ADDRESSES = 2,
+	MEAD_HEADER_LEN = 3,
+	MEAD_SEGMENTS_LEFT = 4,
+	MEAD_FLAGS = 5,
+	MEAD_DISCOVERY_OF_MANY = 6,
+	MEAD_DISCOVERY_WITH_PAYLOAD = 7,
+	MEAD_MAP_BEYOND_LIST = 8,
+	MEAD_DELIVERY_OF_RECEIVER = 9,
+	MEAD_RECEIVER_WITHOUT_ROUTER = 10,
+	MEAD_ADDRESS = 11,
+	MEAD_OPTIONS = 12,
+	/* Other packets that end here. */
+	MEAD_HOP_LIMIT = 13,
+	MEAD_NOTHING_TO_DELIVER = 14,
+	MEAD_NOT_REWRITTEN = 15,
+	/* Packets in. */
+	MEAD_DATA = 16,
+	MEAD_REQUESTS = 17,
+	MEAD_RESPONSES = 18,
+	/* Requests that the daemon was too busy for; they were passed on. */
+	MEAD_REQUESTS_UNHEARD = 19,
+	/* Packets out. */
+	MEAD_REPLICAS = 20,
+	MEAD_WHOLE = 21,
+	MEAD_UNICAST = 22,
+	MEAD_PREMATURE = 23,
+	/* Copies among them that went the kernel's own way. */
+	MEAD_BY_KERNEL = 24,
+	/* Copies among them that the device did not take. */
+	MEAD_NOT_SENT = 25,
+	MEAD_COUNTERS = 26,
+};
+
+struct mead_neighbour_key {
+	mead_u32 interface;
+	mead_u8 address[16];
+};
+
+struct mead_neighbour {
+	mead_u64 packets;
+	mead_u64 bytes;
+	mead_u64 refreshed_ns;
+};
+
+/* A discovery request for the daemon, as it came in. */
+struct mead_request {
+	mead_u32 interface;
+	mead_u32 len;
+	mead_u8 packet[MEAD_MAX_REQUEST_LEN];
+};
+
+_Static_assert(sizeof(struct mead_config) == 24, "as in shared.rs");
+_Static_assert(__builtin_offsetof(struct mead_config, refresh_ns) == 16, "as in shared.rs");
+_Static_assert(sizeof(struct mead_neighbour_key) == 20, "as in shared.rs");
+_Static_assert(sizeof(struct mead_neighbour) == 24, "as in shared.rs");
+_Static_assert(sizeof(struct mead_request) == 336, "as in shared.rs");
+_Static_assert(__builtin_offsetof(struct mead_request, packet) == 8, "as in shared.rs");
+
+#endif

@@ -1,0 +1,405 @@
+//! The daemon: interfaces and their addresses, discovery, and those who ask.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Read,
+    net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::Path,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, Socket, Type};
+use treecast_proto::{
+    Instant,
+    mead::router::{Limiter, Limits, Outcome, Router},
+};
+use treecast_wire::{ipv6::is_forwardable, mead::Dialect};
+
+use super::{
+    Config, Discovery, Error, Neighbour, Notice, Setting, Status,
+    plane::Plane,
+    shared::Counter,
+    status::{self, Counted},
+};
+use crate::{
+    clock::{Clock, timeout_millis},
+    control::{Place, Server},
+    netlink::{Interface, Monitor, Netlink},
+    notices::Notices,
+    sys::{self, Poll},
+};
+
+/// Changes of interfaces and addresses come in bursts; they are looked at once this long after the first.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// The time to wait when they cannot be looked at.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How long a client that may change settings has to say what it wants.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
+
+const MAX_REQUEST_LEN: u64 = 4096;
+
+const WAIT: &str = "cannot wait for the network";
+const WATCH: &str = "cannot watch the network's interfaces";
+
+const MONITOR: u64 = 0;
+const CONTROL: u64 = 1;
+const SIGNALS: u64 = 2;
+const REQUESTS: u64 = 3;
+const FIRST_CLIENT: u64 = 16;
+
+/// What a client says. Whoever may not change anything is told the state whatever it says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Asked {
+    Status,
+    Set(Setting),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Status(Box<Status>),
+    Done,
+    Refused(String),
+}
+
+/// Asks the router of this network namespace, or the one that listens at `control`, what it has seen and done.
+///
+/// # Errors
+/// When none runs there, or does not answer within five seconds.
+pub fn show(control: Option<&Path>) -> Result<Status, Error> {
+    match ask(control, &Asked::Status)? {
+        Answer::Status(status) => Ok(*status),
+        Answer::Done => Err(Error::Refused("it has set something".into())),
+        Answer::Refused(reason) => Err(Error::Refused(reason)),
+    }
+}
+
+/// Changes a setting of a running router. No packet is lost: the program looks at its settings once for each.
+///
+/// # Errors
+/// When none runs, or this user may not.
+pub fn set(control: Option<&Path>, setting: Setting) -> Result<(), Error> {
+    match ask(control, &Asked::Set(setting))? {
+        Answer::Done => Ok(()),
+        Answer::Status(_) => Err(Error::NotAllowed),
+        Answer::Refused(reason) => Err(Error::Refused(reason)),
+    }
+}
+
+fn ask(control: Option<&Path>, asked: &Asked) -> Result<Answer, Error> {
+    let request = serde_json::to_string(asked).map_err(Error::Answer)?;
+    let answer = place(control).ask(Some(&request))?;
+    serde_json::from_slice(&answer).map_err(Error::Answer)
+}
+
+fn place(control: Option<&Path>) -> Place<'_> {
+    Place { name: "treecast-router", path: control }
+}
+
+/// Routes MEADcast until SIGINT or SIGTERM; the signals are taken from the calling thread.
+///
+/// # Errors
+/// When it cannot begin: without the rights, kernel support or the interfaces named, or because another runs.
+pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error> {
+    let mut notices = Notices::new(notify);
+    let signals = sys::termination_signals().map_err(Error::system("cannot take the signals to end"))?;
+    let mut daemon = Daemon::start(config, &signals)?;
+    daemon.look_again(&mut notices)?;
+    if fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding").is_ok_and(|value| value.trim() == "0") {
+        let warning =
+            "this host does not forward IPv6, so it is no router: `sysctl -w net.ipv6.conf.all.forwarding=1`";
+        notices.warn(daemon.clock.now(), warning.into());
+    }
+    notices.ready();
+    daemon.run(&mut notices)
+}
+
+struct Daemon<'a> {
+    config: &'a Config,
+    clock: Clock,
+    poll: Poll,
+    netlink: Netlink,
+    monitor: Monitor,
+    control: Server,
+    plane: Plane,
+    router: Router,
+    /// Interfaces with the program, by number.
+    served: BTreeMap<u32, Interface>,
+    look_again: Option<Instant>,
+    limiter: Limiter,
+    answers: Socket,
+    discovery: Discovery,
+}
+
+impl<'a> Daemon<'a> {
+    fn start(config: &'a Config, signals: &OwnedFd) -> Result<Self, Error> {
+        // Listens to changes before it looks, so that none falls between.
+        let monitor = Monitor::open().map_err(Error::system(WATCH))?;
+        let mut netlink =
+            Netlink::open().map_err(Error::system("cannot ask for the network's interfaces"))?;
+        check_names(config, &list(&mut netlink)?)?;
+        let control = Server::listen(place(config.control.as_deref()), FIRST_CLIENT)?;
+        let clock = Clock::start();
+        let poll = Poll::new().map_err(Error::system(WAIT))?;
+        let router = Router {
+            is_enabled: true,
+            min_dsts: config.min_dsts,
+            dialect: config.dialect,
+            own: BTreeSet::new(),
+        };
+        let plane = Plane::start(config, &router)?;
+        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
+        let answers = Socket::new(Domain::IPV6, Type::RAW.nonblocking(), raw)
+            .map_err(Error::system("cannot open a socket for discovery responses"))?;
+        let watch = || {
+            poll.watch(&monitor, MONITOR)?;
+            poll.watch(&control, CONTROL)?;
+            poll.watch(signals, SIGNALS)?;
+            poll.watch(&plane, REQUESTS)
+        };
+        watch().map_err(Error::system(WAIT))?;
+        Ok(Self {
+            config,
+            look_again: Some(clock.now()),
+            clock,
+            poll,
+            netlink,
+            monitor,
+            control,
+            plane,
+            router,
+            served: BTreeMap::new(),
+            limiter: Limiter::new(Limits::default()),
+            answers,
+            discovery: Discovery::default(),
+        })
+    }
+
+    fn run(mut self, notices: &mut Notices<'_>) -> Result<(), Error> {
+        loop {
+            let timeout = timeout_millis(self.clock.now(), self.look_again);
+            let ready = self.poll.wait(timeout).map_err(Error::system(WAIT))?;
+            if ready.contains(&SIGNALS) {
+                return Ok(());
+            }
+            for token in ready {
+                match token {
+                    MONITOR => {
+                        let changes = self.monitor.changes().map_err(Error::system(WATCH))?;
+                        if changes.interfaces {
+                            self.look_again.get_or_insert(self.clock.now() + SETTLE);
+                        }
+                    }
+                    CONTROL => self.serve_client(),
+                    REQUESTS => self.answer_requests()?,
+                    client => self.control.write(client),
+                }
+            }
+            if self.look_again.is_some_and(|at| at <= self.clock.now())
+                && let Err(error) = self.look_again(notices)
+            {
+                notices.warn(self.clock.now(), error.to_string());
+                self.look_again = Some(self.clock.now() + RETRY);
+            }
+        }
+    }
+
+    /// Has the program know all addresses and be at all interfaces.
+    fn look_again(&mut self, notices: &mut Notices<'_>) -> Result<(), Error> {
+        self.look_again = None;
+        let interfaces = list(&mut self.netlink)?;
+        self.router.own = interfaces.values().flat_map(global).collect();
+        self.configure()?;
+        let chosen = chosen(self.config, &interfaces).filter(|interface| interface.is_up);
+        let chosen: BTreeMap<u32, Interface> = chosen.map(|one| (one.index, one.clone())).collect();
+        // The filters of interfaces that are gone have gone with them.
+        for index in self.served.keys().filter(|index| !chosen.contains_key(index)) {
+            self.plane.detach(*index);
+        }
+        self.served.retain(|index, _| chosen.contains_key(index));
+        for (index, interface) in chosen {
+            if !self.served.contains_key(&index)
+                && let Err(failure) = self.plane.attach(&interface)
+            {
+                let reason = failure.to_string();
+                let error = Error::Attach { name: interface.name.clone(), reason };
+                if self.config.interfaces.is_empty() {
+                    notices.warn(self.clock.now(), error.to_string());
+                    continue;
+                }
+                return Err(error);
+            }
+            self.served.insert(index, interface);
+        }
+        Ok(())
+    }
+
+    fn configure(&mut self) -> Result<(), Error> {
+        self.plane.configure(&self.router).map_err(|failure| Error::of_program(&*failure))
+    }
+
+    fn answer_requests(&mut self) -> Result<(), Error> {
+        for packet in self.plane.requests()? {
+            // It was one to the program; addresses may have changed since.
+            let Outcome::Request { request, .. } = self.router.forward(&packet) else { continue };
+            if !self.limiter.admits(self.clock.now(), request.sender) {
+                self.discovery.limited += 1;
+                continue;
+            }
+            let answer = self.address_towards(request.sender).and_then(|own| {
+                let packet = request.answer(own, self.config.key.as_ref());
+                let to = SocketAddr::V6(SocketAddrV6::new(request.sender, 0, 0, 0));
+                self.answers.send_to(&packet, &to.into()).ok()
+            });
+            match answer {
+                Some(_) => self.discovery.answered += 1,
+                None => self.discovery.unanswered += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// The address that this host has for whom it sends to there; some other global one, if that is none.
+    fn address_towards(&self, destination: Ipv6Addr) -> Option<Ipv6Addr> {
+        let chosen = || {
+            let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).ok()?;
+            socket.connect((destination, 9)).ok()?;
+            match socket.local_addr().ok()?.ip() {
+                IpAddr::V6(address) => Some(address).filter(|address| self.router.own.contains(address)),
+                IpAddr::V4(_) => None,
+            }
+        };
+        chosen().or_else(|| self.router.own.first().copied())
+    }
+
+    fn serve_client(&mut self) {
+        let Self { control, poll, plane, router, discovery, served, .. } = self;
+        let mut new = router.clone();
+        let answer = |stream: &mut UnixStream| {
+            let answer = match read_request(stream) {
+                Some(Asked::Set(setting)) => {
+                    match setting {
+                        Setting::Enabled(is_enabled) => new.is_enabled = is_enabled,
+                        Setting::MinDsts(min_dsts) => new.min_dsts = min_dsts,
+                    }
+                    match plane.configure(&new) {
+                        Ok(()) => Answer::Done,
+                        Err(failure) => Answer::Refused(failure.to_string()),
+                    }
+                }
+                Some(Asked::Status) | None => match report(plane, router, discovery, served) {
+                    Ok(status) => Answer::Status(Box::new(status)),
+                    Err(failure) => Answer::Refused(failure.to_string()),
+                },
+            };
+            Ok(serde_json::to_vec(&answer)?)
+        };
+        // A client that is gone before it is served is no reason to stop.
+        let _ = control.accept(poll, answer);
+        self.router = new;
+    }
+}
+
+/// What a client that may change settings says.
+fn read_request(stream: &mut UnixStream) -> Option<Asked> {
+    let user = sys::peer_user(stream).ok()?;
+    if user != 0 && user != sys::own_user() {
+        return None;
+    }
+    stream.set_read_timeout(Some(CLIENT_PATIENCE)).ok()?;
+    let mut text = String::new();
+    stream.take(MAX_REQUEST_LEN).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn report(
+    plane: &Plane,
+    router: &Router,
+    discovery: &Discovery,
+    served: &BTreeMap<u32, Interface>,
+) -> Result<Status, Box<dyn std::error::Error>> {
+    let counters = plane.counters()?;
+    let counted = Counted(&counters);
+    let name = |index: u32| served.get(&index).map_or_else(|| index.to_string(), |one| one.name.clone());
+    let mut neighbours: Vec<_> = plane
+        .neighbours()
+        .into_iter()
+        .map(|(key, neighbour)| Neighbour {
+            interface: name(key.interface),
+            address: key.address.into(),
+            packets: neighbour.packets,
+            bytes: neighbour.bytes,
+        })
+        .collect();
+    neighbours.sort_by(|one, other| (&one.interface, one.address).cmp(&(&other.interface, other.address)));
+    let interface =
+        |one: &Interface| status::Interface { name: one.name.clone(), addresses: global(one).collect() };
+    Ok(Status {
+        is_enabled: router.is_enabled,
+        min_dsts: router.min_dsts,
+        dialect: match router.dialect {
+            Dialect::Rfc => "rfc".into(),
+            Dialect::Linux65 => "linux-6.5".into(),
+        },
+        interfaces: served.values().map(interface).collect(),
+        packets: counted.of(Counter::Data),
+        copies: counted.copies(),
+        discovery: Discovery {
+            requests: counted.of(Counter::Requests),
+            responses: counted.of(Counter::Responses),
+            unanswered: discovery.unanswered + counted.of(Counter::RequestsUnheard),
+            ..*discovery
+        },
+        malformed: counted.malformed(),
+        dropped: counted.dropped(),
+        neighbours,
+    })
+}
+
+fn list(netlink: &mut Netlink) -> Result<BTreeMap<String, Interface>, Error> {
+    netlink.interfaces().map_err(Error::system("cannot list the network's interfaces"))
+}
+
+/// An interface's addresses that can be in a packet from afar.
+fn global(interface: &Interface) -> impl Iterator<Item = Ipv6Addr> {
+    let of_family = |address: &IpAddr| match address {
+        IpAddr::V6(address) => Some(*address),
+        IpAddr::V4(_) => None,
+    };
+    interface.addresses.iter().filter_map(of_family).filter(|address| is_forwardable(*address))
+}
+
+/// Refuses names of interfaces that are not there, or cannot do what is wanted of them.
+fn check_names(config: &Config, interfaces: &BTreeMap<String, Interface>) -> Result<(), Error> {
+    for name in &config.interfaces {
+        let interface = interfaces.get(name).ok_or_else(|| Error::NoInterface(name.clone()))?;
+        if !interface.is_usable || !interface.is_ethernet {
+            return Err(Error::NotEthernet(name.clone()));
+        }
+        if !interface.is_up {
+            return Err(Error::InterfaceDown(name.clone()));
+        }
+        if global(interface).next().is_none() {
+            return Err(Error::NoAddress(name.clone()));
+        }
+    }
+    let can_serve = |interface: &Interface| interface.is_up && global(interface).next().is_some();
+    match chosen(config, interfaces).any(can_serve) {
+        true => Ok(()),
+        false => Err(Error::NothingToServe),
+    }
+}
+
+fn chosen<'a>(
+    config: &'a Config,
+    interfaces: &'a BTreeMap<String, Interface>,
+) -> impl Iterator<Item = &'a Interface> {
+    let is_named = |name: &String| config.interfaces.is_empty() || config.interfaces.contains(name);
+    interfaces.values().filter(move |one| one.is_usable && one.is_ethernet && is_named(&one.name))
+}

@@ -1,0 +1,98 @@
+use std::{io, path::PathBuf};
+
+use thiserror::Error;
+
+use crate::control::Failure;
+
+/// Why the router cannot start or go on, or cannot be asked.
+#[derive(Debug, Error)]
+pub enum Error {
+    #[error(
+        "loading eBPF programs is not allowed here: a MEADcast router needs root, or CAP_BPF and CAP_NET_ADMIN"
+    )]
+    Permission,
+    #[error(
+        "this kernel refuses the router's program ({0}): it needs Linux 5.17 with CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_BPF \
+         and CONFIG_NET_SCH_INGRESS, or --user-space"
+    )]
+    Program(String),
+    #[error(
+        "forwarding in user space is not possible here ({0}): it needs CAP_NET_ADMIN, CAP_NET_RAW and iproute2"
+    )]
+    UserSpace(String),
+    #[error("interface {name} refuses the router's program ({reason})")]
+    Attach { name: String, reason: String },
+    #[error("interface {0} does not exist: `ip link` lists those that do")]
+    NoInterface(String),
+    #[error("interface {0} is down: bring it up with `ip link set {0} up`")]
+    InterfaceDown(String),
+    #[error("interface {0} is no Ethernet interface of its own: name another with --interface")]
+    NotEthernet(String),
+    #[error(
+        "interface {0} has no global IPv6 address, which discovery needs: `ip addr add ADDRESS/64 dev {0}`"
+    )]
+    NoAddress(String),
+    #[error(
+        "no Ethernet interface is up and has a global IPv6 address: give one an address with `ip addr add`"
+    )]
+    NothingToServe,
+    #[error("{what}: {source}")]
+    System { what: &'static str, source: io::Error },
+    #[error("control socket {}: {source}; name another path with --control", path.display())]
+    Control { path: PathBuf, source: io::Error },
+    #[error(
+        "another MEADcast router runs in this network namespace: stop it first, or name a path with --control"
+    )]
+    AlreadyRuns,
+    #[error(
+        "no MEADcast router answers here: start one with `treecast router run` in this network namespace"
+    )]
+    NotRunning,
+    #[error("a MEADcast router's settings are changed by the user that runs it alone, or by root")]
+    NotAllowed,
+    #[error("the MEADcast router's answer is not understood ({0}): is it of the same version?")]
+    Answer(serde_json::Error),
+    #[error("the MEADcast router could not do that: {0}")]
+    Refused(String),
+}
+
+impl Error {
+    /// A system call that failed; `what` says what it was to do.
+    pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+
+    pub(super) fn of_user_space(failure: &(dyn std::error::Error + 'static)) -> Self {
+        Self::UserSpace(failure.to_string())
+    }
+
+    /// What a kernel has against a program; a verifier's log is not for people.
+    pub(super) fn of_program(failure: &(dyn std::error::Error + 'static)) -> Self {
+        match system_error(failure).map(|error| (error.raw_os_error(), error)) {
+            Some((Some(libc::EPERM | libc::EACCES), _)) => Self::Permission,
+            Some((_, error)) => Self::Program(error.to_string()),
+            None => Self::Program(failure.to_string().lines().next().unwrap_or_default().to_owned()),
+        }
+    }
+}
+
+/// The system's error behind others.
+fn system_error<'a>(mut failure: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+    loop {
+        if let Some(error) = failure.downcast_ref() {
+            return Some(error);
+        }
+        failure = failure.source()?;
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        let is_abstract = failure.path.to_string_lossy().starts_with('@');
+        match failure.source.kind() {
+            _ if failure.is_nobody() => Self::NotRunning,
+            io::ErrorKind::AddrInUse if is_abstract => Self::AlreadyRuns,
+            _ => Self::Control { path: failure.path, source: failure.source },
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The MEADcast router: `treecast router`.
+//!
+//! The forwarding is an eBPF program at the ingress of the interfaces (`bpf/mead.bpf.c`), which stays the same whether the
+//! daemon is busy or not. The daemon loads it, tells it the host's addresses, answers discovery requests, which the
+//! program passes on and hands it a copy of, and tells and changes what is going on.
+
+pub mod check;
+mod daemon;
+mod error;
+mod plane;
+mod program;
+mod shared;
+mod status;
+mod user_space;
+
+use std::path::PathBuf;
+
+use treecast_proto::mead::authentication::DomainKey;
+use treecast_wire::mead::Dialect;
+
+pub use crate::notices::Notice;
+pub use daemon::{run, set, show};
+pub use error::Error;
+pub use status::{Copies, Discovery, Interface, Neighbour, Setting, Status};
+
+/// Of its filters: behind those of others, such as a lab's loss. What they drop has not come in.
+const PRIORITY: u16 = 60_000;
+
+/// What the daemon is to do.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Interfaces at which it looks for MEADcast; empty: all Ethernet interfaces that are up, also those that come later.
+    pub interfaces: Vec<String>,
+    /// Routers with fewer receivers than this are done without. 0 and 1: never.
+    pub min_dsts: u8,
+    pub dialect: Dialect,
+    /// What responses prove that they are of the domain with.
+    pub key: Option<DomainKey>,
+    /// Whether all copies go the kernel's own way, past its firewall and policies.
+    pub through_kernel: bool,
+    /// Whether the model forwards, in user space, and not the eBPF program.
+    pub user_space: bool,
+    /// Where [`show`] and [`set`] ask; none: an abstract socket, of which each network namespace has its own.
+    pub control: Option<PathBuf>,
+}

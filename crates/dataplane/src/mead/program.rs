@@ -1,0 +1,147 @@
+//! The program of `bpf/mead.bpf.c` and its tables.
+
+use std::{
+    collections::BTreeSet,
+    net::Ipv6Addr,
+    os::fd::{AsRawFd, RawFd},
+};
+
+use aya::{
+    Ebpf, EbpfLoader, include_bytes_aligned,
+    maps::{Array, HashMap, MapData, PerCpuArray, RingBuf},
+    programs::{
+        SchedClassifier, TcAttachType, TestRun, TestRunOptions,
+        tc::{self, NlOptions, TcAttachOptions},
+    },
+};
+use treecast_proto::mead::router::Router;
+
+use super::{
+    PRIORITY,
+    shared::{COUNTERS, Config, Neighbour, NeighbourKey, REQUEST_PACKET, dialect_number},
+    user_space::unblock,
+};
+
+/// `bpf/mead.bpf.c`, compiled by the build script.
+static PROGRAM: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/mead.bpf.o"));
+
+const NAME: &str = "mead_router";
+
+type Failure = Box<dyn std::error::Error>;
+
+/// The program, loaded. It and its filters go with this.
+pub struct Program {
+    objects: Ebpf,
+    config: Array<MapData, Config>,
+    own: HashMap<MapData, [u8; 16], u8>,
+    counters: PerCpuArray<MapData, u64>,
+    neighbours: HashMap<MapData, NeighbourKey, Neighbour>,
+    requests: RingBuf<MapData>,
+    settings: Config,
+}
+
+impl Program {
+    /// Loads it, switched off.
+    pub fn load() -> Result<Self, Failure> {
+        let mut objects = EbpfLoader::new().load(PROGRAM)?;
+        let mut table = |name: &str| objects.take_map(name).ok_or_else(|| format!("it has no table {name}"));
+        let config = Array::try_from(table("config")?)?;
+        let own = HashMap::try_from(table("own")?)?;
+        let counters = PerCpuArray::try_from(table("counters")?)?;
+        let neighbours = HashMap::try_from(table("neighbours")?)?;
+        let requests = RingBuf::try_from(table("requests")?)?;
+        let mut program =
+            Self { objects, config, own, counters, neighbours, requests, settings: Config::default() };
+        program.classifier()?.load()?;
+        Ok(program)
+    }
+
+    /// Has it look at what comes in by this interface, in place of one that a router which was killed has left there.
+    pub fn attach(&mut self, interface: &str) -> Result<(), Failure> {
+        // What hangs there already has a queue to hang at; if there is none, the filter says so.
+        let _ = tc::qdisc_add_clsact(interface);
+        let _ = tc::qdisc_detach_program(interface, TcAttachType::Ingress, NAME);
+        unblock(interface);
+        let options = TcAttachOptions::Netlink(NlOptions { priority: PRIORITY, ..NlOptions::default() });
+        self.classifier()?.attach_with_options(interface, TcAttachType::Ingress, options)?;
+        Ok(())
+    }
+
+    fn classifier(&mut self) -> Result<&mut SchedClassifier, Failure> {
+        Ok(self.objects.program_mut(NAME).ok_or("it has no function mead_router")?.try_into()?)
+    }
+
+    /// Has it act like this router from now on.
+    pub fn configure(
+        &mut self,
+        router: &Router,
+        through_kernel: bool,
+        refresh_ns: u64,
+    ) -> Result<(), Failure> {
+        self.set_own(&router.own)?;
+        self.settings = Config {
+            is_enabled: router.is_enabled.into(),
+            min_dsts: router.min_dsts.into(),
+            dialect: dialect_number(router.dialect),
+            through_kernel: through_kernel.into(),
+            refresh_ns,
+        };
+        Ok(self.config.set(0, self.settings, 0)?)
+    }
+
+    fn set_own(&mut self, own: &BTreeSet<Ipv6Addr>) -> Result<(), Failure> {
+        let before: BTreeSet<Ipv6Addr> =
+            self.own.keys().map(|key| key.map(Ipv6Addr::from)).collect::<Result<_, _>>()?;
+        for new in own.difference(&before) {
+            self.own.insert(new.octets(), 1, 0)?;
+        }
+        for gone in before.difference(own) {
+            self.own.remove(&gone.octets())?;
+        }
+        Ok(())
+    }
+
+    /// All counters, by their number in `bpf/mead.h`.
+    pub fn counters(&self) -> Result<[u64; COUNTERS], Failure> {
+        let mut sums = [0; COUNTERS];
+        for (number, sum) in sums.iter_mut().enumerate() {
+            *sum = self.counters.get(&(number as u32), 0)?.iter().sum();
+        }
+        Ok(sums)
+    }
+
+    /// Interface and address of each neighbour that copies went to lately, with what it got.
+    pub fn neighbours(&self) -> Vec<(NeighbourKey, Neighbour)> {
+        self.neighbours.iter().filter_map(Result::ok).collect()
+    }
+
+    /// The next discovery request, from its IPv6 header on.
+    pub fn next_request(&mut self) -> Option<Vec<u8>> {
+        let entry = self.requests.next()?;
+        let len = u32::from_ne_bytes(*entry.get(4..)?.first_chunk()?) as usize;
+        Some(entry.get(REQUEST_PACKET..REQUEST_PACKET + len)?.to_vec())
+    }
+
+    /// Readable when there are requests.
+    pub fn requests_fd(&self) -> RawFd {
+        self.requests.as_raw_fd()
+    }
+
+    /// Runs it on one frame as if that had come in by an interface. The redirects of all copies but the last are carried
+    /// out; the last one is what is returned, with the program's answer.
+    pub fn test(&mut self, interface: u32, frame: &[u8]) -> Result<(i32, Vec<u8>), Failure> {
+        // struct __sk_buff, of which only the interface (the eleventh word) is set.
+        let mut context = [0_u8; 192];
+        context[40..44].copy_from_slice(&interface.to_ne_bytes());
+        let mut out = vec![0; frame.len() + 64];
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ctx_in: Some(&context),
+            ..TestRunOptions::new()
+        };
+        let result = self.classifier()?.test_run(options)?;
+        out.truncate(result.data_size_out as usize);
+        Ok((result.return_value as i32, out))
+    }
+}

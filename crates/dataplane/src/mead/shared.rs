@@ -1,0 +1,83 @@
+//! `bpf/mead.h` in Rust: what the daemon and the program share.
+
+use std::mem::{offset_of, size_of};
+
+use treecast_proto::mead::router::MAX_REQUEST_LEN;
+use treecast_wire::mead::{Dialect, Reason};
+
+/// `struct mead_config`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Config {
+    pub is_enabled: u32,
+    pub min_dsts: u32,
+    pub dialect: u32,
+    pub through_kernel: u32,
+    pub refresh_ns: u64,
+}
+
+/// `struct mead_neighbour_key`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct NeighbourKey {
+    pub interface: u32,
+    pub address: [u8; 16],
+}
+
+/// `struct mead_neighbour`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Neighbour {
+    pub packets: u64,
+    pub bytes: u64,
+    pub refreshed_ns: u64,
+}
+
+/// Where the packet of a `struct mead_request` begins; before it its interface and length, four bytes each.
+pub const REQUEST_PACKET: usize = 8;
+
+const _: () = assert!(size_of::<Config>() == 24);
+const _: () = assert!(offset_of!(Config, refresh_ns) == 16);
+const _: () = assert!(size_of::<NeighbourKey>() == 20);
+const _: () = assert!(size_of::<Neighbour>() == 24);
+const _: () = assert!(REQUEST_PACKET + MAX_REQUEST_LEN == 336);
+
+// SAFETY: C structures of integers without padding: every pattern of bits is a value.
+unsafe impl aya::Pod for Config {}
+// SAFETY: as above.
+unsafe impl aya::Pod for NeighbourKey {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Neighbour {}
+
+/// `MEAD_COUNTERS`.
+pub const COUNTERS: usize = 26;
+
+/// `enum mead_counter`, behind the malformed packets' reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Counter {
+    HopLimit = 13,
+    NothingToDeliver = 14,
+    NotRewritten = 15,
+    Data = 16,
+    Requests = 17,
+    Responses = 18,
+    RequestsUnheard = 19,
+    Replicas = 20,
+    Whole = 21,
+    Unicast = 22,
+    Premature = 23,
+    ByKernel = 24,
+    NotSent = 25,
+}
+
+const _: () = assert!(Reason::ALL.len() == Counter::HopLimit as usize);
+const _: () = assert!(Counter::NotSent as usize + 1 == COUNTERS);
+
+/// `enum mead_dialect`.
+pub fn dialect_number(dialect: Dialect) -> u32 {
+    match dialect {
+        Dialect::Rfc => 0,
+        Dialect::Linux65 => 1,
+    }
+}

@@ -1,0 +1,261 @@
+//! The router without eBPF: the model itself, for hosts that let nobody load programs. Slow, and the same packets out.
+//!
+//! Packets are copied off the interfaces (`packet(7)`) and sent by a raw socket. Behind that, a filter of classic BPF, which needs
+//! no right to load eBPF, drops what has one of MEADcast's routing headers, so that the kernel does not forward it too. Super-packets are divided into their datagrams. What is too long for a link is not sent, and nobody is told.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{Ipv6Addr, SocketAddr, SocketAddrV6},
+    os::fd::{AsRawFd, RawFd},
+    process::Command,
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use treecast_proto::mead::router::{Dropped, Outcome, OutgoingKind, Router};
+use treecast_wire::{
+    ipv6::{self, is_forwardable, next_header, updated_checksum, upper_layer_checksum},
+    mead::{Header, Kind},
+};
+
+use super::{
+    PRIORITY,
+    shared::{COUNTERS, Counter},
+};
+use crate::{
+    netlink::Interface,
+    sys::{self, Poll},
+};
+
+/// Packets taken off an interface before anything else is looked at.
+const BATCH: usize = 64;
+
+/// Drops IPv6 (ethertype at 12) with a routing header (next header at 20) of type 253 or 254 (at 56).
+const BLOCKING: &str =
+    "9,40 0 0 12,21 0 6 34525,48 0 0 20,21 0 4 43,48 0 0 56,21 1 0 253,21 0 1 254,6 0 0 2,6 0 0 4294967295";
+
+const ETHERNET_LEN: usize = 14;
+const IPV6_ETHERTYPE: [u8; 2] = [0x86, 0xdd];
+
+/// struct virtio_net_hdr, before each frame.
+const OFFLOAD_LEN: usize = 10;
+const NEEDS_CHECKSUM: u8 = 1;
+const GSO_NONE: u8 = 0;
+const GSO_UDP_L4: u8 = 5;
+
+type Failure = Box<dyn std::error::Error>;
+
+pub struct UserSpace {
+    router: Router,
+    interfaces: BTreeMap<u32, (String, Socket)>,
+    poll: Poll,
+    out: Socket,
+    counters: [u64; COUNTERS],
+    buffer: Vec<u8>,
+}
+
+impl UserSpace {
+    pub fn start(router: Router) -> Result<Self, Failure> {
+        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
+        let out = Socket::new(Domain::IPV6, Type::RAW.nonblocking(), raw)?;
+        out.set_send_buffer_size(4 << 20)?;
+        let poll = Poll::new()?;
+        let (interfaces, counters) = (BTreeMap::new(), [0; COUNTERS]);
+        Ok(Self { router, interfaces, poll, out, counters, buffer: vec![0; 1 << 17] })
+    }
+
+    pub fn configure(&mut self, router: &Router) {
+        self.router = router.clone();
+    }
+
+    pub fn attach(&mut self, interface: &Interface) -> Result<(), Failure> {
+        let socket = sys::packet_socket(interface.index)?;
+        sys::with_offload_headers(&socket)?;
+        socket.set_recv_buffer_size(4 << 20)?;
+        block(&interface.name)?;
+        self.poll.watch(&socket, interface.index.into())?;
+        self.interfaces.insert(interface.index, (interface.name.clone(), socket));
+        Ok(())
+    }
+
+    pub fn detach(&mut self, interface: u32) {
+        // Closed, its socket is not watched any more.
+        if let Some((name, _)) = self.interfaces.remove(&interface) {
+            unblock(&name);
+        }
+    }
+
+    pub fn counters(&self) -> [u64; COUNTERS] {
+        self.counters
+    }
+
+    /// Forwards what has come, and returns the requests that are to be answered.
+    pub fn work(&mut self) -> io::Result<Vec<Vec<u8>>> {
+        let mut requests = Vec::new();
+        for token in self.poll.wait(0)? {
+            for _ in 0..BATCH {
+                let Some((_, socket)) = self.interfaces.get(&(token as u32)) else { break };
+                let Ok(len) = sys::receive_for_this_host(socket, &mut self.buffer) else { break };
+                let frame = len.map(|len| self.buffer[..len].to_vec()).unwrap_or_default();
+                for packet in datagrams(&frame) {
+                    requests.extend(self.forward(packet));
+                }
+            }
+        }
+        Ok(requests)
+    }
+
+    /// Returns the packet, if it is a request that is to be answered.
+    fn forward(&mut self, packet: Vec<u8>) -> Option<Vec<u8>> {
+        match self.router.forward(&packet) {
+            Outcome::Pass => {
+                self.count(Counter::Responses, u64::from(self.is_response(&packet)));
+                self.pass_on(packet);
+            }
+            Outcome::Drop(Dropped::Malformed(reason)) => self.counters[reason as usize] += 1,
+            Outcome::Drop(Dropped::HopLimit) => self.count(Counter::HopLimit, 1),
+            Outcome::Drop(Dropped::NothingToDeliver) => self.count(Counter::NothingToDeliver, 1),
+            Outcome::Request { passed_on, .. } => {
+                self.count(Counter::Requests, 1);
+                self.pass_on(passed_on);
+                return Some(packet);
+            }
+            Outcome::Forward(copies) => {
+                self.count(Counter::Data, 1);
+                for copy in copies {
+                    self.count(counter(copy.kind), 1);
+                    self.send(&copy.packet);
+                }
+            }
+        }
+        None
+    }
+
+    fn is_response(&self, packet: &[u8]) -> bool {
+        let header = packet.get(ipv6::HEADER_LEN..).map(|header| Header::parse(header, self.router.dialect));
+        matches!(header, Some(Ok((header, _))) if header.kind == Kind::Response)
+    }
+
+    /// What the kernel would do, if the filter let it.
+    fn pass_on(&mut self, mut packet: Vec<u8>) {
+        let Ok((ip, _)) = ipv6::Header::parse(&packet) else { return };
+        let is_here = self.router.own.contains(&ip.destination);
+        if !is_here && ip.hop_limit > 1 && is_forwardable(ip.source) && is_forwardable(ip.destination) {
+            packet[7] -= 1;
+            self.send(&packet);
+        }
+    }
+
+    fn send(&mut self, packet: &[u8]) {
+        let destination = packet[24..40].try_into().map(<[u8; 16]>::into).unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let to = SocketAddr::V6(SocketAddrV6::new(destination, 0, 0, 0));
+        if self.out.send_to(packet, &to.into()).is_err() {
+            self.count(Counter::NotSent, 1);
+        }
+    }
+
+    fn count(&mut self, counter: Counter, more: u64) {
+        self.counters[counter as usize] += more;
+    }
+}
+
+impl AsRawFd for UserSpace {
+    fn as_raw_fd(&self) -> RawFd {
+        self.poll.as_raw_fd()
+    }
+}
+
+impl Drop for UserSpace {
+    fn drop(&mut self) {
+        self.interfaces.values().for_each(|(name, _)| unblock(name));
+    }
+}
+
+pub fn counter(kind: OutgoingKind) -> Counter {
+    match kind {
+        OutgoingKind::Replica => Counter::Replicas,
+        OutgoingKind::Whole => Counter::Whole,
+        OutgoingKind::Unicast => Counter::Unicast,
+        OutgoingKind::Premature => Counter::Premature,
+    }
+}
+
+/// Keeps the kernel from forwarding MEADcast that comes in by this interface.
+fn block(interface: &str) -> Result<(), Failure> {
+    // There may be one already.
+    let _ = tc(&["qdisc", "add", "dev", interface, "clsact"]);
+    unblock(interface);
+    let priority = PRIORITY.to_string();
+    let filter = ["filter", "add", "dev", interface, "ingress", "prio", &priority, "protocol", "all"];
+    tc(&[&filter[..], &["bpf", "direct-action", "bytecode", BLOCKING]].concat())
+}
+
+/// Takes a router's filter off an interface, also one of a router that was killed.
+pub fn unblock(interface: &str) {
+    // Mostly there is none.
+    let _ = tc(&["filter", "del", "dev", interface, "ingress", "prio", &PRIORITY.to_string()]);
+}
+
+fn tc(arguments: &[&str]) -> Result<(), Failure> {
+    let output = Command::new("tc")
+        .args(arguments)
+        .output()
+        .map_err(|error| format!("cannot run tc of iproute2 ({error}): apt install iproute2"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("tc: {}", String::from_utf8_lossy(&output.stderr).trim()).into()),
+    }
+}
+
+/// The packets with a routing header in a frame that has a struct virtio_net_hdr before it, with their checksums.
+fn datagrams(frame: &[u8]) -> Vec<Vec<u8>> {
+    let Some((offload, frame)) = frame.split_at_checked(OFFLOAD_LEN) else { return Vec::new() };
+    let is_ours = frame.get(12..14) == Some(&IPV6_ETHERTYPE) && frame.get(20) == Some(&next_header::ROUTING);
+    if !is_ours {
+        return Vec::new();
+    }
+    let mut packet = frame[ETHERNET_LEN..].to_vec();
+    let word = |at: usize| usize::from(u16::from_ne_bytes([offload[at], offload[at + 1]]));
+    let (size, start, offset) = (word(4), word(6).saturating_sub(ETHERNET_LEN), word(8));
+    let is_there = start >= ipv6::HEADER_LEN && start + offset + 2 <= packet.len();
+    match offload[1] {
+        GSO_NONE if offload[0] & NEEDS_CHECKSUM == 0 => vec![packet],
+        GSO_NONE if is_there => {
+            finish_checksum(&mut packet[start..], offset);
+            vec![packet]
+        }
+        GSO_UDP_L4 if is_there && size > 0 && start + 8 <= packet.len() => divide(&packet, start, size),
+        _ => Vec::new(),
+    }
+}
+
+/// The field holds the sum of what is not in the segment: the checksum is that of the segment with it.
+fn finish_checksum(segment: &mut [u8], offset: usize) {
+    // A checksum of 0xffff over nothing, to which the whole segment comes.
+    let padded = [&*segment, &[0][..segment.len() % 2]].concat();
+    let checksum = match updated_checksum(0xffff, &[0, 0], &padded) {
+        0 => 0xffff,
+        checksum => checksum,
+    };
+    segment[offset..offset + 2].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// A super-packet's datagrams of `size` bytes, whose UDP header begins at `start`.
+fn divide(packet: &[u8], start: usize, size: usize) -> Vec<Vec<u8>> {
+    let Ok((ip, _)) = ipv6::Header::parse(packet) else { return Vec::new() };
+    let (head, payload) = packet.split_at(start + 8);
+    let datagram = |payload: &[u8]| {
+        let mut datagram = [head, payload].concat();
+        let payload_len = (datagram.len() - ipv6::HEADER_LEN) as u16;
+        datagram[4..6].copy_from_slice(&payload_len.to_be_bytes());
+        let segment = &mut datagram[start..];
+        let len = segment.len() as u16;
+        segment[4..6].copy_from_slice(&len.to_be_bytes());
+        segment[6..8].fill(0);
+        let checksum = upper_layer_checksum(ip.source, ip.destination, next_header::UDP, segment);
+        let checksum = if checksum == 0 { 0xffff } else { checksum };
+        segment[6..8].copy_from_slice(&checksum.to_be_bytes());
+        datagram
+    };
+    payload.chunks(size).map(datagram).collect()
+}
