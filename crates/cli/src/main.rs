@@ -20,6 +20,7 @@ mod moving_line;
 mod mroute;
 mod observers;
 mod receive;
+mod router;
 mod send;
 mod status;
 mod unicast;
@@ -48,6 +49,7 @@ enum Command {
     Lab(lab::Args),
     Mroute(mroute::Args),
     Mead(mead::Args),
+    Router(router::Args),
     Monitor(monitor::Args),
     Bench(bench::Args),
 }
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::run(args),
         Command::Mroute(args) => mroute::run(args),
         Command::Mead(args) => mead::run(&args),
+        Command::Router(args) => router::run(args),
         Command::Monitor(args) => monitor::run(args),
         Command::Bench(args) => bench::run(args),
     };

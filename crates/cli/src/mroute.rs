@@ -129,7 +129,7 @@ fn print_family(name: &str, family: &Family) {
 }
 
 /// Prints rows under their headings, in columns as wide as their widest cell; nothing when there are none.
-fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String; N]>) {
+pub fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String; N]>) {
     let rows: Vec<_> = rows.collect();
     if rows.is_empty() {
         return;

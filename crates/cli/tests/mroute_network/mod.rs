@@ -1,4 +1,4 @@
-//! Networks of namespaces for the tests of `treecast mroute`, their routers, senders and listeners.
+//! Networks of namespaces for the tests of `treecast mroute` and `treecast router`, their routers, senders and listeners.
 //!
 //! All of it is gone when the test ends, however it ends.
 
@@ -137,7 +137,12 @@ impl Network {
 
     /// A router that is ready, and writes its warnings there.
     pub fn router_that_warns(&self, node: &str, arguments: &[&str], warnings: Stdio) -> Router {
-        let mut command = treecast(&[&["mroute"], arguments].concat());
+        self.daemon(node, &[&["mroute"], arguments].concat(), warnings)
+    }
+
+    /// A command that says "ready" and runs on.
+    pub fn daemon(&self, node: &str, arguments: &[&str], warnings: Stdio) -> Router {
+        let mut command = treecast(arguments);
         command.stdout(Stdio::piped()).stderr(warnings);
         let mut child = self.within(node, move || command.spawn().expect("treecast can be run"));
         let mut line = String::new();

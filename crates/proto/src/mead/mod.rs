@@ -18,7 +18,7 @@
 pub mod authentication;
 pub mod cost;
 pub mod grouping;
+pub mod router;
 pub mod sender;
 pub mod transmission;
 pub mod tree;
-pub mod router;

@@ -1,0 +1,200 @@
+//! `treecast router`: the MEADcast router, and a look at the one that runs.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use treecast_dataplane::mead::{self, Config, Notice, Setting, Status, check};
+use treecast_proto::mead::authentication::DomainKey;
+use treecast_wire::mead::Dialect;
+
+use crate::{Outcome, mroute::table};
+
+/// Forward MEADcast packets between this host's networks
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Run(Run),
+    /// Show what the running router has seen and done
+    Status {
+        /// One JSON object instead of tables
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        control: Control,
+    },
+    /// Change the running router; no packet is lost by it
+    Set {
+        #[command(subcommand)]
+        change: Change,
+        #[command(flatten)]
+        control: Control,
+    },
+    /// Compare the eBPF program of this build, in this kernel, with the reference model, on random packets
+    Check {
+        /// How many packets
+        #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+        packets: u64,
+        /// Which ones
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+    },
+}
+
+/// Forward MEADcast until SIGINT or SIGTERM
+///
+/// An eBPF program takes MEADcast packets at the interfaces named, replicates them for other routers and turns them into
+/// unicast for the receivers behind this one. All other packets pass at the cost of one look. Prints "ready" when it serves.
+#[derive(clap::Args)]
+struct Run {
+    /// An Ethernet interface at which to look for MEADcast packets (may be repeated)
+    #[arg(long = "interface", value_name = "IF", required_unless_present = "all")]
+    interfaces: Vec<String>,
+    /// All Ethernet interfaces that are up, also those that come later
+    #[arg(long, conflicts_with = "interfaces")]
+    all: bool,
+    /// Turn into unicast what is for a router with fewer receivers than this (0: never)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    min_dsts: u8,
+    /// How headers are written: rfc, or linux-6.5 for senders and routers of the thesis
+    #[arg(long, value_name = "DIALECT", default_value = "rfc", value_parser = dialect)]
+    dialect: Dialect,
+    /// A file with the domain's key, 64 hexadecimal digits: discovery responses prove that they are of the domain
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Send all copies the kernel's own way, past its firewall and policy routing, which is slower. Without, the firewall's
+    /// rules for forwarding do not see them
+    #[arg(long)]
+    through_kernel: bool,
+    /// Forward in user space, where no eBPF may be loaded. Slow, and super-packets are divided
+    #[arg(long, conflicts_with = "through_kernel")]
+    user_space: bool,
+    #[command(flatten)]
+    control: Control,
+}
+
+#[derive(clap::Subcommand)]
+enum Change {
+    /// Act on MEADcast packets
+    Enable,
+    /// Pass MEADcast packets on like all others
+    Disable,
+    /// Turn into unicast what is for a router with fewer receivers than N
+    MinDsts {
+        /// How many receivers a router must have to get a replica (0: any)
+        n: u8,
+    },
+}
+
+#[derive(clap::Args)]
+struct Control {
+    /// The control socket [default: one for each network namespace]
+    #[arg(long = "control", value_name = "PATH")]
+    path: Option<PathBuf>,
+}
+
+pub fn run(args: Args) -> Outcome {
+    match args.command {
+        Command::Run(args) => serve(args)?,
+        Command::Status { json, control } => {
+            let status = mead::show(control.path.as_deref())?;
+            match json {
+                true => say!("{}", serde_json::to_string(&status)?),
+                false => print_status(&status),
+            }
+        }
+        Command::Set { change, control } => {
+            let setting = match change {
+                Change::Enable => Setting::Enabled(true),
+                Change::Disable => Setting::Enabled(false),
+                Change::MinDsts { n } => Setting::MinDsts(n),
+            };
+            mead::set(control.path.as_deref(), setting)?;
+        }
+        Command::Check { packets, seed } => print_check(packets, seed)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn serve(args: Run) -> Result<(), Box<dyn std::error::Error>> {
+    let key = args.key.map(|path| {
+        let shown = path.display();
+        let text = fs::read_to_string(&path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+        DomainKey::from_hex(&text).map_err(|error| format!("{shown}: {error}"))
+    });
+    let config = Config {
+        interfaces: args.interfaces,
+        min_dsts: args.min_dsts,
+        dialect: args.dialect,
+        key: key.transpose()?,
+        through_kernel: args.through_kernel,
+        user_space: args.user_space,
+        control: args.control.path,
+    };
+    mead::run(&config, &mut |notice| match notice {
+        Notice::Ready => say!("ready"),
+        Notice::Warning(warning) => remark!("treecast router: {warning}"),
+    })?;
+    Ok(())
+}
+
+fn dialect(text: &str) -> Result<Dialect, &'static str> {
+    match text {
+        "rfc" => Ok(Dialect::Rfc),
+        "linux-6.5" => Ok(Dialect::Linux65),
+        _ => Err("rfc or linux-6.5"),
+    }
+}
+
+fn print_check(packets: u64, seed: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let report = check::run(packets, seed, &mut |done| {
+        if done > 0 && done.is_multiple_of(1_000_000) {
+            remark!("{done} packets are alike");
+        }
+    });
+    let report = report.map_err(|error| error.to_string())?;
+    let outcomes = report.outcomes.iter().map(|(outcome, count)| [(*outcome).to_owned(), count.to_string()]);
+    table(["OUTCOME", "PACKETS"], outcomes);
+    say!("{} packets in, {} out: program and model are alike.", report.packets, report.out);
+    Ok(())
+}
+
+fn print_status(status: &Status) {
+    let state = if status.is_enabled { "enabled" } else { "disabled" };
+    say!("{state}, min-dsts {}, dialect {}", status.min_dsts, status.dialect);
+    say!("");
+    let interfaces = status.interfaces.iter().map(|interface| {
+        let addresses: Vec<_> = interface.addresses.iter().map(ToString::to_string).collect();
+        [interface.name.clone(), addresses.join(" ")]
+    });
+    table(["INTERFACE", "ADDRESSES"], interfaces);
+    let (copies, discovery) = (status.copies, status.discovery);
+    let counts = [
+        ("data packets", status.packets),
+        ("replicas", copies.replicas),
+        ("passed on whole", copies.whole),
+        ("turned into unicast", copies.unicast),
+        ("turned into unicast early", copies.premature),
+        ("of these by the kernel's way", copies.by_kernel),
+        ("of these not sent", copies.not_sent),
+        ("discovery requests", discovery.requests),
+        ("  answered", discovery.answered),
+        ("  too many at once", discovery.limited),
+        ("  missed", discovery.unanswered),
+        ("discovery responses", discovery.responses),
+    ];
+    let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
+    let malformed =
+        status.malformed.iter().map(|(reason, count)| [format!("malformed: {reason}"), count.to_string()]);
+    let dropped =
+        status.dropped.iter().map(|(reason, count)| [format!("dropped: {reason}"), count.to_string()]);
+    table(["COUNTED", ""], counts.chain(malformed).chain(dropped));
+    let neighbours = status.neighbours.iter().map(|neighbour| {
+        let (packets, bytes) = (neighbour.packets.to_string(), neighbour.bytes.to_string());
+        [neighbour.interface.clone(), neighbour.address.to_string(), packets, bytes]
+    });
+    table(["TO INTERFACE", "NEIGHBOUR", "PACKETS", "BYTES"], neighbours);
+}

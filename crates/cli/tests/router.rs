@@ -1,0 +1,418 @@
+//! `treecast router` between network namespaces: hand-made MEADcast packets, two routers, receivers with plain UDP sockets.
+
+#[allow(dead_code, reason = "multicast routers and listeners are for another test")]
+mod mroute_network;
+
+use std::{
+    io::{Read, Write},
+    mem,
+    net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
+    os::{fd::AsRawFd, unix::process::CommandExt},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use mroute_network::{Network, PATIENCE, PORT, Router, eventually, treecast};
+use socket2::{Domain, Protocol, Socket, Type};
+use treecast_dataplane::mead::Status;
+use treecast_proto::mead::authentication::DomainKey;
+use treecast_wire::{
+    ipv6::{self, next_header, upper_layer_checksum},
+    mead::{Dialect, Header, Kind, Options},
+};
+
+const SENDER: Ipv6Addr = host(0, 1);
+const R1: Ipv6Addr = host(0, 2);
+const R2: Ipv6Addr = host(1, 2);
+const C1: Ipv6Addr = host(2, 2);
+const C2: Ipv6Addr = host(3, 2);
+const C3: Ipv6Addr = host(4, 2);
+
+const fn host(network: u16, number: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd00, network, 0, 0, 0, 0, 0, number)
+}
+
+/// s - r1 - r2, with c3 at r1, c1 and c2 at r2.
+fn tree() -> Network {
+    let network = Network::new(&["s", "r1", "r2", "c1", "c2", "c3"]);
+    network.connect(0, "s", "r1");
+    network.connect(1, "r1", "r2");
+    network.connect(2, "r2", "c1");
+    network.connect(3, "r2", "c2");
+    network.connect(4, "r1", "c3");
+    network.route("s", &[1, 2, 3, 4], 0, 2);
+    network.route("r1", &[2, 3], 1, 2);
+    network.route("r2", &[0, 4], 1, 1);
+    network
+}
+
+fn start(network: &Network, node: &str, arguments: &[&str]) -> Router {
+    let arguments = [&["router", "run", "--all"], arguments].concat();
+    network.daemon(node, &arguments, Stdio::inherit())
+}
+
+fn set(network: &Network, node: &str, change: &[&str]) {
+    let output = network.treecast(node, &[&["router", "set"], change].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn status(network: &Network, node: &str) -> Status {
+    let output = network.treecast(node, &["router", "status", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("a status")
+}
+
+/// Plain UDP sockets on c1, c2 and c3.
+fn receivers(network: &Network) -> [UdpSocket; 3] {
+    ["c1", "c2", "c3"].map(|node| {
+        network.within(node, || {
+            let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, PORT)).expect("the port is free");
+            socket.set_read_timeout(Some(PATIENCE)).expect("a good time");
+            socket
+        })
+    })
+}
+
+/// All that has come, when nothing more does.
+fn heard(socket: &UdpSocket) -> Vec<String> {
+    socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a good time");
+    let mut buffer = [0; 2048];
+    let mut all = Vec::new();
+    while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+        assert_eq!(from.ip(), SENDER, "it seems to come from its sender");
+        all.push(String::from_utf8_lossy(&buffer[..len]).into_owned());
+    }
+    all
+}
+
+fn udp(destination: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
+    let len = (8 + payload.len()) as u16;
+    let head = [0x1234_u16.to_be_bytes(), PORT.to_be_bytes(), len.to_be_bytes(), [0, 0]].concat();
+    let mut segment = [&head[..], payload].concat();
+    let checksum = upper_layer_checksum(SENDER, destination, next_header::UDP, &segment);
+    segment[6..8].copy_from_slice(&checksum.to_be_bytes());
+    segment
+}
+
+fn packet(header: &Header, destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
+    let header = header.to_bytes(Dialect::Rfc);
+    let ip = ipv6::Header {
+        class_and_label: 0,
+        payload_len: (header.len() + rest.len()) as u16,
+        next_header: next_header::ROUTING,
+        hop_limit: 64,
+        source: SENDER,
+        destination,
+    };
+    [&ip.to_bytes()[..], &header, rest].concat()
+}
+
+fn groups() -> Header {
+    let groups = [(R1, vec![C3]), (R2, vec![C1, C2])];
+    Header::data(next_header::UDP, &groups).expect("a good list")
+}
+
+/// Sends a packet as it is from s.
+fn inject(network: &Network, packet: &[u8]) {
+    let (ip, _) = ipv6::Header::parse(packet).expect("a packet");
+    network.within("s", || {
+        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
+        let socket = Socket::new(Domain::IPV6, Type::RAW, raw).expect("root may");
+        let to = SocketAddr::V6(SocketAddrV6::new(ip.destination, 0, 0, 0));
+        socket.send_to(packet, &to.into()).expect("it is routed");
+    });
+}
+
+fn send(network: &Network, text: &str) {
+    inject(network, &packet(&groups(), C3, &udp(C3, text.as_bytes())));
+}
+
+#[test]
+fn each_receiver_gets_each_datagram_once_and_a_right_one() {
+    let network = tree();
+    let _routers = [start(&network, "r1", &[]), start(&network, "r2", &[])];
+    let receivers = receivers(&network);
+    // No neighbour is known yet: the first one is lost by nobody either.
+    for text in ["one", "two", "three"] {
+        send(&network, text);
+    }
+    for receiver in &receivers {
+        let mut all = heard(receiver);
+        all.sort();
+        assert_eq!(all, ["one", "three", "two"]);
+    }
+    let (r1, r2) = (status(&network, "r1"), status(&network, "r2"));
+    assert_eq!((r1.packets, r1.copies.replicas, r1.copies.unicast), (3, 3, 3), "{r1:?}");
+    assert_eq!((r2.packets, r2.copies.replicas, r2.copies.unicast), (3, 0, 6), "{r2:?}");
+    assert!(r1.neighbours.iter().any(|neighbour| neighbour.address == C3 && neighbour.packets > 0), "{r1:?}");
+
+    let mut wrong = packet(&groups(), C3, &udp(C3, b"never"));
+    wrong[ipv6::HEADER_LEN + 3] = 1;
+    inject(&network, &wrong);
+    eventually("it is counted", || status(&network, "r1").malformed.get("segments-left") == Some(&1));
+
+    set(&network, "r1", &["disable"]);
+    send(&network, "plain");
+    assert_eq!(receivers.each_ref().map(heard), [vec![], vec![], vec!["plain".to_owned()]]);
+    set(&network, "r1", &["enable"]);
+    set(&network, "r1", &["min-dsts", "3"]);
+    send(&network, "early");
+    for receiver in &receivers {
+        assert_eq!(heard(receiver), ["early"]);
+    }
+    let r1 = status(&network, "r1");
+    assert_eq!((r1.copies.premature, r1.min_dsts, r1.is_enabled), (2, 3, true), "{r1:?}");
+}
+
+/// The first router without eBPF: the same packets, from the model itself.
+#[test]
+fn user_space_forwards_the_same() {
+    let network = tree();
+    let _routers = [start(&network, "r1", &["--user-space"]), start(&network, "r2", &["--user-space"])];
+    let receivers = receivers(&network);
+    for text in ["one", "two", "three"] {
+        send(&network, text);
+    }
+    let frame = super_frame(&network, &[b'x'; 3 * SEGMENT]);
+    network.within("s", || packet_socket("r1").write_all(&frame).expect("it is sent"));
+    for receiver in &receivers {
+        let mut all = heard(receiver);
+        all.sort();
+        let whole = "x".repeat(SEGMENT);
+        assert_eq!(all, ["one", "three", "two", &whole, &whole, &whole]);
+    }
+    let r1 = status(&network, "r1");
+    assert_eq!((r1.packets, r1.copies.replicas, r1.copies.unicast), (6, 6, 6), "{r1:?}");
+    set(&network, "r1", &["disable"]);
+    send(&network, "plain");
+    assert_eq!(receivers.each_ref().map(heard), [vec![], vec![], vec!["plain".to_owned()]]);
+}
+
+#[test]
+fn a_router_that_is_changed_while_it_runs_loses_nothing() {
+    let network = tree();
+    let _routers = [start(&network, "r1", &["--through-kernel"]), start(&network, "r2", &[])];
+    let receivers = receivers(&network);
+    std::thread::scope(|scope| {
+        let changes = scope.spawn(|| {
+            for n in ["0", "3", "1", "4", "0"] {
+                set(&network, "r1", &["min-dsts", n]);
+                set(&network, "r2", &["min-dsts", n]);
+            }
+        });
+        let mut sent = 0;
+        while sent < 50 || !changes.is_finished() {
+            send(&network, "x");
+            sent += 1;
+            // Within what a plain socket's buffer holds.
+            for receiver in &receivers {
+                let mut buffer = [0; 16];
+                assert_eq!(receiver.recv(&mut buffer).ok(), Some(1), "packet {sent}");
+            }
+        }
+        for receiver in &receivers {
+            assert_eq!(heard(receiver).len(), 0, "{sent}");
+        }
+    });
+}
+
+/// What comes back to s, by its source.
+fn responses(socket: &Socket, count: usize) -> Vec<(Ipv6Addr, Header, Options)> {
+    let mut responses = Vec::new();
+    let mut buffer = [0; 2048];
+    let mut reader: &Socket = socket;
+    while responses.len() < count {
+        let len = reader.read(&mut buffer).expect("a response");
+        let (header, rest) = Header::parse(&buffer[..len], Dialect::Rfc).expect("a header");
+        assert_eq!(header.kind, Kind::Response);
+        let has_options = header.next_header == next_header::DESTINATION_OPTIONS;
+        let options = if has_options { Options::parse(rest).expect("options").0 } else { Options::default() };
+        let router = if header.hops == 1 { R1 } else { R2 };
+        responses.push((router, header, options));
+    }
+    responses.sort_by_key(|(_, header, _)| header.hops);
+    responses
+}
+
+#[test]
+fn both_routers_answer_discovery_and_prove_it() {
+    let folder = std::env::temp_dir().join(format!("treecast-router-key-{}", std::process::id()));
+    std::fs::write(&folder, "07".repeat(32)).expect("it can be written");
+    let key_file = folder.to_str().expect("a plain path");
+    let network = tree();
+    let _routers = [start(&network, "r1", &["--key", key_file]), start(&network, "r2", &["--key", key_file])];
+    let listening = network.within("s", || {
+        let routing = Some(Protocol::from(i32::from(next_header::ROUTING)));
+        let socket = Socket::new(Domain::IPV6, Type::RAW, routing).expect("root may");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a good time");
+        socket
+    });
+    let options = Options { nonce: Some([9; 16]), ..Options::default() };
+    let header = Header { next_header: next_header::DESTINATION_OPTIONS, ..Header::request(C1) };
+    inject(&network, &packet(&header, C1, &options.to_bytes(next_header::NONE)));
+    let responses = responses(&listening, 2);
+    let key = DomainKey::from_hex(&"07".repeat(32)).expect("a key");
+    for ((router, header, options), hops) in responses.iter().zip([1, 2]) {
+        assert_eq!((header.hops, &header.addresses[..]), (hops, &[C1][..]));
+        assert!(key.verifies(&options.proof.expect("a proof"), *router, C1, hops), "from its own address");
+    }
+    let r1 = status(&network, "r1").discovery;
+    assert_eq!((r1.requests, r1.answered, r1.responses), (1, 1, 1), "its own is not among those passed on");
+    std::fs::remove_file(&folder).expect("it is ours");
+}
+
+const SEGMENT: usize = 1000;
+const SEGMENTS: usize = 40;
+
+#[test]
+fn a_super_packet_stays_whole() {
+    let network = tree();
+    let _routers = [start(&network, "r1", &[]), start(&network, "r2", &[])];
+    let receivers = receivers(&network);
+    for receiver in &receivers {
+        let on: libc::c_int = 1;
+        // SAFETY: the pointer and the length are those of a live integer.
+        let set = unsafe {
+            let len = mem::size_of_val(&on) as u32;
+            libc::setsockopt(receiver.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, (&raw const on).cast(), len)
+        };
+        assert_eq!(set, 0);
+    }
+    // Neighbours become known, by the kernel's own way.
+    send(&network, "first");
+    for receiver in &receivers {
+        assert_eq!(heard(receiver), ["first"]);
+        receiver.set_read_timeout(Some(PATIENCE)).expect("a good time");
+    }
+    let payload: Vec<u8> = (0..SEGMENT * SEGMENTS).map(|at| (at / SEGMENT) as u8).collect();
+    let frame = super_frame(&network, &payload);
+    network.within("s", || {
+        let mut socket = packet_socket("r1");
+        socket.write_all(&frame).expect("it is sent");
+    });
+    for (receiver, node) in receivers.iter().zip(["c1", "c2", "c3"]) {
+        let mut buffer = vec![0; 1 << 16];
+        let len = receiver.recv(&mut buffer).expect("a super-packet");
+        assert!(buffer[..len] == payload, "{node}: {len} of {} bytes in one", payload.len());
+    }
+}
+
+/// struct virtio_net_hdr, an Ethernet header, and a packet whose checksum is left to the device.
+fn super_frame(network: &Network, payload: &[u8]) -> Vec<u8> {
+    const NEEDS_CHECKSUM: u8 = 1;
+    const GSO_UDP_L4: u8 = 5;
+    let mut segment = udp(C3, payload);
+    let len_and_kind = [0, 0, (segment.len() >> 8) as u8, segment.len() as u8, 0, 0, 0, next_header::UDP];
+    let pseudo = [&SENDER.octets()[..], &C3.octets(), &len_and_kind].concat();
+    let sum: u32 = pseudo.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    segment[6..8].copy_from_slice(&(((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    let packet = packet(&groups(), C3, &segment);
+    let start = (14 + packet.len() - segment.len()) as u16;
+    let words = [start + 8, SEGMENT as u16, start, 6].map(u16::to_ne_bytes).concat();
+    let macs = [mac(network, "r1", "s"), mac(network, "s", "r1")].concat();
+    [&[NEEDS_CHECKSUM, GSO_UDP_L4][..], &words, &macs, &[0x86, 0xdd], &packet].concat()
+}
+
+fn mac(network: &Network, node: &str, interface: &str) -> Vec<u8> {
+    let show =
+        || Command::new("ip").args(["-o", "link", "show", "dev", interface]).output().expect("iproute2");
+    let output = network.within(node, show);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mac = text.split_whitespace().skip_while(|word| *word != "link/ether").nth(1).expect("an address");
+    mac.split(':').map(|octet| u8::from_str_radix(octet, 16).expect("an octet")).collect()
+}
+
+/// Frames with a struct virtio_net_hdr before them, out of this interface.
+fn packet_socket(interface: &str) -> Socket {
+    const PACKET_VNET_HDR: i32 = 15;
+    let protocol = (libc::ETH_P_IPV6 as u16).to_be();
+    let socket =
+        Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(i32::from(protocol)))).expect("root may");
+    let name = std::ffi::CString::new(interface).expect("a name");
+    let on: libc::c_int = 1;
+    // SAFETY: pointers and lengths are those of live values of plain bytes.
+    unsafe {
+        let len = mem::size_of_val(&on) as u32;
+        let set = libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            PACKET_VNET_HDR,
+            (&raw const on).cast(),
+            len,
+        );
+        let mut address: libc::sockaddr_ll = mem::zeroed();
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = protocol;
+        address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
+        let len = mem::size_of_val(&address) as u32;
+        let bound = libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len);
+        assert_eq!((set, bound), (0, 0), "{}", std::io::Error::last_os_error());
+    }
+    socket
+}
+
+/// The router's filters on an interface.
+fn filters(network: &Network, node: &str, interface: &str) -> usize {
+    let show = || {
+        Command::new("tc").args(["filter", "show", "dev", interface, "ingress"]).output().expect("iproute2")
+    };
+    let text = String::from_utf8_lossy(&network.within(node, show).stdout).into_owned();
+    text.lines().filter(|line| line.contains("handle") && line.contains("mead_router")).count()
+}
+
+#[test]
+fn nothing_is_left_behind_and_a_killed_routers_filter_is_replaced() {
+    let network = tree();
+    let count = || ["s", "r2", "c3"].map(|interface| filters(&network, "r1", interface));
+    let router = start(&network, "r1", &[]);
+    assert_eq!(count(), [1, 1, 1]);
+    drop(router);
+    let router = start(&network, "r1", &[]);
+    assert_eq!(count(), [1, 1, 1], "it has taken the killed one's places");
+    let second = network.treecast("r1", &["router", "run", "--all"]);
+    let line = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(line.contains("another MEADcast router runs in this network namespace"), "{line}");
+    network.configure("r1", "link add name late type veth peer name later\nlink set late up\n");
+    eventually("an interface that comes later is served", || filters(&network, "r1", "late") == 1);
+    assert_eq!(router.terminate(), Some(0));
+    assert_eq!(count(), [0, 0, 0]);
+}
+
+#[test]
+fn what_keeps_a_router_from_starting_is_one_line() {
+    let network = tree();
+    network
+        .configure("r1", "link add name bare type veth peer name peer\nlink set bare up\nlink set peer up\n");
+    let wrong_key = std::env::temp_dir().join(format!("treecast-router-no-key-{}", std::process::id()));
+    std::fs::write(&wrong_key, "not a key").expect("it can be written");
+    let key_path = wrong_key.to_str().expect("a plain path");
+    for (arguments, expected) in [
+        (&["--interface", "nosuch"][..], "interface nosuch does not exist"),
+        (&["--interface", "bare"], "interface bare has no global IPv6 address"),
+        (&["--interface", "lo"], "interface lo is no Ethernet interface"),
+        (&["--all", "--key", key_path], "a domain key is 64 hexadecimal digits"),
+        (&["--all", "--key", "/nonexistent"], "cannot read /nonexistent"),
+    ] {
+        let output = network.treecast("r1", &[&["router", "run"], arguments].concat());
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && line.contains(expected) && line.lines().count() == 1, "{line}");
+    }
+    std::fs::remove_file(&wrong_key).expect("it is ours");
+    let asked = network.treecast("r1", &["router", "status"]);
+    assert!(String::from_utf8_lossy(&asked.stderr).contains("no MEADcast router answers here"));
+
+    const NOBODY: u32 = 65_534;
+    let refused = network.within("r1", || {
+        let mut command = treecast(&["router", "run", "--all"]);
+        command.uid(NOBODY).output().expect("anybody may run it")
+    });
+    let line = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(line.contains("not allowed here") && line.lines().count() == 1, "{line}");
+    let _router = start(&network, "r1", &[]);
+    let refused = network.within("r1", || {
+        treecast(&["router", "set", "disable"]).uid(NOBODY).output().expect("anybody may run it")
+    });
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("by the user that runs it alone"));
+    assert!(status(&network, "r1").is_enabled);
+}
