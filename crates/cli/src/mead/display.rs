@@ -61,7 +61,7 @@ impl Display {
     }
 
     pub fn end(&self, totals: &Totals) {
-        let Totals { sent, packets, refused, discovery_bytes, malformed, discovery } = totals;
+        let Totals { sent, packets, overrun, refused, discovery_bytes, malformed, discovery } = totals;
         if self.as_json {
             let done = json!({
                 "event": "done", "packets": packets,
@@ -71,7 +71,7 @@ impl Display {
                 "discovery_bytes": discovery_bytes, "responses": discovery.responses,
                 "late": discovery.late, "anomalous": discovery.anomalous, "malformed": malformed,
                 "unproved": discovery.unproved, "replayed": discovery.replayed, "forged": discovery.forged,
-                "refused_packets": refused,
+                "overrun_packets": overrun, "refused_packets": refused,
             });
             return say!("{done}");
         }
@@ -92,6 +92,9 @@ impl Display {
         ];
         for (what, count) in dropped.into_iter().filter(|(_, count)| *count > 0) {
             say!("Responses dropped, {what}: {count}.");
+        }
+        if *overrun > 0 {
+            say!("Packets lost because programs sent faster than they could leave: {overrun}.");
         }
         if *refused > 0 {
             say!("Packets that the kernel refused: {refused}.");

@@ -102,6 +102,8 @@ pub struct Totals {
     pub packets: u64,
     /// Packets that the kernel took from none of us: no route, no room, too long.
     pub refused: u64,
+    /// Packets that programs sent faster than they could leave: the device's queue was full.
+    pub overrun: u64,
     /// Bytes of discovery requests, with the IPv6 header.
     pub discovery_bytes: u64,
     /// Packets with a MEADcast routing header that is wrong.

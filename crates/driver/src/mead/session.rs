@@ -94,7 +94,7 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
             result = transmitted.map_err(Error::System);
         }
     });
-    result.map(|()| session.totals())
+    result.map(|()| Totals { overrun: tun.dropped(), ..session.totals() })
 }
 
 struct Session<'a> {

@@ -24,6 +24,15 @@ const ANY_NAME: &str = "mead%d";
 /// An interface with less has no IPv6 (RFC 8200, 5).
 pub(super) const MIN_MTU: u32 = 1280;
 
+/// Packets that wait for us: a program may send a burst. The kernel drops what comes when there are so many.
+const QUEUE_PACKETS: libc::c_int = 4096;
+
+/// `sockios.h` of Linux.
+const SIOCSIFTXQLEN: libc::c_ulong = 0x8943;
+
+/// Where the packets dropped on their way to a program stand in a line of /proc/net/dev, behind the name.
+const DROPPED_FIELD: usize = 11;
+
 /// What a route has that nobody gave another preference (`IP6_RT_PRIO_USER`).
 const ROUTE_METRIC: u32 = 1024;
 
@@ -98,12 +107,24 @@ impl Tun {
         }
     }
 
+    /// Packets that came when the queue was full.
+    pub fn dropped(&self) -> u64 {
+        let text = std::fs::read_to_string("/proc/net/dev").unwrap_or_default();
+        let mut lines =
+            text.lines().filter_map(|line| line.trim().strip_prefix(&self.name)?.strip_prefix(':'));
+        let field = lines.next().and_then(|line| line.split_whitespace().nth(DROPPED_FIELD));
+        field.and_then(|field| field.parse().ok()).unwrap_or(0)
+    }
+
     fn configure(&self, address: Ipv6Addr, mtu: u32) -> Result<(), TunError> {
         let failed = |what| move |error| TunError::Configure { name: self.name.clone(), what, error };
         let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).map_err(failed("no IPv6 socket"))?;
         let mut request = interface_request(&self.name).expect("the kernel's own name");
         request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
         control(&socket, libc::SIOCSIFMTU as libc::c_ulong, &mut request).map_err(failed("MTU"))?;
+        // The union's member for it (`ifru_ivalue`) is as this one.
+        request.ifr_ifru.ifru_metric = QUEUE_PACKETS;
+        control(&socket, SIOCSIFTXQLEN, &mut request).map_err(failed("queue"))?;
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
         control(&socket, libc::SIOCSIFFLAGS as libc::c_ulong, &mut request).map_err(failed("up"))?;
         control(&socket, libc::SIOCGIFINDEX as libc::c_ulong, &mut request).map_err(failed("index"))?;
