@@ -1,12 +1,11 @@
 //! `treecast router`: the MEADcast router, and a look at the one that runs.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use treecast_dataplane::mead::{self, Config, Notice, Setting, Status, check};
-use treecast_proto::mead::authentication::DomainKey;
 use treecast_wire::mead::Dialect;
 
-use crate::{Outcome, mroute::table};
+use crate::{Outcome, domain_key, mroute::table};
 
 /// Forward MEADcast packets between this host's networks
 #[derive(clap::Args)]
@@ -120,16 +119,12 @@ pub fn run(args: Args) -> Outcome {
 }
 
 fn serve(args: Run) -> Result<(), Box<dyn std::error::Error>> {
-    let key = args.key.map(|path| {
-        let shown = path.display();
-        let text = fs::read_to_string(&path).map_err(|error| format!("cannot read {shown}: {error}"))?;
-        DomainKey::from_hex(&text).map_err(|error| format!("{shown}: {error}"))
-    });
+    let key = args.key.as_deref().map(domain_key::read).transpose()?;
     let config = Config {
         interfaces: args.interfaces,
         min_dsts: args.min_dsts,
         dialect: args.dialect,
-        key: key.transpose()?,
+        key,
         through_kernel: args.through_kernel,
         user_space: args.user_space,
         control: args.control.path,

@@ -15,7 +15,7 @@ use treecast_proto::{
         transmission::{self, Form},
     },
 };
-use treecast_wire::mead::MAX_ADDRESSES;
+use treecast_wire::{ipv6::is_forwardable, mead::MAX_ADDRESSES};
 
 use super::{
     Error, Notice, Settings, Totals,
@@ -304,13 +304,6 @@ fn add(receivers: &mut BTreeMap<Ipv6Addr, u16>, address: IpAddr, port: u16) -> R
         None => Ok(()),
         Some(_) => Err(Error::Twice(receiver)),
     }
-}
-
-fn is_forwardable(address: Ipv6Addr) -> bool {
-    !(address.is_unspecified()
-        || address.is_loopback()
-        || address.is_multicast()
-        || address.is_unicast_link_local())
 }
 
 /// The address that packets come from, and the interface that they leave by.

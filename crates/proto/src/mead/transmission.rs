@@ -19,8 +19,6 @@ use super::{
 
 const ADDRESS_LEN: usize = 16;
 
-const FRAGMENT: u8 = 44;
-
 const FRAGMENT_HEADER_LEN: usize = 8;
 
 /// How packets are made.
@@ -299,7 +297,7 @@ impl List {
 /// The upper layer whose checksum covers the addresses, and where it begins. None in fragments but the first.
 fn upper_layer(next: u8, payload: &[u8]) -> Option<(u8, usize)> {
     match next {
-        FRAGMENT => {
+        next_header::FRAGMENT => {
             let offset = u16::from_be_bytes([*payload.get(2)?, *payload.get(3)?]) >> 3;
             (offset == 0).then_some((payload[0], FRAGMENT_HEADER_LEN))
         }
@@ -482,7 +480,7 @@ mod tests {
     #[test]
     fn only_the_first_fragment_has_a_checksum() {
         let mut packet = datagram(64);
-        packet[6] = FRAGMENT;
+        packet[6] = next_header::FRAGMENT;
         packet[5] += 8;
         let fragment = |offset: u8| {
             let mut packet = packet.clone();
