@@ -8,6 +8,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, ErrorKind},
     net::{SocketAddr, UdpSocket},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Stdio},
     time::Duration,
@@ -264,4 +265,81 @@ fn refused(network: &Network, node: &str, arguments: &[&str], expected: &str) {
     assert!(output.stdout.is_empty());
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
     assert!(said.contains(expected) && said.lines().count() == 1, "{arguments:?}: {said}");
+}
+
+/// A MEADcast router that serves. Dropped, it is killed.
+struct Router(Child);
+
+impl Router {
+    fn start(network: &Network, node: &str, arguments: &[&str]) -> Self {
+        let mut command = treecast(&[&["router", "run", "--all"], arguments].concat());
+        command.stdout(Stdio::piped());
+        let mut child = network.within(node, move || command.spawn().expect("treecast can be run"));
+        let mut line = String::new();
+        let output = child.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("it can be read");
+        let router = Self(child);
+        assert_eq!(line, "ready\n", "{node}");
+        router
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn key_file(name: &str, digits: &str) -> PathBuf {
+    let path = members_file(name, &digits.repeat(32));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    path
+}
+
+#[test]
+fn with_routers_each_datagram_arrives_once_and_fewer_bytes_leave_the_sender() {
+    let network = network();
+    let sockets = receivers(&network);
+    let addresses = RECEIVERS.map(|(_, address)| address);
+    let path = key_file("domain-key", "07");
+    let key = path.to_str().expect("a plain name");
+    let variants: [(&[&str], &[&str]); 4] = [
+        (&[], &[]),
+        (&["--dont-replicate", "--to-router", "--grouping", "cost"], &[]),
+        (&["--dialect", "linux-6.5"], &["--dialect", "linux-6.5"]),
+        (&["--key", key], &["--key", key]),
+    ];
+    for (of_sender, of_routers) in variants {
+        let _routers = ["r1", "r2"].map(|node| Router::start(&network, node, of_routers));
+        let mut sender = Sender::start(&network, &[of_sender, &addresses, &["5000"]].concat());
+        sender.group_with_unicast(0);
+        send(&network, 20, 1000);
+        for (node, socket) in &sockets {
+            assert_eq!(received(socket, 20, 1000).0, (0..20).collect::<Vec<_>>(), "{node} {of_sender:?}");
+        }
+        let done = sender.end();
+        let bytes = ["mead_bytes", "unicast_bytes"].map(|field| done[field].as_u64().expect("a count"));
+        assert!(2 * bytes.iter().sum::<u64>() < 80 * 1048, "{of_sender:?}: {done}");
+        assert!(["forged", "unproved", "malformed"].iter().all(|field| done[field] == 0), "{done}");
+    }
+    fs::remove_file(&path).expect("it is ours");
+}
+
+#[test]
+fn routers_of_another_domain_are_not_believed() {
+    let network = network();
+    let sockets = receivers(&network);
+    let paths = [key_file("ours", "07"), key_file("theirs", "08")];
+    let [ours, theirs] = [0, 1].map(|index| paths[index].to_str().expect("a plain name"));
+    let _router = Router::start(&network, "r1", &["--key", theirs]);
+    let arguments = ["--key", ours, "--print-tree", "fd00:3::2", "fd00:4::2", "5000"];
+    let mut sender = Sender::start(&network, &arguments);
+    assert_eq!(sender.next("tree")["sender"]["receivers"].as_array().map(Vec::len), Some(2));
+    send(&network, 3, 100);
+    assert_eq!(received(&sockets["e1"], 3, 100).0.len(), 3);
+    let done = sender.end();
+    assert_eq!((&done["mead_packets"], &done["unicast_packets"]), (&0.into(), &6.into()));
+    assert!(done["forged"].as_u64() > Some(0), "{done}");
+    paths.iter().for_each(|path| fs::remove_file(path).expect("it is ours"));
 }
