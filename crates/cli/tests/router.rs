@@ -4,10 +4,15 @@
 mod mroute_network;
 
 use std::{
+    fs,
     io::{Read, Write},
     mem,
     net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
-    os::{fd::AsRawFd, unix::process::CommandExt},
+    os::{
+        fd::AsRawFd,
+        unix::{fs::PermissionsExt, process::CommandExt},
+    },
+    path::PathBuf,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -234,10 +239,17 @@ fn responses(socket: &Socket, count: usize) -> Vec<(Ipv6Addr, Header, Options)> 
     responses
 }
 
+/// A file that only its owner may read.
+fn private_file(name: &str, text: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("treecast-router-{name}-{}", std::process::id()));
+    fs::write(&path, text).expect("it can be written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    path
+}
+
 #[test]
 fn both_routers_answer_discovery_and_prove_it() {
-    let folder = std::env::temp_dir().join(format!("treecast-router-key-{}", std::process::id()));
-    std::fs::write(&folder, "07".repeat(32)).expect("it can be written");
+    let folder = private_file("key", &"07".repeat(32));
     let key_file = folder.to_str().expect("a plain path");
     let network = tree();
     let _routers = [start(&network, "r1", &["--key", key_file]), start(&network, "r2", &["--key", key_file])];
@@ -258,7 +270,7 @@ fn both_routers_answer_discovery_and_prove_it() {
     }
     let r1 = status(&network, "r1").discovery;
     assert_eq!((r1.requests, r1.answered, r1.responses), (1, 1, 1), "its own is not among those passed on");
-    std::fs::remove_file(&folder).expect("it is ours");
+    fs::remove_file(&folder).expect("it is ours");
 }
 
 const SEGMENT: usize = 1000;
@@ -384,21 +396,20 @@ fn what_keeps_a_router_from_starting_is_one_line() {
     let network = tree();
     network
         .configure("r1", "link add name bare type veth peer name peer\nlink set bare up\nlink set peer up\n");
-    let wrong_key = std::env::temp_dir().join(format!("treecast-router-no-key-{}", std::process::id()));
-    std::fs::write(&wrong_key, "not a key").expect("it can be written");
+    let wrong_key = private_file("no-key", "not a key");
     let key_path = wrong_key.to_str().expect("a plain path");
     for (arguments, expected) in [
         (&["--interface", "nosuch"][..], "interface nosuch does not exist"),
         (&["--interface", "bare"], "interface bare has no global IPv6 address"),
         (&["--interface", "lo"], "interface lo is no Ethernet interface"),
         (&["--all", "--key", key_path], "a domain key is 64 hexadecimal digits"),
-        (&["--all", "--key", "/nonexistent"], "cannot read /nonexistent"),
+        (&["--all", "--key", "/nonexistent"], "cannot use the domain key in /nonexistent"),
     ] {
         let output = network.treecast("r1", &[&["router", "run"], arguments].concat());
         let line = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && line.contains(expected) && line.lines().count() == 1, "{line}");
     }
-    std::fs::remove_file(&wrong_key).expect("it is ours");
+    fs::remove_file(&wrong_key).expect("it is ours");
     let asked = network.treecast("r1", &["router", "status"]);
     assert!(String::from_utf8_lossy(&asked.stderr).contains("no MEADcast router answers here"));
 
