@@ -98,7 +98,8 @@ pub struct Stage {
 impl Stage {
     /// Makes the network and moves the calling thread there.
     pub fn enter() -> Result<Self, Failure> {
-        sys::enter_new_network().map_err(|error| format!("cannot make a network namespace: {error}"))?;
+        sys::enter_new_network()
+            .map_err(|error| format!("cannot make a network namespace: {error}; be root"))?;
         for setting in ["all/forwarding", "default/accept_dad"] {
             let value = if setting.ends_with("forwarding") { "1" } else { "0" };
             fs::write(format!("/proc/sys/net/ipv6/conf/{setting}"), value)?;

@@ -8,7 +8,8 @@ use crate::control::Failure;
 #[derive(Debug, Error)]
 pub enum Error {
     #[error(
-        "loading eBPF programs is not allowed here: a MEADcast router needs root, or CAP_BPF and CAP_NET_ADMIN"
+        "loading eBPF programs is not allowed here: a MEADcast router needs root, or CAP_BPF and CAP_NET_ADMIN \
+         (without CAP_BPF: `treecast router run --user-space`)"
     )]
     Permission,
     #[error(
@@ -26,7 +27,7 @@ pub enum Error {
     NoInterface(String),
     #[error("interface {0} is down: bring it up with `ip link set {0} up`")]
     InterfaceDown(String),
-    #[error("interface {0} is no Ethernet interface of its own: name another with --interface")]
+    #[error("interface {0} is no Ethernet interface, or belongs to a bridge, bond or VRF: name another")]
     NotEthernet(String),
     #[error(
         "interface {0} has no global IPv6 address, which discovery needs: `ip addr add ADDRESS/64 dev {0}`"
