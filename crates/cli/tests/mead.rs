@@ -2,11 +2,12 @@
 
 #[allow(dead_code, reason = "multicast routers and listeners are for another test")]
 mod mroute_network;
+mod packets;
 
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufRead, BufReader, ErrorKind},
+    io::{BufRead, BufReader, ErrorKind, Read},
     net::{SocketAddr, UdpSocket},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -15,7 +16,13 @@ use std::{
 };
 
 use mroute_network::{Network, eventually, treecast};
+use packets::packet_socket;
 use serde_json::Value;
+use socket2::Socket;
+use treecast_wire::{
+    ipv6::{self, next_header, upper_layer_checksum},
+    mead::{Dialect, Header, Kind},
+};
 
 const TUN_ADDRESS: &str = "[fd15::1]:7777";
 
@@ -297,6 +304,46 @@ fn key_file(name: &str, digits: &str) -> PathBuf {
     path
 }
 
+/// Sees what passes on a link.
+fn capture(network: &Network, node: &str, interface: &str) -> Socket {
+    let socket = network.within(node, || packet_socket(interface));
+    socket.set_nonblocking(true).expect("a plain option");
+    socket
+}
+
+/// How many datagrams have passed with a MEADcast header, and how many without. All must be well-formed, and what stands in the
+/// checksum's field be right for the destination in that very packet, a replica's too (RFC 8200, 8.1).
+fn well_formed_datagrams(mut capture: &Socket, dialect: Dialect) -> (usize, usize) {
+    const OFFLOAD_LEN: usize = 10;
+    const ETHERNET_LEN: usize = 14;
+    let (mut with_header, mut without) = (0, 0);
+    let mut buffer = [0; 4096];
+    while let Ok(len) = capture.read(&mut buffer) {
+        let frame = &buffer[OFFLOAD_LEN..len];
+        if frame[12..ETHERNET_LEN] != [0x86, 0xdd] {
+            continue;
+        }
+        let (ip, payload) = ipv6::Header::parse(&frame[ETHERNET_LEN..]).expect("an IPv6 packet");
+        let (kind, upper_layer, segment) = if ip.next_header == next_header::ROUTING {
+            let (header, rest) = Header::parse(payload, dialect).expect("a MEADcast header");
+            (Some(header.kind), header.next_header, rest)
+        } else {
+            (None, ip.next_header, payload)
+        };
+        if upper_layer == next_header::UDP {
+            assert_eq!(
+                upper_layer_checksum(ip.source, ip.destination, upper_layer, segment),
+                0,
+                "{ip}, {kind:?}"
+            );
+            assert_eq!(usize::from(u16::from_be_bytes([segment[4], segment[5]])), segment.len(), "{ip}");
+        }
+        with_header += usize::from(kind == Some(Kind::Data));
+        without += usize::from(kind.is_none() && upper_layer == next_header::UDP);
+    }
+    (with_header, without)
+}
+
 #[test]
 fn with_routers_each_datagram_arrives_once_and_fewer_bytes_leave_the_sender() {
     let network = network();
@@ -314,10 +361,17 @@ fn with_routers_each_datagram_arrives_once_and_fewer_bytes_leave_the_sender() {
         let _routers = ["r1", "r2"].map(|node| Router::start(&network, node, of_routers));
         let mut sender = Sender::start(&network, &[of_sender, &addresses, &["5000"]].concat());
         sender.group_with_unicast(0);
+        let captures = [("r1", "s"), ("r2", "r1"), ("e2", "b1"), ("e4", "r1")]
+            .map(|(node, interface)| capture(&network, node, interface));
         send(&network, 20, 1000);
         for (node, socket) in &sockets {
             assert_eq!(received(socket, 20, 1000).0, (0..20).collect::<Vec<_>>(), "{node} {of_sender:?}");
         }
+        let dialect = if of_sender.contains(&"linux-6.5") { Dialect::Linux65 } else { Dialect::Rfc };
+        let [first, second, at_e2, at_e4] = captures.map(|capture| well_formed_datagrams(&capture, dialect));
+        // What a router gives its kernel, as it does not know the neighbour yet, comes in there a second time.
+        assert!(first.0 >= 20 && second.0 >= 20, "{first:?} {second:?} {of_sender:?}");
+        assert_eq!([at_e2, at_e4], [(0, 20), (0, 20)], "{of_sender:?}");
         let done = sender.end();
         let bytes = ["mead_bytes", "unicast_bytes"].map(|field| done[field].as_u64().expect("a count"));
         assert!(2 * bytes.iter().sum::<u64>() < 80 * 1048, "{of_sender:?}: {done}");

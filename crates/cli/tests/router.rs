@@ -2,6 +2,7 @@
 
 #[allow(dead_code, reason = "multicast routers and listeners are for another test")]
 mod mroute_network;
+mod packets;
 
 use std::{
     fs,
@@ -18,6 +19,7 @@ use std::{
 };
 
 use mroute_network::{Network, PATIENCE, PORT, Router, eventually, treecast};
+use packets::packet_socket;
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_dataplane::mead::Status;
 use treecast_proto::mead::authentication::DomainKey;
@@ -333,35 +335,6 @@ fn mac(network: &Network, node: &str, interface: &str) -> Vec<u8> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mac = text.split_whitespace().skip_while(|word| *word != "link/ether").nth(1).expect("an address");
     mac.split(':').map(|octet| u8::from_str_radix(octet, 16).expect("an octet")).collect()
-}
-
-/// Frames with a struct virtio_net_hdr before them, out of this interface.
-fn packet_socket(interface: &str) -> Socket {
-    const PACKET_VNET_HDR: i32 = 15;
-    let protocol = (libc::ETH_P_IPV6 as u16).to_be();
-    let socket =
-        Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(i32::from(protocol)))).expect("root may");
-    let name = std::ffi::CString::new(interface).expect("a name");
-    let on: libc::c_int = 1;
-    // SAFETY: pointers and lengths are those of live values of plain bytes.
-    unsafe {
-        let len = mem::size_of_val(&on) as u32;
-        let set = libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            PACKET_VNET_HDR,
-            (&raw const on).cast(),
-            len,
-        );
-        let mut address: libc::sockaddr_ll = mem::zeroed();
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = protocol;
-        address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
-        let len = mem::size_of_val(&address) as u32;
-        let bound = libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len);
-        assert_eq!((set, bound), (0, 0), "{}", std::io::Error::last_os_error());
-    }
-    socket
 }
 
 /// The router's filters on an interface.
