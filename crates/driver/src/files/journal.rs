@@ -3,8 +3,8 @@
 //!
 //! The journal is `.treecast-SESSION.SLOT.journal`, a file that is not whole `.treecast-SESSION.SLOT.INDEX.part`. A
 //! receiver has the journal of its slot locked for as long as it lives, so that several in one folder do not disturb
-//! each other. What it holds in memory lies in `.treecast-SESSION.SLOT.0.held` and `.1.held`. A journal is text, a line an entry; whoever reads it passes over what is no entry, such as a last line
-//! that is cut short:
+//! each other. What it holds in memory lies in `.treecast-SESSION.SLOT.0.held` and `.1.held`. A journal is text, a
+//! line an entry; whoever reads it passes over what is no entry, such as a last line that is cut short:
 //!
 //! ```text
 //! self TEXT                                     who the receiver says it is
@@ -27,6 +27,7 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     ops::Range,
+    os::unix::fs::MetadataExt,
     time::{Duration, SystemTime},
 };
 
@@ -370,13 +371,25 @@ impl Journal {
         leftovers
     }
 
-    /// The log of what a receiver holds in memory, and what is in it from an earlier one; none where it cannot be written,
-    /// or nobody may go on with it.
+    /// The log of what a receiver holds in memory, and what is in it from an earlier one; none where it cannot be
+    /// written, or nobody may go on with it.
     pub(super) fn held_log(&self) -> Option<(HeldLog, BTreeMap<u32, Left>)> {
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        let open = |turn| open_at(self.folder.root(), &self.held_name(turn)?, flags, 0o600).map(File::from);
-        let files = [open(0).ok()?, open(1).ok()?];
-        HeldLog::open(files).ok().filter(|_| self.resumes)
+        let files = self.resumes.then(|| Ok::<_, io::Error>([self.open_held(0)?, self.open_held(1)?]))?;
+        HeldLog::open(files.ok()?).ok()
+    }
+
+    /// Opens a file of the log. What somebody else could have put there, or can read, gives way to a new one.
+    fn open_held(&self, turn: u32) -> io::Result<File> {
+        let (folder, name) = (self.folder.root(), self.held_name(turn)?);
+        // A FIFO keeps nobody waiting.
+        let flags = libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        if let Ok(there) = open_at(folder, &name, flags, 0).map(File::from)
+            && is_ours_alone(&there)?
+        {
+            return Ok(there);
+        }
+        _ = sys::remove_at(folder, &name);
+        open_at(folder, &name, flags | libc::O_CREAT | libc::O_EXCL, 0o600).map(File::from)
     }
 
     fn held_name(&self, turn: u32) -> io::Result<CString> {
@@ -532,6 +545,17 @@ pub(super) fn announced(begin: &BeginOfFile) -> Announced {
     half
 }
 
+/// Whether a file has one name, and nobody but this user, whose it is, may read or write it.
+fn is_ours_alone(file: &File) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    // SAFETY: it has no preconditions.
+    let myself = unsafe { libc::geteuid() };
+    Ok(metadata.is_file()
+        && metadata.nlink() == 1
+        && metadata.uid() == myself
+        && metadata.mode() & 0o077 == 0)
+}
+
 /// What the kernel calls the time since the machine was started.
 fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -595,12 +619,12 @@ fn remove_old(folder: &TargetFolder) {
 #[cfg(test)]
 #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
 mod tests {
-    use std::os::unix::fs::FileExt;
+    use std::os::unix::fs::{FileExt, PermissionsExt};
 
     use treecast_wire::message::TransferType;
 
     use super::*;
-    use crate::files::{names::Names, walk::tests::scratch};
+    use crate::files::{held_log::Piece, names::Names, walk::tests::scratch};
 
     const SESSION: SessionId = SessionId(0xa);
     const FILE: FileId = FileId(0xa << 32 | 3);
@@ -711,6 +735,48 @@ mod tests {
         }
         remove_old(&folder);
         assert_eq!(hidden_files(&folder), [".treecast-0000000a.0.journal", ".treecast-notes"]);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn what_somebody_else_put_where_the_held_log_belongs_gives_way() {
+        let path = scratch("journal-held");
+        let (outside, held) = (path.join("outside"), path.join(".treecast-0000000a.0.1.held"));
+        let set_mode = |path: &std::path::Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::create_dir_all(&path).unwrap();
+        let make_fifo = || {
+            let name = c_string(&held).unwrap();
+            // SAFETY: a C string.
+            assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        };
+        let make_hard_link = || {
+            std::fs::write(&outside, "precious").unwrap();
+            set_mode(&outside, 0o600);
+            std::fs::hard_link(&outside, &held).unwrap();
+        };
+        let make_readable = || {
+            std::fs::write(&held, "").unwrap();
+            set_mode(&held, 0o644);
+        };
+        let make_link = || std::os::unix::fs::symlink(&outside, &held).unwrap();
+        for make in [&make_fifo as &dyn Fn(), &make_hard_link, &make_readable, &make_link] {
+            let (_, journal, _) = open(&path);
+            make();
+            let (mut log, left) = journal.held_log().unwrap();
+            assert!(left.is_empty());
+            for _ in 0..2 {
+                log.turn().unwrap();
+                log.write(&[Piece { index: 1, announced: [7; 16], position: 0, bytes: b"ab" }]).unwrap();
+            }
+            let metadata = held.symlink_metadata().unwrap();
+            assert!(metadata.is_file() && metadata.len() > 0);
+            assert_eq!((metadata.mode() & 0o777, metadata.nlink()), (0o600, 1));
+            assert_eq!(journal.held_log().unwrap().1.len(), 1, "what is ours alone stays");
+            journal.end(Ending::Over);
+        }
+        assert_eq!(std::fs::read_to_string(outside).unwrap(), "precious");
         std::fs::remove_dir_all(path).unwrap();
     }
 }

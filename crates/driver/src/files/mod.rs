@@ -3,8 +3,8 @@
 //!
 //! A received file lies under a hidden temporary name in the target folder and gets its final name only when it is
 //! complete and its hash is right; a file that had that name before is replaced in the same instant. The temporary file
-//! is removed whenever it is let go of. A small one stays in memory until then, and never has another name; what has come
-//! of it is in a log, too. What a receiver that was killed has left, another one of the session goes on with: its
+//! is removed whenever it is let go of. A small one stays in memory until then, and never has another name; what has
+//! come of it is in a log, too. What a receiver that was killed has left, another one of the session goes on with: its
 //! [`Journal`] says what is there.
 
 mod chunk_check;
