@@ -165,6 +165,9 @@ fn a_receiver_that_lies_is_of_little_consequence() {
 }
 
 /// The rival is TCP as it is: alone it fills the link, and one gets of the link what another gets, but for who comes first.
+/// The range of the shares is wide because CUBIC's is: its growth leads back to the window before the loss, so that who came
+/// first keeps more for most of the minute. Over 100 seeds, one got 0.30 to 3.5 times what the other did; the median shows
+/// that the model favours neither.
 #[test]
 fn the_simulated_tcp_shares_with_another() {
     let tcp = |seed, others: &[Flow]| {
@@ -178,7 +181,7 @@ fn the_simulated_tcp_shares_with_another() {
         |seed| tcp(seed, &[]),
         |flows| flows[0].delivered_bps(seconds(2), seconds(60)) / RATE_BPS as f64,
     );
-    let shares = all_seeds(FEW_SEEDS, 0.2..=5.0, |seed| tcp(seed, &[Flow::Cubic]), share);
+    let shares = all_seeds(FEW_SEEDS, 0.25..=4.0, |seed| tcp(seed, &[Flow::Cubic]), share);
     let median = shares[shares.len() / 2];
     assert!((0.6..1.6).contains(&median), "{median}");
 }

@@ -37,8 +37,12 @@ const INTERVAL_WEIGHT: f64 = 0.25;
 /// Where the sender follows somebody else, the window grows to so many times what is under way, ...
 const MOST_GROWTH: f64 = 2.0;
 
-/// ... and a loss event begins with at most so many times of that (RFC 7661 has it so for TCP).
+/// ... and a loss event begins with at most so many times of that. The idea is RFC 7661's: a window that is not used is no
+/// evidence of what the path bears, and is reduced by what was really in flight (4.4.1). The two numbers are ours.
 const MOST_REDUCED: f64 = 1.25;
+
+/// No window is larger, however much somebody says is under way: a path of 100 Gbit/s and ten seconds has a tenth of that.
+const MOST_PACKETS: f64 = 1e9;
 
 /// A window is no smaller (RFC 9438, 4.6).
 const LEAST_PACKETS: f64 = 2.0;
@@ -70,7 +74,7 @@ impl Window {
             Some(packets) => (packets.min(under_way * MOST_REDUCED), BETA),
             None => (under_way, FIRST_BETA),
         };
-        self.packets = Some((before * beta).max(LEAST_PACKETS));
+        self.packets = Some((before * beta).clamp(LEAST_PACKETS, MOST_PACKETS));
         self.apart = match self.events {
             0 => interval_of(under_way),
             _ => self.average_with(now.saturating_duration_since(self.event)),
@@ -86,7 +90,7 @@ impl Window {
         let cubic = CUBIC_PACKETS * self.apart.max(open).powi(2);
         let reno = RENO_PACKETS / round_trip.max(SHORTEST_ROUND_TRIP).as_secs_f64();
         let gained = elapsed * COMMON_PACKETS.clamp(cubic, cubic * MOST_ABOVE_CUBIC).max(reno);
-        let most = (under_way * MOST_GROWTH).max(packets);
+        let most = (under_way * MOST_GROWTH).max(packets).min(MOST_PACKETS);
         self.packets = Some((packets + gained).min(most));
         self.grown = now.max(self.grown);
     }
@@ -176,7 +180,11 @@ mod tests {
                 window.lose(now, under_way);
                 window.grow(Instant::ZERO + Duration::MAX, Duration::ZERO, under_way);
                 window.grow(now, Duration::MAX, under_way);
-                assert!(window.packets().is_some_and(|packets| packets >= LEAST_PACKETS));
+                let found = window.packets();
+                assert!(
+                    found.is_some_and(|packets| packets.is_finite() && packets >= LEAST_PACKETS),
+                    "{under_way} packets under way at {now:?}: {found:?}"
+                );
             }
         }
     }
