@@ -144,8 +144,14 @@ fn exit_code(summary: &ReceiveSummary) -> Outcome {
         return Err("interrupted: what was not complete is removed".into());
     }
     if let Some(reason) = &summary.cut_short {
-        let advice =
-            "what came is kept: start again with the same ticket and folder to go on, or remove .treecast-*";
+        let advice = match summary.has_ended {
+            true => {
+                "what was not complete is removed: ask whoever sends to start anew, and for the new ticket"
+            }
+            false => {
+                "what came is kept: start again with the same ticket and folder to go on, or remove .treecast-*"
+            }
+        };
         return Err(format!("the session ended early ({reason}); {advice}").into());
     }
     if summary.wanted_nothing() {

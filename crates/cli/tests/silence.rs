@@ -146,6 +146,7 @@ fn a_receiver_learns_that_the_others_have_not_come() {
     let (code, said) = finish(scratch.receive("one", &[]));
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("it waited for 2 receivers, and 1 came within 3 s"), "{said}");
+    assert!(said.contains("start anew") && !said.contains("is kept"), "nobody can go on with it: {said}");
     let (code, said) = finish(sender);
     assert!(code == Some(1) && said.contains("--wait-timeout"), "{said}");
 }

@@ -8,13 +8,16 @@ use std::{
 
 use treecast_driver::{
     connection::{Connection, ConnectionError},
-    receive::{self, ReceiveOptions, ReceiveSummary},
+    receive::{self, ReceiveError, ReceiveOptions, ReceiveSummary},
     security::{Identity, tls::SenderTls},
     stop::Stop,
 };
 use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
-    message::{BeginOfFile, Digest, Message, PROTOCOL_VERSION, TransferType, Welcome, manifest_bytes},
+    message::{
+        BeginOfFile, Digest, Message, PROTOCOL_VERSION, PutOut, PutOutCode, TransferType, Welcome,
+        manifest_bytes,
+    },
     ticket::{Fanout, Repair, Security, Ticket},
 };
 
@@ -64,8 +67,8 @@ fn welcome() -> Vec<u8> {
     Message::Welcome(welcome).to_packet(file(0))
 }
 
-/// Receives from a sender that says all this. Returns the names of what is there then.
-fn receive(folder: &Folder, identity: &Identity, packets: &[Vec<u8>]) -> (Vec<String>, ReceiveSummary) {
+/// Receives from a sender that says all this.
+fn run(folder: &Folder, identity: &Identity, packets: &[Vec<u8>]) -> Result<ReceiveSummary, ReceiveError> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ticket = Ticket {
         session: SESSION,
@@ -82,10 +85,15 @@ fn receive(folder: &Folder, identity: &Identity, packets: &[Vec<u8>]) -> (Vec<St
     };
     let options =
         ReceiveOptions { interface: Some("lo".into()), ..ReceiveOptions::new(ticket, folder.0.clone()) };
-    let summary = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         scope.spawn(|| sender(&listener, identity, packets));
-        receive::run(&options, &Stop::new().unwrap(), &mut |_| {}).unwrap()
-    });
+        receive::run(&options, &Stop::new().unwrap(), &mut |_| {})
+    })
+}
+
+/// As [`run`]. Returns the names of what is there then, hidden ones, too.
+fn receive(folder: &Folder, identity: &Identity, packets: &[Vec<u8>]) -> (Vec<String>, ReceiveSummary) {
+    let summary = run(folder, identity, packets).unwrap();
     let names = std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
     names.sort();
@@ -154,4 +162,56 @@ fn a_small_object_with_another_hash_comes_again_or_not_at_all() {
         assert_eq!(std::fs::read(folder.0.join(name)).unwrap(), b"abc");
     }
     assert_eq!((summary.received, summary.failed), (2, 1));
+}
+
+/// Only the sender's word that it ends the session for good lets what has come go.
+#[test]
+fn nothing_stays_of_a_session_that_nobody_can_go_on_with() {
+    let identity = Identity::generate().unwrap();
+    for (code, stays) in [(PutOutCode::Ended, false), (PutOutCode::Refused, true)] {
+        let name = format!("treecast-ended-{stays}-{}", std::process::id());
+        let folder = Folder(std::env::temp_dir().join(name));
+        let begin = BeginOfFile::new(TransferType::DiskToDisk, 50_000_000, "large").unwrap();
+        let header = Header {
+            file_id: file(0),
+            sequence: 0,
+            payload_len: 1420,
+            kind: PacketType::RetransmittedData,
+            number: 0,
+        };
+        let packets = [
+            welcome(),
+            Message::BeginOfFile(begin).to_packet(file(0)),
+            [&header.to_bytes()[..], &[7; 1420]].concat(),
+            Message::PutOut(PutOut::new(code, "it is so")).to_packet(file(0)),
+        ];
+        let (names, summary) = receive(&folder, &identity, &packets);
+        assert_eq!(summary.has_ended, !stays, "{summary:?}");
+        assert!(summary.cut_short.as_ref().is_some_and(|reason| reason.contains("it is so")), "{summary:?}");
+        assert_eq!(!names.is_empty(), stays, "{code:?}: {names:?}");
+    }
+}
+
+/// What a sender of another version answers makes the receiver say so, whether it is a word of version 2 or none at all.
+#[test]
+fn a_sender_of_another_version_is_told_as_one() {
+    let identity = Identity::generate().unwrap();
+    let folder = Folder(std::env::temp_dir().join(format!("treecast-version-{}", std::process::id())));
+    let text = b"it speaks version 3 and not 2";
+    let packet = |kind, text: &[u8]| {
+        let header =
+            Header { file_id: file(0), sequence: 0, payload_len: text.len() as u32, kind, number: 0 };
+        [&header.to_bytes()[..], text].concat()
+    };
+    let said = |packet: Vec<u8>| run(&folder, &identity, &[packet]).unwrap_err().to_string();
+    let advice = "install the same version of treecast on both hosts";
+    let told = said(packet(PacketType::Goodbye, text));
+    assert!(told.contains("it speaks version 3 and not 2") && told.ends_with(advice), "{told}");
+    let unknown_type = [&[0; 28][..], &[0x80, 0, 0, 0]].concat();
+    for unknown in
+        [packet(PacketType::Goodbye, b"\x0a\x01"), packet(PacketType::Welcome, b"\x04"), unknown_type]
+    {
+        let told = said(unknown);
+        assert!(told.contains("another version of treecast's protocol") && told.ends_with(advice), "{told}");
+    }
 }

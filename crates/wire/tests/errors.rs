@@ -3,8 +3,8 @@
 use treecast_wire::{
     header::{self, FileId, Header, PacketNumbers, PacketType, SessionId},
     message::{
-        Attributes, BeginOfFile, Contents, Hello, Lack, Message, ModificationTime, ObjectKind,
-        RetransmissionRequest, SymbolRequest, TransferType,
+        Attributes, BeginOfFile, Contents, Hello, Lack, Message, ModificationTime, ObjectKind, PutOut,
+        PutOutCode, RetransmissionRequest, SymbolRequest, TransferType,
     },
     ticket::{Fanout, Repair, Ticket},
 };
@@ -142,12 +142,38 @@ fn messages() {
     );
     assert_eq!(error(PacketType::Withdraw, b"a\x80"), "reason: a\\x80 found, expected UTF-8");
     assert_eq!(error(PacketType::Withdraw, b"a\r"), "reason: \"a\\r\" found, expected no control characters");
-    assert_eq!(error(PacketType::Goodbye, b"\x0alate"), "put-out code: 10 found, expected 0 to 9");
     assert_eq!(
         error(PacketType::Goodbye, b"\x02\0"),
         "reason: \"\\0\" found, expected no control characters"
     );
     assert_eq!(error(PacketType::Contents, &[0; 4]), "objects: 0 found, expected 1 to 65536");
+}
+
+#[test]
+fn a_word_of_another_version_that_a_receiver_is_put_out_is_read() {
+    // What `it said nothing for 60 s` was in version 2, which had no codes.
+    let packet = [
+        &[0x01, 0x23, 0x45, 0x67, 0, 0, 0, 2][..],
+        &[0; 8],
+        &[0, 0, 0, 0, 0, 0, 0, 0x18],
+        &[0, 0, 0, 0, 0, 0, 0x40, 0],
+        b"it said nothing for 60 s",
+    ]
+    .concat();
+    let read = |packet: &[u8]| {
+        let header = Header::parse(packet).expect("a header is the same in every version");
+        Message::parse(&header, &packet[32..]).expect("it is read")
+    };
+    let of_version_2 = Message::PutOut(PutOut::new(PutOutCode::OtherVersion, "it said nothing for 60 s"));
+    assert_eq!(read(&packet), of_version_2);
+    assert_eq!(of_version_2.to_packet(FileId(0x0123_4567_0000_0002)), packet, "version 2 reads it, too");
+
+    let known = PutOutCode::ALL.map(|code| code as u8);
+    for code in (0..32).filter(|code| !known.contains(code)) {
+        let header = Header { payload_len: 5, ..Header::parse(&packet).expect("good") };
+        let later = [&header.to_bytes()[..], &[code], b"late"].concat();
+        assert_eq!(read(&later), Message::PutOut(PutOut::new(PutOutCode::Refused, "late")), "code {code}");
+    }
 }
 
 #[test]

@@ -96,7 +96,11 @@ fn persist<T>(
     loop {
         match attempt() {
             Err(_) if stop.is_requested() => return Err(ReceiveError::Interrupted),
-            Err(error @ (ReceiveError::NotAdmitted(_) | ReceiveError::Interrupted)) => return Err(error),
+            Err(
+                error @ (ReceiveError::NotAdmitted(_)
+                | ReceiveError::OtherVersion(_)
+                | ReceiveError::Interrupted),
+            ) => return Err(error),
             Err(_) if Instant::now() < deadline => std::thread::sleep(PAUSE),
             result => return result,
         }

@@ -15,7 +15,7 @@ mod session;
 use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use thiserror::Error;
-use treecast_wire::{message::ObjectKind, ticket::Ticket};
+use treecast_wire::{ParseError, message::ObjectKind, ticket::Ticket};
 
 use crate::{
     files::TargetError,
@@ -199,6 +199,8 @@ pub struct ReceiveSummary {
     pub not_wanted: u64,
     /// Why the session ended early, if it did.
     pub cut_short: Option<String>,
+    /// The sender has ended it for good: nobody can go on with it, and nothing but what is whole stays.
+    pub has_ended: bool,
     /// Ended by a signal.
     pub interrupted: bool,
 }
@@ -269,6 +271,10 @@ pub enum ReceiveError {
         "the sender closed the connection before it admitted this receiver ({0}): try again, or see what it says there"
     )]
     Dropped(String),
+    #[error(
+        "the sender speaks another version of treecast's protocol ({0}): install the same version of treecast on both hosts"
+    )]
+    OtherVersion(ParseError),
     #[error("interrupted before anything was received")]
     Interrupted,
     #[error("cannot run the session: {0}")]

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     clock::{self, Clock},
-    connection::Connection,
+    connection::{Connection, ConnectionError},
     files::{Ending, Intake, Journal, Leftovers, Report, SmallObjects, SourceBlock, TargetFolder, Task},
     poller::{Interest, Poller, Ready},
     seal::Opener,
@@ -323,6 +323,9 @@ impl<'a> Session<'a> {
         self.process(Channel::Control);
         match result.and(end.map_or(Ok(()), Err)) {
             Ok(()) => self.connection = Some(connection),
+            Err(ConnectionError::Protocol(error)) if !self.is_welcome => {
+                return Err(ReceiveError::OtherVersion(error));
+            }
             Err(error) if !self.is_welcome => return Err(ReceiveError::Dropped(error.to_string())),
             // Without its Goodbye, nobody knows whether the sender had more.
             Err(error) => self.handle(ReceiverInput::Disconnected { reason: error.to_string() }, None),
@@ -359,6 +362,7 @@ impl<'a> Session<'a> {
                 return Err(ReceiveError::NotAdmitted(self.refusal.line(word)));
             }
             self.comes_back &= word.code == PutOutCode::Stalled;
+            self.summary.has_ended = word.code == PutOutCode::Ended;
         }
         // What it has now is the end: the sender waits for this side to close.
         let is_over = matches!(message, Message::Goodbye | Message::PutOut(_));
@@ -738,7 +742,7 @@ impl<'a> Session<'a> {
     fn finish(mut self) -> Ended {
         let ending = match &self.summary {
             ReceiveSummary { interrupted: true, .. } => Ending::Interrupted,
-            ReceiveSummary { cut_short: Some(_), .. } => Ending::CutShort,
+            ReceiveSummary { cut_short: Some(_), has_ended: false, .. } => Ending::CutShort,
             _ => Ending::Over,
         };
         if ending == Ending::CutShort {

@@ -117,13 +117,18 @@ impl Lobby {
         let Some(connection) = self.remove(token) else { return Arrival::Waiting };
         match hello {
             Ok(None) => Arrival::Waiting,
+            // Before all else: only what is said of versions is read by every version.
+            Ok(Some((_, hello))) if hello.version != PROTOCOL_VERSION => {
+                let reason = format!("it speaks version {} and not {PROTOCOL_VERSION}", hello.version);
+                Arrival::Refused(connection, PutOutCode::OtherVersion, reason)
+            }
             Ok(Some((session, _))) if session != self.session => {
                 let reason = "its ticket is that of another session".to_owned();
                 Arrival::Refused(connection, PutOutCode::OtherSession, reason)
             }
-            Ok(Some((_, hello))) if hello.version == PROTOCOL_VERSION => Arrival::Admitted(connection, hello),
-            Ok(Some((_, hello))) => {
-                let reason = format!("it speaks version {} and not {PROTOCOL_VERSION}", hello.version);
+            Ok(Some((_, hello))) => Arrival::Admitted(connection, hello),
+            Err(ConnectionError::Protocol(error)) => {
+                let reason = format!("it speaks another version of treecast's protocol, or none ({error})");
                 Arrival::Refused(connection, PutOutCode::OtherVersion, reason)
             }
             Err(error) => Arrival::Refused(connection, PutOutCode::Refused, error.to_string()),
@@ -201,7 +206,7 @@ fn place(address: IpAddr) -> Place {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpStream;
+    use std::{io::Write, net::TcpStream};
 
     use super::*;
 
@@ -255,5 +260,36 @@ mod tests {
         }
         assert_eq!(lobby.pending.len(), MAX_FROM_ONE);
         assert!((old..2 * old).all(|token| lobby.contains(token)), "the newer ones are all there");
+    }
+
+    #[test]
+    fn who_speaks_another_version_is_told_that_before_all_else() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let mut lobby = Lobby::new(SessionId(1), None).unwrap();
+        let hello = |version| Message::Hello(Hello::new(version, 0, 1, "a").unwrap());
+        let of = |session, version| hello(version).to_packet(treecast_wire::header::FileId::new(session, 0));
+        let mut without_name = of(SessionId(1), PROTOCOL_VERSION);
+        without_name[32 + 7] = 0;
+        let cases = [
+            (of(SessionId(1), PROTOCOL_VERSION - 1), PutOutCode::OtherVersion),
+            (of(SessionId(2), PROTOCOL_VERSION + 1), PutOutCode::OtherVersion),
+            (without_name, PutOutCode::OtherVersion),
+            (b"GET / HTTP/1.1\r\nHost: treecast.example\r\n\r\n".to_vec(), PutOutCode::OtherVersion),
+            (of(SessionId(2), PROTOCOL_VERSION), PutOutCode::OtherSession),
+        ];
+        for (token, (packet, expected)) in (0..).zip(cases) {
+            let mut stream = knock(&mut lobby, &listener, token, 1, at(0));
+            stream.write_all(&packet).unwrap();
+            let (code, reason) = loop {
+                match lobby.read(token) {
+                    Arrival::Waiting => std::thread::sleep(Duration::from_millis(1)),
+                    Arrival::Refused(_, code, reason) => break (code, reason),
+                    Arrival::Admitted(_, hello) => panic!("{hello} is admitted"),
+                }
+            };
+            assert_eq!(code, expected, "{token}: {reason}");
+            assert_eq!(reason.contains("version"), code == PutOutCode::OtherVersion, "{reason}");
+        }
     }
 }

@@ -6,6 +6,10 @@
 //!  | code | reason, to the end of the message |
 //!  +------+----------------------------------+
 //! ```
+//!
+//! Every version must be able to read it, for it tells a receiver that it has another one. Until version 2 there was no code,
+//! and no text began with an octet below 32; so codes are below 32, one that is not known counts as [`PutOutCode::Refused`],
+//! and [`PutOutCode::OtherVersion`] is the text alone.
 
 use std::fmt;
 
@@ -39,7 +43,7 @@ pub enum PutOutCode {
     KeyInUse = 6,
     /// Its ticket is that of another session.
     OtherSession = 7,
-    /// It speaks another version of the protocol.
+    /// It and the sender speak different versions of the protocol.
     OtherVersion = 8,
     /// As many receivers are there as a sender serves.
     Full = 9,
@@ -59,11 +63,14 @@ impl PutOutCode {
         Self::Full,
     ];
 
-    fn parse(code: u8) -> Result<Self, ParseError> {
-        let known = Self::ALL.into_iter().find(|known| *known as u8 == code);
-        known.ok_or_else(|| ParseError::invalid("put-out code", code, "0 to 9"))
+    /// Later versions have more of them, and what they say is in the text.
+    fn parse(code: u8) -> Self {
+        Self::ALL.into_iter().find(|known| *known as u8 == code).unwrap_or(Self::Refused)
     }
 }
+
+/// Where text begins: what is below is a code.
+const FIRST_OF_TEXT: u8 = 32;
 
 impl PutOut {
     pub fn new(code: PutOutCode, reason: &str) -> Self {
@@ -72,17 +79,28 @@ impl PutOut {
 
     /// Length of the payload in bytes.
     pub fn emitted_len(&self) -> usize {
-        1 + self.reason.emitted_len()
+        usize::from(self.has_code()) + self.reason.emitted_len()
+    }
+
+    /// A message without code and text is a Goodbye.
+    fn has_code(&self) -> bool {
+        self.code != PutOutCode::OtherVersion || self.reason.emitted_len() == 0
     }
 
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(payload);
-        let code = PutOutCode::parse(reader.u8("put-out code")?)?;
+        let first = reader.u8("put-out code")?;
+        if first >= FIRST_OF_TEXT {
+            return Ok(Self { code: PutOutCode::OtherVersion, reason: Reason::parse(payload)? });
+        }
+        let code = PutOutCode::parse(first);
         Ok(Self { code, reason: Reason::parse(reader.rest())? })
     }
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
-        out.push(self.code as u8);
+        if self.has_code() {
+            out.push(self.code as u8);
+        }
         self.reason.emit(out);
     }
 }
