@@ -121,9 +121,10 @@ pub struct Args {
     /// hangs); one that is only slow reports every few seconds
     #[arg(long, value_name = "SECONDS", default_value_t = send::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400))]
     stall_limit: u64,
-    /// When all others are done, wait so many seconds for a receiver that has broken off to come again
-    #[arg(long, value_name = "SECONDS", default_value_t = send::LINGER.as_secs(), value_parser = arguments::seconds, allow_negative_numbers = true)]
-    linger: u64,
+    /// When all others are done, wait so many seconds for a receiver that has broken off to come again [default: 10; a
+    /// carousel waits for nobody]
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
+    linger: Option<u64>,
     /// Bytes of a file in each packet [default: what the interface's MTU allows]
     #[arg(long, value_name = "BYTES", value_parser = parse_block, allow_negative_numbers = true)]
     block: Option<u16>,
@@ -277,6 +278,10 @@ fn check(args: &Args) -> Result<(), String> {
             is_carousel && args.wait.is_some(),
             "a carousel starts at the first listener and cannot count them: leave out --wait",
         ),
+        (
+            is_carousel && args.linger.is_some(),
+            "a carousel cannot see who has broken off, and waits for nobody: leave out --linger",
+        ),
         (is_carousel && args.feed.is_some(), "a carousel sends what it began with: leave out --feed"),
         (
             args.dialect == Dialect::Iotup && args.fec.is_some(),
@@ -350,7 +355,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             false => FeedSource::File(feed.clone()),
         }),
         stall_limit: Duration::from_secs(args.stall_limit),
-        linger: Duration::from_secs(args.linger),
+        linger: args.linger.map_or(send::LINGER, Duration::from_secs),
         block_len: args.block,
         offload: Offload::from_environment()?,
         security: security(args)?,

@@ -37,6 +37,7 @@ const CASES: &[Case] = &[
     (&["send", "--fanout", "unicast", "--source", "::1", "file"], &["leave out --source"]),
     (&["send", "--repair", "carousel", "--control", "[::1]:1", "file"], &["leave out --control"]),
     (&["send", "--repair", "carousel", "--wait", "3", "file"], &["leave out --wait"]),
+    (&["send", "--repair", "carousel", "--linger", "5", "file"], &["carousel", "leave out --linger"]),
     (&["send", "--repair", "carousel", "--retx-factor", "2", "file"], &["--retx-factor", "--repair nack"]),
     (&["send", "--repair", "none", "--retx-factor", "2", "file"], &["--retx-factor", "--repair nack"]),
     (&["send", "--plain", "--key", "x", "file"], &["leave out --plain", "--key"]),
