@@ -257,6 +257,30 @@ fn a_full_disk_fails_one_receiver_and_not_the_others() {
     assert!(!told.contains(".part"), "nothing is left in the full folder: {told}");
 }
 
+#[test]
+fn what_is_noted_of_small_files_gives_way_to_them_when_the_disk_is_full() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("many")).unwrap();
+    for index in 0..1000 {
+        scratch.file(&format!("many/{index}"), 10_000);
+    }
+    let small = scratch.path("small");
+    fs::create_dir(&small).unwrap();
+    let many = scratch.path("many");
+    let sender = scratch.send(&[path(&many)]);
+    // The files take 12,288,000 bytes of it.
+    let script = format!(
+        "mount -t tmpfs -o size=14M small {small} && {treecast} receive --interface lo --into {small} @{ticket} \
+         && ls -A {small} && cat {small}/many/* | wc -c",
+        small = small.display(),
+        treecast = env!("CARGO_BIN_EXE_treecast"),
+        ticket = scratch.path("ticket").display(),
+    );
+    let told = finish_well(start(Command::new("unshare").args(["--mount", "sh", "-c", &script])));
+    finish_well(sender);
+    assert!(told.contains("\nmany\n10000000\n") && !told.contains(".treecast-"), "{told}");
+}
+
 /// What somebody does to a file while it is sent.
 type Damage = fn(&Path);
 

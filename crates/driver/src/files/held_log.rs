@@ -15,7 +15,10 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{self, IoSlice, Read, Seek, SeekFrom, Write},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+use super::TargetError;
 
 /// The first bytes of a record.
 const MAGIC: &[u8; 8] = b"tc-held1";
@@ -59,6 +62,40 @@ impl Left {
     }
 }
 
+/// The log of one receiver, if there is one: whoever needs the room that it takes gives it up. What was in it is
+/// fetched again if the receiver is killed then, and that is all.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SharedLog(Arc<Mutex<Option<HeldLog>>>);
+
+impl SharedLog {
+    /// Goes on with this log.
+    pub fn set(&self, log: HeldLog) {
+        *self.lock() = Some(log);
+    }
+
+    /// Writes to the log; gives it up when it cannot be written.
+    pub fn write(&self, write: impl FnOnce(&mut HeldLog) -> io::Result<()>) {
+        let mut log = self.lock();
+        if log.as_mut().is_some_and(|log| write(log).is_err()) {
+            log.take().into_iter().for_each(HeldLog::clear);
+        }
+    }
+
+    /// Does what takes room on the disk. Where there is none, gives the log up and tries once more.
+    pub fn with_room<T>(&self, mut act: impl FnMut() -> Result<T, TargetError>) -> Result<T, TargetError> {
+        act().or_else(|error| if error.is_full() && self.give_up() { act() } else { Err(error) })
+    }
+
+    /// Gives back the room of the log, to which nothing is written any more; false when there is none.
+    pub fn give_up(&self) -> bool {
+        self.lock().take().map(HeldLog::clear).is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<HeldLog>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct HeldLog {
     files: [File; 2],
@@ -80,7 +117,13 @@ impl HeldLog {
         let mut records: Vec<_> =
             texts.iter().enumerate().flat_map(|(of, text)| records(text).map(move |it| (it, of))).collect();
         records.sort_by_key(|(record, _)| record.number);
-        let (number, last) = records.last().map_or((1, 1), |(record, of)| (record.number + 1, *of));
+        let last =
+            records.last().map_or(Some((1, 1)), |(record, of)| Some((record.number.checked_add(1)?, *of)));
+        let (number, last) = last.unwrap_or_else(|| {
+            // Somebody else has written it.
+            records.clear();
+            (1, 1)
+        });
         let mut left = BTreeMap::<u32, Left>::new();
         for piece in records.iter().flat_map(|(record, _)| record.pieces()) {
             let of = left.entry(piece.index).or_default();
@@ -119,19 +162,27 @@ impl HeldLog {
         pieces.chunks(MAX_PIECES).try_for_each(|pieces| self.write_record(pieces))
     }
 
+    /// Empties the files.
+    fn clear(self) {
+        for file in self.files {
+            // One that cannot be emptied goes with the session.
+            _ = file.set_len(0);
+        }
+    }
+
     fn write_record(&mut self, pieces: &[Piece<'_>]) -> io::Result<()> {
+        let next = self.number.checked_add(1).ok_or(io::ErrorKind::InvalidData)?;
         let head = head(self.number, pieces);
         let mut slices = vec![IoSlice::new(&head)];
         slices.extend(pieces.iter().map(|piece| IoSlice::new(piece.bytes)));
         let len = slices.iter().map(|slice| slice.len()).sum::<usize>();
         let file = &mut self.files[self.current];
         if file.write_vectored(&slices)? != len {
-            // The disk is full: the next one overwrites it.
-            file.seek(SeekFrom::Start(self.position))?;
+            // The disk is full.
             return Err(io::ErrorKind::WriteZero.into());
         }
         self.position += len as u64;
-        self.number += 1;
+        self.number = next;
         Ok(())
     }
 }
@@ -302,6 +353,53 @@ mod tests {
         next.write(&[piece(200, 0, b"new")]).unwrap();
         let (_, there) = open(&path);
         assert!([0, 99, 200].iter().all(|index| there.contains_key(index)));
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_log_that_is_given_up_takes_no_room_and_nothing_more() {
+        let path = scratch("held-log-given-up");
+        let log = SharedLog::default();
+        assert!(!log.give_up());
+        log.set(open(&path).0);
+        let write = |log: &SharedLog| log.write(|log| log.write(&[piece(1, 0, b"ab")]));
+        let lens = || ["0", "1"].map(|name| path.join(name).metadata().unwrap().len());
+        write(&log);
+        log.write(|log| log.turn());
+        write(&log);
+        assert!(lens().iter().all(|len| *len > 0));
+        let mut attempts = 0;
+        let full = || TargetError::NoRoom { doing: String::new(), folder: path.clone() };
+        let mut attempt = |fails: usize| {
+            attempts += 1;
+            if attempts <= fails { Err(full()) } else { Ok(attempts) }
+        };
+        assert_eq!(log.with_room(|| attempt(0)).unwrap(), 1);
+        assert!(lens().iter().all(|len| *len > 0), "there was room");
+        assert_eq!(log.with_room(|| attempt(2)).unwrap(), 3);
+        write(&log);
+        assert_eq!(lens(), [0, 0]);
+        assert!(log.with_room(|| attempt(4)).is_err(), "there is nothing to give back");
+        // Nor has one that cannot be written any room.
+        log.set(open(&path).0);
+        write(&log);
+        log.write(|_| Err(io::ErrorKind::StorageFull.into()));
+        assert_eq!((lens(), log.give_up()), ([0, 0], false));
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_log_whose_numbers_cannot_go_on_is_void() {
+        let path = scratch("held-log-numbers");
+        for (number, count) in [(u64::MAX, 0), (u64::MAX - 1, 1)] {
+            open(&path);
+            let text = [&head(number, &[piece(1, 0, b"ab")])[..], b"ab"].concat();
+            std::fs::write(path.join("0"), text).unwrap();
+            std::fs::write(path.join("1"), "").unwrap();
+            let (mut log, left) = open(&path);
+            assert_eq!(left.len(), count);
+            assert_eq!(log.write(&[piece(2, 0, b"cd")]).is_ok(), count == 0, "{number}");
+        }
         std::fs::remove_dir_all(path).unwrap();
     }
 }

@@ -39,7 +39,7 @@ use treecast_wire::{
 
 use super::{
     PartFile, TargetError, TargetFolder, check_name,
-    held_log::{Announced, HeldLog, Left},
+    held_log::{Announced, HeldLog, Left, SharedLog},
     sys::{self, Lock, Status, c_string, open_at},
     target::HIDDEN,
 };
@@ -77,6 +77,8 @@ pub struct Journal {
     myself: Option<String>,
     /// The last line may be cut short: the disk was full.
     is_torn: bool,
+    /// What is held in memory.
+    held: SharedLog,
 }
 
 /// What is there of an object from an earlier receiver.
@@ -211,6 +213,7 @@ impl Journal {
                 stays: false,
                 myself: None,
                 is_torn: false,
+                held: SharedLog::default(),
             }
         })
     }
@@ -296,7 +299,10 @@ impl Journal {
     pub(crate) fn end(mut self, ending: Ending) {
         match ending {
             Ending::CutShort => {}
-            Ending::Interrupted => self.stays = self.has_done,
+            Ending::Interrupted => {
+                self.stays = self.has_done;
+                self.remove_held();
+            }
             Ending::Over => {
                 // Those of receivers that were killed have nothing to go on with either.
                 for (_, slot) in hidden_files(&self.folder)
@@ -371,11 +377,25 @@ impl Journal {
         leftovers
     }
 
-    /// The log of what a receiver holds in memory, and what is in it from an earlier one; none where it cannot be
-    /// written, or nobody may go on with it.
-    pub(super) fn held_log(&self) -> Option<(HeldLog, BTreeMap<u32, Left>)> {
+    /// The log of what the receiver holds in memory; none before [`Journal::open_held_log`].
+    pub(super) fn held_log(&self) -> SharedLog {
+        self.held.clone()
+    }
+
+    /// Opens the log of what the receiver holds in memory. Returns what is in it from an earlier one. There is none
+    /// where it cannot be written, or nobody may go on with it.
+    pub(super) fn open_held_log(&self) -> Option<BTreeMap<u32, Left>> {
         let files = self.resumes.then(|| Ok::<_, io::Error>([self.open_held(0)?, self.open_held(1)?]))?;
-        HeldLog::open(files.ok()?).ok()
+        let (log, left) = HeldLog::open(files.ok()?).ok()?;
+        self.held.set(log);
+        Some(left)
+    }
+
+    fn remove_held(&self) {
+        self.held.give_up();
+        for name in (0..2).filter_map(|turn| self.held_name(turn).ok()) {
+            _ = sys::remove_at(self.folder.root(), &name);
+        }
     }
 
     /// Opens a file of the log. What somebody else could have put there, or can read, gives way to a new one.
@@ -738,6 +758,31 @@ mod tests {
         std::fs::remove_dir_all(path).unwrap();
     }
 
+    /// Notes two bytes in both files of the log.
+    fn note_held(journal: &Journal) {
+        for _ in 0..2 {
+            let piece = Piece { index: 1, announced: [7; 16], position: 0, bytes: b"ab" };
+            journal.held_log().write(|log| log.turn().and_then(|()| log.write(&[piece])));
+        }
+    }
+
+    #[test]
+    fn one_that_is_interrupted_leaves_nothing_of_what_it_held() {
+        let path = scratch("journal-held-interrupted");
+        for (ending, count) in [(Ending::CutShort, 3), (Ending::Interrupted, 1)] {
+            let (folder, mut journal, _) = open(&path);
+            journal.open_held_log().unwrap();
+            note_held(&journal);
+            let status = sys::status_at(folder.root(), c"").unwrap();
+            journal.done(FILE, &begin(3, "name"), &[7; 32], status);
+            journal.end(ending);
+            let names = hidden_files(&folder);
+            assert_eq!(names.len(), count, "{names:?}");
+            assert!(names.contains(&".treecast-0000000a.0.journal".to_owned()));
+        }
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
     #[test]
     fn what_somebody_else_put_where_the_held_log_belongs_gives_way() {
         let path = scratch("journal-held");
@@ -764,16 +809,12 @@ mod tests {
         for make in [&make_fifo as &dyn Fn(), &make_hard_link, &make_readable, &make_link] {
             let (_, journal, _) = open(&path);
             make();
-            let (mut log, left) = journal.held_log().unwrap();
-            assert!(left.is_empty());
-            for _ in 0..2 {
-                log.turn().unwrap();
-                log.write(&[Piece { index: 1, announced: [7; 16], position: 0, bytes: b"ab" }]).unwrap();
-            }
+            assert!(journal.open_held_log().unwrap().is_empty());
+            note_held(&journal);
             let metadata = held.symlink_metadata().unwrap();
             assert!(metadata.is_file() && metadata.len() > 0);
             assert_eq!((metadata.mode() & 0o777, metadata.nlink()), (0o600, 1));
-            assert_eq!(journal.held_log().unwrap().1.len(), 1, "what is ours alone stays");
+            assert_eq!(journal.open_held_log().unwrap().len(), 1, "what is ours alone stays");
             journal.end(Ending::Over);
         }
         assert_eq!(std::fs::read_to_string(outside).unwrap(), "precious");

@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     ops::Range,
 };
 
@@ -14,7 +15,7 @@ use treecast_wire::{
 
 use super::{
     Journal, Kept, Leftovers, Task,
-    held_log::{Announced, HeldLog, Left, Piece},
+    held_log::{Announced, HeldLog, Left, Piece, SharedLog},
     journal::announced,
     names::Names,
 };
@@ -47,7 +48,7 @@ pub(crate) struct SmallObjects {
     /// Objects that the store has been told of. They stay there until they are discarded.
     stored: BTreeSet<FileId>,
     is_off: bool,
-    log: Option<HeldLog>,
+    log: SharedLog,
     /// What has come and is not in the log yet.
     unlogged: Vec<(FileId, Range<u64>)>,
     /// What an earlier receiver has held.
@@ -93,7 +94,7 @@ impl SmallObjects {
             held_bytes: 0,
             stored: BTreeSet::new(),
             is_off,
-            log: None,
+            log: SharedLog::default(),
             unlogged: Vec::new(),
             left: BTreeMap::new(),
         }
@@ -102,11 +103,11 @@ impl SmallObjects {
     /// As [`SmallObjects::new`], for a receiver with this journal, from which a later one can go on.
     pub fn resuming(is_off: bool, journal: &Journal, leftovers: &Leftovers) -> Self {
         let mut small = Self::new(is_off);
-        if let Some((log, mut left)) = (!is_off).then(|| journal.held_log()).flatten() {
+        if let Some(mut left) = (!is_off).then(|| journal.open_held_log()).flatten() {
             // What is noted elsewhere came later, or is as much.
             left.retain(|index, _| !leftovers.has(*index));
-            (small.log, small.left) = (Some(log), left);
-            small.carry_over();
+            (small.log, small.left) = (journal.held_log(), left);
+            small.log.write(|log| small.carry_over(log));
         }
         small
     }
@@ -188,25 +189,27 @@ impl SmallObjects {
     /// again then, and that is all.
     pub fn note(&mut self) {
         let unlogged = std::mem::take(&mut self.unlogged);
-        let Some(log) = self.log.as_mut().filter(|_| !unlogged.is_empty()) else { return };
-        if log.is_full() {
-            _ = log.turn();
-            return self.carry_over();
+        if unlogged.is_empty() {
+            return;
         }
-        let held = &self.held;
-        let piece = |(file, range): &(FileId, Range<u64>)| held.get(file)?.piece(*file, range);
-        _ = log.write(&unlogged.iter().filter_map(piece).collect::<Vec<_>>());
+        self.log.write(|log| {
+            if log.is_full() {
+                log.turn()?;
+                return self.carry_over(log);
+            }
+            let piece = |(file, range): &(FileId, Range<u64>)| self.held.get(file)?.piece(*file, range);
+            log.write(&unlogged.iter().filter_map(piece).collect::<Vec<_>>())
+        });
     }
 
-    /// Begins the log anew with all that counts.
-    fn carry_over(&mut self) {
-        let Some(log) = &mut self.log else { return };
+    /// Begins a turn of the log with all that counts.
+    fn carry_over(&self, log: &mut HeldLog) -> io::Result<()> {
         let held = self
             .held
             .iter()
             .flat_map(|(file, held)| held.there.iter().filter_map(move |range| held.piece(*file, range)));
         let left = self.left.iter().flat_map(|(index, left)| left.pieces(*index));
-        _ = log.carry_over(&held.chain(left).collect::<Vec<_>>());
+        log.carry_over(&held.chain(left).collect::<Vec<_>>())
     }
 
     /// Whether an object is held.

@@ -17,6 +17,7 @@ use treecast_wire::{
 use super::{
     Ending, Journal, Kept, TargetError, TargetFolder, Whole,
     chunk_check::wrong_chunks,
+    held_log::SharedLog,
     names::Names,
     stored::{CATCH_UP_LEN, Stored},
     symbols::{SourceBlock, Symbols},
@@ -126,6 +127,7 @@ impl Store {
         let worker = Worker {
             names: Names::new(folder.clone()),
             folder,
+            held: journal.held_log(),
             journal: Some(journal),
             waker,
             free: free_queue,
@@ -192,6 +194,8 @@ impl Drop for Store {
 struct Worker {
     folder: TargetFolder,
     names: Names,
+    /// What takes room until files need it.
+    held: SharedLog,
     /// None when the session has ended.
     journal: Option<Journal>,
     waker: Waker,
@@ -341,10 +345,11 @@ impl Worker {
                 (Box::new(self.stored(file, begin, kept)?), Vec::new())
             }
         };
-        let mut result = stored.announce(&self.folder, begin.file_name(), begin.file_size);
+        let (folder, name) = (&self.folder, begin.file_name());
+        let mut result = self.held.with_room(|| stored.announce(folder, name, begin.file_size));
         for (position, bytes) in pieces {
-            result =
-                result.and_then(|()| write(&mut stored, &self.folder, begin.file_name(), position, &bytes));
+            let write = || write(&mut stored, folder, name, position, &bytes);
+            result = result.and_then(|()| self.held.with_room(write));
         }
         if let Err(error) = result {
             if error.is_full() && matches!(kept, Kept::Ranges(_)) {
@@ -415,7 +420,7 @@ impl Worker {
         });
         match kept {
             Ok(symbols) => _ = self.symbols.insert(file, symbols),
-            Err(error) => self.attempt(file, |_, _, _| Err(error)),
+            Err(error) => self.fail(file, &error),
         }
     }
 
@@ -501,10 +506,10 @@ impl Worker {
     }
 
     fn make(&mut self, file: FileId, whole: &Whole) {
-        let made = match self.names.make(&whole.begin, &whole.content) {
+        let made = self.held.clone().with_room(|| match self.names.make(&whole.begin, &whole.content) {
             Some(status) => Ok(status),
             None => self.make_by_part(file, whole),
-        };
+        });
         let report = match made {
             Ok(status) => {
                 if let Some(journal) = &mut self.journal {
@@ -554,19 +559,25 @@ impl Worker {
     fn attempt(
         &mut self,
         file: FileId,
-        act: impl FnOnce(&mut Stored, &BeginOfFile, &TargetFolder) -> Result<(), TargetError>,
+        mut act: impl FnMut(&mut Stored, &BeginOfFile, &TargetFolder) -> Result<(), TargetError>,
     ) {
         let Some(Some(Object::Announced { stored, begin })) = self.objects.get_mut(&file) else { return };
-        if let Err(error) = act(stored, begin, &self.folder) {
-            if error.is_full() {
-                stored.keep();
-                self.note_stored(file, true);
-                self.cramped.insert(file);
-            }
-            self.discard(file);
-            self.objects.insert(file, None);
-            self.report(Report::Failed { file, reason: error.to_string() });
+        if let Err(error) = self.held.with_room(|| act(stored, begin, &self.folder)) {
+            self.fail(file, &error);
         }
+    }
+
+    /// An announced object has failed.
+    fn fail(&mut self, file: FileId, error: &TargetError) {
+        let Some(Some(Object::Announced { stored, .. })) = self.objects.get_mut(&file) else { return };
+        if error.is_full() {
+            stored.keep();
+            self.note_stored(file, true);
+            self.cramped.insert(file);
+        }
+        self.discard(file);
+        self.objects.insert(file, None);
+        self.report(Report::Failed { file, reason: error.to_string() });
     }
 
     fn end(&mut self, ending: Ending) -> Option<String> {
