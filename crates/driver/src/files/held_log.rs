@@ -18,7 +18,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::TargetError;
+use super::{TargetError, small::MAX_HELD_BYTES};
 
 /// The first bytes of a record.
 const MAGIC: &[u8; 8] = b"tc-held1";
@@ -34,6 +34,9 @@ const TURN_LEN: u64 = 4 << 20;
 
 /// More of a file is not read.
 const MAX_LEN: u64 = 32 << 20;
+
+/// What a piece takes in memory besides its bytes, at most.
+const OVERHEAD_BYTES: usize = 256;
 
 /// Half a hash of what an object was announced as.
 pub(super) type Announced = [u8; 16];
@@ -108,8 +111,12 @@ pub(super) struct HeldLog {
 }
 
 impl HeldLog {
-    /// Of two files, opened for reading and writing, and what they say.
-    pub fn open(mut files: [File; 2]) -> io::Result<(Self, BTreeMap<u32, Left>)> {
+    /// Of two files, opened for reading and writing, and what they say of objects that are wanted, by their indexes: the
+    /// newest, as much as is ever held.
+    pub fn open(
+        mut files: [File; 2],
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> io::Result<(Self, BTreeMap<u32, Left>)> {
         let mut texts = [Vec::new(), Vec::new()];
         for (file, text) in files.iter_mut().zip(&mut texts) {
             file.take(MAX_LEN).read_to_end(text)?;
@@ -125,7 +132,10 @@ impl HeldLog {
             (1, 1)
         });
         let mut left = BTreeMap::<u32, Left>::new();
-        for piece in records.iter().flat_map(|(record, _)| record.pieces()) {
+        let pieces = records.iter().flat_map(|(record, _)| record.pieces());
+        let pieces: Vec<_> =
+            pieces.filter(|piece| !piece.bytes.is_empty() && is_wanted(piece.index)).collect();
+        for piece in newest(&pieces) {
             let of = left.entry(piece.index).or_default();
             if of.announced != piece.announced {
                 *of = Left { announced: piece.announced, pieces: Vec::new() };
@@ -261,6 +271,16 @@ fn records(text: &[u8]) -> impl Iterator<Item = Record<'_>> {
     })
 }
 
+/// The last pieces, as many as may be held.
+fn newest<'a, 'b>(pieces: &'b [Piece<'a>]) -> &'b [Piece<'a>] {
+    let mut room = MAX_HELD_BYTES;
+    let fits = |piece: &&Piece<'_>| {
+        room.checked_sub(piece.bytes.len() + OVERHEAD_BYTES).map(|rest| room = rest).is_some()
+    };
+    let count = pieces.iter().rev().take_while(fits).count();
+    &pieces[pieces.len() - count..]
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
@@ -272,11 +292,14 @@ mod tests {
     use super::*;
     use crate::files::walk::tests::scratch;
 
+    /// An object that is not wanted.
+    const UNWANTED: u32 = 9;
+
     fn open(path: &Path) -> (HeldLog, BTreeMap<u32, Left>) {
         let file = |name: &str| {
             File::options().read(true).write(true).create(true).truncate(false).open(path.join(name)).unwrap()
         };
-        HeldLog::open([file("0"), file("1")]).unwrap()
+        HeldLog::open([file("0"), file("1")], |index| index != UNWANTED).unwrap()
     }
 
     fn piece(index: u32, position: u32, bytes: &[u8]) -> Piece<'_> {
@@ -335,7 +358,7 @@ mod tests {
         let path = scratch("held-log-turns");
         let (mut log, _) = open(&path);
         let bytes = vec![3; 300_000];
-        for index in 1..100 {
+        for index in 100..200 {
             if log.is_full() {
                 log.turn().unwrap();
                 log.carry_over(&[piece(0, 0, b"first")]).unwrap();
@@ -344,15 +367,15 @@ mod tests {
         }
         let (mut next, there) = open(&path);
         assert_eq!(there.get(&0), Some(&left(&[(0, b"first"), (0, b"first")])));
-        assert!(there.contains_key(&99) && !there.contains_key(&1));
+        assert!(there.contains_key(&199) && !there.contains_key(&100));
         for name in ["0", "1"] {
             assert!(path.join(name).metadata().unwrap().len() < 2 * TURN_LEN);
         }
         // The next one overwrites the older file, and says what counts first.
         next.carry_over(&[piece(0, 0, b"first")]).unwrap();
-        next.write(&[piece(200, 0, b"new")]).unwrap();
+        next.write(&[piece(300, 0, b"new")]).unwrap();
         let (_, there) = open(&path);
-        assert!([0, 99, 200].iter().all(|index| there.contains_key(index)));
+        assert!([0, 199, 300].iter().all(|index| there.contains_key(index)));
         std::fs::remove_dir_all(path).unwrap();
     }
 
@@ -400,6 +423,26 @@ mod tests {
             assert_eq!(left.len(), count);
             assert_eq!(log.write(&[piece(2, 0, b"cd")]).is_ok(), count == 0, "{number}");
         }
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn no_more_is_read_than_is_ever_held_and_nothing_that_is_not_wanted() {
+        let path = scratch("held-log-bounded");
+        let (mut log, _) = open(&path);
+        let bytes = vec![3; 1 << 20];
+        let last = MAX_HELD_BYTES as u32 >> 20;
+        for index in 100..=100 + last {
+            log.write(&[piece(index, 0, &bytes), piece(UNWANTED, 0, &bytes)]).unwrap();
+        }
+        log.turn().unwrap();
+        log.write(&[piece(1, 0, b""), piece(2, 0, b"ab")]).unwrap();
+        let (_, left) = open(&path);
+        assert!(left.contains_key(&2) && left.contains_key(&(100 + last)));
+        let is_there = |index| left.contains_key(index);
+        assert!(![1, UNWANTED, 100].iter().any(is_there));
+        let held = left.values().flat_map(|left| &left.pieces).map(|(_, bytes)| bytes.len()).sum::<usize>();
+        assert_eq!(held, MAX_HELD_BYTES - bytes.len() + 2, "the next one does not fit");
         std::fs::remove_dir_all(path).unwrap();
     }
 }

@@ -382,11 +382,11 @@ impl Journal {
         self.held.clone()
     }
 
-    /// Opens the log of what the receiver holds in memory. Returns what is in it from an earlier one. There is none
-    /// where it cannot be written, or nobody may go on with it.
-    pub(super) fn open_held_log(&self) -> Option<BTreeMap<u32, Left>> {
+    /// Opens the log of what the receiver holds in memory. Returns what is in it from an earlier one, of objects of
+    /// which nothing is noted here. There is none where it cannot be written, or nobody may go on with it.
+    pub(super) fn open_held_log(&self, leftovers: &Leftovers) -> Option<BTreeMap<u32, Left>> {
         let files = self.resumes.then(|| Ok::<_, io::Error>([self.open_held(0)?, self.open_held(1)?]))?;
-        let (log, left) = HeldLog::open(files.ok()?).ok()?;
+        let (log, left) = HeldLog::open(files.ok()?, |index| !leftovers.has(index)).ok()?;
         self.held.set(log);
         Some(left)
     }
@@ -455,7 +455,7 @@ impl Leftovers {
     }
 
     /// Whether something is noted of an object.
-    pub(super) fn has(&self, index: u32) -> bool {
+    fn has(&self, index: u32) -> bool {
         self.objects.contains_key(&index)
     }
 
@@ -770,8 +770,8 @@ mod tests {
     fn one_that_is_interrupted_leaves_nothing_of_what_it_held() {
         let path = scratch("journal-held-interrupted");
         for (ending, count) in [(Ending::CutShort, 3), (Ending::Interrupted, 1)] {
-            let (folder, mut journal, _) = open(&path);
-            journal.open_held_log().unwrap();
+            let (folder, mut journal, leftovers) = open(&path);
+            journal.open_held_log(&leftovers).unwrap();
             note_held(&journal);
             let status = sys::status_at(folder.root(), c"").unwrap();
             journal.done(FILE, &begin(3, "name"), &[7; 32], status);
@@ -807,14 +807,14 @@ mod tests {
         };
         let make_link = || std::os::unix::fs::symlink(&outside, &held).unwrap();
         for make in [&make_fifo as &dyn Fn(), &make_hard_link, &make_readable, &make_link] {
-            let (_, journal, _) = open(&path);
+            let (_, journal, leftovers) = open(&path);
             make();
-            assert!(journal.open_held_log().unwrap().is_empty());
+            assert!(journal.open_held_log(&leftovers).unwrap().is_empty());
             note_held(&journal);
             let metadata = held.symlink_metadata().unwrap();
             assert!(metadata.is_file() && metadata.len() > 0);
             assert_eq!((metadata.mode() & 0o777, metadata.nlink()), (0o600, 1));
-            assert_eq!(journal.open_held_log().unwrap().len(), 1, "what is ours alone stays");
+            assert_eq!(journal.open_held_log(&leftovers).unwrap().len(), 1, "what is ours alone stays");
             journal.end(Ending::Over);
         }
         assert_eq!(std::fs::read_to_string(outside).unwrap(), "precious");

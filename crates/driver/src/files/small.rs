@@ -23,8 +23,9 @@ use super::{
 /// Objects up to this size, in bytes, are small.
 const MAX_LEN: u64 = 64 * 1024;
 
-/// The most memory for all of them; what comes beyond it goes to the disk as large objects do.
-const MAX_HELD_BYTES: usize = 8 << 20;
+/// The most memory for all of them; what comes beyond it goes to the disk as large objects do. What an earlier receiver
+/// has held may take as much until it is asked for.
+pub(super) const MAX_HELD_BYTES: usize = 8 << 20;
 
 /// What an object takes besides its bytes, at most.
 const OVERHEAD_BYTES: usize = 1024;
@@ -103,9 +104,8 @@ impl SmallObjects {
     /// As [`SmallObjects::new`], for a receiver with this journal, from which a later one can go on.
     pub fn resuming(is_off: bool, journal: &Journal, leftovers: &Leftovers) -> Self {
         let mut small = Self::new(is_off);
-        if let Some(mut left) = (!is_off).then(|| journal.open_held_log()).flatten() {
-            // What is noted elsewhere came later, or is as much.
-            left.retain(|index, _| !leftovers.has(*index));
+        // What is noted elsewhere came later, or is as much.
+        if let Some(left) = (!is_off).then(|| journal.open_held_log(leftovers)).flatten() {
             (small.log, small.left) = (journal.held_log(), left);
             small.log.write(|log| small.carry_over(log));
         }
@@ -167,6 +167,11 @@ impl SmallObjects {
             _ => self.unlogged.push((file, position..end)),
         }
         true
+    }
+
+    /// Forgets what an earlier receiver has held of an object that is not wanted.
+    pub fn forget_left(&mut self, file: FileId) {
+        self.left.remove(&file.index());
     }
 
     /// Takes what an earlier receiver has held of an object that has just been announced. Returns what that is.
@@ -395,6 +400,12 @@ mod tests {
         // Killed again, before the other one is announced, otherwise than before.
         small.note();
         drop(again);
+        let (journal, mut small) = resumed(true);
+        for file in [FILE, FileId(4)] {
+            small.forget_left(file);
+        }
+        assert!(!small.has_left(), "neither is wanted");
+        drop(journal);
         let (_, mut small) = resumed(true);
         small.announce(FileId(4), begin(6, "c"), Kept::Nothing);
         assert!(small.restore(FileId(4)).is_empty());

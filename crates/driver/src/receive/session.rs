@@ -625,6 +625,7 @@ impl<'a> Session<'a> {
                 let response = if wanted { Response::Accept } else { Response::Ignore };
                 if !wanted {
                     self.not_wanted += 1;
+                    self.small.forget_left(file);
                     (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned() });
                 }
                 self.machine.handle(self.clock.now(), ReceiverInput::Respond { file, response });
