@@ -123,11 +123,13 @@ impl Plane {
         netlink: &mut Netlink,
         notices: &mut Notices<'_>,
     ) -> Option<Instant> {
-        self.tell_suspicion(now, notices);
         loop {
             match self.router.poll(now) {
                 Step::Transmit(transmit) => self.execute(now, transmit, netlink, notices),
-                Step::Wait(deadline, _) => return deadline,
+                Step::Wait(deadline, _) => {
+                    self.tell_suspicion(now, notices);
+                    return deadline;
+                }
                 Step::Event(never) => match never {},
             }
         }
@@ -287,7 +289,6 @@ impl Plane {
                 let packets = packets.saturating_sub(wrong_interface);
                 if wrong_interface > packets / 2 {
                     self.suspect(None, source, group);
-                    self.tell_suspicion(now, notices);
                 }
                 self.router.handle(now, Input::Counted { source, group, packets });
                 Ok(())
