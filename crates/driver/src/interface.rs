@@ -162,9 +162,14 @@ pub fn list() -> io::Result<Vec<Interface>> {
 fn local_address_towards(target: IpAddr) -> Option<IpAddr> {
     let any: IpAddr =
         if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect(SocketAddr::new(target, 9)).ok()?;
-    socket.local_addr().ok().map(|address| address.ip())
+    source_towards((any, 0).into(), (target, 9).into()).ok()
+}
+
+/// The address that the kernel takes for packets to `target` from a socket that is bound to `from`; sends nothing.
+pub(crate) fn source_towards(from: SocketAddr, target: SocketAddr) -> io::Result<IpAddr> {
+    let socket = UdpSocket::bind(from)?;
+    socket.connect(target)?;
+    socket.local_addr().map(|address| address.ip())
 }
 
 fn is_link_local(address: IpAddr) -> bool {

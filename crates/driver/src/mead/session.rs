@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv6Addr, SocketAddrV6, UdpSocket},
+    net::{IpAddr, Ipv6Addr, SocketAddrV6},
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    interface::Interface,
+    interface::{Interface, source_towards},
     poller::{Interest, Poller},
     security::random,
     stop::Stop,
@@ -337,9 +337,8 @@ fn address_towards(interface: &Interface, receiver: Ipv6Addr) -> Result<Ipv6Addr
 /// The source that the kernel takes for packets to `receiver`; sends nothing.
 fn route_source(receiver: Ipv6Addr, bound: Option<(Ipv6Addr, u32)>) -> std::io::Result<Ipv6Addr> {
     let (address, scope) = bound.unwrap_or((Ipv6Addr::UNSPECIFIED, 0));
-    let socket = UdpSocket::bind(SocketAddrV6::new(address, 0, 0, scope))?;
-    socket.connect(SocketAddrV6::new(receiver, 9, 0, scope))?;
-    match socket.local_addr()?.ip() {
+    let at = |address, port| SocketAddrV6::new(address, port, 0, scope).into();
+    match source_towards(at(address, 0), at(receiver, 9))? {
         IpAddr::V6(address) => Ok(address),
         IpAddr::V4(_) => Err(std::io::ErrorKind::AddrNotAvailable.into()),
     }
