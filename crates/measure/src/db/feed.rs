@@ -51,9 +51,7 @@ ALTER TABLE runs ADD COLUMN server_bps INTEGER;
 impl Db {
     /// Says that a run is a feed's.
     pub fn add_feed(&mut self, run: RunId, feed: &FeedInfo) -> Result<()> {
-        let info = serde_json::to_string(feed).map_err(|error| self.damaged(error.to_string()))?;
-        let sql = "INSERT OR REPLACE INTO feeds (run_id, info) VALUES (?1, ?2)";
-        self.connection.execute(sql, (run.0, info)).map(drop).map_err(|e| self.failed(e))
+        self.set_info_of_run("INSERT OR REPLACE INTO feeds (run_id, info) VALUES (?1, ?2)", run, feed)
     }
 
     /// What a feed's run was like; `None` for other runs.

@@ -48,14 +48,23 @@ CREATE TABLE sharings (
 impl Db {
     /// Says that flows share a link in a run, in place of what was said of it before.
     pub fn set_sharing(&mut self, run: RunId, sharing: &SharingInfo) -> Result<()> {
-        let info = serde_json::to_string(sharing).map_err(|error| self.damaged(error.to_string()))?;
-        let sql = "INSERT OR REPLACE INTO sharings (run_id, info) VALUES (?1, ?2)";
-        self.connection.execute(sql, (run.0, info)).map(drop).map_err(|e| self.failed(e))
+        self.set_info_of_run("INSERT OR REPLACE INTO sharings (run_id, info) VALUES (?1, ?2)", run, sharing)
     }
 
     /// How flows share a link in a run; `None` for other runs.
     pub fn sharing(&self, run: RunId) -> Result<Option<SharingInfo>> {
         self.info_of_run("SELECT info FROM sharings WHERE run_id = ?1", run, "a run with a shared link")
+    }
+
+    /// Has a table keep this of a run, as JSON.
+    pub(super) fn set_info_of_run(
+        &mut self,
+        sql: &str,
+        run: RunId,
+        info: &impl serde::Serialize,
+    ) -> Result<()> {
+        let info = serde_json::to_string(info).map_err(|error| self.damaged(error.to_string()))?;
+        self.connection.execute(sql, (run.0, info)).map(drop).map_err(|e| self.failed(e))
     }
 
     /// The JSON that a table has of a run, parsed; `what` is what a person calls it.
