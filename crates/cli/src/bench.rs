@@ -18,6 +18,7 @@ mod floor;
 mod memory;
 mod ours;
 mod report;
+mod router;
 mod small;
 mod stage;
 mod uftp;
@@ -37,7 +38,10 @@ use stage::Stage;
 /// Needs root (it makes network namespaces, and removes them) and memory for a copy of the file at each receiver.
 /// Exit code 0: all is as it is wanted; 3: not so; 1: the bench itself failed.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Receivers on the bridge
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
     receivers: u32,
@@ -74,7 +78,15 @@ pub struct Args {
     worker: Vec<String>,
 }
 
+#[derive(clap::Subcommand)]
+enum Command {
+    Router(router::Args),
+}
+
 pub fn run(args: Args) -> Outcome {
+    if let Some(Command::Router(args)) = &args.command {
+        return router::run(args);
+    }
     if !args.worker.is_empty() {
         worker::run(&args.worker)?;
         return Ok(ExitCode::SUCCESS);

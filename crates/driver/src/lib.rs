@@ -13,6 +13,7 @@ pub mod connection;
 pub mod fec;
 pub mod file_limit;
 pub mod files;
+pub mod frames;
 pub mod interface;
 pub mod mead;
 pub mod metrics;

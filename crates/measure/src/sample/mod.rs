@@ -18,6 +18,7 @@ use crate::series::Name;
 
 pub use machine::{MachineSampler, OwnCost};
 pub use nodes::{InterfaceSource, NodeSampler, NodeSource};
+pub use process::own_cpu_ns;
 pub use recorder::Recorder;
 
 /// The value of one series now.

@@ -1,0 +1,210 @@
+//! What the sender puts on the link: the same payload as multicast, as MEADcast and as plain unicast.
+
+use std::net::Ipv6Addr;
+
+use treecast_driver::frames::OFFLOAD_LEN;
+use treecast_wire::{
+    ipv6::{self, next_header, upper_layer_checksum},
+    mead::{Dialect, Header},
+};
+
+use super::Result;
+
+/// Bytes of a datagram in a super-packet: with MEADcast's header for ten receivers, it fits an MTU of 1,500.
+const SEGMENT_LEN: usize = 1200;
+const SEGMENTS: usize = 50;
+
+/// Bytes of payload in an IPv6 packet of 1,000 bytes.
+const SINGLE_LEN: usize = 1000 - ipv6::HEADER_LEN - UDP_LEN;
+
+const ETHERNET_LEN: usize = 14;
+const ETHERTYPE: [u8; 2] = [0x86, 0xdd];
+const UDP_LEN: usize = 8;
+const UDP_CHECKSUM_AT: u16 = 6;
+const HOP_LIMIT: u8 = 64;
+const SOURCE_PORT: u16 = 4000;
+
+/// Nobody's: the router's network layer throws away what is addressed so.
+const STRANGER: [u8; 6] = [2, 0xff, 0xff, 0xff, 0xff, 0xff];
+
+/// Of struct virtio_net_hdr.
+const NEEDS_CHECKSUM: u8 = 1;
+const GSO_NONE: u8 = 0;
+const GSO_UDP_L4: u8 = 5;
+
+/// What a packet holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    /// 50 datagrams of 1,200 bytes in one.
+    Super,
+    /// One datagram, 1,000 bytes with its IPv6 header.
+    Single,
+}
+
+impl Size {
+    fn payload(self) -> Vec<u8> {
+        match self {
+            Self::Super => (0..SEGMENTS * SEGMENT_LEN).map(|at| (at / SEGMENT_LEN) as u8).collect(),
+            Self::Single => vec![0; SINGLE_LEN],
+        }
+    }
+
+    fn segment_len(self) -> usize {
+        match self {
+            Self::Super => SEGMENT_LEN,
+            Self::Single => SINGLE_LEN,
+        }
+    }
+
+    /// Datagrams that a receiver gets of one packet.
+    pub fn datagrams(self) -> usize {
+        match self {
+            Self::Super => SEGMENTS,
+            Self::Single => 1,
+        }
+    }
+
+    /// Whether this is the packet's datagram of this number.
+    pub fn is_datagram(self, number: usize, datagram: &[u8]) -> bool {
+        datagram.len() == self.segment_len() && datagram.iter().all(|byte| *byte == number as u8)
+    }
+}
+
+/// Frames that are sent in turn, and what is to come of each.
+#[derive(Debug, Clone)]
+pub(super) struct Flow {
+    pub frames: Vec<Vec<u8>>,
+    /// Copies that arrive of each frame.
+    pub copies: usize,
+    pub size: Size,
+    /// The port at which they arrive.
+    pub port: u16,
+}
+
+/// Who is there.
+#[derive(Debug, Clone)]
+pub(super) struct Addresses {
+    pub sender: Ipv6Addr,
+    pub sender_mac: [u8; 6],
+    pub router: Ipv6Addr,
+    pub router_mac: [u8; 6],
+    pub receivers: Vec<Ipv6Addr>,
+    pub group: Ipv6Addr,
+    pub group_port: u16,
+    pub port: u16,
+}
+
+impl Addresses {
+    /// One packet to the group.
+    pub fn multicast(&self, size: Size) -> Flow {
+        let [.., a, b, c, d] = self.group.octets();
+        // RFC 2464, 7.
+        let mac = [0x33, 0x33, a, b, c, d];
+        let frame = self.frame(mac, self.group, (self.group_port, None), size);
+        Flow { frames: vec![frame], copies: self.receivers.len(), size, port: self.group_port }
+    }
+
+    /// One packet that the router turns into one for each receiver.
+    pub fn mead(&self, size: Size) -> Result<Flow> {
+        let header = Header::data(next_header::UDP, &[(self.router, self.receivers.clone())])?;
+        let header = header.to_bytes(Dialect::Rfc);
+        let frame = self.frame(self.router_mac, self.receivers[0], (self.port, Some(&header)), size);
+        Ok(Flow { frames: vec![frame], copies: self.receivers.len(), size, port: self.port })
+    }
+
+    /// A packet to each receiver.
+    pub fn unicast(&self, size: Size) -> Flow {
+        let frame = |to: &Ipv6Addr| self.frame(self.router_mac, *to, (self.port, None), size);
+        Flow { frames: self.receivers.iter().map(frame).collect(), copies: 1, size, port: self.port }
+    }
+
+    /// Packets that the router does not take: what they cost, the sender costs.
+    pub fn stray(&self, size: Size) -> Flow {
+        let frame = self.frame(STRANGER, self.receivers[0], (self.port, None), size);
+        Flow { frames: vec![frame], copies: 0, size, port: self.port }
+    }
+
+    /// A frame as a sender's kernel gives it to a device that finishes checksums and divides super-packets.
+    fn frame(
+        &self,
+        mac: [u8; 6],
+        to: Ipv6Addr,
+        (port, routing): (u16, Option<&[u8]>),
+        size: Size,
+    ) -> Vec<u8> {
+        let (payload, routing) = (size.payload(), routing.unwrap_or_default());
+        let len = (UDP_LEN + payload.len()) as u16;
+        let ip = ipv6::Header {
+            class_and_label: 0,
+            payload_len: routing.len() as u16 + len,
+            next_header: if routing.is_empty() { next_header::UDP } else { next_header::ROUTING },
+            hop_limit: HOP_LIMIT,
+            source: self.sender,
+            destination: to,
+        };
+        // The device adds up the segment itself; it is given the sum of what stands elsewhere, which is what the checksum of
+        // as many zeros is, turned over.
+        let pseudo = !upper_layer_checksum(self.sender, to, next_header::UDP, &vec![0; len.into()]);
+        let udp = [SOURCE_PORT, port, len, pseudo].map(u16::to_be_bytes).concat();
+        let start = (ETHERNET_LEN + ipv6::HEADER_LEN + routing.len()) as u16;
+        let (kind, segment_len) = match size {
+            Size::Super => (GSO_UDP_L4, SEGMENT_LEN as u16),
+            Size::Single => (GSO_NONE, 0),
+        };
+        let words =
+            [start + UDP_LEN as u16, segment_len, start, UDP_CHECKSUM_AT].map(u16::to_ne_bytes).concat();
+        let offload = [&[NEEDS_CHECKSUM, kind][..], &words].concat();
+        debug_assert_eq!(offload.len(), OFFLOAD_LEN);
+        let ethernet = [&mac[..], &self.sender_mac, &ETHERTYPE].concat();
+        [&offload[..], &ethernet, &ip.to_bytes(), routing, &udp, &payload].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses() -> Addresses {
+        let host = |number| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, number);
+        Addresses {
+            sender: host(1),
+            sender_mac: [2, 0, 0, 0, 0, 1],
+            router: host(2),
+            router_mac: [2, 0, 0, 0, 0, 2],
+            receivers: vec![host(3), host(4)],
+            group: Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0x1234, 0x5678),
+            group_port: 5000,
+            port: 5001,
+        }
+    }
+
+    #[test]
+    fn a_single_packet_has_1000_bytes_and_the_checksum_that_a_device_begins_with() {
+        let frame = &addresses().unicast(Size::Single).frames[1];
+        let packet = &frame[OFFLOAD_LEN + ETHERNET_LEN..];
+        assert_eq!(packet.len(), 1000);
+        let (ip, segment) = ipv6::Header::parse(packet).expect("a header");
+        assert_eq!(ip.destination, addresses().receivers[1]);
+        // Finished by the device's sum over the segment, it is right.
+        let mut finished = segment.to_vec();
+        finished[6..8].fill(0);
+        let right = upper_layer_checksum(ip.source, ip.destination, next_header::UDP, &finished);
+        let sum: u32 = segment.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+        let folded = (sum & 0xffff) + (sum >> 16);
+        assert_eq!(!(((folded & 0xffff) + (folded >> 16)) as u16), right);
+    }
+
+    #[test]
+    fn frames_go_to_whom_they_are_for() {
+        let addresses = addresses();
+        let multicast = &addresses.multicast(Size::Super).frames[0];
+        assert_eq!(multicast[OFFLOAD_LEN..][..6], [0x33, 0x33, 0x12, 0x34, 0x56, 0x78]);
+        let mead = &addresses.mead(Size::Super).expect("good addresses").frames[0];
+        let (ip, rest) = ipv6::Header::parse(&mead[OFFLOAD_LEN + ETHERNET_LEN..]).expect("a header");
+        assert_eq!((ip.next_header, ip.destination), (next_header::ROUTING, addresses.receivers[0]));
+        let (header, rest) = Header::parse(rest, Dialect::Rfc).expect("a routing header");
+        assert_eq!(header.addresses, [addresses.router, addresses.receivers[0], addresses.receivers[1]]);
+        assert_eq!(rest.len(), UDP_LEN + SEGMENTS * SEGMENT_LEN);
+        assert_eq!(mead.len() - multicast.len(), header.emitted_len());
+    }
+}

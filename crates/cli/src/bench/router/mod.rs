@@ -1,0 +1,165 @@
+//! `treecast bench router`: what the MEADcast router costs, beside what the kernel's own forwarding does.
+//!
+//! One sender, one router and ten receivers, each on a link of its own, in one run on one machine. One program sends all
+//! of it, in one way: whole frames into the sender's link, super-packets undivided. Measured in turn are
+//!
+//! - super-packets, multicast by the kernel (`treecast mroute`) beside M2U by the MEADcast router;
+//! - single packets, forwarded as unicast by the kernel beside M2U, counted in packets that come out;
+//! - plain traffic, datagrams and a TCP connection, without the router's program and with it, in short turns;
+//! - frames that the router does not take: what only the sender costs.
+//!
+//! The machine has few processors and all nodes share them, so there are two figures for each: what arrives in a second
+//! and what a packet that arrives costs of a processor, sending left out.
+
+mod frames;
+mod network;
+mod report;
+mod slice;
+
+use std::{process::ExitCode, time::Duration};
+
+use treecast_driver::stop::Stop;
+
+use super::stage::Result;
+use crate::{Outcome, output};
+use frames::{Flow, Size};
+use network::{Mead, Network};
+use report::{Plain, Report, Run};
+use slice::{Connection, Slice};
+
+/// Pairs of plain traffic for each run, each of slices of a fourth of a run's time.
+const PAIRS_A_RUN: u32 = 8;
+const SLICES_A_SECOND: u32 = 4;
+
+/// Measure the MEADcast router against the kernel's own forwarding
+///
+/// Needs root: it makes a network of namespaces, and removes it. Takes about 25 s a run. Exit code 0: all is as it is
+/// wanted; 3: not so; 1: the bench itself failed.
+#[derive(clap::Args)]
+pub struct Args {
+    /// How often each is measured; medians count
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
+    runs: u32,
+    /// For how long, each time
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = slice_seconds, allow_negative_numbers = true)]
+    seconds: Duration,
+    /// Receivers, each on a link of its own
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=31), allow_negative_numbers = true)]
+    receivers: u32,
+    /// Measure the router in user space, too
+    #[arg(long)]
+    user_space: bool,
+    /// One JSON object on standard output instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// 0.01 to 60.
+fn slice_seconds(text: &str) -> std::result::Result<Duration, &'static str> {
+    let seconds = text.parse().ok().filter(|seconds| (0.01..=60.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or("expected seconds from 0.01 to 60, as in 0.5")
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let mut network = Network::set(args.receivers, stop)?;
+    let flows = Flows::of(&network)?;
+    let mut report = Report::new(args.receivers, args.seconds);
+    remark!("checking that all of it arrives");
+    flows.check(&mut network, args.user_space)?;
+    for number in 1..=args.runs {
+        remark!("run {number} of {}: against the kernel's forwarding", args.runs);
+        report.runs.push(flows.measure(&mut network, args.seconds, number.is_multiple_of(2))?);
+    }
+    for number in 1..=args.runs {
+        remark!("run {number} of {}: plain traffic", args.runs);
+        for pair in 0..PAIRS_A_RUN {
+            let duration = args.seconds / SLICES_A_SECOND;
+            report.plain.push(flows.measure_plain(&mut network, duration, pair.is_multiple_of(2))?);
+        }
+    }
+    if args.user_space {
+        network.attach(Mead::UserSpace)?;
+        for number in 1..=args.runs {
+            remark!("run {number} of {}: in user space", args.runs);
+            report.user_space.push(slice::send(&mut network, &flows.mead_single, args.seconds)?);
+        }
+    }
+    drop(network);
+    match args.json {
+        true => say!("{}", report.as_json()),
+        false => output::to_stdout(format_args!("{}", report.as_table())),
+    }
+    Ok(if report.is_met() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+/// All that is sent.
+struct Flows {
+    multicast_super: Flow,
+    mead_super: Flow,
+    unicast_single: Flow,
+    mead_single: Flow,
+    stray_super: Flow,
+    stray_single: Flow,
+}
+
+impl Flows {
+    fn of(network: &Network) -> Result<Self> {
+        let addresses = &network.addresses;
+        Ok(Self {
+            multicast_super: addresses.multicast(Size::Super),
+            mead_super: addresses.mead(Size::Super)?,
+            unicast_single: addresses.unicast(Size::Single),
+            mead_single: addresses.mead(Size::Single)?,
+            stray_super: addresses.stray(Size::Super),
+            stray_single: addresses.stray(Size::Single),
+        })
+    }
+
+    /// Each receiver gets the right bytes of each flow. Then neighbours and listeners are known, too.
+    fn check(&self, network: &mut Network, in_user_space: bool) -> Result<()> {
+        let failed = |what: &str, error| format!("{what}: {error}");
+        network.check(&self.multicast_super).map_err(|error| failed("multicast by the kernel", error))?;
+        network.check(&self.unicast_single).map_err(|error| failed("unicast by the kernel", error))?;
+        let planes = [(Mead::Program, "MEADcast"), (Mead::UserSpace, "MEADcast in user space")];
+        for (plane, what) in planes.into_iter().take(if in_user_space { 2 } else { 1 }) {
+            network.attach(plane).map_err(|error| failed(what, error))?;
+            for flow in [&self.mead_super, &self.mead_single] {
+                network.check(flow).map_err(|error| failed(what, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Each flow once. Which of the two comes first does not matter, but it might.
+    fn measure(&self, network: &mut Network, duration: Duration, mead_first: bool) -> Result<Run> {
+        let mut run = Run::default();
+        for is_mead in [mead_first, !mead_first] {
+            network.attach(if is_mead { Mead::Program } else { Mead::Detached })?;
+            let mut send = |flow| slice::send(network, flow, duration);
+            if is_mead {
+                run.mead_super = send(&self.mead_super)?;
+                run.mead_single = send(&self.mead_single)?;
+            } else {
+                run.stray_super = send(&self.stray_super)?;
+                run.multicast_super = send(&self.multicast_super)?;
+                run.stray_single = send(&self.stray_single)?;
+                run.unicast_single = send(&self.unicast_single)?;
+            }
+        }
+        Ok(run)
+    }
+
+    fn measure_plain(&self, network: &mut Network, duration: Duration, mead_first: bool) -> Result<Plain> {
+        let mut connection = Connection::open(network)?;
+        let mut plain = Plain::default();
+        for is_mead in [mead_first, !mead_first] {
+            network.attach(if is_mead { Mead::Program } else { Mead::Detached })?;
+            let udp = slice::send(network, &self.unicast_single, duration)?;
+            let tcp = connection.send(network, duration)?;
+            let place = if is_mead { &mut plain.with } else { &mut plain.without };
+            *place = [udp, tcp];
+        }
+        Ok(plain)
+    }
+}

@@ -1,0 +1,307 @@
+//! The network of the router's bench: a sender, a router and receivers, each of these on a link of its own to the router.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    io::Write as _,
+    net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream},
+    os::unix::process::CommandExt,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use treecast_driver::{
+    frames::FrameSocket,
+    interface::Interface,
+    stop::Stop,
+    udp::{DatagramReceiver, GroupAddress, Offload, open_group_receiver, open_unicast_receiver},
+};
+use treecast_lab::{Lab, Options, Topology};
+use treecast_measure::{
+    sample::{NodeSampler, NodeSource},
+    series::{Counter, parse_interface},
+};
+
+use super::{
+    Result,
+    frames::{Addresses, Flow},
+};
+use crate::bench::crew::Crew;
+
+const SENDER: &str = "sender";
+const ROUTER: &str = "router";
+
+const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x7ca5);
+const GROUP_PORT: u16 = 7000;
+const PORT: u16 = 7001;
+
+/// Packets that nobody reads are kept up to this, and from then on dropped where they would have been put.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// The time in which a packet must have come to all receivers.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What forwards in the router besides the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mead {
+    Detached,
+    Program,
+    UserSpace,
+}
+
+/// The network with what runs in it. Gone when dropped.
+pub(super) struct Network {
+    lab: Option<Lab>,
+    stop: Stop,
+    pub addresses: Addresses,
+    pub frames: FrameSocket,
+    receivers: Vec<Receiver>,
+    sampler: NodeSampler,
+    /// The multicast router, for as long as this.
+    _mroute: Crew,
+    mead: (Mead, Crew),
+}
+
+/// Sockets that are only read when what comes is to be checked.
+struct Receiver {
+    multicast: DatagramReceiver,
+    unicast: DatagramReceiver,
+}
+
+/// What has come to all receivers together.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Arrived {
+    /// Super-packets count once.
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+impl Network {
+    pub fn set(receivers: u32, stop: Stop) -> Result<Self> {
+        let name = format!("benchrouter{}", std::process::id());
+        let lab = Lab::up(&topology(receivers)?, &name, &Options::default())?;
+        match Built::within(&lab) {
+            Ok(built) => Ok(built.finish(lab, stop)),
+            Err(error) => {
+                lab.down()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// An error when somebody wants the bench to end.
+    pub fn go_on(&self) -> Result<()> {
+        if self.stop.is_requested() { Err("interrupted".into()) } else { Ok(()) }
+    }
+
+    /// Starts or ends the MEADcast router. When it is detached, nothing of it is left on the interfaces.
+    pub fn attach(&mut self, wanted: Mead) -> Result<()> {
+        self.go_on()?;
+        if self.mead.0 == wanted {
+            return Ok(());
+        }
+        self.mead = (Mead::Detached, Crew::default());
+        let lab = self.lab()?;
+        clear_interfaces(lab)?;
+        let arguments = match wanted {
+            Mead::Detached => return Ok(()),
+            Mead::Program => &["router", "run", "--all"][..],
+            Mead::UserSpace => &["router", "run", "--all", "--user-space"],
+        };
+        self.mead = (wanted, start(lab, arguments)?);
+        Ok(())
+    }
+
+    /// Sends frames of the flow until each receiver has got one packet whole and unaltered, and forgets what else has come.
+    pub fn check(&mut self, flow: &Flow) -> Result<()> {
+        self.drain();
+        let deadline = Instant::now() + PATIENCE;
+        let mut missing: BTreeSet<usize> = (0..self.receivers.len()).collect();
+        while !missing.is_empty() {
+            self.go_on()?;
+            if Instant::now() > deadline {
+                let line = format!("{} of {} receivers get nothing", missing.len(), self.receivers.len());
+                return Err(line.into());
+            }
+            for frame in &flow.frames {
+                self.frames.send(&[frame])?;
+            }
+            // Time for neighbours to answer and, at first, for listeners to be known.
+            std::thread::sleep(Duration::from_millis(20));
+            for (number, receiver) in self.receivers.iter_mut().enumerate() {
+                if receiver.hears(flow)? {
+                    missing.remove(&number);
+                }
+            }
+        }
+        self.drain();
+        Ok(())
+    }
+
+    fn drain(&mut self) {
+        for receiver in &mut self.receivers {
+            for socket in [&mut receiver.multicast, &mut receiver.unicast] {
+                // What cannot be read will be told when it is to be checked.
+                while socket.receive(|_, _| {}).unwrap_or(false) {}
+            }
+        }
+    }
+
+    /// What has come by now, since the network is there.
+    pub fn arrived(&mut self) -> Arrived {
+        let mut arrived = Arrived::default();
+        self.sampler.sample(|_, reading| match parse_interface(&reading.name) {
+            Some((_, Counter::RxPackets)) => arrived.packets += reading.value as u64,
+            Some((_, Counter::RxBytes)) => arrived.bytes += reading.value as u64,
+            _ => {}
+        });
+        arrived
+    }
+
+    /// A connection from the sender, and its end at the first receiver.
+    pub fn connect(&self) -> Result<(TcpStream, TcpStream)> {
+        let lab = self.lab()?;
+        let to = SocketAddr::V6(SocketAddrV6::new(self.addresses.receivers[0], PORT, 0, 0));
+        let listener = lab.enter("receiver0", || TcpListener::bind(to))??;
+        let near = lab.enter(SENDER, || TcpStream::connect_timeout(&to, PATIENCE))??;
+        let (far, _) = listener.accept()?;
+        near.set_write_timeout(Some(PATIENCE))?;
+        Ok((near, far))
+    }
+
+    fn lab(&self) -> Result<&Lab> {
+        self.lab.as_ref().ok_or_else(|| "the network is gone".into())
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        if let Some(lab) = self.lab.take()
+            && let Err(error) = lab.down()
+        {
+            remark!("treecast: {error}");
+        }
+    }
+}
+
+impl Receiver {
+    /// Whether a packet of the flow has come. What comes otherwise must not.
+    fn hears(&mut self, flow: &Flow) -> Result<bool> {
+        let socket = if flow.port == GROUP_PORT { &mut self.multicast } else { &mut self.unicast };
+        let (mut count, mut wrong) = (0, None);
+        let mut check = |datagram: &[u8]| {
+            // Each packet has as many, in order.
+            if !flow.size.is_datagram(count % flow.size.datagrams(), datagram) {
+                wrong = Some(datagram.len());
+            }
+            count += 1;
+        };
+        while socket.receive(|_, datagram| check(datagram))? {}
+        match wrong {
+            Some(len) => Err(format!("a receiver got a wrong datagram of {len} bytes").into()),
+            None => Ok(count > 0),
+        }
+    }
+}
+
+/// What is made in the nodes.
+struct Built {
+    addresses: Addresses,
+    frames: FrameSocket,
+    receivers: Vec<Receiver>,
+    sampler: NodeSampler,
+    mroute: Crew,
+}
+
+impl Built {
+    fn within(lab: &Lab) -> Result<Self> {
+        let mroute = start(lab, &["mroute"])?;
+        let nodes = lab.nodes().iter().filter(|node| node.name.starts_with("receiver"));
+        let receivers = nodes.clone().map(|node| open_receiver(lab, &node.name)).collect::<Result<_>>()?;
+        let source = |node: &treecast_lab::LabNode| NodeSource {
+            name: node.name.clone(),
+            namespace: Some(format!("/run/netns/{}", node.namespace).into()),
+            ..NodeSource::default()
+        };
+        let sampler = NodeSampler::open(nodes.clone().map(source).collect())?;
+        let first = |name: &str| {
+            let node = lab.node(name)?;
+            node.interfaces.first().ok_or_else(|| format!("{name} has no interface").into())
+        };
+        let (sender, router): (_, Result<_>) = (first(SENDER)?, first(ROUTER));
+        let (frames, router) = (lab.enter(SENDER, || FrameSocket::open(sender.index))??, router?);
+        let addresses = Addresses {
+            sender: sender.v6,
+            sender_mac: sender.mac,
+            router: router.v6,
+            router_mac: router.mac,
+            receivers: nodes.filter_map(treecast_lab::LabNode::v6).collect(),
+            group: GROUP,
+            group_port: GROUP_PORT,
+            port: PORT,
+        };
+        Ok(Self { addresses, frames, receivers, sampler, mroute })
+    }
+
+    fn finish(self, lab: Lab, stop: Stop) -> Network {
+        let Self { addresses, frames, receivers, sampler, mroute } = self;
+        let mead = (Mead::Detached, Crew::default());
+        Network { lab: Some(lab), stop, addresses, frames, receivers, sampler, _mroute: mroute, mead }
+    }
+}
+
+fn topology(receivers: u32) -> Result<Topology> {
+    // The router's first interface is the one to the sender.
+    let mut text = format!(
+        "[nodes]\n{SENDER} = {{ role = \"server\" }}\n{ROUTER} = {{ role = \"router\" }}\n\
+         receiver = {{ role = \"client\", count = {receivers} }}\n\
+         [links.from]\nnodes = [\"{SENDER}\", \"{ROUTER}\"]\n"
+    );
+    for number in 0..receivers {
+        write!(text, "[links.to{number}]\nnodes = [\"{ROUTER}\", \"receiver{number}\"]\n")?;
+    }
+    Ok(Topology::from_toml(&text, "the bench's network")?)
+}
+
+/// Starts this program in the router, and returns when it says that it is ready.
+fn start(lab: &Lab, arguments: &[&str]) -> Result<Crew> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // What ends the bench is not for it: it is ended when nothing needs it.
+    command.process_group(0);
+    let mut crew = Crew::default();
+    crew.add(&format!("treecast {}", arguments.join(" ")), lab.spawn(ROUTER, command)?);
+    crew.wait_ready()?;
+    Ok(crew)
+}
+
+fn open_receiver(lab: &Lab, node: &str) -> Result<Receiver> {
+    let name = lab.node(node)?.interfaces.first().ok_or("a receiver has no interface")?.name.clone();
+    let open = || {
+        let group = SocketAddr::V6(SocketAddrV6::new(GROUP, GROUP_PORT, 0, 0));
+        let interface = Interface::named(&name).map_err(|error| error.to_string())?;
+        let address = GroupAddress { group, source: None, interface };
+        let multicast = open_group_receiver(&address, BUFFER_BYTES).map_err(|error| error.to_string())?.0;
+        let unicast = open_unicast_receiver(PORT, BUFFER_BYTES).map_err(|error| error.to_string())?.0;
+        let [multicast, unicast] =
+            [multicast, unicast].map(|socket| DatagramReceiver::new(socket, Offload::SuperPackets));
+        Ok::<_, String>(Receiver { multicast, unicast })
+    };
+    Ok(lab.enter(node, open)??)
+}
+
+/// Takes the queues off the router's interfaces at which filters hang, with all of them.
+fn clear_interfaces(lab: &Lab) -> Result<()> {
+    let interfaces = lab.node(ROUTER)?.interfaces.iter();
+    let batch: String =
+        interfaces.map(|interface| format!("qdisc del dev {} clsact\n", interface.name)).collect();
+    let mut command = Command::new("tc");
+    // There may be none.
+    command.args(["-force", "-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = lab.spawn(ROUTER, command)?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(batch.as_bytes())?;
+    }
+    child.wait()?;
+    Ok(())
+}
