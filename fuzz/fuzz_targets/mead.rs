@@ -1,14 +1,16 @@
-//! MEADcast's headers in both dialects: what parses is emitted and parsed again as the same, no longer than it came.
+//! ICMPv6's errors, and MEADcast's headers in both dialects: what parses is emitted and parsed again as the same, no longer than it came.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use treecast_wire::{
+    icmpv6::DeliveryError,
     ipv6,
     mead::{Dialect, Header, Options},
 };
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = ipv6::Header::parse(bytes);
+    let _ = DeliveryError::parse(bytes);
     for dialect in [Dialect::Rfc, Dialect::Linux65] {
         let Ok((header, rest)) = Header::parse(bytes, dialect) else { continue };
         let emitted = header.to_bytes(dialect);

@@ -397,3 +397,66 @@ fn routers_of_another_domain_are_not_believed() {
     assert!(done["forged"].as_u64() > Some(0), "{done}");
     paths.iter().for_each(|path| fs::remove_file(path).expect("it is ours"));
 }
+
+/// Makes a cable narrow, unseen by the sender.
+fn narrow(network: &Network, one: &str, other: &str, mtu: u32) {
+    network.configure(one, &format!("link set dev {other} mtu {mtu}"));
+    network.configure(other, &format!("link set dev {one} mtu {mtu}"));
+}
+
+#[test]
+fn behind_a_narrow_link_everything_arrives_once_the_sender_has_heard_of_it() {
+    // Datagrams that leave room there for the header of four addresses, and for none.
+    for (with_routers, mtu, len) in [(true, 1300, 1170), (true, 1280, 1200), (false, 1280, 1244)] {
+        let network = network();
+        narrow(&network, "r1", "r2", mtu);
+        let sockets = receivers(&network);
+        let routers = if with_routers { &["r1", "r2"][..] } else { &[] };
+        let _routers: Vec<_> = routers.iter().map(|node| Router::start(&network, node, &[])).collect();
+        let addresses = RECEIVERS.map(|(_, address)| address);
+        let mut sender = Sender::start(&network, &[&addresses[..], &["5000"]].concat());
+        sender.group_with_unicast(if with_routers { 0 } else { 4 });
+        send(&network, 1, len);
+        // What is behind r1 alone is not concerned.
+        assert_eq!(received(&sockets["e4"], 1, len).0, [0]);
+        let mut told = Vec::new();
+        while told.len() < 3 {
+            let event = sender.next("narrow");
+            assert_eq!((&event["mtu_bytes"], &event["tun_mtu_bytes"]), (&mtu.into(), &1280.into()));
+            told.extend(event["receivers"].as_array().expect("a list").clone());
+        }
+        assert!(told.iter().all(|receiver| receiver != "fd00:4::2"), "{told:?}");
+        let captured = capture(&network, "r2", "r1");
+        send(&network, 20, len);
+        for (node, socket) in &sockets {
+            assert_eq!(received(socket, 20, len).0, (0..20).collect::<Vec<_>>(), "{node}: {mtu}");
+        }
+        let uses_mead = with_routers && mtu == 1300;
+        let (by_mead, _) = well_formed_datagrams(&captured, Dialect::Rfc);
+        assert_eq!(by_mead > 0, uses_mead);
+        assert_eq!(sender.end()["refused_packets"], 0);
+    }
+}
+
+#[test]
+fn who_cannot_be_reached_is_told_with_the_reason_and_still_sent_to() {
+    let network = network();
+    let mut sockets = receivers(&network);
+    sockets.remove("e1");
+    network.configure("r1", "route add prohibit fd00:4::2/128");
+    let addresses = RECEIVERS.map(|(_, address)| address);
+    let mut sender = Sender::start(&network, &[&addresses[..], &["5000"]].concat());
+    sender.group_with_unicast(4);
+    send(&network, 3, 100);
+    let told: BTreeMap<_, _> = (0..2)
+        .map(|_| sender.next("unreachable"))
+        .map(|event| (event["receivers"][0].to_string(), event["why"].to_string()))
+        .collect();
+    let expected = [("fd00:3::2", "nobody listens on its port"), ("fd00:4::2", "a firewall forbids it")];
+    let quoted = |text: &str| Value::from(text).to_string();
+    assert_eq!(told, expected.iter().map(|(whom, why)| (quoted(whom), quoted(why))).collect());
+    network.configure("r1", "route del prohibit fd00:4::2/128");
+    send(&network, 3, 100);
+    assert!(received(&sockets["e4"], 3, 100).0.len() >= 3);
+    assert_eq!(sender.end()["unicast_packets"], 24);
+}

@@ -48,6 +48,16 @@ impl Header {
     /// # Errors
     /// When bytes are missing or the version is not 6. Jumbograms (RFC 2675) are not read.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
+        let (header, rest) = Self::parse_start(bytes)?;
+        let payload = Reader::new(rest).take("payload", header.payload_len.into())?;
+        Ok((header, payload))
+    }
+
+    /// Reads the header of a packet of which perhaps only the beginning is there, and what there is behind it.
+    ///
+    /// # Errors
+    /// When bytes of the header are missing or the version is not 6.
+    pub fn parse_start(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let mut reader = Reader::new(bytes);
         let first = reader.u32("version, traffic class and flow label")?;
         if first >> 28 != 6 {
@@ -58,9 +68,9 @@ impl Header {
         let hop_limit = reader.u8("hop limit")?;
         let source = Ipv6Addr::from(reader.array::<16>("source address")?);
         let destination = Ipv6Addr::from(reader.array::<16>("destination address")?);
-        let payload = reader.take("payload", payload_len.into())?;
         let class_and_label = first & 0x0fff_ffff;
-        Ok((Self { class_and_label, payload_len, next_header, hop_limit, source, destination }, payload))
+        let header = Self { class_and_label, payload_len, next_header, hop_limit, source, destination };
+        Ok((header, &bytes[HEADER_LEN..]))
     }
 
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {

@@ -13,6 +13,7 @@ pub mod datagram;
 mod error;
 mod field;
 pub mod header;
+pub mod icmpv6;
 pub mod igmp;
 pub mod iotup;
 pub mod ipv6;

@@ -11,6 +11,9 @@ use treecast_proto::mead::{
 
 use crate::arguments::counted;
 
+/// Bytes of both headers.
+const IP_AND_UDP_LEN: usize = 48;
+
 pub struct Display {
     prints_groups: bool,
     prints_tree: bool,
@@ -26,6 +29,38 @@ impl Display {
         match notice {
             Notice::Warning(text) if self.as_json => say!("{}", json!({"event": "warning", "text": text})),
             Notice::Warning(text) => remark!("treecast mead: {text}"),
+            Notice::Narrow { receivers, mtu, tun_mtu, longest_by_mead } => match self.as_json {
+                true => say!(
+                    "{}",
+                    json!({
+                        "event": "narrow", "receivers": receivers, "mtu_bytes": mtu, "tun_mtu_bytes": tun_mtu,
+                        "longest_by_mead_bytes": longest_by_mead,
+                    })
+                ),
+                false => {
+                    let by_unicast = match longest_by_mead + IP_AND_UDP_LEN < *tun_mtu as usize {
+                        true => format!(
+                            ", and datagrams of more than {longest_by_mead} bytes go there by unicast"
+                        ),
+                        false => String::new(),
+                    };
+                    let whom = some_of(receivers);
+                    remark!(
+                        "treecast mead: only packets of up to {mtu} bytes fit on the way to {whom}: the device takes \
+                         {tun_mtu} now{by_unicast}"
+                    );
+                }
+            },
+            Notice::Unreachable { receivers, why } => match self.as_json {
+                true => say!(
+                    "{}",
+                    json!({"event": "unreachable", "receivers": receivers, "why": why.to_string()})
+                ),
+                false => remark!(
+                    "treecast mead: {} cannot be reached: {why}; it is still sent to",
+                    some_of(receivers)
+                ),
+            },
             Notice::Ready { tun, mtu, source } => match self.as_json {
                 true => say!("{}", json!({"event": "ready", "tun": tun, "mtu_bytes": mtu, "source": source})),
                 false => say!("ready: {tun} takes packets of up to {mtu} bytes, which leave from {source}"),
@@ -71,7 +106,7 @@ impl Display {
                 "discovery_bytes": discovery_bytes, "responses": discovery.responses,
                 "late": discovery.late, "anomalous": discovery.anomalous, "malformed": malformed,
                 "unproved": discovery.unproved, "replayed": discovery.replayed, "forged": discovery.forged,
-                "overrun_packets": overrun, "refused_packets": refused,
+                "stray": discovery.stray, "overrun_packets": overrun, "refused_packets": refused,
             });
             return say!("{done}");
         }
@@ -116,6 +151,15 @@ fn list_as_json(list: &List) -> Value {
 
 fn joined(addresses: &[Ipv6Addr]) -> String {
     addresses.iter().map(Ipv6Addr::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// The first of them, and how many others there are.
+fn some_of(receivers: &[Ipv6Addr]) -> String {
+    match receivers {
+        [] => String::new(),
+        [one] => one.to_string(),
+        [first, others @ ..] => format!("{first} and {}", counted(others.len(), "other")),
+    }
 }
 
 /// At most as deep as hops are counted.

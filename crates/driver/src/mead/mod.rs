@@ -23,7 +23,7 @@ use treecast_proto::mead::{
     transmission::{Sent, TransmissionGroup},
     tree::Tree,
 };
-use treecast_wire::mead::Dialect;
+use treecast_wire::{icmpv6::Unreachable, mead::Dialect};
 
 pub use self::{session::run, tun::TunError};
 use crate::interface::InterfaceError;
@@ -89,6 +89,17 @@ pub enum Notice<'a> {
     Group(&'a TransmissionGroup),
     /// A discovery is over and has found this.
     Tree(&'a Tree),
+    /// On the ways to these receivers only so many bytes fit, with the IPv6 header, so that the device takes fewer now.
+    Narrow {
+        receivers: &'a [Ipv6Addr],
+        mtu: usize,
+        /// What the device takes now.
+        tun_mtu: u32,
+        /// The longest datagram for which there is room beside the smallest MEADcast header, in bytes.
+        longest_by_mead: usize,
+    },
+    /// These receivers cannot be reached. They are still sent to.
+    Unreachable { receivers: &'a [Ipv6Addr], why: Unreachable },
     /// Something is not as it should be.
     Warning(String),
 }

@@ -1,4 +1,4 @@
-//! Whole IPv6 packets out, and MEADcast's discovery responses in.
+//! Whole IPv6 packets out, and MEADcast's discovery responses and ICMPv6's errors in.
 
 use std::{
     io, mem,
@@ -9,6 +9,7 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_wire::{
+    icmpv6::{Cause, DESTINATION_UNREACHABLE, DeliveryError, PACKET_TOO_BIG},
     ipv6::{self, next_header},
     mead::{Dialect, Header, Malformed, Options, Proof},
 };
@@ -16,8 +17,11 @@ use treecast_wire::{
 /// Packets in one system call.
 const BATCH: usize = 64;
 
-/// Longer than any response.
+/// Longer than any response or error.
 const MAX_RESPONSE_LEN: usize = 2048;
+
+/// `ICMP6_FILTER` (RFC 3542, 3.2); a bit that is set keeps a type out. libc does not have it.
+const ICMP6_FILTER: libc::c_int = 1;
 
 /// What a sender needs to have room for between two of the kernel's turns.
 const BUFFER_BYTES: usize = 4 << 20;
@@ -123,34 +127,18 @@ pub(super) struct Response {
 
 impl ResponseSocket {
     pub fn open(source: Ipv6Addr, dialect: Dialect) -> io::Result<Self> {
-        let protocol = Protocol::from(i32::from(next_header::ROUTING));
-        let socket = Socket::new(Domain::IPV6, Type::RAW, Some(protocol))?;
-        // Responses come in rounds.
-        _ = socket.set_recv_buffer_size(BUFFER_BYTES);
-        socket.set_nonblocking(true)?;
-        socket.bind(&SocketAddrV6::new(source, 0, 0, 0).into())?;
-        Ok(Self { socket, dialect })
+        Ok(Self { socket: listen(next_header::ROUTING, source)?, dialect })
     }
 
     /// The next response; none when there is none now. What is no MEADcast header is passed over.
     pub fn receive(&self) -> io::Result<Option<Result<Response, Malformed>>> {
-        let mut buffer = [MaybeUninit::<u8>::uninit(); MAX_RESPONSE_LEN];
-        loop {
-            let (len, from) = match self.socket.recv_from(&mut buffer) {
-                Ok(received) => received,
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(None),
-                    io::ErrorKind::Interrupted => continue,
-                    _ => return Err(error),
-                },
-            };
-            // SAFETY: the kernel has written so many bytes.
-            let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), len) };
-            let is_ours = bytes.get(2).is_some_and(|kind| Header::is_routing_type(*kind));
-            if let (true, Some(from)) = (is_ours, from.as_socket_ipv6()) {
-                return Ok(Some(self.parse(*from.ip(), bytes)));
+        let mut buffer = [MaybeUninit::uninit(); MAX_RESPONSE_LEN];
+        while let Some((from, bytes)) = receive(&self.socket, &mut buffer)? {
+            if bytes.get(2).is_some_and(|kind| Header::is_routing_type(*kind)) {
+                return Ok(Some(self.parse(from, bytes)));
             }
         }
+        Ok(None)
     }
 
     fn parse(&self, router: Ipv6Addr, bytes: &[u8]) -> Result<Response, Malformed> {
@@ -166,6 +154,107 @@ impl ResponseSocket {
 impl AsFd for ResponseSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Gets ICMPv6's errors about packets of this host.
+#[derive(Debug)]
+pub(super) struct ErrorSocket {
+    socket: Socket,
+    source: Ipv6Addr,
+    dialect: Dialect,
+}
+
+/// A packet that did not arrive, and who says so.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub cause: Cause,
+    pub destination: Ipv6Addr,
+    /// Bytes with the IPv6 header.
+    pub len: usize,
+    pub header: Option<Header>,
+    pub port: Option<u16>,
+}
+
+impl ErrorSocket {
+    pub fn open(source: Ipv6Addr, dialect: Dialect) -> io::Result<Self> {
+        let socket = listen(next_header::ICMPV6, source)?;
+        let mut filter = [u32::MAX; 8];
+        [DESTINATION_UNREACHABLE, PACKET_TOO_BIG].iter().for_each(|kind| filter[0] &= !(1 << kind));
+        let len = mem::size_of_val(&filter) as libc::socklen_t;
+        let (fd, value) = (socket.as_raw_fd(), filter.as_ptr().cast());
+        // SAFETY: the option takes 256 bits, which the kernel copies.
+        match unsafe { libc::setsockopt(fd, libc::IPPROTO_ICMPV6, ICMP6_FILTER, value, len) } {
+            0 => Ok(Self { socket, source, dialect }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The next error about a packet from this sender's address; none when there is none now.
+    pub fn receive(&self) -> io::Result<Option<Failure>> {
+        let mut buffer = [MaybeUninit::uninit(); MAX_RESPONSE_LEN];
+        while let Some((_, bytes)) = receive(&self.socket, &mut buffer)? {
+            if let Ok(Some(error)) = DeliveryError::parse(bytes)
+                && error.packet.source == self.source
+                && let Some(failure) = self.failure(&error)
+            {
+                return Ok(Some(failure));
+            }
+        }
+        Ok(None)
+    }
+
+    /// None for a packet with another routing header than ours.
+    fn failure(&self, error: &DeliveryError<'_>) -> Option<Failure> {
+        let (mut header, mut port) = (None, None);
+        match error.packet.next_header {
+            next_header::ROUTING => header = Some(Header::parse(error.payload, self.dialect).ok()?.0),
+            next_header::UDP => {
+                port = error.payload.get(2..4).map(|port| u16::from_be_bytes([port[0], port[1]]));
+            }
+            _ => {}
+        }
+        let len = ipv6::HEADER_LEN + usize::from(error.packet.payload_len);
+        Some(Failure { cause: error.cause, destination: error.packet.destination, len, header, port })
+    }
+}
+
+impl AsFd for ErrorSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A raw socket for what comes to this address with this next header.
+fn listen(next_header: u8, address: Ipv6Addr) -> io::Result<Socket> {
+    let protocol = Protocol::from(i32::from(next_header));
+    let socket = Socket::new(Domain::IPV6, Type::RAW, Some(protocol))?;
+    // Responses come in rounds.
+    _ = socket.set_recv_buffer_size(BUFFER_BYTES);
+    socket.set_nonblocking(true)?;
+    socket.bind(&SocketAddrV6::new(address, 0, 0, 0).into())?;
+    Ok(socket)
+}
+
+/// What has come, and from whom; none when there is nothing now.
+fn receive<'a>(
+    socket: &Socket,
+    buffer: &'a mut [MaybeUninit<u8>; MAX_RESPONSE_LEN],
+) -> io::Result<Option<(Ipv6Addr, &'a [u8])>> {
+    loop {
+        match socket.recv_from(buffer) {
+            Ok((len, from)) => {
+                // SAFETY: the kernel has written so many bytes.
+                let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), len) };
+                let from = from.as_socket_ipv6().map_or(Ipv6Addr::UNSPECIFIED, |from| *from.ip());
+                return Ok(Some((from, bytes)));
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(None),
+                io::ErrorKind::Interrupted => {}
+                _ => return Err(error),
+            },
+        }
     }
 }
 

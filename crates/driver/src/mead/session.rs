@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv6Addr, SocketAddrV6},
+    net::{IpAddr, Ipv6Addr, SocketAddrV6, UdpSocket},
+    os::fd::AsRawFd,
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -11,15 +12,15 @@ use treecast_proto::{
     Step,
     mead::{
         grouping::Parameters,
-        sender::{Algorithm, Config, Event, Input, Sender},
-        transmission::{self, Form},
+        sender::{Algorithm, Config, Event, Input, Lost, Sender},
+        transmission::{self, Form, TransmissionGroup},
     },
 };
-use treecast_wire::{ipv6::is_forwardable, mead::MAX_ADDRESSES};
+use treecast_wire::{icmpv6::Cause, ipv6::is_forwardable, mead::MAX_ADDRESSES};
 
 use super::{
     Error, Notice, Settings, Totals,
-    raw::{PacketSocket, ResponseSocket, request_packet},
+    raw::{ErrorSocket, PacketSocket, ResponseSocket, request_packet},
     transmitter::{self, Shared},
     tun::{MIN_MTU, Tun},
 };
@@ -31,12 +32,16 @@ use crate::{
     stop::Stop,
 };
 
+/// Bytes of both headers.
+const IP_AND_UDP_LEN: usize = 48;
+
 /// How often the file with members is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
 const RESPONSES: u64 = 0;
 const STOP: u64 = 1;
 const NEWS: u64 = 2;
+const ERRORS: u64 = 3;
 
 /// Sends what programs send to the TUN device to all receivers, until `stop` is requested.
 ///
@@ -60,10 +65,11 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
     };
     let parameters = Parameters { max: max(settings.max, &form, &interface)?, ..settings.parameters };
     parameters.check()?;
-    let mtu = tun_mtu(&form, parameters.max, &interface);
+    let mtu = tun_mtu(&form, parameters.max, form.mtu);
     let packets = PacketSocket::open(settings.interface.as_deref()).map_err(Error::Socket)?;
     let responses =
         ResponseSocket::open(source, settings.dialect).map_err(|error| Error::Source(source, error))?;
+    let errors = ErrorSocket::open(source, settings.dialect).map_err(|error| Error::Source(source, error))?;
     let tun = Tun::open(settings.tun.as_deref(), settings.tun_address, mtu)?;
     notify(Notice::Ready { tun: tun.name(), mtu, source });
     warn_of_long_packets(&form, parameters.max, mtu, notify);
@@ -77,7 +83,12 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         shared: &shared,
         packets: &packets,
         responses,
+        errors,
+        tun: &tun,
+        tun_mtu: mtu,
         form: &form,
+        max: parameters.max,
+        scope: if settings.interface.is_some() { interface.index } else { 0 },
         totals: Totals::default(),
         unreachable: BTreeSet::new(),
     };
@@ -85,9 +96,9 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
     let mut result = Ok(());
     std::thread::scope(|scope| {
         // The first group is there before the first packet.
-        session.carry_out(notify);
+        let begun = session.carry_out(notify);
         let transmitter = transmitter::start(scope, &shared, (&tun, settings.tun_address), &packets, &form);
-        result = session.run(stop, &mut members, notify, || transmitter.is_finished());
+        result = begun.and_then(|_| session.run(stop, &mut members, notify, || transmitter.is_finished()));
         shared.end();
         let transmitted = transmitter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         if result.is_ok() {
@@ -103,7 +114,15 @@ struct Session<'a> {
     shared: &'a Shared,
     packets: &'a PacketSocket,
     responses: ResponseSocket,
+    errors: ErrorSocket,
+    tun: &'a Tun,
+    /// What the device takes now.
+    tun_mtu: u32,
     form: &'a Form,
+    /// The most addresses in a packet.
+    max: usize,
+    /// The interface that packets leave by; 0: where routes lead.
+    scope: u32,
     totals: Totals,
     /// Receivers that there was a warning about.
     unreachable: BTreeSet<Ipv6Addr>,
@@ -119,11 +138,12 @@ impl Session<'_> {
     ) -> Result<(), Error> {
         let mut poller = Poller::new()?;
         poller.add(&self.responses, RESPONSES, Interest::Read)?;
+        poller.add(&self.errors, ERRORS, Interest::Read)?;
         poller.add(stop, STOP, Interest::Read)?;
         poller.add(self.shared.news(), NEWS, Interest::Read)?;
         let mut ready = Vec::new();
         while !stop.is_requested() && !has_ended() {
-            let wait = self.carry_out(notify);
+            let wait = self.carry_out(notify)?;
             let wait =
                 if members.path.is_some() { Some(wait.map_or(LOOK, |wait| wait.min(LOOK))) } else { wait };
             ready.clear();
@@ -131,7 +151,11 @@ impl Session<'_> {
             if self.shared.news().take() && self.shared.has_traffic() {
                 self.sender.handle(self.clock.now(), Input::Traffic);
             }
+            if self.shared.take_too_long() {
+                members.known.keys().for_each(|receiver| self.measure(*receiver));
+            }
             self.hear()?;
+            self.hear_errors()?;
             match members.look() {
                 Ok(changed) => self.change(&changed),
                 Err(error) => notify(Notice::Warning(error.to_string())),
@@ -141,7 +165,9 @@ impl Session<'_> {
     }
 
     /// Carries out all that the machine wants. Returns for how long it can be left alone.
-    fn carry_out(&mut self, notify: &mut dyn FnMut(Notice<'_>)) -> Option<Duration> {
+    fn carry_out(&mut self, notify: &mut dyn FnMut(Notice<'_>)) -> Result<Option<Duration>, Error> {
+        // Told when the device is as they need it.
+        let mut narrow = Vec::new();
         loop {
             let now = self.clock.now();
             match self.sender.poll(now) {
@@ -161,11 +187,19 @@ impl Session<'_> {
                 }
                 Step::Event(Event::Group(group)) => {
                     // What is told is so.
+                    self.fit(&group)?;
                     self.shared.replace(group.clone());
                     notify(Notice::Group(&group));
                 }
                 Step::Event(Event::Discovered) => notify(Notice::Tree(self.sender.tree())),
-                Step::Wait(deadline, _) => return deadline.map(|deadline| deadline - now),
+                Step::Event(Event::Narrow(receivers, mtu)) => narrow.push((receivers, mtu)),
+                Step::Event(Event::Unreachable(receivers, why)) => {
+                    notify(Notice::Unreachable { receivers: &receivers, why });
+                }
+                Step::Wait(deadline, _) => {
+                    self.tell_narrow(&narrow, notify);
+                    return Ok(deadline.map(|deadline| deadline - now));
+                }
             }
         }
     }
@@ -183,9 +217,48 @@ impl Session<'_> {
         Ok(())
     }
 
+    fn hear_errors(&mut self) -> Result<(), Error> {
+        while let Some(failure) = self.errors.receive()? {
+            let (destination, len, port) = (failure.destination, failure.len, failure.port);
+            let lost = Lost { destination, len, header: failure.header.as_ref(), port };
+            self.sender.handle(self.clock.now(), Input::Lost(lost, failure.cause));
+        }
+        Ok(())
+    }
+
+    /// Gives the device the MTU that the narrowest way needs.
+    fn fit(&mut self, group: &TransmissionGroup) -> Result<(), Error> {
+        let narrowest = group.path_mtus.values().copied().min().unwrap_or(self.form.mtu);
+        let mtu = tun_mtu(self.form, self.max, narrowest);
+        if mtu != self.tun_mtu {
+            self.tun.set_mtu(mtu)?;
+            self.tun_mtu = mtu;
+        }
+        Ok(())
+    }
+
+    fn tell_narrow(&self, narrow: &[(Vec<Ipv6Addr>, usize)], notify: &mut dyn FnMut(Notice<'_>)) {
+        for (receivers, mtu) in narrow {
+            let longest_by_mead = mtu.saturating_sub(self.form.header_len(2) + IP_AND_UDP_LEN);
+            let (mtu, tun_mtu) = (*mtu, self.tun_mtu);
+            notify(Notice::Narrow { receivers, mtu, tun_mtu, longest_by_mead });
+        }
+    }
+
     fn join(&mut self, receivers: &BTreeMap<Ipv6Addr, u16>) {
         for (receiver, port) in receivers {
             self.sender.handle(self.clock.now(), Input::Join(*receiver, *port));
+            self.measure(*receiver);
+        }
+    }
+
+    /// Takes note of what the kernel knows of the way to a receiver, whose first link may be narrower than another's.
+    fn measure(&mut self, receiver: Ipv6Addr) {
+        // Without a route there is nothing to know: requests to it tell of that.
+        let Ok(mtu) = path_mtu(self.form.source, self.scope, receiver) else { return };
+        let lost = Lost { destination: receiver, len: self.form.mtu, header: None, port: None };
+        if (mtu as usize) < self.form.mtu {
+            self.sender.handle(self.clock.now(), Input::Lost(lost, Cause::TooBig { mtu_bytes: mtu }));
         }
     }
 
@@ -344,6 +417,20 @@ fn route_source(receiver: Ipv6Addr, bound: Option<(Ipv6Addr, u32)>) -> std::io::
     }
 }
 
+/// What the kernel knows to fit on the way to a receiver, in bytes; sends nothing.
+fn path_mtu(source: Ipv6Addr, scope: u32, receiver: Ipv6Addr) -> std::io::Result<u32> {
+    let socket = UdpSocket::bind(SocketAddrV6::new(source, 0, 0, scope))?;
+    socket.connect(SocketAddrV6::new(receiver, 9, 0, scope))?;
+    let (mut mtu, mut len): (libc::c_int, _) = (0, size_of::<libc::c_int>() as libc::socklen_t);
+    let value = std::ptr::from_mut(&mut mtu).cast();
+    // SAFETY: the option fills in an int, for which there is room.
+    match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU, value, &mut len) }
+    {
+        0 => Ok(mtu as u32),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 fn check_route(
     source: Ipv6Addr,
     receiver: Ipv6Addr,
@@ -368,9 +455,9 @@ fn max(asked: Option<usize>, form: &Form, interface: &Interface) -> Result<usize
     Ok(asked.unwrap_or(fitting))
 }
 
-/// What the device takes: the interface's MTU without the largest header (4.3.1), and never less than IPv6 needs.
-fn tun_mtu(form: &Form, max: usize, interface: &Interface) -> u32 {
-    interface.mtu.saturating_sub(form.header_len(max) as u32).max(MIN_MTU)
+/// What the device takes: the narrowest way's MTU without the largest header (4.3.1), and never less than IPv6 needs.
+fn tun_mtu(form: &Form, max: usize, path_mtu: usize) -> u32 {
+    (path_mtu.min(form.mtu).saturating_sub(form.header_len(max)) as u32).max(MIN_MTU)
 }
 
 fn warn_of_long_packets(form: &Form, max: usize, mtu: u32, notify: &mut dyn FnMut(Notice<'_>)) {
@@ -380,7 +467,7 @@ fn warn_of_long_packets(form: &Form, max: usize, mtu: u32, notify: &mut dyn FnMu
             "packets of more than {whole} bytes leave in several, for a header with {max} addresses does not fit beside them \
              into {} bytes: have programs send at most {} bytes in a datagram, or take a smaller --max",
             form.mtu,
-            whole.saturating_sub(48)
+            whole.saturating_sub(IP_AND_UDP_LEN)
         )));
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Shared {
     /// Wakes the other thread: there is traffic, or the transmitter has failed.
     news: Waker,
     has_traffic: AtomicBool,
+    /// The kernel has found packets too long for where they were to leave.
+    is_too_long: AtomicBool,
 }
 
 /// What the transmitter has counted.
@@ -57,6 +59,7 @@ impl Shared {
             end: Waker::new()?,
             news: Waker::new()?,
             has_traffic: AtomicBool::new(false),
+            is_too_long: AtomicBool::new(false),
         })
     }
 
@@ -75,6 +78,11 @@ impl Shared {
 
     pub fn has_traffic(&self) -> bool {
         self.has_traffic.load(Ordering::Relaxed)
+    }
+
+    /// Whether there were packets too long since the last time.
+    pub fn take_too_long(&self) -> bool {
+        self.is_too_long.swap(false, Ordering::Relaxed)
     }
 
     pub fn end(&self) {
@@ -143,7 +151,12 @@ fn transmit(
                 (sent, count) = (sent.plus(made), count + 1);
             }
         }
-        let (refused, _) = socket.send(&packets);
+        let (refused, why) = socket.send(&packets);
+        if why.is_some_and(|why| why.raw_os_error() == Some(libc::EMSGSIZE))
+            && !shared.is_too_long.swap(true, Ordering::Relaxed)
+        {
+            shared.news.wake();
+        }
         packets.clear();
         shared.count(sent, count, refused);
     }

@@ -116,12 +116,20 @@ impl Tun {
         field.and_then(|field| field.parse().ok()).unwrap_or(0)
     }
 
+    /// Makes the device take packets of so many bytes.
+    pub fn set_mtu(&self, mtu: u32) -> Result<(), TunError> {
+        let failed = |error| TunError::Configure { name: self.name.clone(), what: "MTU", error };
+        let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).map_err(failed)?;
+        let mut request = interface_request(&self.name).expect("the kernel's own name");
+        request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
+        control(&socket, libc::SIOCSIFMTU as libc::c_ulong, &mut request).map_err(failed)
+    }
+
     fn configure(&self, address: Ipv6Addr, mtu: u32) -> Result<(), TunError> {
         let failed = |what| move |error| TunError::Configure { name: self.name.clone(), what, error };
         let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).map_err(failed("no IPv6 socket"))?;
+        self.set_mtu(mtu)?;
         let mut request = interface_request(&self.name).expect("the kernel's own name");
-        request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
-        control(&socket, libc::SIOCSIFMTU as libc::c_ulong, &mut request).map_err(failed("MTU"))?;
         // The union's member for it (`ifru_ivalue`) is as this one.
         request.ifr_ifru.ifru_metric = QUEUE_PACKETS;
         control(&socket, SIOCSIFTXQLEN, &mut request).map_err(failed("queue"))?;

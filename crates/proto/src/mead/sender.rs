@@ -8,6 +8,9 @@
 //! - A receiver for which a router is missing that has answered before, or that others have met, is asked about a second
 //!   time when half of the timeout is over, so that a lost packet changes no group.
 //! - Receivers join and leave at any time. Who joins gets unicast until the next discovery is over.
+//! - It hears what ICMPv6 says about its packets ([`Lost`]).
+
+mod paths;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,8 +19,13 @@ use std::{
     time::Duration,
 };
 
-use treecast_wire::mead::{Header, Kind, NONCE_LEN, Proof};
+use treecast_wire::{
+    icmpv6::{Cause, Unreachable},
+    mead::{Header, Kind, NONCE_LEN, Proof},
+};
 
+use self::paths::Paths;
+pub use self::paths::{LEAST_MTU, Lost};
 use super::{
     authentication::DomainKey,
     cost::{self, Model},
@@ -80,6 +88,8 @@ pub enum Input<'a> {
         /// What its options prove.
         proof: Option<Proof>,
     },
+    /// A packet of this sender that did not arrive.
+    Lost(Lost<'a>, Cause),
 }
 
 /// A discovery request to be sent.
@@ -98,6 +108,10 @@ pub enum Event {
     Group(TransmissionGroup),
     /// A discovery is over; [`Sender::tree`] is new.
     Discovered,
+    /// Only so many bytes fit on the way to these receivers, for now.
+    Narrow(Vec<Ipv6Addr>, usize),
+    /// These receivers cannot be reached. They are still sent to.
+    Unreachable(Vec<Ipv6Addr>, Unreachable),
 }
 
 /// What the sender waits for.
@@ -130,6 +144,8 @@ pub struct Counters {
     pub replayed: u64,
     /// Responses whose proof is wrong.
     pub forged: u64,
+    /// ICMPv6 errors about what is no packet of ours, or that cannot be.
+    pub stray: u64,
 }
 
 enum Phase {
@@ -155,6 +171,7 @@ pub struct Sender {
     tree: Tree,
     group: TransmissionGroup,
     counters: Counters,
+    paths: Paths,
     events: VecDeque<Event>,
 }
 
@@ -169,6 +186,7 @@ impl Sender {
             tree,
             group: TransmissionGroup::default(),
             counters: Counters::default(),
+            paths: Paths::default(),
             events: VecDeque::new(),
         }
     }
@@ -192,13 +210,31 @@ impl Sender {
                 }
             }
             Input::Join(receiver, port) => self.change(|group| group.add(receiver, port)),
-            Input::Leave(receiver) => self.change(|group| group.remove(receiver)),
+            Input::Leave(receiver) => {
+                self.paths.forget(receiver);
+                self.change(|group| group.remove(receiver));
+            }
             Input::Response { router, header, proof } => self.respond(router, header, proof),
+            Input::Lost(packet, cause) => self.lose(now, &packet, cause),
         }
     }
 
     /// What is to be done next.
     pub fn poll(&mut self, now: Instant) -> Step<Request, Event, Reason> {
+        let expiry = self.paths.next_expiry();
+        if expiry.is_some_and(|expiry| now >= expiry) {
+            self.paths.expire(now);
+            self.change(|_| {});
+        }
+        match self.step(now) {
+            Step::Wait(deadline, reason) => {
+                Step::Wait(deadline.into_iter().chain(self.paths.next_expiry()).min(), reason)
+            }
+            step => step,
+        }
+    }
+
+    fn step(&mut self, now: Instant) -> Step<Request, Event, Reason> {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Step::Event(event);
@@ -235,6 +271,7 @@ impl Sender {
     }
 
     fn replace(&mut self, mut group: TransmissionGroup) {
+        group.path_mtus = self.paths.mtus();
         if !group.is_as(&self.group) {
             // Who has not looked yet needs only the newest, and it has the other's number.
             let waiting = self.events.len();
@@ -264,7 +301,7 @@ impl Sender {
         let Phase::Asking(discovery) = &mut self.phase else { return None };
         let (half, end) = (discovery.began + self.config.timeout / 2, discovery.began + self.config.timeout);
         if now >= end {
-            self.finish();
+            self.finish(now);
             return None;
         }
         if now >= half && !discovery.has_repeated {
@@ -289,7 +326,7 @@ impl Sender {
         Some(Step::Transmit(Request { receiver, nonce }))
     }
 
-    fn finish(&mut self) {
+    fn finish(&mut self, now: Instant) {
         let idle = Phase::Idle(None);
         let Phase::Asking(discovery) = std::mem::replace(&mut self.phase, idle) else { return };
         let pause = self.config.interval.max(self.config.timeout);
@@ -302,7 +339,48 @@ impl Sender {
             Algorithm::Cost(model) => cost::group(&self.tree, parameters, model),
         };
         self.events.push_back(Event::Discovered);
-        self.replace(TransmissionGroup::new(&self.tree, &grouping, &self.group.ports));
+        let mut group = TransmissionGroup::new(&self.tree, &grouping, &self.group.ports);
+        self.paths.avoided(now).into_iter().for_each(|receiver| group.use_unicast(receiver));
+        self.replace(group);
+    }
+
+    /// What is to be done about a packet that did not arrive.
+    fn lose(&mut self, now: Instant, packet: &Lost<'_>, cause: Cause) {
+        let is_member = |receiver: &Ipv6Addr| self.group.ports.contains_key(receiver);
+        let mut receivers: Vec<_> = packet.receivers().into_iter().filter(is_member).collect();
+        let ports = receivers.iter().map(|receiver| self.group.ports.get(receiver));
+        let is_its_port =
+            packet.header.is_some() || ports.into_iter().all(|port| port == packet.port.as_ref());
+        let can_be = match cause {
+            // Another program of this host has asked in vain for another port.
+            Cause::Unreachable(Unreachable::Port) => is_its_port,
+            Cause::TooBig { mtu_bytes } => (LEAST_MTU..packet.len).contains(&(mtu_bytes as usize)),
+            Cause::Unreachable(_) => true,
+        };
+        if receivers.is_empty() || !can_be {
+            self.counters.stray += 1;
+            return;
+        }
+        match cause {
+            Cause::TooBig { mtu_bytes } => {
+                receivers.retain(|receiver| self.paths.narrow(now, *receiver, mtu_bytes as usize));
+                if !receivers.is_empty() {
+                    self.events.push_back(Event::Narrow(receivers, mtu_bytes as usize));
+                    self.change(|_| {});
+                }
+            }
+            Cause::Unreachable(why) => {
+                // A port is asked about by whoever has got the packet.
+                if packet.is_by_mead() && why != Unreachable::Port {
+                    receivers.iter().for_each(|receiver| self.paths.avoid(now, *receiver));
+                    self.change(|group| receivers.iter().for_each(|receiver| group.use_unicast(*receiver)));
+                }
+                receivers.retain(|receiver| self.paths.tell(now, *receiver, why));
+                if !receivers.is_empty() {
+                    self.events.push_back(Event::Unreachable(receivers, why));
+                }
+            }
+        }
     }
 
     fn respond(&mut self, router: Ipv6Addr, header: &Header, proof: Option<Proof>) {

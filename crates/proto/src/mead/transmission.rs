@@ -4,7 +4,10 @@
 //! checksum for the address that stands in their IPv6 header, so that routers correct it by what they change. A packet that is
 //! too long for its list's header goes out in several, with parts of the list.
 
-use std::{collections::BTreeMap, net::Ipv6Addr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv6Addr,
+};
 
 use treecast_wire::{
     ipv6::{self, checksum_offset, next_header, updated_checksum},
@@ -47,9 +50,9 @@ impl Form {
         FIXED_LEN + ADDRESS_LEN * addresses + ports
     }
 
-    /// How many addresses a packet may have that carries so much behind its IPv6 header.
-    fn fitting_addresses(&self, payload_len: usize) -> usize {
-        let room = self.mtu.saturating_sub(ipv6::HEADER_LEN + payload_len);
+    /// How many addresses a packet may have that carries so much behind its IPv6 header, where so many bytes fit.
+    pub fn fitting_addresses(&self, mtu: usize, payload_len: usize) -> usize {
+        let room = mtu.min(self.mtu).saturating_sub(ipv6::HEADER_LEN + payload_len);
         (0..=treecast_wire::mead::MAX_ADDRESSES)
             .rev()
             .find(|count| self.header_len(*count) <= room)
@@ -77,6 +80,8 @@ pub struct TransmissionGroup {
     pub unicast: Vec<Ipv6Addr>,
     /// Each receiver's UDP port.
     pub ports: BTreeMap<Ipv6Addr, u16>,
+    /// How many bytes fit on the ways that are narrower than what the sender may send.
+    pub path_mtus: BTreeMap<Ipv6Addr, usize>,
 }
 
 /// What one packet of a program costs.
@@ -112,12 +117,14 @@ impl TransmissionGroup {
             dont_replicate: list.dont_replicate(tree),
         };
         let lists = grouping.lists.iter().map(list).collect();
-        Self { number: 0, lists, unicast: grouping.unicast.clone(), ports: ports.clone() }
+        let (unicast, ports) = (grouping.unicast.clone(), ports.clone());
+        Self { number: 0, lists, unicast, ports, path_mtus: BTreeMap::new() }
     }
 
     /// Whether it differs from another by its number at most.
     pub(super) fn is_as(&self, other: &Self) -> bool {
-        (&self.lists, &self.unicast, &self.ports) == (&other.lists, &other.unicast, &other.ports)
+        (&self.lists, &self.unicast, &self.ports, &self.path_mtus)
+            == (&other.lists, &other.unicast, &other.ports, &other.path_mtus)
     }
 
     pub(super) fn add(&mut self, receiver: Ipv6Addr, port: u16) {
@@ -136,6 +143,14 @@ impl TransmissionGroup {
         self.lists.retain(|list| !list.entries.is_empty());
     }
 
+    /// Takes a receiver out of the lists, if it is in one.
+    pub(super) fn use_unicast(&mut self, receiver: Ipv6Addr) {
+        if let Some(port) = self.ports.get(&receiver).copied() {
+            self.remove(receiver);
+            self.add(receiver, port);
+        }
+    }
+
     /// Receivers that are in lists.
     pub fn in_lists(&self) -> usize {
         self.lists.iter().map(List::receiver_count).sum()
@@ -147,8 +162,12 @@ impl TransmissionGroup {
 pub struct Packets {
     form: Form,
     group: TransmissionGroup,
-    /// By how many addresses fit and by what is behind the header: at most 33 times 256.
-    copies: BTreeMap<(usize, u8), Vec<Copy>>,
+    /// The different ones, from the longest on.
+    mtus: Vec<usize>,
+    /// By how many addresses fit where each MTU is the least, and by what is behind the header: at most 33 times 256 for each MTU.
+    copies: BTreeMap<(Vec<usize>, u8), Vec<Copy>>,
+    /// Of the packet at hand.
+    fitting: (Vec<usize>, u8),
 }
 
 /// One packet of those that a program's packet becomes.
@@ -164,7 +183,10 @@ struct Copy {
 impl Packets {
     /// For packets of this form.
     pub fn new(form: Form, group: TransmissionGroup) -> Self {
-        Self { form, group, copies: BTreeMap::new() }
+        let mtu = form.mtu;
+        let narrower = group.path_mtus.values().copied().filter(|path| *path < mtu).collect::<BTreeSet<_>>();
+        let mtus = std::iter::once(mtu).chain(narrower.into_iter().rev()).collect();
+        Self { form, group, mtus, copies: BTreeMap::new(), fitting: (Vec::new(), 0) }
     }
 
     /// By which group they are made.
@@ -176,11 +198,15 @@ impl Packets {
     /// None, when it is no IPv6 packet.
     pub fn make(&mut self, packet: &[u8], mut send: impl FnMut(Ipv6Addr, Vec<u8>)) -> Option<Sent> {
         let (ip, payload) = ipv6::Header::parse(packet).ok()?;
-        let Self { form, group, copies } = self;
-        let fitting = form.fitting_addresses(payload.len());
-        let copies = copies
-            .entry((fitting, ip.next_header))
-            .or_insert_with(|| group.copies(form, fitting, ip.next_header));
+        let Self { form, group, mtus, copies, fitting } = self;
+        fitting.0.clear();
+        fitting.0.extend(mtus.iter().map(|mtu| form.fitting_addresses(*mtu, payload.len())));
+        fitting.1 = ip.next_header;
+        if !copies.contains_key(fitting) {
+            let by_mtu = mtus.iter().copied().zip(fitting.0.iter().copied()).collect();
+            copies.insert(fitting.clone(), group.copies(form, &by_mtu, ip.next_header));
+        }
+        let copies = &copies[fitting];
         let mut sent = Sent::default();
         for copy in copies {
             let made = copy.made(form, &ip, payload);
@@ -196,12 +222,13 @@ impl Packets {
 }
 
 impl TransmissionGroup {
-    /// What a packet becomes beside which so many addresses fit. Unicast goes first, as in the thesis.
-    fn copies(&self, form: &Form, fitting: usize, upper_layer: u8) -> Vec<Copy> {
-        let parts: Vec<_> = self.lists.iter().flat_map(|list| list.parts(fitting)).collect();
-        let is_list = |part: &&List| fitting >= 2 && part.receiver_count() > 1;
+    /// What a packet becomes beside which so many addresses fit, by MTU. Unicast goes first, as in the thesis.
+    fn copies(&self, form: &Form, fitting: &BTreeMap<usize, usize>, upper_layer: u8) -> Vec<Copy> {
+        let parts: Vec<_> = self.lists.iter().flat_map(|list| self.parts(list, form.mtu, fitting)).collect();
+        let is_list = |(part, fitting): &&(List, usize)| *fitting >= 2 && part.receiver_count() > 1;
         let (lists, single): (Vec<_>, Vec<_>) = parts.iter().partition(is_list);
-        let single = single.into_iter().flat_map(List::receivers);
+        let (lists, single) = [lists, single].map(|parts| parts.into_iter().map(|(part, _)| part)).into();
+        let single = single.flat_map(List::receivers);
         let unicast = self.unicast.iter().copied().chain(single).map(|receiver| self.unicast_copy(receiver));
         let mut copies: Vec<_> = unicast.collect();
         for list in lists {
@@ -216,6 +243,23 @@ impl TransmissionGroup {
             }
         }
         copies
+    }
+
+    /// What a list goes out as, and how many addresses each part may have: the list, where it fits on the narrowest way,
+    /// and otherwise the receivers behind wide ways and those behind narrow ones in packets of their own.
+    fn parts(&self, list: &List, mtu: usize, fitting: &BTreeMap<usize, usize>) -> Vec<(List, usize)> {
+        let path_mtu = |receiver| self.path_mtus.get(&receiver).map_or(mtu, |path| mtu.min(*path));
+        let mtus: BTreeSet<_> = list.receivers().map(path_mtu).collect();
+        let whole = mtus.first().and_then(|narrowest| fitting.get(narrowest)).copied().unwrap_or(0);
+        if list.len() <= whole {
+            return vec![(list.clone(), whole)];
+        }
+        let of_mtu = |mtu: &usize| {
+            let max = fitting.get(mtu).copied().unwrap_or(0);
+            let part = list.only(|receiver| path_mtu(receiver) == *mtu);
+            part.parts(max).into_iter().map(move |part| (part, max))
+        };
+        mtus.iter().rev().flat_map(of_mtu).collect()
     }
 
     fn unicast_copy(&self, receiver: Ipv6Addr) -> Copy {
@@ -269,10 +313,23 @@ impl List {
         self.entries.iter().flat_map(|(_, receivers)| receivers.iter().copied())
     }
 
+    /// Addresses in it.
+    fn len(&self) -> usize {
+        self.entries.len() + self.receiver_count()
+    }
+
+    /// The list with some of its receivers.
+    fn only(&self, is_wanted: impl Fn(Ipv6Addr) -> bool) -> Self {
+        let wanted =
+            |receivers: &Vec<Ipv6Addr>| receivers.iter().copied().filter(|one| is_wanted(*one)).collect();
+        let entries = self.entries.iter().map(|(router, receivers)| (*router, wanted(receivers)));
+        let entries = entries.filter(|(_, receivers): &(_, Vec<_>)| !receivers.is_empty()).collect();
+        Self { entries, dont_replicate: self.dont_replicate }
+    }
+
     /// The list, or what it is cut into when it may have fewer addresses; where it may not even have two, whole.
     fn parts(&self, max: usize) -> Vec<Self> {
-        let len = self.entries.len() + self.receiver_count();
-        if len <= max || max < 2 {
+        if self.len() <= max || max < 2 {
             return vec![self.clone()];
         }
         let mut parts: Vec<Self> = Vec::new();
@@ -369,7 +426,13 @@ mod tests {
             dont_replicate: 2,
         };
         let ports = (1..=6).map(|number| (e(number), 5000 + number)).collect();
-        TransmissionGroup { number: 1, lists: vec![list], unicast: vec![e(6)], ports }
+        TransmissionGroup {
+            number: 1,
+            lists: vec![list],
+            unicast: vec![e(6)],
+            ports,
+            path_mtus: BTreeMap::new(),
+        }
     }
 
     fn datagram(len: usize) -> Vec<u8> {
@@ -392,8 +455,16 @@ mod tests {
 
     /// Each packet's destination, header if it has one, and UDP segment; its checksum has been looked at.
     fn sent(form: &Form, packet: &[u8]) -> Vec<(Ipv6Addr, Option<Header>, Vec<u8>)> {
+        sent_by(group(), form, packet)
+    }
+
+    fn sent_by(
+        group: TransmissionGroup,
+        form: &Form,
+        packet: &[u8],
+    ) -> Vec<(Ipv6Addr, Option<Header>, Vec<u8>)> {
         let mut packets = Vec::new();
-        let mut made = Packets::new(form.clone(), group());
+        let mut made = Packets::new(form.clone(), group);
         let sent = made.make(packet, |to, packet| packets.push((to, packet))).expect("IPv6");
         let mut again = Vec::new();
         assert_eq!(made.make(packet, |to, packet| again.push((to, packet))), Some(sent));
@@ -475,6 +546,31 @@ mod tests {
             let found: Vec<usize> = addresses(len);
             assert_eq!(found, expected, "{len}");
         }
+    }
+
+    #[test]
+    fn receivers_behind_a_narrow_way_share_packets_only_while_those_fit_there() {
+        // e(3) behind r(1) and e(4) behind r(2) are behind narrow links.
+        let group = TransmissionGroup { path_mtus: [(e(3), 1300), (e(4), 1300)].into(), ..group() };
+        let lists = |len| {
+            let packets = sent_by(group.clone(), &form(), &datagram(len));
+            let list = |(to, header, segment): (_, Option<Header>, Vec<u8>)| {
+                let addresses = header.map_or(vec![to], |header| header.addresses);
+                let size =
+                    40 + segment.len() + if addresses.len() == 1 { 0 } else { 16 + 16 * addresses.len() };
+                let is_narrow = addresses.contains(&e(3)) || addresses.contains(&e(4));
+                assert!(size <= if is_narrow { 1300 } else { 1500 });
+                addresses
+            };
+            packets.into_iter().map(list).collect::<Vec<_>>()
+        };
+        let room = |mtu: usize, addresses: usize| mtu - 40 - 8 - 16 - 16 * addresses;
+        let whole = vec![r(1), e(1), e(2), e(3), r(2), e(4), e(5)];
+        let wide = vec![r(1), e(1), e(2), r(2), e(5)];
+        assert_eq!(lists(room(1300, 7)), [vec![e(6)], whole]);
+        let narrow = vec![r(1), e(3), r(2), e(4)];
+        assert_eq!(lists(room(1300, 4)), [vec![e(6)], wide.clone(), narrow]);
+        assert_eq!(lists(room(1300, 2) + 1), [vec![e(6)], vec![e(3)], vec![e(4)], wide]);
     }
 
     #[test]

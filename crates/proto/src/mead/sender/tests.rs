@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use treecast_wire::ipv6::next_header;
+use treecast_wire::{
+    icmpv6::{Cause, Unreachable},
+    ipv6::next_header,
+};
 
 use super::*;
 use crate::mead::tree::tests::{SENDER, e, r};
@@ -22,6 +25,8 @@ struct World {
     /// When somebody was asked about.
     requests: Vec<(Instant, Ipv6Addr)>,
     groups: Vec<(Instant, TransmissionGroup)>,
+    /// What else was told.
+    events: Vec<Event>,
     /// All responses that were ever made, for who replays them.
     heard: Vec<(Ipv6Addr, Header, Option<Proof>)>,
 }
@@ -70,6 +75,7 @@ impl World {
             under_way: BTreeMap::new(),
             requests: Vec::new(),
             groups: Vec::new(),
+            events: Vec::new(),
             heard: Vec::new(),
         }
     }
@@ -91,7 +97,10 @@ impl World {
                     self.groups.push((self.now, group));
                     continue;
                 }
-                Step::Event(Event::Discovered) => continue,
+                Step::Event(event) => {
+                    self.events.extend((event != Event::Discovered).then_some(event));
+                    continue;
+                }
                 Step::Wait(deadline, _) => deadline.unwrap_or(end),
             };
             let arrival = self.under_way.keys().next().map_or(end, |(at, _)| *at);
@@ -304,4 +313,75 @@ fn what_is_no_response_or_comes_late_is_counted() {
     sender.handle(world.now, Input::Response { router: r(1), header: &response(e(1), 1), proof: None });
     sender.handle(world.now, Input::Response { router: r(1), header: &Header::request(e(1)), proof: None });
     assert_eq!((sender.counters().late, sender.counters().anomalous), (1, 1));
+}
+
+/// A packet as routers quote it: what they still had to deliver of the first list.
+fn lost(header: &Header, len: usize) -> Lost<'_> {
+    Lost { destination: header.addresses[1], len, header: Some(header), port: None }
+}
+
+fn too_big(mtu_bytes: u32) -> Cause {
+    Cause::TooBig { mtu_bytes }
+}
+
+#[test]
+fn a_narrow_way_is_believed_for_ten_minutes_by_those_who_are_behind_it() {
+    let mut world = World::new(config(), 12);
+    world.run_until(seconds(3));
+    let whole = world.group().clone();
+    let mut header = Header::data(17, &whole.lists[0].entries).expect("a good list");
+    // The routers before the narrow link have taken out whom they served.
+    header.delivery = treecast_wire::mead::Map::of(0);
+    let behind: Vec<_> = header.receivers_of(0).map(|index| header.addresses[index]).collect();
+    for (len, mtu) in [(1500, 1400), (1500, 1300), (1300, 1290), (1300, 1300), (1500, 1279), (1500, 70_000)] {
+        world.sender.handle(world.now, Input::Lost(lost(&header, len), too_big(mtu)));
+    }
+    let elsewhere = Lost { destination: e(99), len: 1500, header: None, port: None };
+    world.sender.handle(world.now, Input::Lost(elsewhere, too_big(1280)));
+    let misnamed = Lost { destination: e(99), ..lost(&header, 1500) };
+    world.sender.handle(world.now, Input::Lost(misnamed, too_big(1280)));
+    world.run_until(seconds(4));
+    let told = [1400, 1300, 1290].map(|mtu| Event::Narrow(behind.clone(), mtu));
+    assert_eq!((&world.events[..], world.sender.counters().stray), (&told[..], 5));
+    let narrow: BTreeMap<_, _> = behind.iter().map(|receiver| (*receiver, 1290)).collect();
+    assert_eq!((&world.group().path_mtus, &world.group().lists), (&narrow, &whole.lists));
+    // Discoveries do not forget it, and who leaves takes it along.
+    world.run_until(seconds(500));
+    assert_eq!(world.group().path_mtus, narrow);
+    world.sender.handle(world.now, Input::Leave(behind[0]));
+    world.run_until(seconds(602));
+    assert_eq!(world.group().path_mtus.len(), behind.len() - 1);
+    world.run_until(seconds(604));
+    assert!(world.group().path_mtus.is_empty());
+}
+
+#[test]
+fn who_cannot_be_reached_is_told_once_a_minute_and_gets_unicast_where_routers_turn_meadcast_away() {
+    let mut world = World::new(config(), 13);
+    world.run_until(seconds(3));
+    let header = Header::data(17, &world.group().lists[0].entries).expect("a good list");
+    let (receivers, whole) = (world.group().in_lists(), world.group().clone());
+    let unicast = |port| Lost { destination: e(1), len: 100, header: None, port: Some(port) };
+    let say = |world: &mut World, packet, why| {
+        world.sender.handle(world.now, Input::Lost(packet, Cause::Unreachable(why)));
+    };
+    for why in [Unreachable::NoRoute, Unreachable::NoRoute, Unreachable::Port, Unreachable::Port] {
+        say(&mut world, unicast(5000), why);
+    }
+    say(&mut world, unicast(5001), Unreachable::Port);
+    assert_eq!(world.sender.counters().stray, 1, "another program's port");
+    world.run_until(seconds(4));
+    let told = [Unreachable::NoRoute, Unreachable::Port].map(|why| Event::Unreachable(vec![e(1)], why));
+    assert_eq!((&world.events[..], world.group()), (&told[..], &whole), "it is still sent to");
+    world.run_until(seconds(64));
+    say(&mut world, unicast(5000), Unreachable::Port);
+    say(&mut world, lost(&header, 1400), Unreachable::Prohibited);
+    world.run_until(seconds(64) + Duration::from_millis(1));
+    assert_eq!(world.events.len(), 4);
+    assert_eq!((world.group().in_lists(), world.group().unicast.len()), (0, receivers));
+    // Routers answer all the time; it is tried again a minute later.
+    world.run_until(seconds(120));
+    assert_eq!(world.group().in_lists(), 0);
+    world.run_until(seconds(130));
+    assert!(world.group().is_as(&whole));
 }
