@@ -3,9 +3,12 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use treecast_dataplane::mead::{self, Config, Notice, Setting, Status, check};
-use treecast_wire::mead::Dialect;
+use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
 use crate::{Outcome, domain_key, mroute::table};
+
+/// No packet has so many receivers: then none is replicated.
+const MAX_MIN_DSTS: i64 = MAX_ADDRESSES as i64;
 
 /// Forward MEADcast packets between this host's networks
 #[derive(clap::Args)]
@@ -35,7 +38,7 @@ enum Command {
     /// Compare the eBPF program of this build, in this kernel, with the reference model, on random packets
     Check {
         /// How many packets
-        #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+        #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
         packets: u64,
         /// Which ones
         #[arg(long, value_name = "N", default_value_t = 1)]
@@ -56,7 +59,7 @@ struct Run {
     #[arg(long, conflicts_with = "interfaces")]
     all: bool,
     /// Turn into unicast what is for a router with fewer receivers than this (0: never)
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=MAX_MIN_DSTS))]
     min_dsts: u8,
     /// How headers are written: rfc, or linux-6.5 for senders and routers of the thesis
     #[arg(long, value_name = "DIALECT", default_value = "rfc", value_parser = dialect)]
@@ -84,6 +87,7 @@ enum Change {
     /// Turn into unicast what is for a router with fewer receivers than N
     MinDsts {
         /// How many receivers a router must have to get a replica (0: any)
+        #[arg(value_parser = clap::value_parser!(u8).range(..=MAX_MIN_DSTS))]
         n: u8,
     },
 }

@@ -170,7 +170,7 @@ fn without_routers_everybody_gets_unicast_and_nothing_is_left_behind() {
     let addresses = RECEIVERS.map(|(_, address)| address);
     let mut sender = Sender::start(
         &network,
-        &[&["-T", "0.2", "-I", "1", "-p", "6000"], &addresses[..], &["5000"]].concat(),
+        &[&["-T", "0.2", "-I", "1", "-p", "6000", "--statistics", "0.5"], &addresses[..], &["5000"]].concat(),
     );
     assert_eq!(sender.next("group")["unicast"].as_array().map(Vec::len), Some(4));
     send(&network, 20, 1000);
@@ -179,6 +179,7 @@ fn without_routers_everybody_gets_unicast_and_nothing_is_left_behind() {
         assert_eq!(numbers, (0..20).collect::<Vec<_>>());
         assert_eq!(source, Some("[fd00:1::1]:6000".parse().expect("an address")));
     }
+    while sender.next("statistics")["packets"] != 20 {}
     let done = sender.end();
     assert_eq!(
         (&done["packets"], &done["unicast_packets"], &done["mead_packets"]),
@@ -240,8 +241,13 @@ fn what_cannot_be_is_refused_in_one_line() {
     let key = key.to_str().expect("a plain name");
     let members = members_file("ports", "fd00:1::2\nfd00:1::3 5001\n");
     let members = members.to_str().expect("a plain name");
+    let doubled = members_file("doubled", "fd00:1::2\nfd00:1::2\n");
+    let doubled = doubled.to_str().expect("a plain name");
     let to = "fd00:1::2";
-    let cases: [(&str, Vec<&str>, &str); 15] = [
+    let cases: [(&str, Vec<&str>, &str); 18] = [
+        ("s", vec!["--ok", "13", to, "5000"], "--ok 13 is no good where a packet has at most 12 addresses"),
+        ("s", vec!["--ok", "1", "--max", "8", to, "5000"], "name 2 to 8"),
+        ("s", vec!["--members", doubled, "5000"], "line 2: the receiver fd00:1::2 is named twice"),
         ("s", vec!["--members", members, "5000"], "line 2: a port of its own, which needs --ports"),
         ("s", vec!["192.0.2.1", "5000"], "192.0.2.1 is an IPv4 address"),
         ("s", vec!["::ffff:192.0.2.1", "5000"], "is an IPv4 address"),
@@ -263,7 +269,24 @@ fn what_cannot_be_is_refused_in_one_line() {
     }
     network.configure("s", "link set dev e1 mtu 1320");
     refused(&network, "s", &[to, "5000"], "too small for a single receiver");
-    [key, members].iter().for_each(|path| fs::remove_file(path).expect("it is ours"));
+    [key, members, doubled].iter().for_each(|path| fs::remove_file(path).expect("it is ours"));
+}
+
+#[test]
+fn options_that_cannot_be_are_refused_before_anything_is_made() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["mead", "--interval", "0", "fd00::1", "5000"], "expected more than 0 seconds"),
+        (&["mead", "--timeout", "0", "fd00::1", "5000"], "expected more than 0 seconds"),
+        (&["mead", "--requests", "0", "fd00::1", "5000"], "0 is not in 1.."),
+        (&["router", "run", "--all", "--min-dsts", "33"], "33 is not in"),
+        (&["router", "set", "min-dsts", "99"], "99 is not in"),
+        (&["router", "check", "--packets", "0"], "0 is not in 1.."),
+    ];
+    for (arguments, expected) in cases {
+        let output = treecast(arguments).output().expect("treecast can be run");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains(expected), "{arguments:?}: {said}");
+    }
 }
 
 fn refused(network: &Network, node: &str, arguments: &[&str], expected: &str) {
@@ -389,7 +412,10 @@ fn routers_of_another_domain_are_not_believed() {
     let _router = Router::start(&network, "r1", &["--key", theirs]);
     let arguments = ["--key", ours, "--print-tree", "fd00:3::2", "fd00:4::2", "5000"];
     let mut sender = Sender::start(&network, &arguments);
+    // The tree comes first.
     assert_eq!(sender.next("tree")["sender"]["receivers"].as_array().map(Vec::len), Some(2));
+    let warning = sender.next("warning");
+    assert!(warning["text"].as_str().is_some_and(|text| text.contains("has the key of --key")), "{warning}");
     send(&network, 3, 100);
     assert_eq!(received(&sockets["e1"], 3, 100).0.len(), 3);
     let done = sender.end();

@@ -1,6 +1,6 @@
 //! What the MEADcast sender tells a person or a program.
 
-use std::net::Ipv6Addr;
+use std::{net::Ipv6Addr, time::Instant};
 
 use serde_json::{Value, json};
 use treecast_driver::mead::{Notice, Totals};
@@ -18,17 +18,23 @@ pub struct Display {
     prints_groups: bool,
     prints_tree: bool,
     as_json: bool,
+    /// When the sender became ready.
+    began: Instant,
 }
 
 impl Display {
     pub fn new(prints_groups: bool, prints_tree: bool, as_json: bool) -> Self {
-        Self { prints_groups, prints_tree, as_json }
+        Self { prints_groups, prints_tree, as_json, began: Instant::now() }
     }
 
     pub fn show(&mut self, notice: &Notice<'_>) {
         match notice {
             Notice::Warning(text) if self.as_json => say!("{}", json!({"event": "warning", "text": text})),
             Notice::Warning(text) => remark!("treecast mead: {text}"),
+            Notice::Statistics(totals) if self.as_json => {
+                say!("{}", self.totals_as_json("statistics", totals))
+            }
+            Notice::Statistics(totals) => print_data(totals),
             Notice::Narrow { receivers, mtu, tun_mtu, longest_by_mead } => match self.as_json {
                 true => say!(
                     "{}",
@@ -61,10 +67,17 @@ impl Display {
                     some_of(receivers)
                 ),
             },
-            Notice::Ready { tun, mtu, source } => match self.as_json {
-                true => say!("{}", json!({"event": "ready", "tun": tun, "mtu_bytes": mtu, "source": source})),
-                false => say!("ready: {tun} takes packets of up to {mtu} bytes, which leave from {source}"),
-            },
+            Notice::Ready { tun, mtu, source } => {
+                self.began = Instant::now();
+                match self.as_json {
+                    true => {
+                        say!("{}", json!({"event": "ready", "tun": tun, "mtu_bytes": mtu, "source": source}));
+                    }
+                    false => {
+                        say!("ready: {tun} takes packets of up to {mtu} bytes, which leave from {source}")
+                    }
+                }
+            }
             Notice::Group(group) => self.group(group),
             Notice::Tree(tree) if self.prints_tree => match self.as_json {
                 true => say!("{}", json!({"event": "tree", "sender": node_as_json(tree, Tree::ROOT)})),
@@ -78,7 +91,13 @@ impl Display {
         if self.as_json {
             let lists: Vec<_> = group.lists.iter().map(list_as_json).collect();
             let (number, unicast) = (group.number, &group.unicast);
-            say!("{}", json!({"event": "group", "number": number, "lists": lists, "unicast": unicast}));
+            let seconds = self.seconds();
+            say!(
+                "{}",
+                json!({
+                    "event": "group", "number": number, "seconds": seconds, "lists": lists, "unicast": unicast,
+                })
+            );
             return;
         }
         let in_lists = counted(group.in_lists(), "receiver");
@@ -96,27 +115,11 @@ impl Display {
     }
 
     pub fn end(&self, totals: &Totals) {
-        let Totals { sent, packets, overrun, refused, discovery_bytes, malformed, discovery } = totals;
         if self.as_json {
-            let done = json!({
-                "event": "done", "packets": packets,
-                "mead_packets": sent.mead_packets, "mead_bytes": sent.mead_bytes,
-                "unicast_packets": sent.unicast_packets, "unicast_bytes": sent.unicast_bytes,
-                "discoveries": discovery.discoveries, "discovery_packets": discovery.requests,
-                "discovery_bytes": discovery_bytes, "responses": discovery.responses,
-                "late": discovery.late, "anomalous": discovery.anomalous, "malformed": malformed,
-                "unproved": discovery.unproved, "replayed": discovery.replayed, "forged": discovery.forged,
-                "stray": discovery.stray, "overrun_packets": overrun, "refused_packets": refused,
-            });
-            return say!("{done}");
+            return say!("{}", self.totals_as_json("done", totals));
         }
-        let data = |packets, bytes| format!("{packets} packets ({bytes} bytes)");
-        say!(
-            "{packets} packets of programs: {} by MEADcast, {} by unicast; {} of discovery",
-            data(sent.mead_packets, sent.mead_bytes),
-            data(sent.unicast_packets, sent.unicast_bytes),
-            data(discovery.requests, *discovery_bytes),
-        );
+        print_data(totals);
+        let Totals { overrun, refused, malformed, discovery, .. } = totals;
         let dropped = [
             ("late", discovery.late),
             ("anomalous", discovery.anomalous),
@@ -135,6 +138,36 @@ impl Display {
             say!("Packets that the kernel refused: {refused}.");
         }
     }
+
+    fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    fn totals_as_json(&self, event: &str, totals: &Totals) -> Value {
+        let Totals { sent, packets, overrun, refused, discovery_bytes, malformed, discovery } = totals;
+        json!({
+            "event": event, "seconds": self.seconds(), "packets": packets,
+            "mead_packets": sent.mead_packets, "mead_bytes": sent.mead_bytes,
+            "unicast_packets": sent.unicast_packets, "unicast_bytes": sent.unicast_bytes,
+            "discoveries": discovery.discoveries, "discovery_packets": discovery.requests,
+            "discovery_bytes": discovery_bytes, "responses": discovery.responses,
+            "late": discovery.late, "anomalous": discovery.anomalous, "malformed": malformed,
+            "unproved": discovery.unproved, "replayed": discovery.replayed, "forged": discovery.forged,
+            "stray": discovery.stray, "overrun_packets": overrun, "refused_packets": refused,
+        })
+    }
+}
+
+/// What left, in a line.
+fn print_data(totals: &Totals) {
+    let Totals { sent, packets, discovery_bytes, discovery, .. } = totals;
+    let data = |packets, bytes| format!("{packets} packets ({bytes} bytes)");
+    say!(
+        "{packets} packets of programs: {} by MEADcast, {} by unicast; {} of discovery",
+        data(sent.mead_packets, sent.mead_bytes),
+        data(sent.unicast_packets, sent.unicast_bytes),
+        data(discovery.requests, *discovery_bytes),
+    );
 }
 
 fn list_as_text(list: &List) -> String {

@@ -62,14 +62,17 @@ pub struct Args {
     #[arg(short, long, value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = "Discovery")]
     delay: Duration,
     /// Time from one discovery to the next
-    #[arg(short = 'I', long, value_name = "SECONDS", default_value = "5", value_parser = seconds, help_heading = "Discovery")]
+    #[arg(short = 'I', long, value_name = "SECONDS", default_value = "5", value_parser = some_seconds, help_heading = "Discovery")]
     interval: Duration,
     /// For how long a discovery waits for responses
-    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "2", value_parser = seconds, help_heading = "Discovery")]
+    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "2", value_parser = some_seconds, help_heading = "Discovery")]
     timeout: Duration,
     /// Wait for traffic before the first discovery
     #[arg(short, long, help_heading = "Discovery")]
     wait: bool,
+    /// The most discovery requests in a second; a discovery takes longer where they do not fit into the timeout's first quarter
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Discovery")]
+    requests: u32,
     /// Believe only routers that have the domain's key: a file with 64 hexadecimal digits
     #[arg(long, value_name = "FILE", help_heading = "Discovery")]
     key: Option<PathBuf>,
@@ -119,6 +122,9 @@ pub struct Args {
     /// Print the tree of routers and receivers after each discovery
     #[arg(long, help_heading = "Verbosity")]
     print_tree: bool,
+    /// Tell what has been counted so often, not only at the end
+    #[arg(long, value_name = "SECONDS", value_parser = some_seconds, help_heading = "Verbosity")]
+    statistics: Option<Duration>,
     /// One JSON event a line on standard output
     #[arg(long, help_heading = "Verbosity")]
     json: bool,
@@ -178,11 +184,13 @@ fn settings(args: &Args) -> Result<Settings, String> {
         delay: args.delay,
         interval: args.interval,
         timeout: args.timeout,
+        requests_per_second: args.requests,
         wait: args.wait,
         max: args.max,
+        ok: args.ok,
         parameters: Parameters {
             max: MAX_ADDRESSES,
-            ok: args.ok.unwrap_or(MAX_ADDRESSES),
+            ok: MAX_ADDRESSES,
             merge: args.merge,
             min_leaves: args.min_leaves,
             min_routers: args.min_routers,
@@ -195,6 +203,7 @@ fn settings(args: &Args) -> Result<Settings, String> {
         to_router: args.to_router,
         has_ports: args.ports,
         key,
+        statistics: args.statistics,
     })
 }
 
@@ -214,6 +223,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected seconds, like 5 or 0.5".to_owned())
 }
 
+/// Seconds that are more than none.
+fn some_seconds(text: &str) -> Result<Duration, String> {
+    let expected = || "expected more than 0 seconds, like 5 or 0.5".to_owned();
+    seconds(text).ok().filter(|seconds| !seconds.is_zero()).ok_or_else(expected)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,6 +238,10 @@ mod tests {
         assert_eq!(
             (seconds("5"), seconds("0.25")),
             (Ok(Duration::from_secs(5)), Ok(Duration::from_millis(250)))
+        );
+        assert!(
+            some_seconds("0.25").is_ok()
+                && ["0", "0.0", "-1"].iter().all(|wrong| some_seconds(wrong).is_err())
         );
         assert!(["", "-1", "NaN", "inf", "1e99", "5s"].iter().all(|wrong| seconds(wrong).is_err()));
     }

@@ -53,11 +53,15 @@ pub struct Settings {
     pub interval: Duration,
     /// For how long responses are gathered.
     pub timeout: Duration,
+    /// The most requests in a second.
+    pub requests_per_second: u32,
     /// Whether to discover only when there is traffic.
     pub wait: bool,
     /// The most addresses in a packet; none: as many as leave room for 1280 bytes.
     pub max: Option<usize>,
-    /// The other limits of groups; `max` above stands in for theirs.
+    /// A list with so many is not filled further; none: only one with `max`.
+    pub ok: Option<usize>,
+    /// The other limits of groups; `max` and `ok` above stand in for theirs.
     pub parameters: Parameters,
     /// Whether to group by cost, for packets that carry so many bytes behind their IPv6 header.
     pub cost_of_bytes: Option<usize>,
@@ -71,6 +75,8 @@ pub struct Settings {
     pub has_ports: bool,
     /// Of the routers' domain.
     pub key: Option<DomainKey>,
+    /// How often to tell what has been counted; none: at the end only.
+    pub statistics: Option<Duration>,
 }
 
 /// What the sender tells while it runs.
@@ -100,6 +106,8 @@ pub enum Notice<'a> {
     },
     /// These receivers cannot be reached. They are still sent to.
     Unreachable { receivers: &'a [Ipv6Addr], why: Unreachable },
+    /// What has been counted so far.
+    Statistics(&'a Totals),
     /// Something is not as it should be.
     Warning(String),
 }
@@ -155,6 +163,10 @@ pub enum Error {
     Members { path: PathBuf, why: String },
     #[error("{0}")]
     Max(#[from] NoMax),
+    #[error(
+        "--ok {ok} is no good where a packet has at most {max} addresses: name 2 to {max}, or a larger --max"
+    )]
+    Ok { ok: usize, max: usize },
     #[error("{0}")]
     Interface(#[from] InterfaceError),
     #[error("{0}")]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use treecast_proto::{
-    Step,
+    Instant, Step,
     mead::{
         grouping::Parameters,
         sender::{Algorithm, Config, Event, Input, Lost, Sender},
@@ -63,8 +63,7 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         has_ports: settings.has_ports,
         mtu: interface.mtu as usize,
     };
-    let parameters = Parameters { max: max(settings.max, &form, &interface)?, ..settings.parameters };
-    parameters.check()?;
+    let parameters = parameters(settings, max(settings.max, &form, &interface)?)?;
     let mtu = tun_mtu(&form, parameters.max, form.mtu);
     let packets = PacketSocket::open(settings.interface.as_deref()).map_err(Error::Socket)?;
     let responses =
@@ -90,6 +89,9 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         max: parameters.max,
         scope: if settings.interface.is_some() { interface.index } else { 0 },
         totals: Totals::default(),
+        answers: (0, 0),
+        has_warned_of_key: false,
+        next_statistics: clock.now() + settings.statistics.unwrap_or_default(),
         unreachable: BTreeSet::new(),
     };
     session.join(&members.known);
@@ -98,14 +100,16 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         // The first group is there before the first packet.
         let begun = session.carry_out(notify);
         let transmitter = transmitter::start(scope, &shared, (&tun, settings.tun_address), &packets, &form);
-        result = begun.and_then(|_| session.run(stop, &mut members, notify, || transmitter.is_finished()));
+        result = begun.and_then(|_| {
+            session.run(stop, &mut members, settings.statistics, notify, || transmitter.is_finished())
+        });
         shared.end();
         let transmitted = transmitter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         if result.is_ok() {
             result = transmitted.map_err(Error::System);
         }
     });
-    result.map(|()| Totals { overrun: tun.dropped(), ..session.totals() })
+    result.map(|()| session.totals())
 }
 
 struct Session<'a> {
@@ -124,6 +128,10 @@ struct Session<'a> {
     /// The interface that packets leave by; 0: where routes lead.
     scope: u32,
     totals: Totals,
+    /// Responses that did not prove anything, and those that counted, until the last discovery.
+    answers: (u64, u64),
+    has_warned_of_key: bool,
+    next_statistics: Instant,
     /// Receivers that there was a warning about.
     unreachable: BTreeSet<Ipv6Addr>,
 }
@@ -133,6 +141,7 @@ impl Session<'_> {
         &mut self,
         stop: &Stop,
         members: &mut Members,
+        statistics: Option<Duration>,
         notify: &mut dyn FnMut(Notice<'_>),
         has_ended: impl Fn() -> bool,
     ) -> Result<(), Error> {
@@ -146,6 +155,9 @@ impl Session<'_> {
             let wait = self.carry_out(notify)?;
             let wait =
                 if members.path.is_some() { Some(wait.map_or(LOOK, |wait| wait.min(LOOK))) } else { wait };
+            let now = self.clock.now();
+            let statistics = statistics.map(|_| self.next_statistics.max(now) - now);
+            let wait = wait.into_iter().chain(statistics).min();
             ready.clear();
             poller.wait(wait, &mut ready)?;
             if self.shared.news().take() && self.shared.has_traffic() {
@@ -156,6 +168,7 @@ impl Session<'_> {
             }
             self.hear()?;
             self.hear_errors()?;
+            self.tell_statistics(statistics, notify);
             match members.look() {
                 Ok(changed) => self.change(&changed),
                 Err(error) => notify(Notice::Warning(error.to_string())),
@@ -191,7 +204,10 @@ impl Session<'_> {
                     self.shared.replace(group.clone());
                     notify(Notice::Group(&group));
                 }
-                Step::Event(Event::Discovered) => notify(Notice::Tree(self.sender.tree())),
+                Step::Event(Event::Discovered) => {
+                    notify(Notice::Tree(self.sender.tree()));
+                    self.warn_of_another_domain(notify);
+                }
                 Step::Event(Event::Narrow(receivers, mtu)) => narrow.push((receivers, mtu)),
                 Step::Event(Event::Unreachable(receivers, why)) => {
                     notify(Notice::Unreachable { receivers: &receivers, why });
@@ -201,6 +217,32 @@ impl Session<'_> {
                     return Ok(deadline.map(|deadline| deadline - now));
                 }
             }
+        }
+    }
+
+    /// When no router proves that it has the key, nobody is served by MEADcast: that is told once.
+    fn warn_of_another_domain(&mut self, notify: &mut dyn FnMut(Notice<'_>)) {
+        let counters = self.sender.counters();
+        let (refused, believed) = (counters.forged + counters.unproved, counters.responses);
+        let (was_refused, was_believed) = std::mem::replace(&mut self.answers, (refused, believed));
+        if refused > was_refused && believed == was_believed && !self.has_warned_of_key {
+            self.has_warned_of_key = true;
+            notify(Notice::Warning(
+                "no router proves that it has the key of --key: all have another one or none, and nobody is served by MEADcast; \
+                 give them this one (`treecast router run --key`)"
+                    .to_owned(),
+            ));
+        }
+    }
+
+    /// Tells what has been counted, when it is time.
+    fn tell_statistics(&mut self, every: Option<Duration>, notify: &mut dyn FnMut(Notice<'_>)) {
+        let now = self.clock.now();
+        if every.is_some() && now >= self.next_statistics {
+            notify(Notice::Statistics(&self.totals()));
+        }
+        while every.is_some_and(|every| !every.is_zero()) && now >= self.next_statistics {
+            self.next_statistics += every.unwrap_or_default();
         }
     }
 
@@ -272,7 +314,8 @@ impl Session<'_> {
     fn totals(&self) -> Totals {
         let transmitter::Data { sent, packets, refused } = self.shared.counted();
         let refused = self.totals.refused + refused;
-        Totals { sent, packets, refused, discovery: self.sender.counters(), ..self.totals }
+        let (overrun, discovery) = (self.tun.dropped(), self.sender.counters());
+        Totals { sent, packets, refused, overrun, discovery, ..self.totals }
     }
 }
 
@@ -455,6 +498,16 @@ fn max(asked: Option<usize>, form: &Form, interface: &Interface) -> Result<usize
     Ok(asked.unwrap_or(fitting))
 }
 
+/// The limits of groups, when they go together.
+fn parameters(settings: &Settings, max: usize) -> Result<Parameters, Error> {
+    let parameters = Parameters { max, ok: settings.ok.unwrap_or(max), ..settings.parameters };
+    parameters.check()?;
+    match settings.ok {
+        Some(ok) if !(2..=max).contains(&ok) => Err(Error::Ok { ok, max }),
+        _ => Ok(parameters),
+    }
+}
+
 /// What the device takes: the narrowest way's MTU without the largest header (4.3.1), and never less than IPv6 needs.
 fn tun_mtu(form: &Form, max: usize, path_mtu: usize) -> u32 {
     (path_mtu.min(form.mtu).saturating_sub(form.header_len(max)) as u32).max(MIN_MTU)
@@ -485,6 +538,7 @@ fn config(settings: &Settings, parameters: Parameters, form: &Form) -> Result<Co
         interval: settings.interval,
         timeout: settings.timeout,
         waits_for_traffic: settings.wait,
+        requests_per_second: settings.requests_per_second,
         key: settings.key.clone(),
         seed: random()?,
     })

@@ -4,7 +4,8 @@
 //! The timers are the thesis' (figure 4.4): a delay before the first discovery, which may wait for traffic; a timeout, for
 //! which responses are gathered; and an interval, here from the beginning of one discovery to that of the next.
 //! Where this differs from the thesis:
-//! - Requests do not leave in one burst: they are spread over a quarter of the timeout.
+//! - Requests do not leave in one burst: they are spread over a quarter of the timeout, or over more, so that no more than a
+//!   given number leave in a second. The timeout is longer by that.
 //! - A receiver for which a router is missing that has answered before, or that others have met, is asked about a second
 //!   time when half of the timeout is over, so that a lost packet changes no group.
 //! - Receivers join and leave at any time. Who joins gets unicast until the next discovery is over.
@@ -64,6 +65,8 @@ pub struct Config {
     pub timeout: Duration,
     /// Whether the delay begins with the first traffic.
     pub waits_for_traffic: bool,
+    /// The most requests in a second; the discovery takes longer where that is too few for the timeout.
+    pub requests_per_second: u32,
     /// With one, only responses that were made with it count.
     pub key: Option<DomainKey>,
     /// What nonces are made of; nobody may be able to guess it.
@@ -161,6 +164,8 @@ struct Discovery {
     queue: VecDeque<Ipv6Addr>,
     next_request: Instant,
     spacing: Duration,
+    /// The end of this part: the first requests', or all of it once some have been repeated.
+    end: Instant,
     has_repeated: bool,
 }
 
@@ -285,13 +290,14 @@ impl Sender {
     fn begin(&mut self, now: Instant) {
         let receivers: VecDeque<_> = self.group.ports.keys().copied().collect();
         let answers = Answers::new(self.config.source, receivers.iter().copied());
-        let spacing = spacing(self.config.timeout, receivers.len());
+        let (spacing, part) = self.config.spread(receivers.len());
         self.phase = Phase::Asking(Discovery {
             began: now,
             answers,
             queue: receivers,
             next_request: now,
             spacing,
+            end: now + part,
             has_repeated: false,
         });
     }
@@ -299,23 +305,23 @@ impl Sender {
     /// One step of a discovery; none when it is over.
     fn ask(&mut self, now: Instant) -> Option<Step<Request, Event, Reason>> {
         let Phase::Asking(discovery) = &mut self.phase else { return None };
-        let (half, end) = (discovery.began + self.config.timeout / 2, discovery.began + self.config.timeout);
-        if now >= end {
-            self.finish(now);
-            return None;
-        }
-        if now >= half && !discovery.has_repeated {
+        if now >= discovery.end {
+            if discovery.has_repeated {
+                self.finish(now);
+                return None;
+            }
             let lacking = lacking(&discovery.answers, &self.tree);
-            discovery.spacing = spacing(self.config.timeout, lacking.len());
+            let (spacing, part) = self.config.spread(lacking.len());
+            (discovery.spacing, discovery.end) = (spacing, discovery.end + part);
+            discovery.next_request = discovery.next_request.max(now);
             discovery.has_repeated = true;
             discovery.queue.extend(lacking);
         }
-        let next_timer = if discovery.has_repeated { end } else { half };
         let Some(receiver) = discovery.queue.front().copied() else {
-            return Some(Step::Wait(Some(next_timer), Reason::Responses));
+            return Some(Step::Wait(Some(discovery.end), Reason::Responses));
         };
         if now < discovery.next_request {
-            return Some(Step::Wait(Some(discovery.next_request.min(next_timer)), Reason::Responses));
+            return Some(Step::Wait(Some(discovery.next_request.min(discovery.end)), Reason::Responses));
         }
         discovery.queue.pop_front();
         let behind = (now - discovery.next_request).min(discovery.spacing * CATCH_UP);
@@ -423,9 +429,16 @@ impl Sender {
     }
 }
 
-/// Between two of so many requests.
-fn spacing(timeout: Duration, requests: usize) -> Duration {
-    timeout / 4 / u32::try_from(requests.max(1)).unwrap_or(u32::MAX)
+impl Config {
+    /// The time between two of so many requests, and for how long they and their responses are waited for: the half of
+    /// the timeout, longer by what the requests take beyond a quarter of it.
+    fn spread(&self, requests: usize) -> (Duration, Duration) {
+        let requests = u32::try_from(requests.max(1)).unwrap_or(u32::MAX);
+        let least = Duration::from_secs(1) / self.requests_per_second.max(1);
+        let spacing = (self.timeout / 4 / requests).max(least);
+        let all = spacing.saturating_mul(requests).max(self.timeout / 4);
+        (spacing, all + self.timeout / 4)
+    }
 }
 
 /// The receivers for which a response seems to be lost: a router has answered before, or is passed over by the

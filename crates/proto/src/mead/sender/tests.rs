@@ -40,6 +40,7 @@ fn config() -> Config {
         interval: Duration::from_secs(5),
         timeout: Duration::from_secs(2),
         waits_for_traffic: false,
+        requests_per_second: 1000,
         key: None,
         seed: [3; 32],
     }
@@ -176,6 +177,20 @@ fn requests_are_spread_and_come_again_after_the_interval() {
     let times: Vec<_> = world.requests.iter().map(|(at, _)| *at).collect();
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_millis(50)));
     assert!(times[9] <= Instant::ZERO + Duration::from_millis(500) && times[10] == seconds(5));
+}
+
+#[test]
+fn no_more_requests_leave_in_a_second_than_may_and_the_discovery_is_longer_by_that() {
+    let mut world = World::new(Config { requests_per_second: 4, ..config() }, 2);
+    world.lost = 20;
+    // 10 receivers, 2.25 s; a quarter of the timeout after the last; and those again for whom something is lost.
+    world.run_until(seconds(3));
+    assert_eq!((world.requests.len(), world.sender.counters().discoveries), (10, 0));
+    world.run_until(seconds(10));
+    let times: Vec<_> = world.requests.iter().map(|(at, _)| *at).collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_millis(250)));
+    assert!(world.sender.counters().discoveries >= 1);
+    assert!(world.group().unicast.is_empty(), "{:?}", world.group());
 }
 
 #[test]
