@@ -30,11 +30,27 @@ impl Lab {
     /// Starts `program mroute` in every router, and returns when all of them are ready. `prepare` is done to each
     /// command before. Where the network has loops, they are told of the way to the first node's network.
     pub fn start_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<()> {
-        const PATIENCE: Duration = Duration::from_secs(30);
-        let start = |(node, upstream): (&LabNode, Option<&str>)| {
+        self.start_in_routers(program, prepare, |upstream| {
+            let upstream = upstream.map(|interface| ["--upstream", interface]);
+            std::iter::once("mroute").chain(upstream.into_iter().flatten()).collect()
+        })
+    }
+
+    /// Starts `program router run --all` in every router, and returns when all of them are ready.
+    pub fn start_mead_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<()> {
+        self.start_in_routers(program, prepare, |_| vec!["router", "run", "--all"])
+    }
+
+    fn start_in_routers<'a>(
+        &'a self,
+        program: &Path,
+        prepare: impl Fn(&mut Command),
+        arguments: impl Fn(Option<&'a str>) -> Vec<&'a str>,
+    ) -> Result<()> {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let start = |(node, upstream): (&LabNode, Option<&'a str>)| {
             let mut command = Command::new(program);
-            command.arg("mroute");
-            upstream.into_iter().for_each(|interface| _ = command.args(["--upstream", interface]));
+            command.args(arguments(upstream));
             prepare(&mut command);
             self.start_daemon(&node.name, command)
         };
@@ -49,7 +65,9 @@ impl Daemon {
     pub(crate) fn start(folder: PathBuf, node: &str, namespace: &str, mut command: Command) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let log = folder.join(format!("{node}-{name}.log"));
+        // A node may run several kinds of router.
+        let kind = command.get_args().next().unwrap_or_default().to_string_lossy();
+        let log = folder.join(format!("{node}-{name}-{kind}.log"));
         let open = || {
             let file = File::create(&log)?;
             Ok((file.try_clone()?, file))

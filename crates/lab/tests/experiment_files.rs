@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use treecast_lab::experiment::{Experiment, preview};
+use treecast_lab::experiment::{
+    Experiment, preview,
+    usecase::{self, UseCases},
+};
 
 fn librecast() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/librecast")
@@ -71,4 +74,17 @@ fn the_demo_is_every_delivery_with_every_schedule_on_both_networks() {
         }
     }
     assert_eq!(runs.len(), 2 * 6 * 3);
+}
+
+#[test]
+fn the_use_cases_of_the_meadcast_thesis_can_be_planned() {
+    let folder = librecast().join("../meadcast");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<PathBuf> = files.filter(|file| UseCases::is_one(file)).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let experiment = UseCases::load(&file, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let preview = usecase::preview(&experiment).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!preview.runs.is_empty(), "{}", file.display());
+    }
 }

@@ -156,7 +156,7 @@ fn results_from_before_there_were_feeds_take_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("old.sqlite");
     drop(Db::open(&path).unwrap());
-    let old = "DROP TABLE sharings; DROP TABLE feeds; DROP TABLE objects; ALTER TABLE runs DROP COLUMN server_bps; PRAGMA user_version = 1";
+    let old = "DROP TABLE use_cases; DROP TABLE sharings; DROP TABLE feeds; DROP TABLE objects; ALTER TABLE runs DROP COLUMN server_bps; PRAGMA user_version = 1";
     rusqlite::Connection::open(&path).unwrap().execute_batch(old).unwrap();
 
     let mut db = Db::open(&path).unwrap();

@@ -72,6 +72,12 @@ impl Progress {
                 self.run.set_message(format!("{run}: at least {}", span(*expected)));
             }
             Event::Client { .. } => self.run.inc(1),
+            Event::Measured { number, run, sentence, saturated } => {
+                let saturated = saturated.map(|reason| format!(" (saturated: {reason})")).unwrap_or_default();
+                self.line(&format!("{run}: {sentence}{saturated}"));
+                self.all.set_position(*number as u64);
+                self.all.set_message(format!("{} left", span(self.left(*number))));
+            }
             Event::Finished { .. } => self.finished(event),
         }
     }
@@ -157,6 +163,9 @@ fn as_json(event: &Event) -> serde_json::Value {
             "expected_seconds": expected.as_secs_f64(),
         }),
         Event::Client { run, node, fared } => client_as_json(run, node, fared),
+        Event::Measured { number, run, sentence, saturated } => json!({
+            "event": "measured", "number": number, "run": run, "says": sentence, "saturated": saturated,
+        }),
         Event::Finished { number, run, duration, whole, clients, saturated, cut_short, link } => json!({
             "event": "finished", "number": number, "run": run, "seconds": duration.as_secs_f64(),
             "whole": whole, "clients": clients, "saturated": saturated, "cut_short": cut_short,

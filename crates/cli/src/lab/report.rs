@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use treecast_lab::{
-    experiment::{Experiment, Finding, Network, Results},
+    experiment::{Experiment, Finding, Network, Results, usecase::UseCases},
     svg,
 };
 use treecast_measure::{
@@ -51,6 +51,15 @@ impl Kept {
             notes: results.left_out.iter().map(|line| format!("Left out: {line}.")).collect(),
             pictures: pictures(experiment),
             impairments: impairments(experiment),
+        }
+    }
+
+    pub fn of_use_cases(experiment: &UseCases, command: &str, results: &Results) -> Self {
+        Self {
+            title: experiment.title.clone(),
+            command: command.into(),
+            findings: results.findings.clone(),
+            ..Self::default()
         }
     }
 

@@ -8,7 +8,10 @@ use std::{
 };
 
 use treecast_driver::stop::Stop;
-use treecast_lab::experiment::{self, Experiment, Order, Results};
+use treecast_lab::experiment::{
+    self, Experiment, Order, Preview, Results,
+    usecase::{self, UseCases},
+};
 use treecast_measure::Db;
 
 use super::{
@@ -54,12 +57,14 @@ pub struct ReportArgs {
 const NOT_ALL_WELL: u8 = 3;
 
 pub fn run(args: RunArgs) -> Outcome {
+    if UseCases::is_one(&args.file) {
+        return run_use_cases(&args);
+    }
     let experiment = Experiment::load(&args.file, &args.settings)?;
     if args.plan {
         return plan(&experiment, args.json);
     }
-    let name = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));
+    let (name, out) = place(&args);
     // Before anything is written.
     experiment::check(&experiment)?;
     let _claim = claim(&out)?;
@@ -76,15 +81,48 @@ pub fn run(args: RunArgs) -> Outcome {
     let progress = Progress::new(args.json);
     let results = experiment::run(&order, &|event| progress.show(event), &|| stop.is_requested())?;
     progress.finish();
-    conclude(&order, &out, &results, args.json)
+    conclude(Kept::of(&order.experiment, &order.command, &results), &out, &results, args.json)
+}
+
+fn run_use_cases(args: &RunArgs) -> Outcome {
+    let experiment = UseCases::load(&args.file, &args.settings)?;
+    if args.plan {
+        return show_plan(&usecase::preview(&experiment)?, args.json);
+    }
+    let (name, out) = place(args);
+    // Before anything is written.
+    usecase::check(&experiment)?;
+    let _claim = claim(&out)?;
+    let order = usecase::Order {
+        experiment,
+        name,
+        database: prepare(&out, args.append)?,
+        treecast: std::env::current_exe()?,
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: command(args),
+    };
+    let stop = Stop::on_signals()?;
+    let progress = Progress::new(args.json);
+    let results = usecase::run(&order, &|event| progress.show(event), &|| stop.is_requested())?;
+    progress.finish();
+    conclude(Kept::of_use_cases(&order.experiment, &order.command, &results), &out, &results, args.json)
+}
+
+/// What the results are filed under, and where.
+fn place(args: &RunArgs) -> (String, PathBuf) {
+    let name = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));
+    (name, out)
 }
 
 fn plan(experiment: &Experiment, json: bool) -> Outcome {
-    let preview = experiment::preview(experiment)?;
-    if json {
-        say!("{}", summary::preview_as_json(&preview));
-    } else {
-        summary::print_preview(&preview);
+    show_plan(&experiment::preview(experiment)?, json)
+}
+
+fn show_plan(preview: &Preview, json: bool) -> Outcome {
+    match json {
+        true => say!("{}", summary::preview_as_json(preview)),
+        false => summary::print_preview(preview),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -103,8 +141,7 @@ pub fn report(args: ReportArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn conclude(order: &Order, out: &Path, results: &Results, json: bool) -> Outcome {
-    let kept = Kept::of(&order.experiment, &order.command, results);
+fn conclude(kept: Kept, out: &Path, results: &Results, json: bool) -> Outcome {
     kept.save(out)?;
     let (report, text) = report::write(out, &kept)?;
     if json {

@@ -120,7 +120,7 @@ pub fn check(experiment: &Experiment) -> Result<(), Error> {
     Prepared::of(experiment).map(drop)
 }
 
-fn require_root() -> Result<(), Error> {
+pub(super) fn require_root() -> Result<(), Error> {
     // SAFETY: takes no arguments and cannot fail.
     if unsafe { libc::geteuid() } == 0 { Ok(()) } else { Err(Error::NotRoot) }
 }

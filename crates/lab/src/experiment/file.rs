@@ -557,7 +557,7 @@ fn file_path(file: &str) -> std::io::Result<PathBuf> {
 }
 
 /// The ways in which `value` may be meant: as TOML writes it, as a string, as a list of strings.
-fn candidates<'a>(key: &'a str, value: &'a str) -> impl Iterator<Item = String> + 'a {
+pub(super) fn candidates<'a>(key: &'a str, value: &'a str) -> impl Iterator<Item = String> + 'a {
     let quoted = |text: &str| toml::Value::String(text.into()).to_string();
     let list: Vec<String> = value.split(',').map(|item| quoted(item.trim())).collect();
     [value.to_string(), quoted(value), format!("[{value}]"), format!("[{}]", list.join(", "))]
@@ -576,7 +576,7 @@ fn check_distinct<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Resul
     Ok(())
 }
 
-fn one_line(message: &str) -> String {
+pub(super) fn one_line(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -34,6 +34,7 @@ mod ssh;
 mod stage;
 mod store;
 mod told;
+pub mod usecase;
 mod verify;
 
 pub use claims::Finding;

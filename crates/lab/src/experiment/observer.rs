@@ -19,6 +19,8 @@ pub enum Event<'a> {
     Started { number: usize, of: usize, run: &'a str, clients: usize, expected: Duration },
     /// A client is done.
     Client { run: &'a str, node: &'a str, fared: &'a Fared },
+    /// A run of a use case is over; `sentence` says what it has shown.
+    Measured { number: usize, run: &'a str, sentence: &'a str, saturated: Option<&'a str> },
     /// A run is over. `whole`: clients with a verified copy.
     Finished {
         number: usize,

@@ -128,8 +128,19 @@ impl Record {
             let event = Event { at, node: Some(self.server), kind: kind.into(), detail };
             db.add_event(self.run, &event)?;
         }
+        self.close(db, played.interrupted)
+    }
+
+    /// The run itself, and the machine that it is on.
+    pub fn run(&self) -> (RunId, NodeId) {
+        (self.run, self.machine)
+    }
+
+    /// Ends a run whose transfers have been filed. Returns why this machine, and not the network, was its limit.
+    pub fn close(&self, db: &mut Db, interrupted: bool) -> Result<Option<String>, DbError> {
+        let duration = self.origin.elapsed();
         let saturated = self.saturation(db)?;
-        let status = if played.interrupted { Status::CutShort } else { Status::Complete };
+        let status = if interrupted { Status::CutShort } else { Status::Complete };
         db.finish_run(self.run, &RunEnd { status, duration, saturated: saturated.clone() })?;
         Ok(saturated)
     }
@@ -156,6 +167,7 @@ impl Record {
             .first()
             .or(results.feeds.first().map(|run| &run.data))
             .or(results.sharings.first().map(|run| &run.data))
+            .or(results.use_cases.first().map(|run| &run.data))
             .map_or(Ok(None), |data| results.saturation(data))?;
         let unsettled = self.unsettled.map(still_busy);
         Ok(unsettled.into_iter().chain(found).reduce(|one, other| format!("{one}; {other}")))

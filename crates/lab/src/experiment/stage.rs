@@ -148,7 +148,7 @@ fn lab_name(description: &Description) -> String {
 }
 
 /// A lab that is taken down when it is dropped.
-struct Network(Lab);
+pub(super) struct Network(pub(super) Lab);
 
 impl Drop for Network {
     fn drop(&mut self) {

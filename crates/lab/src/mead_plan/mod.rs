@@ -71,16 +71,19 @@ pub fn plan(
 ) -> Result<Vec<Row>, String> {
     let max = options.max.unwrap_or(use_case.max);
     Parameters { max, ..Parameters::default() }.check().map_err(|error| error.to_string())?;
-    let left = || THESIS_MTU.saturating_sub(16 * max + THESIS_HEADERS);
-    let payload_bytes = options.payload_bytes.unwrap_or_else(left) + 8;
+    let payload_bytes = options.payload_bytes.unwrap_or_else(|| thesis_payload(max)) + 8;
     if receivers_per_network == 0 || use_case.networks.is_empty() {
         return Err(format!(
             "{}: there is nobody to send to: name at least one receiver in a network",
             use_case.name
         ));
     }
-    let stage = Stage::new(topology, use_case, receivers_per_network, options)?;
-    let row = |delivery: &str, grouping: &Grouping, (network, sender): (u64, u64)| Row {
+    let groups = use_case.groups(receivers_per_network);
+    // Of those who send to each other, the first.
+    let group = groups.first().ok_or("there is nobody to send")?;
+    let stage = Stage::new(topology, group, options).map_err(|what| format!("{}: {what}", use_case.name))?;
+    let unicast = stage.unicast_loads(payload_bytes).cost(stage.sender);
+    let row = |delivery: &str, grouping: &Grouping, loads: Loads| Row {
         use_case: use_case.name.clone(),
         receivers_per_network,
         receivers: stage.receivers.len(),
@@ -88,23 +91,85 @@ pub fn plan(
         delivery: delivery.to_owned(),
         packets: grouping.lists.len(),
         unicast: grouping.unicast.len(),
-        network_share: network as f64 / stage.unicast_bytes(payload_bytes).0 as f64,
-        sender_share: sender as f64 / stage.unicast_bytes(payload_bytes).1 as f64,
+        network_share: loads.cost(stage.sender).network_bytes as f64 / unicast.network_bytes as f64,
+        sender_share: loads.cost(stage.sender).sender_bytes as f64 / unicast.sender_bytes as f64,
     };
     let mut rows = Vec::new();
     for (delivery, algorithm, model) in deliveries(max, payload_bytes) {
-        let grouping = match algorithm {
-            Some(parameters) => grouping::group(&stage.tree, &parameters),
-            None => {
-                let parameters = Parameters { max, ..Parameters::default() };
-                cost::group(&stage.tree, &parameters, &model)
-            }
-        };
-        rows.push(row(&delivery, &grouping, stage.bytes(&grouping, &model)));
+        let grouping = stage.group(algorithm.as_ref(), max, &model);
+        rows.push(row(&delivery, &grouping, stage.loads(&grouping, &model)));
     }
     let multicast = Grouping::default();
-    rows.push(row("IP multicast (the floor)", &multicast, stage.multicast_bytes(payload_bytes)));
+    rows.push(row("IP multicast (the floor)", &multicast, stage.multicast_loads(payload_bytes)));
     Ok(rows)
+}
+
+/// How a datagram gets to everybody.
+#[derive(Debug, Clone, Copy)]
+pub enum Way {
+    Unicast,
+    Multicast,
+    /// With the thesis' grouping, or none for the one by cost.
+    Mead {
+        grouping: Option<Parameters>,
+        dont_replicate: bool,
+        designated: bool,
+    },
+}
+
+/// Who sends to whom, by their nodes' names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    pub sender: String,
+    pub receivers: Vec<String>,
+}
+
+impl Group {
+    /// The first host of the sender's network, and so many of each of the others.
+    pub fn of(use_case: &UseCase, receivers_per_network: usize) -> Self {
+        let clients = 1..=receivers_per_network;
+        let of_network = |network: &u16| {
+            let network = *network;
+            clients.clone().map(move |client| host(network, client))
+        };
+        let receivers = use_case.networks.iter().flat_map(of_network);
+        Self { sender: host(use_case.sender, 1), receivers: receivers.collect() }
+    }
+}
+
+/// The name of a host of a testbed.
+pub fn host(network: u16, client: usize) -> String {
+    format!("c{network}-{client}")
+}
+
+/// What one datagram of so many bytes of data to a group costs with packets of at most `max` addresses.
+///
+/// # Errors
+/// One line when the group has what the topology has not.
+pub fn cost(
+    topology: &Topology,
+    group: &Group,
+    support: Option<&BTreeSet<String>>,
+    (max, data_bytes): (usize, usize),
+    way: &Way,
+) -> Result<Cost, String> {
+    let payload_bytes = data_bytes + 8;
+    let options = Options { max: None, payload_bytes: None, support: support.cloned() };
+    let stage = Stage::new(topology, group, &options)?;
+    let loads = match *way {
+        Way::Unicast => stage.unicast_loads(payload_bytes),
+        Way::Multicast => stage.multicast_loads(payload_bytes),
+        Way::Mead { grouping, dont_replicate, designated } => {
+            let model = Model { payload_bytes, dont_replicate, designated };
+            stage.loads(&stage.group(grouping.as_ref(), max, &model), &model)
+        }
+    };
+    Ok(loads.cost(stage.sender))
+}
+
+/// The data in a datagram that leaves room for so many addresses, as the thesis took it (listing A.8).
+pub fn thesis_payload(max: usize) -> usize {
+    THESIS_MTU.saturating_sub(16 * max + THESIS_HEADERS)
 }
 
 /// The ways of grouping: the thesis' with its parameters, or none for the one by cost.
@@ -130,6 +195,7 @@ fn deliveries(max: usize, payload_bytes: usize) -> Vec<(String, Option<Parameter
 }
 
 struct Stage<'a> {
+    topology: &'a Topology,
     ways: Ways<'a>,
     sender: usize,
     receivers: Vec<usize>,
@@ -138,23 +204,14 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    fn new(
-        topology: &'a Topology,
-        use_case: &UseCase,
-        receivers_per_network: usize,
-        options: &Options,
-    ) -> Result<Self, String> {
+    fn new(topology: &'a Topology, group: &Group, options: &Options) -> Result<Self, String> {
         let ways = Ways::of(topology);
-        let node = |network: u16, client: usize| {
-            let name = format!("c{network}-{client}");
-            let found = topology.nodes.iter().position(|node| node.name == name);
-            found.ok_or_else(|| format!("{}: the topology has no node {name}", use_case.name))
+        let node = |name: &String| {
+            let found = topology.nodes.iter().position(|node| node.name == *name);
+            found.ok_or_else(|| format!("the topology has no node {name}"))
         };
-        let sender = node(use_case.sender, 1)?;
-        let clients = 1..=receivers_per_network;
-        let networks = use_case.networks.iter();
-        let all = networks.flat_map(|network| clients.clone().map(move |client| (*network, client)));
-        let receivers = all.map(|(network, client)| node(network, client)).collect::<Result<Vec<_>, _>>()?;
+        let sender = node(&group.sender)?;
+        let receivers = group.receivers.iter().map(node).collect::<Result<Vec<_>, _>>()?;
         let address = |node: usize| ways.address(node).ok_or("a node without an address".to_owned());
         let mut node_of = BTreeMap::new();
         for node in 0..topology.nodes.len() {
@@ -173,7 +230,15 @@ impl<'a> Stage<'a> {
                 answers.add(address(*router)?, *to, hops).map_err(|anomaly| anomaly.to_string())?;
             }
         }
-        Ok(Self { tree: Tree::new(&answers), ways, sender, receivers, node_of })
+        Ok(Self { topology, tree: Tree::new(&answers), ways, sender, receivers, node_of })
+    }
+
+    /// By the thesis' algorithm, or by cost.
+    fn group(&self, thesis: Option<&Parameters>, max: usize, model: &Model) -> Grouping {
+        match thesis {
+            Some(parameters) => grouping::group(&self.tree, parameters),
+            None => cost::group(&self.tree, &Parameters { max, ..Parameters::default() }, model),
+        }
     }
 
     /// The network of a host, by its address: testbeds have prefixes of 112 bits. More than any node's index.
@@ -181,63 +246,99 @@ impl<'a> Stage<'a> {
         self.ways.address(host).map_or(0, |address| u128::from(address) >> 16)
     }
 
-    fn links(&self, from: usize, to: usize) -> u64 {
-        self.ways.links(from, to).unwrap_or(0)
-    }
-
-    /// Bytes on all links, and from the sender, when each receiver gets a copy.
-    fn unicast_bytes(&self, payload_bytes: usize) -> (u64, u64) {
-        let single = single_bytes(payload_bytes);
-        let links: u64 = self.receivers.iter().map(|receiver| self.links(self.sender, *receiver)).sum();
-        (links * single, self.receivers.len() as u64 * single)
+    /// When each receiver gets a copy.
+    fn unicast_loads(&self, payload_bytes: usize) -> Loads {
+        let mut loads = Loads::default();
+        for receiver in &self.receivers {
+            self.carry(&mut loads, self.sender, *receiver, single_bytes(payload_bytes));
+        }
+        loads
     }
 
     /// When each link carries one copy.
-    fn multicast_bytes(&self, payload_bytes: usize) -> (u64, u64) {
-        let mut links = BTreeSet::new();
-        for receiver in &self.receivers {
-            let way = self.ways.way(self.sender, *receiver).unwrap_or_default();
-            let (last, before) =
-                way.split_last().map_or((*receiver, &way[..]), |(last, before)| (*last, before));
-            links.extend(before.windows(2).map(|pair| (pair[0], pair[1] as u128)));
-            // Hosts on one LAN share its link.
-            links.extend(before.last().map(|router| (*router, self.lan(last))));
-        }
-        (links.len() as u64 * single_bytes(payload_bytes), single_bytes(payload_bytes))
+    fn multicast_loads(&self, payload_bytes: usize) -> Loads {
+        let mut loads = self.unicast_loads(payload_bytes);
+        loads.0.values_mut().for_each(|bytes| *bytes = single_bytes(payload_bytes));
+        loads
     }
 
     /// As routers send a grouping's packets on.
-    fn bytes(&self, grouping: &Grouping, model: &Model) -> (u64, u64) {
+    fn loads(&self, grouping: &Grouping, model: &Model) -> Loads {
+        let mut loads = Loads::default();
         let single = single_bytes(model.payload_bytes);
-        let unicast = grouping.unicast.iter().map(|receiver| self.links(self.sender, self.node_of[receiver]));
-        let lists = grouping.lists.iter().map(|list| self.list_bytes(list, model));
-        (lists.sum::<u64>() + unicast.sum::<u64>() * single, model.sender_bytes(&self.tree, grouping))
+        for receiver in &grouping.unicast {
+            self.carry(&mut loads, self.sender, self.node_of[receiver], single);
+        }
+        grouping.lists.iter().for_each(|list| self.carry_list(&mut loads, list, model));
+        loads
     }
 
-    fn list_bytes(&self, list: &AddressList, model: &Model) -> u64 {
+    fn carry_list(&self, loads: &mut Loads, list: &AddressList, model: &Model) {
         let branching = list.branching(&self.tree);
         let mut before = self.tree.ancestors(branching).take_while(|node| *node != Tree::ROOT);
         let parts_at = if model.dont_replicate { Some(branching) } else { before.by_ref().last() };
         let parts_at = parts_at.map_or(self.sender, |node| self.node_of[&self.tree.node(node).address]);
         let alone = Grouping { lists: vec![list.clone()], unicast: Vec::new() };
         let packet = model.sender_bytes(&self.tree, &alone);
-        let copies: u64 =
-            list.entries.iter().map(|entry| self.links(parts_at, self.node_of[&entry.router])).sum();
-        let behind = list.entries.iter().map(|entry| self.behind_bytes(entry, model));
-        packet * (self.links(self.sender, parts_at) + copies) + behind.sum::<u64>()
+        self.carry(loads, self.sender, parts_at, packet);
+        for entry in &list.entries {
+            self.carry(loads, parts_at, self.node_of[&entry.router], packet);
+            self.carry_behind(loads, entry, model);
+        }
     }
 
-    fn behind_bytes(&self, entry: &Entry, model: &Model) -> u64 {
+    fn carry_behind(&self, loads: &mut Loads, entry: &Entry, model: &Model) {
         let router = self.node_of[&entry.router];
         let single = single_bytes(model.payload_bytes);
+        let receivers = entry.receivers.iter().map(|receiver| self.node_of[receiver]);
         if model.is_designated(&self.tree, entry) {
             // One packet on each of its LANs on which there are receivers.
-            let lans = entry.receivers.iter().map(|receiver| self.lan(self.node_of[receiver]));
-            return single * lans.collect::<BTreeSet<_>>().len() as u64;
+            let lans = receivers.map(|receiver| self.lan(receiver)).collect::<BTreeSet<_>>();
+            lans.into_iter().for_each(|lan| loads.add((router, lan), single));
+            return;
         }
-        let links = entry.receivers.iter().map(|receiver| self.links(router, self.node_of[receiver]));
-        single * links.sum::<u64>()
+        receivers.for_each(|receiver| self.carry(loads, router, receiver, single));
     }
+
+    /// Adds a packet to each link from one node to another. Hosts on one LAN share its link.
+    fn carry(&self, loads: &mut Loads, from: usize, to: usize, bytes: u64) {
+        let way = self.ways.way(from, to).unwrap_or_default();
+        for hop in way.windows(2) {
+            let is_host = hop[1] == to && self.topology.nodes[to].role != Role::Router;
+            let link = if is_host { (hop[0], self.lan(to)) } else { (hop[0], hop[1] as u128) };
+            loads.add(link, bytes);
+        }
+    }
+}
+
+/// Bytes on each link in one direction: from a node to another, or to a LAN with hosts.
+#[derive(Debug, Default)]
+struct Loads(BTreeMap<(usize, u128), u64>);
+
+impl Loads {
+    fn add(&mut self, link: (usize, u128), bytes: u64) {
+        *self.0.entry(link).or_default() += bytes;
+    }
+
+    fn cost(&self, sender: usize) -> Cost {
+        let of_sender = self.0.iter().filter(|((from, _), _)| *from == sender);
+        Cost {
+            network_bytes: self.0.values().sum(),
+            sender_bytes: of_sender.map(|(_, bytes)| bytes).sum(),
+            heaviest_bytes: self.0.values().copied().max().unwrap_or(0),
+        }
+    }
+}
+
+/// What one datagram to everybody costs, in bytes of IP packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// On all links.
+    pub network_bytes: u64,
+    /// Of them those that leave the sender.
+    pub sender_bytes: u64,
+    /// On the link that carries most, in one direction.
+    pub heaviest_bytes: u64,
 }
 
 fn single_bytes(payload_bytes: usize) -> u64 {

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::Group;
+
 /// More than any such file has.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -27,8 +29,27 @@ pub struct UseCase {
     pub networks: Vec<u16>,
     /// The most addresses in a packet.
     pub max: usize,
+    /// Whether all of them send to each other; `sender` is one of them then.
+    #[serde(default)]
+    pub all_send: bool,
     /// What the thesis measured.
     pub reduction: Option<Reduction>,
+}
+
+impl UseCase {
+    /// Who sends to whom with so many hosts of each network.
+    pub fn groups(&self, hosts_per_network: usize) -> Vec<Group> {
+        let group = Group::of(self, hosts_per_network);
+        if !self.all_send {
+            return vec![group];
+        }
+        let members = &group.receivers;
+        let of = |sender: &String| Group {
+            sender: sender.clone(),
+            receivers: members.iter().filter(|member| *member != sender).cloned().collect(),
+        };
+        members.iter().map(of).collect()
+    }
 }
 
 /// Bytes saved against unicast, in per cent.

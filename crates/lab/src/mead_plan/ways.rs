@@ -38,11 +38,6 @@ impl<'a> Ways<'a> {
         Some(way)
     }
 
-    /// Links between two nodes.
-    pub fn links(&self, from: usize, to: usize) -> Option<u64> {
-        self.way(from, to).map(|way| way.len() as u64 - 1)
-    }
-
     fn next(&self, at: usize, to: usize, address: Ipv6Addr) -> Option<usize> {
         let mut networks = self.topology.networks.iter();
         let is_shared = networks.any(|network| {
@@ -75,7 +70,8 @@ mod tests {
         let names = |way: Vec<usize>| way.into_iter().map(|node| topology.nodes[node].name.clone()).collect();
         let way: Vec<String> = names(ways.way(node("server0"), node("client3")).expect("a way"));
         assert_eq!((way.len(), way[0].as_str(), way[3].as_str()), (4, "server0", "client3"));
-        assert_eq!(ways.links(node("client0"), node("client1")), Some(1), "on one LAN");
-        assert_eq!(ways.links(node("client0"), node("client3")), Some(3), "over the LAN of both routers");
+        let links = |from, to| ways.way(node(from), node(to)).expect("a way").len() - 1;
+        assert_eq!(links("client0", "client1"), 1, "on one LAN");
+        assert_eq!(links("client0", "client3"), 3, "over the LAN of both routers");
     }
 }

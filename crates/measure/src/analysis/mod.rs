@@ -10,6 +10,7 @@ mod run_time;
 mod saturation;
 mod server;
 mod sharing;
+mod use_case;
 
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ pub use routers::{RouterColumn, RouterTraffic};
 pub use run_time::{RunTime, RunTimeKey};
 pub use server::{ActiveClients, ServerBytes};
 pub use sharing::{SharedLink, SharingRun};
+pub use use_case::{Cell as UseCaseCell, Saved, UseCaseRow, UseCaseRun, cells, use_case_rows};
 
 /// The runs of a report, with all but their samples, which stay in the database until they are asked for.
 pub struct Results<'a> {
@@ -35,6 +37,8 @@ pub struct Results<'a> {
     pub feeds: Vec<FeedRun>,
     /// Those in which flows share a link, likewise.
     pub sharings: Vec<SharingRun>,
+    /// Those that repeat a use case of the MEADcast thesis, likewise.
+    pub use_cases: Vec<UseCaseRun>,
 }
 
 /// A run with its nodes and how its clients fared.
@@ -70,11 +74,16 @@ impl<'a> Results<'a> {
                 Ok(RunData { run, nodes, transfers })
             })
             .collect::<Result<_>>()?;
-        let mut results = Self { db, runs: Vec::new(), feeds: Vec::new(), sharings: Vec::new() };
+        let mut results =
+            Self { db, runs: Vec::new(), feeds: Vec::new(), sharings: Vec::new(), use_cases: Vec::new() };
         for data in all {
             if let Some(info) = db.sharing(data.run.id)? {
                 let run = SharingRun::load(&results, data, info)?;
                 results.sharings.push(run);
+                continue;
+            }
+            if let Some(info) = db.use_case(data.run.id)? {
+                results.use_cases.push(UseCaseRun { data, info });
                 continue;
             }
             match db.feed(data.run.id)? {
@@ -93,10 +102,12 @@ impl<'a> Results<'a> {
         self.runs.iter().filter(|data| data.run.status == Status::Complete)
     }
 
-    /// All runs, those of feeds and shared links behind the others.
+    /// All runs, those of feeds, shared links and use cases behind the others.
     pub fn all(&self) -> impl Iterator<Item = &RunData> {
         let of_feeds = self.feeds.iter().map(|run| &run.data);
-        self.runs.iter().chain(of_feeds).chain(self.sharings.iter().map(|run| &run.data))
+        let of_links = self.sharings.iter().map(|run| &run.data);
+        let of_use_cases = self.use_cases.iter().map(|run| &run.data);
+        self.runs.iter().chain(of_feeds).chain(of_links).chain(of_use_cases)
     }
 
     /// Networks and sizes, in the order in which their first complete runs began.

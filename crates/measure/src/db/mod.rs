@@ -14,6 +14,7 @@ mod query;
 mod schema;
 mod sharing;
 mod types;
+mod use_case;
 mod write;
 
 use std::{
@@ -28,6 +29,9 @@ pub use feed::{FeedInfo, ObjectTime};
 pub use sharing::{FlowInfo, InterfaceInfo, SharingInfo};
 pub use types::{
     Event, Machine, NodeId, NodeInfo, Role, Run, RunEnd, RunId, RunInfo, Sample, SeriesId, Status, Transfer,
+};
+pub use use_case::{
+    Bytes, DiscoveryCost, Latency, LinkBytes, Measured, SecondOfRun, ThesisFigure, UseCaseInfo,
 };
 
 /// An open results database.

@@ -10,10 +10,11 @@ mod sections;
 mod sharing;
 mod summary;
 mod transport;
+mod use_case;
 
 use crate::{
     Db,
-    analysis::Results,
+    analysis::{self, Results},
     db::{Result, RunId},
     plot::Plot,
     tables,
@@ -73,6 +74,7 @@ pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
     summary::write(&mut page, &results, input)?;
     feeds::write(&mut page, &results);
     sharing::write(&mut page, &results, input);
+    use_case::write(&mut page, &results);
     transport::write(&mut page, &results)?;
     sections::write(&mut page, &results, input)?;
     Ok(page.finish(&input.title))
@@ -89,6 +91,10 @@ pub fn to_text(db: &Db, input: &ReportInput) -> Result<String> {
     }
     if !results.sharings.is_empty() {
         text += &sharing::table(&results.sharings).to_text();
+        text += "\n";
+    }
+    for table in use_case::tables(&analysis::use_case_rows(&results.use_cases)) {
+        text += &table.to_text();
         text += "\n";
     }
     if results.runs.is_empty() && !text.is_empty() {

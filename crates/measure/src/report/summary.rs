@@ -41,6 +41,9 @@ fn what_was_run(results: &Results<'_>) -> String {
         if !results.sharings.is_empty() {
             return "Flows that share one link, each run ended by time.".into();
         }
+        if !results.use_cases.is_empty() {
+            return "Use cases of the MEADcast thesis, each way of delivery beside its figures.".into();
+        }
         let feeds = results.feeds.len();
         return match feeds {
             0 => "No run is complete.".into(),

@@ -1,0 +1,139 @@
+//! The ways in which an experiment delivers its traffic.
+
+use serde::Deserialize;
+use treecast_proto::mead::grouping::Parameters;
+use treecast_wire::mead::MAX_ADDRESSES;
+
+use super::{super::quantity::Time, support::Support};
+use crate::mead_plan::Way;
+
+/// One way, as the file has it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delivery {
+    /// What tables call it.
+    pub name: String,
+    pub kind: Kind,
+    /// The ways that the thesis' figures are of, which stand beside this one's.
+    #[serde(default)]
+    pub thesis: Vec<String>,
+    /// The most addresses in a packet; none: the use case's.
+    pub max: Option<usize>,
+    /// As `treecast mead --ok`, as a part of `max`; the thesis took 80 % (4.4.3).
+    pub ok: Option<f64>,
+    #[serde(default)]
+    pub merge: u8,
+    pub min_leaves: Option<usize>,
+    pub min_routers: Option<usize>,
+    #[serde(default)]
+    pub split: bool,
+    #[serde(default)]
+    pub grouping: Grouping,
+    #[serde(default)]
+    pub dont_replicate: bool,
+    #[serde(default)]
+    pub to_router: bool,
+    /// Discoveries begin so often, the first one with the traffic. None: one, which is over before it is measured.
+    pub discovery: Option<Time>,
+    /// The delivery without discoveries that this one's figures are compared with.
+    pub base: Option<String>,
+    #[serde(default)]
+    pub support: Support,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A copy for each receiver.
+    Unicast,
+    /// Source-specific multicast, by `treecast mroute`.
+    Multicast,
+    /// `treecast mead`.
+    Mead,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Grouping {
+    #[default]
+    Thesis,
+    Cost,
+}
+
+impl Delivery {
+    /// The most addresses in a packet.
+    pub fn max(&self, of_use_case: usize) -> usize {
+        self.max.unwrap_or(of_use_case)
+    }
+
+    pub fn check(&self) -> Result<(), String> {
+        let name = &self.name;
+        if !(2..=MAX_ADDRESSES).contains(&self.max(2)) {
+            return Err(format!("delivery `{name}`: max must be 2 to {MAX_ADDRESSES}"));
+        }
+        if !self.ok.is_none_or(|ok| (0.1..=1.0).contains(&ok)) {
+            return Err(format!("delivery `{name}`: ok is a part of max, 0.1 to 1"));
+        }
+        if self.kind != Kind::Mead && (self.discovery.is_some() || self.max.is_some()) {
+            return Err(format!("delivery `{name}`: only mead has max and discovery"));
+        }
+        Ok(())
+    }
+
+    /// As `mead_plan` calls it.
+    pub fn way(&self, max: usize) -> Way {
+        let ok = self.ok(max);
+        let (merge, split) = (self.merge, self.split);
+        let (min_leaves, min_routers) = (self.min_leaves, self.min_routers);
+        let thesis = Parameters { max, ok, merge, min_leaves, min_routers, split };
+        match self.kind {
+            Kind::Unicast => Way::Unicast,
+            Kind::Multicast => Way::Multicast,
+            Kind::Mead => Way::Mead {
+                grouping: (self.grouping == Grouping::Thesis).then_some(thesis),
+                dont_replicate: self.dont_replicate,
+                designated: false,
+            },
+        }
+    }
+
+    fn ok(&self, max: usize) -> usize {
+        self.ok.map_or(max, |ok| (max as f64 * ok).round() as usize)
+    }
+
+    /// The options of `treecast mead`.
+    pub fn arguments(&self, max: usize, data_bytes: usize) -> Vec<String> {
+        let mut words: Vec<String> = vec!["--max".into(), max.to_string()];
+        let mut add = |option: &str, value: Option<String>| {
+            words.push(option.into());
+            words.extend(value);
+        };
+        add("--ok", Some(self.ok(max).to_string()));
+        add("--merge", Some(self.merge.to_string()));
+        if let Some(leaves) = self.min_leaves {
+            add("--min-leaves", Some(leaves.to_string()));
+        }
+        if let Some(routers) = self.min_routers {
+            add("--min-routers", Some(routers.to_string()));
+        }
+        if self.grouping == Grouping::Cost {
+            add("--grouping", Some("cost".into()));
+            add("--payload", Some(data_bytes.to_string()));
+        }
+        let flags = [
+            ("--split", self.split),
+            ("--dont-replicate", self.dont_replicate),
+            ("--to-router", self.to_router),
+        ];
+        flags.iter().filter(|(_, is_set)| *is_set).for_each(|(flag, _)| add(flag, None));
+        match self.discovery {
+            Some(interval) => {
+                add("--interval", Some(interval.0.as_secs_f64().to_string()));
+                add("--wait", None);
+            }
+            // Longer than any run.
+            None => add("--interval", Some("86400".into())),
+        }
+        words
+    }
+}

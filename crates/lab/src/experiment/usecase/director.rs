@@ -1,0 +1,297 @@
+//! A whole experiment: the testbed is built once, and all runs are made in it.
+
+use std::{path::PathBuf, time::Duration};
+
+use treecast_measure::{
+    Db,
+    db::{Machine, Measured, RunInfo, ThesisFigure, Transfer, UseCaseInfo},
+};
+
+use super::{
+    super::{
+        Error, Event,
+        director::{Preview, Results, require_root},
+        quantity::Size,
+        record::Record,
+        settle::Baseline,
+    },
+    claims,
+    delivery::Kind,
+    file::UseCases,
+    measure::{self, Traffic},
+    plan::{self, Planned},
+    play::{self, Played, Scene},
+    stage::{self, Daemons, Stage},
+    traffic::Load,
+};
+use crate::topology::Topology;
+
+/// What an experiment needs beside its file.
+pub struct Order {
+    pub experiment: UseCases,
+    /// What the results are filed under.
+    pub name: String,
+    /// The results database; runs are added to it.
+    pub database: PathBuf,
+    /// The treecast program.
+    pub treecast: PathBuf,
+    pub version: String,
+    /// The command that repeats the experiment.
+    pub command: String,
+}
+
+/// Whether an experiment can be run here, as far as can be told without beginning.
+pub fn check(experiment: &UseCases) -> Result<(), Error> {
+    require_root()?;
+    plan::runs(experiment, &stage::topology(experiment)?).map(drop)
+}
+
+/// Plans an experiment; builds and sends nothing, and needs no root.
+pub fn preview(experiment: &UseCases) -> Result<Preview, Error> {
+    let topology = stage::topology(experiment)?;
+    let runs = plan::runs(experiment, &topology)?;
+    Ok(Preview {
+        runs: runs.iter().map(|run| run.name(experiment)).collect(),
+        estimate: estimate(&runs),
+        left_out: Vec::new(),
+    })
+}
+
+fn estimate(runs: &[Planned]) -> Duration {
+    runs.iter().map(|run| run.duration() + run.overhead()).sum()
+}
+
+/// Runs an experiment. `observe` hears of what happens; `stop` ends it early. However it ends, what was built is taken
+/// down.
+pub fn run(
+    order: &Order,
+    observe: &dyn Fn(&Event),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Results, Error> {
+    let experiment = &order.experiment;
+    require_root()?;
+    let topology = stage::topology(experiment)?;
+    let runs = plan::runs(experiment, &topology)?;
+    observe(&Event::Planned { runs: runs.len(), estimate: estimate(&runs), left_out: &[] });
+    observe(&Event::Building { network: &topology.name, nodes: topology.nodes.len() });
+    let db = Db::open(&order.database)?;
+    let baseline = Baseline::measure().map_err(Error::Machine)?;
+    let has = |kind| experiment.deliveries.iter().any(|delivery| delivery.kind == kind);
+    let daemons = Daemons { mead: has(Kind::Mead), multicast: has(Kind::Multicast) };
+    let stage = Stage::build(topology.clone(), &experiment.use_case.name, &order.treecast, daemons)?;
+    let of = runs.len();
+    let mut director = Director {
+        order,
+        observe,
+        stop,
+        db,
+        baseline,
+        stage,
+        of,
+        infos: Vec::new(),
+        results: Results::default(),
+    };
+    for (planned, number) in runs.iter().zip(1..) {
+        if director.results.interrupted {
+            break;
+        }
+        director.play(planned, number)?;
+    }
+    let Director { infos, mut results, .. } = director;
+    let size = |info: &UseCaseInfo| {
+        let run = runs.iter().find(|run| {
+            (run.receivers_per_network, run.load.to_string())
+                == (info.receivers_per_network, info.load.clone())
+        });
+        Size(run.map_or(0, |run| u64::from(run.packets) * experiment.payload_bytes as u64))
+    };
+    results.by_time = true;
+    results.findings = claims::findings(&experiment.claims, &experiment.figures, &infos, size);
+    Ok(results)
+}
+
+struct Director<'a> {
+    order: &'a Order,
+    observe: &'a dyn Fn(&Event),
+    stop: &'a (dyn Fn() -> bool + Sync),
+    db: Db,
+    baseline: Baseline,
+    stage: Stage,
+    /// How many runs there are.
+    of: usize,
+    infos: Vec<UseCaseInfo>,
+    results: Results,
+}
+
+impl Director<'_> {
+    fn play(&mut self, planned: &Planned, number: usize) -> Result<(), Error> {
+        let experiment = &self.order.experiment;
+        let name = planned.name(experiment);
+        (self.observe)(&Event::Settling { run: &name });
+        let is_quiet = self.baseline.settle(experiment.settle, self.stop).map_err(Error::Machine)?;
+        let unsettled = (!is_quiet && !experiment.settle.is_zero()).then_some(experiment.settle);
+        if (self.stop)() {
+            self.results.interrupted = true;
+            return Ok(());
+        }
+        (self.observe)(&Event::Started {
+            number,
+            of: self.of,
+            run: &name,
+            clients: planned.groups.iter().map(|group| group.receivers.len()).sum(),
+            expected: planned.duration(),
+        });
+        let failed = |error| Error::Sharing { run: name.clone(), error };
+        let topology = self.stage.topology.clone();
+        let support = planned.delivery.support.routers(&topology);
+        self.stage.set_support(support.map_err(std::io::Error::other).map_err(failed)?).map_err(failed)?;
+        let scene =
+            Scene::set(&self.stage, planned, number as u32, experiment.payload_bytes).map_err(failed)?;
+        let receivers = scene.receivers.clone();
+        let run_info = self.run_info(planned, receivers.len());
+        let record = Record::begin(&mut self.db, &run_info, &topology, unsettled, |name| {
+            receivers.iter().any(|receiver| receiver == name)
+        })?;
+        let mut info = self.info(planned, receivers.len());
+        self.db.set_use_case(record.run().0, &info)?;
+        let recorder = record.recorder(&self.db, experiment.sample, self.stage.node_sources())?;
+        // The first interval is without traffic, and the second begins with it.
+        std::thread::sleep(experiment.sample);
+        let began = record.origin.elapsed();
+        let played = scene.play(self.stop);
+        recorder.stop()?;
+        let played = played.map_err(failed)?;
+        self.file(&record, planned, &topology, &mut info, (&played, began), &receivers)?;
+        let interrupted = (self.stop)() && played.sent.packets < planned.packets;
+        let saturated = record.close(&mut self.db, interrupted)?;
+        self.results.interrupted |= interrupted;
+        self.results.runs += 1;
+        self.results.whole_runs += usize::from(!interrupted);
+        let sentence = sentence(&info);
+        (self.observe)(&Event::Measured {
+            number,
+            run: &name,
+            sentence: &sentence,
+            saturated: saturated.as_deref(),
+        });
+        if !interrupted {
+            self.infos.push(info);
+        }
+        Ok(())
+    }
+
+    /// Files what a run has shown, and how each receiver fared.
+    fn file(
+        &mut self,
+        record: &Record,
+        planned: &Planned,
+        topology: &Topology,
+        info: &mut UseCaseInfo,
+        (played, began): (&Played, Duration),
+        receivers: &[String],
+    ) -> Result<(), Error> {
+        let index = |name: &String| topology.nodes.iter().position(|node| node.name == *name);
+        let senders: Vec<usize> = planned.groups.iter().filter_map(|group| index(&group.sender)).collect();
+        let traffic = Traffic::of(&self.db, record, topology, &senders)?;
+        let cpus = Machine::here("").cpus;
+        let (machine_busy, machine_forwarding) = measure::machine(&self.db, record.run().1, cpus)?;
+        let all = played.together();
+        let copies: usize = planned.groups.iter().map(|group| group.receivers.len()).sum();
+        info.measured = Some(Measured {
+            bytes: traffic.bytes,
+            seconds: all.last.saturating_sub(played.sent.began).as_secs_f64(),
+            sent: u64::from(played.sent.packets) * planned.groups.len() as u64,
+            expected: u64::from(played.sent.packets) * copies as u64,
+            came: all.packets,
+            duplicates: all.duplicates,
+            latency: play::latency(&all),
+            longest_gap_ms: measure::milliseconds(all.longest_gap.0),
+            per_second: traffic.seconds(began, &all),
+            sender_cpu_ms: measure::milliseconds(played.sender_cpu),
+            machine_busy,
+            machine_forwarding,
+            discovery: played.discovery,
+            links: traffic.links,
+        });
+        self.db.set_use_case(record.run().0, info)?;
+        for (receiver, tally) in receivers.iter().zip(&played.tallies) {
+            let flows = planned.groups.iter().filter(|group| group.receivers.contains(receiver)).count();
+            let is_whole = tally.packets == u64::from(planned.packets) * flows as u64;
+            let last = tally.last.saturating_sub(played.sent.began);
+            let transfer = Transfer {
+                started: began,
+                finished: (tally.packets > 0).then(|| began + last),
+                received_bytes: tally.packets * info.payload_bytes as u64,
+                verified: is_whole,
+                ..Transfer::default()
+            };
+            self.db.add_transfer(record.node(topology, receiver), &transfer)?;
+        }
+        Ok(())
+    }
+
+    fn run_info(&self, planned: &Planned, receivers: usize) -> RunInfo {
+        let experiment = &self.order.experiment;
+        RunInfo {
+            experiment: self.order.name.clone(),
+            topology: format!("{} {} a network", experiment.use_case.name, planned.receivers_per_network),
+            clients: receivers as u32,
+            router_levels: 3,
+            link_bps: experiment.link_rate.map(|rate| rate.0),
+            server_bps: experiment.link_rate.map(|rate| rate.0),
+            delivery: planned.delivery.name.clone(),
+            schedule: "immediate".into(),
+            size_bytes: u64::from(planned.packets) * experiment.payload_bytes as u64,
+            repeat: planned.repeat - 1,
+            seed: 0,
+            command: self.order.command.clone(),
+            machine: Machine::here(&self.order.version),
+        }
+    }
+
+    fn info(&self, planned: &Planned, receivers: usize) -> UseCaseInfo {
+        let experiment = &self.order.experiment;
+        let load = planned.load.to_string();
+        let figures = experiment.figures.of(planned.cell(experiment, &load), &planned.delivery.thesis);
+        let seconds = planned.duration().as_secs_f64();
+        let bits = f64::from(planned.packets) * experiment.payload_bytes as f64 * 8.0;
+        UseCaseInfo {
+            use_case: experiment.use_case.name.clone(),
+            receivers_per_network: planned.receivers_per_network,
+            receivers,
+            senders: planned.groups.len(),
+            is_file: matches!(planned.load, Load::File { .. }),
+            load: load.clone(),
+            payload_bytes: experiment.payload_bytes,
+            sent_bps: (bits / seconds) as u64,
+            delivery: planned.delivery.name.clone(),
+            base: planned.delivery.base.clone(),
+            computed: planned.computed,
+            floor: planned.floor,
+            thesis: figures
+                .iter()
+                .map(|found| ThesisFigure {
+                    table: found.figure.table.clone(),
+                    measure: found.figure.measure.name().into(),
+                    saved: found.saved,
+                })
+                .collect(),
+            measured: None,
+        }
+    }
+}
+
+/// What a run has shown, in a line.
+fn sentence(info: &UseCaseInfo) -> String {
+    let Some(measured) = &info.measured else { return "nothing was measured".into() };
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    format!(
+        "{:.1} MB on all links, {:.1} MB from the sender, {:.2} s, {:.3} % lost, latency {:.2} ms (99 % {:.2})",
+        megabytes(measured.bytes.network),
+        megabytes(measured.bytes.sender),
+        measured.seconds,
+        measured.loss() * 100.0,
+        measured.latency.mean_ms,
+        measured.latency.p99_ms,
+    )
+}

@@ -1,0 +1,95 @@
+//! From the counters of all interfaces to what a run has cost.
+
+use std::time::Duration;
+
+use treecast_measure::{
+    Db, DbError,
+    analysis::{Counted, Rate},
+    db::{Bytes, LinkBytes, NodeId, SecondOfRun},
+    series::{self, Counter},
+};
+
+use super::{super::record::Record, traffic::Tally};
+use crate::topology::Topology;
+
+/// What links carried.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    pub bytes: Bytes,
+    pub links: Vec<LinkBytes>,
+    /// Of the time between two samples each: since the run's start, and what was carried.
+    intervals: Vec<(Duration, f64, f64)>,
+}
+
+impl Traffic {
+    /// Adds up what all interfaces have counted. Each frame is counted once, by who sends it.
+    pub fn of(db: &Db, record: &Record, topology: &Topology, senders: &[usize]) -> Result<Self, DbError> {
+        let mut traffic = Self::default();
+        for network in &topology.networks {
+            let mut link = LinkBytes { name: network.name.clone(), ..LinkBytes::default() };
+            for member in &network.members {
+                let node = record.node(topology, &topology.nodes[member.node].name);
+                let counted = |counter| counted(db, node, &series::interface(&member.interface, counter));
+                let sent = counted(Counter::TxBytes)?;
+                let is_sender = senders.contains(&member.node);
+                link.sent += sent.growth().max(0) as u64;
+                link.received += counted(Counter::RxBytes)?.growth().max(0) as u64;
+                traffic.bytes.sender += if is_sender { sent.growth().max(0) as u64 } else { 0 };
+                traffic.add(&sent.rates(), is_sender);
+            }
+            traffic.bytes.network += link.sent;
+            traffic.links.push(link);
+        }
+        Ok(traffic)
+    }
+
+    fn add(&mut self, rates: &[Rate], is_sender: bool) {
+        for (index, rate) in rates.iter().enumerate() {
+            if self.intervals.len() <= index {
+                self.intervals.push((rate.from, 0.0, 0.0));
+            }
+            let interval = &mut self.intervals[index];
+            interval.1 += rate.per_second;
+            interval.2 += if is_sender { rate.per_second } else { 0.0 };
+        }
+    }
+
+    /// Second by second from `began` on, with what the receivers have got in each.
+    pub fn seconds(&self, began: Duration, tally: &Tally) -> Vec<SecondOfRun> {
+        let at = |second: usize| {
+            let middle = began + Duration::from_secs(second as u64) + Duration::from_millis(500);
+            self.intervals.iter().rfind(|(from, ..)| *from <= middle)
+        };
+        let second = |(index, of): (usize, &super::traffic::Second)| {
+            let (network_bytes, sender_bytes) = at(index).map_or((0.0, 0.0), |found| (found.1, found.2));
+            SecondOfRun {
+                network_bytes,
+                sender_bytes,
+                came: of.packets,
+                latency_mean_ms: milliseconds(of.latency_sum) / of.packets.max(1) as f64,
+                latency_max_ms: milliseconds(of.latency_max),
+            }
+        };
+        tally.seconds.iter().enumerate().map(second).collect()
+    }
+}
+
+/// The shares of all processors' time that were not idle, and that went into soft interrupts.
+pub fn machine(db: &Db, machine: NodeId, cpus: u32) -> Result<(f64, f64), DbError> {
+    let idle = counted(db, machine, series::CPU_IDLE_NS)?;
+    let rates = idle.rates();
+    let (Some(first), Some(last)) = (rates.first(), rates.last()) else { return Ok((0.0, 0.0)) };
+    let all = (last.to - first.from).as_nanos() as f64 * f64::from(cpus.max(1));
+    let forwarding = counted(db, machine, series::CPU_SOFTIRQ_NS)?.growth() as f64;
+    Ok((1.0 - idle.growth() as f64 / all, forwarding / all))
+}
+
+fn counted(db: &Db, node: NodeId, name: &str) -> Result<Counted, DbError> {
+    let mut counted = Counted::default();
+    counted.add(&db.samples(node, name)?);
+    Ok(counted)
+}
+
+pub fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

@@ -1,0 +1,134 @@
+//! The runs of an experiment in their order, who sends to whom in each, and what the tree says that it costs.
+
+use std::time::Duration;
+
+use treecast_measure::db::Bytes;
+
+use super::{
+    super::Error,
+    delivery::{Delivery, Kind},
+    figures::Cell,
+    file::UseCases,
+    traffic::Load,
+};
+use crate::{
+    mead_plan::{self, Cost, Group, Way},
+    topology::Topology,
+};
+
+/// One run to be made.
+#[derive(Debug, Clone)]
+pub struct Planned<'a> {
+    pub delivery: &'a Delivery,
+    pub load: Load,
+    pub receivers_per_network: usize,
+    pub groups: Vec<Group>,
+    /// From 1.
+    pub repeat: u32,
+    pub max: usize,
+    pub packets: u32,
+    pub interval: Duration,
+    /// Of the whole run.
+    pub computed: Bytes,
+    pub floor: Bytes,
+}
+
+impl Planned<'_> {
+    pub fn name(&self, experiment: &UseCases) -> String {
+        let Self { delivery, load, receivers_per_network, repeat, .. } = self;
+        let use_case = &experiment.use_case.name;
+        format!("{use_case} {load} {receivers_per_network} a network, {} #{repeat}", delivery.name)
+    }
+
+    pub fn cell<'c>(&self, experiment: &'c UseCases, load: &'c str) -> Cell<'c> {
+        Cell { use_case: &experiment.use_case.name, load, receivers_per_network: self.receivers_per_network }
+    }
+
+    /// How long its traffic takes.
+    pub fn duration(&self) -> Duration {
+        self.interval * self.packets
+    }
+
+    /// What comes before and behind it.
+    pub fn overhead(&self) -> Duration {
+        Duration::from_secs(if self.delivery.kind == Kind::Mead { 5 } else { 3 })
+    }
+}
+
+/// An Ethernet frame's header, which links count and the tree does not.
+const ETHERNET_LEN: u64 = 14;
+
+/// How much of the fullest link is used.
+const OF_LINK: f64 = 0.95;
+
+/// All runs: cell by cell, and in each the deliveries one after the other, so that what is compared is close together.
+pub fn runs<'a>(experiment: &'a UseCases, topology: &Topology) -> Result<Vec<Planned<'a>>, Error> {
+    let mut runs = Vec::new();
+    for receivers_per_network in &experiment.receivers {
+        for load in &experiment.loads {
+            for repeat in 1..=experiment.repeats {
+                for delivery in &experiment.deliveries {
+                    let planned = plan(experiment, topology, delivery, *load, *receivers_per_network, repeat);
+                    let name = experiment.use_case.name.clone();
+                    runs.push(planned.map_err(|what| Error::Network { name, what })?);
+                }
+            }
+        }
+    }
+    Ok(runs)
+}
+
+fn plan<'a>(
+    experiment: &UseCases,
+    topology: &Topology,
+    delivery: &'a Delivery,
+    load: Load,
+    receivers_per_network: usize,
+    repeat: u32,
+) -> Result<Planned<'a>, String> {
+    let groups = experiment.use_case.groups(receivers_per_network);
+    let max = delivery.max(experiment.use_case.max);
+    let payload_bytes = experiment.payload_bytes;
+    let support = delivery.support.routers(topology)?;
+    let cost = |way: &Way| -> Result<Cost, String> {
+        let mut sum = Cost::default();
+        for group in &groups {
+            let one = mead_plan::cost(topology, group, support.as_ref(), (max, payload_bytes), way)?;
+            sum.network_bytes += one.network_bytes;
+            sum.sender_bytes += one.sender_bytes;
+            // Too much where senders do not share their fullest links.
+            sum.heaviest_bytes += one.heaviest_bytes;
+        }
+        Ok(sum)
+    };
+    let (computed, floor) = (cost(&delivery.way(max))?, cost(&Way::Multicast)?);
+    let packets = load.packets(payload_bytes);
+    let whole = |cost: Cost| Bytes {
+        network: cost.network_bytes * u64::from(packets),
+        sender: cost.sender_bytes * u64::from(packets),
+    };
+    let (computed_bytes, floor_bytes) = (whole(computed), whole(floor));
+    let interval = match load {
+        Load::Stream { seconds, .. } => Duration::from_secs(seconds.into()) / packets.max(1),
+        Load::File { .. } => {
+            let Some(rate) = experiment.link_rate else {
+                return Err("a file goes as fast as its links bear it: name their `link_rate`".into());
+            };
+            let copies = computed.heaviest_bytes.div_ceil(payload_bytes as u64 + 48);
+            let bits = (computed.heaviest_bytes + copies * ETHERNET_LEN) * 8;
+            Duration::from_secs_f64(bits as f64 / (rate.0 as f64 * OF_LINK))
+        }
+    };
+    Ok(Planned {
+        delivery,
+        load,
+        receivers_per_network,
+        groups,
+        repeat,
+        max,
+        packets,
+        interval,
+        computed: computed_bytes,
+        floor: floor_bytes,
+    })
+}

@@ -1,0 +1,219 @@
+//! One run: senders, sinks, traffic, and what all have counted.
+
+use std::{
+    io,
+    net::{Ipv6Addr, SocketAddrV6, UdpSocket},
+    thread,
+    time::{Duration, Instant},
+};
+
+use treecast_measure::db::{DiscoveryCost, Latency};
+
+use super::{
+    delivery::Kind,
+    measure::milliseconds,
+    plan::Planned,
+    sender::{MeadSender, TUN_ADDRESS},
+    stage::Stage,
+    traffic::{self, Flow, PORT, Pace, Sent, Sinks, Tally, Where},
+};
+use crate::LabNode;
+
+/// The group of source-specific multicast (RFC 4607, and listing A.7).
+const GROUP: Ipv6Addr = Ipv6Addr::new(0xff3e, 0, 0, 0, 0, 0, 0x4321, 0x1234);
+
+/// What multicast packets may cross.
+const HOP_LIMIT: u32 = 32;
+
+/// How long multicast routers may take to have heard of all receivers.
+const JOINING: Duration = Duration::from_secs(2);
+
+/// What is on its way comes within this time after the last that came.
+const DRAIN: Duration = Duration::from_millis(700);
+
+/// A run that is about to begin: receivers listen, and senders have found their routers.
+pub struct Scene<'a> {
+    stage: &'a Stage,
+    planned: &'a Planned<'a>,
+    pub receivers: Vec<String>,
+    sinks: Sinks,
+    flows: Vec<Flow>,
+    senders: Vec<MeadSender>,
+    pace: Pace,
+}
+
+/// What a run has shown, the bytes on links aside.
+pub struct Played {
+    pub sent: Sent,
+    /// By receiver.
+    pub tallies: Vec<Tally>,
+    pub sender_cpu: Duration,
+    pub discovery: Option<DiscoveryCost>,
+}
+
+impl<'a> Scene<'a> {
+    pub fn set(stage: &'a Stage, planned: &'a Planned, run: u32, payload_bytes: usize) -> io::Result<Self> {
+        let mut receivers: Vec<String> =
+            planned.groups.iter().flat_map(|group| group.receivers.clone()).collect();
+        receivers.sort_unstable();
+        receivers.dedup();
+        let packets = planned.packets;
+        let at = receivers.iter().map(|node| place(stage, planned, node)).collect::<io::Result<Vec<_>>>()?;
+        let sinks = Sinks::open(stage.lab(), &at, run, planned.groups.len(), packets)?;
+        let mut scene = Self {
+            stage,
+            planned,
+            receivers,
+            sinks,
+            flows: Vec::new(),
+            senders: Vec::new(),
+            pace: Pace { run, payload_bytes, packets, interval: planned.interval },
+        };
+        match planned.delivery.kind {
+            Kind::Unicast => {}
+            Kind::Multicast => thread::sleep(JOINING),
+            Kind::Mead => scene.start_senders()?,
+        }
+        scene.flows = scene.flows()?;
+        Ok(scene)
+    }
+
+    fn start_senders(&mut self) -> io::Result<()> {
+        for group in &self.planned.groups {
+            let mut arguments = self.planned.delivery.arguments(self.planned.max, self.pace.payload_bytes);
+            for receiver in &group.receivers {
+                arguments.push(address(self.stage, receiver)?.to_string());
+            }
+            arguments.push(PORT.to_string());
+            let command = self.stage.mead(&arguments);
+            let sender = MeadSender::start(command, |command| self.stage.spawn(&group.sender, command))?;
+            self.senders.push(sender);
+        }
+        if self.planned.delivery.discovery.is_none() {
+            self.senders.iter_mut().try_for_each(MeadSender::wait_discovered)?;
+        }
+        Ok(())
+    }
+
+    fn flows(&self) -> io::Result<Vec<Flow>> {
+        let to = |receivers: &[String]| -> io::Result<Vec<Ipv6Addr>> {
+            Ok(match self.planned.delivery.kind {
+                Kind::Unicast => receivers
+                    .iter()
+                    .map(|receiver| address(self.stage, receiver))
+                    .collect::<io::Result<_>>()?,
+                Kind::Multicast => vec![GROUP],
+                Kind::Mead => TUN_ADDRESS.parse().into_iter().collect(),
+            })
+        };
+        let flow = |group: &crate::mead_plan::Group| {
+            let socket = self.stage.lab().enter(&group.sender, || open(node(self.stage, &group.sender)?));
+            let socket = socket.map_err(io::Error::other)??;
+            let to = to(&group.receivers)?.into_iter().map(|address| SocketAddrV6::new(address, PORT, 0, 0));
+            Ok(Flow { socket, to: to.collect() })
+        };
+        self.planned.groups.iter().map(flow).collect()
+    }
+
+    /// Sends all, and returns when what was sent has come, or nothing comes any more.
+    pub fn play(self, stop: &(dyn Fn() -> bool + Sync)) -> io::Result<Played> {
+        let expected = self.expected(self.pace.packets);
+        let origin = Instant::now();
+        self.sinks.begin(traffic::now());
+        let (sent, tallies) = thread::scope(|scope| {
+            let listening = scope.spawn(|| self.sinks.run());
+            let sending = scope.spawn(|| traffic::send(&self.flows, &self.pace, stop));
+            let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            self.drain(expected);
+            self.sinks.end();
+            (sent, listening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        let mut played = Played { sent, tallies: tallies?, sender_cpu: sent.cpu, discovery: None };
+        for sender in self.senders {
+            let done = sender.end()?;
+            played.sender_cpu += done.cpu;
+            let counted = |name: &str| done.counted[name].as_u64().unwrap_or(0);
+            let discovery = played.discovery.get_or_insert_default();
+            discovery.discoveries += counted("discoveries");
+            discovery.bytes += counted("discovery_bytes");
+            let over = done.discovered.map_or(Duration::ZERO, |at| at.saturating_duration_since(origin));
+            discovery.first_over_s = discovery.first_over_s.max(over.as_secs_f64());
+        }
+        Ok(played)
+    }
+
+    /// Copies that come when nothing is lost.
+    fn expected(&self, packets: u32) -> u64 {
+        let receivers: usize = self.planned.groups.iter().map(|group| group.receivers.len()).sum();
+        receivers as u64 * u64::from(packets)
+    }
+
+    fn drain(&self, expected: u64) {
+        let (mut before, mut since) = (self.sinks.has_come(), Instant::now());
+        while before < expected && since.elapsed() < DRAIN {
+            thread::sleep(Duration::from_millis(20));
+            let now = self.sinks.has_come();
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+        }
+    }
+}
+
+impl Played {
+    /// What each receiver has got, as one.
+    pub fn together(&self) -> Tally {
+        let mut sum = Tally::new(0);
+        self.tallies.iter().for_each(|tally| sum.add(tally));
+        sum
+    }
+}
+
+/// What a tally says of latencies.
+pub fn latency(tally: &Tally) -> Latency {
+    if tally.packets == 0 {
+        return Latency::default();
+    }
+    Latency {
+        mean_ms: milliseconds(tally.latency_sum) / tally.packets as f64,
+        min_ms: milliseconds(tally.latency_min),
+        median_ms: milliseconds(tally.latency_at(0.5)),
+        p99_ms: milliseconds(tally.latency_at(0.99)),
+        max_ms: milliseconds(tally.latency_max),
+        jitter_ms: milliseconds(tally.jitter_sum) / tally.jitter_count.max(1) as f64,
+    }
+}
+
+fn node<'a>(stage: &'a Stage, name: &str) -> io::Result<&'a LabNode> {
+    stage.lab().node(name).map_err(io::Error::other)
+}
+
+fn address(stage: &Stage, name: &str) -> io::Result<Ipv6Addr> {
+    let address = node(stage, name)?.v6();
+    address.ok_or_else(|| io::Error::other(format!("{name} is on no network")))
+}
+
+/// A sink's node, and what it has to join for multicast. With several senders it would have to join each.
+fn place(stage: &Stage, planned: &Planned, receiver: &str) -> io::Result<Where> {
+    let at = node(stage, receiver)?;
+    let group = match (planned.delivery.kind, &planned.groups[..], at.interfaces.first()) {
+        (Kind::Multicast, [group], Some(interface)) => {
+            Some((GROUP, address(stage, &group.sender)?, interface.index))
+        }
+        (Kind::Multicast, ..) => return Err(io::Error::other("multicast is for one sender")),
+        _ => None,
+    };
+    Ok(Where { node: receiver.to_owned(), group })
+}
+
+/// A sender's socket, in the namespace of the calling thread.
+fn open(node: &LabNode) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
+    let options = socket2::SockRef::from(&socket);
+    options.set_multicast_hops_v6(HOP_LIMIT)?;
+    options.set_send_buffer_size(1 << 20)?;
+    if let Some(interface) = node.interfaces.first() {
+        options.set_multicast_if_v6(interface.index)?;
+    }
+    Ok(socket)
+}

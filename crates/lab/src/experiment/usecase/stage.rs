@@ -1,0 +1,119 @@
+//! The testbed, up with all its routers, in which the runs of an experiment follow each other.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+};
+
+use treecast_dataplane::mead::{self, Setting};
+use treecast_measure::sample::{InterfaceSource, NodeSource};
+
+use super::{
+    super::{Error, process, stage::Network},
+    file::UseCases,
+};
+use crate::{
+    Lab, LabNode, Options, parallel,
+    topology::{Role, Topology},
+};
+
+/// A network that is up. Dropped, it is down.
+pub struct Stage {
+    network: Network,
+    pub topology: Topology,
+    treecast: PathBuf,
+    /// The routers that speak MEADcast now; none: all.
+    support: Option<BTreeSet<String>>,
+}
+
+/// Which daemons routers run.
+#[derive(Debug, Clone, Copy)]
+pub struct Daemons {
+    pub mead: bool,
+    pub multicast: bool,
+}
+
+/// The topology of an experiment, its links as slow as it says.
+pub fn topology(experiment: &UseCases) -> Result<Topology, Error> {
+    let name = || experiment.use_case.name.clone();
+    let mut topology = Topology::parse(&experiment.topology)
+        .map_err(|error| Error::Network { name: name(), what: error.to_string() })?;
+    let members = topology.networks.iter_mut().flat_map(|network| &mut network.members);
+    members.for_each(|member| member.quality.rate_bps = experiment.link_rate.map(|rate| rate.0));
+    Ok(topology)
+}
+
+impl Stage {
+    pub fn build(topology: Topology, name: &str, treecast: &Path, daemons: Daemons) -> Result<Self, Error> {
+        let refused = |what: String| Error::Network { name: name.to_owned(), what };
+        let lab_name = format!("x{}-{:.20}", std::process::id(), name.to_lowercase());
+        let lab =
+            Lab::up(&topology, &lab_name, &Options::default()).map_err(|error| refused(error.to_string()))?;
+        let stage = Self { network: Network(lab), topology, treecast: treecast.to_owned(), support: None };
+        let lab = stage.lab();
+        if daemons.mead {
+            let started = lab.start_mead_routers(treecast, process::die_with_parent);
+            started.map_err(|error| refused(format!("MEADcast routers: {error}")))?;
+        }
+        if daemons.multicast {
+            let started = lab.start_routers(treecast, process::die_with_parent);
+            started.map_err(|error| refused(format!("multicast routing: {error}")))?;
+        }
+        Ok(stage)
+    }
+
+    pub fn lab(&self) -> &Lab {
+        &self.network.0
+    }
+
+    /// Has only some routers speak MEADcast; none: all.
+    pub fn set_support(&mut self, support: Option<BTreeSet<String>>) -> io::Result<()> {
+        if self.support == support {
+            return Ok(());
+        }
+        let routers: Vec<&LabNode> =
+            self.lab().nodes().iter().filter(|node| node.role == Role::Router).collect();
+        parallel::map(routers.len(), |index| {
+            let router = &routers[index].name;
+            let speaks = support.as_ref().is_none_or(|named| named.contains(router));
+            let set = || mead::set(None, Setting::Enabled(speaks)).map_err(|error| error.to_string());
+            let outcome = self.lab().enter(router, set).map_err(|error| error.to_string());
+            outcome.and_then(|set| set).map_err(|error| io::Error::other(format!("{router}: {error}")))
+        })?;
+        self.support = support;
+        Ok(())
+    }
+
+    /// A `treecast mead` with these arguments, started in a node.
+    pub fn mead(&self, arguments: &[String]) -> Command {
+        let mut command = Command::new(&self.treecast);
+        command.args(["mead", "--json", "--print-tree"]).args(arguments);
+        command
+    }
+
+    /// Starts a program in a node; it ends with the thread that calls.
+    pub fn spawn(&self, node: &str, mut command: Command) -> io::Result<Child> {
+        process::die_with_parent(&mut command);
+        // Ctrl-C is for the director, which ends the others in order.
+        command.process_group(0);
+        self.lab().spawn(node, command).map_err(io::Error::other)
+    }
+
+    /// Every node and where its counters are, in the topology's order.
+    pub fn node_sources(&self) -> Vec<NodeSource> {
+        let of_node = |node: &LabNode| NodeSource {
+            name: node.name.clone(),
+            namespace: Some(Path::new("/run/netns").join(&node.namespace)),
+            interfaces: node.interfaces.iter().map(|interface| source(&interface.name)).collect(),
+            queues: false,
+        };
+        self.lab().nodes().iter().map(of_node).collect()
+    }
+}
+
+fn source(interface: &str) -> InterfaceSource {
+    InterfaceSource { device: interface.to_owned(), label: interface.to_owned() }
+}

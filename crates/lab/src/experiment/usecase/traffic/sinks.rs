@@ -1,0 +1,106 @@
+//! The receivers' programs: sockets in all their nodes, read by one thread.
+
+use std::{
+    io,
+    net::Ipv6Addr,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Duration,
+};
+
+use treecast_driver::poller::{Interest, Poller};
+
+use super::{
+    PORT, Stamp, Tally,
+    socket::{Batch, StampedSocket},
+};
+use crate::Lab;
+
+/// Where a sink listens.
+#[derive(Debug, Clone)]
+pub struct Where {
+    pub node: String,
+    /// A group, the source that it is wanted from, and the interface's number.
+    pub group: Option<(Ipv6Addr, Ipv6Addr, u32)>,
+}
+
+/// All sinks of a run.
+pub struct Sinks {
+    sockets: Vec<StampedSocket>,
+    run: u32,
+    flows: usize,
+    packets: u32,
+    is_over: AtomicBool,
+    has_come: AtomicU64,
+    /// Nanoseconds since 1970.
+    began: AtomicU64,
+}
+
+/// How long the thread sleeps at most when nothing comes.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Sinks {
+    /// Listens in all nodes, for so many flows of so many packets.
+    pub fn open(lab: &Lab, at: &[Where], run: u32, flows: usize, packets: u32) -> io::Result<Self> {
+        let open = |at: &Where| {
+            lab.enter(&at.node, || StampedSocket::open(PORT, at.group)).map_err(io::Error::other)?
+        };
+        let named = |at: &Where| {
+            open(at).map_err(|error| io::Error::new(error.kind(), format!("listen in {}: {error}", at.node)))
+        };
+        Ok(Self {
+            sockets: at.iter().map(named).collect::<io::Result<_>>()?,
+            run,
+            flows,
+            packets,
+            is_over: AtomicBool::new(false),
+            has_come: AtomicU64::new(0),
+            began: AtomicU64::new(super::now().as_nanos() as u64),
+        })
+    }
+
+    /// Says when the run began, since 1970; seconds are counted from there.
+    pub fn begin(&self, began: Duration) {
+        self.began.store(began.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// How many packets all have together.
+    pub fn has_come(&self) -> u64 {
+        self.has_come.load(Ordering::Relaxed)
+    }
+
+    /// Ends [`Sinks::run`].
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads all sockets until the end. Returns what each has got, in their order.
+    pub fn run(&self) -> io::Result<Vec<Tally>> {
+        let mut poller = Poller::new()?;
+        for (socket, token) in self.sockets.iter().zip(0..) {
+            poller.add(socket, token, Interest::Read)?;
+        }
+        let mut tallies = vec![Tally::new(self.flows); self.sockets.len()];
+        let (mut ready, mut batch) = (Vec::new(), Batch::default());
+        while !self.is_over.load(Ordering::Relaxed) {
+            ready.clear();
+            poller.wait(Some(LOOK), &mut ready)?;
+            for found in &ready {
+                self.take(found.token as usize, &mut tallies, &mut batch)?;
+            }
+        }
+        Ok(tallies)
+    }
+
+    fn take(&self, index: usize, tallies: &mut [Tally], batch: &mut Batch) -> io::Result<()> {
+        let began = Duration::from_nanos(self.began.load(Ordering::Relaxed));
+        let tally = &mut tallies[index];
+        let before = tally.packets;
+        self.sockets[index].take(batch, |data, at| {
+            if let Some(stamp) = Stamp::read(data).filter(|stamp| stamp.run == self.run) {
+                tally.note(&stamp, at, began, self.packets);
+            }
+        })?;
+        self.has_come.fetch_add(tally.packets - before, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! What one receiver has got of one or more flows: which packets, how late, and the gaps between them.
+
+use std::time::Duration;
+
+use super::Stamp;
+
+/// Latencies are counted in steps of an eighth of a power of two.
+const STEPS_PER_OCTAVE: u32 = 8;
+const STEPS: usize = 64 * STEPS_PER_OCTAVE as usize;
+
+/// Of one second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Second {
+    pub packets: u64,
+    pub latency_sum: Duration,
+    pub latency_max: Duration,
+}
+
+/// Of one receiver, or of several together.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    /// Packets, each once.
+    pub packets: u64,
+    pub duplicates: u64,
+    pub latency_sum: Duration,
+    pub latency_min: Duration,
+    pub latency_max: Duration,
+    /// Sum of the differences of latencies of packets that came one after the other, and how many.
+    pub jitter_sum: Duration,
+    pub jitter_count: u64,
+    /// Since 1970.
+    pub last: Duration,
+    /// Between two packets of a flow, and when it began.
+    pub longest_gap: (Duration, Duration),
+    /// By the second after the beginning in which they came.
+    pub seconds: Vec<Second>,
+    steps: Vec<u32>,
+    flows: Vec<FlowTally>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct FlowTally {
+    /// A bit for each packet that has come.
+    has: Vec<u64>,
+    previous: Option<(Duration, Duration)>,
+}
+
+impl Tally {
+    pub fn new(flows: usize) -> Self {
+        Self {
+            packets: 0,
+            duplicates: 0,
+            latency_sum: Duration::ZERO,
+            latency_min: Duration::MAX,
+            latency_max: Duration::ZERO,
+            jitter_sum: Duration::ZERO,
+            jitter_count: 0,
+            last: Duration::ZERO,
+            longest_gap: (Duration::ZERO, Duration::ZERO),
+            seconds: Vec::new(),
+            steps: vec![0; STEPS],
+            flows: vec![FlowTally::default(); flows],
+        }
+    }
+
+    /// Notes a packet that came at `at`, of a run that began at `began`, both since 1970. Packets of unknown flows and
+    /// numbers above `packets` are none of the run.
+    pub fn note(&mut self, stamp: &Stamp, at: Duration, began: Duration, packets: u32) {
+        let Some(flow) = self.flows.get_mut(stamp.flow as usize).filter(|_| stamp.number < packets) else {
+            return;
+        };
+        let (word, bit) = ((stamp.number / 64) as usize, 1 << (stamp.number % 64));
+        if flow.has.len() <= word {
+            flow.has.resize(word + 1, 0);
+        }
+        if flow.has[word] & bit != 0 {
+            self.duplicates += 1;
+            return;
+        }
+        flow.has[word] |= bit;
+        let latency = at.saturating_sub(stamp.sent);
+        if let Some((before, latency_before)) = flow.previous {
+            self.jitter_sum += latency.abs_diff(latency_before);
+            self.jitter_count += 1;
+            self.longest_gap = self.longest_gap.max((at.saturating_sub(before), before));
+        }
+        flow.previous = Some((at, latency));
+        self.packets += 1;
+        self.latency_sum += latency;
+        self.latency_min = self.latency_min.min(latency);
+        self.latency_max = self.latency_max.max(latency);
+        self.last = self.last.max(at);
+        self.steps[step(latency)] += 1;
+        let second = at.saturating_sub(began).as_secs() as usize;
+        if self.seconds.len() <= second {
+            self.seconds.resize(second + 1, Second::default());
+        }
+        let second = &mut self.seconds[second];
+        second.packets += 1;
+        second.latency_sum += latency;
+        second.latency_max = second.latency_max.max(latency);
+    }
+
+    /// Adds what another receiver has got.
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.duplicates += other.duplicates;
+        self.latency_sum += other.latency_sum;
+        self.latency_min = self.latency_min.min(other.latency_min);
+        self.latency_max = self.latency_max.max(other.latency_max);
+        self.jitter_sum += other.jitter_sum;
+        self.jitter_count += other.jitter_count;
+        self.last = self.last.max(other.last);
+        self.longest_gap = self.longest_gap.max(other.longest_gap);
+        let longer = self.seconds.len().max(other.seconds.len());
+        self.seconds.resize(longer, Second::default());
+        for (second, more) in self.seconds.iter_mut().zip(&other.seconds) {
+            second.packets += more.packets;
+            second.latency_sum += more.latency_sum;
+            second.latency_max = second.latency_max.max(more.latency_max);
+        }
+        self.steps.iter_mut().zip(&other.steps).for_each(|(count, more)| *count += more);
+    }
+
+    /// The latency that such a share of the packets, from 0 to 1, does not exceed, to an eighth of it.
+    pub fn latency_at(&self, share: f64) -> Duration {
+        let wanted = (self.packets as f64 * share).ceil() as u64;
+        let mut count = 0;
+        for (index, more) in self.steps.iter().enumerate() {
+            count += u64::from(*more);
+            if count >= wanted && count > 0 {
+                return upper(index).min(self.latency_max);
+            }
+        }
+        self.latency_max
+    }
+}
+
+fn step(latency: Duration) -> usize {
+    let ns = (latency.as_nanos() as u64).max(1);
+    let octave = ns.ilog2();
+    let within = if octave >= 3 { (ns >> (octave - 3)) & 7 } else { 0 };
+    ((octave * STEPS_PER_OCTAVE) as usize + within as usize).min(STEPS - 1)
+}
+
+fn upper(step: usize) -> Duration {
+    let (octave, within) = (step as u32 / STEPS_PER_OCTAVE, step as u64 % 8);
+    let octave = octave.clamp(3, 59);
+    Duration::from_nanos((8 + within + 1) << (octave - 3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn stamp(number: u32, sent: Duration) -> Stamp {
+        Stamp { run: 1, flow: 0, number, sent }
+    }
+
+    #[test]
+    fn what_came_twice_or_was_never_sent_is_not_counted() {
+        let mut tally = Tally::new(1);
+        for number in [0, 1, 1, 70, 100] {
+            tally.note(&stamp(number, 10 * MS), 12 * MS, Duration::ZERO, 100);
+        }
+        tally.note(&Stamp { flow: 1, ..stamp(2, MS) }, 2 * MS, Duration::ZERO, 100);
+        assert_eq!((tally.packets, tally.duplicates), (3, 1));
+    }
+
+    #[test]
+    fn latency_jitter_and_gaps_are_of_packets_in_the_order_of_their_coming() {
+        let (mut tally, mut other) = (Tally::new(1), Tally::new(1));
+        for (number, latency) in [(0, 2), (1, 5), (2, 3)] {
+            let sent = 100 * MS * number;
+            tally.note(&stamp(number, sent), sent + latency * MS, Duration::ZERO, 3);
+        }
+        other.note(&stamp(0, 900 * MS), 1_900 * MS, Duration::ZERO, 3);
+        assert_eq!((tally.latency_min, tally.latency_max, tally.latency_sum), (2 * MS, 5 * MS, 10 * MS));
+        assert_eq!((tally.jitter_sum, tally.jitter_count), (5 * MS, 2));
+        assert_eq!(tally.longest_gap, (103 * MS, 2 * MS));
+        tally.add(&other);
+        assert_eq!((tally.packets, tally.seconds.len(), tally.seconds[1].latency_max), (4, 2, 1_000 * MS));
+        let median = tally.latency_at(0.5);
+        assert!(median >= 3 * MS && median <= 4 * MS, "{median:?}");
+        assert_eq!(tally.latency_at(1.0), 1_000 * MS);
+    }
+}

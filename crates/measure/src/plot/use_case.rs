@@ -1,0 +1,209 @@
+//! Plots of the MEADcast thesis' figures 5.1 to 5.7: by the number of receivers, over time, and by link.
+
+use plotters::style::text_anchor::HPos;
+
+use super::{
+    Ink, Mark, Plot, Style,
+    axis::{Axis, plain},
+    canvas::{SMALL, Sheet},
+};
+use crate::analysis::{UseCaseCell, UseCaseRow};
+
+/// What is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    Network,
+    Sender,
+    Time,
+    Latency,
+}
+
+impl Quantity {
+    pub const ALL: [Self; 4] = [Self::Network, Self::Sender, Self::Time, Self::Latency];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Sender => "sender",
+            Self::Time => "time",
+            Self::Latency => "latency",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Network => "Bytes on all links",
+            Self::Sender => "Bytes that leave the sender",
+            Self::Time => "Time until all has come",
+            Self::Latency => "Mean latency",
+        }
+    }
+
+    /// The thesis' figure that shows it by the number of receivers.
+    fn figure(self) -> &'static str {
+        match self {
+            Self::Network => "5.3",
+            Self::Sender => "5.4",
+            Self::Time => "5.1",
+            Self::Latency => "5.6",
+        }
+    }
+
+    fn of(self, row: &UseCaseRow<'_>) -> f64 {
+        match self {
+            Self::Network => row.network_bytes / 1e6,
+            Self::Sender => row.sender_bytes / 1e6,
+            Self::Time => row.seconds,
+            Self::Latency => row.measured.latency.mean_ms,
+        }
+    }
+
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Network | Self::Sender => "MB",
+            Self::Time => "seconds",
+            Self::Latency => "ms",
+        }
+    }
+}
+
+/// A line a delivery, against receivers in a network; a plot a load. Nothing where all have as many.
+pub fn by_receivers(rows: &[UseCaseRow<'_>], quantity: Quantity) -> Vec<Plot> {
+    let mut loads: Vec<(&str, &str)> = Vec::new();
+    for row in rows {
+        let load = (row.cell.use_case.as_str(), row.cell.load.as_str());
+        if !loads.contains(&load) {
+            loads.push(load);
+        }
+    }
+    loads.into_iter().filter_map(|(use_case, load)| of_load(rows, use_case, load, quantity)).collect()
+}
+
+fn of_load(rows: &[UseCaseRow<'_>], use_case: &str, load: &str, quantity: Quantity) -> Option<Plot> {
+    let mine: Vec<&UseCaseRow> =
+        rows.iter().filter(|row| row.cell.use_case == use_case && row.cell.load == load).collect();
+    let mut counts: Vec<f64> = mine.iter().map(|row| row.cell.receivers_per_network as f64).collect();
+    counts.dedup();
+    if counts.len() < 2 {
+        return None;
+    }
+    let names = deliveries(&mine);
+    let highest = mine.iter().map(|row| quantity.of(row)).fold(0.0, f64::max);
+    let sheet = Sheet {
+        name: format!("{use_case}-{load}-{}", quantity.name()),
+        title: format!("{}: {use_case}, {load}", quantity.title()),
+        subtitle: format!("As figure {} of the thesis; lower is better.", quantity.figure()),
+        x_label: "receivers in a network",
+        y_label: quantity.unit(),
+        legend: names.iter().enumerate().map(|(index, name)| ((*name).to_owned(), style(index))).collect(),
+        ..Sheet::default()
+    };
+    let (x, y) = (Axis::from_zero_at(&counts), Axis::from_zero(highest));
+    Some(sheet.plot((x, &plain), (y, &plain), |canvas| {
+        for (index, name) in names.iter().enumerate() {
+            let of_delivery = mine.iter().filter(|row| row.info.delivery == *name);
+            let points: Vec<(f64, f64)> =
+                of_delivery.map(|row| (row.cell.receivers_per_network as f64, quantity.of(row))).collect();
+            canvas.line(&points, style(index).ink, 1.75);
+            points.iter().for_each(|point| canvas.mark(*point, style(index), 4.0, true));
+        }
+    }))
+}
+
+/// Second by second, a line a delivery (figures 5.2 and 5.7); all rows are of one cell.
+pub fn over_time(rows: &[&UseCaseRow<'_>], quantity: Quantity) -> Option<Plot> {
+    let UseCaseCell { use_case, load, receivers_per_network } = &rows.first()?.cell;
+    let points = |row: &UseCaseRow| -> Vec<(f64, f64)> {
+        let seconds = row.measured.per_second.iter().enumerate();
+        let value = |second: &crate::db::SecondOfRun| match quantity {
+            Quantity::Network => second.network_bytes / 1e6,
+            Quantity::Sender => second.sender_bytes / 1e6,
+            Quantity::Time | Quantity::Latency => second.latency_mean_ms,
+        };
+        seconds.map(|(at, second)| (at as f64 + 0.5, value(second))).collect()
+    };
+    let lines: Vec<Vec<(f64, f64)>> = rows.iter().map(|row| points(row)).collect();
+    let bounds = |of: fn(&(f64, f64)) -> f64| lines.iter().flatten().map(of).fold(0.0, f64::max);
+    let (longest, highest) = (bounds(|point| point.0), bounds(|point| point.1));
+    let (title, figure) = match quantity {
+        Quantity::Latency => ("Mean latency over time", "5.7"),
+        Quantity::Network => ("What all links carry over time", "5.2"),
+        Quantity::Sender | Quantity::Time => ("What leaves the sender over time", "5.2"),
+    };
+    let names = deliveries(rows);
+    let sheet = Sheet {
+        name: format!("{use_case}-{load}-{receivers_per_network}-{}-over-time", quantity.name()),
+        title: format!("{title}: {use_case}, {load}, {receivers_per_network} receivers in a network"),
+        subtitle: format!("As figure {figure} of the thesis, second by second."),
+        x_label: "seconds",
+        y_label: if quantity == Quantity::Latency { "ms" } else { "MB/s" },
+        legend: names.iter().enumerate().map(|(index, name)| ((*name).to_owned(), style(index))).collect(),
+        ..Sheet::default()
+    };
+    Some(sheet.plot((Axis::from_zero(longest), &plain), (Axis::from_zero(highest), &plain), |canvas| {
+        lines.iter().enumerate().for_each(|(index, line)| canvas.line(line, style(index).ink, 1.5));
+    }))
+}
+
+/// How many links are shown.
+const LINKS: usize = 16;
+
+/// The links that carry most, a bar a delivery (figure 5.5); unicast, which is far above, is left out.
+pub fn by_link(rows: &[&UseCaseRow<'_>]) -> Option<Plot> {
+    let rows: Vec<&&UseCaseRow> = rows.iter().filter(|row| row.info.delivery != "unicast").take(4).collect();
+    let first = rows.first()?;
+    let mut links: Vec<(&str, u64)> =
+        first.measured.links.iter().map(|link| (link.name.as_str(), link.sent)).collect();
+    links.sort_by_key(|(_, sent)| std::cmp::Reverse(*sent));
+    links.truncate(LINKS);
+    let sent = |row: &UseCaseRow, name: &str| {
+        let mut links = row.measured.links.iter();
+        links.find(|link| link.name == name).map_or(0.0, |link| link.sent as f64 / 1e6)
+    };
+    let highest =
+        rows.iter().flat_map(|row| links.iter().map(|(name, _)| sent(row, name))).fold(0.0, f64::max);
+    let lines = (links.len() * (rows.len() + 1)) as f64;
+    let UseCaseCell { use_case, load, receivers_per_network } = &first.cell;
+    let legend = rows.iter().enumerate().map(|(index, row)| (row.info.delivery.clone(), style(index)));
+    let sheet = Sheet {
+        name: format!("{use_case}-{load}-{receivers_per_network}-by-link"),
+        title: format!(
+            "What links carry: {use_case}, {load}, {receivers_per_network} receivers in a network"
+        ),
+        subtitle: "As figure 5.5 of the thesis: the links that the first delivery fills most.".into(),
+        height: 160.0 + lines * 9.0,
+        x_label: "MB",
+        legend: legend.collect(),
+        left: 110.0,
+        right: 60.0,
+        ..Sheet::default()
+    };
+    Some(sheet.plot((Axis::from_zero(highest), &plain), (Axis::rows(lines), &plain), |canvas| {
+        for (place, (name, _)) in links.iter().enumerate() {
+            let top = lines - (place * (rows.len() + 1)) as f64;
+            canvas.row_label(top - rows.len() as f64 / 2.0, name, Ink::Text);
+            for (index, row) in rows.iter().enumerate() {
+                let (y, value) = (top - index as f64 - 0.5, sent(row, name));
+                canvas.bar(y, value, 7.0, style(index).ink);
+                canvas.text((value, y), (4.0, 0.0), &plain(value), Ink::Muted, SMALL * 0.8, HPos::Left);
+            }
+        }
+    }))
+}
+
+fn deliveries<'a>(rows: &[&'a UseCaseRow<'_>]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for row in rows {
+        if !names.contains(&row.info.delivery.as_str()) {
+            names.push(&row.info.delivery);
+        }
+    }
+    names
+}
+
+fn style(index: usize) -> Style {
+    let marks = [Mark::Circle, Mark::Square, Mark::Triangle, Mark::Diamond];
+    // Warm for the first, which is unicast; then as far apart as the palette has them.
+    let inks = [3, 0, 1, 4, 2, 5, 6, 7];
+    Style { ink: Ink::Series(inks[index % inks.len()]), mark: marks[index % marks.len()] }
+}
