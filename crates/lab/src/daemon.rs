@@ -36,6 +36,15 @@ impl Lab {
         })
     }
 
+    /// The same for source-specific groups alone: their joins follow the routes to their sources, also where there are loops.
+    pub fn start_source_specific_routers(
+        &self,
+        program: &Path,
+        prepare: impl Fn(&mut Command),
+    ) -> Result<()> {
+        self.start_in_routers(program, prepare, |_| vec!["mroute"])
+    }
+
     /// Starts `program router run --all` in every router, and returns when all of them are ready.
     pub fn start_mead_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<()> {
         self.start_in_routers(program, prepare, |_| vec!["router", "run", "--all"])

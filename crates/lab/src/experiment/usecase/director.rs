@@ -110,6 +110,12 @@ pub fn run(
     Ok(results)
 }
 
+/// What the thesis let be lost of a file.
+const MAX_LOSS: f64 = 0.015;
+
+/// How often a file is sent slower than before.
+const MAX_SLOWER: u32 = 4;
+
 struct Director<'a> {
     order: &'a Order,
     observe: &'a dyn Fn(&Event),
@@ -128,20 +134,40 @@ impl Director<'_> {
         let experiment = &self.order.experiment;
         let name = planned.name(experiment);
         (self.observe)(&Event::Settling { run: &name });
+        let mut planned = planned.clone();
+        for _ in 0..MAX_SLOWER {
+            if !self.attempt(&planned, number, &name, MAX_LOSS)? {
+                return Ok(());
+            }
+            planned = planned.slower();
+        }
+        self.attempt(&planned, number, &name, 1.0).map(drop)
+    }
+
+    /// Makes a run. Of a file, of which more than that is lost, nothing is kept but samples, and `true` returned: the rate is
+    /// raised until so much is lost in the thesis (4.4.3), and lowered here.
+    fn attempt(
+        &mut self,
+        planned: &Planned,
+        number: usize,
+        name: &str,
+        most_lost: f64,
+    ) -> Result<bool, Error> {
+        let experiment = &self.order.experiment;
         let is_quiet = self.baseline.settle(experiment.settle, self.stop).map_err(Error::Machine)?;
         let unsettled = (!is_quiet && !experiment.settle.is_zero()).then_some(experiment.settle);
         if (self.stop)() {
             self.results.interrupted = true;
-            return Ok(());
+            return Ok(false);
         }
         (self.observe)(&Event::Started {
             number,
             of: self.of,
-            run: &name,
+            run: name,
             clients: planned.groups.iter().map(|group| group.receivers.len()).sum(),
             expected: planned.duration(),
         });
-        let failed = |error| Error::Sharing { run: name.clone(), error };
+        let failed = |error| Error::Sharing { run: name.to_owned(), error };
         let topology = self.stage.topology.clone();
         let support = planned.delivery.support.routers(&topology);
         self.stage.set_support(support.map_err(std::io::Error::other).map_err(failed)?).map_err(failed)?;
@@ -163,21 +189,28 @@ impl Director<'_> {
         let played = played.map_err(failed)?;
         self.file(&record, planned, &topology, &mut info, (&played, began), &receivers)?;
         let interrupted = (self.stop)() && played.sent.packets < planned.packets;
-        let saturated = record.close(&mut self.db, interrupted)?;
+        let loss = info.measured.as_ref().map_or(1.0, Measured::loss);
+        let is_too_fast = !interrupted && info.is_file && loss > most_lost;
+        let saturated = record.close(&mut self.db, interrupted || is_too_fast)?;
         self.results.interrupted |= interrupted;
+        if is_too_fast {
+            let sentence = format!("{:.2} % lost: once more, slower", loss * 100.0);
+            (self.observe)(&Event::Measured { number, run: name, sentence: &sentence, saturated: None });
+            return Ok(true);
+        }
         self.results.runs += 1;
         self.results.whole_runs += usize::from(!interrupted);
         let sentence = sentence(&info);
         (self.observe)(&Event::Measured {
             number,
-            run: &name,
+            run: name,
             sentence: &sentence,
             saturated: saturated.as_deref(),
         });
         if !interrupted {
             self.infos.push(info);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Files what a run has shown, and how each receiver fared.

@@ -44,6 +44,11 @@ impl Planned<'_> {
         Cell { use_case: &experiment.use_case.name, load, receivers_per_network: self.receivers_per_network }
     }
 
+    /// The same traffic at a lower rate.
+    pub fn slower(&self) -> Self {
+        Self { interval: self.interval.mul_f64(SLOWER), ..self.clone() }
+    }
+
     /// How long its traffic takes.
     pub fn duration(&self) -> Duration {
         self.interval * self.packets
@@ -57,6 +62,9 @@ impl Planned<'_> {
 
 /// An Ethernet frame's header, which links count and the tree does not.
 const ETHERNET_LEN: u64 = 14;
+
+/// How much longer a file takes when too much of it was lost.
+const SLOWER: f64 = 1.4;
 
 /// How much of the fullest link is used.
 const OF_LINK: f64 = 0.95;

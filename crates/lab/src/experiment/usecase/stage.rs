@@ -59,7 +59,7 @@ impl Stage {
             started.map_err(|error| refused(format!("MEADcast routers: {error}")))?;
         }
         if daemons.multicast {
-            let started = lab.start_routers(treecast, process::die_with_parent);
+            let started = lab.start_source_specific_routers(treecast, process::die_with_parent);
             started.map_err(|error| refused(format!("multicast routing: {error}")))?;
         }
         Ok(stage)
