@@ -160,8 +160,14 @@ pub struct Args {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Fanout {
+    /// One packet for all, by IP multicast
     Multicast,
+    /// A copy for each receiver
     Unicast,
+    /// MEADcast where routers speak it, unicast elsewhere
+    Mead,
+    /// Unicast, and from there to multicast or MEADcast whoever is reached by it
+    Auto,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -239,7 +245,8 @@ fn is_carousel(args: &Args) -> bool {
 /// Options that what is asked for cannot obey.
 fn check(args: &Args) -> Result<(), String> {
     let is_carousel = is_carousel(args);
-    let is_unicast = args.fanout == Fanout::Unicast;
+    let is_multicast = args.fanout == Fanout::Multicast;
+    let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
     let mends = !is_carousel && args.repair != Repair::None;
     let has_keys = args.key.is_some() || args.allow.is_some();
     let refused = [
@@ -269,7 +276,7 @@ fn check(args: &Args) -> Result<(), String> {
             args.rates.is_some() && is_carousel,
             "a carousel hears nothing of what receivers have missed where they moved: name one --rate instead of --rates",
         ),
-        (is_carousel && is_unicast, "a carousel goes to a multicast group: leave out --fanout unicast"),
+        (is_carousel && !is_multicast, "a carousel goes to a multicast group: leave out --fanout"),
         (
             is_carousel && args.control.is_some(),
             "a carousel takes no control connections: leave out --control",
@@ -293,21 +300,21 @@ fn check(args: &Args) -> Result<(), String> {
              auto",
         ),
         (
-            is_unicast && args.fec.is_some(),
+            !is_multicast && args.fec.is_some(),
             "a repair symbol mends several receivers' losses at once, and with unicast each gets its own packets: leave \
-             out --fec, or --fanout unicast",
+             out --fec, or --fanout",
         ),
         (
             !is_carousel && args.idle.is_some(),
             "--idle is for a carousel: leave it out, or add --repair carousel",
         ),
         (
-            is_unicast && args.group.is_some(),
-            "unicast needs no group: leave out --group, or --fanout unicast",
+            !has_group && args.group.is_some(),
+            "unicast and MEADcast need no group: leave out --group, or take --fanout auto",
         ),
         (
-            is_unicast && args.source.is_some(),
-            "unicast has no multicast source: leave out --source, or --fanout unicast",
+            !has_group && args.source.is_some(),
+            "unicast and MEADcast have no multicast source: leave out --source, or take --fanout auto",
         ),
         (
             !mends && args.retx_factor.is_some(),
@@ -322,6 +329,8 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         fanout: match args.fanout {
             Fanout::Multicast => ticket::Fanout::Multicast,
             Fanout::Unicast => ticket::Fanout::Unicast,
+            Fanout::Mead => ticket::Fanout::Mead,
+            Fanout::Auto => ticket::Fanout::Auto,
         },
         repair: match args.repair {
             Repair::Nack => ticket::Repair::Nack,

@@ -10,6 +10,7 @@ pub mod carousel;
 mod chunk_tree;
 pub mod clock;
 pub mod connection;
+mod fanout;
 pub mod fec;
 pub mod file_limit;
 pub mod files;

@@ -18,6 +18,7 @@
 
 pub mod carousel;
 pub mod chunks;
+pub mod fanout;
 pub mod fec;
 pub mod group_key;
 pub mod mead;

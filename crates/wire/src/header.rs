@@ -115,6 +115,8 @@ pub enum PacketType {
     Move = 1 << 26,
     /// Sender to group: all repair symbols of a source block up to this one are out.
     SymbolsSent = 1 << 27,
+    /// Receiver to sender: how many of its packets have come, and by which way.
+    Heard = 1 << 29,
 }
 
 impl PacketType {
@@ -147,6 +149,7 @@ impl PacketType {
         Self::Lacking,
         Self::Move,
         Self::SymbolsSent,
+        Self::Heard,
     ];
 
     /// Whether the payload is a block of an object, or as long as one and computed from them.

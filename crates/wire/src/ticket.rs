@@ -46,6 +46,22 @@ pub const MAX_CONTROL_ADDRESSES: usize = 16;
 pub enum Fanout {
     Multicast = 0,
     Unicast = 1,
+    /// MEADcast where routers are found, unicast elsewhere.
+    Mead = 2,
+    /// Whatever proves to work, for each receiver by itself.
+    Auto = 3,
+}
+
+impl Fanout {
+    /// Whether some packets go to a multicast group.
+    pub fn has_group(self) -> bool {
+        matches!(self, Self::Multicast | Self::Auto)
+    }
+
+    /// Whether the sender chooses the way to each receiver by what that one has heard ([`crate::message::Heard`]).
+    pub fn chooses(self) -> bool {
+        matches!(self, Self::Mead | Self::Auto)
+    }
 }
 
 /// How loss is mended.
@@ -85,7 +101,7 @@ pub struct Ticket {
     pub fec: bool,
     /// Bytes of an object in each packet but the last.
     pub block_len: u16,
-    /// The multicast group and UDP port; with `Fanout::Unicast` unspecified, and unused.
+    /// The multicast group and UDP port. Where there is none ([`Fanout::has_group`]) the address is unused.
     pub group: SocketAddr,
     /// How many groups get the same objects, each at a lower rate than the one before: 1 to [`MAX_GROUPS`]
     /// ([`Ticket::group`] is the first).
@@ -152,6 +168,15 @@ pub fn group_address(first: SocketAddr, number: u8) -> Option<SocketAddr> {
 }
 
 impl Ticket {
+    /// Where receivers should hear what goes to their own addresses, if they can: MEADcast's packets are shorter where all
+    /// have the same port. 0 where it does not matter.
+    pub fn own_port(&self) -> u16 {
+        match self.fanout.chooses() {
+            true => self.group.port().checked_add(1).unwrap_or(1024),
+            false => 0,
+        }
+    }
+
     /// The text of a ticket whose fields are these bytes, right or wrong: prefix, base64, checksum.
     pub fn seal(fields: &[u8]) -> String {
         let checksum = crc32fast::hash(fields).to_be_bytes();
@@ -191,7 +216,9 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     let fanout = match fanout & 0xf {
         0 => Fanout::Multicast,
         1 => Fanout::Unicast,
-        other => return Err(ParseError::invalid("fanout", other, "0 or 1")),
+        2 => Fanout::Mead,
+        3 => Fanout::Auto,
+        other => return Err(ParseError::invalid("fanout", other, "0 to 3")),
     };
     let repair = reader.u8("repair")?;
     let fec = repair & FEC != 0;
@@ -208,7 +235,7 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     }
     let family = reader.u8("group")?;
     let group = parse_socket(&mut reader, "group", family)?;
-    if fanout == Fanout::Multicast && !group.ip().is_multicast() {
+    if fanout.has_group() && !group.ip().is_multicast() {
         return Err(ParseError::invalid("group", group, "a multicast address"));
     }
     let may_have_slower = fanout == Fanout::Multicast && repair != Repair::Carousel && !fec;

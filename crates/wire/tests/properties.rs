@@ -7,7 +7,7 @@ use treecast_wire::{
     iotup,
     message::{
         Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, FILE_NAME_LEN, GroupKey,
-        Hello, Lack, MAX_LACKS, MAX_OBJECTS, MAX_PAGES, MAX_PROOF, MAX_REASON_LEN, MODE_BITS, Message,
+        Heard, Hello, Lack, MAX_LACKS, MAX_OBJECTS, MAX_PAGES, MAX_PROOF, MAX_REASON_LEN, MODE_BITS, Message,
         ModificationTime, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Place, Progress, PutOut, PutOutCode,
         Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
@@ -154,6 +154,11 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         pace().prop_map(Message::Pace),
         pace_report().prop_map(Message::PaceReport),
+        (any::<u64>(), any::<u64>(), any::<u32>()).prop_map(|(unicast, group, last)| Message::Heard(Heard {
+            unicast,
+            group,
+            last
+        })),
         (any::<[u8; 32]>(), any::<Option<[[u8; 32]; 2]>>(), any::<Option<(u32, [u8; 8])>>()).prop_map(
             |(hash, halves, place)| {
                 let signature = halves.map(|halves| std::array::from_fn(|at| halves[at / 32][at % 32]));
@@ -294,7 +299,7 @@ fn symbol_request() -> impl Strategy<Value = SymbolRequest> {
 fn ticket() -> impl Strategy<Value = Ticket> {
     let group = prop_oneof![Just("[ff15::42]:5000"), Just("239.0.0.9:1"), Just("[ff3e::8000:1]:65535")];
     let repair = prop::sample::select(vec![Repair::None, Repair::Carousel, Repair::After, Repair::Nack]);
-    let fanout = prop::sample::select(vec![Fanout::Multicast, Fanout::Unicast]);
+    let fanout = prop::sample::select(vec![Fanout::Multicast, Fanout::Unicast, Fanout::Mead, Fanout::Auto]);
     let control = prop::collection::vec(any::<(std::net::IpAddr, u16)>(), 0..=MAX_CONTROL_ADDRESSES);
     let source = any::<Option<std::net::IpAddr>>();
     let security = any::<Option<([u8; 32], Option<[u8; 32]>)>>();

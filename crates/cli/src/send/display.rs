@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use treecast_driver::{
-    send::{ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing},
+    send::{FanoutProgress, ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing},
     status::Holder,
 };
 
@@ -71,6 +71,7 @@ impl Display {
             SendEvent::Moved { receiver, group, rate_bps } => {
                 self.line(&format!("{receiver} moved to group {group} at {}", rate(Some(*rate_bps))));
             }
+            SendEvent::Way { receiver, way } => self.line(&format!("{receiver} is served by {way}")),
             SendEvent::ObjectDone { .. } | SendEvent::Idle => {}
             SendEvent::Withdrawn { reason, .. } => self.line(reason),
             SendEvent::NotSent { reason, .. } => self.line(reason),
@@ -172,7 +173,17 @@ fn in_one_line(summary: &SendSummary) -> String {
     ) + &match progress.repair_symbols {
         0 => String::new(),
         symbols => format!(", {symbols} repair symbols sent"),
-    }
+    } + &progress.fanout.as_ref().map(left_bytes).unwrap_or_default()
+}
+
+/// What has left the sender by which way.
+fn left_bytes(fanout: &FanoutProgress) -> String {
+    let ways = [("unicast", fanout.unicast), ("MEADcast", fanout.mead), ("multicast", fanout.multicast)];
+    let used = ways.into_iter().filter(|(_, (receivers, bytes))| *receivers > 0 || *bytes > 0);
+    let told = used.map(|(way, (receivers, bytes))| {
+        format!("{bytes} by {way} (at the end {})", counted(receivers as usize, "receiver"))
+    });
+    format!("; bytes that left: {}", told.collect::<Vec<_>>().join(", "))
 }
 
 /// Who does not have what, and why.
@@ -238,6 +249,9 @@ fn as_json(event: &SendEvent) -> Option<Value> {
         SendEvent::Moved { receiver, group, rate_bps } => {
             json!({"event": "moved", "receiver": receiver, "group_number": group, "rate_bps": rate_bps})
         }
+        SendEvent::Way { receiver, way } => {
+            json!({"event": "way", "receiver": receiver, "way": way.to_string()})
+        }
         SendEvent::NotSent { path, reason } => {
             json!({"event": "not_sent", "path": path, "reason": reason})
         }
@@ -278,6 +292,7 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
                 "standing": receiver.standing,
                 "left": receiver.left,
                 "group_number": receiver.group,
+                "way": receiver.way.map(|way| way.to_string()),
                 "now_bps": receiver.now_bps,
                 "requests": receiver.requests,
                 "silent_seconds": receiver.silent_seconds,
@@ -301,8 +316,13 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
     let groups = progress.groups.iter().map(|group| {
         json!({"rate_bps": group.rate_bps, "sent_bytes": group.sent_bytes, "receivers": group.receivers})
     });
+    let fanout = progress.fanout.map(|fanout| {
+        let way = |(receivers, bytes): (u32, u64)| json!({"receivers": receivers, "left_bytes": bytes});
+        json!({"unicast": way(fanout.unicast), "mead": way(fanout.mead), "multicast": way(fanout.multicast)})
+    });
     json!({
         "event": event,
+        "fanout": fanout,
         "groups": groups.collect::<Vec<_>>(),
         "moves": progress.moves,
         "refused_moves": progress.refused_moves,

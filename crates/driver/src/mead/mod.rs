@@ -25,6 +25,7 @@ use treecast_proto::mead::{
 };
 use treecast_wire::{icmpv6::Unreachable, mead::Dialect};
 
+pub(crate) use self::raw::{PacketSocket, ResponseSocket, request_packet};
 pub use self::{session::run, tun::TunError};
 use crate::interface::InterfaceError;
 

@@ -30,7 +30,7 @@ const HOP_LIMIT: u8 = 64;
 
 /// Sends packets that are whole from the IPv6 header on; the kernel routes them by their destination.
 #[derive(Debug)]
-pub(super) struct PacketSocket(Socket);
+pub(crate) struct PacketSocket(Socket);
 
 impl PacketSocket {
     pub fn open(interface: Option<&str>) -> io::Result<Self> {
@@ -41,6 +41,11 @@ impl PacketSocket {
             socket.bind_device(Some(name.as_bytes()))?;
         }
         Ok(Self(socket))
+    }
+
+    /// Holds no more than so many bytes back: a socket that fills holds its sender up before the link's queue overflows.
+    pub fn hold_at_most(&self, bytes: usize) -> io::Result<()> {
+        self.0.set_send_buffer_size(bytes)
     }
 
     /// Sends all, each to its address. Returns how many the kernel refused, and the last reason.
@@ -87,7 +92,7 @@ impl PacketSocket {
 }
 
 /// A discovery request as it leaves.
-pub(super) fn request_packet(
+pub(crate) fn request_packet(
     source: Ipv6Addr,
     receiver: Ipv6Addr,
     nonce: Option<[u8; treecast_wire::mead::NONCE_LEN]>,
@@ -112,14 +117,14 @@ pub(super) fn request_packet(
 
 /// Gets what comes to this host with a routing header, that header first.
 #[derive(Debug)]
-pub(super) struct ResponseSocket {
+pub(crate) struct ResponseSocket {
     socket: Socket,
     dialect: Dialect,
 }
 
 /// What a router said.
 #[derive(Debug)]
-pub(super) struct Response {
+pub(crate) struct Response {
     pub router: Ipv6Addr,
     pub header: Header,
     pub proof: Option<Proof>,

@@ -20,7 +20,7 @@ use crate::{
     interface::Interface,
     security::{Identity, PublicKey, tls::ReceiverTls},
     stop::Stop,
-    udp::{GroupAddress, ReceiveBuffer, open_group_receiver, open_unicast_receiver},
+    udp::{GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_unicast_receiver},
 };
 
 /// The kernel sends its membership report two to three ticks after the join. A sender that starts before it is out
@@ -37,6 +37,8 @@ const ROUTED_MEMBERSHIP_TIME: Duration = Duration::from_millis(40);
 #[derive(Debug)]
 pub(super) struct Joined {
     pub socket: UdpSocket,
+    /// The group's, where the first one is the receiver's own address.
+    pub group_socket: Option<UdpSocket>,
     /// Where packets come from, and how long it takes to join another group there.
     pub interface: Interface,
     pub membership_time: Duration,
@@ -118,15 +120,20 @@ pub(super) fn join(
         on_event(ReceiveEvent::Warning(warning.clone()));
     }
     let udp_port = match ticket.fanout {
-        Fanout::Unicast => socket.local_addr()?.port(),
         Fanout::Multicast => 0,
+        Fanout::Unicast | Fanout::Mead | Fanout::Auto => socket.local_addr()?.port(),
     };
+    let group_socket = match ticket.fanout {
+        Fanout::Auto => open_group(ticket, &interface, on_event),
+        Fanout::Multicast | Fanout::Unicast | Fanout::Mead => None,
+    };
+    let has_joined = ticket.fanout == Fanout::Multicast || group_socket.is_some();
     let hello = Hello::new(PROTOCOL_VERSION, udp_port, announced_bytes(&buffer), name)
         .map_err(|error| ReceiveError::Name { name: name.clone(), reason: error.to_string() })?;
     let opened = Instant::now();
     let reach = Reach { options, tls: tls.as_ref(), stop, deadline, is_return };
     let connection = reach.sender(&mut |connection| {
-        if ticket.fanout == Fanout::Multicast {
+        if has_joined {
             let needed = membership_time(&interface, connection.peer().ip());
             std::thread::sleep(needed.saturating_sub(opened.elapsed()));
         }
@@ -134,7 +141,8 @@ pub(super) fn join(
     })?;
     let sender_key = connection.peer_key();
     let membership_time = membership_time(&interface, connection.peer().ip());
-    Ok(Joined { socket, interface, membership_time, buffer_bytes: buffer.bytes, connection, sender_key })
+    let buffer_bytes = buffer.bytes;
+    Ok(Joined { socket, group_socket, interface, membership_time, buffer_bytes, connection, sender_key })
 }
 
 /// What the connection is secured with; none where the ticket says that the session is plain.
@@ -189,11 +197,33 @@ fn interface(options: &ReceiveOptions, sender: SocketAddr) -> Result<Interface, 
 }
 
 fn open(ticket: &Ticket, interface: &Interface) -> Result<(UdpSocket, ReceiveBuffer), ReceiveError> {
-    if ticket.fanout == Fanout::Unicast {
-        return Ok(open_unicast_receiver(0, RECEIVE_BUFFER_BYTES)?);
+    if ticket.fanout != Fanout::Multicast {
+        return Ok(match open_unicast_receiver(ticket.own_port(), RECEIVE_BUFFER_BYTES) {
+            // Another receiver on this host has it.
+            Err(UdpError::PortInUse { .. }) => open_unicast_receiver(0, RECEIVE_BUFFER_BYTES)?,
+            opened => opened?,
+        });
     }
-    let address = GroupAddress { group: ticket.group, source: ticket.source, interface: interface.clone() };
-    Ok(open_group_receiver(&address, RECEIVE_BUFFER_BYTES)?)
+    Ok(open_group_receiver(&group_address(ticket, interface), RECEIVE_BUFFER_BYTES)?)
+}
+
+/// The group, where a receiver can do without it.
+fn open_group(
+    ticket: &Ticket,
+    interface: &Interface,
+    on_event: &mut dyn FnMut(ReceiveEvent),
+) -> Option<UdpSocket> {
+    match open_group_receiver(&group_address(ticket, interface), RECEIVE_BUFFER_BYTES) {
+        Ok((socket, _)) => Some(socket),
+        Err(error) => {
+            on_event(ReceiveEvent::Warning(format!("does without multicast: {error}")));
+            None
+        }
+    }
+}
+
+fn group_address(ticket: &Ticket, interface: &Interface) -> GroupAddress {
+    GroupAddress { group: ticket.group, source: ticket.source, interface: interface.clone() }
 }
 
 /// What the sender may count on. The kernel's own limit is twice that, which single packets' bookkeeping

@@ -20,6 +20,7 @@ pub(super) struct Outbox {
     /// The last report of each kind.
     progress: Option<(FileId, Message)>,
     pace: Option<(FileId, Message)>,
+    heard: Option<(FileId, Message)>,
     merge_at: usize,
 }
 
@@ -28,6 +29,7 @@ impl Outbox {
         match message {
             Message::Progress(_) => return self.progress = Some((file, message)),
             Message::PaceReport(_) => return self.pace = Some((file, message)),
+            Message::Heard(_) => return self.heard = Some((file, message)),
             _ => {}
         }
         self.messages.push_back((file, message));
@@ -38,7 +40,11 @@ impl Outbox {
 
     /// Takes the next message.
     pub fn pop(&mut self) -> Option<(FileId, Message)> {
-        self.messages.pop_front().or_else(|| self.pace.take()).or_else(|| self.progress.take())
+        self.heard
+            .take()
+            .or_else(|| self.messages.pop_front())
+            .or_else(|| self.pace.take())
+            .or_else(|| self.progress.take())
     }
 
     /// Whether the sender has left unread more than there can be to say.

@@ -1,5 +1,6 @@
 //! The receiver's loop.
 
+mod ears;
 mod groups;
 mod progress;
 
@@ -25,6 +26,7 @@ use treecast_wire::{
     ticket,
 };
 
+use ears::Ears;
 use groups::Groups;
 
 use super::{
@@ -69,6 +71,8 @@ pub(super) struct Session<'a> {
     clock: Clock,
     poller: Poller,
     collector: Collector,
+    /// What has come where; none where there is one way only.
+    ears: Option<Ears>,
     /// None once it is closed.
     connection: Option<Connection>,
     sender: SocketAddr,
@@ -141,8 +145,11 @@ impl<'a> Session<'a> {
         let opener = ticket.security.as_ref().map(|_| Opener::for_group());
         let collector = Collector::new(joined.socket, options.offload, ticket.block_len, opener)?;
         let store_waker = Waker::new()?;
+        let spare = joined.group_socket.map(|socket| collector.prepare(socket)).transpose()?;
+        let ears = ticket.fanout.chooses().then(|| Ears::new(spare));
         if collector.can_read() {
             poller.add(collector.socket(), GROUP, Interest::Read)?;
+            ears.iter().try_for_each(|ears| ears.add_to(&poller))?;
         }
         poller.add(&joined.connection, CONTROL, Interest::Read)?;
         poller.add(&store_waker, STORE, Interest::Read)?;
@@ -154,6 +161,7 @@ impl<'a> Session<'a> {
             on_event,
             poller,
             collector,
+            ears,
             sender: joined.connection.peer(),
             connection: Some(joined.connection),
             outbox: Outbox::default(),
@@ -262,20 +270,29 @@ impl<'a> Session<'a> {
     /// Takes a batch from the group's socket; what is left makes the poller return at once.
     fn receive_group(&mut self) -> Result<(), ReceiveError> {
         let drains = self.drains;
+        let mut is_drained = self.receive_batch()?;
+        if self.ears.is_some() {
+            is_drained &= self.receive_spare()?;
+        }
+        self.full_batches = if is_drained { 0 } else { self.full_batches + 1 };
+        self.note_drained(drains && is_drained);
+        self.note_disk_wait();
+        Ok(())
+    }
+
+    /// Takes a batch from one socket. Whether nothing is left there.
+    fn receive_batch(&mut self) -> Result<bool, ReceiveError> {
         let mut is_drained = false;
         while !is_drained && self.collector.fits(self.intake.batch()) {
             is_drained = !self.collector.receive(self.intake.batch())?;
         }
-        self.full_batches = if is_drained { 0 } else { self.full_batches + 1 };
         let dropped = self.collector.dropped();
         if dropped != self.dropped {
             self.dropped = dropped;
             self.handle(ReceiverInput::Dropped { total: dropped }, None);
         }
         self.process(Channel::Group);
-        self.note_drained(drains && is_drained);
-        self.note_disk_wait();
-        Ok(())
+        Ok(is_drained)
     }
 
     /// `is_drained`: whether the group's socket was empty after the machine had asked for what it held.
@@ -430,6 +447,7 @@ impl<'a> Session<'a> {
         }
         if !could_read && self.collector.can_read() {
             self.poller.add(self.collector.socket(), GROUP, Interest::Read)?;
+            self.ears.iter().try_for_each(|ears| ears.add_to(&self.poller))?;
         }
         Ok(())
     }
@@ -464,6 +482,7 @@ impl<'a> Session<'a> {
         let now = self.clock.now();
         let session = self.session;
         for (_, packets) in arrivals.into_iter().filter(|(of, _)| *of == session) {
+            let Some(packets) = self.new_of(from, packets) else { continue };
             self.congestion.handle(now, tfmcc::ReceiverInput::Packets(packets));
             self.note_arrived(now, packets);
         }
@@ -502,6 +521,7 @@ impl<'a> Session<'a> {
     fn settle_all(&mut self) -> Option<Instant> {
         let deadline = self.settle(None);
         let now = self.clock.now();
+        self.tell_heard(now);
         loop {
             match self.congestion.poll(now) {
                 Step::Transmit(_) if self.is_over => {}
@@ -735,8 +755,15 @@ impl<'a> Session<'a> {
         }
         let now = self.clock.now();
         let welcome = (!self.is_welcome).then_some(Instant::ZERO + WELCOME_TIMEOUT);
-        let deadlines =
-            [machine, Some(self.next_progress), welcome, self.intake.deadline(), self.groups.moves_at()];
+        let heard = self.ears.as_ref().and_then(Ears::deadline);
+        let deadlines = [
+            machine,
+            Some(self.next_progress),
+            welcome,
+            self.intake.deadline(),
+            self.groups.moves_at(),
+            heard,
+        ];
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
     }
 

@@ -1,7 +1,7 @@
-//! Unicast fanout: one packet or run of blocks after the other goes to each receiver in its turn, and every copy waits
-//! for the rate by itself. So no burst is longer than the pacer's, however many receivers there are.
+//! Fanout by copies: one packet or run of blocks after the other goes to each receiver, or list of receivers, in its turn,
+//! and every copy waits for the rate by itself. So no burst is longer than the pacer's, however many there are.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use treecast_proto::Instant;
 
@@ -9,14 +9,14 @@ use crate::pacer::Pacer;
 
 /// Something that is on its way to all who were there when it was begun.
 #[derive(Debug)]
-pub(super) struct Copies<T> {
+pub(super) struct Copies<T, D> {
     what: T,
-    to: Arc<[SocketAddr]>,
+    to: Arc<[D]>,
     sent: usize,
 }
 
-impl<T> Copies<T> {
-    pub fn new(what: T, to: Arc<[SocketAddr]>) -> Self {
+impl<T, D> Copies<T, D> {
+    pub fn new(what: T, to: Arc<[D]>) -> Self {
         Self { what, to, sent: 0 }
     }
 
@@ -26,17 +26,17 @@ impl<T> Copies<T> {
         &mut self,
         pacer: &mut Pacer,
         now: Instant,
-        bytes_of: impl Fn(&T, SocketAddr) -> u64,
-        mut send: impl FnMut(&T, SocketAddr),
+        bytes_of: impl Fn(&T, &D) -> u64,
+        mut send: impl FnMut(&T, &D),
     ) -> (u64, Option<Duration>) {
         let mut sent_bytes = 0;
         while let Some(to) = self.to.get(self.sent) {
-            let bytes = bytes_of(&self.what, *to);
+            let bytes = bytes_of(&self.what, to);
             let delay = pacer.delay(now, bytes);
             if !delay.is_zero() {
                 return (sent_bytes, Some(delay));
             }
-            send(&self.what, *to);
+            send(&self.what, to);
             pacer.sent(now, bytes);
             sent_bytes += bytes;
             self.sent += 1;
@@ -52,8 +52,7 @@ mod tests {
 
     /// What leaves when, to so many receivers at a rate, in a second of runs as long as a session's.
     fn departures(rate_bps: u64, receivers: u16) -> Vec<(Instant, u64)> {
-        let to: Arc<[SocketAddr]> =
-            (0..receivers).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
+        let to: Arc<[u16]> = (0..receivers).collect();
         let run = packets_per_run(Some(rate_bps), 1500, 43) as u64 * 1500;
         let (mut now, mut left) = (Instant::ZERO, Vec::new());
         let mut pacer = Pacer::new(Some(rate_bps), now);

@@ -32,6 +32,9 @@ impl Log {
             SendEvent::Moved { receiver, group, rate_bps } => {
                 about(receiver).in_scope(|| info!(target: LOG, group, rate_bps, "moved"));
             }
+            SendEvent::Way { receiver, way } => {
+                about(receiver).in_scope(|| info!(target: LOG, %way, "another way"));
+            }
             SendEvent::Idle => {}
             SendEvent::ObjectDone { name, bytes, complete, failed: 0, not_wanted } => {
                 info!(target: LOG, name, bytes, complete, not_wanted, "object done");

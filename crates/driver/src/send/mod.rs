@@ -26,7 +26,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use treecast_proto::fec::Share;
+use treecast_proto::{fanout::Way, fec::Share};
 use treecast_wire::ticket::{Fanout, Repair, Ticket};
 
 pub use feed::FeedSource;
@@ -215,6 +215,11 @@ pub enum SendEvent {
         group: u8,
         rate_bps: u64,
     },
+    /// A receiver is served by another way.
+    Way {
+        receiver: String,
+        way: Way,
+    },
     /// Every receiver has ended with an object.
     ObjectDone {
         name: String,
@@ -264,6 +269,8 @@ pub struct SendProgress {
     pub seconds_left: Option<f64>,
     /// What limits the rate of `auto`; none at a rate that was given.
     pub rate: Option<RateProgress>,
+    /// What has left by which way; none where all goes to multicast groups.
+    pub fanout: Option<FanoutProgress>,
     /// Each group of a session with several rates, the fastest first; none where there is one.
     pub groups: Vec<GroupProgress>,
     /// How often receivers have moved from one to another, and how often that was refused or not even answered.
@@ -291,6 +298,15 @@ pub struct RateProgress {
     /// That receiver's loss events a packet.
     pub loss: f64,
     pub round_trip: Duration,
+}
+
+/// How many receivers each way serves, and how many bytes of IP packets have left by it, headers included and
+/// retransmissions not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FanoutProgress {
+    pub unicast: (u32, u64),
+    pub mead: (u32, u64),
+    pub multicast: (u32, u64),
 }
 
 /// One group of a session with several rates.
@@ -333,6 +349,8 @@ pub struct ReceiverProgress {
     pub is_connected: bool,
     /// The group that it listens to; 0 is the first.
     pub group: u8,
+    /// The way that serves it, or did when it went; none where all are served by multicast.
+    pub way: Option<Way>,
     pub standing: Standing,
     /// Why it is gone, if it is.
     pub left: Option<String>,

@@ -1,4 +1,4 @@
-//! The group's lane: how a packet for everyone leaves, in both fanouts.
+//! The group's lane: how a packet for everyone leaves, in every fanout.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
@@ -16,6 +16,7 @@ use treecast_wire::{
 
 use super::{Plan, Rate, SendError, copies::Copies};
 use crate::{
+    fanout::MeadList,
     pacer::{self, Pacer},
     seal::Sealer,
     udp::{Outage, Transmitter, UdpError, open_group_sender, open_unicast_sender, option},
@@ -38,9 +39,36 @@ enum Way {
         to: Vec<SocketAddr>,
         outage: Outage,
     },
-    /// One copy for each receiver; a socket for each family that the host has. All copies of a packet are sealed as one:
-    /// two sockets must not seal with one key.
-    Unicast { v4: Option<Transmitter>, v6: Option<Transmitter>, copies: Option<Copies<Packets>> },
+    /// Copies to receivers, lists of receivers and the group. All copies of a packet are sealed as one: two sockets must not
+    /// seal with one key.
+    Copies(CopiesWay),
+}
+
+/// A socket for each family that the host has, and for the group where there is one.
+#[derive(Debug)]
+struct CopiesWay {
+    v4: Option<Transmitter>,
+    v6: Option<Transmitter>,
+    group: Option<(Transmitter, SocketAddr)>,
+    waiting: Option<Copies<Packets, Target>>,
+    left: LeftBytes,
+}
+
+/// Where a copy goes.
+#[derive(Debug, Clone)]
+pub(super) enum Target {
+    Receiver(SocketAddr),
+    /// One packet for all receivers in it.
+    List(Arc<MeadList>),
+    Group,
+}
+
+/// Bytes of IP packets that have left, by the way that they took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LeftBytes {
+    pub unicast: u64,
+    pub mead: u64,
+    pub multicast: u64,
 }
 
 /// Packets as they leave.
@@ -63,12 +91,10 @@ impl GroupLane {
     /// Seals with `key`, if there is one.
     pub fn open(plan: &Plan, key: Option<&GroupKey>) -> Result<Self, SendError> {
         let way = if plan.options.fanout == Fanout::Multicast {
-            let socket = open_group_sender(&plan.group, plan.options.hops)?;
-            heed_marks(plan, &socket);
-            let transmitter = Transmitter::new(socket, plan.options.offload);
+            let transmitter = open_group(plan)?;
             Way::Multicast { transmitter, to: plan.group_addresses(), outage: Outage::default() }
         } else {
-            open_unicast(plan)?
+            Way::Copies(open_copies(plan)?)
         };
         Ok(Self { way, sealer: key.map(Sealer::for_group), sealed: Vec::new() })
     }
@@ -86,7 +112,7 @@ impl GroupLane {
         &mut self,
         now: Instant,
         group: u8,
-        receivers: &Arc<[SocketAddr]>,
+        targets: &Arc<[Target]>,
         packet: &[u8],
     ) -> Result<u64, SendError> {
         let packet = match &mut self.sealer {
@@ -104,8 +130,8 @@ impl GroupLane {
                 outage.note(now, attempt).map_err(|source| SendError::Send { to, source })?;
                 Ok(message_bytes(to, packet))
             }
-            Way::Unicast { copies, .. } => {
-                *copies = Some(Copies::new(Packets::Message(packet.to_vec()), Arc::clone(receivers)));
+            Way::Copies(way) => {
+                way.waiting = Some(Copies::new(Packets::Message(packet.to_vec()), Arc::clone(targets)));
                 Ok(0)
             }
         }
@@ -116,7 +142,7 @@ impl GroupLane {
         &mut self,
         now: Instant,
         group: u8,
-        receivers: &Arc<[SocketAddr]>,
+        targets: &Arc<[Target]>,
         first: Header,
         block_len: u16,
         run: &[u8],
@@ -141,12 +167,12 @@ impl GroupLane {
                     false => run_bytes(to, block_len, run),
                 })
             }
-            Way::Unicast { copies, .. } => {
+            Way::Copies(way) => {
                 let what = match is_sealed {
                     true => Packets::Sealed { segment_len, bytes: self.sealed.clone() },
                     false => Packets::Blocks { first, block_len, run: run.to_vec() },
                 };
-                *copies = Some(Copies::new(what, Arc::clone(receivers)));
+                way.waiting = Some(Copies::new(what, Arc::clone(targets)));
                 Ok(0)
             }
         }
@@ -182,20 +208,34 @@ impl GroupLane {
 
     /// Whether copies are left to be sent. They go before anything else.
     pub fn has_copies(&self) -> bool {
-        matches!(self.way, Way::Unicast { copies: Some(_), .. })
+        matches!(&self.way, Way::Copies(CopiesWay { waiting: Some(_), .. }))
     }
 
     /// Sends the copies that may leave now. Returns the bytes of IP packets that left, and how long the next copy has to
     /// wait.
     pub fn send_copies(&mut self, pacer: &mut Pacer, now: Instant) -> (u64, Option<Duration>) {
-        let Way::Unicast { v4, v6, copies: waiting } = &mut self.way else { return (0, None) };
+        let Way::Copies(CopiesWay { v4, v6, group, waiting, left }) = &mut self.way else { return (0, None) };
         let Some(copies) = waiting else { return (0, None) };
-        let (sent, delay) = copies.send_due(pacer, now, Packets::bytes_to, |packets, to| {
-            let transmitter = if to.is_ipv4() { v4.as_mut() } else { v6.as_mut() };
-            // A receiver that cannot be reached here loses the packet, and asks for it over its connection.
-            if let Some(transmitter) = transmitter {
-                let _ = packets.send(transmitter, to);
-            }
+        let group_address = group.as_ref().map(|(_, address)| *address);
+        let bytes_of = |packets: &Packets, to: &Target| packets.bytes_to(to, group_address);
+        let (sent, delay) = copies.send_due(pacer, now, bytes_of, |packets, to| {
+            let bytes = bytes_of(packets, to);
+            // Who cannot be reached by it loses the packet, and asks for it over its connection.
+            let _ = match to {
+                Target::Receiver(to) => {
+                    left.unicast += bytes;
+                    let transmitter = if to.is_ipv4() { v4.as_mut() } else { v6.as_mut() };
+                    transmitter.map(|transmitter| packets.send(transmitter, *to))
+                }
+                Target::Group => {
+                    left.multicast += bytes;
+                    group.as_mut().map(|(transmitter, to)| packets.send(transmitter, *to))
+                }
+                Target::List(list) => {
+                    left.mead += bytes;
+                    Some(packets.send_to_list(list))
+                }
+            };
         });
         if delay.is_none() {
             *waiting = None;
@@ -203,11 +243,25 @@ impl GroupLane {
         (sent, delay)
     }
 
+    /// What has left in copies so far; none where there are no copies.
+    pub fn left_bytes(&self) -> Option<LeftBytes> {
+        match &self.way {
+            Way::Multicast { .. } => None,
+            Way::Copies(way) => Some(way.left),
+        }
+    }
+
+    /// The UDP port that IPv6 copies come from; 0 where there are none.
+    pub fn source_port(&self) -> u16 {
+        let Way::Copies(CopiesWay { v6: Some(transmitter), .. }) = &self.way else { return 0 };
+        transmitter.socket().local_addr().map_or(0, |address| address.port())
+    }
+
     /// Until when nothing can be sent.
     pub fn rests_until(&self, now: Instant) -> Option<Instant> {
         match &self.way {
             Way::Multicast { outage, .. } => outage.rests_until(now),
-            Way::Unicast { .. } => None,
+            Way::Copies(_) => None,
         }
     }
 
@@ -221,11 +275,42 @@ impl GroupLane {
 }
 
 impl Packets {
-    fn bytes_to(&self, to: SocketAddr) -> u64 {
+    /// `group` is the group's address.
+    fn bytes_to(&self, to: &Target, group: Option<SocketAddr>) -> u64 {
+        let to = match to {
+            Target::Receiver(to) => *to,
+            Target::Group => match group {
+                Some(to) => to,
+                None => return 0,
+            },
+            Target::List(list) => return self.datagram_lens().map(|len| list.packet_bytes(len)).sum(),
+        };
         match self {
             Self::Message(packet) => message_bytes(to, packet),
             Self::Blocks { block_len, run, .. } => run_bytes(to, *block_len, run),
             Self::Sealed { segment_len, bytes } => segments_bytes(to, *segment_len, bytes),
+        }
+    }
+
+    /// How long each datagram is.
+    fn datagram_lens(&self) -> impl Iterator<Item = usize> {
+        let (len, piece_len, before) = match self {
+            Self::Message(packet) => (packet.len(), packet.len(), 0),
+            Self::Blocks { block_len, run, .. } => (run.len(), *block_len, HEADER_LEN),
+            Self::Sealed { segment_len, bytes } => (bytes.len(), *segment_len, 0),
+        };
+        let piece_len = piece_len.max(1);
+        (0..len.div_ceil(piece_len)).map(move |piece| before + piece_len.min(len - piece * piece_len))
+    }
+
+    fn send_to_list(&self, list: &MeadList) -> std::io::Result<()> {
+        match self {
+            Self::Message(packet) => list.send([&packet[..]].into_iter()),
+            Self::Sealed { segment_len, bytes } => list.send(bytes.chunks(*segment_len)),
+            Self::Blocks { first, block_len, run } => {
+                let datagrams = with_headers(*first, *block_len, run);
+                list.send(datagrams.chunks(HEADER_LEN + block_len))
+            }
         }
     }
 
@@ -238,7 +323,13 @@ impl Packets {
     }
 }
 
-fn open_unicast(plan: &Plan) -> Result<Way, SendError> {
+fn open_group(plan: &Plan) -> Result<Transmitter, SendError> {
+    let socket = open_group_sender(&plan.group, plan.options.hops)?;
+    heed_marks(plan, &socket);
+    Ok(Transmitter::new(socket, plan.options.offload))
+}
+
+fn open_copies(plan: &Plan) -> Result<CopiesWay, SendError> {
     let open = |family: IpAddr| -> Result<Transmitter, UdpError> {
         let socket = open_unicast_sender(family)?;
         heed_marks(plan, &socket);
@@ -246,9 +337,15 @@ fn open_unicast(plan: &Plan) -> Result<Way, SendError> {
     };
     let v4 = open(Ipv4Addr::UNSPECIFIED.into());
     let v6 = open(Ipv6Addr::UNSPECIFIED.into());
+    let group = match plan.options.fanout {
+        Fanout::Auto => Some((open_group(plan)?, plan.group.scoped())),
+        Fanout::Multicast | Fanout::Unicast | Fanout::Mead => None,
+    };
     match (v4, v6) {
         (Err(error), Err(_)) => Err(error.into()),
-        (v4, v6) => Ok(Way::Unicast { v4: v4.ok(), v6: v6.ok(), copies: None }),
+        (v4, v6) => {
+            Ok(CopiesWay { v4: v4.ok(), v6: v6.ok(), group, waiting: None, left: LeftBytes::default() })
+        }
     }
 }
 
@@ -260,6 +357,20 @@ fn heed_marks(plan: &Plan, socket: &UdpSocket) {
         let _ = option::set(socket, libc::IPPROTO_IP, libc::IP_TOS, CAPABLE_TRANSPORT);
         let _ = option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, CAPABLE_TRANSPORT);
     }
+}
+
+/// A run of blocks as datagrams one behind the other. `first` is as for [`Transmitter::send_blocks`].
+fn with_headers(first: Header, block_len: usize, run: &[u8]) -> Vec<u8> {
+    let mut datagrams = Vec::with_capacity(run.len() + run.len().div_ceil(block_len) * HEADER_LEN);
+    let mut header = first;
+    for block in run.chunks(block_len) {
+        header.payload_len = block.len() as u32;
+        datagrams.extend_from_slice(&header.to_bytes());
+        datagrams.extend_from_slice(block);
+        header.sequence += block.len() as u64;
+        header.number = header.number.wrapping_add(1);
+    }
+    datagrams
 }
 
 /// Bytes of the IP packet that carries a message.

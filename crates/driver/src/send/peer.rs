@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use treecast_proto::Instant;
+use treecast_proto::{Instant, fanout::Way};
 use treecast_wire::message::{Hello, Progress};
 
 use super::{ReceiverProgress, Standing};
@@ -56,6 +56,8 @@ pub(super) struct Peer {
     pub requests: u64,
     /// The group that it listens to.
     pub group: u8,
+    /// The way that serves it, or did when it went; none where all are served by multicast.
+    pub way: Option<Way>,
     /// Bytes received and sent again, packets dropped, and milliseconds of waiting for its disk.
     meter: Meter<4>,
     /// Whether it was one of those that the session has waited for.
@@ -149,6 +151,7 @@ impl Peer {
             forgone_bytes: 0,
             requests: 0,
             group: 0,
+            way: udp.map(|_| Way::Unicast),
             meter: Meter::default(),
             was_there_at_start: false,
             has_spoken: false,
@@ -261,6 +264,7 @@ impl Peer {
             requests: self.requests,
             is_connected: self.connection.is_some(),
             group: self.group,
+            way: self.way,
             standing,
             left: self.left.clone().filter(|_| standing == Standing::Gone),
             now_bps: rates.map(|[received, ..]| bits(received)),

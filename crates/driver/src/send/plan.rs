@@ -17,6 +17,7 @@ use treecast_wire::{
 use super::{FeedSource, SendError, SendOptions, SendSecurity, session_file};
 use crate::{
     clock,
+    fanout::Mead,
     files::{Found, NamedSource, find_sources},
     interface::Interface,
     pacer,
@@ -45,6 +46,8 @@ pub struct Plan {
     pub expires: Option<NonZeroU64>,
     /// Where the session that goes on has told its receivers to connect to; empty for a new one.
     pub control: Vec<SocketAddr>,
+    /// What MEADcast is sent with; none where it is not.
+    pub(crate) mead: Option<Mead>,
     /// How far an earlier sender of the session came with each object, by its number.
     pub before: BTreeMap<u32, session_file::Mark>,
     /// Whether the session is one that began before, and may have another sender now.
@@ -68,11 +71,12 @@ impl Plan {
         let ip = group(options, &interface, security::random()?)?;
         interface.check_family(ip)?;
         check_source(options, &interface, ip)?;
-        let warnings = skipped.warning().into_iter().chain(only_this_host(options, &interface)).collect();
+        let (mead, lacks_mead) = mead(options, &interface)?;
+        let warnings = [skipped.warning(), only_this_host(options, &interface), lacks_mead];
         let random_port = 20_000 + u16::from_be_bytes(security::random()?) % 10_000;
         let port = options.port.unwrap_or(random_port);
         let group = GroupAddress { group: SocketAddr::new(ip, port), source: options.source, interface };
-        let block_len = block_len(options, &group)?;
+        let block_len = block_len(options, &group, mead.as_ref())?;
         check_fec(options, &sources, block_len)?;
         let session = SessionId(u32::from_be_bytes(security::random()?));
         let identity = identity(options)?;
@@ -90,9 +94,10 @@ impl Plan {
             secret,
             expires,
             control: Vec::new(),
+            mead,
             before: BTreeMap::new(),
             goes_on: kept.is_some(),
-            warnings,
+            warnings: warnings.into_iter().flatten().collect(),
         };
         if let Some(kept) = kept {
             plan.go_on(kept)?;
@@ -243,8 +248,8 @@ fn check_rates(options: &SendOptions) -> Result<(), SendError> {
     if rates.contains(&0) || rates.windows(2).any(|pair| pair[0] <= pair[1]) {
         return refused("--rates go from fast to slow, each lower than the one before, as 500M,100M,20M");
     }
-    if options.fanout == Fanout::Unicast {
-        return refused("--rates are of multicast groups: leave out --rates, or --fanout unicast");
+    if options.fanout != Fanout::Multicast {
+        return refused("--rates are of multicast groups: leave out --rates, or --fanout");
     }
     if !matches!(options.repair, Repair::Nack | Repair::After) {
         return refused(
@@ -269,10 +274,10 @@ pub const MAX_FEC_PERCENT: u32 = 300;
 fn check_fec(options: &SendOptions, sources: &[NamedSource], block_len: u16) -> Result<(), SendError> {
     let Some(share) = options.fec else { return Ok(()) };
     let refused = |line: String| Err(SendError::Options(line));
-    if options.fanout == Fanout::Unicast {
+    if options.fanout != Fanout::Multicast {
         return refused(
             "a repair symbol saves packets where it mends several receivers' losses at once, and with unicast each gets \
-             its own: leave out --fec, or --fanout unicast"
+             its own: leave out --fec, or --fanout"
                 .into(),
         );
     }
@@ -294,6 +299,18 @@ fn interface(options: &SendOptions) -> Result<Interface, SendError> {
     match &options.interface {
         Some(name) => Ok(Interface::named(name)?),
         None => Ok(Interface::by_route(options.group)?),
+    }
+}
+
+/// What MEADcast is sent with. Who has asked for nothing else is told what lacks; `auto` does without, and says so.
+fn mead(options: &SendOptions, interface: &Interface) -> Result<(Option<Mead>, Option<String>), SendError> {
+    if !options.fanout.chooses() {
+        return Ok((None, None));
+    }
+    match Mead::open(interface) {
+        Ok(mead) => Ok((Some(mead), None)),
+        Err(line) if options.fanout == Fanout::Mead => Err(SendError::Options(line)),
+        Err(line) => Ok((None, Some(format!("does without MEADcast: {line}")))),
     }
 }
 
@@ -358,10 +375,11 @@ fn check_source(options: &SendOptions, interface: &Interface, group: IpAddr) -> 
     Ok(())
 }
 
-fn block_len(options: &SendOptions, group: &GroupAddress) -> Result<u16, SendError> {
+fn block_len(options: &SendOptions, group: &GroupAddress, mead: Option<&Mead>) -> Result<u16, SendError> {
     // Unicast packets may go to hosts of either family.
     let is_ipv4 = group.group.is_ipv4() && options.fanout == Fanout::Multicast;
     let headers = pacer::ip_overhead(is_ipv4) + (HEADER_LEN + seal_len(options)) as u64;
+    let headers = headers + mead.map_or(0, Mead::header_len) as u64;
     let fits = u64::from(group.interface.mtu).saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64)
         as u16;
     let block_len = options.block_len.unwrap_or(fits);

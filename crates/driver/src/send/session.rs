@@ -6,6 +6,7 @@ mod chunk_hashes;
 mod config;
 mod congestion;
 mod connections;
+mod fanout;
 mod gathered;
 mod group_keys;
 mod listen;
@@ -17,7 +18,7 @@ mod symbols;
 
 use std::{
     collections::BTreeMap,
-    net::{SocketAddr, TcpListener},
+    net::TcpListener,
     ops::Range,
     sync::{Arc, mpsc::TryRecvError},
     time::Duration,
@@ -37,13 +38,13 @@ use manifests::Unsigned;
 use refusals::Refusals;
 use slower::SlowerLane;
 
-use self::{again::Hashing, congestion::Congestion};
+use self::{again::Hashing, congestion::Congestion, fanout::Ways};
 use super::{
     Plan, SendError, SendEvent, SendSummary,
     feed::{Arrival, Feed},
     gather::Gather,
     lobby::Lobby,
-    multicast::GroupLane,
+    multicast::{GroupLane, Target},
     peer::{Peer, shown},
     repair_share::RepairShare,
     session_file::Marks,
@@ -65,7 +66,8 @@ const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const FEED: u64 = 2;
 const HASHES: u64 = 3;
-const FIRST_CONNECTION: u64 = 4;
+const ROUTERS: u64 = 4;
+const FIRST_CONNECTION: u64 = 5;
 
 /// Runs of blocks that leave before connections are looked at again.
 const RUNS_A_TURN: usize = 4;
@@ -129,8 +131,10 @@ pub(super) struct Session<'a> {
     hashing: Option<Hashing>,
     peers: BTreeMap<ReceiverId, Peer>,
     last_served: ReceiverId,
-    /// Where unicast copies go.
-    destinations: Arc<[SocketAddr]>,
+    /// Where copies go.
+    destinations: Arc<[Target]>,
+    /// Who is served by which way; none where all are by one.
+    ways: Option<Ways>,
     started: Option<Instant>,
     /// When the last object was done.
     ended: Option<Instant>,
@@ -213,6 +217,7 @@ impl<'a> Session<'a> {
             peers: BTreeMap::new(),
             last_served: ReceiverId(0),
             destinations: Arc::new([]),
+            ways: None,
             started: None,
             ended: None,
             next_progress: clock.now(),
@@ -223,6 +228,7 @@ impl<'a> Session<'a> {
             plan,
             on_event,
         };
+        session.open_ways()?;
         session.plan.keep_session(&control)?;
         session.marks = session.plan.options.session_file.as_deref().map(Marks::open).transpose()?;
         (session.on_event)(SendEvent::Ready { ticket: session.plan.ticket(control) });
@@ -253,6 +259,7 @@ impl<'a> Session<'a> {
             self.sign_if_due(now);
             let turn = self.turn_group(now)?;
             let turn = turn.or(self.turn_slower(now)?);
+            let turn = turn.or(self.turn_ways(now));
             let lanes = self.serve_connections(now);
             self.report_progress(now);
             if self.closed {
@@ -288,6 +295,9 @@ impl<'a> Session<'a> {
         let joined = self.connected();
         // Those who have everything do not come back.
         let goes_on = !self.plan.control.is_empty() && joined > 0 && now >= Instant::ZERO + RETURN_TIME;
+        if joined >= wanted && self.awaits_routers() {
+            return Ok(());
+        }
         if joined < wanted && !goes_on {
             let waited = self.plan.options.wait_timeout;
             if now < Instant::ZERO + waited {
@@ -617,6 +627,7 @@ impl<'a> Session<'a> {
             LISTENER => self.accept()?,
             FEED => _ = self.feed_waker.take(),
             HASHES => self.take_hashes(),
+            ROUTERS => self.hear_routers()?,
             STOP => {}
             // Handshakes cost; the next turn's are as good.
             token if self.lobby.contains(token) && self.admissions >= ADMISSIONS_A_TURN => {}

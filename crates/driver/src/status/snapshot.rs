@@ -154,6 +154,8 @@ impl Snapshot {
         self.group = match ticket.fanout {
             Fanout::Multicast => ticket.group.to_string(),
             Fanout::Unicast => "unicast".to_owned(),
+            Fanout::Mead => "mead".to_owned(),
+            Fanout::Auto => format!("auto {}", ticket.group),
         };
         self.repair = match ticket.repair {
             Repair::None => "none",

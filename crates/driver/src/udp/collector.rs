@@ -36,6 +36,20 @@ pub struct Collector {
     dropped: DropCounter,
 }
 
+/// A socket that is not received from now.
+#[derive(Debug)]
+pub struct Spare {
+    socket: UdpSocket,
+    /// The last that its drop counter said.
+    dropped: u32,
+}
+
+impl Spare {
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+}
+
 /// Where the kernel puts what stands before and behind a block.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
@@ -92,6 +106,21 @@ impl Collector {
         self.socket = socket;
         self.dropped.last = 0;
         Ok(())
+    }
+
+    /// Makes another socket ready for [`Collector::swap`].
+    ///
+    /// # Errors
+    /// As [`Collector::new`].
+    pub fn prepare(&self, socket: UdpSocket) -> io::Result<Spare> {
+        prepare(&socket, self.offload)?;
+        Ok(Spare { socket, dropped: 0 })
+    }
+
+    /// Receives from the other socket from now on, and keeps this one's place in `spare`. Nothing is lost.
+    pub fn swap(&mut self, spare: &mut Spare) {
+        std::mem::swap(&mut self.socket, &mut spare.socket);
+        std::mem::swap(&mut self.dropped.last, &mut spare.dropped);
     }
 
     pub fn socket(&self) -> &UdpSocket {

@@ -21,7 +21,7 @@ mod outage;
 mod transmitter;
 
 pub use batch::{BATCH_LEN, Batch, Item};
-pub use collector::Collector;
+pub use collector::{Collector, Spare};
 pub use datagrams::DatagramReceiver;
 pub use open::{
     DEFAULT_MULTICAST_HOPS, GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_group_sender,

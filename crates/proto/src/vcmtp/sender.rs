@@ -101,6 +101,8 @@ pub enum SenderInput {
     Joined { receiver: ReceiverId, receive_buffer_bytes: u32 },
     /// A receiver's connection is gone (INL_Unicast_Connection_Closed).
     Left { receiver: ReceiverId, reason: String },
+    /// What was multicast has not reached this receiver, and does not fill its buffer.
+    Unheard { receiver: ReceiverId },
     /// A message came on a receiver's connection.
     Message { from: ReceiverId, file: FileId, message: Message },
     /// The caller has read the object to its end, and this is its BLAKE3 hash.
@@ -287,6 +289,7 @@ impl Sender {
                 self.join(now, receiver, receive_buffer_bytes);
             }
             SenderInput::Left { receiver, reason } => self.leave(receiver, &reason),
+            SenderInput::Unheard { receiver } => self.credit.unheard(receiver),
             SenderInput::Message { from, file, message } => self.message(now, from, file, message),
             SenderInput::Hashed { file, hash } => self.hashed(now, file, hash),
             SenderInput::Withdraw { file, reason } => self.withdraw(file, &reason),

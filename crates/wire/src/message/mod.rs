@@ -6,6 +6,7 @@ mod chunk_hashes;
 mod contents;
 mod digest;
 mod group_key;
+mod heard;
 mod hello;
 mod move_to;
 mod pace;
@@ -26,6 +27,7 @@ pub use chunk_hashes::{ChunkHashes, ChunkHashesRequest, MAX_PAGES, MAX_PROOF, PA
 pub use contents::{Contents, MAX_OBJECTS};
 pub use digest::{Digest, Place, SIGNATURE_LEN, batch_bytes, manifest_bytes};
 pub use group_key::GroupKey;
+pub use heard::Heard;
 pub use hello::{Hello, MAX_RECEIVER_NAME_LEN};
 pub use move_to::Move;
 pub use pace::Pace;
@@ -80,6 +82,7 @@ pub enum Message {
     /// These bytes are as in a request; a slower group is to bring them.
     Lacking(RetransmissionRequest),
     Move(Move),
+    Heard(Heard),
 }
 
 impl Message {
@@ -122,6 +125,7 @@ impl Message {
             PacketType::SymbolsSent => Self::SymbolsSent(SymbolsSent::parse(payload)?),
             PacketType::Lacking => Self::Lacking(RetransmissionRequest::parse(payload)?),
             PacketType::Move => Self::Move(Move::parse(payload)?),
+            PacketType::Heard => Self::Heard(Heard::parse(payload)?),
             PacketType::EndOfFile => empty(payload, Self::EndOfFile)?,
             PacketType::BeginOfFileRequest => empty(payload, Self::BeginOfFileRequest)?,
             PacketType::EndOfRetransmissionRequests => empty(payload, Self::EndOfRetransmissionRequests)?,
@@ -163,6 +167,7 @@ impl Message {
             Self::SymbolRequest(body) => body.emitted_len(),
             Self::SymbolsSent(_) => SymbolsSent::LEN,
             Self::Move(_) => Move::LEN,
+            Self::Heard(_) => Heard::LEN,
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
@@ -192,6 +197,7 @@ impl Message {
             Self::SymbolRequest(body) => body.emit(packet),
             Self::SymbolsSent(body) => body.emit(packet),
             Self::Move(body) => body.emit(packet),
+            Self::Heard(body) => body.emit(packet),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests
@@ -229,6 +235,7 @@ impl Message {
             Self::SymbolsSent(_) => PacketType::SymbolsSent,
             Self::Lacking(_) => PacketType::Lacking,
             Self::Move(_) => PacketType::Move,
+            Self::Heard(_) => PacketType::Heard,
         }
     }
 }
@@ -255,6 +262,7 @@ impl fmt::Display for Message {
             Self::SymbolRequest(body) => write!(f, " {body}"),
             Self::SymbolsSent(body) => write!(f, " {body}"),
             Self::Move(body) => write!(f, " {body}"),
+            Self::Heard(body) => write!(f, " {body}"),
             Self::EndOfFile
             | Self::BeginOfFileRequest
             | Self::EndOfRetransmissionRequests

@@ -7,9 +7,10 @@ use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     iotup,
     message::{
-        Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey, Hello, Lack,
-        Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Place, Progress, PutOut, PutOutCode,
-        Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
+        Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey, Heard, Hello,
+        Lack, Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Place, Progress, PutOut,
+        PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent,
+        TransferType, Welcome,
     },
     seal::KeyId,
     ticket::{Fanout, Repair, Security, Ticket},
@@ -85,6 +86,7 @@ pub fn messages() -> Vec<Message> {
         Message::SymbolsSent(SymbolsSent { source_block: 3, next: 2_900 }),
         Message::Lacking(RetransmissionRequest::new(142_000..1 << 40).expect("not empty")),
         Message::Move(Move::new(2).expect("one of eight")),
+        Message::Heard(Heard { unicast: 70_000, group: 12, last: 0x0102_0304 }),
     ]
 }
 
@@ -152,8 +154,12 @@ pub fn tickets() -> Vec<Sample> {
     };
     let rates =
         Ticket { groups: 3, group: "239.1.2.255:5000".parse().expect("an address"), ..multicast.clone() };
-    [("multicast", multicast), ("unicast", unicast), ("carousel", carousel), ("rates", rates)]
+    let auto = Ticket { fanout: Fanout::Auto, source: None, ..multicast.clone() };
+    let mead = Ticket { fanout: Fanout::Mead, ..unicast.clone() };
+    let named = [("multicast", multicast), ("unicast", unicast), ("carousel", carousel), ("rates", rates)];
+    named
         .into_iter()
+        .chain([("auto", auto), ("mead", mead)])
         .map(|(name, ticket)| Sample {
             name: format!("ticket-{name}"),
             bytes: ticket.to_string().into_bytes(),

@@ -80,7 +80,7 @@ impl Session<'_> {
     }
 
     /// The pacer counts all copies of a packet; the rate is each one's.
-    fn apply_rate(&mut self, now: Instant) {
+    pub(super) fn apply_rate(&mut self, now: Instant) {
         let copies = self.copies();
         let Some(congestion) = &mut self.congestion else { return };
         let rate = congestion.machine.rate_bps();
@@ -96,7 +96,7 @@ impl Session<'_> {
         self.pacer.set_rate(now, rate.saturating_mul(copies), self.run_bytes);
     }
 
-    fn copies(&self) -> u64 {
+    pub(super) fn copies(&self) -> u64 {
         self.destinations.len().max(1) as u64
     }
 

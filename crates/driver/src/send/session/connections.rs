@@ -124,9 +124,16 @@ impl Session<'_> {
                     if let Message::Progress(progress) = message {
                         peer.note_progress(progress, self.total_bytes);
                     }
-                    if let Message::PaceReport(report) = message {
-                        self.congestion_report(now, from, report);
-                        continue;
+                    match message {
+                        Message::PaceReport(report) => {
+                            self.congestion_report(now, from, report);
+                            continue;
+                        }
+                        Message::Heard(heard) => {
+                            self.heard(now, from, heard);
+                            continue;
+                        }
+                        _ => {}
                     }
                     self.handle(now, SenderInput::Message { from, file, message });
                 }
@@ -223,11 +230,6 @@ impl Session<'_> {
     /// How many receivers are there.
     pub(super) fn connected(&self) -> u32 {
         self.peers.values().filter(|peer| peer.connection.is_some()).count() as u32
-    }
-
-    pub(super) fn update_destinations(&mut self) {
-        let connected = self.peers.values().filter(|peer| peer.connection.is_some());
-        self.destinations = connected.filter_map(|peer| peer.udp).collect();
     }
 }
 

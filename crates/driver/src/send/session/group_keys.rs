@@ -98,6 +98,10 @@ impl Session<'_> {
             Some(lane) => lane.numbers(),
             None => &mut self.numbers,
         };
-        Ok(numbers.take(packets as u32))
+        let first = numbers.take(packets as u32);
+        if group == 0 {
+            self.note_numbers(now, first.wrapping_add(packets as u32));
+        }
+        Ok(first)
     }
 }

@@ -73,6 +73,7 @@ impl Session<'_> {
             now_bps: rates.map(|[sent, ..]| bits(sent)),
             rate_bps: self.pacer.rate_bps(),
             rate: self.rate_progress(),
+            fanout: self.fanout_progress(),
             groups: self.group_progress(),
             moves: self.moves,
             refused_moves: self.machine.refused_moves(),

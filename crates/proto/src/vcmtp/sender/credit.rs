@@ -90,6 +90,13 @@ impl Credit {
         }
     }
 
+    /// Nothing of what was multicast lies in this receiver's buffer: it has not come.
+    pub(super) fn unheard(&mut self, receiver: ReceiverId) {
+        if let Some(followed) = self.receivers.get_mut(&receiver) {
+            (followed.taken, followed.holding_since) = (self.total, None);
+        }
+    }
+
     /// The receiver that has taken least of those that hold the multicast up.
     pub(super) fn held_up_by(&self) -> Option<ReceiverId> {
         let holding = self
@@ -136,6 +143,19 @@ mod tests {
         credit.join(A, 2_000);
         credit.join(B, 4_000);
         credit
+    }
+
+    #[test]
+    fn who_has_heard_nothing_does_not_hold_the_multicast_up() {
+        let mut credit = credit();
+        credit.sent(0, 0..1_000);
+        assert_eq!(credit.check(at(0), 101, PATIENCE), Err(at(100)));
+        credit.unheard(A);
+        assert_eq!(credit.check(at(0), 101, PATIENCE), Ok(()));
+        credit.report(B, 0, 1_000);
+        credit.sent(0, 1_000..2_000);
+        assert_eq!(credit.check(at(0), 101, PATIENCE), Err(at(100)), "it is followed as before");
+        assert_eq!(credit.held_up_by(), Some(A));
     }
 
     #[test]

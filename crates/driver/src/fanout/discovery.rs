@@ -1,0 +1,209 @@
+//! Discovery of the routers on the ways to a session's receivers.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use treecast_proto::{
+    Instant, Step,
+    fanout::Plan,
+    mead::{
+        grouping::Parameters,
+        sender::{Algorithm, Config, Event, Input, Sender},
+        transmission::{self, Form, List},
+    },
+};
+use treecast_wire::ipv6::is_forwardable;
+
+use super::{
+    Mead,
+    lists::{Common, MeadList},
+};
+use crate::{mead::request_packet, security::random};
+
+/// Receivers that come together are asked about together.
+const DELAY: Duration = Duration::from_millis(50);
+
+/// For how long responses are gathered: nobody waits for them, for everybody is served meanwhile.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// No more than `treecast mead` sends.
+const REQUESTS_PER_SECOND: u32 = 1000;
+
+/// From one discovery to the next (meadcast-thesis-2024, listing A.3).
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Finds routers, and lists of receivers that could share packets.
+#[derive(Debug)]
+pub(crate) struct Discovery {
+    mead: Mead,
+    /// Of a full packet, behind its IPv6 header.
+    payload_bytes: usize,
+    source_port: u16,
+    heeds_marks: bool,
+    machine: Option<Machine>,
+    /// Who has which address; the first who has one is served by MEADcast.
+    hosts: BTreeMap<Ipv6Addr, Vec<(u32, u16)>>,
+    lists: Vec<List>,
+    has_news: bool,
+}
+
+struct Machine(Sender);
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Machine")
+    }
+}
+
+impl Discovery {
+    /// For datagrams of `datagram_len` bytes at most that leave from `source_port`; `heeds_marks` says whether routers may
+    /// mark packets instead of losing them.
+    pub fn new(mead: Mead, datagram_len: usize, source_port: u16, heeds_marks: bool) -> Self {
+        Self {
+            mead,
+            payload_bytes: 8 + datagram_len,
+            source_port,
+            heeds_marks,
+            machine: None,
+            hosts: BTreeMap::new(),
+            lists: Vec::new(),
+            has_news: false,
+        }
+    }
+
+    /// Whether nothing is known yet, and will be soon.
+    pub fn is_first(&self) -> bool {
+        self.machine.as_ref().is_some_and(|machine| machine.0.counters().discoveries == 0)
+    }
+
+    /// A receiver hears packets at `address`. False when MEADcast cannot reach that.
+    pub fn join(&mut self, now: Instant, receiver: u32, address: SocketAddr) -> io::Result<bool> {
+        let IpAddr::V6(ip) = address.ip() else { return Ok(false) };
+        if !is_forwardable(ip) {
+            return Ok(false);
+        }
+        let machine = match &mut self.machine {
+            Some(machine) => machine,
+            None => self.machine.insert(Machine(Sender::new(now, config(&self.mead, self.payload_bytes)?))),
+        };
+        let here = self.hosts.entry(ip).or_default();
+        if here.is_empty() {
+            machine.0.handle(now, Input::Join(ip, address.port()));
+        }
+        here.push((receiver, address.port()));
+        Ok(true)
+    }
+
+    pub fn leave(&mut self, now: Instant, receiver: u32) {
+        let Some(machine) = &mut self.machine else { return };
+        self.hosts.retain(|ip, here| {
+            let first = here.first().copied();
+            here.retain(|(other, _)| *other != receiver);
+            match here.first() {
+                None => machine.0.handle(now, Input::Leave(*ip)),
+                Some(next) if first != Some(*next) => machine.0.handle(now, Input::Join(*ip, next.1)),
+                Some(_) => {}
+            }
+            !here.is_empty()
+        });
+        self.has_news = true;
+    }
+
+    /// Takes what routers have answered.
+    pub fn hear(&mut self, now: Instant) -> io::Result<()> {
+        while let Some(response) = self.mead.responses.receive()? {
+            if let (Some(machine), Ok(response)) = (&mut self.machine, response) {
+                let (router, header, proof) = (response.router, &response.header, response.proof);
+                machine.0.handle(now, Input::Response { router, header, proof });
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks what is to be asked. Returns when there is more to do.
+    pub fn carry_out(&mut self, now: Instant) -> Option<Instant> {
+        let machine = &mut self.machine.as_mut()?.0;
+        loop {
+            match machine.poll(now) {
+                Step::Transmit(request) => {
+                    let Form { source, dialect, .. } = self.mead.form;
+                    let packet = request_packet(source, request.receiver, request.nonce, dialect);
+                    // One that does not leave is a router that is not found.
+                    let _ = self.mead.packets.send(&[(request.receiver, packet)]);
+                }
+                Step::Event(Event::Group(group)) => {
+                    self.lists = group.lists;
+                    self.has_news = true;
+                }
+                // Who hears nothing for that is back at unicast.
+                Step::Event(Event::Discovered | Event::Narrow(..) | Event::Unreachable(..)) => {}
+                Step::Wait(deadline, _) => return deadline,
+            }
+        }
+    }
+
+    /// The receivers of each list, when there is news of them.
+    pub fn take_lists(&mut self) -> Option<Vec<Vec<u32>>> {
+        let number = |ip: &Ipv6Addr| self.hosts.get(ip)?.first().map(|(receiver, _)| *receiver);
+        let members =
+            |list: &List| list.entries.iter().flat_map(|(_, all)| all).filter_map(number).collect::<Vec<_>>();
+        std::mem::take(&mut self.has_news).then(|| self.lists.iter().map(members).collect())
+    }
+
+    /// The lists of a plan, each with those of its receivers who are in it.
+    pub fn planned(&self, plan: &Plan) -> Vec<Arc<MeadList>> {
+        let ports: BTreeMap<_, _> =
+            self.hosts.iter().filter_map(|(ip, here)| Some((*ip, here.first()?.1))).collect();
+        let mut form = self.mead.form.clone();
+        let mut others = ports.values();
+        let first = others.next();
+        form.has_ports = others.any(|port| Some(port) != first);
+        let common = Common {
+            socket: Arc::clone(&self.mead.packets),
+            form,
+            ports,
+            source_port: self.source_port,
+            heeds_marks: self.heeds_marks,
+        };
+        let number = |ip: &Ipv6Addr| self.hosts.get(ip)?.first().map(|(receiver, _)| *receiver);
+        let chosen = self.lists.iter().zip(&plan.lists).filter(|(_, members)| !members.is_empty());
+        chosen
+            .map(|(list, members)| {
+                let mut list = list.clone();
+                for (_, receivers) in &mut list.entries {
+                    receivers.retain(|ip| number(ip).is_some_and(|number| members.contains(&number)));
+                }
+                list.entries.retain(|(_, receivers)| !receivers.is_empty());
+                Arc::new(MeadList::new(&common, list))
+            })
+            .collect()
+    }
+}
+
+impl AsFd for Discovery {
+    /// What routers answer comes there.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.mead.responses.as_fd()
+    }
+}
+
+fn config(mead: &Mead, payload_bytes: usize) -> io::Result<Config> {
+    Ok(Config {
+        source: mead.form.source,
+        algorithm: Algorithm::Cost(transmission::model(&mead.form, payload_bytes)),
+        parameters: Parameters { max: mead.max, ok: mead.max, ..Parameters::default() },
+        delay: DELAY,
+        interval: INTERVAL,
+        timeout: TIMEOUT,
+        waits_for_traffic: false,
+        requests_per_second: REQUESTS_PER_SECOND,
+        key: None,
+        seed: random()?,
+    })
+}

@@ -1,0 +1,96 @@
+//! MEADcast for a session's packets: which host can make them, which routers there are, and the packets.
+//!
+//! Who is served by MEADcast is up to `treecast_proto::fanout`; a session's sender carries it out (`send/session/fanout`).
+
+mod discovery;
+mod lists;
+
+use std::{
+    io,
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
+
+use treecast_proto::mead::transmission::Form;
+use treecast_wire::{
+    ipv6::is_forwardable,
+    mead::{Dialect, MAX_ADDRESSES},
+};
+
+pub(crate) use self::{discovery::Discovery, lists::MeadList};
+use crate::{
+    interface::Interface,
+    mead::{PacketSocket, ResponseSocket},
+};
+
+/// Headers with lists leave so much of a packet, if the MTU does not say otherwise: what every IPv6 path carries
+/// (RFC 8200, 5).
+const LEAST_REST: usize = 1280;
+
+/// As much as other sockets of a sender hold: one that fills holds the sender back before a link's queue overflows.
+const SEND_BUFFER_BYTES: usize = 128 * 1024;
+
+/// Explicit congestion notification's ECT(0) in the traffic class (RFC 3168, 5).
+const CAPABLE_TRANSPORT: u32 = 2 << 20;
+
+/// What a host needs to send MEADcast.
+#[derive(Debug)]
+pub(crate) struct Mead {
+    pub form: Form,
+    /// The most addresses in a packet.
+    pub max: usize,
+    packets: Arc<PacketSocket>,
+    responses: ResponseSocket,
+}
+
+impl Mead {
+    /// # Errors
+    /// One line that says what the host lacks.
+    pub fn open(interface: &Interface) -> Result<Self, String> {
+        let source = source(interface).ok_or_else(|| {
+            format!(
+                "interface {} has no global or unique local IPv6 address to send MEADcast from: give it one, or name another \
+                 with --interface",
+                interface.name
+            )
+        })?;
+        let form = Form {
+            source,
+            source_port: None,
+            dialect: Dialect::Rfc,
+            dont_replicate: false,
+            to_router: false,
+            has_ports: true,
+            mtu: interface.mtu as usize,
+        };
+        let fits = |addresses: &usize| form.mtu >= LEAST_REST + form.header_len(*addresses);
+        let max = (2..=MAX_ADDRESSES).rev().find(fits).ok_or_else(|| {
+            format!(
+                "the MTU of {}, {} bytes, is too small for MEADcast: raise it to {}",
+                interface.name,
+                interface.mtu,
+                LEAST_REST + form.header_len(2)
+            )
+        })?;
+        let refused = |error: io::Error| {
+            format!("cannot make MEADcast packets: {error}; be root, or have the right CAP_NET_RAW")
+        };
+        let packets = PacketSocket::open(None).map_err(refused)?;
+        packets.hold_at_most(SEND_BUFFER_BYTES).map_err(refused)?;
+        let responses = ResponseSocket::open(source, form.dialect).map_err(refused)?;
+        Ok(Self { form, max, packets: Arc::new(packets), responses })
+    }
+
+    /// The longest header that packets get, in bytes.
+    pub fn header_len(&self) -> usize {
+        self.form.header_len(self.max)
+    }
+}
+
+/// Where receivers reach the sender, too: it is in the ticket.
+fn source(interface: &Interface) -> Option<Ipv6Addr> {
+    interface.reachable_addresses().into_iter().find_map(|address| match address {
+        IpAddr::V6(address) if is_forwardable(address) => Some(address),
+        _ => None,
+    })
+}

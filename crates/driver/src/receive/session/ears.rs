@@ -1,0 +1,171 @@
+//! What comes at the receiver's own address, and what at the group's, where the sender chooses the way by that
+//! (`treecast_proto::fanout`).
+
+use std::{io, time::Duration};
+
+use treecast_proto::{Instant, replay_window::ReplayWindow, tfmcc::Arrived, vcmtp::Channel};
+use treecast_wire::{
+    header::FileId,
+    message::{Heard, Message},
+};
+
+use super::{super::ReceiveError, GROUP, Session};
+use crate::{
+    poller::{Interest, Poller},
+    udp::Spare,
+};
+
+/// A report goes to the sender at least so often while packets come.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The group's socket, and what has been heard.
+#[derive(Debug)]
+pub(super) struct Ears {
+    /// None where there is no group.
+    group: Option<Spare>,
+    /// Whether packets are taken from it now.
+    at_group: bool,
+    /// Those that came twice among them.
+    heard: Heard,
+    told: Heard,
+    told_at: Instant,
+    /// Sealed packets that came twice, by the collector's count.
+    replayed: u64,
+    window: ReplayWindow,
+    /// Behind the highest number.
+    next: u64,
+}
+
+impl Ears {
+    pub fn new(group: Option<Spare>) -> Self {
+        Self {
+            group,
+            at_group: false,
+            heard: Heard::default(),
+            told: Heard::default(),
+            told_at: Instant::ZERO,
+            replayed: 0,
+            window: ReplayWindow::default(),
+            next: 0,
+        }
+    }
+
+    pub fn add_to(&self, poller: &Poller) -> io::Result<()> {
+        self.group.as_ref().map_or(Ok(()), |group| poller.add(group.socket(), GROUP, Interest::Read))
+    }
+
+    /// When there is something to report.
+    pub fn deadline(&self) -> Option<Instant> {
+        (self.heard != self.told).then(|| self.told_at + REPORT_INTERVAL)
+    }
+
+    fn count(&mut self, packets: u64) {
+        let counter = if self.at_group { &mut self.heard.group } else { &mut self.heard.unicast };
+        *counter = counter.saturating_add(packets);
+    }
+
+    /// Packets with these numbers have come. Those from the first on that had not before.
+    fn note(&mut self, packets: Arrived) -> Option<Arrived> {
+        let Arrived { first, count, .. } = packets;
+        self.count(count.into());
+        let start = self.position(first);
+        let end = start + u64::from(count);
+        let old = (start..end).take_while(|position| !self.window.is_new(*position)).count() as u32;
+        for position in start + u64::from(old)..end {
+            if self.window.is_new(position) {
+                self.window.take(position);
+            }
+        }
+        if end > self.next {
+            self.next = end;
+            self.heard.last = first.wrapping_add(count).wrapping_sub(1);
+        }
+        (old < count).then(|| Arrived { first: first.wrapping_add(old), count: count - old, ..packets })
+    }
+
+    /// A number's place among all, that nearest to the highest one.
+    fn position(&self, number: u32) -> u64 {
+        let ahead = number.wrapping_sub(self.next as u32).cast_signed();
+        self.next.saturating_add_signed(ahead.into())
+    }
+}
+
+impl Session<'_> {
+    /// Takes a batch from the group's socket, too. Whether nothing is left there.
+    pub(super) fn receive_spare(&mut self) -> Result<bool, ReceiveError> {
+        self.note_replayed();
+        if !self.swap() {
+            return Ok(true);
+        }
+        let result = self.receive_batch();
+        self.note_replayed();
+        self.swap();
+        result
+    }
+
+    /// Receives from the other socket from now on; false where there is none.
+    fn swap(&mut self) -> bool {
+        let Some(ears) = &mut self.ears else { return false };
+        let Some(group) = &mut ears.group else { return false };
+        self.collector.swap(group);
+        ears.at_group = !ears.at_group;
+        true
+    }
+
+    /// Sealed packets that came twice are dropped before anybody reads their numbers.
+    fn note_replayed(&mut self) {
+        let replayed = self.collector.refused().replayed;
+        if let Some(ears) = &mut self.ears {
+            ears.count(replayed - ears.replayed);
+            ears.replayed = replayed;
+        }
+    }
+
+    /// Those of some packets that have not come before, by another way.
+    pub(super) fn new_of(&mut self, from: Channel, packets: Arrived) -> Option<Arrived> {
+        match &mut self.ears {
+            Some(ears) if from == Channel::Group => ears.note(packets),
+            _ => Some(packets),
+        }
+    }
+
+    /// Reports what has been heard, when that is due.
+    pub(super) fn tell_heard(&mut self, now: Instant) {
+        let Some(ears) = &mut self.ears else { return };
+        if self.is_over || !self.is_welcome || ears.deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        (ears.told, ears.told_at) = (ears.heard, now);
+        self.outbox.push(FileId::new(self.session, 0), Message::Heard(ears.heard));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(first: u32, count: u32) -> Arrived {
+        Arrived { first, count, marked: false }
+    }
+
+    #[test]
+    fn what_comes_by_both_ways_counts_at_both_and_is_new_once() {
+        let mut ears = Ears::new(None);
+        assert_eq!([run(0, 10), run(10, 5)].map(|run| ears.note(run)), [Some(run(0, 10)), Some(run(10, 5))]);
+        ears.at_group = true;
+        assert_eq!([run(0, 10), run(10, 6)].map(|run| ears.note(run)), [None, Some(run(15, 1))]);
+        assert_eq!(ears.heard, Heard { unicast: 15, group: 16, last: 15 });
+        assert_eq!(ears.deadline(), Some(Instant::ZERO + REPORT_INTERVAL));
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut ears = Ears::new(None);
+        for first in [0, 1 << 30, 1 << 31, 3 << 30, u32::MAX - 1] {
+            assert_eq!(ears.note(run(first, 1)), Some(run(first, 1)));
+        }
+        assert_eq!(ears.note(run(u32::MAX, 3)), Some(run(u32::MAX, 3)));
+        assert_eq!((ears.note(run(0, 1)), ears.note(run(2, 1))), (None, Some(run(2, 1))));
+        assert_eq!((ears.heard.last, ears.next), (2, (1 << 32) + 3));
+    }
+}

@@ -1,0 +1,202 @@
+//! Who is served by which way, carried out: copies go where the machine of `treecast_proto::fanout` says.
+
+use std::{collections::BTreeSet, io, net::SocketAddr, time::Duration};
+
+use treecast_proto::{
+    Instant, Step,
+    fanout::{Config, Event, Fanout, Heard, Input, Way},
+    vcmtp::{ReceiverId, SenderInput},
+};
+use treecast_wire::ticket;
+
+use super::{
+    super::{FanoutProgress, Rate, SendEvent, multicast::Target, peer::Peer},
+    ROUTERS, Session, Turn,
+};
+use crate::{fanout::Discovery, poller::Interest};
+
+/// A receiver that has heard nothing of what left for so long is back at unicast. With a report's interval, 100 ms, and the
+/// round trip, that is less than half a second.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The machine, and where routers are found for it.
+#[derive(Debug)]
+pub(super) struct Ways {
+    machine: Fanout,
+    /// None where MEADcast cannot be sent.
+    discovery: Option<Discovery>,
+    /// Whom both know.
+    known: BTreeSet<ReceiverId>,
+    /// Whether the start waits for the first discovery.
+    waits_for_routers: bool,
+}
+
+impl Session<'_> {
+    pub(super) fn open_ways(&mut self) -> io::Result<()> {
+        let fanout = self.plan.options.fanout;
+        if !fanout.chooses() {
+            return Ok(());
+        }
+        let heeds_marks = matches!(self.plan.options.rate, Rate::Auto { .. });
+        let (datagram_len, port) = (self.plan.datagram_len(), self.group.source_port());
+        let discovery =
+            self.plan.mead.take().map(|mead| Discovery::new(mead, datagram_len, port, heeds_marks));
+        if let Some(discovery) = &discovery {
+            self.poller.add(discovery, ROUTERS, Interest::Read)?;
+        }
+        self.ways = Some(Ways {
+            machine: Fanout::new(Config { has_group: fanout.has_group(), patience: PATIENCE }),
+            discovery,
+            known: BTreeSet::new(),
+            waits_for_routers: fanout == ticket::Fanout::Mead,
+        });
+        Ok(())
+    }
+
+    /// Whether to begin only when it is known where routers are: what the user has asked for is not to be had before.
+    pub(super) fn awaits_routers(&self) -> bool {
+        let ways = self.ways.as_ref().filter(|ways| ways.waits_for_routers);
+        ways.and_then(|ways| ways.discovery.as_ref()).is_some_and(Discovery::is_first)
+    }
+
+    /// Receivers have come or gone.
+    pub(super) fn update_destinations(&mut self) {
+        let Some(ways) = &mut self.ways else {
+            let connected = self.peers.values().filter(|peer| peer.connection.is_some());
+            self.destinations = connected.filter_map(|peer| peer.udp).map(Target::Receiver).collect();
+            return;
+        };
+        let now = self.clock.now();
+        let there = |(id, peer): (&ReceiverId, &Peer)| {
+            peer.connection.as_ref().and(peer.udp).map(|address| (*id, address))
+        };
+        let there: Vec<(ReceiverId, SocketAddr)> = self.peers.iter().filter_map(there).collect();
+        let mut unreachable = Vec::new();
+        for (receiver, address) in &there {
+            if ways.known.insert(*receiver) {
+                ways.machine.handle(now, Input::Joined(receiver.0));
+                if let Some(discovery) = &mut ways.discovery
+                    && !discovery.join(now, receiver.0, *address).unwrap_or(false)
+                {
+                    unreachable.push(*receiver);
+                }
+            }
+        }
+        let there: BTreeSet<ReceiverId> = there.into_iter().map(|(receiver, _)| receiver).collect();
+        let gone: Vec<_> = ways.known.difference(&there).copied().collect();
+        for receiver in gone {
+            ways.known.remove(&receiver);
+            ways.machine.handle(now, Input::Left(receiver.0));
+            if let Some(discovery) = &mut ways.discovery {
+                discovery.leave(now, receiver.0);
+            }
+        }
+        self.warn_of_unreachable(&unreachable);
+        self.follow_plan(now);
+    }
+
+    /// Says once who cannot be served as the user wants it.
+    fn warn_of_unreachable(&mut self, receivers: &[ReceiverId]) {
+        if self.plan.options.fanout != ticket::Fanout::Mead {
+            return;
+        }
+        for peer in receivers.iter().filter_map(|receiver| self.peers.get(receiver)) {
+            let line = format!(
+                "{} has come from {}, and MEADcast reaches only global and unique local IPv6 addresses: it gets unicast; give \
+                 it one, and the sender as well",
+                peer.name,
+                peer.udp.map_or(peer.address.ip(), |address| address.ip())
+            );
+            (self.on_event)(SendEvent::Warning(line));
+        }
+    }
+
+    /// A receiver's report.
+    pub(super) fn heard(&mut self, now: Instant, from: ReceiverId, heard: Heard) {
+        if let Some(ways) = &mut self.ways {
+            ways.machine.handle(now, Input::Heard(from.0, heard));
+            self.has_news = true;
+        }
+    }
+
+    /// Packets have got their numbers; the next one gets `next`.
+    pub(super) fn note_numbers(&mut self, now: Instant, next: u32) {
+        if let Some(ways) = &mut self.ways {
+            ways.machine.handle(now, Input::Sent { next });
+        }
+    }
+
+    pub(super) fn hear_routers(&mut self) -> io::Result<()> {
+        let discovery = self.ways.as_mut().and_then(|ways| ways.discovery.as_mut());
+        discovery.map_or(Ok(()), |discovery| discovery.hear(self.clock.now()))
+    }
+
+    /// Carries out what the machines want.
+    pub(super) fn turn_ways(&mut self, now: Instant) -> Turn {
+        let Some(ways) = &mut self.ways else { return Turn::Until(None) };
+        let mut deadline = None;
+        if let Some(discovery) = &mut ways.discovery {
+            deadline = discovery.carry_out(now);
+            if let Some(lists) = discovery.take_lists() {
+                ways.machine.handle(now, Input::Lists(lists));
+            }
+        }
+        let (mut is_changed, mut moved, mut unheard) = (false, Vec::new(), Vec::new());
+        let deadline = loop {
+            match ways.machine.poll(now) {
+                Step::Event(Event::Plan) => is_changed = true,
+                Step::Event(Event::Moved { receiver, way }) => moved.push((ReceiverId(receiver), way)),
+                Step::Event(Event::Unheard { receiver }) => unheard.push(ReceiverId(receiver)),
+                Step::Wait(look, _) => break [deadline, look].into_iter().flatten().min(),
+            }
+        };
+        for receiver in unheard {
+            self.handle(now, SenderInput::Unheard { receiver });
+        }
+        for (receiver, way) in moved {
+            if let Some(peer) = self.peers.get_mut(&receiver).filter(|peer| !peer.closes) {
+                peer.way = Some(way);
+                (self.on_event)(SendEvent::Way { receiver: peer.name.clone(), way });
+            }
+        }
+        if is_changed {
+            self.follow_plan(now);
+        }
+        Turn::Until(deadline)
+    }
+
+    /// Sends by the machine's plan from now on; what has been begun goes where it was to go.
+    fn follow_plan(&mut self, now: Instant) {
+        let Some(ways) = &self.ways else { return };
+        let plan = ways.machine.plan();
+        let group = plan.group.then_some(Target::Group);
+        let lists = ways.discovery.as_ref().map(|discovery| discovery.planned(plan)).unwrap_or_default();
+        let address = |receiver: &u32| {
+            let peer = self.peers.get(&ReceiverId(*receiver))?;
+            peer.connection.as_ref().and(peer.udp)
+        };
+        let unicast = plan.unicast.iter().filter_map(address).map(Target::Receiver);
+        self.destinations =
+            group.into_iter().chain(lists.into_iter().map(Target::List)).chain(unicast).collect();
+        self.has_news = true;
+        match self.plan.options.rate {
+            Rate::Fixed(rate) => {
+                let rate = rate.saturating_mul(self.copies());
+                self.pacer.set_rate(now, rate, self.run_bytes);
+            }
+            Rate::Auto { .. } => self.apply_rate(now),
+            Rate::Max => {}
+        }
+    }
+
+    /// What has left by which way; none where there is one.
+    pub(super) fn fanout_progress(&self) -> Option<FanoutProgress> {
+        let left = self.group.left_bytes()?;
+        let by = |way: Way| self.peers.values().filter(|peer| peer.way == Some(way)).count() as u32;
+        Some(FanoutProgress {
+            unicast: (by(Way::Unicast), left.unicast),
+            mead: (by(Way::Mead), left.mead),
+            multicast: (by(Way::Multicast), left.multicast),
+        })
+    }
+}

@@ -1,0 +1,236 @@
+//! Who is served by which way (`treecast send --fanout mead|auto`): every receiver by itself, and by unicast until a cheaper
+//! way has proved to work.
+//!
+//! Receivers say how many packets they have heard at their own address and at the group's, and which was the last one
+//! ([`Heard`]); the sender says what it has sent. From both follows:
+//!
+//! - A **trial** of a cheaper way serves a receiver by both, so that it cannot lose anything by it. Multicast works when
+//!   packets are heard at the group's address; MEADcast, whose packets are plain unicast when they arrive, when about twice
+//!   as many packets are heard as were sent. Then the copy that costs more is left out.
+//! - A receiver that hears nothing of what has been sent for [`Config::patience`], or less than half of it for a second,
+//!   is **back** at unicast at once. That way is tried again after a pause that doubles each time.
+//!
+//! MEADcast is tried where discovery has put a receiver into a list with others, for a list of one is dearer than unicast.
+//! A sender that is silent proves nothing: all times count from packets that were sent.
+
+mod evidence;
+mod receiver;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    convert::Infallible,
+    fmt,
+    time::Duration,
+};
+
+pub use treecast_wire::message::Heard;
+
+use self::{evidence::SentLog, receiver::Receiver};
+use crate::{Instant, Step};
+
+/// How often receivers are looked at while packets leave.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How a packet reaches a receiver, the cheapest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    Multicast,
+    Mead,
+    Unicast,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Multicast => "multicast",
+            Self::Mead => "mead",
+            Self::Unicast => "unicast",
+        })
+    }
+}
+
+/// What the machine is told at its start.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// Whether receivers listen to a group.
+    pub has_group: bool,
+    /// How long packets may leave for a receiver that hears none of them.
+    pub patience: Duration,
+}
+
+/// What has happened.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// A receiver is there, by its number.
+    Joined(u32),
+    Left(u32),
+    /// Packets have left for everybody; the next one has this number.
+    Sent {
+        next: u32,
+    },
+    /// What a receiver has heard so far.
+    Heard(u32, Heard),
+    /// Discovery has found these lists of receivers, which could share packets.
+    Lists(Vec<Vec<u32>>),
+}
+
+/// What the machine tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Packets leave by [`Fanout::plan`] from now on.
+    Plan,
+    /// A receiver is served by another way.
+    Moved { receiver: u32, way: Way },
+    /// A receiver has heard nothing of what was sent to it: none of it waits in its buffer.
+    Unheard { receiver: u32 },
+}
+
+/// What the machine waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Packets that leave, or receivers that come.
+    Traffic,
+    /// What receivers have heard.
+    Reports,
+}
+
+/// One packet leaves by all of these ways.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Who gets a copy.
+    pub unicast: BTreeSet<u32>,
+    /// Whether the group gets one.
+    pub group: bool,
+    /// Who shares a MEADcast packet, in the order of [`Input::Lists`]; nobody, or at least two.
+    pub lists: Vec<BTreeSet<u32>>,
+}
+
+/// The machine. Call order: see the crate's documentation.
+#[derive(Debug)]
+pub struct Fanout {
+    config: Config,
+    receivers: BTreeMap<u32, Receiver>,
+    lists: Vec<Vec<u32>>,
+    log: SentLog,
+    plan: Plan,
+    next_look: Instant,
+    events: VecDeque<Event>,
+}
+
+/// # What happens
+impl Fanout {
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            receivers: BTreeMap::new(),
+            lists: Vec::new(),
+            log: SentLog::default(),
+            plan: Plan::default(),
+            next_look: Instant::ZERO,
+            events: VecDeque::new(),
+        }
+    }
+
+    pub fn handle(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Joined(number) => _ = self.receivers.insert(number, Receiver::new(now, self.log.total())),
+            Input::Left(number) => _ = self.receivers.remove(&number),
+            Input::Sent { next } => return self.log.sent(now, next),
+            Input::Heard(number, heard) => {
+                let Some(receiver) = self.receivers.get_mut(&number) else { return };
+                receiver.heard(now, heard, &self.log);
+                if !receiver.has_moved() {
+                    return;
+                }
+            }
+            Input::Lists(lists) => self.lists = lists,
+        }
+        self.next_look = now;
+    }
+}
+
+/// # What is to be done
+impl Fanout {
+    pub fn poll(&mut self, now: Instant) -> Step<Infallible, Event, Wait> {
+        if self.events.is_empty() && now >= self.next_look {
+            self.next_look = now + LOOK;
+            self.look(now);
+        }
+        if let Some(event) = self.events.pop_front() {
+            return Step::Event(event);
+        }
+        match self.receivers.values().any(|receiver| receiver.is_waited_for(&self.log)) {
+            true => Step::Wait(Some(self.next_look), Wait::Reports),
+            false => Step::Wait(None, Wait::Traffic),
+        }
+    }
+
+    /// By which ways packets leave now.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The way of a receiver.
+    pub fn way(&self, receiver: u32) -> Option<Way> {
+        self.receivers.get(&receiver).map(Receiver::way)
+    }
+
+    /// Ends what does not work, begins what is due, and tells what changes by it.
+    fn look(&mut self, now: Instant) {
+        for (number, receiver) in &mut self.receivers {
+            if receiver.judge(now, &self.log, self.config.patience) {
+                self.events.push_back(Event::Unheard { receiver: *number });
+            }
+            if self.config.has_group && receiver.may_try(now, Way::Multicast) {
+                receiver.begin(now, Way::Multicast, &self.log);
+            }
+        }
+        self.form_lists(now);
+        for (number, receiver) in &mut self.receivers {
+            if let Some(way) = receiver.take_move() {
+                self.events.push_back(Event::Moved { receiver: *number, way });
+            }
+        }
+        let plan = self.planned();
+        if plan != self.plan {
+            self.plan = plan;
+            self.events.push_back(Event::Plan);
+        }
+    }
+
+    /// Tries MEADcast with whoever has company in a list, and leaves it with whoever has none any more.
+    fn form_lists(&mut self, now: Instant) {
+        let mut in_company = BTreeSet::new();
+        for list in &self.lists {
+            let may_be = |number: &&u32| {
+                let receiver = self.receivers.get(*number);
+                receiver.is_some_and(|receiver| receiver.uses(Way::Mead) || receiver.may_try(now, Way::Mead))
+            };
+            let members: Vec<u32> = list.iter().filter(may_be).copied().collect();
+            if members.len() > 1 {
+                in_company.extend(members);
+            }
+        }
+        for (number, receiver) in &mut self.receivers {
+            match (in_company.contains(number), receiver.uses(Way::Mead)) {
+                (true, false) => receiver.begin(now, Way::Mead, &self.log),
+                (false, true) => receiver.give_up_company(now, &self.log),
+                _ => {}
+            }
+        }
+    }
+
+    fn planned(&self) -> Plan {
+        let using = |way: Way| self.receivers.iter().filter(move |(_, receiver)| receiver.uses(way));
+        let uses_mead: BTreeSet<u32> = using(Way::Mead).map(|(number, _)| *number).collect();
+        let members = |list: &Vec<u32>| list.iter().copied().filter(|one| uses_mead.contains(one)).collect();
+        Plan {
+            unicast: using(Way::Unicast).map(|(number, _)| *number).collect(),
+            group: using(Way::Multicast).next().is_some(),
+            lists: self.lists.iter().map(members).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

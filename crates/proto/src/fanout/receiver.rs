@@ -1,0 +1,262 @@
+//! One receiver: the way that serves it, the way that is being tried, and what it has heard.
+
+use std::time::Duration;
+
+use super::{Heard, Way, evidence::SentLog};
+use crate::Instant;
+
+/// Fewer packets than that prove nothing.
+const LEAST_UNHEARD: u64 = 4;
+const LEAST_TRIED: u64 = 16;
+const LEAST_JUDGED: u64 = 64;
+
+/// What was sent before a trial is under way for so long at its beginning.
+const SETTLING: Duration = Duration::from_millis(60);
+
+/// A trial that has not succeeded by then has failed.
+const TRIAL: Duration = Duration::from_millis(600);
+
+/// The share of packets that a way must bring, judged for so long.
+const LEAST_SHARE: f64 = 0.5;
+const JUDGED: Duration = Duration::from_secs(1);
+
+/// How many packets are heard for one that is sent by both ways, when MEADcast works: 2, less what is lost.
+const TWICE: f64 = 1.25;
+
+/// The pause before a way that has failed is tried again; twice as long each time, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// A way that has served for so long was a good one: its next failure is like the first.
+const GOOD: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct Receiver {
+    way: Way,
+    /// Since when, and since how many packets.
+    since: Instant,
+    from: u64,
+    trial: Option<Trial>,
+    multicast: Attempts,
+    mead: Attempts,
+    heard: Heard,
+    /// How many packets had left when the last one that it has heard had.
+    heard_till: u64,
+    /// From where its share is judged.
+    judged: Option<Mark>,
+    has_moved: bool,
+}
+
+/// A way that serves the receiver besides its own.
+#[derive(Debug)]
+struct Trial {
+    way: Way,
+    began: Instant,
+    /// How many packets had left then.
+    from: u64,
+    /// From where is counted.
+    mark: Option<Mark>,
+}
+
+/// What had been sent and heard at a moment.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    at: Instant,
+    sent: u64,
+    heard: Heard,
+}
+
+/// When a way may be tried.
+#[derive(Debug)]
+struct Attempts {
+    next: Instant,
+    pause: Duration,
+}
+
+impl Attempts {
+    fn fail(&mut self, now: Instant) {
+        self.next = now + self.pause;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+impl Receiver {
+    /// Comes when so many packets have left.
+    pub fn new(now: Instant, sent: u64) -> Self {
+        let attempts = || Attempts { next: now, pause: FIRST_PAUSE };
+        Self {
+            way: Way::Unicast,
+            since: now,
+            from: sent,
+            trial: None,
+            multicast: attempts(),
+            mead: attempts(),
+            heard: Heard::default(),
+            heard_till: sent,
+            judged: None,
+            has_moved: false,
+        }
+    }
+
+    /// The way that has proved to work.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Whether packets go to it by this way.
+    pub fn uses(&self, way: Way) -> bool {
+        self.way == way || self.tries(way)
+    }
+
+    fn tries(&self, way: Way) -> bool {
+        self.trial.as_ref().is_some_and(|trial| trial.way == way)
+    }
+
+    /// Whether a trial may begin now. Only what is cheaper is worth one.
+    pub fn may_try(&self, now: Instant, way: Way) -> bool {
+        way < self.way
+            && self.trial.is_none()
+            && self.attempts(way).is_some_and(|attempts| attempts.next <= now)
+    }
+
+    pub fn begin(&mut self, now: Instant, way: Way, log: &SentLog) {
+        self.trial = Some(Trial { way, began: now, from: log.total(), mark: None });
+        self.judged = None;
+    }
+
+    /// Nobody is left to share packets with. That is no failure.
+    pub fn give_up_company(&mut self, now: Instant, log: &SentLog) {
+        if self.tries(Way::Mead) {
+            self.trial = None;
+        } else {
+            self.move_to(now, Way::Unicast, log);
+        }
+        self.judged = None;
+    }
+
+    /// The way that it has moved to since the last time.
+    pub fn take_move(&mut self) -> Option<Way> {
+        std::mem::take(&mut self.has_moved).then_some(self.way)
+    }
+
+    /// Whether it has moved and nobody has been told.
+    pub fn has_moved(&self) -> bool {
+        self.has_moved
+    }
+
+    /// Whether its reports are of interest: something that it has not heard has been sent by a way that may fail.
+    pub fn is_waited_for(&self, log: &SentLog) -> bool {
+        let is_unsure = self.way != Way::Unicast || self.trial.is_some();
+        is_unsure && self.heard_till.max(self.from) < log.total()
+    }
+
+    pub fn heard(&mut self, now: Instant, heard: Heard, log: &SentLog) {
+        // What cannot be says nothing.
+        let Some(till) = log.total_at(heard.last) else { return };
+        if heard.unicast < self.heard.unicast || heard.group < self.heard.group {
+            return;
+        }
+        self.heard = heard;
+        self.heard_till = self.heard_till.max(till);
+        let mark = Mark { at: now, sent: log.total(), heard };
+        if let Some(trial) = &mut self.trial {
+            if trial.mark.is_none() && now.saturating_duration_since(trial.began) >= SETTLING {
+                trial.mark = Some(mark);
+            }
+            if trial.mark.is_some_and(|before| has_proved(trial.way, before, mark)) {
+                let way = trial.way;
+                self.move_to(now, way, log);
+            }
+        } else if self.way != Way::Unicast {
+            self.note_share(mark);
+        }
+    }
+
+    fn note_share(&mut self, mark: Mark) {
+        let before = *self.judged.get_or_insert(mark);
+        let lasts = mark.at.saturating_duration_since(before.at);
+        if lasts >= JUDGED
+            && mark.sent - before.sent >= LEAST_JUDGED
+            && share(self.way, before, mark) >= LEAST_SHARE
+        {
+            self.judged = Some(mark);
+        }
+    }
+
+    /// Goes back to unicast where its way has failed, and ends a trial that has. True when it has heard nothing.
+    pub fn judge(&mut self, now: Instant, log: &SentLog, patience: Duration) -> bool {
+        self.judge_trial(now, log);
+        if self.way == Way::Unicast {
+            return false;
+        }
+        let till = self.heard_till.max(self.from);
+        let waits = |since: Instant| now.saturating_duration_since(since) >= patience;
+        let is_deaf = log.total() - till >= LEAST_UNHEARD && log.left_at(till).is_some_and(waits);
+        // A share that is large enough begins anew each second.
+        let mark = Mark { at: now, sent: log.total(), heard: self.heard };
+        let is_poor = self.judged.is_some_and(|before| {
+            now.saturating_duration_since(before.at) >= JUDGED + patience
+                && mark.sent - before.sent >= LEAST_JUDGED
+                && share(self.way, before, mark) < LEAST_SHARE
+        });
+        if is_deaf || is_poor {
+            self.fail(now, log);
+        }
+        is_deaf
+    }
+
+    fn judge_trial(&mut self, now: Instant, log: &SentLog) {
+        let Some(trial) = &self.trial else { return };
+        let lasts = |since: Instant| now.saturating_duration_since(since) >= TRIAL;
+        let is_over = log.left_at(trial.from).is_some_and(lasts) && lasts(trial.began);
+        if is_over && log.total() - trial.from >= LEAST_TRIED {
+            let way = trial.way;
+            self.trial = None;
+            self.attempts_mut(way).fail(now);
+        }
+    }
+
+    fn fail(&mut self, now: Instant, log: &SentLog) {
+        let (way, was_good) = (self.way, now.saturating_duration_since(self.since) >= GOOD);
+        let attempts = self.attempts_mut(way);
+        if was_good {
+            attempts.pause = FIRST_PAUSE;
+        }
+        attempts.fail(now);
+        self.move_to(now, Way::Unicast, log);
+    }
+
+    fn move_to(&mut self, now: Instant, way: Way, log: &SentLog) {
+        (self.way, self.since, self.from) = (way, now, log.total());
+        (self.trial, self.judged, self.has_moved) = (None, None, true);
+    }
+
+    fn attempts(&self, way: Way) -> Option<&Attempts> {
+        match way {
+            Way::Multicast => Some(&self.multicast),
+            Way::Mead => Some(&self.mead),
+            Way::Unicast => None,
+        }
+    }
+
+    fn attempts_mut(&mut self, way: Way) -> &mut Attempts {
+        match way {
+            Way::Multicast => &mut self.multicast,
+            Way::Mead | Way::Unicast => &mut self.mead,
+        }
+    }
+}
+
+fn has_proved(way: Way, before: Mark, after: Mark) -> bool {
+    let enough = if way == Way::Mead { TWICE } else { LEAST_SHARE };
+    after.sent - before.sent >= LEAST_TRIED && share(way, before, after) >= enough
+}
+
+/// How many packets were heard where this way's come, for one that was sent.
+fn share(way: Way, before: Mark, after: Mark) -> f64 {
+    let heard = match way {
+        Way::Multicast => after.heard.group - before.heard.group,
+        Way::Mead | Way::Unicast => after.heard.unicast - before.heard.unicast,
+    };
+    heard as f64 / (after.sent - before.sent).max(1) as f64
+}
