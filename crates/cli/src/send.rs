@@ -276,7 +276,10 @@ fn check(args: &Args) -> Result<(), String> {
             args.rates.is_some() && is_carousel,
             "a carousel hears nothing of what receivers have missed where they moved: name one --rate instead of --rates",
         ),
-        (is_carousel && !is_multicast, "a carousel goes to a multicast group: leave out --fanout"),
+        (
+            is_carousel && !is_multicast,
+            "a carousel goes to a multicast group: leave out --fanout, or take --fanout multicast",
+        ),
         (
             is_carousel && args.control.is_some(),
             "a carousel takes no control connections: leave out --control",
@@ -302,7 +305,7 @@ fn check(args: &Args) -> Result<(), String> {
         (
             !is_multicast && args.fec.is_some(),
             "a repair symbol mends several receivers' losses at once, and with unicast each gets its own packets: leave \
-             out --fec, or --fanout",
+             out --fec, or take --fanout multicast",
         ),
         (
             !is_carousel && args.idle.is_some(),

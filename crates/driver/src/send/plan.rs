@@ -249,7 +249,7 @@ fn check_rates(options: &SendOptions) -> Result<(), SendError> {
         return refused("--rates go from fast to slow, each lower than the one before, as 500M,100M,20M");
     }
     if options.fanout != Fanout::Multicast {
-        return refused("--rates are of multicast groups: leave out --rates, or --fanout");
+        return refused("--rates are of multicast groups: leave out --rates, or take --fanout multicast");
     }
     if !matches!(options.repair, Repair::Nack | Repair::After) {
         return refused(
@@ -277,7 +277,7 @@ fn check_fec(options: &SendOptions, sources: &[NamedSource], block_len: u16) -> 
     if options.fanout != Fanout::Multicast {
         return refused(
             "a repair symbol saves packets where it mends several receivers' losses at once, and with unicast each gets \
-             its own: leave out --fec, or --fanout"
+             its own: leave out --fec, or take --fanout multicast"
                 .into(),
         );
     }
