@@ -54,7 +54,7 @@ impl fmt::Display for Way {
 pub struct Config {
     /// Whether receivers listen to a group.
     pub has_group: bool,
-    /// How long packets may leave for a receiver that hears none of them.
+    /// How long packets may leave for a receiver that hears none of them, besides the time that its reports take.
     pub patience: Duration,
 }
 
@@ -182,7 +182,7 @@ impl Fanout {
                 self.events.push_back(Event::Unheard { receiver: *number });
             }
             if self.config.has_group && receiver.may_try(now, Way::Multicast) {
-                receiver.begin(now, Way::Multicast, &self.log);
+                receiver.begin(Way::Multicast, &self.log);
             }
         }
         self.form_lists(now);
@@ -213,7 +213,7 @@ impl Fanout {
         }
         for (number, receiver) in &mut self.receivers {
             match (in_company.contains(number), receiver.uses(Way::Mead)) {
-                (true, false) => receiver.begin(now, Way::Mead, &self.log),
+                (true, false) => receiver.begin(Way::Mead, &self.log),
                 (false, true) => receiver.give_up_company(now, &self.log),
                 _ => {}
             }

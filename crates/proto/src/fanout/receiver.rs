@@ -10,11 +10,11 @@ const LEAST_UNHEARD: u64 = 4;
 const LEAST_TRIED: u64 = 16;
 const LEAST_JUDGED: u64 = 64;
 
-/// What was sent before a trial is under way for so long at its beginning.
-const SETTLING: Duration = Duration::from_millis(60);
+/// A trial that has not succeeded so long after the first report of it has failed ...
+const TRIAL: Duration = Duration::from_millis(500);
 
-/// A trial that has not succeeded by then has failed.
-const TRIAL: Duration = Duration::from_millis(600);
+/// ... and so has one of which nothing was reported for so long.
+const LONGEST_TRIAL: Duration = Duration::from_secs(5);
 
 /// The share of packets that a way must bring, judged for so long.
 const LEAST_SHARE: f64 = 0.5;
@@ -42,6 +42,8 @@ pub(super) struct Receiver {
     heard: Heard,
     /// How many packets had left when the last one that it has heard had.
     heard_till: u64,
+    /// The shortest time from a packet to a report of it: about a round trip.
+    lag: Option<Duration>,
     /// From where its share is judged.
     judged: Option<Mark>,
     has_moved: bool,
@@ -51,14 +53,13 @@ pub(super) struct Receiver {
 #[derive(Debug)]
 struct Trial {
     way: Way,
-    began: Instant,
     /// How many packets had left then.
     from: u64,
     /// From where is counted.
     mark: Option<Mark>,
 }
 
-/// What had been sent and heard at a moment.
+/// What a report said: of so many packets that had left, so many had come.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     at: Instant,
@@ -93,6 +94,7 @@ impl Receiver {
             mead: attempts(),
             heard: Heard::default(),
             heard_till: sent,
+            lag: None,
             judged: None,
             has_moved: false,
         }
@@ -119,8 +121,8 @@ impl Receiver {
             && self.attempts(way).is_some_and(|attempts| attempts.next <= now)
     }
 
-    pub fn begin(&mut self, now: Instant, way: Way, log: &SentLog) {
-        self.trial = Some(Trial { way, began: now, from: log.total(), mark: None });
+    pub fn begin(&mut self, way: Way, log: &SentLog) {
+        self.trial = Some(Trial { way, from: log.total(), mark: None });
         self.judged = None;
     }
 
@@ -156,11 +158,16 @@ impl Receiver {
         if heard.unicast < self.heard.unicast || heard.group < self.heard.group {
             return;
         }
+        if let Some(left_at) = log.left_at(till - 1) {
+            let lag = now.saturating_duration_since(left_at);
+            self.lag = Some(self.lag.map_or(lag, |shortest| shortest.min(lag)));
+        }
         self.heard = heard;
         self.heard_till = self.heard_till.max(till);
-        let mark = Mark { at: now, sent: log.total(), heard };
+        let mark = Mark { at: now, sent: self.heard_till, heard };
         if let Some(trial) = &mut self.trial {
-            if trial.mark.is_none() && now.saturating_duration_since(trial.began) >= SETTLING {
+            // From then on, what it hears was sent by both ways.
+            if trial.mark.is_none() && self.heard_till > trial.from {
                 trial.mark = Some(mark);
             }
             if trial.mark.is_some_and(|before| has_proved(trial.way, before, mark)) {
@@ -190,10 +197,10 @@ impl Receiver {
             return false;
         }
         let till = self.heard_till.max(self.from);
-        let waits = |since: Instant| now.saturating_duration_since(since) >= patience;
+        let waits = |since: Instant| now.saturating_duration_since(since) >= patience + self.lag();
         let is_deaf = log.total() - till >= LEAST_UNHEARD && log.left_at(till).is_some_and(waits);
         // A share that is large enough begins anew each second.
-        let mark = Mark { at: now, sent: log.total(), heard: self.heard };
+        let mark = Mark { at: now, sent: self.heard_till, heard: self.heard };
         let is_poor = self.judged.is_some_and(|before| {
             now.saturating_duration_since(before.at) >= JUDGED + patience
                 && mark.sent - before.sent >= LEAST_JUDGED
@@ -205,11 +212,18 @@ impl Receiver {
         is_deaf
     }
 
+    fn lag(&self) -> Duration {
+        self.lag.unwrap_or_default()
+    }
+
     fn judge_trial(&mut self, now: Instant, log: &SentLog) {
         let Some(trial) = &self.trial else { return };
-        let lasts = |since: Instant| now.saturating_duration_since(since) >= TRIAL;
-        let is_over = log.left_at(trial.from).is_some_and(lasts) && lasts(trial.began);
-        if is_over && log.total() - trial.from >= LEAST_TRIED {
+        let lasts = |since: Instant, time| now.saturating_duration_since(since) >= time;
+        let has_failed = trial.mark.is_some_and(|mark| {
+            lasts(mark.at, TRIAL) && self.heard_till - mark.sent >= LEAST_TRIED
+        });
+        let is_unheard = log.left_at(trial.from).is_some_and(|since| lasts(since, LONGEST_TRIAL));
+        if has_failed || is_unheard && log.total() - trial.from >= LEAST_TRIED {
             let way = trial.way;
             self.trial = None;
             self.attempts_mut(way).fail(now);

@@ -9,7 +9,7 @@ const STEP: Duration = Duration::from_millis(5);
 /// Reports are so far apart ...
 const REPORTS: Duration = Duration::from_millis(100);
 
-/// ... and packets and reports take so long.
+/// ... and packets and reports take so long, if nothing else is said.
 const DELAY: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
@@ -27,6 +27,7 @@ struct Bench {
     next: u32,
     /// Packets that leave at each step.
     packets: u32,
+    delay: Duration,
     hosts: BTreeMap<u32, Host>,
     /// Who hears by which way.
     group: BTreeSet<u32>,
@@ -47,6 +48,7 @@ impl Bench {
             machine,
             next: 0,
             packets: 5,
+            delay: DELAY,
             hosts: receivers.iter().map(|number| (*number, Host::default())).collect(),
             group: BTreeSet::new(),
             mead: BTreeSet::new(),
@@ -88,7 +90,7 @@ impl Bench {
         for (number, host) in &mut self.hosts {
             if host.heard != host.told && self.now - host.reported >= REPORTS {
                 (host.told, host.reported) = (host.heard, self.now);
-                self.to_sender.push_back((self.now + DELAY, *number, host.heard));
+                self.to_sender.push_back((self.now + self.delay, *number, host.heard));
             }
         }
     }
@@ -103,7 +105,7 @@ impl Bench {
                 (Way::Multicast, plan.group && self.group.contains(number)),
             ];
             for (way, _) in ways.into_iter().filter(|(_, comes)| *comes) {
-                self.to_hosts.push_back((self.now + DELAY, *number, way, self.next));
+                self.to_hosts.push_back((self.now + self.delay, *number, way, self.next));
             }
         }
         for (way, copies) in [
@@ -170,6 +172,23 @@ fn who_hears_nothing_more_is_back_at_unicast_within_the_patience_and_the_way_is_
     bench.mead = [1, 2].into();
     bench.run(Duration::from_secs(64));
     assert_eq!(bench.ways(), [Way::Mead; 2]);
+}
+
+#[test]
+fn a_long_way_is_no_failure() {
+    for millis in [100, 250, 400] {
+        let mut bench = Bench::new(&[1, 2, 3], true);
+        bench.delay = Duration::from_millis(millis);
+        (bench.mead, bench.group) = ([1, 2].into(), [3].into());
+        bench.lists(&[&[1, 2]]);
+        bench.run(Duration::from_secs(20));
+        assert_eq!(bench.story, ["3 multicast", "1 mead", "2 mead"], "{millis} ms");
+        (bench.mead, bench.group) = ([].into(), [].into());
+        bench.run(Duration::from_secs(2));
+        let most = PATIENCE + bench.delay * 3 + STEP * 6;
+        assert!(bench.longest_gap() <= most, "{millis} ms: {:?}", bench.longest_gap());
+        assert_eq!(bench.ways(), [Way::Unicast; 3]);
+    }
 }
 
 #[test]
