@@ -3,6 +3,7 @@
 mod carousel;
 pub(crate) mod display;
 mod rate;
+mod receivers;
 
 use std::{
     io::Write,
@@ -46,6 +47,11 @@ pub struct Args {
     /// How a packet reaches many hosts
     #[arg(long, value_enum, default_value = "multicast")]
     fanout: Fanout,
+    /// Whom the session is for: addresses with commas between them, or a file with an address a line. With --fanout mead or
+    /// auto, MEADcast routers on the ways to them are looked for before they come; unless --wait says otherwise, the start
+    /// waits for as many receivers
+    #[arg(long, value_name = "FILE|ADDR,...")]
+    receivers: Option<String>,
     /// How loss is mended: while the file is out (nack), afterwards (after), by sending again and again
     /// until nobody listens (carousel), or not (none)
     #[arg(long, value_enum, default_value = "nack")]
@@ -214,7 +220,7 @@ pub fn run(args: Args) -> Outcome {
     }
     let stop = Stop::on_signals()?;
     let ticket_file = TicketFile { path: args.ticket_file.clone(), is_secret: false };
-    let mut display = display::Display::new(args.json, args.wait.unwrap_or(DEFAULT_WAIT));
+    let mut display = display::Display::new(args.json, options.wait_for);
     let mut observers = Observers::start(Role::Send, args.metrics)?;
     let mut failed_ticket = None;
     let mut on_event = |event: SendEvent| {
@@ -247,6 +253,7 @@ fn check(args: &Args) -> Result<(), String> {
     let is_carousel = is_carousel(args);
     let is_multicast = args.fanout == Fanout::Multicast;
     let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
+    let is_copied = matches!(args.fanout, Fanout::Mead | Fanout::Auto);
     let mends = !is_carousel && args.repair != Repair::None;
     let has_keys = args.key.is_some() || args.allow.is_some();
     let refused = [
@@ -275,6 +282,10 @@ fn check(args: &Args) -> Result<(), String> {
         (
             args.rates.is_some() && is_carousel,
             "a carousel hears nothing of what receivers have missed where they moved: name one --rate instead of --rates",
+        ),
+        (
+            !is_copied && args.receivers.is_some(),
+            "--receivers says where MEADcast is to reach: leave it out, or take --fanout mead or auto",
         ),
         (
             is_carousel && !is_multicast,
@@ -328,6 +339,8 @@ fn check(args: &Args) -> Result<(), String> {
 }
 
 fn options(args: &Args) -> Result<SendOptions, String> {
+    let receivers = args.receivers.as_deref().map(receivers::parse).transpose()?.unwrap_or_default();
+    let expected = receivers.len() as u32;
     Ok(SendOptions {
         fanout: match args.fanout {
             Fanout::Multicast => ticket::Fanout::Multicast,
@@ -335,6 +348,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             Fanout::Mead => ticket::Fanout::Mead,
             Fanout::Auto => ticket::Fanout::Auto,
         },
+        receivers,
         repair: match args.repair {
             Repair::Nack => ticket::Repair::Nack,
             Repair::After => ticket::Repair::After,
@@ -353,7 +367,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         },
         slower_rates: args.rates.as_ref().map(|rates| rates.slower.clone()).unwrap_or_default(),
         hops: args.ttl,
-        wait_for: args.wait.unwrap_or(DEFAULT_WAIT),
+        wait_for: args.wait.unwrap_or(expected.max(DEFAULT_WAIT)),
         wait_timeout: Duration::from_secs(args.wait_timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT_SECONDS)),
         retransmission_timeout_factor: args.retx_factor,
         minimum_retransmission_time: Duration::try_from_secs_f64(args.retx_minimum).unwrap_or(Duration::MAX),

@@ -86,7 +86,10 @@ impl Drop for Program {
 fn start(network: &Network, scratch: &Scratch, arguments: &[&str]) -> (Program, Vec<Program>) {
     let ticket = scratch.path("ticket");
     let mut command = treecast();
-    command.args(["send", "--json", "--interface", "rf", "--wait", "4", "--ticket-file"]).arg(&ticket);
+    command.args(["send", "--json", "--interface", "rf", "--ticket-file"]).arg(&ticket);
+    if !arguments.contains(&"--receivers") {
+        command.args(["--wait", "4"]);
+    }
     let mut sender = Program::start(network, "s", command.args(arguments));
     sender.wait_for("ticket", |event| event["event"] == "ticket");
     let receive = |(node, interface): &(&str, &str)| {
@@ -287,6 +290,41 @@ fn what_does_not_fit_is_refused_in_one_line() {
     refused(&mut with(&["--fanout", "auto", "--fec", "auto"]), &["--fec", "--fanout"]);
     refused(&mut with(&["--fanout", "auto", "--rates", "2M,1M"]), &["--rates", "--fanout"]);
     refused(&mut with(&["--fanout", "mead", "--repair", "carousel"]), &["carousel", "--fanout"]);
+    refused(&mut with(&["--receivers", "fd00::1"]), &["--receivers", "--fanout mead"]);
+}
+
+#[test]
+fn receivers_that_cannot_be_reached_are_refused_in_one_line() {
+    let (network, scratch) = (network(), Scratch::new());
+    let file = scratch.file("file", 10);
+    let receivers = |receivers: &str, words: &[&str]| {
+        let mut command = treecast();
+        command.args(["send", "--fanout", "mead", "--interface", "rf", "--receivers", receivers]).arg(&file);
+        network.within("s", || refused(&mut command, words));
+    };
+    receivers("fd00:3::2,10.0.3.2", &["10.0.3.2", "IPv4", "IPv6 address"]);
+    receivers("fd00:3::2,fd00:3::2", &["fd00:3::2", "twice"]);
+    receivers("fd00:9::1", &["fd00:9::1", "cannot be reached", "route"]);
+    receivers("fe80::1", &["fe80::1", "global"]);
+    receivers("/no/such/file", &["/no/such/file", "an address a line"]);
+}
+
+/// With `--receivers`, lists are known before anybody has come, and as many receivers are waited for.
+#[test]
+fn routers_are_found_before_receivers_come() {
+    const LEN: usize = 4_000_000;
+    let (network, scratch) = (network(), Scratch::new());
+    let _router = router(&network);
+    let file = scratch.file("file", LEN);
+    let list = scratch.path("receivers");
+    std::fs::write(&list, "fd00:3::2\nfd00:3::3\nfd00:3::4 # e3\nfd00:4::2\n").expect("it can be written");
+    let arguments = ["--fanout", "mead", "--rate", "20M", "--receivers", path(&list), path(&file)];
+    let (sender, receivers) = start(&network, &scratch, &arguments);
+    let (done, events) = sender.end();
+    receivers.into_iter().for_each(|receiver| _ = receiver.end());
+    check_files(&scratch, "file", LEN);
+    assert!(events.iter().any(|event| event["event"] == "joined" && event["wanted"] == 4), "{events:?}");
+    assert!(left_bytes(&done, "mead") > LEN as u64 / 2, "{done}");
 }
 
 #[test]

@@ -77,6 +77,22 @@ impl Discovery {
         }
     }
 
+    /// Asks about those who are known before they come; they will hear at `port`, if they can.
+    pub fn expect(&mut self, now: Instant, port: u16) -> io::Result<()> {
+        for ip in self.mead.expected.clone() {
+            self.machine(now)?.handle(now, Input::Join(ip, port));
+        }
+        Ok(())
+    }
+
+    fn machine(&mut self, now: Instant) -> io::Result<&mut Sender> {
+        if self.machine.is_none() {
+            self.machine = Some(Machine(Sender::new(now, config(&self.mead, self.payload_bytes)?)));
+        }
+        let machine = self.machine.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        Ok(&mut machine.0)
+    }
+
     /// Whether nothing is known yet, and will be soon.
     pub fn is_first(&self) -> bool {
         self.machine.as_ref().is_some_and(|machine| machine.0.counters().discoveries == 0)
@@ -88,15 +104,12 @@ impl Discovery {
         if !is_forwardable(ip) {
             return Ok(false);
         }
-        let machine = match &mut self.machine {
-            Some(machine) => machine,
-            None => self.machine.insert(Machine(Sender::new(now, config(&self.mead, self.payload_bytes)?))),
-        };
         let here = self.hosts.entry(ip).or_default();
-        if here.is_empty() {
-            machine.0.handle(now, Input::Join(ip, address.port()));
-        }
         here.push((receiver, address.port()));
+        if here.len() == 1 {
+            self.machine(now)?.handle(now, Input::Join(ip, address.port()));
+        }
+        self.has_news = true;
         Ok(true)
     }
 
@@ -106,6 +119,7 @@ impl Discovery {
             let first = here.first().copied();
             here.retain(|(other, _)| *other != receiver);
             match here.first() {
+                None if self.mead.expected.contains(ip) => {}
                 None => machine.0.handle(now, Input::Leave(*ip)),
                 Some(next) if first != Some(*next) => machine.0.handle(now, Input::Join(*ip, next.1)),
                 Some(_) => {}

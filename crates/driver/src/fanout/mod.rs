@@ -6,6 +6,7 @@ mod discovery;
 mod lists;
 
 use std::{
+    collections::BTreeSet,
     io,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
@@ -20,7 +21,7 @@ use treecast_wire::{
 pub(crate) use self::{discovery::Discovery, lists::MeadList};
 use crate::{
     interface::Interface,
-    mead::{PacketSocket, ResponseSocket},
+    mead::{PacketSocket, ResponseSocket, check_receivers},
 };
 
 /// Headers with lists leave so much of a packet, if the MTU does not say otherwise: what every IPv6 path carries
@@ -39,14 +40,18 @@ pub(crate) struct Mead {
     pub form: Form,
     /// The most addresses in a packet.
     pub max: usize,
+    /// Who is to be served, before anybody has come.
+    expected: BTreeSet<Ipv6Addr>,
     packets: Arc<PacketSocket>,
     responses: ResponseSocket,
 }
 
 impl Mead {
+    /// `receivers` are those who are known before they come.
+    ///
     /// # Errors
-    /// One line that says what the host lacks.
-    pub fn open(interface: &Interface) -> Result<Self, String> {
+    /// One line that says what the host lacks, or who cannot be reached.
+    pub fn open(interface: &Interface, receivers: &[IpAddr]) -> Result<Self, String> {
         let source = source(interface).ok_or_else(|| {
             format!(
                 "interface {} has no global or unique local IPv6 address to send MEADcast from: give it one, or name another \
@@ -78,7 +83,8 @@ impl Mead {
         let packets = PacketSocket::open(None).map_err(refused)?;
         packets.hold_at_most(SEND_BUFFER_BYTES).map_err(refused)?;
         let responses = ResponseSocket::open(source, form.dialect).map_err(refused)?;
-        Ok(Self { form, max, packets: Arc::new(packets), responses })
+        let expected = check_receivers(receivers, source).map_err(|error| error.to_string())?;
+        Ok(Self { form, max, expected, packets: Arc::new(packets), responses })
     }
 
     /// The longest header that packets get, in bytes.

@@ -422,6 +422,17 @@ fn add(receivers: &mut BTreeMap<Ipv6Addr, u16>, address: IpAddr, port: u16) -> R
     }
 }
 
+/// These receivers, each of which packets from `source` can go to.
+pub(crate) fn check_receivers(receivers: &[IpAddr], source: Ipv6Addr) -> Result<BTreeSet<Ipv6Addr>, Error> {
+    let mut known = BTreeMap::new();
+    receivers.iter().try_for_each(|receiver| add(&mut known, *receiver, 0))?;
+    for receiver in known.keys() {
+        let failed = |error| Error::NoRoute { receiver: *receiver, error };
+        route_source(*receiver, Some((source, 0))).map_err(failed)?;
+    }
+    Ok(known.into_keys().collect())
+}
+
 /// The address that packets come from, and the interface that they leave by.
 fn source(settings: &Settings, receiver: Ipv6Addr) -> Result<(Ipv6Addr, Interface), Error> {
     let interface = match &settings.interface {

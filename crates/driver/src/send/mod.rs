@@ -66,6 +66,8 @@ pub struct SendOptions {
     /// Where more paths come from, for as long as the session lasts; none ends it with `paths`.
     pub feed: Option<FeedSource>,
     pub fanout: Fanout,
+    /// Whom MEADcast is to reach, as far as that is known before they come.
+    pub receivers: Vec<IpAddr>,
     pub repair: Repair,
     /// Forward error correction: what goes out unasked.
     pub fec: Option<Share>,
@@ -149,6 +151,7 @@ impl SendOptions {
             paths,
             feed: None,
             fanout: Fanout::Multicast,
+            receivers: Vec::new(),
             repair: Repair::Nack,
             fec: None,
             group: None,

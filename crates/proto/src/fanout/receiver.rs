@@ -219,9 +219,9 @@ impl Receiver {
     fn judge_trial(&mut self, now: Instant, log: &SentLog) {
         let Some(trial) = &self.trial else { return };
         let lasts = |since: Instant, time| now.saturating_duration_since(since) >= time;
-        let has_failed = trial.mark.is_some_and(|mark| {
-            lasts(mark.at, TRIAL) && self.heard_till - mark.sent >= LEAST_TRIED
-        });
+        let has_failed = trial
+            .mark
+            .is_some_and(|mark| lasts(mark.at, TRIAL) && self.heard_till - mark.sent >= LEAST_TRIED);
         let is_unheard = log.left_at(trial.from).is_some_and(|since| lasts(since, LONGEST_TRIAL));
         if has_failed || is_unheard && log.total() - trial.from >= LEAST_TRIED {
             let way = trial.way;

@@ -39,10 +39,11 @@ impl Session<'_> {
         }
         let heeds_marks = matches!(self.plan.options.rate, Rate::Auto { .. });
         let (datagram_len, port) = (self.plan.datagram_len(), self.group.source_port());
-        let discovery =
+        let mut discovery =
             self.plan.mead.take().map(|mead| Discovery::new(mead, datagram_len, port, heeds_marks));
-        if let Some(discovery) = &discovery {
-            self.poller.add(discovery, ROUTERS, Interest::Read)?;
+        if let Some(discovery) = &mut discovery {
+            discovery.expect(self.clock.now(), self.plan.ticket(Vec::new()).own_port())?;
+            self.poller.add(&*discovery, ROUTERS, Interest::Read)?;
         }
         self.ways = Some(Ways {
             machine: Fanout::new(Config { has_group: fanout.has_group(), patience: PATIENCE }),
