@@ -9,7 +9,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, ErrorKind, Read},
     net::{SocketAddr, UdpSocket},
-    os::unix::fs::PermissionsExt,
+    os::{fd::AsRawFd, unix::fs::PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Stdio},
     time::Duration,
@@ -122,6 +122,19 @@ fn send(network: &Network, count: u8, len: usize) {
         datagram[0] = number;
         network.within("s", || socket.send_to(&datagram, TUN_ADDRESS).expect("the device is there"));
     }
+}
+
+/// Sends so many datagrams of so many bytes to the device on `s` in one call, and so as one super-packet.
+fn send_super(network: &Network, count: u8, len: usize) {
+    let socket = network.within("s", || UdpSocket::bind("[::]:0").expect("a free port"));
+    let segment = len as libc::c_int;
+    let (value, size) = (std::ptr::from_ref(&segment).cast(), size_of::<libc::c_int>() as libc::socklen_t);
+    // SAFETY: the option takes an int, which the kernel copies.
+    let set = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, size) };
+    assert_eq!(set, 0, "super-packets need Linux 4.18");
+    let mut datagrams = vec![0xa5; len * usize::from(count)];
+    datagrams.chunks_mut(len).zip(0..).for_each(|(datagram, number)| datagram[0] = number);
+    network.within("s", || socket.send_to(&datagrams, TUN_ADDRESS).expect("the device is there"));
 }
 
 /// What has come, in order; the kernel has checked the checksums.
@@ -422,6 +435,31 @@ fn routers_of_another_domain_are_not_believed() {
     assert_eq!((&done["mead_packets"], &done["unicast_packets"]), (&0.into(), &6.into()));
     assert!(done["forged"].as_u64() > Some(0), "{done}");
     paths.iter().for_each(|path| fs::remove_file(path).expect("it is ours"));
+}
+
+#[test]
+fn super_packets_arrive_as_their_datagrams_whether_they_leave_whole_or_not() {
+    let network = network();
+    let sockets = receivers(&network);
+    let _routers = ["r1", "r2"].map(|node| Router::start(&network, node, &[]));
+    let addresses = RECEIVERS.map(|(_, address)| address);
+    for option in [&["--dont-replicate"][..], &["--through-kernel"], &["-p", "6000"]] {
+        let mut sender = Sender::start(&network, &[option, &addresses, &["5000"]].concat());
+        sender.group_with_unicast(0);
+        // The first ones to a destination leave the kernel's own way.
+        for _ in 0..2 {
+            send_super(&network, 50, 1000);
+            for (node, socket) in &sockets {
+                assert_eq!(received(socket, 50, 1000).0, (0..50).collect::<Vec<_>>(), "{node} {option:?}");
+            }
+        }
+        send(&network, 5, 200);
+        sockets.values().for_each(|socket| assert_eq!(received(socket, 5, 200).0.len(), 5));
+        let done = sender.end();
+        assert_eq!((&done["packets"], &done["unicast_packets"]), (&105.into(), &0.into()), "{option:?}");
+        assert_eq!(done["in_super_packets"].as_u64() >= Some(50), option != ["--through-kernel"], "{done}");
+        assert_eq!(done["refused_packets"], 0);
+    }
 }
 
 /// Makes a cable narrow, unseen by the sender.

@@ -18,7 +18,11 @@ pub(crate) struct Neighbours<'a> {
     lans: HashMap<&'a str, Lan<'a>>,
 }
 
-/// Clients speak with servers and routers, hardly with each other.
+/// On a LAN with more clients than this, they speak with servers and routers only: each one's entries of all others would be
+/// as many as the square.
+const MAX_PEERS: usize = 64;
+
+/// Clients speak with servers and routers, and on smaller LANs with each other.
 #[derive(Default)]
 struct Lan<'a> {
     clients: Vec<&'a Interface>,
@@ -46,7 +50,8 @@ impl<'a> Neighbours<'a> {
     pub fn add(&self, batch: &mut Batch, node: &LabNode) {
         for interface in &node.interfaces {
             let Some(lan) = self.lans.get(interface.network.as_str()) else { continue };
-            let clients = lan.clients.iter().filter(|_| node.role != Role::Client);
+            let are_peers = node.role != Role::Client || lan.clients.len() <= MAX_PEERS;
+            let clients = lan.clients.iter().filter(|_| are_peers);
             for other in clients.chain(&lan.others).filter(|other| other.index != interface.index) {
                 for (address, _) in other.addresses() {
                     netlink::set_address_permanent(batch, interface.index, address, other.mac);
@@ -59,7 +64,9 @@ impl<'a> Neighbours<'a> {
 impl Lan<'_> {
     /// How many entries all members together come to have.
     fn pairs(&self) -> usize {
-        2 * self.clients.len() * self.others.len() + self.others.len() * self.others.len().saturating_sub(1)
+        let (clients, others) = (self.clients.len(), self.others.len());
+        let peers = if clients <= MAX_PEERS { clients * clients.saturating_sub(1) } else { 0 };
+        peers + 2 * clients * others + others * others.saturating_sub(1)
     }
 }
 
@@ -74,7 +81,9 @@ mod tests {
         let told = |spec| {
             !Neighbours::of(&Plan::of("x", &Topology::parse(spec).unwrap(), Delaying::Netem)).lans.is_empty()
         };
-        assert!(!told("lan:clients=50") && !told("tree:levels=3,clients=10"));
+        assert!(!told("lan:clients=20") && !told("tree:levels=3,clients=10"));
         assert!(told("lan:clients=300"));
+        // Not for its router: each may speak with all others.
+        assert!(told("tree:levels=3,clients=50"));
     }
 }

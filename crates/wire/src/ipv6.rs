@@ -114,9 +114,19 @@ pub fn checksum_offset(next_header: u8) -> Option<usize> {
 /// The checksum of `segment` (RFC 8200, 8.1); its own checksum field must be 0 for it to be put there, and over a segment
 /// that holds its right one it is 0.
 pub fn upper_layer_checksum(source: Ipv6Addr, destination: Ipv6Addr, next_header: u8, segment: &[u8]) -> u16 {
+    let pseudo_header = pseudo_header_sum(source, destination, next_header, segment.len());
+    !fold(u64::from(pseudo_header) + ones_complement_sum(segment))
+}
+
+/// What the addresses, the length of the segment and its kind add to its checksum (RFC 8200, 8.1), not inverted.
+pub fn pseudo_header_sum(
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+    next_header: u8,
+    segment_len: usize,
+) -> u16 {
     let addresses = ones_complement_sum(&source.octets()) + ones_complement_sum(&destination.octets());
-    let len_and_kind = segment.len() as u64 + u64::from(next_header);
-    !fold(addresses + len_and_kind + ones_complement_sum(segment))
+    fold(addresses + segment_len as u64 + u64::from(next_header))
 }
 
 /// The checksum after `old` bytes that it covers have become `new` (RFC 1624, equation 3). Both begin at an even place.

@@ -144,9 +144,19 @@ impl Display {
     }
 
     fn totals_as_json(&self, event: &str, totals: &Totals) -> Value {
-        let Totals { sent, packets, overrun, refused, discovery_bytes, malformed, discovery } = totals;
+        let Totals {
+            sent,
+            packets,
+            in_super_packets,
+            overrun,
+            refused,
+            discovery_bytes,
+            malformed,
+            discovery,
+        } = totals;
         json!({
             "event": event, "seconds": self.seconds(), "packets": packets,
+            "in_super_packets": in_super_packets,
             "mead_packets": sent.mead_packets, "mead_bytes": sent.mead_bytes,
             "unicast_packets": sent.unicast_packets, "unicast_bytes": sent.unicast_bytes,
             "discoveries": discovery.discoveries, "discovery_packets": discovery.requests,

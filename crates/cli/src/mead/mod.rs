@@ -103,6 +103,11 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "1000", help_heading = "Grouping")]
     payload: u16,
 
+    /// Send all packets the kernel's own way, past its firewall and policy routing, which is slower: without, super-packets
+    /// (UDP_SEGMENT) of programs leave whole, and the firewall's rules for output do not see them
+    #[arg(long, help_heading = "Network")]
+    through_kernel: bool,
+
     /// The order of bits in headers
     #[arg(long, value_enum, default_value_t = WireDialect::Rfc, help_heading = "Protocol")]
     dialect: WireDialect,
@@ -203,6 +208,7 @@ fn settings(args: &Args) -> Result<Settings, String> {
         to_router: args.to_router,
         has_ports: args.ports,
         key,
+        divides: args.through_kernel,
         statistics: args.statistics,
     })
 }

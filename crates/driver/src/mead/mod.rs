@@ -3,8 +3,11 @@
 //! Two threads, as in meadcast-thesis-2024, 4.3.1: one reads the device and sends, by a transmission group that it finds
 //! whole whenever it looks; the other discovers routers and replaces that group.
 
+mod neighbours;
+mod offload;
 mod raw;
 mod session;
+mod super_socket;
 mod transmitter;
 mod tun;
 
@@ -77,6 +80,8 @@ pub struct Settings {
     pub has_ports: bool,
     /// Of the routers' domain.
     pub key: Option<DomainKey>,
+    /// Whether super-packets of programs leave divided, the kernel's own way, where a firewall sees them.
+    pub divides: bool,
     /// How often to tell what has been counted; none: at the end only.
     pub statistics: Option<Duration>,
 }
@@ -121,6 +126,8 @@ pub struct Totals {
     pub sent: Sent,
     /// Packets that programs sent to the device's address.
     pub packets: u64,
+    /// Packets among those that left, which left as super-packets.
+    pub in_super_packets: u64,
     /// Packets that the kernel took from none of us: no route, no room, too long.
     pub refused: u64,
     /// Packets that programs sent faster than they could leave: the device's queue was full.

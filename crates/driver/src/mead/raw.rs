@@ -24,7 +24,7 @@ const MAX_RESPONSE_LEN: usize = 2048;
 const ICMP6_FILTER: libc::c_int = 1;
 
 /// What a sender needs to have room for between two of the kernel's turns.
-const BUFFER_BYTES: usize = 4 << 20;
+pub(super) const BUFFER_BYTES: usize = 4 << 20;
 
 const HOP_LIMIT: u8 = 64;
 

@@ -21,6 +21,7 @@ use treecast_wire::{icmpv6::Cause, ipv6::is_forwardable, mead::MAX_ADDRESSES};
 use super::{
     Error, Notice, Settings, Totals,
     raw::{ErrorSocket, PacketSocket, ResponseSocket, request_packet},
+    super_socket::SuperSocket,
     transmitter::{self, Shared},
     tun::{MIN_MTU, Tun},
 };
@@ -66,6 +67,9 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
     let parameters = parameters(settings, max(settings.max, &form, &interface)?)?;
     let mtu = tun_mtu(&form, parameters.max, form.mtu);
     let packets = PacketSocket::open(settings.interface.as_deref()).map_err(Error::Socket)?;
+    // Without one, super-packets are divided here.
+    let leaves_by = settings.interface.is_some().then_some(interface.index);
+    let super_socket = if settings.divides { None } else { SuperSocket::open(leaves_by).ok() };
     let responses =
         ResponseSocket::open(source, settings.dialect).map_err(|error| Error::Source(source, error))?;
     let errors = ErrorSocket::open(source, settings.dialect).map_err(|error| Error::Source(source, error))?;
@@ -99,7 +103,8 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
     std::thread::scope(|scope| {
         // The first group is there before the first packet.
         let begun = session.carry_out(notify);
-        let transmitter = transmitter::start(scope, &shared, (&tun, settings.tun_address), &packets, &form);
+        let sockets = (&packets, super_socket);
+        let transmitter = transmitter::start(scope, &shared, (&tun, settings.tun_address), sockets, &form);
         result = begun.and_then(|_| {
             session.run(stop, &mut members, settings.statistics, notify, || transmitter.is_finished())
         });
@@ -192,6 +197,7 @@ impl Session<'_> {
                     self.totals.refused += refused;
                     match why {
                         Some(why) if self.unreachable.insert(receiver) => {
+                            let why = reason(&why);
                             notify(Notice::Warning(format!("{receiver} cannot be reached: {why}")));
                         }
                         Some(_) => {}
@@ -312,10 +318,23 @@ impl Session<'_> {
     }
 
     fn totals(&self) -> Totals {
-        let transmitter::Data { sent, packets, refused } = self.shared.counted();
+        let transmitter::Data { sent, packets, in_super_packets, refused } = self.shared.counted();
         let refused = self.totals.refused + refused;
         let (overrun, discovery) = (self.tun.dropped(), self.sender.counters());
-        Totals { sent, packets, refused, overrun, discovery, ..self.totals }
+        Totals { sent, packets, in_super_packets, refused, overrun, discovery, ..self.totals }
+    }
+}
+
+/// Why the kernel takes no packet.
+fn reason(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        // So says a raw socket when there is no room for one more neighbour.
+        Some(libc::EINVAL) => {
+            "the kernel's table of neighbours may be full (all namespaces share it): raise \
+                               net.ipv6.neigh.default.gc_thresh3"
+                .to_owned()
+        }
+        _ => error.to_string(),
     }
 }
 

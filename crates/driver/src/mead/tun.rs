@@ -16,6 +16,8 @@ use std::{
 
 use thiserror::Error;
 
+use super::offload::{OFFLOAD_LEN, Offload};
+
 const DEVICE: &str = "/dev/net/tun";
 
 /// The kernel puts a number that is free in place of `%d`.
@@ -26,6 +28,12 @@ pub(super) const MIN_MTU: u32 = 1280;
 
 /// Packets that wait for us: a program may send a burst. The kernel drops what comes when there are so many.
 const QUEUE_PACKETS: libc::c_int = 4096;
+
+/// `if_tun.h` of Linux: checksums are left to whoever sends the packet, and super-packets of UDP come whole. There is no
+/// offload of IPv6's without IPv4's.
+const TUN_F_CSUM: u32 = 0x01;
+const TUN_F_USO4: u32 = 0x20;
+const TUN_F_USO6: u32 = 0x40;
 
 /// `sockios.h` of Linux.
 const SIOCSIFTXQLEN: libc::c_ulong = 0x8943;
@@ -84,10 +92,12 @@ impl Tun {
         let file = file.map_err(TunError::Open)?;
         let wanted = name.unwrap_or(ANY_NAME);
         let mut request = interface_request(wanted).ok_or_else(|| TunError::Name(wanted.to_owned()))?;
-        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+        request.ifr_ifru.ifru_flags = flags as libc::c_short;
         control(&file, libc::TUNSETIFF as libc::c_ulong, &mut request)
             .map_err(|error| TunError::Create { name: wanted.to_owned(), error })?;
         let tun = Self { file, name: name_in(&request) };
+        tun.take_super_packets();
         tun.configure(address, mtu)?;
         Ok(tun)
     }
@@ -96,10 +106,20 @@ impl Tun {
         &self.name
     }
 
-    /// The next packet's length; none when there is none now.
-    pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Has programs' super-packets handed over whole. Where the kernel cannot (before Linux 6.2), it divides them.
+    fn take_super_packets(&self) {
+        let offloads = libc::c_ulong::from(TUN_F_CSUM | TUN_F_USO4 | TUN_F_USO6);
+        // SAFETY: the request takes a number.
+        unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) };
+    }
+
+    /// The next packet, and what is left to do about it; none when there is none now.
+    pub fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<(Offload, &'a mut [u8])>> {
         match (&self.file).read(buffer) {
-            Ok(len) => Ok(Some(len)),
+            Ok(len) => {
+                let packet = buffer[..len].split_first_chunk_mut::<OFFLOAD_LEN>();
+                Ok(packet.map(|(offload, packet)| (Offload::parse(offload), packet)))
+            }
             Err(error) if [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted].contains(&error.kind()) => {
                 Ok(None)
             }

@@ -4,6 +4,8 @@
 //! checksum for the address that stands in their IPv6 header, so that routers correct it by what they change. A packet that is
 //! too long for its list's header goes out in several, with parts of the list.
 
+mod super_packet;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::Ipv6Addr,
@@ -14,6 +16,7 @@ use treecast_wire::{
     mead::{Dialect, FIXED_LEN, Header, Options},
 };
 
+pub use self::super_packet::{Part, SuperPacket, complete_checksum};
 use super::{
     cost::Model,
     grouping::{AddressList, Grouping},
@@ -98,6 +101,14 @@ pub struct Sent {
 }
 
 impl Sent {
+    fn count(&mut self, copy: &Copy, packets: usize, bytes: usize) {
+        let (of_packets, of_bytes) = match copy.header.is_empty() {
+            true => (&mut self.unicast_packets, &mut self.unicast_bytes),
+            false => (&mut self.mead_packets, &mut self.mead_bytes),
+        };
+        (*of_packets, *of_bytes) = (*of_packets + packets as u64, *of_bytes + bytes as u64);
+    }
+
     /// Both together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -198,26 +209,27 @@ impl Packets {
     /// None, when it is no IPv6 packet.
     pub fn make(&mut self, packet: &[u8], mut send: impl FnMut(Ipv6Addr, Vec<u8>)) -> Option<Sent> {
         let (ip, payload) = ipv6::Header::parse(packet).ok()?;
-        let Self { form, group, mtus, copies, fitting } = self;
-        fitting.0.clear();
-        fitting.0.extend(mtus.iter().map(|mtu| form.fitting_addresses(*mtu, payload.len())));
-        fitting.1 = ip.next_header;
-        if !copies.contains_key(fitting) {
-            let by_mtu = mtus.iter().copied().zip(fitting.0.iter().copied()).collect();
-            copies.insert(fitting.clone(), group.copies(form, &by_mtu, ip.next_header));
-        }
-        let copies = &copies[fitting];
+        let (form, copies) = self.copies_of(payload.len(), ip.next_header);
         let mut sent = Sent::default();
         for copy in copies {
             let made = copy.made(form, &ip, payload);
-            let (packets, bytes) = match copy.header.is_empty() {
-                true => (&mut sent.unicast_packets, &mut sent.unicast_bytes),
-                false => (&mut sent.mead_packets, &mut sent.mead_bytes),
-            };
-            (*packets, *bytes) = (*packets + 1, *bytes + made.len() as u64);
+            sent.count(copy, 1, made.len());
             send(copy.destination, made);
         }
         Some(sent)
+    }
+
+    /// What a packet with so much behind its IPv6 header becomes, of this kind.
+    fn copies_of(&mut self, payload_len: usize, next_header: u8) -> (&Form, &[Copy]) {
+        let Self { form, group, mtus, copies, fitting } = self;
+        fitting.0.clear();
+        fitting.0.extend(mtus.iter().map(|mtu| form.fitting_addresses(*mtu, payload_len)));
+        fitting.1 = next_header;
+        if !copies.contains_key(fitting) {
+            let by_mtu = mtus.iter().copied().zip(fitting.0.iter().copied()).collect();
+            copies.insert(fitting.clone(), group.copies(form, &by_mtu, next_header));
+        }
+        (form, &copies[fitting])
     }
 }
 
@@ -283,15 +295,20 @@ impl TransmissionGroup {
 }
 
 impl Copy {
-    fn made(&self, form: &Form, ip: &ipv6::Header, payload: &[u8]) -> Vec<u8> {
-        let header = &self.header;
-        let new = ipv6::Header {
-            payload_len: (header.len() + payload.len()) as u16,
-            next_header: if header.is_empty() { ip.next_header } else { next_header::ROUTING },
+    /// For a packet that carries so much behind all headers of ours.
+    fn ip_header(&self, form: &Form, ip: &ipv6::Header, payload_len: usize) -> ipv6::Header {
+        ipv6::Header {
+            payload_len: (self.header.len() + payload_len) as u16,
+            next_header: if self.header.is_empty() { ip.next_header } else { next_header::ROUTING },
             source: form.source,
             destination: self.destination,
             ..*ip
-        };
+        }
+    }
+
+    fn made(&self, form: &Form, ip: &ipv6::Header, payload: &[u8]) -> Vec<u8> {
+        let header = &self.header;
+        let new = self.ip_header(form, ip, payload.len());
         let mut made = Vec::with_capacity(ipv6::HEADER_LEN + header.len() + payload.len());
         made.extend_from_slice(&new.to_bytes());
         made.extend_from_slice(header);
@@ -408,7 +425,7 @@ mod tests {
 
     const PROGRAM: Ipv6Addr = Ipv6Addr::new(0xfd15, 0, 0, 0, 0, 0, 0, 1);
 
-    fn form() -> Form {
+    pub(super) fn form() -> Form {
         Form {
             source: SENDER,
             source_port: None,
@@ -420,7 +437,7 @@ mod tests {
         }
     }
 
-    fn group() -> TransmissionGroup {
+    pub(super) fn group() -> TransmissionGroup {
         let list = List {
             entries: vec![(r(1), vec![e(1), e(2), e(3)]), (r(2), vec![e(4), e(5)])],
             dont_replicate: 2,
@@ -435,7 +452,7 @@ mod tests {
         }
     }
 
-    fn datagram(len: usize) -> Vec<u8> {
+    pub(super) fn datagram(len: usize) -> Vec<u8> {
         let mut segment = vec![7; 8 + len];
         segment[..8].copy_from_slice(&[0x10, 0, 0, 9, 0, 0, 0, 0]);
         let segment_len = segment.len() as u16;
