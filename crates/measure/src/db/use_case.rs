@@ -129,6 +129,12 @@ impl Measured {
         (!later.is_empty()).then(|| later.iter().sum::<f64>() / later.len() as f64)
     }
 
+    /// Bytes of all discoveries but the first; none without any.
+    pub fn later_discovery_bytes(&self) -> Option<f64> {
+        let DiscoveryCost { discoveries, bytes, .. } = self.discovery?;
+        (discoveries > 0).then(|| bytes as f64 * (discoveries - 1) as f64 / discoveries as f64)
+    }
+
     /// The mean latency of the worst second of the first discovery, as a part of the mean of the seconds behind it; none
     /// without one.
     pub fn latency_peak(&self) -> Option<f64> {

@@ -1,6 +1,6 @@
 //! Whether an experiment has shown what it set out to show.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use treecast_measure::{db::UseCaseInfo, statistics::percentile};
 
 use super::{
@@ -32,7 +32,7 @@ fn unicast() -> String {
 }
 
 /// What a claim is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// Bytes on all links, as a part of the other delivery's.
@@ -43,8 +43,8 @@ pub enum Measure {
     Time,
     /// The part of the packets that did not come.
     Loss,
-    /// Bytes that left the sender a second when the first discovery was over, as a part of the other delivery's.
-    LaterSender,
+    /// Bytes of all discoveries but the first, as a part of all that left the sender.
+    Discovery,
     /// The mean latency of the worst second, as a part of the mean of the whole run.
     Peak,
 }
@@ -56,14 +56,14 @@ impl Measure {
             Self::Sender => "sender",
             Self::Time => "time",
             Self::Loss => "loss",
-            Self::LaterSender => "later-sender",
+            Self::Discovery => "discovery",
             Self::Peak => "peak",
         }
     }
 
     /// Whether it is by itself, and not a part of another delivery's.
     fn is_value(self) -> bool {
-        matches!(self, Self::Loss | Self::Peak)
+        matches!(self, Self::Loss | Self::Peak | Self::Discovery)
     }
 
     fn of(self, info: &UseCaseInfo) -> Option<f64> {
@@ -73,7 +73,7 @@ impl Measure {
             Self::Sender => measured.bytes.sender as f64,
             Self::Time => measured.seconds,
             Self::Loss => measured.loss(),
-            Self::LaterSender => measured.later_sender_bytes()?,
+            Self::Discovery => measured.later_discovery_bytes()? / measured.bytes.sender as f64,
             Self::Peak => measured.latency_peak()?,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::claims::Measure;
 use crate::text::read_text;
@@ -16,7 +16,7 @@ pub struct Figures {
 }
 
 /// A column of a table: one way, by the number of receivers in a network.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     pub table: String,
@@ -31,18 +31,11 @@ pub struct Figure {
 }
 
 /// One figure.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Found<'a> {
     pub figure: &'a Figure,
     /// In per cent.
     pub saved: f64,
-}
-
-// By which table, and so by its name.
-impl PartialEq for Figure {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.table, &self.way, self.measure) == (&other.table, &other.way, other.measure)
-    }
 }
 
 /// Where a figure is looked for.

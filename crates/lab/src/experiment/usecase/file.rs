@@ -58,7 +58,7 @@ pub struct UseCases {
     /// How many hosts of each network receive.
     pub receivers: Vec<usize>,
     pub loads: Vec<Load>,
-    /// Data in a datagram; none: what leaves room for the delivery's addresses.
+    /// Data in a datagram.
     pub payload_bytes: usize,
     /// Of all links, where they are not as fast as the machine.
     pub link_rate: Option<Rate>,
