@@ -14,6 +14,7 @@
 
 static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static loss_u32 (*random32)(void) = (void *)BPF_FUNC_get_prandom_u32;
+static long (*load)(const void *packet, loss_u32 offset, void *to, loss_u32 length) = (void *)BPF_FUNC_skb_load_bytes;
 
 /* The lab sets the number of entries when it loads the program. */
 struct {
@@ -31,6 +32,33 @@ static int happens(loss_u32 probability)
 	return (random32() >> 1) < probability;
 }
 
+/*
+ * Whether a routing header is among an IPv6 packet's extension headers, as `-m ipv6header --header ipv6-route --soft` of
+ * ip6tables asks (meadcast-thesis-2024, listing A.5). Only options stand before one (RFC 8200, 4.1).
+ */
+static int has_routing_header(struct __sk_buff *packet)
+{
+	enum { IPV6 = 0x86dd, AT_NEXT = 14 + 6, AT_REST = 14 + 40, HOP_BY_HOP = 0, ROUTING = 43, OPTIONS = 60 };
+	const unsigned char is_ipv6[2] = { IPV6 >> 8, IPV6 & 0xff };
+	unsigned char kind[2], next, head[2];
+	loss_u32 at = AT_REST;
+	int i;
+
+	if (load(packet, 12, kind, 2) || kind[0] != is_ipv6[0] || kind[1] != is_ipv6[1])
+		return 0;
+	if (load(packet, AT_NEXT, &next, 1))
+		return 0;
+	for (i = 0; i < 3; i++) {
+		if (next == ROUTING)
+			return 1;
+		if ((next != HOP_BY_HOP && next != OPTIONS) || load(packet, at, head, 2))
+			return 0;
+		next = head[0];
+		at += 8 + 8 * head[1];
+	}
+	return next == ROUTING;
+}
+
 SECTION("classifier")
 int lose(struct __sk_buff *packet)
 {
@@ -42,7 +70,7 @@ int lose(struct __sk_buff *packet)
 	/* Two processors may both change the state: the model is of chance anyway. */
 	if (happens(entry->is_bad ? entry->to_good : entry->to_bad))
 		entry->is_bad = !entry->is_bad;
-	if (happens(entry->is_bad ? entry->in_bad : entry->in_good)) {
+	if (happens(entry->is_bad ? entry->in_bad : entry->in_good) || (entry->firewall && has_routing_header(packet))) {
 		__sync_fetch_and_add(&entry->dropped, 1);
 		return DROP;
 	}

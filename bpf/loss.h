@@ -22,7 +22,7 @@ struct loss_entry {
 	loss_u32 to_bad;  /* leaving the good state, before each packet */
 	loss_u32 to_good; /* leaving the bad state, before each packet */
 	loss_u32 is_bad;  /* the state */
-	loss_u32 unused;
+	loss_u32 firewall; /* not 0: IPv6 packets with a routing header are lost */
 	loss_u64 passed;  /* packets that went through */
 	loss_u64 dropped; /* packets that did not */
 };

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use crate::sys::Poll;
+use crate::sys::{Peer, Poll, peer};
 
 /// Answers that are being written at a time; one more, and the oldest is given up.
 const MAX_CLIENTS: usize = 8;
@@ -69,6 +69,15 @@ impl Place<'_> {
             }
         };
         asked().map_err(self.failed())
+    }
+
+    /// Who listens here.
+    ///
+    /// # Errors
+    /// When nobody does.
+    pub fn server(self) -> Result<Peer, Failure> {
+        let peer = || peer(&UnixStream::connect_addr(&self.address()?)?);
+        peer().map_err(self.failed())
     }
 
     fn address(self) -> io::Result<SocketAddr> {

@@ -232,15 +232,22 @@ pub fn enter_new_network() -> io::Result<()> {
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
 }
 
-/// Who is at the other end of a connection on this host.
-pub fn peer_user(stream: &impl AsRawFd) -> io::Result<u32> {
+/// Who holds the other end of a Unix socket; of a listener, who began to listen.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    pub process: i32,
+    pub user: u32,
+}
+
+/// The process and user at the other end of a Unix socket.
+pub fn peer(stream: &impl AsRawFd) -> io::Result<Peer> {
     // SAFETY: all zeros are a value of it; the kernel writes at most the length given, to a live value.
     unsafe {
         let mut peer = mem::zeroed::<libc::ucred>();
         let mut len = mem::size_of_val(&peer) as libc::socklen_t;
         let to = ptr::from_mut(&mut peer).cast();
         check(libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut len))?;
-        Ok(peer.uid)
+        Ok(Peer { process: peer.pid, user: peer.uid })
     }
 }
 

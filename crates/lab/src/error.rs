@@ -27,6 +27,14 @@ pub enum Error {
     NoSuchNode { lab: String, node: String, known: String },
     #[error("node {node} has no interface {interface}: it has {known}")]
     NoSuchInterface { node: String, interface: String, known: String },
+    #[error(
+        "lab {lab} has no link {link} between two nodes: it has {known} (a LAN's cables have a node and an interface)"
+    )]
+    NoSuchLink { lab: String, link: String, known: String },
+    #[error("node {node} is in no LAN and no link")]
+    NoInterface { node: String },
+    #[error("the MEADcast router of {node}: {reason}")]
+    Router { node: String, reason: String },
     #[error("lab {name} was never finished: take it down with `treecast lab down {name}`")]
     Unfinished { name: String },
     #[error(

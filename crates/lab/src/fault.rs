@@ -1,16 +1,18 @@
 //! Faults on demand while a run goes on. Each takes effect before the call returns.
 
+use std::io;
+
 use crate::error::{Error, Result};
-use crate::lab::Lab;
+use crate::lab::{Lab, list};
 use crate::links;
 use crate::loss::{LossCounters, Losses};
 use crate::namespace::Namespace;
 use crate::netlink::{self, Batch, Netlink};
 use crate::parallel;
-use crate::plan::{CableEnd, Interface};
-use crate::routes;
-use crate::state::{self, Locked};
-use crate::topology::{Loss, Quality};
+use crate::plan::{CableEnd, Interface, LabNode};
+use crate::routes::{self, Route};
+use crate::state::{self, Locked, Record};
+use crate::topology::{Loss, Member, NetworkKind, Quality};
 use crate::up;
 
 impl Lab {
@@ -25,7 +27,7 @@ impl Lab {
             && is_up
         {
             // The kernel has forgotten what the other node had on this link.
-            let routes = routes::compute(self.topology());
+            let routes = routes::avoiding(self.topology(), &self.record()?.avoided);
             up::configure(&mut batch, self.plan(), &self.plan().nodes[far], &routes[far]);
         }
         run_in(namespace, batch)
@@ -33,19 +35,39 @@ impl Lab {
 
     /// Has `node` lose what it is sent over `interface` so from now on.
     pub fn set_loss(&self, node: &str, interface: &str, loss: Loss) -> Result<()> {
-        let interface = self.interface(node, interface)?;
-        let locked = Locked::open(self.state_directory(), self.name())?;
-        let unfinished = || Error::Unfinished { name: self.name().to_owned() };
-        let mut record = locked.read()?.ok_or_else(unfinished)?;
-        let known = record.loss.map(Losses::open).transpose()?;
-        let mut losses = known.map_or_else(|| Losses::load(self.plan().interfaces_end()), Ok)?;
-        losses.set(interface.index, loss)?;
-        let losing = &mut record.losing;
-        if !losing.contains(&interface.index) && interface.quality.loss.is_none() {
-            let (namespace, far_index) = self.far_end(interface);
+        let it = self.interface(node, interface)?;
+        // Where all or none is lost, it does not matter what a packet is.
+        let is_partial = !matches!(loss, Loss::None | Loss::Uniform(1.0));
+        if is_partial && it.quality.loss.is_none() {
+            let (namespace, far_index) = self.far_end(it);
             let mut batch = Batch::default();
             netlink::set_splitting(&mut batch, far_index, true);
             run_in(namespace, batch)?;
+        }
+        self.change_losses(node, it, |losses| losses.set(it.index, loss))
+    }
+
+    /// Has `node` drop IPv6 packets with a routing header that it is sent over `interface`, or no longer
+    /// (meadcast-thesis-2024, 4.4.3 and listing A.5).
+    pub fn set_firewall(&self, node: &str, interface: &str, is_on: bool) -> Result<()> {
+        let it = self.interface(node, interface)?;
+        self.change_losses(node, it, |losses| losses.set_firewall(it.index, is_on))
+    }
+
+    /// Changes the loss program of the lab, which sees what arrives at `interface` from then on.
+    fn change_losses(
+        &self,
+        node: &str,
+        interface: &Interface,
+        change: impl FnOnce(&mut Losses) -> Result<()>,
+    ) -> Result<()> {
+        let locked = Locked::open(self.state_directory(), self.name())?;
+        let mut record = self.unless_unfinished(locked.read()?)?;
+        let known = record.loss.map(Losses::open).transpose()?;
+        let mut losses = known.map_or_else(|| Losses::load(self.plan().interfaces_end()), Ok)?;
+        change(&mut losses)?;
+        let losing = &mut record.losing;
+        if !losing.contains(&interface.index) && interface.quality.loss.is_none() {
             let mut batch = Batch::default();
             up::lose(&mut batch, interface.index, &losses);
             run_in(&self.node(node)?.namespace, batch)?;
@@ -53,6 +75,75 @@ impl Lab {
         }
         record.loss = Some(losses.objects());
         locked.write(&record)
+    }
+
+    /// Has all routes avoid a link between two nodes, or take it again, as a routing protocol does that has noticed
+    /// what became of it. A node's new routes are there before its old ones go.
+    pub fn set_avoided(&self, link: &str, is_avoided: bool) -> Result<()> {
+        let (index, _) = self.link(link)?;
+        let locked = Locked::open(self.state_directory(), self.name())?;
+        let mut record = self.unless_unfinished(locked.read()?)?;
+        let before = routes::avoiding(self.topology(), &record.avoided);
+        match is_avoided {
+            true => _ = record.avoided.insert(index),
+            false => _ = record.avoided.remove(&index),
+        }
+        let after = routes::avoiding(self.topology(), &record.avoided);
+        locked.write(&record)?;
+        parallel::map(self.nodes().len(), |node| self.replace_routes(node, &before[node], &after[node]))?;
+        Ok(())
+    }
+
+    fn replace_routes(&self, node: usize, before: &[Route], after: &[Route]) -> Result<()> {
+        let node = &self.nodes()[node];
+        if before == after {
+            return Ok(());
+        }
+        let is_kept = |route: &&Route| {
+            after.iter().any(|new| (new.prefix, new.length) == (route.prefix, route.length))
+        };
+        let mut batch = Batch::default();
+        for route in after.iter().filter(|route| !before.contains(route)) {
+            let index = node.interfaces[route.interface].index;
+            netlink::add_route(&mut batch, route.prefix, route.length, route.gateway, index);
+        }
+        run_in(&node.namespace, batch)?;
+        for route in before.iter().filter(|route| !is_kept(route)) {
+            let mut batch = Batch::default();
+            netlink::delete_route(&mut batch, route.prefix, route.length);
+            match change_in(&node.namespace, batch) {
+                // It went with its interface.
+                Err(error) if netlink::is_refused_with(&error, libc::ESRCH) => {}
+                deleted => deleted.map_err(Error::system(changing(&node.namespace)))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A link between two nodes by its name: its index in the topology, and each end's node and interface.
+    pub fn link(&self, name: &str) -> Result<(usize, [(&LabNode, &Interface); 2])> {
+        let networks = || self.topology().networks.iter().enumerate();
+        let found = networks().find(|(_, network)| network.name == name && network.kind == NetworkKind::Link);
+        let ends = found.and_then(|(index, network)| {
+            let end = |member: &Member| {
+                let node = self.nodes().get(member.node)?;
+                Some((node, node.interface(&member.interface)?))
+            };
+            Some((index, [end(network.members.first()?)?, end(network.members.get(1)?)?]))
+        });
+        ends.ok_or_else(|| {
+            let links = networks().filter(|(_, network)| network.kind == NetworkKind::Link);
+            let known = list(links.map(|(_, network)| network.name.as_str()));
+            Error::NoSuchLink { lab: self.name().to_owned(), link: name.to_owned(), known }
+        })
+    }
+
+    fn record(&self) -> Result<Record> {
+        self.unless_unfinished(state::peek(self.state_directory(), self.name())?)
+    }
+
+    fn unless_unfinished(&self, record: Option<Record>) -> Result<Record> {
+        record.ok_or_else(|| Error::Unfinished { name: self.name().to_owned() })
     }
 
     /// Has what `node` sends over `interface` go at another rate from now on. The queue stays as long as it was.
@@ -91,9 +182,16 @@ impl Lab {
 }
 
 fn run_in(namespace: &str, batch: Batch) -> Result<()> {
-    let run = || {
+    change_in(namespace, batch).map_err(Error::system(changing(namespace)))
+}
+
+fn change_in(namespace: &str, batch: Batch) -> io::Result<()> {
+    parallel::aside(|| {
         Namespace::open(namespace)?.enter()?;
         Netlink::open()?.run(batch)
-    };
-    parallel::aside(run).map_err(Error::system(format!("change a link of {namespace}")))
+    })
+}
+
+fn changing(namespace: &str) -> String {
+    format!("change a link of {namespace}")
 }

@@ -1,5 +1,6 @@
 //! A lab that is up, as its user sees it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
@@ -79,6 +80,7 @@ impl Lab {
             delaying,
             loss: None,
             losing: Vec::new(),
+            avoided: BTreeSet::new(),
         };
         locked.write(&record)?;
         if let Err(error) = up::reserve(&plan) {
@@ -259,7 +261,7 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// The first few names, so that a line stays one.
-fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.take(9).collect();
     if names.len() == 9 {
         names[8] = "...";

@@ -11,6 +11,7 @@
 mod daemon;
 mod down;
 mod error;
+pub mod events;
 pub mod experiment;
 mod fault;
 pub mod faults;

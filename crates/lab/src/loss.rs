@@ -30,7 +30,7 @@ struct Entry {
     to_bad: u32,
     to_good: u32,
     is_bad: u32,
-    unused: u32,
+    firewall: u32,
     passed: u64,
     dropped: u64,
 }
@@ -97,10 +97,19 @@ impl Losses {
     /// arrive in this very moment may be missing from them.
     pub fn set(&mut self, index: u32, loss: Loss) -> Result<()> {
         let outcome = self.table.get(&index, 0).and_then(|entry| {
-            let Entry { passed, dropped, .. } = entry;
-            self.table.set(index, Entry { passed, dropped, ..Entry::of(loss) }, 0)
+            let Entry { firewall, passed, dropped, .. } = entry;
+            self.table.set(index, Entry { firewall, passed, dropped, ..Entry::of(loss) }, 0)
         });
         outcome.map_err(|error| failed("set the loss of an interface")(error.into()))
+    }
+
+    /// Has interface `index` drop IPv6 packets with a routing header from now on, or no longer.
+    pub fn set_firewall(&mut self, index: u32, is_on: bool) -> Result<()> {
+        let outcome = self
+            .table
+            .get(&index, 0)
+            .and_then(|entry| self.table.set(index, Entry { firewall: is_on.into(), ..entry }, 0));
+        outcome.map_err(|error| failed("set the firewall of an interface")(error.into()))
     }
 
     pub fn counters(&self, index: u32) -> Result<LossCounters> {

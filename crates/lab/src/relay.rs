@@ -12,7 +12,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use queue::Queue;
-use socket::{FrameSocket, Poll};
+pub(crate) use socket::FrameSocket;
+use socket::Poll;
 
 use crate::daemon::Daemon;
 use crate::error::{Error, Result};

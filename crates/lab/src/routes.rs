@@ -5,7 +5,7 @@
 //! ("Constructing optimal IP routing tables", 1999), with one liberty: addresses that no network of
 //! the lab has may go anywhere, so a host ends up with nothing but a default route.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::topology::{Member, Role, Topology};
@@ -23,8 +23,16 @@ pub struct Route {
 /// The routes of every node, in the order of the topology. Where paths are equally short, the
 /// network and then the router defined first is taken.
 pub fn compute(topology: &Topology) -> Vec<Vec<Route>> {
-    let graph = Graph::of(topology);
-    let targets = targets(topology);
+    avoiding(topology, &BTreeSet::new())
+}
+
+/// The same where no packet may go over some of the networks. Their own addresses cannot be reached then.
+pub fn avoiding(topology: &Topology, avoided: &BTreeSet<usize>) -> Vec<Vec<Route>> {
+    let graph = Graph::avoiding(topology, avoided);
+    let targets: Vec<Target> = targets(topology)
+        .into_iter()
+        .filter(|target| target.network.is_none_or(|network| !avoided.contains(&network)))
+        .collect();
     let distances: Vec<Vec<u16>> = targets.iter().map(|target| graph.distances(&target.routers)).collect();
     // Hosts on the same networks have the same routes, and most of a lab's nodes are such hosts.
     let mut of_hosts: HashMap<&[usize], Vec<Route>> = HashMap::new();
@@ -119,17 +127,22 @@ fn left_aligned(address: IpAddr) -> u128 {
 /// Who is in which network, both ways, and which members are routers.
 pub(crate) struct Graph {
     pub(crate) networks_of: Vec<Vec<usize>>,
+    /// None in networks that are avoided.
     pub(crate) routers_of: Vec<Vec<usize>>,
 }
 
 impl Graph {
     pub(crate) fn of(topology: &Topology) -> Self {
+        Self::avoiding(topology, &BTreeSet::new())
+    }
+
+    fn avoiding(topology: &Topology, avoided: &BTreeSet<usize>) -> Self {
         let mut networks_of = vec![Vec::new(); topology.nodes.len()];
         let mut routers_of = vec![Vec::new(); topology.networks.len()];
         for (index, network) in topology.networks.iter().enumerate() {
             for member in &network.members {
                 networks_of[member.node].push(index);
-                if topology.nodes[member.node].role == Role::Router {
+                if topology.nodes[member.node].role == Role::Router && !avoided.contains(&index) {
                     routers_of[index].push(member.node);
                 }
             }
@@ -163,11 +176,11 @@ impl Graph {
     fn neighbours<'a>(&self, topology: &'a Topology, node: usize) -> Vec<(usize, &'a Member)> {
         let networks = self.networks_of[node].iter().enumerate();
         let members = networks.flat_map(|(interface, network)| {
-            topology.networks[*network].members.iter().map(move |member| (interface, member))
+            let routers = &self.routers_of[*network];
+            let is_router = |member: &&Member| member.node != node && routers.contains(&member.node);
+            topology.networks[*network].members.iter().filter(is_router).map(move |member| (interface, member))
         });
-        let is_router =
-            |member: &Member| member.node != node && topology.nodes[member.node].role == Role::Router;
-        members.filter(|(_, member)| is_router(member)).collect()
+        members.collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is known of a lab outside the process that built it: one folder a lab with a record, written
 //! before the first namespace is made, and a lock, held while the lab is built, changed or removed.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -33,6 +34,9 @@ pub(crate) struct Record {
     /// The numbers of the interfaces that were made to lose packets after the lab was up.
     #[serde(default)]
     pub losing: Vec<u32>,
+    /// The networks, by their index, that routes avoid at present.
+    #[serde(default)]
+    pub avoided: BTreeSet<usize>,
 }
 
 impl Record {

@@ -1,26 +1,32 @@
 //! `treecast lab fault`: what goes wrong in a network while it is used.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::Subcommand;
-use treecast_lab::{Lab, Loss, Options};
+use treecast_driver::stop::Stop;
+use treecast_lab::{
+    Lab, Loss, Options,
+    events::{Fault, Forgery},
+    experiment::Time,
+};
 
 use crate::Outcome;
 
-/// Break a node's cable or programs while the network is used, and mend them
+/// Break a node's cable or programs, or a link, while the network is used, and mend them
 #[derive(clap::Args)]
 pub struct FaultArgs {
     /// The lab's name, as `lab list` shows it
     lab: String,
-    /// The node's name, such as client0
-    node: String,
+    /// The node's name, such as client0, or that of a link between two nodes, such as r1-r3
+    #[arg(value_name = "NODE|LINK")]
+    place: String,
     #[command(subcommand)]
-    fault: Fault,
+    fault: Command,
 }
 
 #[derive(Subcommand)]
-enum Fault {
-    /// Pull the cable out
+enum Command {
+    /// Pull the node's cable out
     Unplug(Interface),
     /// Put the cable back
     Plug(Interface),
@@ -36,6 +42,42 @@ enum Fault {
     Kill,
     /// Show what the node has lost so far
     Show,
+    /// Take the link down; routes avoid it at once
+    Down,
+    /// Put the link up again, and routes over it
+    Up,
+    /// Have the link lose all packets while both of its ends seem up; routes do not notice
+    Fail,
+    /// End that
+    Mend,
+    /// Have all routes avoid the link
+    Avoid,
+    /// Have routes take the link again
+    Take,
+    /// Drop IPv6 packets with a routing header that come to the node
+    Firewall(Interface),
+    /// End that
+    NoFirewall(Interface),
+    /// Switch the node's MEADcast router off: it passes everything on
+    RouterOff,
+    /// Switch it on
+    RouterOn,
+    /// Kill the node's MEADcast router: its program in the kernel forwards on, and nobody answers
+    RouterKill,
+    /// End the node's MEADcast router, with its program in the kernel
+    RouterGone,
+    /// Start the node's MEADcast router again, as it was started before
+    RouterStart,
+    /// Send forged discovery responses from the node, until SIGINT or SIGTERM
+    Forge(Forged),
+    /// Record discovery responses that come to the node, and send each again, until SIGINT or SIGTERM
+    Replay {
+        /// How much later, such as 5s
+        #[arg(long, value_name = "TIME", default_value = "5s")]
+        after: Time,
+        #[command(flatten)]
+        interface: Interface,
+    },
 }
 
 #[derive(clap::Args)]
@@ -45,22 +87,85 @@ struct Interface {
     interface: Option<String>,
 }
 
+#[derive(clap::Args)]
+struct Forged {
+    /// The MEADcast sender: a node or an IPv6 address
+    #[arg(long, value_name = "NODE|ADDR")]
+    to: String,
+    /// Who they seem to come from
+    #[arg(long, value_name = "NODE|ADDR")]
+    router: String,
+    /// On whose way that router says that it is
+    #[arg(long, value_name = "NODE|ADDR", required = true, num_args = 1..)]
+    receivers: Vec<String>,
+    /// Which MEADcast router from the sender it says that it is
+    #[arg(long, default_value_t = 1)]
+    hops: u8,
+    /// Time from one round of responses to the next
+    #[arg(long, value_name = "TIME", default_value = "200ms")]
+    every: Time,
+}
+
 pub fn run(args: FaultArgs) -> Outcome {
     let lab = Lab::open(&args.lab, &Options::default())?;
-    let node = lab.node(&args.node)?;
-    let first = || node.interfaces.first().map_or(String::new(), |interface| interface.name.clone());
-    let name = |interface: Interface| interface.interface.unwrap_or_else(first);
+    let node = args.place.clone();
+    let link = args.place;
+    let begin = |fault: Fault| lab.begin(&fault).map(drop);
+    let avoid = Fault::Avoid { link: link.clone() };
     match args.fault {
-        Fault::Unplug(interface) => lab.set_link_up(&node.name, &name(interface), false)?,
-        Fault::Plug(interface) => lab.set_link_up(&node.name, &name(interface), true)?,
-        Fault::Lose { loss, interface } => lab.set_loss(&node.name, &name(interface), loss)?,
-        Fault::Kill => lab.kill(&node.name)?,
-        Fault::Show => {
-            for interface in &node.interfaces {
-                let counters = lab.loss_counters(&node.name, &interface.name)?;
-                say!("{}: {} passed, {} lost on purpose", interface.name, counters.passed, counters.dropped);
-            }
+        Command::Unplug(Interface { interface }) => begin(Fault::Unplug { node, interface })?,
+        Command::Plug(Interface { interface }) => lab.end(&Fault::Unplug { node, interface })?,
+        Command::Lose { loss, interface: Interface { interface } } => {
+            begin(Fault::Lose { node, interface, loss })?;
+        }
+        Command::Kill => lab.kill(&node)?,
+        Command::Show => show(&lab, &node)?,
+        Command::Down => {
+            begin(Fault::Down { link })?;
+            begin(avoid)?;
+        }
+        Command::Up => {
+            lab.end(&Fault::Down { link })?;
+            lab.end(&avoid)?;
+        }
+        Command::Fail => begin(Fault::Fail { link })?,
+        Command::Mend => lab.end(&Fault::Fail { link })?,
+        Command::Avoid => begin(avoid)?,
+        Command::Take => lab.end(&avoid)?,
+        Command::Firewall(Interface { interface }) => begin(Fault::Firewall { node, interface })?,
+        Command::NoFirewall(Interface { interface }) => lab.end(&Fault::Firewall { node, interface })?,
+        Command::RouterOff => begin(Fault::RouterOff { node })?,
+        Command::RouterOn => lab.end(&Fault::RouterOff { node })?,
+        Command::RouterKill => begin(Fault::RouterKilled { node })?,
+        Command::RouterGone => begin(Fault::RouterGone { node })?,
+        Command::RouterStart => lab.end(&Fault::RouterGone { node })?,
+        Command::Forge(Forged { to, router, receivers, hops, every }) => {
+            let forgery = Forgery { node, to, router, receivers, hops, every: every.0 };
+            attack(&lab, &Fault::Forge(forgery))?;
+        }
+        Command::Replay { after, interface: Interface { interface } } => {
+            attack(&lab, &Fault::Replay { node, interface, after: after.0 })?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn show(lab: &Lab, node: &str) -> treecast_lab::Result<()> {
+    for interface in &lab.node(node)?.interfaces {
+        let counters = lab.loss_counters(node, &interface.name)?;
+        say!("{}: {} passed, {} lost on purpose", interface.name, counters.passed, counters.dropped);
+    }
+    Ok(())
+}
+
+fn attack(lab: &Lab, fault: &Fault) -> Result<(), Box<dyn std::error::Error>> {
+    const LOOK: Duration = Duration::from_millis(50);
+    let stop = Stop::on_signals()?;
+    let attack = lab.begin(fault)?;
+    say!("ready");
+    while !stop.is_requested() {
+        std::thread::sleep(LOOK);
+    }
+    say!("{} packets sent", attack.map_or(0, |attack| attack.sent()));
+    Ok(())
 }

@@ -92,6 +92,14 @@ pub fn set(control: Option<&Path>, setting: Setting) -> Result<(), Error> {
     }
 }
 
+/// The process of the router that runs in this network namespace, or listens at `control`.
+///
+/// # Errors
+/// When none runs.
+pub fn process(control: Option<&Path>) -> Result<i32, Error> {
+    Ok(place(control).server()?.process)
+}
+
 fn ask(control: Option<&Path>, asked: &Asked) -> Result<Answer, Error> {
     let request = serde_json::to_string(asked).map_err(Error::Answer)?;
     let answer = place(control).ask(Some(&request))?;
@@ -308,7 +316,7 @@ impl<'a> Daemon<'a> {
 
 /// What a client that may change settings says.
 fn read_request(stream: &mut UnixStream) -> Option<Asked> {
-    let user = sys::peer_user(stream).ok()?;
+    let user = sys::peer(stream).ok()?.user;
     if user != 0 && user != sys::own_user() {
         return None;
     }

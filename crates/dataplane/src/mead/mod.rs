@@ -19,7 +19,7 @@ use treecast_proto::mead::authentication::DomainKey;
 use treecast_wire::mead::Dialect;
 
 pub use crate::notices::Notice;
-pub use daemon::{run, set, show};
+pub use daemon::{process, run, set, show};
 pub use error::Error;
 pub use status::{Copies, Discovery, Interface, Neighbour, Setting, Status};
 

@@ -44,4 +44,4 @@ pub use error::Error;
 pub use file::{Experiment, Network};
 pub use observer::Event;
 pub(crate) use process::die_with_parent;
-pub use quantity::Size;
+pub use quantity::{Size, Time};

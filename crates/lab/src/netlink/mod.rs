@@ -16,8 +16,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 pub use message::Batch;
 pub use request::{
     Bridge, End, Port, add_address, add_bridge, add_clsact, add_ingress_filter, add_multicast_route,
-    add_netem, add_route, add_tbf, add_veth, delete_group, disable_automatic_address, set_address_permanent,
-    set_port_router, set_querier, set_splitting, set_up,
+    add_netem, add_route, add_tbf, add_veth, delete_group, delete_route, disable_automatic_address,
+    set_address_permanent, set_port_router, set_querier, set_splitting, set_up,
 };
 
 /// The kernel answers while it is asked; this only turns a fault of ours into an error.

@@ -215,6 +215,17 @@ pub fn add_route(batch: &mut Batch, prefix: IpAddr, length: u8, gateway: IpAddr,
     });
 }
 
+/// Forgets the route that [`add_route`] made for `prefix/length`.
+pub fn delete_route(batch: &mut Batch, prefix: IpAddr, length: u8) {
+    let what = format!("forget the route to {prefix}/{length}");
+    let (family, bytes) = family_and_bytes(prefix);
+    batch.request(what, libc::RTM_DELROUTE, 0, &route_header(family, length, libc::RT_SCOPE_UNIVERSE), |it| {
+        if length > 0 {
+            it.bytes(libc::RTA_DST, &bytes);
+        }
+    });
+}
+
 /// Sends IPv4 groups out of interface `index` where the program names none; IPv6 has such a route by itself.
 pub fn add_multicast_route(batch: &mut Batch, index: u32) {
     let header = route_header(libc::AF_INET as u8, 4, libc::RT_SCOPE_LINK);
@@ -337,7 +348,8 @@ fn held_packets(quality: &Quality) -> u32 {
 pub fn add_clsact(batch: &mut Batch, index: u32) {
     let header = queue_header(index, TC_H_CLSACT & 0xffff_0000, TC_H_CLSACT);
     let what = format!("prepare interface {index} for filters");
-    batch.request(what, libc::RTM_NEWQDISC, CREATE, &header, |attributes| {
+    // A MEADcast router may have made it.
+    batch.request(what, libc::RTM_NEWQDISC, libc::NLM_F_CREATE, &header, |attributes| {
         attributes.text(libc::TCA_KIND, "clsact")
     });
 }

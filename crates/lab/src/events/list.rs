@@ -1,0 +1,286 @@
+//! A list of events as a file has it, and what is to be done when.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::fault::{Fault, Forgery};
+use crate::experiment::Time;
+use crate::topology::{Loss, Topology};
+
+/// One line of a list: a fault, from when and until when.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct Event {
+    /// Since the run's start.
+    pub at: Duration,
+    /// When it is undone; none: when the run is over.
+    pub until: Option<Duration>,
+    pub fault: Fault,
+    /// How much later routes avoid a link that is down or fails, and later than its mending they take it again: what a
+    /// routing protocol takes to notice. None: they do not.
+    pub noticed: Option<Duration>,
+}
+
+/// An event as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    at: Time,
+    until: Option<Time>,
+    fault: String,
+    link: Option<String>,
+    node: Option<String>,
+    interface: Option<String>,
+    noticed: Option<Time>,
+    loss: Option<String>,
+    to: Option<String>,
+    router: Option<String>,
+    receivers: Option<Vec<String>>,
+    hops: Option<u8>,
+    every: Option<Time>,
+    after: Option<Time>,
+}
+
+/// What is done at a time of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Since the run's start.
+    pub at: Duration,
+    /// Whether the fault begins, or ends.
+    pub begins: bool,
+    pub fault: Fault,
+}
+
+/// All that is to be done, by time; of the same time, in the order of the list.
+pub fn agenda(events: &[Event]) -> Vec<Step> {
+    let mut steps: Vec<Step> = events.iter().flat_map(Event::steps).collect();
+    steps.sort_by_key(|step| step.at);
+    steps
+}
+
+/// Refuses a list that names what is not there, or has a fault begin that has not ended.
+///
+/// # Errors
+/// Which event it is, and what is wrong with it.
+pub fn check(events: &[Event], topology: &Topology) -> Result<(), String> {
+    for (index, event) in events.iter().enumerate() {
+        let what = |why: String| format!("event {} ({} at {:?}): {why}", index + 1, event.fault, event.at);
+        event.fault.check(topology).map_err(what)?;
+        let is_same = |other: &&Event| {
+            let key = |event: &Event| {
+                let (place, interface) = event.fault.place();
+                (event.fault.words(), place.to_owned(), interface.map(str::to_owned))
+            };
+            key(other) == key(event) && other.is_during(event)
+        };
+        if events[..index].iter().any(|other| is_same(&other)) {
+            return Err(what("the same goes on already: let that end first, with until".into()));
+        }
+    }
+    Ok(())
+}
+
+impl Event {
+    fn steps(&self) -> Vec<Step> {
+        let step = |at, begins, fault: &Fault| Step { at, begins, fault: fault.clone() };
+        let mut steps = vec![step(self.at, true, &self.fault)];
+        steps.extend(self.until.map(|until| step(until, false, &self.fault)));
+        let (link, _) = self.fault.place();
+        let avoid = Fault::Avoid { link: link.to_owned() };
+        // Nobody notices what is over before.
+        let noticed = self.noticed.filter(|noticed| self.until.is_none_or(|until| self.at + *noticed < until));
+        if let Some(noticed) = noticed {
+            steps.push(step(self.at + noticed, true, &avoid));
+            steps.extend(self.until.map(|until| step(until + noticed, false, &avoid)));
+        }
+        steps
+    }
+
+    fn is_during(&self, other: &Self) -> bool {
+        let ends_before = |one: &Self, other: &Self| one.until.is_some_and(|until| until <= other.at);
+        !ends_before(self, other) && !ends_before(other, self)
+    }
+}
+
+impl TryFrom<Written> for Event {
+    type Error = String;
+
+    fn try_from(mut written: Written) -> Result<Self, String> {
+        let fault = written.fault()?;
+        let (at, until) = (written.at.0, written.until.map(|time| time.0));
+        if until.is_some_and(|until| until <= at) {
+            return Err(format!("{fault}: until {until:?} is not after {at:?}"));
+        }
+        let noticed = match (&fault, written.noticed.take()) {
+            (Fault::Down { .. } | Fault::Fail { .. }, noticed) => noticed.map(|time| time.0),
+            (_, None) => None,
+            (_, Some(_)) => return Err(format!("{fault}: noticed is for down and fail")),
+        };
+        if let Some(left) = written.left() {
+            return Err(format!("{fault}: {left} is not for this fault"));
+        }
+        Ok(Self { at, until, fault, noticed })
+    }
+}
+
+impl Written {
+    /// Takes what the fault needs.
+    fn fault(&mut self) -> Result<Fault, String> {
+        let name = std::mem::take(&mut self.fault);
+        let lacks = |what: &'static str| {
+            let name = name.clone();
+            move || format!("fault {name:?} needs {what}")
+        };
+        let link = self.link.take().ok_or_else(lacks("link"));
+        let node = self.node.take().ok_or_else(lacks("node"));
+        let fault = match name.as_str() {
+            "down" => Fault::Down { link: link? },
+            "fail" => Fault::Fail { link: link? },
+            "avoid" => Fault::Avoid { link: link? },
+            "unplug" => Fault::Unplug { node: node?, interface: self.interface.take() },
+            "lose" => {
+                let loss = self.loss.take().ok_or_else(lacks("loss"))?;
+                let loss = Loss::parse(&loss).map_err(|expected| format!("loss {loss:?}: expected {expected}"))?;
+                Fault::Lose { node: node?, interface: self.interface.take(), loss }
+            }
+            "firewall" => Fault::Firewall { node: node?, interface: self.interface.take() },
+            "router-off" => Fault::RouterOff { node: node? },
+            "router-kill" => Fault::RouterKilled { node: node? },
+            "router-gone" => Fault::RouterGone { node: node? },
+            "replay" => {
+                let after = self.after.take().ok_or_else(lacks("after"))?.0;
+                Fault::Replay { node: node?, interface: self.interface.take(), after }
+            }
+            "forge" => Fault::Forge(Forgery {
+                node: node?,
+                to: self.to.take().ok_or_else(lacks("to"))?,
+                router: self.router.take().ok_or_else(lacks("router"))?,
+                receivers: self.receivers.take().ok_or_else(lacks("receivers"))?,
+                hops: self.hops.take().ok_or_else(lacks("hops"))?,
+                every: self.every.take().map_or(Forgery::EVERY, |time| time.0),
+            }),
+            _ => {
+                return Err(format!(
+                    "fault {name:?}: expected down, fail, avoid, unplug, lose, firewall, router-off, router-kill, \
+                     router-gone, forge or replay"
+                ));
+            }
+        };
+        Ok(fault)
+    }
+
+    /// A key that no part of the fault has taken.
+    fn left(&self) -> Option<&'static str> {
+        let keys = [
+            ("link", self.link.is_some()),
+            ("node", self.node.is_some()),
+            ("interface", self.interface.is_some()),
+            ("loss", self.loss.is_some()),
+            ("to", self.to.is_some()),
+            ("router", self.router.is_some()),
+            ("receivers", self.receivers.is_some()),
+            ("hops", self.hops.is_some()),
+            ("every", self.every.is_some()),
+            ("after", self.after.is_some()),
+        ];
+        keys.into_iter().find(|(_, is_left)| *is_left).map(|(key, _)| key)
+    }
+}
+
+impl fmt::Display for Step {
+    /// What happens, and to what: `r1-r3 up`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.begins, self.fault.place()) {
+            (true, _) => write!(f, "{}", self.fault),
+            (false, (place, None)) => write!(f, "{place} {}", self.fault.words()[1]),
+            (false, (place, Some(interface))) => write!(f, "{place} ({interface}) {}", self.fault.words()[1]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct File {
+        events: Vec<Event>,
+    }
+
+    fn read(events: &str) -> Result<Vec<Event>, String> {
+        let file: Result<File, _> = toml::from_str(&format!("events = [{events}]"));
+        file.map(|file| file.events).map_err(|error| error.message().to_owned())
+    }
+
+    fn steps(events: &str) -> Vec<String> {
+        let told = |step: &Step| format!("{:?} {step}", step.at);
+        agenda(&read(events).unwrap()).iter().map(told).collect()
+    }
+
+    #[test]
+    fn an_agenda_is_by_time_and_routes_follow_what_has_been_noticed() {
+        let events = r#"
+            { at = "10s", until = "18s", node = "r3", interface = "r1", fault = "firewall" },
+            { at = "2s", until = "30s", link = "r1-r3", fault = "fail", noticed = "20s" },
+            { at = "12s", until = "13s", link = "r3-r4", fault = "down", noticed = "0s" },
+            { at = "18s", node = "r41", fault = "router-off" }"#;
+        let expected = [
+            "2s r1-r3 fail",
+            "10s r3 (r1) firewall",
+            "12s r3-r4 down",
+            "12s r3-r4 avoid",
+            "13s r3-r4 up",
+            "13s r3-r4 take",
+            "18s r3 (r1) no-firewall",
+            "18s r41 router-off",
+            "22s r1-r3 avoid",
+            "30s r1-r3 mend",
+            "50s r1-r3 take",
+        ];
+        assert_eq!(steps(events), expected);
+        let soon_over = r#"{ at = "1s", until = "2s", link = "l", fault = "fail", noticed = "1s" }"#;
+        assert_eq!(steps(soon_over), ["1s l fail", "2s l mend"]);
+    }
+
+    #[test]
+    fn a_wrong_event_is_refused_with_what_was_expected() {
+        let refused = |event: &str| read(event).unwrap_err();
+        assert_eq!(refused(r#"{ at = "1s", link = "l", fault = "breaks" }"#).split(',').next().unwrap(),
+            "fault \"breaks\": expected down");
+        assert_eq!(refused(r#"{ at = "1s", fault = "down" }"#), "fault \"down\" needs link");
+        assert_eq!(refused(r#"{ at = "1s", node = "r1", fault = "lose" }"#), "fault \"lose\" needs loss");
+        assert_eq!(refused(r#"{ at = "1s", link = "l", hops = 3, fault = "down" }"#),
+            "l down: hops is not for this fault");
+        assert_eq!(refused(r#"{ at = "3s", until = "3s", link = "l", fault = "down" }"#),
+            "l down: until 3s is not after 3s");
+        assert_eq!(refused(r#"{ at = "3s", node = "n", noticed = "1s", fault = "router-off" }"#),
+            "n router-off: noticed is for down and fail");
+        assert!(refused(r#"{ at = "3s", nodes = "n", fault = "down" }"#).starts_with("unknown field `nodes`"));
+        assert!(refused(r#"{ at = "soon", link = "n", fault = "down" }"#).starts_with("time `soon`"));
+    }
+
+    #[test]
+    fn a_list_is_checked_against_the_network() {
+        let topology = Topology::parse("tree:levels=2,clients=1").unwrap();
+        let refused = |events: &str| check(&read(events).unwrap(), &topology).unwrap_err();
+        let wrong = [
+            (r#"{ at = "1s", link = "r1-r2", fault = "down" }"#, "there is no link r1-r2: there are "),
+            (r#"{ at = "1s", node = "router0", interface = "x", fault = "firewall" }"#, "has no interface x: it has "),
+            (r#"{ at = "1s", node = "client0", fault = "router-off" }"#, "client0 is no router"),
+            (r#"{ at = "1s", node = "client7", fault = "unplug" }"#, "there is no node client7: there are server0"),
+            (r#"{ at = "1s", node = "client0", to = "x", router = "fd00::1", receivers = [], hops = 1, fault = "forge" }"#,
+             "there is no node x: there are"),
+        ];
+        for (events, expected) in wrong {
+            let said = refused(events);
+            assert!(said.starts_with("event 1 (") && said.contains(expected), "{said}");
+        }
+        let twice = r#"{ at = "1s", until = "3s", node = "client0", fault = "unplug" },
+            { at = "2s", node = "client0", fault = "unplug" }"#;
+        assert!(refused(twice).starts_with("event 2 (client0 unplug at 2s): the same goes on already"));
+        let again = twice.replace("\"2s\"", "\"3s\"");
+        assert_eq!(check(&read(&again).unwrap(), &topology), Ok(()));
+    }
+}

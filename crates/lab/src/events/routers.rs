@@ -1,0 +1,87 @@
+//! MEADcast routers of a lab: switched off and on, ended, and started again as they were.
+
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{ffi::OsString, io};
+
+use serde::{Deserialize, Serialize};
+use treecast_dataplane::mead::{self, Setting};
+
+use crate::error::{Error, Result};
+use crate::lab::Lab;
+
+/// How long a router may take to end or to be ready.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a router that was ended had been started.
+#[derive(Serialize, Deserialize)]
+struct Started {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+/// Has the router of `node` act on MEADcast packets, or pass them on.
+pub(super) fn enable(lab: &Lab, node: &str, is_enabled: bool) -> Result<()> {
+    let set = lab.enter(node, || mead::set(None, Setting::Enabled(is_enabled)))?;
+    set.map_err(failed(node))
+}
+
+/// Ends the router of `node` by a signal, and keeps how it was started.
+pub(super) fn end(lab: &Lab, node: &str, signal: i32) -> Result<()> {
+    let process = lab.enter(node, || mead::process(None))?.map_err(failed(node))?;
+    let action = |what: &str| format!("{what} the MEADcast router of {node}");
+    let started = Started::of(process).map_err(Error::system(action("look at")))?;
+    let text = serde_json::to_vec(&started).map_err(io::Error::other);
+    let kept = text.and_then(|text| fs::write(record(lab, node), text));
+    kept.map_err(Error::system(action("keep the command of")))?;
+    // SAFETY: takes no pointers. The process has just been asked who it is.
+    let killed = unsafe { libc::kill(process, signal) };
+    if killed != 0 {
+        return Err(Error::system(action("end"))(io::Error::last_os_error()));
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while lab.enter(node, || mead::process(None))?.is_ok() {
+        if Instant::now() > deadline {
+            return Err(Error::system(action("end"))(io::ErrorKind::TimedOut.into()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Starts the router of `node` as it was started before it was ended.
+pub(super) fn start_again(lab: &Lab, node: &str) -> Result<()> {
+    let path = record(lab, node);
+    let nothing = |_| Error::Router {
+        node: node.to_owned(),
+        reason: "no fault has ended it, so nobody knows how it was started".to_owned(),
+    };
+    let text = fs::read(&path).map_err(nothing)?;
+    let read = serde_json::from_slice::<Started>(&text).map_err(io::Error::other);
+    let started = read.map_err(Error::system(format!("read {}", path.display())))?;
+    let mut command = Command::new(started.program);
+    command.args(started.arguments);
+    lab.start_daemon(node, command)?.wait_for_line("ready", PATIENCE)?;
+    fs::remove_file(&path).map_err(Error::system(format!("remove {}", path.display())))
+}
+
+impl Started {
+    fn of(process: i32) -> io::Result<Self> {
+        let program = fs::read_link(format!("/proc/{process}/exe"))?;
+        let line = fs::read(format!("/proc/{process}/cmdline"))?;
+        let words = line.strip_suffix(b"\0").unwrap_or(&line).split(|byte| *byte == 0);
+        let arguments = words.skip(1).map(|word| OsString::from_vec(word.to_vec())).collect();
+        Ok(Self { program, arguments })
+    }
+}
+
+fn record(lab: &Lab, node: &str) -> PathBuf {
+    lab.state_directory().join(lab.name()).join(format!("{node}-router.json"))
+}
+
+fn failed(node: &str) -> impl FnOnce(mead::Error) -> Error {
+    move |error| Error::Router { node: node.to_owned(), reason: error.to_string() }
+}
