@@ -99,9 +99,8 @@ impl Lab {
         if before == after {
             return Ok(());
         }
-        let is_kept = |route: &&Route| {
-            after.iter().any(|new| (new.prefix, new.length) == (route.prefix, route.length))
-        };
+        let is_kept =
+            |route: &&Route| after.iter().any(|new| (new.prefix, new.length) == (route.prefix, route.length));
         let mut batch = Batch::default();
         for route in after.iter().filter(|route| !before.contains(route)) {
             let index = node.interfaces[route.interface].index;

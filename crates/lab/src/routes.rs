@@ -178,7 +178,11 @@ impl Graph {
         let members = networks.flat_map(|(interface, network)| {
             let routers = &self.routers_of[*network];
             let is_router = |member: &&Member| member.node != node && routers.contains(&member.node);
-            topology.networks[*network].members.iter().filter(is_router).map(move |member| (interface, member))
+            topology.networks[*network]
+                .members
+                .iter()
+                .filter(is_router)
+                .map(move |member| (interface, member))
         });
         members.collect()
     }

@@ -137,6 +137,8 @@ struct Daemon<'a> {
     control: Server,
     plane: Plane,
     router: Router,
+    /// An address on the loopback.
+    of_no_link: Option<Ipv6Addr>,
     /// Interfaces with the program, by number.
     served: BTreeMap<u32, Interface>,
     look_again: Option<Instant>,
@@ -182,6 +184,7 @@ impl<'a> Daemon<'a> {
             control,
             plane,
             router,
+            of_no_link: None,
             served: BTreeMap::new(),
             limiter: Limiter::new(Limits::default()),
             answers,
@@ -223,6 +226,7 @@ impl<'a> Daemon<'a> {
         self.look_again = None;
         let interfaces = list(&mut self.netlink)?;
         self.router.own = interfaces.values().flat_map(global).collect();
+        self.of_no_link = interfaces.get("lo").into_iter().flat_map(global).next();
         self.configure()?;
         let chosen = chosen(self.config, &interfaces).filter(|interface| interface.is_up);
         let chosen: BTreeMap<u32, Interface> = chosen.map(|one| (one.index, one.clone())).collect();
@@ -273,8 +277,12 @@ impl<'a> Daemon<'a> {
         Ok(())
     }
 
-    /// The address that this host has for whom it sends to there; some other global one, if that is none.
+    /// The host's own address, which no link has and so stays when one goes down; otherwise the one for whom it sends to
+    /// there; some other global one, if that is none.
     fn address_towards(&self, destination: Ipv6Addr) -> Option<Ipv6Addr> {
+        if self.of_no_link.is_some() {
+            return self.of_no_link;
+        }
         let chosen = || {
             let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).ok()?;
             socket.connect((destination, 9)).ok()?;

@@ -1,7 +1,7 @@
 //! The program of `bpf/mead.bpf.c` and its tables.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::Ipv6Addr,
     os::fd::{AsRawFd, RawFd},
 };
@@ -11,7 +11,7 @@ use aya::{
     maps::{Array, HashMap, MapData, PerCpuArray, RingBuf},
     programs::{
         SchedClassifier, TcAttachType, TestRun, TestRunOptions,
-        tc::{self, NlOptions, TcAttachOptions},
+        tc::{self, NlOptions, SchedClassifierLinkId, TcAttachOptions},
     },
 };
 use treecast_proto::mead::router::Router;
@@ -38,6 +38,8 @@ pub struct Program {
     neighbours: HashMap<MapData, NeighbourKey, Neighbour>,
     requests: RingBuf<MapData>,
     settings: Config,
+    /// By interface, also of those that are down.
+    filters: BTreeMap<String, SchedClassifierLinkId>,
 }
 
 impl Program {
@@ -50,8 +52,8 @@ impl Program {
         let counters = PerCpuArray::try_from(table("counters")?)?;
         let neighbours = HashMap::try_from(table("neighbours")?)?;
         let requests = RingBuf::try_from(table("requests")?)?;
-        let mut program =
-            Self { objects, config, own, counters, neighbours, requests, settings: Config::default() };
+        let (settings, filters) = (Config::default(), BTreeMap::new());
+        let mut program = Self { objects, config, own, counters, neighbours, requests, settings, filters };
         program.classifier()?.load()?;
         Ok(program)
     }
@@ -62,8 +64,13 @@ impl Program {
         let _ = tc::qdisc_add_clsact(interface);
         let _ = tc::qdisc_detach_program(interface, TcAttachType::Ingress, NAME);
         unblock(interface);
+        if let Some(before) = self.filters.remove(interface) {
+            // It went with its interface, or just now; only the library still counts it.
+            let _ = self.classifier()?.detach(before);
+        }
         let options = TcAttachOptions::Netlink(NlOptions { priority: PRIORITY, ..NlOptions::default() });
-        self.classifier()?.attach_with_options(interface, TcAttachType::Ingress, options)?;
+        let filter = self.classifier()?.attach_with_options(interface, TcAttachType::Ingress, options)?;
+        self.filters.insert(interface.to_owned(), filter);
         Ok(())
     }
 

@@ -80,7 +80,9 @@ pub(super) fn forge(lab: &Lab, forgery: &Forgery) -> Result<Attack> {
 /// Sends each response that comes in by `interface` again, once, later.
 pub(super) fn replay(lab: &Lab, node: &str, interface: &str, after: Duration) -> Result<Attack> {
     let index = lab.interface(node, interface)?.index;
-    let recorder = lab.enter(node, || FrameSocket::open(index))?.map_err(Error::system(format!("record packets at {node}")))?;
+    let recorder = lab
+        .enter(node, || FrameSocket::open(index))?
+        .map_err(Error::system(format!("record packets at {node}")))?;
     let socket = sending_socket(lab, node)?;
     Ok(Attack::start(move |stop, sent| {
         let mut waiting: VecDeque<(Instant, Ipv6Addr, Vec<u8>)> = VecDeque::new();
@@ -148,7 +150,10 @@ mod tests {
         let (ip, rest) = ipv6::Header::parse(&packet).unwrap();
         let (header, rest) = Header::parse(rest, Dialect::Rfc).unwrap();
         assert_eq!((ip.source, ip.destination, ip.payload_len), (router, to, 32));
-        assert_eq!((header.kind, header.hops, header.addresses.as_slice()), (Kind::Response, 3, &[receiver][..]));
+        assert_eq!(
+            (header.kind, header.hops, header.addresses.as_slice()),
+            (Kind::Response, 3, &[receiver][..])
+        );
         assert!(rest.is_empty());
     }
 }

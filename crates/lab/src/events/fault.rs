@@ -81,7 +81,9 @@ impl Fault {
             | Self::Lose { node, interface, .. }
             | Self::Firewall { node, interface }
             | Self::Replay { node, interface, .. } => (node, interface.as_deref()),
-            Self::RouterOff { node } | Self::RouterKilled { node } | Self::RouterGone { node } => (node, None),
+            Self::RouterOff { node } | Self::RouterKilled { node } | Self::RouterGone { node } => {
+                (node, None)
+            }
             Self::Forge(forgery) => (&forgery.node, None),
         }
     }

@@ -90,7 +90,8 @@ impl Event {
         let (link, _) = self.fault.place();
         let avoid = Fault::Avoid { link: link.to_owned() };
         // Nobody notices what is over before.
-        let noticed = self.noticed.filter(|noticed| self.until.is_none_or(|until| self.at + *noticed < until));
+        let noticed =
+            self.noticed.filter(|noticed| self.until.is_none_or(|until| self.at + *noticed < until));
         if let Some(noticed) = noticed {
             steps.push(step(self.at + noticed, true, &avoid));
             steps.extend(self.until.map(|until| step(until + noticed, false, &avoid)));
@@ -110,7 +111,7 @@ impl TryFrom<Written> for Event {
     fn try_from(mut written: Written) -> Result<Self, String> {
         let fault = written.fault()?;
         let (at, until) = (written.at.0, written.until.map(|time| time.0));
-        if until.is_some_and(|until| until <= at) {
+        if let Some(until) = until.filter(|until| *until <= at) {
             return Err(format!("{fault}: until {until:?} is not after {at:?}"));
         }
         let noticed = match (&fault, written.noticed.take()) {
@@ -142,7 +143,8 @@ impl Written {
             "unplug" => Fault::Unplug { node: node?, interface: self.interface.take() },
             "lose" => {
                 let loss = self.loss.take().ok_or_else(lacks("loss"))?;
-                let loss = Loss::parse(&loss).map_err(|expected| format!("loss {loss:?}: expected {expected}"))?;
+                let loss =
+                    Loss::parse(&loss).map_err(|expected| format!("loss {loss:?}: expected {expected}"))?;
                 Fault::Lose { node: node?, interface: self.interface.take(), loss }
             }
             "firewall" => Fault::Firewall { node: node?, interface: self.interface.take() },
@@ -247,17 +249,27 @@ mod tests {
     #[test]
     fn a_wrong_event_is_refused_with_what_was_expected() {
         let refused = |event: &str| read(event).unwrap_err();
-        assert_eq!(refused(r#"{ at = "1s", link = "l", fault = "breaks" }"#).split(',').next().unwrap(),
-            "fault \"breaks\": expected down");
+        assert_eq!(
+            refused(r#"{ at = "1s", link = "l", fault = "breaks" }"#).split(',').next().unwrap(),
+            "fault \"breaks\": expected down"
+        );
         assert_eq!(refused(r#"{ at = "1s", fault = "down" }"#), "fault \"down\" needs link");
         assert_eq!(refused(r#"{ at = "1s", node = "r1", fault = "lose" }"#), "fault \"lose\" needs loss");
-        assert_eq!(refused(r#"{ at = "1s", link = "l", hops = 3, fault = "down" }"#),
-            "l down: hops is not for this fault");
-        assert_eq!(refused(r#"{ at = "3s", until = "3s", link = "l", fault = "down" }"#),
-            "l down: until 3s is not after 3s");
-        assert_eq!(refused(r#"{ at = "3s", node = "n", noticed = "1s", fault = "router-off" }"#),
-            "n router-off: noticed is for down and fail");
-        assert!(refused(r#"{ at = "3s", nodes = "n", fault = "down" }"#).starts_with("unknown field `nodes`"));
+        assert_eq!(
+            refused(r#"{ at = "1s", link = "l", hops = 3, fault = "down" }"#),
+            "l down: hops is not for this fault"
+        );
+        assert_eq!(
+            refused(r#"{ at = "3s", until = "3s", link = "l", fault = "down" }"#),
+            "l down: until 3s is not after 3s"
+        );
+        assert_eq!(
+            refused(r#"{ at = "3s", node = "n", noticed = "1s", fault = "router-off" }"#),
+            "n router-off: noticed is for down and fail"
+        );
+        assert!(
+            refused(r#"{ at = "3s", nodes = "n", fault = "down" }"#).starts_with("unknown field `nodes`")
+        );
         assert!(refused(r#"{ at = "soon", link = "n", fault = "down" }"#).starts_with("time `soon`"));
     }
 
@@ -267,11 +279,19 @@ mod tests {
         let refused = |events: &str| check(&read(events).unwrap(), &topology).unwrap_err();
         let wrong = [
             (r#"{ at = "1s", link = "r1-r2", fault = "down" }"#, "there is no link r1-r2: there are "),
-            (r#"{ at = "1s", node = "router0", interface = "x", fault = "firewall" }"#, "has no interface x: it has "),
+            (
+                r#"{ at = "1s", node = "router0", interface = "x", fault = "firewall" }"#,
+                "has no interface x: it has ",
+            ),
             (r#"{ at = "1s", node = "client0", fault = "router-off" }"#, "client0 is no router"),
-            (r#"{ at = "1s", node = "client7", fault = "unplug" }"#, "there is no node client7: there are server0"),
-            (r#"{ at = "1s", node = "client0", to = "x", router = "fd00::1", receivers = [], hops = 1, fault = "forge" }"#,
-             "there is no node x: there are"),
+            (
+                r#"{ at = "1s", node = "client7", fault = "unplug" }"#,
+                "there is no node client7: there are server0",
+            ),
+            (
+                r#"{ at = "1s", node = "client0", to = "x", router = "fd00::1", receivers = [], hops = 1, fault = "forge" }"#,
+                "there is no node x: there are",
+            ),
         ];
         for (events, expected) in wrong {
             let said = refused(events);

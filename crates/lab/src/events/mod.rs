@@ -126,13 +126,13 @@ impl<'a> Player<'a> {
         Ok(self.agenda.front().map(|step| step.at))
     }
 
-    /// Undoes what still goes on, the last first: the lab is as it was.
+    /// Undoes what still goes on, in the order in which it began: a link is up before routes take it.
     ///
     /// # Errors
     /// The first that could not be undone; the others are undone all the same.
-    pub fn end(mut self) -> Result<()> {
+    pub fn end(self) -> Result<()> {
         let mut outcome = Ok(());
-        while let Some((fault, attack)) = self.ongoing.pop() {
+        for (fault, attack) in self.ongoing {
             drop(attack);
             outcome = outcome.and(self.lab.end(&fault));
         }

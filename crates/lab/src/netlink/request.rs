@@ -219,11 +219,17 @@ pub fn add_route(batch: &mut Batch, prefix: IpAddr, length: u8, gateway: IpAddr,
 pub fn delete_route(batch: &mut Batch, prefix: IpAddr, length: u8) {
     let what = format!("forget the route to {prefix}/{length}");
     let (family, bytes) = family_and_bytes(prefix);
-    batch.request(what, libc::RTM_DELROUTE, 0, &route_header(family, length, libc::RT_SCOPE_UNIVERSE), |it| {
-        if length > 0 {
-            it.bytes(libc::RTA_DST, &bytes);
-        }
-    });
+    batch.request(
+        what,
+        libc::RTM_DELROUTE,
+        0,
+        &route_header(family, length, libc::RT_SCOPE_UNIVERSE),
+        |it| {
+            if length > 0 {
+                it.bytes(libc::RTA_DST, &bytes);
+            }
+        },
+    );
 }
 
 /// Sends IPv4 groups out of interface `index` where the program names none; IPv6 has such a route by itself.

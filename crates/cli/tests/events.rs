@@ -1,0 +1,401 @@
+//! Faults of a MEADcast network while `treecast mead` sends in it: routes follow, and every receiver is served again when
+//! the next discovery is over. Needs root.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::UdpSocket,
+    path::PathBuf,
+    process::{Child, ChildStdout, Command, Output, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use treecast_lab::{
+    Lab, Options, Role, Topology,
+    events::{Attack, Event, Fault, Forgery, Player},
+};
+
+const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
+const PORT: u16 = 5000;
+const RECEIVERS: [&str; 3] = ["c20-1", "c20-2", "c20-3"];
+
+/// c10-1 - r10 - r1 - r2 - r20 - three receivers, and a way around from r1 to r2 by r3.
+const NETWORK: &str = r#"{
+    "stub_range": "fd14:0::/32", "tran_range": "fd14:0::/32",
+    "stubs": [
+        { "id": 10, "mask": 112, "area": 1, "router": 10, "clients": 2 },
+        { "id": 20, "mask": 112, "area": 2, "router": 20, "clients": 3 }
+    ],
+    "trans": [ [[1, 10], 1], [[1, 2], 0], [[1, 3], 0], [[2, 3], 0], [[2, 20], 2] ],
+    "area_boundary": [ { "id": 1, "area": 1, "mask": 96 }, { "id": 2, "area": 2, "mask": 96 } ]
+}"#;
+
+/// A lab of this test alone, gone after it.
+struct TestLab {
+    lab: Lab,
+    options: Options,
+    folder: PathBuf,
+}
+
+impl TestLab {
+    fn up(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("treecast-events-{test}{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let spec = folder.join("small.json");
+        fs::write(&spec, NETWORK).unwrap();
+        let topology = Topology::parse(&format!("testbed:{}", spec.display())).unwrap();
+        let options = Options { state_directory: folder.join("state"), program: TREECAST.into() };
+        let lab = Lab::up(&topology, &format!("{test}{}", std::process::id()), &options).expect("root may");
+        Self { lab, options, folder }
+    }
+
+    fn start_routers(&self, arguments: &[&str]) {
+        for node in self.lab.nodes().iter().filter(|node| node.role == Role::Router) {
+            let mut command = Command::new(TREECAST);
+            command.args(["router", "run", "--all"]).args(arguments);
+            let mut daemon = self.lab.start_daemon(&node.name, command).unwrap();
+            daemon.wait_for_line("ready", Duration::from_secs(60)).unwrap();
+        }
+    }
+
+    fn key(&self) -> String {
+        let path = self.folder.join("domain.key");
+        fs::write(&path, "07".repeat(32)).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        path.display().to_string()
+    }
+
+    fn address(&self, node: &str) -> String {
+        self.lab.node(node).unwrap().v6().unwrap().to_string()
+    }
+
+    /// By which interface r1 sends to the first receiver.
+    fn way_of_r1(&self) -> String {
+        let mut command = Command::new("ip");
+        command.args(["-6", "route", "get", &self.address(RECEIVERS[0])]).stdout(Stdio::piped());
+        let output = self.lab.spawn("r1", command).unwrap().wait_with_output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let mut words = said.split_whitespace().skip_while(|word| *word != "dev");
+        words.nth(1).unwrap_or_else(|| panic!("{said:?}")).to_owned()
+    }
+
+    fn fault(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(TREECAST);
+        command.args(["lab", "fault", self.lab.name()]).args(arguments);
+        command.env("TREECAST_LAB_STATE", &self.options.state_directory);
+        command.output().unwrap()
+    }
+}
+
+impl Drop for TestLab {
+    fn drop(&mut self) {
+        let _ = Lab::remove(self.lab.name(), &self.options);
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// `treecast mead` with a datagram every few milliseconds, numbered, and what each receiver has heard.
+struct Stream {
+    sender: Child,
+    lines: BufReader<ChildStdout>,
+    last_group: Value,
+    sent: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    program: Option<thread::JoinHandle<()>>,
+    receivers: Vec<UdpSocket>,
+}
+
+impl Stream {
+    fn start(lab: &TestLab, arguments: &[&str]) -> Self {
+        let mut command = Command::new(TREECAST);
+        command
+            .args(["mead", "--json", "--print-tree", "--interval", "1", "--timeout", "0.4"])
+            .args(arguments);
+        command.args(RECEIVERS.map(|node| lab.address(node))).arg(PORT.to_string()).stdout(Stdio::piped());
+        let receivers = RECEIVERS.map(|node| {
+            let address = (lab.lab.node(node).unwrap().v6().unwrap(), PORT);
+            lab.lab.enter(node, || UdpSocket::bind(address)).unwrap().unwrap()
+        });
+        let mut sender = lab.lab.spawn("c10-1", command).unwrap();
+        let lines = BufReader::new(sender.stdout.take().unwrap());
+        let (sent, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let mut this = Self {
+            sender,
+            lines,
+            last_group: Value::Null,
+            sent,
+            stop,
+            program: None,
+            receivers: receivers.into(),
+        };
+        this.next("ready");
+        let socket = lab.lab.enter("c10-1", || UdpSocket::bind("[::]:0")).unwrap().unwrap();
+        socket.connect("[fd15::1]:7777").unwrap();
+        let (sent, stop) = (Arc::clone(&this.sent), Arc::clone(&this.stop));
+        this.program = Some(thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                let number = sent.fetch_add(1, Ordering::Relaxed);
+                // A device that is gone is seen by what does not arrive.
+                let _ = socket.send(&number.to_be_bytes());
+                thread::sleep(Duration::from_millis(5));
+            }
+        }));
+        this.discover(2);
+        this
+    }
+
+    fn next(&mut self, kind: &str) -> Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it has ended before {kind}");
+            let event: Value = serde_json::from_str(&line).unwrap();
+            if event["event"] == "group" {
+                self.last_group = event.clone();
+            }
+            if event["event"] == kind {
+                return event;
+            }
+        }
+    }
+
+    /// Waits until so many discoveries are over, each with the group that came of it.
+    fn discover(&mut self, count: usize) {
+        (0..count).for_each(|_| drop(self.next("tree")));
+        // The group is told behind the tree, where there is a new one; what follows is the next tree.
+        self.next("tree");
+    }
+
+    /// Waits until each receiver has heard 20 datagrams running that are sent from now on.
+    fn check_that_all_hear(&self, what: &str) {
+        let from = self.sent.load(Ordering::Relaxed) + 1;
+        for (socket, node) in self.receivers.iter().zip(RECEIVERS) {
+            socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            let mut next = None;
+            loop {
+                let mut number = [0; 8];
+                socket.recv(&mut number).unwrap_or_else(|error| panic!("{what}: {node}: {error}"));
+                let number = u64::from_be_bytes(number);
+                if number < from {
+                    continue;
+                }
+                assert_eq!(number, next.unwrap_or(number), "{what}: {node} lacks some, or has one twice");
+                next = Some(number + 1);
+                if number >= from + 40 {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Whether somebody hears nothing for a while.
+    fn somebody_is_deaf(&self) -> bool {
+        self.receivers.iter().any(|socket| {
+            socket.set_nonblocking(true).unwrap();
+            while socket.recv(&mut [0; 8]).is_ok() {}
+            socket.set_nonblocking(false).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+            socket.recv(&mut [0; 8]).is_err()
+        })
+    }
+
+    /// Routers named in the last group's packets.
+    fn routers(&self) -> Vec<String> {
+        let lists = self.last_group["lists"].as_array().unwrap().iter();
+        let entries = lists.flat_map(|list| list["routers"].as_array().unwrap().iter());
+        entries.map(|entry| entry["router"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Ends the sender, and returns its counters.
+    fn end(mut self) -> Value {
+        // SAFETY: takes no pointers; the process has not been waited for.
+        unsafe { libc::kill(self.sender.id() as i32, libc::SIGTERM) };
+        self.next("done")
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.sender.kill();
+        let _ = self.sender.wait();
+        let _ = self.program.take().map(thread::JoinHandle::join);
+    }
+}
+
+fn node(name: &str) -> String {
+    name.to_owned()
+}
+
+#[test]
+fn routes_follow_a_link_that_is_down_and_not_one_that_fails() {
+    let lab = TestLab::up("route");
+    let reaches = |expected: bool| {
+        let receiver = lab.lab.node(RECEIVERS[0]).unwrap().v6().unwrap();
+        let to = lab.lab.enter(RECEIVERS[0], || UdpSocket::bind((receiver, PORT))).unwrap().unwrap();
+        let from = lab.lab.enter("c10-1", || UdpSocket::bind("[::]:0")).unwrap().unwrap();
+        to.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let tries = if expected { 50 } else { 3 };
+        let arrives = |_| from.send_to(b"there?", (receiver, PORT)).is_ok() && to.recv(&mut [0; 16]).is_ok();
+        assert_eq!((0..tries).any(arrives), expected);
+    };
+    let fault = |place: &str, fault: &str| {
+        let output = lab.fault(&[place, fault]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    reaches(true);
+    assert_eq!(lab.way_of_r1(), "r2");
+    fault("r1-r2", "down");
+    assert_eq!(lab.way_of_r1(), "r3");
+    reaches(true);
+    fault("r1-r2", "up");
+    assert_eq!(lab.way_of_r1(), "r2");
+    reaches(true);
+    fault("r1-r2", "fail");
+    assert_eq!(lab.way_of_r1(), "r2");
+    reaches(false);
+    fault("r1-r2", "avoid");
+    assert_eq!(lab.way_of_r1(), "r3");
+    reaches(true);
+    fault("r1-r2", "mend");
+    fault("r1-r2", "take");
+    assert_eq!(lab.way_of_r1(), "r2");
+    reaches(true);
+
+    let refused = |place: &str, fault: &str| {
+        let output = lab.fault(&[place, fault]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.lines().count() == 1, "{said}");
+        said
+    };
+    assert!(refused("r1-r9", "down").contains("no link r1-r9 between two nodes: it has r1-r10, r1-r2, "));
+    assert!(refused("net20", "fail").contains("a LAN's cables have a node and an interface"));
+    assert!(refused("r9", "firewall").contains("has no node r9"));
+    assert!(refused("r2", "router-off").contains("no MEADcast router answers here"));
+    assert!(refused("r2", "router-start").contains("no fault has ended it"));
+}
+
+#[test]
+fn every_receiver_is_served_again_after_the_next_discovery_whatever_breaks() {
+    let lab = TestLab::up("heal");
+    lab.start_routers(&[]);
+    let mut stream = Stream::start(&lab, &[]);
+    stream.check_that_all_hear("before");
+    let first = stream.routers();
+    let r20 = lab.address("r20");
+    assert_eq!(first, std::slice::from_ref(&r20), "the last router before the receivers, by its own address");
+
+    let down = Fault::Down { link: node("r1-r2") };
+    let faults = [
+        (down, &r20),
+        (Fault::Firewall { node: node("r2"), interface: Some(node("r1")) }, &lab.address("r1")),
+        (Fault::RouterOff { node: node("r20") }, &lab.address("r2")),
+        (Fault::RouterKilled { node: node("r20") }, &lab.address("r2")),
+        (Fault::RouterGone { node: node("r20") }, &lab.address("r2")),
+    ];
+    for (fault, router) in faults {
+        let avoid = matches!(fault, Fault::Down { .. }).then(|| Fault::Avoid { link: node("r1-r2") });
+        lab.lab.begin(&fault).unwrap();
+        avoid.iter().for_each(|avoid| drop(lab.lab.begin(avoid).unwrap()));
+        stream.discover(2);
+        assert_eq!(stream.routers(), std::slice::from_ref(router), "{fault}");
+        stream.check_that_all_hear(&fault.to_string());
+        lab.lab.end(&fault).unwrap();
+        avoid.iter().for_each(|avoid| lab.lab.end(avoid).unwrap());
+        stream.discover(2);
+        stream.check_that_all_hear(&format!("after {fault}"));
+        assert_eq!(stream.routers(), first, "after {fault}");
+    }
+    // No router can help where all that is asked behind the first link is dropped.
+    let firewall = Fault::Firewall { node: node("r10"), interface: Some(node("net10")) };
+    lab.lab.begin(&firewall).unwrap();
+    stream.discover(2);
+    assert_eq!((stream.routers(), stream.last_group["unicast"].as_array().unwrap().len()), (vec![], 3));
+    stream.check_that_all_hear("by unicast");
+}
+
+fn forgery(lab: &TestLab) -> Fault {
+    Fault::Forge(Forgery {
+        node: node("c10-2"),
+        to: node("c10-1"),
+        router: lab.address("c10-2"),
+        receivers: RECEIVERS.map(node).into(),
+        hops: 9,
+        every: Duration::from_millis(50),
+    })
+}
+
+fn attack(lab: &TestLab, fault: &Fault) -> Attack {
+    lab.lab.begin(fault).unwrap().expect("it goes on")
+}
+
+/// What the thesis found (5.1.4): who forges responses cuts receivers off.
+#[test]
+fn without_a_key_a_forger_is_believed_until_it_is_silent() {
+    let lab = TestLab::up("forge");
+    lab.start_routers(&[]);
+    let mut stream = Stream::start(&lab, &[]);
+    let forger = attack(&lab, &forgery(&lab));
+    stream.discover(2);
+    assert_eq!(stream.routers(), [lab.address("c10-2")]);
+    assert!(stream.somebody_is_deaf());
+    drop(forger);
+    stream.discover(2);
+    stream.check_that_all_hear("after the forger");
+}
+
+#[test]
+fn with_a_key_forged_and_replayed_responses_change_nothing_and_are_counted() {
+    let lab = TestLab::up("keyed");
+    let key = lab.key();
+    lab.start_routers(&["--key", &key]);
+    let mut stream = Stream::start(&lab, &["--key", &key]);
+    let group = stream.last_group.clone();
+    assert_eq!(stream.routers(), [lab.address("r20")]);
+    let replay =
+        Fault::Replay { node: node("r10"), interface: Some(node("r1")), after: Duration::from_secs(1) };
+    let attacks = [attack(&lab, &forgery(&lab)), attack(&lab, &replay)];
+    stream.discover(4);
+    stream.check_that_all_hear("under attack");
+    assert!(attacks.iter().all(|attack| attack.sent() > 0));
+    drop(attacks);
+    assert_eq!(stream.last_group, group);
+    let done = stream.end();
+    assert!(done["unproved"].as_u64() > Some(0) && done["replayed"].as_u64() > Some(0), "{done}");
+    assert_eq!(done["forged"], 0);
+}
+
+#[test]
+fn a_player_does_what_is_due_and_leaves_the_lab_as_it_was() {
+    let lab = TestLab::up("play");
+    let events = serde_json::json!([
+        { "at": "1s", "link": "r1-r2", "fault": "down", "noticed": "500ms" },
+        { "at": "2s", "until": "3s", "link": "r2-r3", "fault": "fail" },
+    ]);
+    let events: Vec<Event> = serde_json::from_value(events).unwrap();
+    let mut player = Player::new(&lab.lab, &events);
+    let mut told = Vec::new();
+    let mut act = |seconds: f64| {
+        let next = player.act(Duration::from_secs_f64(seconds), &mut |step| told.push(step.to_string()));
+        next.unwrap().map(|at| at.as_secs_f64())
+    };
+    assert_eq!((act(0.0), act(1.2)), (Some(1.0), Some(1.5)));
+    assert_eq!((act(2.0), lab.way_of_r1().as_str()), (Some(3.0), "r3"));
+    player.end().unwrap();
+    assert_eq!(told, ["r1-r2 down", "r1-r2 avoid", "r2-r3 fail"]);
+    assert_eq!(lab.way_of_r1(), "r2");
+    let started = Instant::now();
+    let from = lab.lab.enter("c10-1", || UdpSocket::bind("[::]:0")).unwrap().unwrap();
+    let to = lab.lab.enter("r3", || UdpSocket::bind((lab.lab.node("r3").unwrap().v6().unwrap(), PORT)));
+    let to = to.unwrap().unwrap();
+    to.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let address = to.local_addr().unwrap();
+    while from.send_to(b"there?", address).is_err() || to.recv(&mut [0; 8]).is_err() {
+        assert!(started.elapsed() < Duration::from_secs(30), "r2-r3 or r1-r3 is broken still");
+    }
+}
