@@ -2,6 +2,7 @@
 //!
 //! Order of calls: [`Results::load`] once, then any of its methods.
 
+mod events;
 mod feed;
 mod model;
 mod rates;
@@ -20,6 +21,7 @@ use crate::{
     tables,
 };
 
+pub use events::{EventLine, Levels, event_lines};
 pub use feed::{FeedKey, FeedRow, FeedRun, of_receivers};
 pub use model::{ModelRow, model_seconds};
 pub use rates::{Counted, Rate, RateList};

@@ -31,7 +31,8 @@ pub use types::{
     Event, Machine, NodeId, NodeInfo, Role, Run, RunEnd, RunId, RunInfo, Sample, SeriesId, Status, Transfer,
 };
 pub use use_case::{
-    Bytes, DiscoveryCost, Latency, LinkBytes, Measured, SecondOfRun, ThesisFigure, UseCaseInfo,
+    Bytes, DiscoveryCost, EventOfRun, Latency, LinkBytes, LinkSeconds, Measured, ReceiverOfRun, SecondOfRun,
+    ThesisFigure, ThesisLevels, UseCaseInfo,
 };
 
 /// An open results database.

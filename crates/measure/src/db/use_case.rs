@@ -26,6 +26,9 @@ pub struct UseCaseInfo {
     pub floor: Bytes,
     /// Beside which figures it stands.
     pub thesis: Vec<ThesisFigure>,
+    /// What it read of the same events.
+    #[serde(default)]
+    pub thesis_levels: Option<ThesisLevels>,
     /// None until it has been measured.
     pub measured: Option<Measured>,
 }
@@ -48,6 +51,15 @@ pub struct ThesisFigure {
     pub measure: String,
     /// Saved against unicast, in per cent.
     pub saved: f64,
+}
+
+/// What the thesis read before, while and after something went wrong (figure 5.9).
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThesisLevels {
+    /// `network`, or a link.
+    pub of: String,
+    pub mb_per_second: [f64; 3],
 }
 
 /// What a run has shown.
@@ -74,6 +86,41 @@ pub struct Measured {
     pub machine_busy: f64,
     pub machine_forwarding: f64,
     pub discovery: Option<DiscoveryCost>,
+    /// Links whose traffic is shown over time.
+    #[serde(default)]
+    pub watched: Vec<LinkSeconds>,
+    /// What went wrong on purpose, in order.
+    #[serde(default)]
+    pub events: Vec<EventOfRun>,
+    #[serde(default)]
+    pub receivers: Vec<ReceiverOfRun>,
+}
+
+/// Frames on a link, both ways together, in each second from the first datagram on.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+pub struct LinkSeconds {
+    pub name: String,
+    pub bytes: Vec<f64>,
+}
+
+/// Something that went wrong on purpose, or was mended.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+pub struct EventOfRun {
+    /// After the first datagram.
+    pub at_s: f64,
+    /// In words, such as `r1-r3 down`.
+    pub what: String,
+}
+
+/// How one receiver fared.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+pub struct ReceiverOfRun {
+    pub name: String,
+    /// Datagrams that never came.
+    pub lost: u64,
+    /// The longest time between two datagrams of a flow, and when that began, after the first datagram.
+    pub silent_s: f64,
+    pub silent_from_s: f64,
 }
 
 /// Of all datagrams at all receivers, from when the program had them to send until the kernel had them there.
@@ -112,6 +159,9 @@ pub struct DiscoveryCost {
     pub discoveries: u64,
     /// IP packets with requests that left the sender, of all discoveries.
     pub bytes: u64,
+    /// Responses that were not believed: they contradict others, or prove nothing where they should.
+    #[serde(default)]
+    pub refused: u64,
     /// When the first one was over, after the first datagram; 0 when it was before.
     pub first_over_s: f64,
 }

@@ -7,6 +7,7 @@
 mod axis;
 mod canvas;
 mod compare;
+mod events;
 mod feed;
 mod model;
 mod over_time;
@@ -17,6 +18,7 @@ mod sharing;
 mod use_case;
 
 pub use compare::{Pair, beside_the_paper};
+pub use events::over_events;
 pub use feed::{FeedPoint, FeedQuantity, feed};
 pub use model::{ThroughputLine, server_cpu, throughput_by_size, time_beside_model};
 pub use over_time::{completions, router_traffic, server_rate};

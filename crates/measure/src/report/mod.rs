@@ -2,6 +2,7 @@
 //!
 //! All that it says comes from the results database, but for what [`ReportInput`] adds.
 
+mod events;
 mod feeds;
 mod headline;
 mod html;

@@ -15,6 +15,7 @@ pub fn write(page: &mut Page, results: &Results<'_>) {
     }
     page.section("Use cases", "meadcast-thesis-2024, chapter 5 and appendix B, and the same measured here");
     tables(&rows).iter().filter(|table| !table.rows.is_empty()).for_each(|table| page.table(table));
+    super::events::write(page, &rows);
     for quantity in Quantity::ALL {
         for plot in plot::by_receivers(&rows, quantity) {
             page.plot(Some(plot));
@@ -45,6 +46,7 @@ pub fn tables(rows: &[UseCaseRow<'_>]) -> Vec<Table> {
         saved_table(rows, "time", "Time until all has come, saved against unicast (tables 5.3, B.1)"),
         packets_table(rows),
         discovery_table(rows),
+        super::events::table(rows),
     ]
 }
 

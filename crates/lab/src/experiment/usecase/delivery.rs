@@ -1,11 +1,12 @@
 //! The ways in which an experiment delivers its traffic.
 
 use serde::Deserialize;
+use treecast_measure::db::ThesisLevels;
 use treecast_proto::mead::grouping::Parameters;
 use treecast_wire::mead::MAX_ADDRESSES;
 
 use super::{super::quantity::Time, support::Support};
-use crate::mead_plan::Way;
+use crate::{events, mead_plan::Way};
 
 /// One way, as the file has it.
 #[derive(Debug, Clone, Deserialize)]
@@ -39,6 +40,14 @@ pub struct Delivery {
     pub base: Option<String>,
     #[serde(default)]
     pub support: Support,
+    /// What goes wrong; times are since the traffic's beginning.
+    #[serde(default)]
+    pub events: Vec<events::Event>,
+    /// What the thesis read of the same events.
+    pub thesis_levels: Option<ThesisLevels>,
+    /// Whether the sender believes only routers that prove what they answer (5.2.4).
+    #[serde(default)]
+    pub key: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -74,8 +83,8 @@ impl Delivery {
         if !self.ok.is_none_or(|ok| (0.1..=1.0).contains(&ok)) {
             return Err(format!("delivery `{name}`: ok is a part of max, 0.1 to 1"));
         }
-        if self.kind != Kind::Mead && (self.discovery.is_some() || self.max.is_some()) {
-            return Err(format!("delivery `{name}`: only mead has max and discovery"));
+        if self.kind != Kind::Mead && (self.discovery.is_some() || self.max.is_some() || self.key) {
+            return Err(format!("delivery `{name}`: only mead has max, discovery and key"));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use treecast_measure::{
     Db,
-    db::{Machine, Measured, RunInfo, ThesisFigure, Transfer, UseCaseInfo},
+    db::{Machine, Measured, ReceiverOfRun, RunInfo, ThesisFigure, Transfer, UseCaseInfo},
 };
 
 use super::{
@@ -22,7 +22,7 @@ use super::{
     plan::{self, Planned},
     play::{self, Played, Scene},
     stage::{self, Daemons, Stage},
-    traffic::Load,
+    traffic::{Load, Sent, Tally},
 };
 use crate::topology::Topology;
 
@@ -77,7 +77,8 @@ pub fn run(
     let db = Db::open(&order.database)?;
     let baseline = Baseline::measure().map_err(Error::Machine)?;
     let has = |kind| experiment.deliveries.iter().any(|delivery| delivery.kind == kind);
-    let daemons = Daemons { mead: has(Kind::Mead), multicast: has(Kind::Multicast) };
+    let key = experiment.deliveries.iter().any(|delivery| delivery.key);
+    let daemons = Daemons { mead: has(Kind::Mead), multicast: has(Kind::Multicast), key };
     let stage = Stage::build(topology.clone(), &experiment.use_case.name, &order.treecast, daemons)?;
     let of = runs.len();
     let mut director = Director {
@@ -244,12 +245,18 @@ impl Director<'_> {
             machine_busy,
             machine_forwarding,
             discovery: played.discovery,
+            watched: traffic.watched(began, all.seconds.len(), &self.order.experiment.links),
+            events: played.events.clone(),
+            receivers: receivers
+                .iter()
+                .zip(&played.tallies)
+                .map(|(name, tally)| receiver(name, tally, expected_by(planned, name), &played.sent))
+                .collect(),
             links: traffic.links,
         });
         self.db.set_use_case(record.run().0, info)?;
         for (receiver, tally) in receivers.iter().zip(&played.tallies) {
-            let flows = planned.groups.iter().filter(|group| group.receivers.contains(receiver)).count();
-            let is_whole = tally.packets == u64::from(planned.packets) * flows as u64;
+            let is_whole = tally.packets == expected_by(planned, receiver);
             let last = tally.last.saturating_sub(played.sent.began);
             let transfer = Transfer {
                 started: began,
@@ -309,8 +316,25 @@ impl Director<'_> {
                     saved: found.saved,
                 })
                 .collect(),
+            thesis_levels: planned.delivery.thesis_levels.clone(),
             measured: None,
         }
+    }
+}
+
+/// Packets that are for a receiver.
+fn expected_by(planned: &Planned, receiver: &String) -> u64 {
+    let flows = planned.groups.iter().filter(|group| group.receivers.contains(receiver)).count();
+    u64::from(planned.packets) * flows as u64
+}
+
+fn receiver(name: &str, tally: &Tally, expected: u64, sent: &Sent) -> ReceiverOfRun {
+    let (gap, since) = tally.longest_gap;
+    ReceiverOfRun {
+        name: name.to_owned(),
+        lost: expected.saturating_sub(tally.packets),
+        silent_s: gap.as_secs_f64(),
+        silent_from_s: since.saturating_sub(sent.began).as_secs_f64(),
     }
 }
 
@@ -318,8 +342,14 @@ impl Director<'_> {
 fn sentence(info: &UseCaseInfo) -> String {
     let Some(measured) = &info.measured else { return "nothing was measured".into() };
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let worst = measured.receivers.iter().max_by_key(|receiver| receiver.lost);
+    let events = worst.filter(|_| !measured.events.is_empty()).map(|worst| {
+        let (lost, name) = (worst.lost, &worst.name);
+        format!("; {name} lost most, {lost}, and heard nothing for {:.2} s", worst.silent_s)
+    });
+    let events = events.unwrap_or_default();
     format!(
-        "{:.1} MB on all links, {:.1} MB from the sender, {:.2} s, {:.3} % lost, latency {:.2} ms (99 % {:.2})",
+        "{:.1} MB on all links, {:.1} MB from the sender, {:.2} s, {:.3} % lost, latency {:.2} ms (99 % {:.2}){events}",
         megabytes(measured.bytes.network),
         megabytes(measured.bytes.sender),
         measured.seconds,

@@ -38,6 +38,7 @@ struct Document {
     seconds: Option<u32>,
     payload: Option<usize>,
     link_rate: Option<Rate>,
+    links: Option<Vec<String>>,
     repeats: Option<u32>,
     settle: Option<Time>,
     sample: Option<Time>,
@@ -62,6 +63,8 @@ pub struct UseCases {
     pub payload_bytes: usize,
     /// Of all links, where they are not as fast as the machine.
     pub link_rate: Option<Rate>,
+    /// What these carry is shown over time.
+    pub links: Vec<String>,
     pub repeats: u32,
     pub settle: Duration,
     pub sample: Duration,
@@ -159,6 +162,7 @@ impl Document {
             receivers,
             payload,
             link_rate,
+            links,
             repeats,
             settle
         );
@@ -194,6 +198,7 @@ impl Document {
             receivers: self.receivers.ok_or_else(|| missing("receivers"))?,
             loads,
             link_rate: self.link_rate,
+            links: self.links.unwrap_or_default(),
             repeats: self.repeats.unwrap_or(1),
             settle: self.settle.map_or(Duration::from_secs(5), |settle| settle.0),
             sample: self.sample.map_or(Duration::from_secs(1), |sample| sample.0),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use treecast_measure::{
     Db, DbError,
     analysis::{Counted, Rate},
-    db::{Bytes, LinkBytes, NodeId, SecondOfRun},
+    db::{Bytes, LinkBytes, LinkSeconds, NodeId, SecondOfRun},
     series::{self, Counter},
 };
 
@@ -19,6 +19,8 @@ pub struct Traffic {
     pub links: Vec<LinkBytes>,
     /// Of the time between two samples each: since the run's start, and what was carried.
     intervals: Vec<(Duration, f64, f64)>,
+    /// The same of each link, in the topology's order.
+    of_links: Vec<Vec<(Duration, f64)>>,
 }
 
 impl Traffic {
@@ -26,6 +28,7 @@ impl Traffic {
     pub fn of(db: &Db, record: &Record, topology: &Topology, senders: &[usize]) -> Result<Self, DbError> {
         let mut traffic = Self::default();
         for network in &topology.networks {
+            let mut of_link: Vec<(Duration, f64)> = Vec::new();
             let mut link = LinkBytes { name: network.name.clone(), ..LinkBytes::default() };
             for member in &network.members {
                 let node = record.node(topology, &topology.nodes[member.node].name);
@@ -35,8 +38,12 @@ impl Traffic {
                 link.sent += sent.growth().max(0) as u64;
                 link.received += counted(Counter::RxBytes)?.growth().max(0) as u64;
                 traffic.bytes.sender += if is_sender { sent.growth().max(0) as u64 } else { 0 };
-                traffic.add(&sent.rates(), is_sender);
+                let rates = sent.rates();
+                traffic.add(&rates, is_sender);
+                of_link.extend(rates.iter().skip(of_link.len()).map(|rate| (rate.from, 0.0)));
+                of_link.iter_mut().zip(&rates).for_each(|(sum, rate)| sum.1 += rate.per_second);
             }
+            traffic.of_links.push(of_link);
             traffic.bytes.network += link.sent;
             traffic.links.push(link);
         }
@@ -54,12 +61,24 @@ impl Traffic {
         }
     }
 
+    /// What some links carried, both ways together, in each of so many seconds from `began` on.
+    pub fn watched(&self, began: Duration, seconds: usize, links: &[String]) -> Vec<LinkSeconds> {
+        let watched = self.links.iter().zip(&self.of_links).filter(|(link, _)| links.contains(&link.name));
+        let of = |(link, rates): (&LinkBytes, &Vec<(Duration, f64)>)| LinkSeconds {
+            name: link.name.clone(),
+            bytes: (0..seconds)
+                .map(|second| {
+                    let found = rates.iter().rfind(|(from, _)| *from <= middle(began, second));
+                    found.map_or(0.0, |(_, bytes)| *bytes)
+                })
+                .collect(),
+        };
+        watched.map(of).collect()
+    }
+
     /// Second by second from `began` on, with what the receivers have got in each.
     pub fn seconds(&self, began: Duration, tally: &Tally) -> Vec<SecondOfRun> {
-        let at = |second: usize| {
-            let middle = began + Duration::from_secs(second as u64) + Duration::from_millis(500);
-            self.intervals.iter().rfind(|(from, ..)| *from <= middle)
-        };
+        let at = |second: usize| self.intervals.iter().rfind(|(from, ..)| *from <= middle(began, second));
         let second = |(index, of): (usize, &super::traffic::Second)| {
             let (network_bytes, sender_bytes) = at(index).map_or((0.0, 0.0), |found| (found.1, found.2));
             SecondOfRun {
@@ -72,6 +91,10 @@ impl Traffic {
         };
         tally.seconds.iter().enumerate().map(second).collect()
     }
+}
+
+fn middle(began: Duration, second: usize) -> Duration {
+    began + Duration::from_secs(second as u64) + Duration::from_millis(500)
 }
 
 /// The shares of all processors' time that were not idle, and that went into soft interrupts.

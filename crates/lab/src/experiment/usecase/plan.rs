@@ -12,6 +12,7 @@ use super::{
     traffic::Load,
 };
 use crate::{
+    events,
     mead_plan::{self, Cost, Group, Way},
     topology::Topology,
 };
@@ -94,6 +95,13 @@ fn plan<'a>(
     receivers_per_network: usize,
     repeat: u32,
 ) -> Result<Planned<'a>, String> {
+    let in_delivery = |what| format!("delivery `{}`: {what}", delivery.name);
+    events::check(&delivery.events, topology).map_err(in_delivery)?;
+    if let Some(link) =
+        experiment.links.iter().find(|link| topology.networks.iter().all(|of| of.name != **link))
+    {
+        return Err(format!("links: there is no link {link}"));
+    }
     let groups = experiment.use_case.groups(receivers_per_network);
     let max = delivery.max(experiment.use_case.max);
     let payload_bytes = experiment.payload_bytes;

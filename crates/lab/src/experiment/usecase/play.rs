@@ -3,11 +3,12 @@
 use std::{
     io,
     net::{Ipv6Addr, SocketAddrV6, UdpSocket},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use treecast_measure::db::{DiscoveryCost, Latency};
+use treecast_measure::db::{DiscoveryCost, EventOfRun, Latency};
 
 use super::{
     delivery::Kind,
@@ -17,7 +18,10 @@ use super::{
     stage::Stage,
     traffic::{self, Flow, PORT, Pace, Sent, Sinks, Tally, Where},
 };
-use crate::LabNode;
+use crate::{
+    Lab, LabNode,
+    events::{Event, Player, Step},
+};
 
 /// The group of source-specific multicast (RFC 4607, and listing A.7).
 const GROUP: Ipv6Addr = Ipv6Addr::new(0xff3e, 0, 0, 0, 0, 0, 0x4321, 0x1234);
@@ -48,6 +52,8 @@ pub struct Played {
     /// By receiver.
     pub tallies: Vec<Tally>,
     pub sender_cpu: Duration,
+    /// What went wrong, and was mended.
+    pub events: Vec<EventOfRun>,
     pub discovery: Option<DiscoveryCost>,
 }
 
@@ -81,6 +87,9 @@ impl<'a> Scene<'a> {
     fn start_senders(&mut self) -> io::Result<()> {
         for group in &self.planned.groups {
             let mut arguments = self.planned.delivery.arguments(self.planned.max, self.pace.payload_bytes);
+            if self.planned.delivery.key {
+                arguments.extend(["--key".to_owned(), self.stage.key().display().to_string()]);
+            }
             for receiver in &group.receivers {
                 arguments.push(address(self.stage, receiver)?.to_string());
             }
@@ -120,15 +129,23 @@ impl<'a> Scene<'a> {
         let expected = self.expected(self.pace.packets);
         let origin = Instant::now();
         self.sinks.begin(traffic::now());
-        let (sent, tallies) = thread::scope(|scope| {
+        let is_over = AtomicBool::new(false);
+        let (sent, tallies, events) = thread::scope(|scope| {
+            let (lab, events) = (self.stage.lab(), &self.planned.delivery.events);
+            let is_over = &is_over;
+            let happening = scope.spawn(move || happen(lab, events, origin, is_over));
             let listening = scope.spawn(|| self.sinks.run());
             let sending = scope.spawn(|| traffic::send(&self.flows, &self.pace, stop));
             let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             self.drain(expected);
             self.sinks.end();
-            (sent, listening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            is_over.store(true, Ordering::Relaxed);
+            let events = happening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let tallies = listening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (sent, tallies, events)
         });
-        let mut played = Played { sent, tallies: tallies?, sender_cpu: sent.cpu, discovery: None };
+        let (tallies, events) = (tallies?, events?);
+        let mut played = Played { sent, tallies, sender_cpu: sent.cpu, events, discovery: None };
         for sender in self.senders {
             let done = sender.end()?;
             played.sender_cpu += done.cpu;
@@ -136,6 +153,8 @@ impl<'a> Scene<'a> {
             let discovery = played.discovery.get_or_insert_default();
             discovery.discoveries += counted("discoveries");
             discovery.bytes += counted("discovery_bytes");
+            discovery.refused +=
+                ["anomalous", "unproved", "replayed", "forged"].into_iter().map(counted).sum::<u64>();
             let over = done.discovered.map_or(Duration::ZERO, |at| at.saturating_duration_since(origin));
             discovery.first_over_s = discovery.first_over_s.max(over.as_secs_f64());
         }
@@ -167,6 +186,25 @@ impl Played {
         self.tallies.iter().for_each(|tally| sum.add(tally));
         sum
     }
+}
+
+/// Has events happen until the run is over, and undoes them.
+fn happen(lab: &Lab, events: &[Event], origin: Instant, is_over: &AtomicBool) -> io::Result<Vec<EventOfRun>> {
+    const LOOK: Duration = Duration::from_millis(5);
+    let mut player = Player::new(lab, events);
+    let mut happened = Vec::new();
+    let mut outcome = Ok(());
+    while outcome.is_ok() && !is_over.load(Ordering::Relaxed) {
+        let told = &mut |step: &Step| {
+            let at_s = origin.elapsed().as_secs_f64();
+            happened.push(EventOfRun { at_s, what: step.to_string() });
+        };
+        outcome = player.act(origin.elapsed(), told).map(drop);
+        thread::sleep(LOOK);
+    }
+    let ended = player.end();
+    outcome.and(ended).map_err(io::Error::other)?;
+    Ok(happened)
 }
 
 /// What a tally says of latencies.

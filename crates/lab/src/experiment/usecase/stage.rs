@@ -2,13 +2,15 @@
 
 use std::{
     collections::BTreeSet,
-    io,
-    os::unix::process::CommandExt,
+    fs::OpenOptions,
+    io::{self, Write},
+    os::unix::{fs::OpenOptionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command},
 };
 
 use treecast_dataplane::mead::{self, Setting};
+use treecast_driver::security::random;
 use treecast_measure::sample::{InterfaceSource, NodeSource};
 
 use super::{
@@ -34,6 +36,8 @@ pub struct Stage {
 pub struct Daemons {
     pub mead: bool,
     pub multicast: bool,
+    /// Whether MEADcast's routers can prove what they answer.
+    pub key: bool,
 }
 
 /// The topology of an experiment, its links as slow as it says.
@@ -54,8 +58,18 @@ impl Stage {
             Lab::up(&topology, &lab_name, &Options::default()).map_err(|error| refused(error.to_string()))?;
         let stage = Self { network: Network(lab), topology, treecast: treecast.to_owned(), support: None };
         let lab = stage.lab();
+        if daemons.key {
+            write_key(&stage.key())
+                .map_err(|error| refused(format!("cannot write a domain's key: {error}")))?;
+        }
         if daemons.mead {
-            let started = lab.start_mead_routers(treecast, process::die_with_parent);
+            let prepare = |command: &mut Command| {
+                process::die_with_parent(command);
+                if daemons.key {
+                    command.arg("--key").arg(stage.key());
+                }
+            };
+            let started = lab.start_mead_routers(treecast, prepare);
             started.map_err(|error| refused(format!("MEADcast routers: {error}")))?;
         }
         if daemons.multicast {
@@ -67,6 +81,11 @@ impl Stage {
 
     pub fn lab(&self) -> &Lab {
         &self.network.0
+    }
+
+    /// The file with the domain's key; it goes with the lab.
+    pub fn key(&self) -> PathBuf {
+        Options::default().state_directory.join(self.lab().name()).join("domain.key")
     }
 
     /// Has only some routers speak MEADcast; none: all.
@@ -112,6 +131,14 @@ impl Stage {
         };
         self.lab().nodes().iter().map(of_node).collect()
     }
+}
+
+fn write_key(path: &Path) -> io::Result<()> {
+    let key: [u8; 32] = random()?;
+    let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    // Routers refuse a key that others may read.
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file?.write_all(digits.as_bytes())
 }
 
 fn source(interface: &str) -> InterfaceSource {
