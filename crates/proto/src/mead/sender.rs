@@ -376,8 +376,7 @@ impl Sender {
                 }
             }
             Cause::Unreachable(why) => {
-                // A port is asked about by whoever has got the packet.
-                if packet.is_by_mead() && why != Unreachable::Port {
+                if packet.is_by_mead() && paths::is_of_the_packet(why) {
                     receivers.iter().for_each(|receiver| self.paths.avoid(now, *receiver));
                     self.change(|group| receivers.iter().for_each(|receiver| group.use_unicast(*receiver)));
                 }

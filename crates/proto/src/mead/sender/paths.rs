@@ -3,7 +3,8 @@
 //! - *Packet Too Big*: what the way to a receiver takes (RFC 8201). It is forgotten after ten minutes, so that a way that has become
 //!   wider is found. A packet with a MEADcast header says so for all receivers that it was still to be delivered to.
 //! - *Destination Unreachable*: who cannot be reached and why, told once a minute for each receiver. The receiver is still
-//!   sent to. Where packets with a MEADcast header were turned away, its receivers get unicast for a minute.
+//!   sent to. Where packets with a MEADcast header were turned away, its receivers get unicast for a minute; not where a way has
+//!   gone, which happens when routes change, and unicast could not take either.
 //!
 //! Anybody may forge these. What they are believed is bounded: they must be about a packet that may be ours, longer than
 //! what is said to fit, and nothing below IPv6's least MTU is believed.
@@ -59,6 +60,11 @@ impl Lost<'_> {
     pub(super) fn is_by_mead(&self) -> bool {
         self.header.is_some_and(|header| header.kind == Kind::Data)
     }
+}
+
+/// Whether another packet to the same place might have got there. A port is asked about by whoever has got the packet.
+pub(super) fn is_of_the_packet(why: Unreachable) -> bool {
+    !matches!(why, Unreachable::Port | Unreachable::NoRoute | Unreachable::Address)
 }
 
 /// What is known of receivers; no more of them than there are.

@@ -400,3 +400,17 @@ fn who_cannot_be_reached_is_told_once_a_minute_and_gets_unicast_where_routers_tu
     world.run_until(seconds(130));
     assert!(world.group().is_as(&whole));
 }
+
+/// Of a link that has gone, the router before it says so about what it had for there, for some seconds (RFC 4861, 7.2.2).
+#[test]
+fn a_way_that_is_gone_until_routes_change_leaves_the_group_as_it_is() {
+    let mut world = World::new(config(), 14);
+    world.run_until(seconds(3));
+    let whole = world.group().clone();
+    let header = Header::data(17, &whole.lists[0].entries).expect("a good list");
+    for why in [Unreachable::Address, Unreachable::NoRoute] {
+        world.sender.handle(world.now, Input::Lost(lost(&header, 1400), Cause::Unreachable(why)));
+    }
+    world.run_until(seconds(9));
+    assert!(world.group().is_as(&whole) && world.events.len() == 2, "{:?}", world.events);
+}
