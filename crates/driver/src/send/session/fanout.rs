@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{fanout::Discovery, poller::Interest};
 
-/// A receiver that has heard nothing of what left for so long is back at unicast. With a report's interval, 100 ms, and the
-/// round trip, that is less than half a second.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// A receiver that has heard nothing of what left for so long, and a round trip, is back at unicast. Reports come every
+/// 100 ms, and some late.
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The machine, and where routers are found for it.
 #[derive(Debug)]
