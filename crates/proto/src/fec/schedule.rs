@@ -46,6 +46,12 @@ impl Schedule {
         progress.map_or(0, |progress| progress.goal - progress.next)
     }
 
+    /// Whether there are no new symbols of a source block any more, neither for the group nor for a receiver alone.
+    pub(crate) fn is_used_up(&self, source_block: u32) -> bool {
+        let progress = self.source_blocks.get(source_block as usize);
+        progress.is_some_and(|progress| progress.next + progress.apart >= MAX_SYMBOLS)
+    }
+
     /// Has symbols sent up to number `goal`. Returns whether any are to go now.
     pub(crate) fn aim(&mut self, source_block: u32, goal: u32) -> bool {
         let Some(progress) = self.source_blocks.get_mut(source_block as usize) else { return false };
@@ -98,8 +104,9 @@ mod tests {
         assert_eq!(schedule.take_apart(0, 10), Some(MAX_SYMBOLS - 10..MAX_SYMBOLS));
         assert_eq!(schedule.take_apart(0, 5), Some(MAX_SYMBOLS - 15..MAX_SYMBOLS - 10));
         schedule.aim(0, u32::MAX);
+        assert!(!schedule.is_used_up(0), "the last ones are still to go");
         while schedule.take(0, 10_000).is_some() {}
-        assert_eq!(schedule.next(0), Some(MAX_SYMBOLS - 15));
+        assert_eq!((schedule.next(0), schedule.is_used_up(0)), (Some(MAX_SYMBOLS - 15), true));
         assert_eq!(schedule.take_apart(0, 5), None, "all numbers are used up");
     }
 

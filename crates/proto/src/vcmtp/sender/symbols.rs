@@ -11,7 +11,7 @@ use super::{
     objects::{Object, Objects},
     to_group,
 };
-use crate::fec::{Estimate, MAX_SYMBOLS, Share, Wish};
+use crate::fec::{Estimate, Share, Wish};
 
 /// What a receiver's word that it lacks symbols of a source block leads to.
 #[derive(Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl Symbols {
         let to_go = schedule.to_go(source_block);
         match estimate.lack(from.0, index, layout.source_symbols(source_block), lack, to_go) {
             Wish::Apart(count) => Answer::Apart(count),
-            Wish::Group(_) if next >= MAX_SYMBOLS => Answer::Blocks(blocks),
+            Wish::Group(_) if schedule.is_used_up(source_block) => Answer::Blocks(blocks),
             Wish::Group(goal) => {
                 let waits = self.repair == Repair::After && !is_out;
                 match (schedule.aim(source_block, goal), waits) {

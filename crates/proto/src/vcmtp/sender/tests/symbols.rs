@@ -1,0 +1,30 @@
+//! What becomes of a source block of which no symbols are left.
+
+use super::*;
+
+/// Found by a simulated session with a reader so slow that it asked for what its socket held.
+#[test]
+fn blocks_are_sent_again_when_symbols_for_the_group_and_for_one_receiver_are_used_up() {
+    let mut bench = Bench::of(SenderConfig { fec: Some(Share::Auto), ..Bench::config() });
+    bench.out(20_000, &[A, B]);
+    lack(&mut bench, A, 0, Lack { source_block: 0, lacking: 200, next: 200 });
+    assert!(bench.to(A).starts_with("symbols 0/0 "), "some go to one receiver alone");
+    bench.send(20_000);
+    bench.group();
+    // With this one, it tells nothing new of its losses: it does not seem hopeless.
+    lack(&mut bench, B, 1, Lack { source_block: 0, lacking: 1, next: 200 });
+    let mut next = 200;
+    while bench.to(B).is_empty() {
+        lack(&mut bench, B, 0, Lack { source_block: 0, lacking: 200, next });
+        next += 200;
+        assert!(next < 200_000, "it asks again and again");
+        bench.group();
+    }
+    lack(&mut bench, B, 0, Lack { source_block: 0, lacking: 200, next });
+    assert!(bench.to(B).starts_with("data again 0 0..200, data again 0 200..400"));
+}
+
+fn lack(bench: &mut Bench, from: ReceiverId, index: u32, lack: Lack) {
+    let message = Message::SymbolRequest(SymbolRequest::new(0, vec![lack]).unwrap());
+    bench.input(SenderInput::Message { from, file: file(index), message });
+}
