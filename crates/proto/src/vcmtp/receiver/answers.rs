@@ -112,7 +112,7 @@ impl Receiver {
         self.reporter.progress.received_bytes -= object.received_bytes;
         object.start_again();
         object.mismatched = false;
-        object.recheck = true;
+        object.asked_in_vain = u64::MAX;
         if !is_outdated {
             object.begin = None;
             object.decision = undecided(self.config.notification);

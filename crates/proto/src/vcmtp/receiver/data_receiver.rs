@@ -90,7 +90,7 @@ impl Receiver {
             Word::Sender if object.begin_is_sure && !is_same => self.counters.malformed += 1,
             Word::Sender => {
                 object.begin_is_sure = true;
-                object.recheck = true;
+                object.doubt_requests();
                 if is_known {
                     object.doubt_group();
                 }
@@ -169,7 +169,9 @@ impl Receiver {
         object.end_is_sure |= is_news;
         if believe {
             self.reach_end(now, index);
-        } else if object.end == End::NotYet || object.end == End::Reached && is_news && object.recheck {
+        } else if object.end == End::NotYet
+            || object.end == End::Reached && is_news && object.asked_in_vain > 0
+        {
             object.end = End::Announced;
             self.be_quiet_at(index, Some(now + QUIET));
             self.settle(now, index);
@@ -376,10 +378,7 @@ impl Receiver {
             return self.pass_end(now, index);
         }
         let Some(object) = self.ledger.get_mut(index) else { return };
-        let gaps = match object.end_is_sure && std::mem::take(&mut object.recheck) {
-            true => object.all_gaps(),
-            false => object.gaps_at_end(),
-        };
+        let gaps = if object.end_is_sure { object.gaps_at_sure_end() } else { object.gaps_at_end() };
         for gap in gaps {
             self.request(index, Request::Retransmission(gap));
         }

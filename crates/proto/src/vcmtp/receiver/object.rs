@@ -59,8 +59,9 @@ pub(super) struct Object {
     pub(super) end_is_sure: bool,
     /// Whether the connection has said so of the group before, when a move was not answered.
     pub(super) end_is_old: bool,
-    /// Whether requests so far may have been for what was not there: all gaps are asked for at a sure end.
-    pub(super) recheck: bool,
+    /// What lies before this may have been asked for when it was not there, because of what others had said: what is
+    /// missing of it is asked for again at a sure end.
+    pub(super) asked_in_vain: u64,
     /// When an announced end is believed, unless more comes from the group before.
     pub(super) quiet_at: Option<Instant>,
     pub(super) digest: Option<[u8; 32]>,
@@ -111,7 +112,7 @@ impl Object {
             end: End::NotYet,
             end_is_sure: false,
             end_is_old: false,
-            recheck: false,
+            asked_in_vain: 0,
             quiet_at: None,
             digest: None,
             stage: Stage::Receiving,
@@ -246,7 +247,7 @@ impl Object {
         self.end_is_old |= self.end == End::Announced;
         self.end = End::NotYet;
         self.end_is_sure = false;
-        self.recheck = false;
+        self.asked_in_vain = 0;
         self.gaps(unheard)
     }
 
@@ -255,6 +256,20 @@ impl Object {
         let Some(size) = self.begin.as_ref().map(|begin| begin.file_size) else { return Vec::new() };
         self.expected = size;
         self.gaps(0..size)
+    }
+
+    /// The sender has said what the object is, maybe because it was asked for what is not there.
+    pub(super) fn doubt_requests(&mut self) {
+        self.asked_in_vain = self.asked_in_vain.max(self.expected);
+    }
+
+    /// The blocks that are missing of an object that is out for sure: those not asked for yet, and those that may have
+    /// been asked for in vain. Whatever else has been asked for is on its way, and would come twice.
+    pub(super) fn gaps_at_sure_end(&mut self) -> Vec<Range<u64>> {
+        let again = 0..std::mem::take(&mut self.asked_in_vain).min(self.expected);
+        let mut gaps = self.gaps(again);
+        gaps.extend(self.gaps_at_end());
+        gaps
     }
 
     /// The blocks of `bytes` that are missing; some that are there among them when there are too many gaps.

@@ -313,7 +313,7 @@ impl Receiver {
     pub(super) fn pass_end(&mut self, now: Instant, index: u32) {
         let Some(object) = self.ledger.get_mut(index) else { return };
         let (before, is_unheard) = (object.chunks(), object.first_heard.is_none());
-        let repeats = object.end_is_sure && std::mem::take(&mut object.recheck);
+        let repeats = object.end_is_sure && std::mem::take(&mut object.asked_in_vain) > 0;
         let gaps = object.gaps_at_end();
         let Some(lacking) = &mut object.lacking else { return };
         if is_unheard && lacking.passed == 0 {

@@ -794,10 +794,20 @@ fn a_resumed_receiver_asks_for_what_it_lacks() {
         "parts of blocks are of no use"
     );
     bench.digest();
-    assert_eq!(
-        bench.later(Duration::from_millis(30)),
-        "Retx-Request 0 200..400, Retx-Request 0 500..600, Retx-Request 0 900..1000"
-    );
+    assert_eq!(bench.later(Duration::from_millis(30)), "Retx-Request 0 900..1000", "the rest is on its way");
+}
+
+/// Its sender's end comes while a lot of what it has asked for waits for a slow connection.
+#[test]
+fn what_is_on_its_way_over_the_connection_is_not_asked_for_again_at_the_end() {
+    let mut bench = Bench::new(Notification::Batched);
+    assert_eq!(bench.bof_again(1_000), "announce 0 1000", "a late joiner is told of what is under way");
+    assert_eq!(bench.data(500..600), "store 0 500..600, Retx-Request 0 0..500");
+    assert_eq!(bench.data_again(0..100), "store 0 0..100");
+    assert_eq!(bench.digest(), "");
+    assert_eq!(bench.later(Duration::from_millis(30)), "Retx-Request 0 600..1000");
+    assert_eq!(bench.data_again(100..500), "store 0 100..500");
+    assert_eq!(bench.data_again(600..1_000), "store 0 600..1000, hash 0");
 }
 
 #[test]

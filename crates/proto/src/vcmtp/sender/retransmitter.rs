@@ -110,6 +110,8 @@ pub(super) struct Retransmitter {
     misled: BTreeSet<FileId>,
     /// How many times the receiver has been told that it was wrong about an object.
     corrections: BTreeMap<u32, u8>,
+    /// Objects about which it has been wrong more often: it is told with their end.
+    owed: BTreeSet<u32>,
     /// The object after the one that was served last.
     next: u32,
     closing: Closing,
@@ -147,6 +149,7 @@ impl Retransmitter {
             lacking: BTreeSet::new(),
             misled: BTreeSet::new(),
             corrections: BTreeMap::new(),
+            owed: BTreeSet::new(),
             next: 0,
             closing: Closing::No,
             retransmitted_bytes: 0,
@@ -155,6 +158,9 @@ impl Retransmitter {
 
     pub(super) fn tell(&mut self, index: u32, due: Due) {
         if self.due.len() < MAX_DUE {
+            if matches!(due, Due::EndOfFile | Due::Digest(_)) && self.owed.remove(&index) {
+                self.due.insert((index, Due::BeginOfFile));
+            }
             self.due.insert((index, due));
         }
     }
@@ -250,12 +256,15 @@ impl Retransmitter {
         }
     }
 
-    /// The receiver has a wrong idea of the object: it is sent the BOF, a few times at most.
+    /// The receiver has a wrong idea of the object: it is sent the BOF, a few times at most, and then once more when
+    /// all is out. It asks again then for what it had asked for too early.
     pub(super) fn correct(&mut self, index: u32) {
         let corrections = self.corrections.entry(index).or_default();
         if *corrections < MAX_CORRECTIONS {
             *corrections += 1;
             self.tell(index, Due::BeginOfFile);
+        } else {
+            self.owed.insert(index);
         }
     }
 
@@ -266,6 +275,7 @@ impl Retransmitter {
         self.moves.forget(index);
         self.reopened.remove(&index);
         self.corrections.remove(&index);
+        self.owed.remove(&index);
         self.symbols.retain(|(other, _), _| *other != index);
         self.on_the_way.retain(|(other, _), _| *other != index);
         self.chunk_hashes.remove(&index);

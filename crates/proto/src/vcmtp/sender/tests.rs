@@ -490,6 +490,22 @@ fn a_hostile_receiver_gains_no_amplification() {
     assert_eq!(answers, 8, "it has been told");
 }
 
+/// It has been told often enough, and must not ask for ever for what was not there when it did.
+#[test]
+fn a_receiver_that_is_misled_again_and_again_is_set_right_at_the_end() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.join(A);
+    bench.send(1_000);
+    assert_eq!(bench.step(Lane::Group).as_deref(), Some("BOF 0"));
+    for _ in 0..20 {
+        bench.message(A, request(0, 1_000));
+        bench.to(A);
+    }
+    bench.group();
+    bench.hashed();
+    assert_eq!(bench.to(A), "BOF 0, Digest 0");
+}
+
 #[test]
 fn the_group_waits_for_reports_when_it_follows_progress() {
     let mut bench = Bench::new(Repair::Nack);
