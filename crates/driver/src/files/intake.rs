@@ -14,12 +14,21 @@ const MAX_AGE: Duration = Duration::from_millis(10);
 /// How many bytes do not wait.
 const ENOUGH_BYTES: usize = 128 * 1024;
 
+/// Of all that has been announced, one part in so many may wait for the store at a time: what has come and is not in a
+/// file, or not in the journal, a receiver that is killed has fetched in vain. As much again waits in the batch that is being filled.
+const SHARE: u64 = 512;
+
+/// So much may always wait.
+const LEAST_WAITING: usize = 16 * 1024;
+
 /// A batch that is being filled, and what is to be done with what is in it.
 #[derive(Debug)]
 pub(crate) struct Intake {
     store: Store,
     batch: Batch,
     tasks: Vec<Task>,
+    /// Bytes of all objects that the store has been told of.
+    announced_bytes: u64,
     /// Something is in `tasks` since then.
     since: Option<Instant>,
     /// A task should not wait.
@@ -35,7 +44,15 @@ impl Intake {
     pub fn start(folder: TargetFolder, journal: Journal, waker: Waker) -> io::Result<Self> {
         let mut store = Store::start(folder, journal, waker)?;
         let batch = store.batch();
-        Ok(Self { store, batch, tasks: Vec::new(), since: None, is_urgent: false, disk_wait: Duration::ZERO })
+        Ok(Self {
+            store,
+            batch,
+            tasks: Vec::new(),
+            announced_bytes: 0,
+            since: None,
+            is_urgent: false,
+            disk_wait: Duration::ZERO,
+        })
     }
 
     /// Where to put what comes. What is in it stays at its place until [`Intake::hand_over`].
@@ -46,6 +63,9 @@ impl Intake {
     /// Adds something to do.
     pub fn add(&mut self, now: Instant, task: Task) {
         self.since.get_or_insert(now);
+        if let Task::Announce { begin, .. } = &task {
+            self.announced_bytes = self.announced_bytes.saturating_add(begin.file_size);
+        }
         self.is_urgent |= matches!(
             task,
             Task::Hash { .. }
@@ -57,27 +77,42 @@ impl Intake {
         self.tasks.push(task);
     }
 
+    /// How many bytes may wait for the store.
+    fn most_waiting(&self) -> usize {
+        match self.announced_bytes {
+            // What is held in memory is in a log.
+            0 => usize::MAX,
+            bytes => usize::try_from(bytes / SHARE).unwrap_or(usize::MAX).max(LEAST_WAITING),
+        }
+    }
+
+    /// Whether the batch holds so much that no more should be taken before it is dealt with.
+    pub fn is_filled(&self) -> bool {
+        self.batch.used() >= self.most_waiting()
+    }
+
     /// Hands over what should not wait any longer. With `is_full`, no more fits into the batch.
     pub fn hand_over(&mut self, now: Instant, is_full: bool) {
         let is_due = self.deadline().is_some_and(|deadline| now >= deadline);
         if self.tasks.is_empty() {
             // All that is in it was of no use.
             self.batch.clear();
-        } else if is_full || is_due || self.is_urgent || self.batch.used() >= ENOUGH_BYTES {
-            let empty = self.next_batch();
-            let batch = std::mem::replace(&mut self.batch, empty);
-            self.store.submit(batch, std::mem::take(&mut self.tasks));
-            self.since = None;
-            self.is_urgent = false;
+        } else if is_full || is_due || self.is_urgent || self.batch.used() >= ENOUGH_BYTES || self.is_filled()
+        {
+            self.submit();
         }
     }
 
-    /// An empty batch. While the disk has them all, packets wait.
-    fn next_batch(&mut self) -> Batch {
+    /// While the disk has all batches, or too much that is not written, packets wait.
+    fn submit(&mut self) {
         let asked = std::time::Instant::now();
-        let batch = self.store.batch();
+        let empty = self.store.batch();
+        let batch = std::mem::replace(&mut self.batch, empty);
+        self.store.submit(batch, std::mem::take(&mut self.tasks));
+        self.store.wait_until_at_most(self.most_waiting());
         self.disk_wait += asked.elapsed();
-        batch
+        self.since = None;
+        self.is_urgent = false;
     }
 
     /// How long packets have waited for the disk so far.
@@ -98,5 +133,58 @@ impl Intake {
     /// As [`Store::end`].
     pub fn end(&self, ending: Ending) -> Option<String> {
         self.store.end(ending)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use treecast_wire::{
+        header::{FileId, SessionId},
+        message::{BeginOfFile, TransferType},
+    };
+
+    use super::*;
+    use crate::files::{Kept, walk::tests::scratch};
+
+    const SIZE: u64 = 16 << 20;
+    const RUN: usize = 64 * 1024;
+
+    /// How many bytes are in part files as far as journals say so.
+    fn noted_bytes(path: &Path) -> u64 {
+        let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let journal = entries.into_iter().find(|path| path.extension().is_some_and(|end| end == "journal"));
+        let text = std::fs::read_to_string(journal.unwrap()).unwrap();
+        let noted = text.lines().filter_map(|line| line.strip_prefix("have ")?.split(' ').nth(2));
+        let ranges = noted.flat_map(|ranges| ranges.split_terminator(',')).map(|range| {
+            let (start, end) = range.split_once('-').unwrap();
+            end.parse::<u64>().unwrap() - start.parse::<u64>().unwrap()
+        });
+        ranges.sum()
+    }
+
+    #[test]
+    fn whenever_a_receiver_is_killed_little_of_what_it_has_fetched_is_lost() {
+        let path = scratch("killed");
+        let folder = TargetFolder::open(&path).unwrap();
+        let (journal, _) = Journal::open(&folder, SessionId(0), true).unwrap();
+        let mut intake = Intake::start(folder, journal, Waker::new().unwrap()).unwrap();
+        let (file, now) = (FileId(0), Instant::ZERO);
+        let begin = BeginOfFile::new(TransferType::DiskToDisk, SIZE, "name").unwrap();
+        intake.add(now, Task::Announce { file, begin, kept: Kept::Nothing });
+        assert!(!intake.is_filled());
+        for start in (0..SIZE).step_by(RUN) {
+            let at = intake.batch().used();
+            intake.batch().push_block(file, start, &[7; RUN]);
+            intake.add(now, Task::Keep { file, range: start..start + RUN as u64, at });
+            assert!(intake.is_filled(), "no more is to be read from the socket");
+            intake.hand_over(now, false);
+            let lost = start + RUN as u64 - noted_bytes(&path);
+            // And what is less than a step of the journal.
+            assert!(lost < SIZE / SHARE + SIZE / 1024, "{lost} of {start} bytes would be lost");
+        }
+        drop(intake);
+        std::fs::remove_dir_all(path).unwrap();
     }
 }

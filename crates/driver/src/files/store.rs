@@ -103,16 +103,38 @@ pub enum Report {
 #[derive(Debug)]
 pub struct Store {
     jobs: Option<SyncSender<Job>>,
-    free: Receiver<Batch>,
+    free: Receiver<Done>,
     made: usize,
+    /// Empty batches that have come back.
+    empty: Vec<Batch>,
+    /// Bytes that have been handed over and are not in their files, or not in the journal.
+    waiting_bytes: usize,
     reports: Receiver<Report>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 enum Job {
-    Tasks { batch: Batch, tasks: Vec<Task> },
+    Tasks { batch: Batch, tasks: Vec<Task>, bytes: usize },
     End { ending: Ending, done: SyncSender<Option<String>> },
+}
+
+/// What was to be done with a batch is done, and noted.
+#[derive(Debug)]
+struct Done {
+    batch: Batch,
+    bytes: usize,
+}
+
+impl Task {
+    /// How many bytes of an object it brings to its file.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Keep { range, .. } | Self::Overwrite { range, .. } => (range.end - range.start) as usize,
+            Self::KeepHeld { bytes, .. } => bytes.len(),
+            _ => 0,
+        }
+    }
 }
 
 impl Store {
@@ -139,25 +161,58 @@ impl Store {
         };
         let thread =
             std::thread::Builder::new().name("store".into()).spawn(move || worker.run(&job_queue))?;
-        Ok(Self { jobs: Some(jobs), free, made: 0, reports, thread: Some(thread) })
+        Ok(Self {
+            jobs: Some(jobs),
+            free,
+            made: 0,
+            empty: Vec::new(),
+            waiting_bytes: 0,
+            reports,
+            thread: Some(thread),
+        })
     }
 
     /// An empty batch. Waits for the thread to give one back when all are under way.
     pub fn batch(&mut self) -> Batch {
-        if let Ok(batch) = self.free.try_recv() {
-            return batch;
+        while let Ok(done) = self.free.try_recv() {
+            self.take_back(done);
         }
-        if self.made < MAX_BATCHES {
+        if self.empty.is_empty() && self.made < MAX_BATCHES {
             self.made += 1;
             return Batch::default();
         }
-        // The thread is gone only when it panicked; what it would have stored then fails its hash.
-        self.free.recv().unwrap_or_default()
+        if self.empty.is_empty() {
+            self.wait_for_one();
+        }
+        self.empty.pop().unwrap_or_default()
+    }
+
+    /// Waits until no more than so many bytes are handed over and not yet in their files and in the journal. A receiver
+    /// that is killed loses those.
+    pub fn wait_until_at_most(&mut self, bytes: usize) {
+        while self.waiting_bytes > bytes {
+            self.wait_for_one();
+        }
+    }
+
+    fn wait_for_one(&mut self) {
+        match self.free.recv() {
+            Ok(done) => self.take_back(done),
+            // The thread is gone only when it panicked; what it would have stored then fails its hash.
+            Err(_) => self.waiting_bytes = 0,
+        }
+    }
+
+    fn take_back(&mut self, Done { batch, bytes }: Done) {
+        self.waiting_bytes -= bytes.min(self.waiting_bytes);
+        self.empty.push(batch);
     }
 
     /// Has these tasks carried out; the batch comes back to [`Store::batch`].
-    pub fn submit(&self, batch: Batch, tasks: Vec<Task>) {
-        self.queue(Job::Tasks { batch, tasks });
+    pub fn submit(&mut self, batch: Batch, tasks: Vec<Task>) {
+        let bytes = tasks.iter().map(Task::bytes).sum();
+        self.waiting_bytes += bytes;
+        self.queue(Job::Tasks { batch, tasks, bytes });
     }
 
     /// Ends the session: folders get their modes and times, and what is not committed goes, or stays for a later
@@ -199,7 +254,7 @@ struct Worker {
     /// None when the session has ended.
     journal: Option<Journal>,
     waker: Waker,
-    free: Sender<Batch>,
+    free: Sender<Done>,
     reports: Sender<Report>,
     /// What is to be told when the journal has been written.
     untold: Vec<Report>,
@@ -257,14 +312,14 @@ impl Worker {
 
     fn carry_out(&mut self, job: Job, buffer: &mut [u8]) {
         match job {
-            Job::Tasks { mut batch, tasks } => {
+            Job::Tasks { mut batch, tasks, bytes } => {
                 for task in tasks {
                     self.task(task, &batch, buffer);
                 }
                 batch.clear();
-                let _ = self.free.send(batch);
                 self.names.forget_folder();
                 self.tell();
+                let _ = self.free.send(Done { batch, bytes });
             }
             Job::End { ending, done } => {
                 let _ = done.send(self.end(ending));
