@@ -1,5 +1,6 @@
 //! The receiver's loop.
 
+mod backlog;
 mod ears;
 mod groups;
 mod progress;
@@ -26,6 +27,7 @@ use treecast_wire::{
     ticket,
 };
 
+use backlog::Backlog;
 use ears::Ears;
 use groups::Groups;
 
@@ -83,10 +85,7 @@ pub(super) struct Session<'a> {
     closes: bool,
     /// The sender has said Goodbye, and listens no more.
     is_over: bool,
-    /// Batches taken from the group's socket since it was last drained.
-    full_batches: u32,
-    /// The machine waits for what the group's socket holds.
-    drains: bool,
+    backlog: Backlog,
     refusal: Refusal,
     block_len: u16,
     session: SessionId,
@@ -168,8 +167,7 @@ impl<'a> Session<'a> {
             waits_for_room: false,
             closes: false,
             is_over: false,
-            full_batches: 0,
-            drains: false,
+            backlog: Backlog::default(),
             refusal: Refusal::new(options),
             block_len: ticket.block_len,
             session: ticket.session,
@@ -230,8 +228,8 @@ impl<'a> Session<'a> {
             ready.sort_unstable_by_key(|event| event.token);
             if ready.iter().all(|event| event.token != GROUP) {
                 // The last batch was full, and nothing has come since.
-                self.full_batches = 0;
-                self.note_drained(self.drains);
+                let has_all = self.backlog.note(self.backlog.is_asked(), None);
+                self.note_drained(has_all);
             }
             for event in ready.drain(..) {
                 self.handle_ready(event)?;
@@ -253,38 +251,41 @@ impl<'a> Session<'a> {
 
     fn handle_ready(&mut self, ready: Ready) -> Result<(), ReceiveError> {
         match ready.token {
-            GROUP => self.receive_group()?,
-            CONTROL if ready.readable && self.may_read_control() => self.receive_control()?,
+            GROUP => _ = self.receive_group()?,
+            // What is announced there may lie in the group's socket still.
+            CONTROL if ready.readable && self.backlog.gives_way() => self.receive_control()?,
             STORE => self.take_reports(),
             _ => {}
         }
         Ok(())
     }
 
-    /// The connection waits until the group's socket is drained, but not for more than a whole buffer.
-    fn may_read_control(&self) -> bool {
-        const BUFFER_BATCHES: u32 = (RECEIVE_BUFFER_BYTES / BATCH_LEN) as u32;
-        self.full_batches.is_multiple_of(BUFFER_BATCHES)
-    }
-
-    /// Takes a batch from the group's socket; what is left makes the poller return at once.
-    fn receive_group(&mut self) -> Result<(), ReceiveError> {
-        let drains = self.drains;
-        let mut is_drained = self.receive_batch()?;
+    /// Takes a batch from the group's socket, or sockets; what is left makes the poller return at once. Returns how much
+    /// was taken where something is left.
+    fn receive_group(&mut self) -> Result<Option<u64>, ReceiveError> {
+        let was_asked = self.backlog.is_asked();
+        let mut left = self.receive_batch()?;
         if self.ears.is_some() {
-            is_drained &= self.receive_spare()?;
+            left = [left, self.receive_spare()?].into_iter().flatten().min();
         }
-        self.full_batches = if is_drained { 0 } else { self.full_batches + 1 };
-        self.note_drained(drains && is_drained);
+        let has_all = self.backlog.note(was_asked, left);
+        self.note_drained(has_all);
         self.note_disk_wait();
-        Ok(())
+        Ok(left)
     }
 
-    /// Takes a batch from one socket. Whether nothing is left there.
-    fn receive_batch(&mut self) -> Result<bool, ReceiveError> {
-        let mut is_drained = false;
-        while !is_drained && self.collector.fits(self.intake.batch()) {
-            is_drained = !self.collector.receive(self.intake.batch())?;
+    /// Takes a batch from one socket. Returns how many bytes that were, or none when nothing is left there.
+    fn receive_batch(&mut self) -> Result<Option<u64>, ReceiveError> {
+        let before = self.collector.taken();
+        let (mut is_empty, mut taken) = (false, 0);
+        // Garbage fills no batch.
+        while !is_empty
+            && taken < BATCH_LEN as u64
+            && !self.intake.is_filled()
+            && self.collector.fits(self.intake.batch())
+        {
+            is_empty = !self.collector.receive(self.intake.batch())?;
+            taken = self.collector.taken() - before;
         }
         let dropped = self.collector.dropped();
         if dropped != self.dropped {
@@ -292,13 +293,11 @@ impl<'a> Session<'a> {
             self.handle(ReceiverInput::Dropped { total: dropped }, None);
         }
         self.process(Channel::Group);
-        Ok(is_drained)
+        Ok((!is_empty).then_some(taken))
     }
 
-    /// `is_drained`: whether the group's socket was empty after the machine had asked for what it held.
     fn note_drained(&mut self, is_drained: bool) {
         if is_drained {
-            self.drains = false;
             self.handle(ReceiverInput::Drained, None);
         }
     }
@@ -319,7 +318,7 @@ impl<'a> Session<'a> {
         while result.is_ok() {
             match connection.next_packet() {
                 Ok(Some((header, payload))) if header.kind.is_block() => {
-                    if self.intake.batch().room() < payload.len() {
+                    if self.intake.is_filled() || self.intake.batch().room() < payload.len() {
                         self.process(Channel::Control);
                         self.intake.hand_over(self.clock.now(), true);
                     }
@@ -607,7 +606,7 @@ impl<'a> Session<'a> {
                     self.add(Task::Discard { file });
                 }
             }
-            ReceiverTransmit::DrainGroup => self.drains = true,
+            ReceiverTransmit::DrainGroup => self.backlog.ask(),
             ReceiverTransmit::CloseConnection => self.closes = true,
         }
     }
@@ -750,7 +749,7 @@ impl<'a> Session<'a> {
     }
 
     fn timeout(&self, machine: Option<Instant>) -> Option<Duration> {
-        if self.drains {
+        if self.backlog.is_asked() {
             return Some(Duration::ZERO);
         }
         let now = self.clock.now();

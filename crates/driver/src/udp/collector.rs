@@ -20,6 +20,9 @@ const MAX_DATAGRAM_LEN: usize = 65_535;
 /// The most datagrams taken in one `recvmmsg`.
 const BATCH_MESSAGES: usize = 32;
 
+/// The kernel's own count of what a socket holds is never less for a datagram, in bytes.
+const LEAST_COUNTED: usize = 512;
+
 /// The most pieces that the kernel scatters one message into (`UIO_MAXIOV`).
 const MAX_IOVECS: usize = 1024;
 
@@ -34,6 +37,7 @@ pub struct Collector {
     /// As many as there are datagrams in the largest super-packet.
     slots: Vec<Slot>,
     dropped: DropCounter,
+    taken: u64,
 }
 
 /// A socket that is not received from now.
@@ -94,6 +98,7 @@ impl Collector {
             opener,
             slots: vec![Slot::EMPTY; count],
             dropped: DropCounter::default(),
+            taken: 0,
         })
     }
 
@@ -136,6 +141,12 @@ impl Collector {
     /// a packet received since has told.
     pub fn dropped(&self) -> u64 {
         self.dropped.total
+    }
+
+    /// How much has been taken from the socket so far, garbage and all, in bytes that the kernel has counted at least:
+    /// it keeps books of small datagrams, too.
+    pub fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// Takes sealed packets' keys.
@@ -196,6 +207,7 @@ impl Collector {
         // SAFETY: `message` points at `iovecs` and `control`, and those at the slots and the batch.
         let received = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &mut message, 0) };
         let Ok(received) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
+        self.taken += received.max(LEAST_COUNTED) as u64;
         // SAFETY: recvmsg has filled `message`, and `control` lives.
         let ancillary = unsafe { control::read(&message) };
         self.dropped.note(ancillary);
@@ -308,6 +320,7 @@ impl Collector {
             })
             .collect();
         for (slot, (len, is_marked)) in lens.into_iter().enumerate() {
+            self.taken += len.unwrap_or_default().max(LEAST_COUNTED) as u64;
             batch.set_marked(is_marked);
             match len {
                 Some(len) => self.add(batch, slot, start + slot * self.block_len, len),
@@ -414,5 +427,21 @@ mod tests {
             counter.note(Ancillary { dropped, ..Ancillary::default() });
         }
         assert_eq!(counter.total, (1 << 32) + 3);
+    }
+
+    #[test]
+    fn empty_datagrams_and_garbage_are_counted_as_taken() {
+        for offload in [Offload::SuperPackets, Offload::Batches, Offload::Single] {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+            sender.connect(socket.local_addr().unwrap()).unwrap();
+            let mut collector = Collector::new(socket, offload, 1_000, None).unwrap();
+            let mut batch = Batch::default();
+            for len in [0, 3, 900] {
+                sender.send(&[255; 900][..len]).unwrap();
+            }
+            while collector.receive(&mut batch).unwrap() {}
+            assert_eq!((collector.taken(), batch.used()), (2 * LEAST_COUNTED as u64 + 900, 0), "{offload:?}");
+        }
     }
 }

@@ -91,11 +91,11 @@ impl Ears {
 }
 
 impl Session<'_> {
-    /// Takes a batch from the group's socket, too. Whether nothing is left there.
-    pub(super) fn receive_spare(&mut self) -> Result<bool, ReceiveError> {
+    /// Takes a batch from the group's socket, too, as [`Session::receive_batch`].
+    pub(super) fn receive_spare(&mut self) -> Result<Option<u64>, ReceiveError> {
         self.note_replayed();
         if !self.swap() {
-            return Ok(true);
+            return Ok(None);
         }
         let result = self.receive_batch();
         self.note_replayed();

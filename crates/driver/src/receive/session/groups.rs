@@ -12,11 +12,12 @@ use treecast_wire::ticket::{Ticket, group_address};
 use super::{
     super::{RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent},
     GROUP, Session,
+    backlog::MOST_HELD,
 };
 use crate::{
     interface::Interface,
     poller::Interest,
-    udp::{BATCH_LEN, GroupAddress, UdpError, open_group_receiver},
+    udp::{GroupAddress, UdpError, open_group_receiver},
 };
 
 #[derive(Debug)]
@@ -102,17 +103,16 @@ impl Session<'_> {
 
     /// Hears the group that was joined, and no longer the one before, of which everything that has come is taken first.
     pub(super) fn move_if_due(&mut self) -> Result<(), ReceiveError> {
-        const MOST_BATCHES: usize = RECEIVE_BUFFER_BYTES / BATCH_LEN;
         let now = self.clock.now();
         let Some(Next { group, address, socket, .. }) = self.groups.next.take_if(|next| next.at <= now)
         else {
             return Ok(());
         };
-        for _ in 0..MOST_BATCHES {
-            self.receive_group()?;
-            if self.full_batches == 0 {
-                break;
-            }
+        let mut taken = 0;
+        while taken < MOST_HELD
+            && let Some(more) = self.receive_group()?
+        {
+            taken += more;
         }
         let could_read = self.collector.can_read();
         if could_read {
@@ -122,7 +122,6 @@ impl Session<'_> {
         if could_read {
             self.poller.add(self.collector.socket(), GROUP, Interest::Read)?;
         }
-        self.full_batches = 0;
         self.groups.heard = group;
         self.handle(ReceiverInput::Moved { group }, None);
         (self.on_event)(ReceiveEvent::Moved { group, address });

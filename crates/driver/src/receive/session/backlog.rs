@@ -1,0 +1,77 @@
+//! How long the group's socket has not been empty. The connection is read, and the machine is told that it knows all that
+//! the socket held, when the socket is empty; under a flood it never is, and as much as it can hold has to do.
+
+use super::RECEIVE_BUFFER_BYTES;
+
+/// The kernel holds no more in a socket than twice what was asked for, by its own count, which is never less than
+/// [`crate::udp::Collector::taken`]'s.
+pub(super) const MOST_HELD: u64 = 2 * RECEIVE_BUFFER_BYTES as u64;
+
+/// What has been taken from the group's socket, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    /// Since it was empty, or the connection had its turn.
+    since_empty: u64,
+    /// Since the machine asked for what it held.
+    since_asked: Option<u64>,
+}
+
+impl Backlog {
+    /// The machine wants to know when all that is there now has been handed to it.
+    pub fn ask(&mut self) {
+        self.since_asked.get_or_insert(0);
+    }
+
+    /// Whether the machine waits.
+    pub fn is_asked(&self) -> bool {
+        self.since_asked.is_some()
+    }
+
+    /// So many bytes were taken, and something is left, of two sockets at the one with less; none where nothing is left.
+    /// `was_asked`: whether the machine waited before that. Returns whether what was there when it asked is among these
+    /// bytes or those before; it waits no more then.
+    pub fn note(&mut self, was_asked: bool, left: Option<u64>) -> bool {
+        self.since_empty = left.map_or(0, |taken| self.since_empty + taken);
+        let Some(before) = self.since_asked.filter(|_| was_asked) else { return false };
+        self.since_asked = left.map(|taken| before + taken).filter(|bytes| *bytes < MOST_HELD);
+        self.since_asked.is_none()
+    }
+
+    /// Whether it is the connection's turn, which may be ahead of what lies in the socket.
+    pub fn gives_way(&mut self) -> bool {
+        if self.since_empty >= MOST_HELD {
+            self.since_empty = 0;
+        }
+        self.since_empty == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BATCH: u64 = 256 * 1024;
+
+    #[test]
+    fn an_empty_socket_has_nothing_that_the_machine_does_not_know() {
+        let mut backlog = Backlog::default();
+        assert!(!backlog.note(false, Some(BATCH)) && !backlog.gives_way(), "nobody asked");
+        backlog.ask();
+        assert!(!backlog.note(false, None) && backlog.is_asked(), "it asked when that had been read");
+        assert!(!backlog.note(true, Some(BATCH)) && backlog.is_asked());
+        assert!(backlog.note(true, None) && !backlog.is_asked() && backlog.gives_way());
+    }
+
+    #[test]
+    fn a_flood_keeps_neither_the_machine_nor_the_connection_waiting_for_ever() {
+        let mut backlog = Backlog::default();
+        backlog.note(false, Some(BATCH));
+        backlog.ask();
+        let flood = (MOST_HELD / BATCH) as usize;
+        let answers: Vec<_> =
+            (0..flood).map(|_| (backlog.note(true, Some(BATCH)), backlog.gives_way())).collect();
+        let count = |turn: fn(&(bool, bool)) -> bool| answers.iter().filter(|answer| turn(answer)).count();
+        assert_eq!((count(|answer| answer.0), count(|answer| answer.1)), (1, 1));
+        assert!(answers[flood - 1].0, "as much has been read as was there at most");
+    }
+}
