@@ -29,4 +29,5 @@ pub mod stop;
 mod tcp_info;
 pub mod udp;
 pub mod unicast;
+mod user;
 pub mod wake;

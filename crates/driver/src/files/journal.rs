@@ -27,7 +27,6 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     ops::Range,
-    os::unix::fs::MetadataExt,
     time::{Duration, SystemTime},
 };
 
@@ -52,6 +51,10 @@ const MAX_LEN: u64 = 64 << 20;
 
 /// So much is not kept back.
 const MAX_UNWRITTEN: usize = 64 * 1024;
+
+/// Bits of modes.
+const READ_BY_OTHERS: u16 = 0o055;
+const WRITTEN_BY_OTHERS: u16 = 0o022;
 
 /// What nobody has gone on with for so long is removed.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -182,7 +185,8 @@ impl Journal {
         Ok((journal, Leftovers::default()))
     }
 
-    /// Locks the journal of a slot; none when somebody else has it.
+    /// Locks the journal of a slot; none when somebody else has it, or when it is not this user's alone. What others could
+    /// have had their hands in goes.
     fn take(folder: &TargetFolder, session: SessionId, slot: u32, makes: bool) -> Option<Self> {
         let name = c_string(format!("{HIDDEN}{:08x}.{slot}.journal", session.0)).ok()?;
         let flags = libc::O_RDWR | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -195,10 +199,14 @@ impl Journal {
             Lock::Unknown => makes,
         };
         // Whoever had it before may have removed it meanwhile.
-        let inode = |status: Status| status.inode;
-        let is_there = sys::status_at(folder.root(), &name).map(inode).ok()
-            == sys::status_at(&file, c"").map(inode).ok();
-        (is_free && is_there).then(|| {
+        let status = sys::status_at(&file, c"").ok()?;
+        let is_there = sys::status_at(folder.root(), &name).is_ok_and(|named| named.inode == status.inode);
+        // It tells where to go on, and as whom. A new one is right where a file system knows no owners, too.
+        let is_right = makes || status.is_own_file(WRITTEN_BY_OTHERS);
+        if is_free && is_there && !is_right && status.is_ours() {
+            _ = sys::remove_at(folder.root(), &name);
+        }
+        (is_free && is_there && is_right).then(|| {
             let file = File::from(file);
             let len = file.metadata().map_or(0, |metadata| metadata.len());
             Self {
@@ -240,7 +248,11 @@ impl Journal {
             _ = sys::remove_at(self.folder.root(), &name);
             open_at(self.folder.root(), &name, flags | libc::O_CREAT | libc::O_EXCL, mode)
         };
-        Ok(PartFile::new(self.folder.clone(), name, opened.map_err(failed)?))
+        let opened = opened.map_err(failed)?;
+        if is_kept && !sys::status_at(&opened, c"").is_ok_and(|status| status.is_own_file(0)) {
+            return Err(failed(io::Error::other("somebody else has put something there: remove it")));
+        }
+        Ok(PartFile::new(self.folder.clone(), name, opened))
     }
 
     /// Whether a later receiver may go on with what this one leaves.
@@ -404,7 +416,7 @@ impl Journal {
         // A FIFO keeps nobody waiting.
         let flags = libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
         if let Ok(there) = open_at(folder, &name, flags, 0).map(File::from)
-            && is_ours_alone(&there)?
+            && sys::status_at(&there, c"")?.is_own_file(READ_BY_OTHERS | WRITTEN_BY_OTHERS)
         {
             return Ok(there);
         }
@@ -531,13 +543,13 @@ impl Leftovers {
         Some(())
     }
 
-    /// Forgets the bytes of part files that are not there or shorter than noted.
+    /// Forgets the bytes of part files that are not there, not ours or shorter than noted.
     fn check_parts(&mut self, journal: &Journal) {
         self.objects.retain(|index, noted| {
             let What::Stored(ranges) = &mut noted.what else { return true };
             let name = c_string(journal.part_name(*index)).and_then(|name| {
                 let status = sys::status_at(journal.folder.root(), &name)?;
-                Ok(if status.is_file() { status.size } else { 0 })
+                Ok(if status.is_own_file(0) { status.size } else { 0 })
             });
             let len = name.unwrap_or(0);
             ranges.retain(|range| range.end <= len);
@@ -563,17 +575,6 @@ pub(super) fn announced(begin: &BeginOfFile) -> Announced {
     let mut half = Announced::default();
     half.copy_from_slice(&blake3::hash(&packet[HEADER_LEN..]).as_bytes()[..16]);
     half
-}
-
-/// Whether a file has one name, and nobody but this user, whose it is, may read or write it.
-fn is_ours_alone(file: &File) -> io::Result<bool> {
-    let metadata = file.metadata()?;
-    // SAFETY: it has no preconditions.
-    let myself = unsafe { libc::geteuid() };
-    Ok(metadata.is_file()
-        && metadata.nlink() == 1
-        && metadata.uid() == myself
-        && metadata.mode() & 0o077 == 0)
 }
 
 /// What the kernel calls the time since the machine was started.
@@ -639,7 +640,7 @@ fn remove_old(folder: &TargetFolder) {
 #[cfg(test)]
 #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
 mod tests {
-    use std::os::unix::fs::{FileExt, PermissionsExt};
+    use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
     use treecast_wire::message::TransferType;
 
@@ -781,6 +782,53 @@ mod tests {
             assert!(names.contains(&".treecast-0000000a.0.journal".to_owned()));
         }
         std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn one_that_is_stopped_before_it_is_admitted_leaves_all_to_the_next() {
+        let path = scratch("journal-not-admitted");
+        killed(&path, &[0..10]);
+        let (_, journal, leftovers) = open(&path);
+        journal.open_held_log(&leftovers).unwrap();
+        note_held(&journal);
+        drop(journal);
+        for _ in 0..2 {
+            drop(open(&path));
+        }
+        let (folder, journal, leftovers) = open(&path);
+        assert_eq!(leftovers.kept(&folder, FILE, &begin(100, "name")), Kept::Ranges(vec![0..10]));
+        assert_eq!(journal.open_held_log(&leftovers).unwrap().len(), 1);
+        journal.end(Ending::Over);
+        assert_eq!(hidden_files(&folder), [""; 0]);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_journal_or_part_file_that_somebody_else_may_have_put_there_is_not_gone_on_with() {
+        let path = scratch("journal-not-ours");
+        let [journal, part] =
+            ["journal", "3.part"].map(|end| path.join(format!(".treecast-0000000a.0.{end}")));
+        let set_mode = |mode| std::fs::set_permissions(&journal, std::fs::Permissions::from_mode(mode));
+        let other_name = path.join("other");
+        let deeds: [(&dyn Fn(), usize); 5] = [
+            (&|| {}, 1),
+            (&|| std::fs::hard_link(&journal, &other_name).unwrap(), 0),
+            (&|| set_mode(0o620).unwrap(), 0),
+            (&|| std::os::unix::fs::chown(&journal, Some(12_345), None).unwrap(), 0),
+            (&|| std::fs::hard_link(&part, &other_name).unwrap(), 0),
+        ];
+        for (deed, kept) in deeds {
+            killed(&path, &[0..10]);
+            deed();
+            let (folder, journal, leftovers) = open(&path);
+            assert_eq!(leftovers.objects.len(), kept);
+            // Another user's is left to him.
+            let is_his =
+                sys::status_at(folder.root(), c".treecast-0000000a.0.journal").is_ok_and(|it| !it.is_ours());
+            assert_eq!(journal.slot, u32::from(is_his));
+            journal.end(Ending::Over);
+            std::fs::remove_dir_all(&path).unwrap();
+        }
     }
 
     #[test]

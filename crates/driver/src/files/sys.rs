@@ -11,6 +11,8 @@ use std::{
 
 use treecast_wire::message::{MODE_BITS, ModificationTime};
 
+use crate::user;
+
 /// A file's place in its file system: two names of one file have the same.
 pub(super) type Inode = (u64, u64);
 
@@ -25,6 +27,8 @@ pub(super) struct Status {
     pub modified: ModificationTime,
     kind: libc::mode_t,
     mode: u16,
+    owner: u32,
+    names: u64,
 }
 
 impl Status {
@@ -35,6 +39,17 @@ impl Status {
     /// Who may do what with it.
     pub fn mode(&self) -> u16 {
         self.mode & MODE_BITS
+    }
+
+    /// Whether it is this user's.
+    pub fn is_ours(&self) -> bool {
+        self.owner == user::effective()
+    }
+
+    /// Whether it is a file of this user's with one name, with which nobody may do what one of the bits `forbidden`
+    /// says. Anything else under a name of ours somebody else may have put there: a FIFO, or another file's second name.
+    pub fn is_own_file(&self, forbidden: u16) -> bool {
+        self.is_file() && self.is_ours() && self.names == 1 && self.mode & forbidden == 0
     }
 
     pub fn is_link(&self) -> bool {
@@ -150,6 +165,8 @@ pub(super) fn status_at(folder: impl AsFd, name: &CStr) -> io::Result<Status> {
         },
         kind: status.st_mode & libc::S_IFMT,
         mode: status.st_mode as u16,
+        owner: status.st_uid,
+        names: status.st_nlink as u64,
     })
 }
 

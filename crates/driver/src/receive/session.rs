@@ -768,6 +768,8 @@ impl<'a> Session<'a> {
 
     fn finish(mut self) -> Ended {
         let ending = match &self.summary {
+            // One that was never admitted leaves to the next what an earlier one has left.
+            ReceiveSummary { interrupted: true, .. } if !self.is_welcome => Ending::CutShort,
             ReceiveSummary { interrupted: true, .. } => Ending::Interrupted,
             ReceiveSummary { cut_short: Some(_), has_ended: false, .. } => Ending::CutShort,
             _ => Ending::Over,

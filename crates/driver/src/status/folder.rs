@@ -8,9 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::user;
+
 /// `$XDG_RUNTIME_DIR/treecast`, else `/run/treecast` for root, else `/tmp/treecast-UID`.
 pub(super) fn own() -> PathBuf {
-    let user = user();
+    let user = user::effective();
     match env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_absolute()) {
         Some(folder) => Path::new(&folder).join("treecast"),
         None if user == 0 => PathBuf::from("/run/treecast"),
@@ -21,7 +23,7 @@ pub(super) fn own() -> PathBuf {
 /// Those that this user may look into: its own, and as root everybody's.
 pub(super) fn all() -> Vec<PathBuf> {
     let mut folders = vec![own()];
-    if user() == 0 {
+    if user::effective() == 0 {
         folders.push(PathBuf::from("/run/treecast"));
         folders.extend(below("/run/user").into_iter().map(|folder| folder.join("treecast")));
         let is_ours = |path: &PathBuf| {
@@ -49,18 +51,13 @@ pub(super) fn prepare(folder: &Path) -> io::Result<()> {
 /// Whether it is a folder that this user alone can write to, and no link to one.
 pub(super) fn is_own(folder: &Path) -> bool {
     fs::symlink_metadata(folder)
-        .is_ok_and(|found| found.is_dir() && found.uid() == user() && found.mode() & 0o022 == 0)
+        .is_ok_and(|found| found.is_dir() && found.uid() == user::effective() && found.mode() & 0o022 == 0)
 }
 
 /// What is in a folder that can be read.
 pub(super) fn below(folder: impl AsRef<Path>) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
-}
-
-fn user() -> u32 {
-    // SAFETY: it always succeeds.
-    unsafe { libc::geteuid() }
 }
 
 #[cfg(test)]
