@@ -1,14 +1,17 @@
 //! Carousels behind a bridge that snoops: namespaces of this test's own. Needs root.
 
+mod child;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Lines},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{ChildStdout, Command, Stdio},
     thread,
     time::Duration,
 };
 
+use child::{Guarded, SpawnGuarded};
 use serde_json::Value;
 
 const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
@@ -86,15 +89,15 @@ impl Lan {
         let mut command = self.treecast(host);
         command.args(["send", "--json", "--interface", "eth0", "--rate", rate]);
         command.args(["--idle", "2", "--wait-timeout", "60"]);
-        let mut child = command.args(arguments).arg(file).spawn().unwrap();
+        let mut child = command.args(arguments).arg(file).spawn_guarded();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Sender { child, lines }
     }
 
-    fn receive(&self, host: usize, arguments: &[&str]) -> Child {
+    fn receive(&self, host: usize, arguments: &[&str]) -> Guarded {
         let mut command = self.treecast(host);
         command.args(["receive", "--json", "--interface", "eth0", "--into"]).arg(self.copies(host));
-        command.args(arguments).spawn().unwrap()
+        command.args(arguments).spawn_guarded()
     }
 
     fn copies(&self, host: usize) -> PathBuf {
@@ -122,7 +125,7 @@ impl Drop for Lan {
 
 /// A running sender; killed when the test ends before it.
 struct Sender {
-    child: Child,
+    child: Guarded,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
@@ -141,20 +144,13 @@ impl Sender {
     }
 }
 
-impl Drop for Sender {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn assert_whole(child: Child, file: &Path, copy: &Path) {
+fn assert_whole(child: Guarded, file: &Path, copy: &Path) {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(fs::read(file).unwrap() == fs::read(copy).unwrap(), "{}", copy.display());
 }
 
-fn signal(child: &Child, signal: &str) {
+fn signal(child: &Guarded, signal: &str) {
     Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
 }
 

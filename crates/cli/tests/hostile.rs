@@ -7,14 +7,14 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket},
-    process::{Child, ChildStdout},
+    process::ChildStdout,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
 use serde_json::Value;
-use session::{Scratch, contents, finish, finish_well, path};
+use session::{Guarded, Scratch, contents, finish, finish_well, path};
 use treecast_driver::{
     connection::Connection,
     interface::Interface,
@@ -159,7 +159,7 @@ fn forge(ticket: &Ticket, key: Option<&GroupKey>, blocks: &[(u64, usize)]) {
 }
 
 /// Waits until a receiver is in the group; what it says later is left to be read.
-fn joined(receiver: &mut Child) -> BufReader<ChildStdout> {
+fn joined(receiver: &mut Guarded) -> BufReader<ChildStdout> {
     let mut told = BufReader::new(receiver.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains("\"joined\"") {

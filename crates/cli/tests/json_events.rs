@@ -1,13 +1,16 @@
 //! docs/json.md and what `--json` prints say the same.
 
+mod child;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
+use child::{Guarded, SpawnGuarded};
 use serde_json::Value;
 
 /// Which files print the events of which section.
@@ -88,16 +91,16 @@ fn collect(value: &Value, fields: &mut BTreeSet<String>) {
     }
 }
 
-fn lines(child: Child) -> Vec<Value> {
+fn lines(child: Guarded) -> Vec<Value> {
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
     String::from_utf8(stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn start(arguments: &[&str]) -> Child {
+fn start(arguments: &[&str]) -> Guarded {
     let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
     let command = command.args(arguments).stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded()
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -1,6 +1,8 @@
 //! `treecast lab` from outside: what it prints, what it returns, and that nothing it made outlives it,
 //! however it ends. Needs root.
 
+mod child;
+
 use std::collections::HashSet;
 use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -8,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use child::SpawnGuarded;
 use treecast_lab::{Lab, Options, Topology};
 
 const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
@@ -177,7 +180,7 @@ fn faults_come_and_go() {
     let said = place.refuse(&["fault", name, "client0", "unplug", "--interface", "if9"]);
     assert!(said.contains("node client0 has no interface if9: it has if1"), "{said}");
 
-    let mut sleeper = place.command(&["exec", name, "client0", "--", "sleep", "600"]).spawn().unwrap();
+    let mut sleeper = place.command(&["exec", name, "client0", "--", "sleep", "600"]).spawn_guarded();
     std::thread::sleep(Duration::from_millis(300));
     while sleeper.try_wait().unwrap().is_none() {
         place.print(&["fault", name, "client0", "kill"]);
@@ -267,8 +270,7 @@ fn nothing_outlives_a_builder_that_was_killed() {
     let mut stages = HashSet::new();
     for round in 0u32..24 {
         let name = format!("{}n{round}", place.prefix);
-        let mut builder =
-            place.command(&["up", spec, "--name", &name]).stdout(Stdio::null()).spawn().unwrap();
+        let mut builder = place.command(&["up", spec, "--name", &name]).stdout(Stdio::null()).spawn_guarded();
         std::thread::sleep(whole * round / 20);
         let _ = builder.kill();
         // Not even waiting for it: what it is doing in the kernel may go on for a while.
@@ -301,7 +303,7 @@ fn a_builder_that_is_told_to_stop_takes_its_lab_down() {
     for round in 1u32..=10 {
         let name = format!("{}n{round}", place.prefix);
         let mut command = place.command(&["up", spec, "--name", &name, "--mroute"]);
-        let builder = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let builder = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn_guarded();
         std::thread::sleep(whole * round / 10);
         for _ in 0..2 {
             // SAFETY: only integers are passed; the child has not been waited for.

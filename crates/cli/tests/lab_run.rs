@@ -1,12 +1,15 @@
 //! `treecast lab run`, from the file to the report. Needs root, sshd and scp.
 
+mod child;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Lines},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    process::{ChildStdout, Command, ExitStatus, Stdio},
 };
 
+use child::{Guarded, SpawnGuarded};
 use serde_json::Value;
 use treecast_measure::{Db, db::Status};
 
@@ -50,13 +53,13 @@ impl Drop for Folder {
 
 /// A `lab run` that goes on while the test looks at its events.
 struct Running {
-    child: Child,
+    child: Guarded,
     events: Lines<BufReader<ChildStdout>>,
 }
 
 impl Running {
     fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).spawn_guarded();
         let events = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, events }
     }

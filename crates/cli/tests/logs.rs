@@ -1,11 +1,14 @@
 //! `--log`, `--log-format` and `TREECAST_LOG`.
 
+mod child;
+
 use std::{
     fs,
     io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
+use child::{Guarded, SpawnGuarded};
 use serde_json::Value;
 
 fn treecast(arguments: &[&str]) -> Command {
@@ -21,19 +24,19 @@ fn session(test: &str, log: &[&str]) -> [String; 2] {
     let file = folder.join("file");
     fs::write(&file, vec![7; 10_000]).unwrap();
     let send = [&["send", "--interface", "lo", file.to_str().unwrap()], log].concat();
-    let mut sender = treecast(&send).spawn().unwrap();
+    let mut sender = treecast(&send).spawn_guarded();
     let mut ticket = String::new();
     BufReader::new(sender.stdout.as_mut().unwrap()).read_line(&mut ticket).unwrap();
     let into = folder.join("copies");
     let receive =
         ["receive", "--name", "client", "--interface", "lo", "--into", into.to_str().unwrap(), ticket.trim()];
-    let receiver = treecast(&[&receive, log].concat()).spawn().unwrap();
+    let receiver = treecast(&[&receive, log].concat()).spawn_guarded();
     let said = [sender, receiver].map(finish);
     fs::remove_dir_all(&folder).unwrap();
     said
 }
 
-fn finish(child: Child) -> String {
+fn finish(child: Guarded) -> String {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");

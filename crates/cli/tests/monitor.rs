@@ -1,12 +1,16 @@
 //! `treecast monitor`: a program's exit code comes through, a recording is shown in every format, and
 //! what is killed leaves a recording that is read up to there.
 
+mod child;
+
 use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
+
+use child::SpawnGuarded;
 
 const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
 
@@ -83,8 +87,7 @@ fn a_killed_monitor_leaves_a_recording_that_is_shown_and_marked() {
         .args(["monitor", "--every", "10ms", "--interface", "lo", "--out"])
         .arg(&path)
         .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+        .spawn_guarded();
     let start = Instant::now();
     while fs::metadata(&path).map_or(0, |file| file.len()) < 2000 && start.elapsed() < Duration::from_secs(60)
     {

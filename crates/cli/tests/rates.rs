@@ -6,11 +6,11 @@ mod session;
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use serde_json::Value;
-use session::{Scratch, contents, finish_well, path, refused, treecast, wait_until};
+use session::{Guarded, Scratch, SpawnGuarded, contents, finish_well, path, refused, treecast, wait_until};
 
 /// A switch with a sender and receivers around it, each in a namespace of its own; removed when dropped.
 struct Switch {
@@ -60,11 +60,11 @@ impl Switch {
     }
 
     /// Starts treecast at a host; a file takes what it prints, for a pipe would fill.
-    fn treecast(&self, host: &str, arguments: &[&str], output: &Path) -> Child {
+    fn treecast(&self, host: &str, arguments: &[&str], output: &Path) -> Guarded {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name(host), env!("CARGO_BIN_EXE_treecast")]).args(arguments);
         command.stdin(Stdio::null()).stdout(File::create(output).unwrap()).stderr(Stdio::piped());
-        command.spawn().unwrap()
+        command.spawn_guarded()
     }
 }
 
@@ -77,7 +77,7 @@ impl Drop for Switch {
 }
 
 /// The events that a program has printed when it has ended well.
-fn events(child: Child, output: &Path) -> Vec<Value> {
+fn events(child: Guarded, output: &Path) -> Vec<Value> {
     finish_well(child);
     let printed = fs::read_to_string(output).unwrap();
     printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -6,21 +6,23 @@ use std::{
     fs::{self, File},
     io::Write as _,
     net::TcpListener,
-    process::{Child, Command},
+    process::Command,
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
-use session::{Scratch, contents, finish_well, path, refused, start, treecast, wait_until};
+use session::{
+    Guarded, Scratch, SpawnGuarded, contents, finish_well, path, refused, start, treecast, wait_until,
+};
 use treecast_wire::ticket::Ticket;
 
 /// Kills a sender and starts it again with the same arguments.
-fn again(scratch: &Scratch, sender: Child, args: &[&str]) -> Child {
+fn again(scratch: &Scratch, sender: Guarded, args: &[&str]) -> Guarded {
     kill(sender);
     scratch.send_anew(args)
 }
 
-fn kill(mut child: Child) {
+fn kill(mut child: Guarded) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -208,7 +210,7 @@ fn a_receiver_that_came_back_and_is_killed_then_is_the_same_when_it_is_started_a
         let (told, ticket) = (scratch.path("told"), format!("@{}", scratch.path("ticket").display()));
         let mut command = scratch.receive_command("a");
         command.args(["--json", &ticket]).stdout(File::create(&told).unwrap());
-        let receiver = command.spawn().unwrap();
+        let receiver = command.spawn_guarded();
         let joined = |times| {
             let told = fs::read_to_string(&told).unwrap();
             told.matches(r#""event":"joined""#).count() == times

@@ -5,11 +5,11 @@ mod session;
 use std::{
     fs,
     io::{BufRead, BufReader},
-    process::{Child, Stdio},
+    process::Stdio,
 };
 
 use serde_json::Value;
-use session::{Scratch, contents, finish, finish_well, path, start, wait_until};
+use session::{Guarded, Scratch, SpawnGuarded, contents, finish, finish_well, path, start, wait_until};
 
 /// Numbers that look random, the same for one seed.
 struct Random(u64);
@@ -22,7 +22,7 @@ impl Random {
 }
 
 /// A receiver that stands still, so that nothing is done before it goes on.
-fn stand_still(scratch: &Scratch) -> Child {
+fn stand_still(scratch: &Scratch) -> Guarded {
     let steady = scratch.receive("steady", &[]);
     wait_until("it is there", || scratch.path("steady").exists());
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -30,7 +30,7 @@ fn stand_still(scratch: &Scratch) -> Child {
     steady
 }
 
-fn signal(child: &Child, signal: i32) {
+fn signal(child: &Guarded, signal: i32) {
     // SAFETY: a signal to a child that has not been waited for.
     assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
 }
@@ -40,7 +40,7 @@ fn signal(child: &Child, signal: i32) {
 fn kill_after(scratch: &Scratch, into: &str, bytes: u64) -> Option<u64> {
     let mut command = scratch.receive_command(into);
     command.args(["--json", "--name", into]).arg(format!("@{}", scratch.path("ticket").display()));
-    let mut receiver = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut receiver = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn_guarded();
     for line in BufReader::new(receiver.stdout.take().unwrap()).lines() {
         let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
         if event["event"] == "progress" && fetched(&event) >= bytes {
@@ -60,7 +60,7 @@ fn fetched(event: &Value) -> u64 {
 }
 
 /// What a receiver says at its end.
-fn done(receiver: Child) -> Value {
+fn done(receiver: Guarded) -> Value {
     let told = finish_well(receiver);
     let mut events = told.lines().rev().map(|line| serde_json::from_str::<Value>(line).unwrap());
     events.find(|event| event["event"] == "done").unwrap()
@@ -81,7 +81,7 @@ fn a_carousels_receiver_that_was_killed_fetches_what_it_lacks() {
     for more in [5_000_000, 6_000_000] {
         let mut command = scratch.receive_command("a");
         command.arg("--json").arg(format!("@{}", scratch.path("ticket").display()));
-        let mut receiver = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut receiver = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn_guarded();
         for line in BufReader::new(receiver.stdout.take().unwrap()).lines() {
             let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
             let bytes = event["bytes"].as_u64().unwrap_or_default();
@@ -185,7 +185,7 @@ fn of_many_small_files_next_to_nothing_is_fetched_twice() {
     let told = scratch.path("told");
     let mut command = scratch.receive_command("a");
     command.args(["--json", "--name", "a"]).arg(format!("@{}", scratch.path("ticket").display()));
-    let last = command.stdin(Stdio::null()).stdout(fs::File::create(&told).unwrap()).spawn().unwrap();
+    let last = command.stdin(Stdio::null()).stdout(fs::File::create(&told).unwrap()).spawn_guarded();
     finish_well(last);
     let told = fs::read_to_string(told).unwrap();
     let last: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();

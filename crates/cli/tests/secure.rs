@@ -2,14 +2,12 @@
 
 mod session;
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    process::{Child, Command},
-};
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use serde_json::Value;
-use session::{Scratch, contents, finish, finish_well, path, refused, start, treecast, wait_until};
+use session::{
+    Guarded, Scratch, SpawnGuarded, contents, finish, finish_well, path, refused, start, treecast, wait_until,
+};
 use treecast_wire::ticket::Ticket;
 
 const SIZE: usize = 300_000;
@@ -42,7 +40,7 @@ fn event(events: &[Value], name: &str) -> Value {
     events.iter().find(|event| event["event"] == name).unwrap_or_else(|| panic!("{events:?}")).clone()
 }
 
-fn end(mut sender: Child) -> String {
+fn end(mut sender: Guarded) -> String {
     sender.kill().unwrap();
     finish(sender).1
 }
@@ -160,7 +158,7 @@ fn two_receivers_with_one_key_are_told_apart() {
     let log = scratch.path("log");
     let first = |name: &str| {
         let mut command = receive_with(&scratch, &ticket, "a", &["--json", "--key", &anna, "--name", name]);
-        command.stdout(fs::File::create(&log).unwrap()).spawn().unwrap()
+        command.stdout(fs::File::create(&log).unwrap()).spawn_guarded()
     };
     let joined = || fs::read_to_string(&log).is_ok_and(|text| text.contains("\"joined\""));
     let one = first("anna");
@@ -194,7 +192,7 @@ fn an_expired_ticket_is_refused_by_the_senders_clock_alone() {
     let early = Ticket { expires: std::num::NonZeroU64::new(1000), ..real.clone() };
     let log = scratch.path("log");
     let mut first = receive_with(&scratch, &early, "a", &["--json"]);
-    let first = first.stdout(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let first = first.stdout(fs::File::create(&log).unwrap()).spawn_guarded();
     wait_until("it has joined", || fs::read_to_string(&log).is_ok_and(|text| text.contains("\"joined\"")));
     std::thread::sleep(std::time::Duration::from_secs(3));
     let words =

@@ -11,7 +11,9 @@ use std::{
 };
 
 use serde_json::Value;
-use session::{Scratch, contents, finish, finish_well, path, refused, start, treecast, wait_until};
+use session::{
+    Scratch, SpawnGuarded, contents, finish, finish_well, path, refused, start, treecast, wait_until,
+};
 use treecast_wire::{
     header::{FileId, SessionId},
     message::{BeginOfFile, Message, PROTOCOL_VERSION, TransferType, Welcome},
@@ -362,7 +364,7 @@ fn a_feed_is_sent_line_by_line_and_its_end_ends_the_session() {
     let mut command = treecast();
     command.args(["send", "--json", "--interface", "lo", "--feed", "-", "--at-once", "1", "--ticket-file"]);
     command.arg(&ticket).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut sender = command.spawn().unwrap();
+    let mut sender = command.spawn_guarded();
     wait_until("the ticket is written", || ticket.exists());
     let receiver = scratch.receive("copies", &[]);
     let mut lines = sender.stdin.take().unwrap();
@@ -386,7 +388,7 @@ fn who_comes_late_to_a_feed_is_told_of_as_such() {
     let mut command = treecast();
     command.args(["send", "--json", "--interface", "lo", "--feed", "-", "--ticket-file"]).arg(&ticket);
     command.stdin(Stdio::piped()).stdout(fs::File::create(&printed).unwrap()).stderr(Stdio::piped());
-    let mut sender = command.spawn().unwrap();
+    let mut sender = command.spawn_guarded();
     wait_until("the ticket is written", || ticket.exists());
     let early = scratch.receive("early", &["--name", "early"]);
     let mut lines = sender.stdin.take().unwrap();
@@ -397,7 +399,7 @@ fn who_comes_late_to_a_feed_is_told_of_as_such() {
     wait_until("the first file is over", || has(&printed, "object"));
     let mut late = scratch.receive_command("late");
     late.args(["--json", "--name", "late"]).arg(format!("@{}", path(&ticket)));
-    let late = late.stdout(fs::File::create(&joined).unwrap()).spawn().unwrap();
+    let late = late.stdout(fs::File::create(&joined).unwrap()).spawn_guarded();
     wait_until("the late one is there", || has(&joined, "joined"));
     writeln!(lines, "{}", path(&second)).unwrap();
     drop(lines);

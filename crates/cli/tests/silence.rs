@@ -1,12 +1,16 @@
 //! Senders and receivers that are stopped: nobody waits for them for ever, and who is given up learns why.
 
+mod child;
+
 use std::{
     fs,
     io::{BufRead as _, BufReader},
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
+
+use child::{Guarded, SpawnGuarded};
 
 /// The shortest that can be asked for.
 const STALL_LIMIT: [&str; 2] = ["--stall-limit", "10"];
@@ -26,7 +30,7 @@ impl Scratch {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    fn send(&self, arguments: &[&str]) -> Child {
+    fn send(&self, arguments: &[&str]) -> Guarded {
         let (ticket, file) = (self.path("ticket"), self.path("file"));
         let always = ["send", "--interface", "lo", "--ticket-file", &ticket];
         let sender = start(&[&always, arguments, &[&file]].concat());
@@ -34,7 +38,7 @@ impl Scratch {
         sender
     }
 
-    fn receive(&self, name: &str, arguments: &[&str]) -> Child {
+    fn receive(&self, name: &str, arguments: &[&str]) -> Guarded {
         let (into, ticket) = (self.path(name), format!("@{}", self.path("ticket")));
         let always = ["receive", "--interface", "lo", "--name", name, "--into", &into];
         start(&[&always, arguments, &[&ticket]].concat())
@@ -56,13 +60,13 @@ impl Drop for Scratch {
     }
 }
 
-fn start(arguments: &[&str]) -> Child {
+fn start(arguments: &[&str]) -> Guarded {
     let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
     let command = command.args(arguments).stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded()
 }
 
-fn signal(child: &Child, signal: &str) {
+fn signal(child: &Guarded, signal: &str) {
     assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
 }
 
@@ -75,7 +79,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// The exit code, and all that was said.
-fn finish(mut child: Child) -> (Option<i32>, String) {
+fn finish(mut child: Guarded) -> (Option<i32>, String) {
     wait_until("the program ends", || child.try_wait().unwrap().is_some());
     let output = child.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();

@@ -1,15 +1,18 @@
 //! What others on the host see of running senders and receivers: `treecast status`, and `--metrics`.
 
+mod child;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     os::unix::net::UnixStream,
     path::PathBuf,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
+use child::{Guarded, SpawnGuarded};
 use serde_json::Value;
 
 /// A folder for one test, and a runtime folder of its own.
@@ -33,12 +36,12 @@ impl Scratch {
         command
     }
 
-    fn start(&self, arguments: &[&str]) -> Child {
-        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    fn start(&self, arguments: &[&str]) -> Guarded {
+        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded()
     }
 
     /// A slow sender, and its ticket.
-    fn send(&self, arguments: &[&str]) -> (Child, String) {
+    fn send(&self, arguments: &[&str]) -> (Guarded, String) {
         let file = self.path("file");
         let always = ["send", "--interface", "lo", "--rate", "4M", "--block", "1420"];
         let mut sender = self.start(&[&always, arguments, &[&file]].concat());
@@ -47,13 +50,13 @@ impl Scratch {
         (sender, ticket.trim().to_owned())
     }
 
-    fn receive(&self, name: &str, ticket: &str) -> Child {
+    fn receive(&self, name: &str, ticket: &str) -> Guarded {
         let into = self.path(name);
         self.start(&["receive", "--interface", "lo", "--name", name, "--into", &into, ticket])
     }
 
     /// The sessions of this test alone: as root, `status` sees all.
-    fn status(&self, of: &[&Child]) -> Vec<Value> {
+    fn status(&self, of: &[&Guarded]) -> Vec<Value> {
         let output = self.command(&["status", "--json"]).output().unwrap();
         assert!(output.status.success());
         let told: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -61,7 +64,7 @@ impl Scratch {
         told["sessions"].as_array().unwrap().iter().filter(is_ours).cloned().collect()
     }
 
-    fn wait_for(&self, of: &[&Child], what: &str, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    fn wait_for(&self, of: &[&Guarded], what: &str, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let start = Instant::now();
         loop {
             let sessions = self.status(of);
@@ -80,7 +83,7 @@ impl Drop for Scratch {
     }
 }
 
-fn end(mut child: Child) -> Output {
+fn end(mut child: Guarded) -> Output {
     // It may have ended by itself.
     _ = child.kill();
     child.wait_with_output().unwrap()

@@ -1,12 +1,16 @@
 //! `treecast unicast` over loopback, as programs.
 
+mod child;
+
 use std::{
     fs,
     io::{BufRead, BufReader},
     net::{TcpListener, UdpSocket},
     path::PathBuf,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
 };
+
+use child::{Guarded, SpawnGuarded};
 
 const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
 
@@ -35,7 +39,9 @@ impl Drop for Folder {
 }
 
 /// A server that is killed when the test ends.
-struct Server(Child);
+struct Server {
+    _child: Guarded,
+}
 
 impl Server {
     /// Starts it and waits until it says that it serves.
@@ -45,31 +51,22 @@ impl Server {
             .arg(file)
             .arg(address)
             .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .spawn_guarded();
         let mut first = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut first).unwrap();
         assert!(first.contains("\"ready\""), "{first}");
-        Self(child)
+        Self { _child: child }
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn client(transport: &str, copy: &PathBuf, address: &str) -> Child {
+fn client(transport: &str, copy: &PathBuf, address: &str) -> Guarded {
     Command::new(TREECAST)
         .args(["unicast", "client", transport])
         .arg(copy)
         .arg(address)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .spawn_guarded()
 }
 
 fn free_address() -> String {
@@ -79,7 +76,7 @@ fn free_address() -> String {
     tcp.to_string()
 }
 
-fn finish(child: Child) -> (Output, String) {
+fn finish(child: Guarded) -> (Output, String) {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     (output, said)
@@ -94,7 +91,7 @@ fn several_clients_get_the_file_over_both_transports() {
         let _server = Server::start(transport, &file, &address);
         let copies: Vec<PathBuf> =
             (0..4).map(|number| folder.0.join(format!("copy-{transport}-{len}-{number}"))).collect();
-        let clients: Vec<Child> = copies.iter().map(|copy| client(transport, copy, &address)).collect();
+        let clients: Vec<Guarded> = copies.iter().map(|copy| client(transport, copy, &address)).collect();
         for (child, copy) in clients.into_iter().zip(&copies) {
             let (output, said) = finish(child);
             assert!(output.status.success(), "{transport} {len}: {said}");

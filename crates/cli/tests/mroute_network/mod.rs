@@ -2,12 +2,15 @@
 //!
 //! All of it is gone when the test ends, however it ends.
 
+#[path = "../child/mod.rs"]
+mod child;
+
 use std::{
     fs,
     io::{BufRead, BufReader, ErrorKind, Write},
     net::{IpAddr, SocketAddr, UdpSocket},
     os::fd::AsRawFd,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -16,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use child::{Guarded, SpawnGuarded};
 use treecast_dataplane::mroute::{self, Entry, Family, Status};
 use treecast_driver::{
     interface::Interface,
@@ -144,7 +148,7 @@ impl Network {
     pub fn daemon(&self, node: &str, arguments: &[&str], warnings: Stdio) -> Router {
         let mut command = treecast(arguments);
         command.stdout(Stdio::piped()).stderr(warnings);
-        let mut child = self.within(node, move || command.spawn().expect("treecast can be run"));
+        let mut child = self.within(node, move || command.spawn_guarded());
         let mut line = String::new();
         let output = child.stdout.take().expect("it is piped");
         BufReader::new(output).read_line(&mut line).expect("it can be read");
@@ -215,7 +219,7 @@ impl Drop for Network {
 }
 
 /// A running router. Dropped, it is killed.
-pub struct Router(Child);
+pub struct Router(Guarded);
 
 impl Router {
     /// Asks it to end, and returns its exit code.
@@ -230,13 +234,6 @@ impl Router {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).expect("it runs");
         let fields = stat.rsplit_once(')').expect("a name in brackets").1;
         fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
-    }
-}
-
-impl Drop for Router {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -328,12 +325,8 @@ fn group_address(interface: &str, group: &str, source: Option<&str>) -> GroupAdd
 }
 
 fn ip(arguments: &[&str], input: &str) {
-    let mut child = Command::new("ip")
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("iproute2 is installed");
+    let mut child =
+        Command::new("ip").args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded();
     let mut stdin = child.stdin.take().expect("it is piped");
     stdin.write_all(input.as_bytes()).expect("ip reads");
     drop(stdin);

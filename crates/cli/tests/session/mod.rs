@@ -2,13 +2,18 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+#[path = "../child/mod.rs"]
+mod child;
+
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
+
+pub use child::{Guarded, SpawnGuarded};
 
 /// A folder for one test; removed when dropped.
 pub struct Scratch(PathBuf);
@@ -35,7 +40,7 @@ impl Scratch {
     }
 
     /// A sender on loopback that writes its ticket to `ticket`; waits until it has.
-    pub fn send(&self, args: &[&str]) -> Child {
+    pub fn send(&self, args: &[&str]) -> Guarded {
         let ticket = self.path("ticket");
         let mut command = treecast();
         command.args(["send", "--interface", "lo", "--ticket-file"]).arg(&ticket).args(args);
@@ -45,7 +50,7 @@ impl Scratch {
     }
 
     /// Another sender, with another ticket.
-    pub fn send_anew(&self, args: &[&str]) -> Child {
+    pub fn send_anew(&self, args: &[&str]) -> Guarded {
         fs::remove_file(self.path("ticket")).unwrap();
         self.send(args)
     }
@@ -56,7 +61,7 @@ impl Scratch {
         command
     }
 
-    pub fn receive(&self, into: &str, args: &[&str]) -> Child {
+    pub fn receive(&self, into: &str, args: &[&str]) -> Guarded {
         start(self.receive_command(into).args(args).arg(format!("@{}", self.path("ticket").display())))
     }
 
@@ -89,8 +94,8 @@ pub fn treecast() -> Command {
     Command::new(env!("CARGO_BIN_EXE_treecast"))
 }
 
-pub fn start(command: &mut Command) -> Child {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+pub fn start(command: &mut Command) -> Guarded {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded()
 }
 
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -102,7 +107,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Waits for a program, but not for ever: one that takes too long is ended, and the test fails by its code.
-pub fn finish(mut child: Child) -> (Option<i32>, String) {
+pub fn finish(mut child: Guarded) -> (Option<i32>, String) {
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > Duration::from_secs(60) {
@@ -115,7 +120,7 @@ pub fn finish(mut child: Child) -> (Option<i32>, String) {
 }
 
 #[track_caller]
-pub fn finish_well(child: Child) -> String {
+pub fn finish_well(child: Guarded) -> String {
     let (code, text) = finish(child);
     assert_eq!(code, Some(0), "{text}");
     text

@@ -1,0 +1,56 @@
+//! Programs that tests start. One that still runs when its test ends, or panics, is killed.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::{
+    io,
+    ops::{Deref, DerefMut},
+    process::{Child, Command, Output},
+};
+
+/// A child process that is killed when this is dropped.
+pub struct Guarded(Option<Child>);
+
+/// Starts processes so.
+pub trait SpawnGuarded {
+    /// As `spawn`, which must succeed.
+    fn spawn_guarded(&mut self) -> Guarded;
+}
+
+impl SpawnGuarded for Command {
+    #[track_caller]
+    fn spawn_guarded(&mut self) -> Guarded {
+        Guarded(Some(self.spawn().unwrap_or_else(|error| panic!("{self:?}: {error}"))))
+    }
+}
+
+impl Guarded {
+    /// As that of [`Child`].
+    pub fn wait_with_output(mut self) -> io::Result<Output> {
+        self.0.take().expect("it is taken once").wait_with_output()
+    }
+}
+
+impl Deref for Guarded {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        self.0.as_ref().expect("it is taken when this is dropped")
+    }
+}
+
+impl DerefMut for Guarded {
+    fn deref_mut(&mut self) -> &mut Child {
+        self.0.as_mut().expect("it is taken when this is dropped")
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            // It may have ended.
+            _ = child.kill();
+            _ = child.wait();
+        }
+    }
+}
