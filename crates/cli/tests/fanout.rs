@@ -1,5 +1,6 @@
 //! `treecast send --fanout mead|auto` between network namespaces, by way of `treecast router`.
 
+mod child;
 #[allow(dead_code, reason = "multicast routers and listeners are for another test")]
 mod mroute_network;
 mod session;

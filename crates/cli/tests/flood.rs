@@ -1,5 +1,6 @@
 //! Ten thousand strangers at the control port, who say nothing or stop in the middle of a handshake.
 
+mod child;
 mod session;
 
 use std::{

@@ -1,6 +1,7 @@
 //! A network that does its worst: packets recorded, replayed, altered and reordered, garbage at full speed, and members
 //! that forge. Nothing wrong is ever accepted, and what is right comes through.
 
+mod child;
 mod session;
 
 use std::{

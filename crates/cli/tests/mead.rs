@@ -1,5 +1,6 @@
 //! `treecast mead` in networks of namespaces: receivers are plain UDP sockets.
 
+mod child;
 #[allow(dead_code, reason = "multicast routers and listeners are for another test")]
 mod mroute_network;
 mod packets;

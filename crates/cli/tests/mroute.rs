@@ -1,5 +1,6 @@
 //! `treecast mroute` between network namespaces: real packets, real listeners, the kernel's own forwarding.
 
+mod child;
 mod mroute_network;
 
 use std::{

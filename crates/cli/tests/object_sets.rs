@@ -1,5 +1,6 @@
 //! Folders as one set: modes, times, links, and what is empty.
 
+mod child;
 mod session;
 
 use std::{

@@ -1,6 +1,7 @@
 //! `treecast send --rates` from end to end: three hosts on a switch, one of them behind a link that is too slow for the
 //! first rate. Needs root, for network namespaces.
 
+mod child;
 mod session;
 
 use std::{

@@ -1,5 +1,6 @@
 //! Senders that are killed and started again go on with their session.
 
+mod child;
 mod session;
 
 use std::{

@@ -1,5 +1,6 @@
 //! Receivers that are killed and started again fetch only what they lack.
 
+mod child;
 mod session;
 
 use std::{

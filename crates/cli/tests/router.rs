@@ -1,5 +1,6 @@
 //! `treecast router` between network namespaces: hand-made MEADcast packets, two routers, receivers with plain UDP sockets.
 
+mod child;
 #[allow(dead_code, reason = "multicast routers and listeners are for another test")]
 mod mroute_network;
 mod packets;

@@ -1,5 +1,6 @@
 //! Sessions are secure unless asked otherwise: who is admitted, who is not, and what both sides say.
 
+mod child;
 mod session;
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};

@@ -1,5 +1,6 @@
 //! `treecast send` and `treecast receive` as a user runs them, over the loopback interface.
 
+mod child;
 mod session;
 
 use std::{

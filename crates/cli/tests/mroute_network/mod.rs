@@ -2,9 +2,6 @@
 //!
 //! All of it is gone when the test ends, however it ends.
 
-#[path = "../child/mod.rs"]
-mod child;
-
 use std::{
     fs,
     io::{BufRead, BufReader, ErrorKind, Write},
@@ -19,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use child::{Guarded, SpawnGuarded};
+use crate::child::{Guarded, SpawnGuarded};
 use treecast_dataplane::mroute::{self, Entry, Family, Status};
 use treecast_driver::{
     interface::Interface,

@@ -2,9 +2,6 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-#[path = "../child/mod.rs"]
-mod child;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -13,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use child::{Guarded, SpawnGuarded};
+pub use crate::child::{Guarded, SpawnGuarded};
 
 /// A folder for one test; removed when dropped.
 pub struct Scratch(PathBuf);
