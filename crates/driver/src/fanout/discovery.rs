@@ -149,7 +149,7 @@ impl Discovery {
                     let Form { source, dialect, .. } = self.mead.form;
                     let packet = request_packet(source, request.receiver, request.nonce, dialect);
                     // One that does not leave is a router that is not found.
-                    let _ = self.mead.packets.send(&[(request.receiver, packet)]);
+                    let _ = self.mead.out.packets.send(&[(request.receiver, packet)]);
                 }
                 Step::Event(Event::Group(group)) => {
                     self.lists = group.lists;
@@ -179,7 +179,7 @@ impl Discovery {
         let first = others.next();
         form.has_ports = others.any(|port| Some(port) != first);
         let common = Common {
-            socket: Arc::clone(&self.mead.packets),
+            out: Arc::clone(&self.mead.out),
             form,
             ports,
             source_port: self.source_port,

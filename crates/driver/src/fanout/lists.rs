@@ -5,13 +5,13 @@ use std::{
     fmt, io,
     net::Ipv6Addr,
     sync::{Arc, Mutex, PoisonError},
+    time::Instant,
 };
 
-use treecast_proto::mead::transmission::{Form, List, Packets, TransmissionGroup};
-use treecast_wire::ipv6::{self, next_header, upper_layer_checksum};
+use treecast_proto::mead::transmission::{Form, List, Packets, SuperPacket, TransmissionGroup};
+use treecast_wire::ipv6::{self, next_header};
 
-use super::CAPABLE_TRANSPORT;
-use crate::mead::PacketSocket;
+use super::{CAPABLE_TRANSPORT, Out};
 
 const UDP_HEADER_LEN: usize = 8;
 
@@ -19,7 +19,7 @@ const HOP_LIMIT: u8 = 64;
 
 /// One address list, and how its packets leave.
 pub(crate) struct MeadList {
-    socket: Arc<PacketSocket>,
+    out: Arc<Out>,
     maker: Mutex<Maker>,
     /// Of the routing header and its options, in bytes.
     header_len: usize,
@@ -27,16 +27,16 @@ pub(crate) struct MeadList {
 
 struct Maker {
     packets: Packets,
-    source: Ipv6Addr,
+    /// What headers have besides addresses, lengths and kinds.
+    ip: ipv6::Header,
     source_port: u16,
-    class_and_label: u32,
-    /// Those that leave together.
-    made: Vec<(Ipv6Addr, Vec<u8>)>,
+    /// Packets that leave one by one.
+    divided: Vec<(Ipv6Addr, Vec<u8>)>,
 }
 
 /// What packets of all lists have in common.
 pub(super) struct Common {
-    pub socket: Arc<PacketSocket>,
+    pub out: Arc<Out>,
     pub form: Form,
     /// Each receiver's UDP port.
     pub ports: BTreeMap<Ipv6Addr, u16>,
@@ -47,7 +47,7 @@ pub(super) struct Common {
 
 impl MeadList {
     pub(super) fn new(common: &Common, list: List) -> Self {
-        let Common { socket, form, ports, .. } = common;
+        let Common { out, form, ports, .. } = common;
         let addresses =
             list.entries.len() + list.entries.iter().map(|(_, receivers)| receivers.len()).sum::<usize>();
         let group = TransmissionGroup {
@@ -56,14 +56,17 @@ impl MeadList {
             ports: ports.clone(),
             ..TransmissionGroup::default()
         };
-        let maker = Maker {
-            packets: Packets::new(form.clone(), group),
-            source: form.source,
-            source_port: common.source_port,
+        let ip = ipv6::Header {
             class_and_label: if common.heeds_marks { CAPABLE_TRANSPORT } else { 0 },
-            made: Vec::new(),
+            payload_len: 0,
+            next_header: next_header::UDP,
+            hop_limit: HOP_LIMIT,
+            source: form.source,
+            destination: form.source,
         };
-        Self { socket: Arc::clone(socket), maker: Mutex::new(maker), header_len: form.header_len(addresses) }
+        let packets = Packets::new(form.clone(), group);
+        let maker = Maker { packets, ip, source_port: common.source_port, divided: Vec::new() };
+        Self { out: Arc::clone(out), maker: Mutex::new(maker), header_len: form.header_len(addresses) }
     }
 
     /// Bytes of an IP packet that carries a datagram of so many.
@@ -71,46 +74,30 @@ impl MeadList {
         (ipv6::HEADER_LEN + self.header_len + UDP_HEADER_LEN + datagram_len) as u64
     }
 
-    /// Sends datagrams, a packet each; those that the kernel refuses count as lost.
+    /// Sends datagrams of `segment_bytes` (the last one may be shorter) that lie one behind the other: as super-packets, where
+    /// the way to the next hop is known, and one by one otherwise. Those that the kernel refuses count as lost.
     ///
     /// # Errors
     /// The last reason for which the kernel has refused one.
-    pub fn send<'a>(&self, datagrams: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
+    pub fn send(&self, segment_bytes: usize, datagrams: &[u8]) -> io::Result<()> {
+        if datagrams.is_empty() || segment_bytes == 0 {
+            return Ok(());
+        }
         let mut maker = self.maker.lock().unwrap_or_else(PoisonError::into_inner);
-        maker.made.clear();
-        datagrams.for_each(|datagram| maker.make(datagram));
-        match self.socket.send(&maker.made) {
+        let Maker { packets, ip, source_port, divided } = &mut *maker;
+        let mut supers = self.out.supers.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let packet = SuperPacket::new(*ip, *source_port, datagrams, segment_bytes);
+        divided.clear();
+        packets.make_super(&packet, |part| {
+            if !supers.as_mut().is_some_and(|socket| socket.send(now, &part)) {
+                divided.extend(part.packets().map(|packet| (part.destination, packet)));
+            }
+        });
+        match self.out.packets.send(divided) {
             (0, _) | (_, None) => Ok(()),
             (_, Some(error)) => Err(error),
         }
-    }
-}
-
-impl Maker {
-    fn make(&mut self, datagram: &[u8]) {
-        let Self { packets, source, source_port, class_and_label, made } = self;
-        let len = UDP_HEADER_LEN + datagram.len();
-        // To anybody: each list's packet gets its own address and port, and a checksum that is right for them.
-        let ip = ipv6::Header {
-            class_and_label: *class_and_label,
-            payload_len: len as u16,
-            next_header: next_header::UDP,
-            hop_limit: HOP_LIMIT,
-            source: *source,
-            destination: *source,
-        };
-        let mut packet = Vec::with_capacity(ipv6::HEADER_LEN + len);
-        packet.extend_from_slice(&ip.to_bytes());
-        packet.extend_from_slice(&source_port.to_be_bytes());
-        packet.extend_from_slice(&[0, 0]);
-        packet.extend_from_slice(&(len as u16).to_be_bytes());
-        packet.extend_from_slice(&[0, 0]);
-        packet.extend_from_slice(datagram);
-        let checksum = upper_layer_checksum(*source, *source, next_header::UDP, &packet[ipv6::HEADER_LEN..]);
-        // Zero would say that there is none (RFC 8200, 8.1).
-        let checksum = if checksum == 0 { u16::MAX } else { checksum };
-        packet[ipv6::HEADER_LEN + 6..ipv6::HEADER_LEN + 8].copy_from_slice(&checksum.to_be_bytes());
-        packets.make(&packet, |to, packet| made.push((to, packet)));
     }
 }
 

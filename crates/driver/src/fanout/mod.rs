@@ -9,7 +9,7 @@ use std::{
     collections::BTreeSet,
     io,
     net::{IpAddr, Ipv6Addr},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use treecast_proto::mead::transmission::Form;
@@ -21,7 +21,8 @@ use treecast_wire::{
 pub(crate) use self::{discovery::Discovery, lists::MeadList};
 use crate::{
     interface::Interface,
-    mead::{PacketSocket, ResponseSocket, check_receivers},
+    mead::{PacketSocket, ResponseSocket, SuperSocket, check_receivers},
+    udp::Offload,
 };
 
 /// Headers with lists leave so much of a packet, if the MTU does not say otherwise: what every IPv6 path carries
@@ -34,6 +35,14 @@ const SEND_BUFFER_BYTES: usize = 128 * 1024;
 /// Explicit congestion notification's ECT(0) in the traffic class (RFC 3168, 5).
 const CAPABLE_TRANSPORT: u32 = 2 << 20;
 
+/// Where MEADcast's packets leave.
+#[derive(Debug)]
+struct Out {
+    packets: PacketSocket,
+    /// For super-packets; none: they are divided.
+    supers: Mutex<Option<SuperSocket>>,
+}
+
 /// What a host needs to send MEADcast.
 #[derive(Debug)]
 pub(crate) struct Mead {
@@ -42,7 +51,7 @@ pub(crate) struct Mead {
     pub max: usize,
     /// Who is to be served, before anybody has come.
     expected: BTreeSet<Ipv6Addr>,
-    packets: Arc<PacketSocket>,
+    out: Arc<Out>,
     responses: ResponseSocket,
 }
 
@@ -51,7 +60,7 @@ impl Mead {
     ///
     /// # Errors
     /// One line that says what the host lacks, or who cannot be reached.
-    pub fn open(interface: &Interface, receivers: &[IpAddr]) -> Result<Self, String> {
+    pub fn open(interface: &Interface, receivers: &[IpAddr], offload: Offload) -> Result<Self, String> {
         let source = source(interface).ok_or_else(|| {
             format!(
                 "interface {} has no global or unique local IPv6 address to send MEADcast from: give it one, or name another \
@@ -83,8 +92,22 @@ impl Mead {
         let packets = PacketSocket::open(None).map_err(refused)?;
         packets.hold_at_most(SEND_BUFFER_BYTES).map_err(refused)?;
         let responses = ResponseSocket::open(source, form.dialect).map_err(refused)?;
+        let supers = match offload {
+            // Without, packets leave one by one.
+            Offload::SuperPackets => SuperSocket::open(None).ok(),
+            Offload::Batches | Offload::Single => None,
+        };
+        if let Some(supers) = &supers {
+            supers.hold_at_most(SEND_BUFFER_BYTES).map_err(refused)?;
+        }
         let expected = check_receivers(receivers, source).map_err(|error| error.to_string())?;
-        Ok(Self { form, max, expected, packets: Arc::new(packets), responses })
+        Ok(Self {
+            form,
+            max,
+            expected,
+            out: Arc::new(Out { packets, supers: Mutex::new(supers) }),
+            responses,
+        })
     }
 
     /// The longest header that packets get, in bytes.

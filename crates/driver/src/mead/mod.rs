@@ -30,6 +30,7 @@ use treecast_wire::{icmpv6::Unreachable, mead::Dialect};
 
 pub(crate) use self::raw::{PacketSocket, ResponseSocket, request_packet};
 pub(crate) use self::session::check_receivers;
+pub(crate) use self::super_socket::SuperSocket;
 pub use self::{session::run, tun::TunError};
 use crate::interface::InterfaceError;
 

@@ -20,7 +20,7 @@ use super::{
 };
 
 #[derive(Debug)]
-pub(super) struct SuperSocket {
+pub(crate) struct SuperSocket {
     socket: Socket,
     neighbours: Neighbours,
 }
@@ -38,6 +38,11 @@ impl SuperSocket {
             return Err(io::Error::last_os_error());
         }
         Ok(Self { socket, neighbours: Neighbours::open(interface)? })
+    }
+
+    /// As [`super::raw::PacketSocket::hold_at_most`].
+    pub fn hold_at_most(&self, bytes: usize) -> io::Result<()> {
+        self.socket.set_send_buffer_size(bytes)
     }
 
     /// Sends it. Returns whether it could: where not, the kernel must find the way, or it is taken in parts.

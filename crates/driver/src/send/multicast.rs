@@ -305,11 +305,10 @@ impl Packets {
 
     fn send_to_list(&self, list: &MeadList) -> std::io::Result<()> {
         match self {
-            Self::Message(packet) => list.send([&packet[..]].into_iter()),
-            Self::Sealed { segment_len, bytes } => list.send(bytes.chunks(*segment_len)),
+            Self::Message(packet) => list.send(packet.len(), packet),
+            Self::Sealed { segment_len, bytes } => list.send(*segment_len, bytes),
             Self::Blocks { first, block_len, run } => {
-                let datagrams = with_headers(*first, *block_len, run);
-                list.send(datagrams.chunks(HEADER_LEN + block_len))
+                list.send(HEADER_LEN + block_len, &with_headers(*first, *block_len, run))
             }
         }
     }

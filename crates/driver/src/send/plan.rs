@@ -307,7 +307,7 @@ fn mead(options: &SendOptions, interface: &Interface) -> Result<(Option<Mead>, O
     if !options.fanout.chooses() {
         return Ok((None, None));
     }
-    match Mead::open(interface, &options.receivers) {
+    match Mead::open(interface, &options.receivers, options.offload) {
         Ok(mead) => Ok((Some(mead), None)),
         Err(line) if options.fanout == Fanout::Mead => Err(SendError::Options(line)),
         Err(line) => Ok((None, Some(format!("does without MEADcast: {line}")))),

@@ -50,6 +50,14 @@ impl<'a> SuperPacket<'a> {
         is_good.then_some(Self { ip, ports, data, segment_bytes })
     }
 
+    /// From `source_port` to each receiver's own; `segment_bytes` and the data are not 0. `ip` gives what headers have besides
+    /// addresses, lengths and kinds.
+    pub fn new(ip: ipv6::Header, source_port: u16, data: &'a [u8], segment_bytes: usize) -> Self {
+        let [high, low] = source_port.to_be_bytes();
+        let ip = ipv6::Header { next_header: next_header::UDP, ..ip };
+        Self { ip, ports: [high, low, 0, 0], data, segment_bytes }
+    }
+
     /// Datagrams in it.
     pub fn count(&self) -> usize {
         self.data.len().div_ceil(self.segment_bytes)
