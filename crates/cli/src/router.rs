@@ -71,6 +71,10 @@ struct Run {
     /// rules for forwarding do not see them
     #[arg(long)]
     through_kernel: bool,
+    /// Look at packets behind the filters of `tc` that an interface has, as one of them, and not before all. All traffic
+    /// then pays about twice as much for the look
+    #[arg(long, conflicts_with = "user_space")]
+    as_filter: bool,
     /// Forward in user space, where no eBPF may be loaded. Slow, and super-packets are divided
     #[arg(long, conflicts_with = "through_kernel")]
     user_space: bool,
@@ -130,6 +134,7 @@ fn serve(args: Run) -> Result<(), Box<dyn std::error::Error>> {
         dialect: args.dialect,
         key,
         through_kernel: args.through_kernel,
+        as_filter: args.as_filter,
         user_space: args.user_space,
         control: args.control.path,
     };

@@ -6,6 +6,7 @@ mod mroute_network;
 mod packets;
 
 use std::{
+    ffi::CString,
     fs,
     io::{Read, Write},
     mem,
@@ -347,22 +348,57 @@ fn filters(network: &Network, node: &str, interface: &str) -> usize {
     text.lines().filter(|line| line.contains("handle") && line.contains("mead_router")).count()
 }
 
+/// Programs of anybody before an interface's filters; none where the kernel has no such place.
+fn before_filters(network: &Network, node: &str, interface: &str) -> usize {
+    const PROGRAM_QUERY: libc::c_int = 16;
+    const TCX_INGRESS: u32 = 46;
+    let name = CString::new(interface).expect("a name");
+    network.within(node, || {
+        // SAFETY: the name is terminated; the kernel reads and writes no more than the length of the live array, which gives it
+        // no other address.
+        unsafe {
+            let mut attributes = [0_u32; 16];
+            (attributes[0], attributes[1]) = (libc::if_nametoindex(name.as_ptr()), TCX_INGRESS);
+            let len = mem::size_of_val(&attributes);
+            libc::syscall(libc::SYS_bpf, PROGRAM_QUERY, attributes.as_mut_ptr(), len);
+            attributes[6] as usize
+        }
+    })
+}
+
 #[test]
-fn nothing_is_left_behind_and_a_killed_routers_filter_is_replaced() {
+fn nothing_is_left_behind_and_a_killed_routers_program_is_replaced() {
     let network = tree();
-    let count = || ["s", "r2", "c3"].map(|interface| filters(&network, "r1", interface));
+    let filters = || ["s", "r2", "c3"].map(|interface| filters(&network, "r1", interface));
+    let count = || {
+        let before = ["s", "r2", "c3"].map(|interface| before_filters(&network, "r1", interface));
+        [0, 1, 2].map(|place| before[place] + filters()[place])
+    };
     let router = start(&network, "r1", &[]);
     assert_eq!(count(), [1, 1, 1]);
     drop(router);
+    assert_eq!(count(), [1, 1, 1], "it forwards on");
     let router = start(&network, "r1", &[]);
     assert_eq!(count(), [1, 1, 1], "it has taken the killed one's places");
     let second = network.treecast("r1", &["router", "run", "--all"]);
     let line = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(line.contains("another MEADcast router runs in this network namespace"), "{line}");
+    drop(router);
+    for arguments in [&["--as-filter"], &["--user-space"], &["--as-filter"]] {
+        drop(start(&network, "r1", arguments));
+        // In user space it is a filter, too, of another name.
+        let expected = if arguments == &["--as-filter"] { 1 } else { 0 };
+        assert_eq!((count(), filters()), ([expected; 3], [expected; 3]), "{arguments:?}");
+    }
+    let router = start(&network, "r1", &[]);
+    assert_eq!(count(), [1, 1, 1], "it has taken the filters' places");
     network.configure("r1", "link add name late type veth peer name later\nlink set late up\n");
-    eventually("an interface that comes later is served", || filters(&network, "r1", "late") == 1);
+    let late = || before_filters(&network, "r1", "late") + self::filters(&network, "r1", "late");
+    eventually("an interface that comes later is served", || late() == 1);
+    network.configure("r1", "link set late down\nlink set late up\n");
+    eventually("it is served when it comes back", || late() == 1);
     assert_eq!(router.terminate(), Some(0));
-    assert_eq!(count(), [0, 0, 0]);
+    assert_eq!((count(), late()), ([0, 0, 0], 0));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Routers: what a node does that forwards packets for others.
 //!
 //! [`mroute`] is the multicast routing daemon: it tells the kernel what to forward. [`mead`] is the MEADcast router: its
-//! forwarding is an eBPF program. Decisions are made by machines of `treecast-proto`; here are their
+//! forwarding is an eBPF program; [`tcx`] is where that stands. Decisions are made by machines of `treecast-proto`; here are their
 //! sockets, clock and kernel interfaces. `unsafe` code is in
 //! `sys` alone; elsewhere the kernel's structures are declared to be plain bytes.
 
@@ -12,3 +12,4 @@ pub mod mroute;
 mod netlink;
 mod notices;
 mod sys;
+pub mod tcx;

@@ -226,6 +226,14 @@ pub fn receive_for_this_host(socket: &Socket, buffer: &mut [u8]) -> io::Result<O
     }
 }
 
+/// A command to the kernel's eBPF that is told no addresses, and answers nothing.
+pub fn bpf(command: libc::c_int, attributes: &[u32; 8]) -> io::Result<()> {
+    let len = mem::size_of_val(attributes);
+    // SAFETY: the pointer and the length are those of live bytes, which the kernel copies.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), len) };
+    check(result as libc::c_int).map(drop)
+}
+
 /// Moves the calling thread, and what it opens and starts from now on, to a network of its own.
 pub fn enter_new_network() -> io::Result<()> {
     // SAFETY: no pointers; descriptors that are open stay where they are.

@@ -68,9 +68,9 @@ impl Lab {
         change(&mut losses)?;
         let losing = &mut record.losing;
         if !losing.contains(&interface.index) && interface.quality.loss.is_none() {
-            let mut batch = Batch::default();
-            up::lose(&mut batch, interface.index, &losses);
-            run_in(&self.node(node)?.namespace, batch)?;
+            let namespace = &self.node(node)?.namespace;
+            let lose = || up::lose(&Namespace::open(namespace)?, interface.index, &losses);
+            lose().map_err(Error::system(format!("lose packets in {namespace}")))?;
             losing.push(interface.index);
         }
         record.loss = Some(losses.objects());

@@ -1,11 +1,11 @@
 //! The program that loses packets: loaded once for a lab, attached to every interface that loses.
 //!
-//! It stays without a process: each filter holds the program, and the program its table. Both are
+//! It stays without a process: each interface holds the program, and the program its table. Both are
 //! found again by the numbers that the kernel gave them.
 
 use std::io;
 use std::mem::{offset_of, size_of};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Array, Map, MapData};
 use aya::programs::{ProgramFd, SchedClassifier, loaded_programs};
@@ -68,7 +68,7 @@ pub struct Losses {
 
 impl Losses {
     /// Loads the program, with room for interfaces numbered below `interfaces`. It goes away with
-    /// this unless a filter holds it.
+    /// this unless an interface holds it.
     pub fn load(interfaces: u32) -> Result<Self> {
         try_load(interfaces).map_err(failed("load the loss program"))
     }
@@ -88,9 +88,9 @@ impl Losses {
         self.objects
     }
 
-    /// What a filter is made of. Valid as long as this.
-    pub fn program(&self) -> RawFd {
-        self.program.as_fd().as_raw_fd()
+    /// What is to be attached.
+    pub fn program(&self) -> BorrowedFd<'_> {
+        self.program.as_fd()
     }
 
     /// Has interface `index` lose packets so from now on. Its counters go on; those of packets that

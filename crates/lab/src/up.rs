@@ -1,6 +1,11 @@
 //! Building a lab. Three steps, each over all nodes at once: namespaces with their settings; bridges
 //! and cables, which the kernel makes one after the other whoever asks; addresses and routes.
 
+use std::io;
+use std::os::fd::AsRawFd;
+
+use treecast_dataplane::tcx;
+
 use crate::error::{Error, Result};
 use crate::links;
 use crate::loss::{LossObjects, Losses};
@@ -44,12 +49,13 @@ pub(crate) fn build(topology: &Topology, plan: &Plan) -> Result<Option<LossObjec
     let routes = routes::compute(topology);
     let neighbours = Neighbours::of(plan);
     parallel::map(plan.nodes.len(), |node| {
-        let mut batch = Batch::default();
         for interface in &plan.nodes[node].interfaces {
             if let Some(losses) = losses.as_ref().filter(|_| !interface.quality.loss.is_none()) {
-                lose(&mut batch, interface.index, losses);
+                let failed = Error::system(format!("lose packets in {}", plan.nodes[node].namespace));
+                lose(&handles[node].namespace, interface.index, losses).map_err(failed)?;
             }
         }
+        let mut batch = Batch::default();
         configure(&mut batch, plan, &plan.nodes[node], &routes[node]);
         neighbours.add(&mut batch, &plan.nodes[node]);
         handles[node]
@@ -74,10 +80,19 @@ fn load_losses(plan: &Plan) -> Result<Option<Losses>> {
     Ok(Some(losses))
 }
 
-/// Has what arrives at interface `index` go through the loss program.
-pub(crate) fn lose(batch: &mut Batch, index: u32, losses: &Losses) {
-    netlink::add_clsact(batch, index);
-    netlink::add_ingress_filter(batch, index, losses.program());
+/// Has what arrives at interface `index` of a namespace go through the loss program, before anything else sees it, such as a
+/// MEADcast router's program; in an old kernel as the first filter.
+pub(crate) fn lose(namespace: &Namespace, index: u32, losses: &Losses) -> io::Result<()> {
+    parallel::aside(|| {
+        namespace.enter()?;
+        if tcx::attach(losses.program(), index, tcx::Place::First)? {
+            return Ok(());
+        }
+        let mut batch = Batch::default();
+        netlink::add_clsact(&mut batch, index);
+        netlink::add_ingress_filter(&mut batch, index, losses.program().as_raw_fd());
+        Netlink::open()?.run(batch)
+    })
 }
 
 fn make_namespace(node: &LabNode) -> Result<Handle> {

@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use treecast_driver::stop::Stop;
+
 use super::stage::{Result, Stage};
 
 /// The time for one measurement.
@@ -51,26 +53,27 @@ impl Crew {
     }
 
     /// Tells everyone to go, and returns how long it takes until all are done.
-    pub fn go(mut self, stage: &Stage) -> Result<Duration> {
+    pub fn go(mut self, stop: &Stop) -> Result<Duration> {
         let start = Instant::now();
         for member in &mut self.members {
             if let Some(mut input) = member.child.stdin.take() {
                 input.write_all(b"go\n")?;
             }
         }
-        self.wait(stage)?;
+        self.wait(stop)?;
         Ok(start.elapsed())
     }
 
     /// Waits until all have ended well.
-    pub fn wait(&mut self, stage: &Stage) -> Result<()> {
+    pub fn wait(&mut self, stop: &Stop) -> Result<()> {
         let deadline = Instant::now() + TIME_LIMIT;
         for member in &mut self.members {
             loop {
                 match member.child.try_wait()? {
                     Some(status) if status.success() => break,
                     Some(_) => return Err(failure(member)),
-                    None => stage.go_on()?,
+                    None if stop.is_requested() => return Err("interrupted".into()),
+                    None => {}
                 }
                 if Instant::now() > deadline {
                     return Err(format!("{} was not done after {TIME_LIMIT:?}", member.name).into());
@@ -79,6 +82,15 @@ impl Crew {
             }
         }
         Ok(())
+    }
+
+    /// Asks all to end (SIGTERM), which they do well.
+    pub fn end(mut self, stop: &Stop) -> Result<()> {
+        for member in &self.members {
+            // SAFETY: no pointers; the process is our child and has not been waited for.
+            unsafe { libc::kill(member.child.id() as i32, libc::SIGTERM) };
+        }
+        self.wait(stop)
     }
 
     /// Their process ids.

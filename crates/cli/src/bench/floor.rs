@@ -64,7 +64,7 @@ fn network(stage: &Stage) -> Result<Duration> {
         crew.hire(stage, &client, &["receive", &interface, group, &control, &bytes])?;
         crew.wait_ready()?;
     }
-    crew.go(stage)
+    crew.go(&stage.stop)
 }
 
 fn write(stage: &Stage) -> Result<Duration> {
@@ -75,7 +75,7 @@ fn write(stage: &Stage) -> Result<Duration> {
         crew.hire(stage, &client, &["write", &path.to_string_lossy(), &bytes])?;
         crew.wait_ready()?;
     }
-    let time = crew.go(stage);
+    let time = crew.go(&stage.stop);
     for client in stage.clients() {
         stage.folder(&client)?;
     }
@@ -89,5 +89,5 @@ fn hash(stage: &Stage) -> Result<Duration> {
         crew.hire(stage, &client, &["hash", &bytes])?;
         crew.wait_ready()?;
     }
-    crew.go(stage)
+    crew.go(&stage.stop)
 }

@@ -75,7 +75,7 @@ pub(super) fn measure(stage: &Stage, delivery: Delivery<'_>) -> Result<Ours> {
     }
     let sampling = Arc::new(AtomicBool::new(true));
     let peaks = memory::sample(crew.ids().collect(), Arc::clone(&sampling));
-    let ended = crew.wait(stage);
+    let ended = crew.wait(&stage.stop);
     sampling.store(false, Ordering::Relaxed);
     let peaks = peaks.join().map_err(|_| "the sampling thread failed")?;
     drop(crew);
@@ -122,7 +122,7 @@ fn wait_for_file(stage: &Stage, path: &Path, crew: &mut Crew) -> Result<()> {
         stage.go_on()?;
         if Instant::now() > deadline {
             // What the sender has to say is better than that nothing came.
-            crew.wait(stage)?;
+            crew.wait(&stage.stop)?;
             return Err("the sender wrote no ticket within 10 s".into());
         }
         std::thread::sleep(Duration::from_millis(5));

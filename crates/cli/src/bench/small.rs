@@ -70,7 +70,7 @@ fn create(stage: &Stage) -> Result<f64> {
         crew.hire(stage, &client, &["create", &folder.to_string_lossy(), &numbers[0], &numbers[1]])?;
         crew.wait_ready()?;
     }
-    let time = crew.go(stage)?;
+    let time = crew.go(&stage.stop)?;
     for client in stage.clients() {
         stage.folder(&client)?;
     }

@@ -23,7 +23,7 @@ pub use daemon::{process, run, set, show};
 pub use error::Error;
 pub use status::{Copies, Discovery, Interface, Neighbour, Setting, Status};
 
-/// Of its filters: behind those of others, such as a lab's loss. What they drop has not come in.
+/// Of its filters: behind those of others. What they drop has not come in.
 const PRIORITY: u16 = 60_000;
 
 /// What the daemon is to do.
@@ -38,6 +38,8 @@ pub struct Config {
     pub key: Option<DomainKey>,
     /// Whether all copies go the kernel's own way, past its firewall and policies.
     pub through_kernel: bool,
+    /// Whether the program is a filter of `tc`, behind those of others, and not before all of them.
+    pub as_filter: bool,
     /// Whether the model forwards, in user space, and not the eBPF program.
     pub user_space: bool,
     /// Where [`show`] and [`set`] ask; none: an abstract socket, of which each network namespace has its own.

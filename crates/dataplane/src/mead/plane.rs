@@ -21,7 +21,7 @@ const BATCH: usize = 256;
 type Failure = Box<dyn std::error::Error>;
 
 pub enum Plane {
-    Program { program: Box<Program>, through_kernel: bool },
+    Program { program: Box<Program>, through_kernel: bool, as_filter: bool },
     UserSpace(Box<UserSpace>),
 }
 
@@ -33,13 +33,14 @@ impl Plane {
             return Ok(Self::UserSpace(Box::new(plane)));
         }
         let program = Program::load().map_err(|failure| Error::of_program(&*failure))?;
-        Ok(Self::Program { program: Box::new(program), through_kernel: config.through_kernel })
+        let Config { through_kernel, as_filter, .. } = *config;
+        Ok(Self::Program { program: Box::new(program), through_kernel, as_filter })
     }
 
     /// Has it act like this router from now on.
     pub fn configure(&mut self, router: &Router) -> Result<(), Failure> {
         match self {
-            Self::Program { program, through_kernel } => {
+            Self::Program { program, through_kernel, .. } => {
                 program.configure(router, *through_kernel, REFRESH_NS)
             }
             Self::UserSpace(plane) => {
@@ -51,7 +52,7 @@ impl Plane {
 
     pub fn attach(&mut self, interface: &Interface) -> Result<(), Failure> {
         match self {
-            Self::Program { program, .. } => program.attach(&interface.name),
+            Self::Program { program, as_filter, .. } => program.attach(interface, *as_filter),
             Self::UserSpace(plane) => plane.attach(interface),
         }
     }

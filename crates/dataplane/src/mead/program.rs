@@ -3,14 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::Ipv6Addr,
-    os::fd::{AsRawFd, RawFd},
+    os::fd::{AsFd, AsRawFd, RawFd},
 };
 
 use aya::{
     Ebpf, EbpfLoader, include_bytes_aligned,
     maps::{Array, HashMap, MapData, PerCpuArray, RingBuf},
     programs::{
-        SchedClassifier, TcAttachType, TestRun, TestRunOptions,
+        ProgramFd, SchedClassifier, TcAttachType, TestRun, TestRunOptions,
         tc::{self, NlOptions, SchedClassifierLinkId, TcAttachOptions},
     },
 };
@@ -21,6 +21,10 @@ use super::{
     shared::{COUNTERS, Config, Neighbour, NeighbourKey, REQUEST_PACKET, dialect_number},
     user_space::unblock,
 };
+use crate::{
+    netlink::Interface,
+    tcx::{self, Place},
+};
 
 /// `bpf/mead.bpf.c`, compiled by the build script.
 static PROGRAM: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/mead.bpf.o"));
@@ -29,7 +33,7 @@ const NAME: &str = "mead_router";
 
 type Failure = Box<dyn std::error::Error>;
 
-/// The program, loaded. It and its filters go with this.
+/// The program, loaded. It leaves its interfaces with this.
 pub struct Program {
     objects: Ebpf,
     config: Array<MapData, Config>,
@@ -38,8 +42,10 @@ pub struct Program {
     neighbours: HashMap<MapData, NeighbourKey, Neighbour>,
     requests: RingBuf<MapData>,
     settings: Config,
-    /// By interface, also of those that are down.
+    /// By interface, also of those that are down: where it is a filter.
     filters: BTreeMap<String, SchedClassifierLinkId>,
+    /// Interfaces, by number, at which it stands before all filters, and not as one of them.
+    before_filters: BTreeSet<u32>,
 }
 
 impl Program {
@@ -52,25 +58,39 @@ impl Program {
         let counters = PerCpuArray::try_from(table("counters")?)?;
         let neighbours = HashMap::try_from(table("neighbours")?)?;
         let requests = RingBuf::try_from(table("requests")?)?;
-        let (settings, filters) = (Config::default(), BTreeMap::new());
-        let mut program = Self { objects, config, own, counters, neighbours, requests, settings, filters };
+        let (settings, filters, before_filters) = (Config::default(), BTreeMap::new(), BTreeSet::new());
+        let mut program =
+            Self { objects, config, own, counters, neighbours, requests, settings, filters, before_filters };
         program.classifier()?.load()?;
         Ok(program)
     }
 
-    /// Has it look at what comes in by this interface, in place of one that a router which was killed has left there.
-    pub fn attach(&mut self, interface: &str) -> Result<(), Failure> {
+    /// Has it look at what comes in by this interface, in place of one that a router which was killed has left there: before
+    /// all filters, unless it is to be one, behind those of others, or the kernel is older than 6.6.
+    pub fn attach(&mut self, interface: &Interface, as_filter: bool) -> Result<(), Failure> {
+        let name = &interface.name;
+        let _ = tc::qdisc_detach_program(name, TcAttachType::Ingress, NAME);
+        unblock(name);
+        let left = left_at(interface);
+        if !as_filter {
+            let place = left.as_ref().map_or(Place::Last, |left| Place::InsteadOf(left.as_fd()));
+            if tcx::attach(self.classifier()?.fd()?.as_fd(), interface.index, place)? {
+                self.before_filters.insert(interface.index);
+                return Ok(());
+            }
+        }
         // What hangs there already has a queue to hang at; if there is none, the filter says so.
-        let _ = tc::qdisc_add_clsact(interface);
-        let _ = tc::qdisc_detach_program(interface, TcAttachType::Ingress, NAME);
-        unblock(interface);
-        if let Some(before) = self.filters.remove(interface) {
+        let _ = tc::qdisc_add_clsact(name);
+        if let Some(before) = self.filters.remove(name) {
             // It went with its interface, or just now; only the library still counts it.
             let _ = self.classifier()?.detach(before);
         }
         let options = TcAttachOptions::Netlink(NlOptions { priority: PRIORITY, ..NlOptions::default() });
-        let filter = self.classifier()?.attach_with_options(interface, TcAttachType::Ingress, options)?;
-        self.filters.insert(interface.to_owned(), filter);
+        let filter = self.classifier()?.attach_with_options(name, TcAttachType::Ingress, options)?;
+        self.filters.insert(name.clone(), filter);
+        if let Some(left) = left {
+            let _ = tcx::detach(left.as_fd(), interface.index);
+        }
         Ok(())
     }
 
@@ -151,4 +171,23 @@ impl Program {
         out.truncate(result.data_size_out as usize);
         Ok((result.return_value as i32, out))
     }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let interfaces = std::mem::take(&mut self.before_filters);
+        let Ok(program) = self.classifier().and_then(|program| Ok(program.fd()?.try_clone()?)) else {
+            return;
+        };
+        for interface in interfaces {
+            // It may have gone with its interface.
+            let _ = tcx::detach(program.as_fd(), interface);
+        }
+    }
+}
+
+/// The program that a router has left before an interface's filters, or still has there.
+pub fn left_at(interface: &Interface) -> Option<ProgramFd> {
+    let (_, programs) = SchedClassifier::query_tcx(&interface.name, TcAttachType::Ingress).ok()?;
+    programs.into_iter().find(|program| program.name_as_str() == Some(NAME))?.fd().ok()
 }

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::{Ipv6Addr, SocketAddr, SocketAddrV6},
-    os::fd::{AsRawFd, RawFd},
+    os::fd::{AsFd, AsRawFd, RawFd},
     process::Command,
 };
 
@@ -20,11 +20,13 @@ use treecast_wire::{
 
 use super::{
     PRIORITY,
+    program::left_at,
     shared::{COUNTERS, Counter},
 };
 use crate::{
     netlink::Interface,
     sys::{self, Poll},
+    tcx,
 };
 
 /// Packets taken off an interface before anything else is looked at.
@@ -72,6 +74,9 @@ impl UserSpace {
         let socket = sys::packet_socket(interface.index)?;
         sys::with_offload_headers(&socket)?;
         socket.set_recv_buffer_size(4 << 20)?;
+        if let Some(left) = left_at(interface) {
+            let _ = tcx::detach(left.as_fd(), interface.index);
+        }
         block(&interface.name)?;
         self.poll.watch(&socket, interface.index.into())?;
         self.interfaces.insert(interface.index, (interface.name.clone(), socket));

@@ -100,7 +100,8 @@ impl Network {
         if self.mead.0 == wanted {
             return Ok(());
         }
-        self.mead = (Mead::Detached, Crew::default());
+        let (_, running) = std::mem::replace(&mut self.mead, (Mead::Detached, Crew::default()));
+        running.end(&self.stop)?;
         let lab = self.lab()?;
         clear_interfaces(lab)?;
         let arguments = match wanted {
