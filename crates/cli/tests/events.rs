@@ -399,3 +399,120 @@ fn a_player_does_what_is_due_and_leaves_the_lab_as_it_was() {
         assert!(started.elapsed() < Duration::from_secs(30), "r2-r3 or r1-r3 is broken still");
     }
 }
+
+/// A program whose events are read as JSON. Dropped, it is killed.
+struct Program {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Program {
+    fn start(lab: &TestLab, node: &str, command: &mut Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        lab.lab.place(node, command).unwrap();
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    fn wait_for(&mut self, what: &str, is_so: impl Fn(&Value) -> bool) {
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it has ended before {what}");
+            if is_so(&serde_json::from_str(&line).unwrap()) {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How long no UDP datagram came to a node at most, between the first one and the stop.
+fn longest_silence(lab: &TestLab, node: &str, stop: &AtomicBool) -> Duration {
+    let datagrams = || -> u64 {
+        let text = fs::read_to_string("/proc/thread-self/net/snmp6").unwrap();
+        let line = text.lines().find(|line| line.starts_with("Udp6InDatagrams")).unwrap();
+        line.split_whitespace().last().unwrap().parse().unwrap()
+    };
+    let watch = || {
+        let (mut seen, mut since, mut longest) = (datagrams(), None::<Instant>, Duration::ZERO);
+        while !stop.load(Ordering::Relaxed) {
+            let (count, now) = (datagrams(), Instant::now());
+            if count > seen {
+                longest = longest.max(since.map_or(Duration::ZERO, |since| now - since));
+                (seen, since) = (count, Some(now));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        longest
+    };
+    lab.lab.enter(node, watch).unwrap()
+}
+
+/// Long enough for a busy machine. What is measured is printed: less than half a second where nothing else runs.
+const LONGEST_SILENCE: Duration = Duration::from_secs(3);
+
+#[test]
+fn a_file_by_meadcast_goes_on_whatever_breaks_in_mid_transfer() {
+    let lab = TestLab::up("file");
+    lab.start_routers(&[]);
+    let (file, ticket) = (lab.folder.join("file"), lab.folder.join("ticket"));
+    let contents: Vec<u8> =
+        (0..8_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(&file, &contents).unwrap();
+    let faults = [
+        Fault::Firewall { node: node("r2"), interface: Some(node("r1")) },
+        Fault::RouterGone { node: node("r20") },
+        Fault::RouterOff { node: node("r20") },
+        Fault::Down { link: node("r1-r2") },
+    ];
+    for fault in faults {
+        let _ = fs::remove_file(&ticket);
+        let mut command = Command::new(TREECAST);
+        command.args(["send", "--json", "--fanout", "mead", "--rate", "15M"]);
+        command.args(["--receivers", &RECEIVERS.map(|node| lab.address(node)).join(",")]);
+        command.arg("--ticket-file").arg(&ticket).arg(&file);
+        command.args(["--interface", &lab.lab.node("c10-1").unwrap().interfaces[0].name]);
+        let mut sender = Program::start(&lab, "c10-1", &mut command);
+        sender.wait_for("ticket", |event| event["event"] == "ticket");
+        let receivers = RECEIVERS.map(|node| {
+            let mut command = Command::new(TREECAST);
+            let folder = lab.folder.join(format!("{node}-{}", fault.words()[0]));
+            command.args(["receive", "--json", "--name", node, "--into"]).arg(folder);
+            command.args(["--interface", &lab.lab.node(node).unwrap().interfaces[0].name]);
+            Program::start(&lab, node, command.arg(format!("@{}", ticket.display())))
+        });
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (lab, stop) = (&lab, &stop);
+            let silences = RECEIVERS.map(|node| scope.spawn(move || longest_silence(lab, node, stop)));
+            for _ in RECEIVERS {
+                sender.wait_for("MEADcast", |event| event["event"] == "way" && event["way"] == "mead");
+            }
+            thread::sleep(Duration::from_millis(500));
+            lab.lab.begin(&fault).unwrap();
+            if let Fault::Down { link } = &fault {
+                lab.lab.begin(&Fault::Avoid { link: link.clone() }).unwrap();
+            }
+            sender.wait_for("the end", |event| event["event"] == "object");
+            stop.store(true, Ordering::Relaxed);
+            let silences = silences.map(|silence| silence.join().unwrap());
+            println!("{fault}: longest time without data at each receiver {silences:?}");
+            assert!(silences.iter().all(|silence| *silence < LONGEST_SILENCE), "{fault}: {silences:?}");
+        });
+        lab.lab.end(&fault).unwrap();
+        for mut receiver in receivers {
+            receiver.wait_for("its end", |event| event["event"] == "done");
+        }
+        for receiver in RECEIVERS {
+            let copy = lab.folder.join(format!("{receiver}-{}", fault.words()[0])).join("file");
+            assert!(fs::read(copy).unwrap() == contents, "{receiver} after {fault}");
+        }
+    }
+}
