@@ -94,7 +94,8 @@ pub fn to_text(db: &Db, input: &ReportInput) -> Result<String> {
         text += &sharing::table(&results.sharings).to_text();
         text += "\n";
     }
-    for table in use_case::tables(&analysis::use_case_rows(&results.use_cases)) {
+    let of_use_cases = use_case::tables(&analysis::use_case_rows(&results.use_cases));
+    for table in of_use_cases.iter().filter(|table| !table.rows.is_empty()) {
         text += &table.to_text();
         text += "\n";
     }
