@@ -29,7 +29,7 @@ impl Floor {
 
 pub(super) fn measure(stage: &Stage) -> Result<Floor> {
     let network = network_unless_lost(stage)?;
-    let write = write(stage)?;
+    let write = write(stage, stage.bytes)?;
     let hash = hash(stage)?;
     Ok(Floor {
         network_seconds: network.as_secs_f64(),
@@ -67,8 +67,9 @@ fn network(stage: &Stage) -> Result<Duration> {
     crew.go(&stage.stop)
 }
 
-fn write(stage: &Stage) -> Result<Duration> {
-    let bytes = stage.bytes.to_string();
+/// So many bytes written to a file by every receiver at the same time.
+pub(super) fn write(stage: &Stage, bytes: u64) -> Result<Duration> {
+    let bytes = bytes.to_string();
     let mut crew = Crew::default();
     for client in stage.clients() {
         let path = stage.folder(&client)?.join("written");

@@ -79,6 +79,10 @@ impl Report {
         (!self.small.is_empty()).then(|| median(self.small.iter().map(Small::share)))
     }
 
+    fn small_possible_share(&self) -> Option<f64> {
+        (!self.small.is_empty()).then(|| median(self.small.iter().map(Small::possible_share)))
+    }
+
     fn attacked_share(&self) -> Option<f64> {
         (!self.attacks.is_empty()).then(|| median(self.attacks.iter().map(Attack::share)))
     }
@@ -148,12 +152,13 @@ impl Report {
 
     fn small_row(&self) -> Option<(String, String)> {
         let share = self.small_share()?;
-        let possible = median(self.small.iter().map(Small::possible_share));
+        let possible = self.small_possible_share()?;
+        let of_possible = median(self.small.iter().map(|small| small.share() / small.possible_share()));
         let seconds = median(self.small.iter().map(|small| small.many.slowest_seconds()));
         let gbps = f64::from(FILES) * FILE_BYTES as f64 * 8e-9 / seconds.max(1e-9);
         let text = format!(
-            "{seconds:8.3} s  {gbps:7.2} Gbit/s  {share:.2} of one large file (wanted: {WANTED_SMALL_SHARE}; possible if nothing but \
-             making the files came on top: {possible:.2})"
+            "{seconds:8.3} s  {gbps:7.2} Gbit/s  {share:.2} of one large file (wanted: {WANTED_SMALL_SHARE}); {of_possible:.2} of the \
+             {possible:.2} that were possible if many cost more by nothing but what making files costs more than writing one"
         );
         Some((format!("{FILES} files of {FILE_BYTES} bytes"), text))
     }
@@ -212,6 +217,7 @@ impl Report {
             "share_of_floor": self.share(),
             "secure_share": self.secure_share(),
             "small": self.small,
+            "small_possible_share": self.small_possible_share(),
             "small_share": self.small_share(),
             "attacks": self.attacks,
             "attacked_share": self.attacked_share(),

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{
     crew::Crew,
+    floor,
     ours::{self, Delivery, Ours},
     stage::{Result, Stage, fill},
 };
@@ -20,6 +21,8 @@ pub(super) struct Small {
     pub many: Ours,
     /// The files made by every receiver at the same time, with nothing else to do.
     pub create_seconds: f64,
+    /// The large one written by every receiver at the same time, which is what making files takes the place of.
+    pub write_seconds: f64,
 }
 
 impl Small {
@@ -28,10 +31,10 @@ impl Small {
         self.one.slowest_seconds() / self.many.slowest_seconds()
     }
 
-    /// As much of it as is possible: the files must be made besides.
+    /// As much of it as is possible: if many cost what one costs, but for the files that are made and not written.
     pub fn possible_share(&self) -> f64 {
         let one = self.one.slowest_seconds();
-        one / (one + self.create_seconds)
+        one / (one - self.write_seconds + self.create_seconds)
     }
 }
 
@@ -59,7 +62,8 @@ pub(super) fn measure(stage: &Stage, sources: &Sources) -> Result<Small> {
     let session = |source| Delivery { source, receivers: stage.receivers, plain: false };
     let one = ours::measure(stage, session(&sources.one))?;
     let many = ours::measure(stage, session(&sources.many))?;
-    Ok(Small { one, many, create_seconds: create(stage)? })
+    let write = floor::write(stage, u64::from(FILES) * FILE_BYTES)?;
+    Ok(Small { one, many, create_seconds: create(stage)?, write_seconds: write.as_secs_f64() })
 }
 
 fn create(stage: &Stage) -> Result<f64> {

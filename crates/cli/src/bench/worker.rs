@@ -9,6 +9,7 @@ use std::{
 };
 
 use treecast_driver::{
+    files::TargetFolder,
     interface::Interface,
     poller::{Interest, Poller},
     receive::RECEIVE_BUFFER_BYTES,
@@ -17,7 +18,10 @@ use treecast_driver::{
         open_group_receiver, open_group_sender,
     },
 };
-use treecast_wire::header::{FileId, HEADER_LEN, Header, PacketType};
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, Header, PacketType},
+    message::{Attributes, ModificationTime, ObjectKind},
+};
 
 use super::{attack, stage::Result};
 
@@ -148,14 +152,15 @@ fn hash(bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Makes files as a receiver has to: each appears under its name whole.
+/// Makes files as a receiver does: each appears under its name whole, with its mode and time.
 fn create(folder: &Path, files: u32, bytes: usize) -> Result<()> {
     let content = vec![7; bytes];
+    let folder = TargetFolder::open(folder)?;
+    let modified = ModificationTime { seconds: 1_000_000_000, nanoseconds: 0 };
+    let attributes = Attributes { kind: ObjectKind::File, mode: 0o644, modified };
     wait_for_go("")?;
     for number in 0..files {
-        let (hidden, name) = (folder.join(".hidden"), folder.join(number.to_string()));
-        std::fs::write(&hidden, &content)?;
-        std::fs::rename(&hidden, &name)?;
+        folder.make_file(&number.to_string(), attributes, &content)?;
     }
     Ok(())
 }

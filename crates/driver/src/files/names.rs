@@ -97,20 +97,10 @@ impl Names {
         begin: &BeginOfFile,
         content: &[u8],
     ) -> Option<Status> {
-        let mode = begin.attributes().map(|attributes| attributes.mode);
-        let opened = sys::open_unnamed(parent, mode.unwrap_or(0o666).into());
+        let attributes = begin.attributes();
+        let opened = sys::open_unnamed(parent, attributes.map_or(0o666, |attributes| attributes.mode).into());
         self.makes_unnamed = opened.is_ok();
-        let file = File::from(opened.ok()?);
-        file.write_all_at(content, 0).ok()?;
-        if let Some(attributes) = begin.attributes() {
-            sys::set_modified_at(&file, c"", attributes.modified).ok()?;
-        }
-        let status = sys::status_at(&file, c"").ok()?;
-        if let Some(mode) = mode.filter(|mode| *mode != status.mode()) {
-            sys::set_mode(&file, mode).ok()?;
-        }
-        sys::give_name(&file, parent, last).ok()?;
-        Some(status)
+        make_of(opened.ok()?, parent, last, attributes, content).ok()
     }
 
     /// Takes note of an object that has its name from an earlier receiver of the session.
@@ -279,6 +269,39 @@ impl Names {
         if !is_known && self.given.len() < MAX_GIVEN {
             self.given.insert(status.inode, name.into());
         }
+    }
+}
+
+/// Makes a file of one without a name, which gets it when it is whole.
+fn make_of(
+    unnamed: OwnedFd,
+    parent: &OwnedFd,
+    last: &CStr,
+    attributes: Option<Attributes>,
+    content: &[u8],
+) -> io::Result<Status> {
+    let file = File::from(unnamed);
+    file.write_all_at(content, 0)?;
+    if let Some(attributes) = attributes {
+        sys::set_modified_at(&file, c"", attributes.modified)?;
+    }
+    let status = sys::status_at(&file, c"")?;
+    if let Some(mode) = attributes.map(|attributes| attributes.mode).filter(|mode| *mode != status.mode()) {
+        sys::set_mode(&file, mode)?;
+    }
+    sys::give_name(&file, parent, last)?;
+    Ok(status)
+}
+
+impl TargetFolder {
+    /// Makes a file in this folder as a receiver makes one of a small object that is whole and right, and does nothing
+    /// else: what that costs in any case.
+    ///
+    /// # Errors
+    /// What the kernel says; [`io::ErrorKind::Unsupported`] where the file system makes no files without a name.
+    pub fn make_file(&self, name: &str, attributes: Attributes, content: &[u8]) -> io::Result<()> {
+        let unnamed = sys::open_unnamed(self.root(), attributes.mode.into())?;
+        make_of(unnamed, self.root(), &c_string(name)?, Some(attributes), content).map(drop)
     }
 }
 
