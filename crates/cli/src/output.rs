@@ -11,6 +11,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
 /// Why the first line that did not reach standard output did not.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
@@ -46,8 +47,9 @@ impl Lines {
     const ENOUGH_BYTES: usize = 64 * 1024;
 
     /// Adds a line, and writes it at once, with those before it, unless it waits for others.
-    pub fn add(&mut self, line: &serde_json::Value, waits: bool) {
-        self.text += &line.to_string();
+    pub fn add(&mut self, line: &impl Serialize, waits: bool) {
+        // Nothing that is shown has keys other than strings, which is all that could fail.
+        self.text += &serde_json::to_string(line).unwrap_or_default();
         self.text.push('\n');
         if !waits || self.text.len() >= Self::ENOUGH_BYTES {
             self.show();

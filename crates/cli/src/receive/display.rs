@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use treecast_driver::{
     receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary},
@@ -15,6 +16,25 @@ use crate::{
     moving_line::{Moment, MovingLine},
     output::Lines,
 };
+
+/// The line of an object that begins. There may be thousands a second, for which a tree of values is too much.
+#[derive(Serialize)]
+struct AnnouncedLine<'a> {
+    event: &'static str,
+    name: &'a str,
+    seconds: f64,
+    size: u64,
+}
+
+/// The line of an object that is there.
+#[derive(Serialize)]
+struct ObjectLine<'a> {
+    bytes: u64,
+    event: &'static str,
+    kind: &'static str,
+    name: &'a str,
+    seconds: f64,
+}
 
 pub(super) struct Display {
     json: bool,
@@ -44,13 +64,7 @@ impl Display {
 
     pub fn show(&mut self, event: &ReceiveEvent) {
         if self.json {
-            let is_one_of_many =
-                matches!(event, ReceiveEvent::Announced { .. } | ReceiveEvent::Received { .. });
-            match self.as_json(event) {
-                Some(line) => self.lines.add(&line, is_one_of_many),
-                None => self.lines.show(),
-            }
-            return;
+            return self.show_as_json(event);
         }
         match event {
             ReceiveEvent::Warning(line) => self.line(line),
@@ -118,15 +132,16 @@ impl Display {
         });
     }
 
-    fn as_json(&self, event: &ReceiveEvent) -> Option<Value> {
+    fn show_as_json(&mut self, event: &ReceiveEvent) {
         let seconds = self.started.elapsed().as_secs_f64();
-        Some(match event {
+        let line = match event {
             ReceiveEvent::Warning(line) => json!({"event": "warning", "text": line}),
             ReceiveEvent::Joined { sender, interface } => {
                 json!({"event": "joined", "sender": sender, "interface": interface})
             }
             ReceiveEvent::Announced { name, bytes } => {
-                json!({"event": "announced", "name": name, "size": bytes, "seconds": seconds})
+                let line = AnnouncedLine { event: "announced", name, seconds, size: *bytes };
+                return self.lines.add(&line, true);
             }
             ReceiveEvent::Ignored { name } => json!({"event": "ignored", "name": name}),
             ReceiveEvent::Moved { group, address } => {
@@ -139,13 +154,15 @@ impl Display {
                     ObjectKind::Folder => "folder",
                     ObjectKind::Link => "link",
                 };
-                json!({"event": "object", "name": name, "kind": kind, "bytes": bytes, "seconds": seconds})
+                let line = ObjectLine { bytes: *bytes, event: "object", kind, name, seconds };
+                return self.lines.add(&line, true);
             }
             ReceiveEvent::Failed { name, reason } => {
                 json!({"event": "failed", "name": name, "reason": reason, "seconds": seconds})
             }
-            ReceiveEvent::Idle => return None,
-        })
+            ReceiveEvent::Idle => return self.lines.show(),
+        };
+        self.lines.add(&line, false);
     }
 
     fn progress_as_json(&self, event: &str, progress: &ReceiveProgress) -> Value {
