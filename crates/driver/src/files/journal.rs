@@ -287,13 +287,25 @@ impl Journal {
 
     /// Notes that an object has its name.
     pub(super) fn done(&mut self, file: FileId, begin: &BeginOfFile, hash: &[u8; 32], status: Status) {
+        self.done_as(file, begin, announced(begin), hash, status);
+    }
+
+    /// As [`Journal::done`], with what stands for the announcement.
+    pub(super) fn done_as(
+        &mut self,
+        file: FileId,
+        begin: &BeginOfFile,
+        announced: Announced,
+        hash: &[u8; 32],
+        status: Status,
+    ) {
         self.stays = self.resumes;
         self.has_done |= self.resumes && begin.kind() != ObjectKind::Folder;
         let ModificationTime { seconds, nanoseconds } = status.modified;
         self.add(&format!(
             "done {} {} {} {} {seconds}.{nanoseconds} {} {} {}",
             file.index(),
-            announcement(begin),
+            HEXLOWER.encode(&announced),
             blake3::Hash::from_bytes(*hash).to_hex(),
             status.inode.1,
             begin.kind() as u8,

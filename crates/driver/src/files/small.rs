@@ -34,6 +34,8 @@ const OVERHEAD_BYTES: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Whole {
     pub begin: BeginOfFile,
+    /// What stands for `begin` in a journal.
+    pub(super) announced: Announced,
     pub content: Vec<u8>,
     pub hash: [u8; 32],
 }
@@ -235,8 +237,8 @@ impl SmallObjects {
         if self.unlogged.iter().any(|(of, _)| *of == file) {
             self.note();
         }
-        let Held { begin, content, hash, .. } = self.remove(file)?;
-        Some(Whole { begin, content, hash: hash? })
+        let Held { begin, announced, content, hash, .. } = self.remove(file)?;
+        Some(Whole { begin, announced, content, hash: hash? })
     }
 
     /// Forgets what there is of an object. False when the store has to, too.
@@ -316,7 +318,8 @@ mod tests {
         assert!(!small.keep(FILE, 4, b"efg"), "it is not so long");
         let hash = *blake3::hash(b"abcdef").as_bytes();
         assert_eq!(small.hash(FILE), Some(hash));
-        let whole = Whole { begin: begin(6, "a"), content: b"abcdef".to_vec(), hash };
+        let announced = announced(&begin(6, "a"));
+        let whole = Whole { begin: begin(6, "a"), announced, content: b"abcdef".to_vec(), hash };
         assert_eq!(small.take(FILE), Some(whole));
         assert_eq!((small.take(FILE), small.held_bytes), (None, 0));
     }

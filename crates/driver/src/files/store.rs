@@ -568,7 +568,7 @@ impl Worker {
         let report = match made {
             Ok(status) => {
                 if let Some(journal) = &mut self.journal {
-                    journal.done(file, &whole.begin, &whole.hash, status);
+                    journal.done_as(file, &whole.begin, whole.announced, &whole.hash, status);
                 }
                 Report::Committed { file }
             }
@@ -802,7 +802,8 @@ mod tests {
             let attributes = Attributes { kind: ObjectKind::File, mode: 0o666, modified };
             let begin = begin(3, name).with_attributes(attributes).unwrap();
             let hash = *blake3::hash(b"abc").as_bytes();
-            let whole = Box::new(Whole { begin, content: b"abc".to_vec(), hash });
+            let whole = Whole { announced: [0; 16], begin, content: b"abc".to_vec(), hash };
+            let whole = Box::new(whole);
             Task::Make { file: FileId(index), whole }
         };
         let tasks = vec![
