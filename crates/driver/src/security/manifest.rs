@@ -3,7 +3,7 @@
 //! Whoever is in a group can send to it as the sender does. What makes an object right is the sender's signature: a
 //! file gets its name only when its name, size and hash are those that the sender has signed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use treecast_wire::{
     header::FileId,
@@ -12,14 +12,11 @@ use treecast_wire::{
 
 use super::{
     Identity, PublicKey,
-    manifest_batch::{self, ManifestBatch, root_of},
+    manifest_batch::{self, ManifestBatch, SignedNodes, root_of},
 };
 
 /// The most manifests that [`Signer::sign_all`] signs together.
 pub const MAX_BATCH: usize = manifest_batch::MAX_BATCH;
-
-/// How many signed roots a receiver remembers; digests of one batch come one behind the other.
-const MAX_ROOTS: usize = 16;
 
 /// The most digests that wait for their object's announcement.
 const MAX_HELD: usize = 10_000;
@@ -121,13 +118,13 @@ pub enum Judgement {
 pub struct Manifests {
     sender: PublicKey,
     held: BTreeMap<FileId, Digest>,
-    /// Of trees of manifests, which the sender has signed.
-    roots: VecDeque<[u8; 32]>,
+    /// Of trees of manifests.
+    nodes: SignedNodes,
 }
 
 impl Manifests {
     pub fn new(sender: PublicKey) -> Self {
-        Self { sender, held: BTreeMap::new(), roots: VecDeque::new() }
+        Self { sender, held: BTreeMap::new(), nodes: SignedNodes::default() }
     }
 
     /// Judges a digest that has just come, of an object announced as `begin`.
@@ -159,14 +156,12 @@ impl Manifests {
     /// As [`is_signed`]; of many manifests under one signature, the first alone costs a look at that.
     fn is_signed(&mut self, file: FileId, begin: &BeginOfFile, digest: &Digest) -> bool {
         let Some(place) = &digest.place else { return is_signed(&self.sender, file, begin, digest) };
-        let root = root_of(leaf(file, begin, &digest.hash), place);
-        let is_new = !self.roots.contains(&root);
-        if is_new && !is_signed(&self.sender, file, begin, digest) {
-            return false;
-        }
-        if is_new {
-            self.roots.push_front(root);
-            self.roots.truncate(MAX_ROOTS);
+        let leaf = leaf(file, begin, &digest.hash);
+        if !self.nodes.lead(leaf, place) {
+            if !is_signed(&self.sender, file, begin, digest) {
+                return false;
+            }
+            self.nodes.sign(root_of(leaf, place));
         }
         true
     }
@@ -313,7 +308,6 @@ mod tests {
                 assert_eq!(manifests.judge(file, Some(begin), &digest), Judgement::Doubtful);
             }
         }
-        assert_eq!(manifests.roots.len(), 1);
         let forged = Digest {
             signature: Some([7; 64]),
             ..signer.sign(FileId(1), &begins[1], Digest::unsigned([1; 32]))
