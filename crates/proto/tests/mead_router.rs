@@ -8,10 +8,13 @@ mod packets;
 
 use std::{fs, net::Ipv6Addr, path::PathBuf};
 
-use packets::{R5, R6, SENDER, Triple, example, node, packet, router, segment, text, triples};
+use packets::{
+    ARRIVED, GROUP, LANS, R5, R6, SENDER, Triple, designated, example, node, packet, router, segment, text,
+    triples,
+};
 use proptest::prelude::*;
 use treecast_proto::mead::{
-    authentication::DomainKey,
+    authentication::{DomainKey, Said},
     router::{Dropped, Outcome, Outgoing, OutgoingKind, Router},
 };
 use treecast_wire::{
@@ -41,7 +44,7 @@ type Seen = (OutgoingKind, Ipv6Addr, Option<String>);
 
 fn copies(name: &str) -> Vec<Outgoing> {
     let Triple { router, packet, .. } = named(name);
-    match router.forward(&packet) {
+    match router.forward(&packet, ARRIVED) {
         Outcome::Forward(copies) => copies,
         other => panic!("{name}: {other:?}"),
     }
@@ -59,7 +62,7 @@ fn see(copy: &Outgoing, dialect: Dialect) -> Seen {
     (copy.kind, ip.destination, header.map(|header| header.delivery.to_string()))
 }
 
-use OutgoingKind::{Premature, Replica, Unicast, Whole};
+use OutgoingKind::{Multicast, Premature, Replica, Unicast, Whole};
 
 /// Meadcast-thesis-2024, 2.1.4, (2) to (5).
 #[test]
@@ -144,18 +147,51 @@ fn ports_are_the_receivers_own() {
     assert_eq!(ports, [4242, 4243, 9, 0x1516], "the last one has none in the list");
 }
 
+/// Xcast+ (RFC 5058, 3) in MEADcast's clothes: a router that is named without receivers has those that have joined.
+#[test]
+fn designated_routers_multicast_on_their_own_links() {
+    let multicast = |lan: u32| (Multicast, GROUP, Some(lan));
+    let whither = |name: &str| {
+        let copies = copies(name).into_iter();
+        copies.map(|copy| (copy.kind, see(&copy, Dialect::Rfc).1, copy.interface)).collect::<Vec<_>>()
+    };
+    let on_lans = [multicast(LANS[0]), multicast(LANS[1])];
+    assert_eq!(whither("designated"), on_lans, "not back to where it came from");
+    assert_eq!(whither("designated-twice"), on_lans, "each listener gets one");
+    let served = [(Unicast, node(2), None), (Unicast, node(3), None)];
+    assert_eq!(whither("designated-mixed"), [&[(Replica, R6, None)], &on_lans[..], &served].concat());
+    assert_eq!(whither("designated-whole"), [&[(Whole, R6, None)], &on_lans[..], &served].concat());
+    assert_eq!(
+        whither("designated-replicas"),
+        [(Replica, R5, None), (Replica, R6, None)],
+        "not done without, few as their receivers seem to be"
+    );
+    for name in ["designated-no-listener", "designated-arrived"] {
+        let outcome = named(name).router.forward(&named(name).packet, ARRIVED);
+        assert_eq!(outcome, Outcome::Drop(Dropped::NoListener), "{name}");
+    }
+    assert_eq!(whither("designated-without-group"), []);
+    for copy in copies("designated-ports") {
+        let (ip, segment) = ipv6::Header::parse(&copy.packet).expect("a packet");
+        assert_eq!(segment[2..4], 4242_u16.to_be_bytes());
+        assert_eq!(upper_layer_checksum(ip.source, ip.destination, next_header::UDP, segment), 0);
+    }
+}
+
 #[test]
 fn requests_go_on_and_are_answered() {
-    let request = |name: &str| match named(name).router.forward(&named(name).packet) {
+    let request = |name: &str| match named(name).router.forward(&named(name).packet, ARRIVED) {
         Outcome::Request { passed_on, request } => (passed_on, request),
         other => panic!("{name}: {other:?}"),
     };
-    for (name, dialect, key) in [
-        ("request", Dialect::Rfc, None),
-        ("request-linux-6.5", Dialect::Linux65, None),
-        ("request-with-nonce", Dialect::Rfc, Some(DomainKey::new(&[1; 32]))),
-        ("request-with-nonce", Dialect::Rfc, None),
-        ("request", Dialect::Rfc, Some(DomainKey::new(&[1; 32]))),
+    for (name, dialect, key, offers) in [
+        ("request", Dialect::Rfc, None, true),
+        ("request-linux-6.5", Dialect::Linux65, None, true),
+        ("request-with-nonce", Dialect::Rfc, Some(DomainKey::new(&[1; 32])), true),
+        ("request-with-nonce", Dialect::Rfc, None, false),
+        ("request-with-group", Dialect::Rfc, None, true),
+        ("request-with-group", Dialect::Rfc, None, false),
+        ("request", Dialect::Rfc, Some(DomainKey::new(&[1; 32])), false),
     ] {
         let packet = named(name).packet;
         let (passed_on, request) = request(name);
@@ -163,16 +199,20 @@ fn requests_go_on_and_are_answered() {
         let header = Header::parse(&passed_on[ipv6::HEADER_LEN..], dialect).expect("a header").0;
         assert_eq!((header.kind, header.hops), (Kind::Request, 2));
 
-        let answer = request.answer(R5, key.as_ref());
+        let answer = request.answer(R5, key.as_ref(), offers);
         let (ip, payload) = ipv6::Header::parse(&answer).expect("a packet");
         assert_eq!((ip.source, ip.destination, ip.next_header), (R5, SENDER, next_header::ROUTING));
         let (header, rest) = Header::parse(payload, dialect).expect("a header");
         assert_eq!((header.kind, header.hops, &header.addresses[..]), (Kind::Response, 2, &[node(2)][..]));
-        let proof = (!rest.is_empty()).then(|| Options::parse(rest).expect("options").0.proof).flatten();
+        let options =
+            if rest.is_empty() { Options::default() } else { Options::parse(rest).expect("options").0 };
+        let proof = options.proof;
+        assert_eq!(options.group, (name == "request-with-group" && offers).then_some(GROUP), "{name}");
         assert_eq!(proof.is_some(), request.nonce.is_some() && key.is_some(), "{name}");
         let extra = if let Some((proof, key)) = proof.zip(key) {
             assert_eq!(Some(proof.nonce), request.nonce);
-            assert!(key.verifies(&proof, R5, node(2), 2));
+            let said = Said { router: R5, receiver: node(2), hops: 2, group: options.group };
+            assert!(key.verifies(&proof, &said));
             16
         } else {
             0
@@ -183,7 +223,7 @@ fn requests_go_on_and_are_answered() {
 
 #[test]
 fn others_packets_are_the_kernels() {
-    let outcome = |name: &str| named(name).router.forward(&named(name).packet);
+    let outcome = |name: &str| named(name).router.forward(&named(name).packet, ARRIVED);
     for name in ["disabled", "request-63", "response", "hop-limit"] {
         assert_eq!(outcome(name), Outcome::Pass, "{name}");
     }
@@ -195,7 +235,7 @@ fn others_packets_are_the_kernels() {
     let with = |at: usize, bytes: &[u8]| {
         let mut changed = udp.clone();
         changed[at..at + bytes.len()].copy_from_slice(bytes);
-        router.forward(&changed)
+        router.forward(&changed, ARRIVED)
     };
     for (what, at, bytes) in [
         ("not IPv6", 0, &[0x45][..]),
@@ -210,9 +250,9 @@ fn others_packets_are_the_kernels() {
     let long = Header { next_header: next_header::DESTINATION_OPTIONS, ..Header::request(node(2)) };
     let options = [&[next_header::NONE, 0, 1, 4, 0, 0, 0, 0][..], &[0; 249]].concat();
     let long = packet(Dialect::Rfc, &long, node(2), &options);
-    assert_eq!((long.len(), router.forward(&long)), (329, Outcome::Pass), "no sender asks so");
+    assert_eq!((long.len(), router.forward(&long, ARRIVED)), (329, Outcome::Pass), "no sender asks so");
     let here = packet(Dialect::Rfc, &Header::request(R5), R5, &[]);
-    assert_eq!(router.forward(&here), Outcome::Pass, "it is on no way to itself");
+    assert_eq!(router.forward(&here, ARRIVED), Outcome::Pass, "it is on no way to itself");
 }
 
 proptest! {
@@ -224,8 +264,8 @@ proptest! {
     ) {
         let own = [(R5, owns.0), (R6, owns.1)];
         let own = own.iter().filter(|(_, is)| *is).map(|(address, _)| *address).collect();
-        let router = Router { is_enabled: true, min_dsts, dialect: Dialect::Rfc, own };
-        if let Outcome::Forward(copies) = router.forward(&seed) {
+        let router = Router { min_dsts, own, ..designated(&[]) };
+        if let Outcome::Forward(copies) = router.forward(&seed, ARRIVED) {
             prop_assert!(copies.len() < MAX_ADDRESSES);
             for copy in copies {
                 prop_assert!(copy.packet.len() <= seed.len());
@@ -240,7 +280,7 @@ proptest! {
         let first = packet(Dialect::Rfc, &header, node(2), &segment(next_header::UDP, node(2)));
         let own = [(R5, owns.0), (R6, owns.1)];
         let own = own.iter().filter(|(_, is)| *is).map(|(address, _)| *address).collect();
-        let middle = Router { is_enabled: true, min_dsts, dialect: Dialect::Rfc, own };
+        let middle = Router { min_dsts, own, ..router(&[]) };
         let last = router(&[R5, R6]);
         let mut reached: Vec<_> = unicast_of(&last, unicast_of(&middle, vec![first])).iter()
             .map(|packet| ipv6::Header::parse(packet).expect("a packet").0.destination).collect();
@@ -251,7 +291,7 @@ proptest! {
 
 /// What a router makes of these packets; it passes on what is unicast already.
 fn unicast_of(router: &Router, packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    let forwarded = packets.into_iter().flat_map(|packet| match router.forward(&packet) {
+    let forwarded = packets.into_iter().flat_map(|packet| match router.forward(&packet, ARRIVED) {
         Outcome::Forward(copies) => copies.into_iter().map(|copy| copy.packet).collect(),
         _ => vec![packet],
     });

@@ -226,8 +226,9 @@ impl<'a> Stage<'a> {
         let mut answers = Answers::new(address(sender)?, addresses.iter().copied());
         for (receiver, to) in receivers.iter().zip(&addresses) {
             let way = ways.way(sender, *receiver).ok_or("a receiver that cannot be reached")?;
+            // All have joined the group; who asks for no designated routers does not make use of it.
             for (hops, router) in (1..).zip(way.iter().filter(|node| speaks(node))) {
-                answers.add(address(*router)?, *to, hops).map_err(|anomaly| anomaly.to_string())?;
+                answers.add_offer(address(*router)?, *to, hops).map_err(|anomaly| anomaly.to_string())?;
             }
         }
         Ok(Self { topology, tree: Tree::new(&answers), ways, sender, receivers, node_of })
@@ -290,14 +291,12 @@ impl<'a> Stage<'a> {
     fn carry_behind(&self, loads: &mut Loads, entry: &Entry, model: &Model) {
         let router = self.node_of[&entry.router];
         let single = single_bytes(model.payload_bytes);
-        let receivers = entry.receivers.iter().map(|receiver| self.node_of[receiver]);
-        if model.is_designated(&self.tree, entry) {
-            // One packet on each of its LANs on which there are receivers.
-            let lans = receivers.map(|receiver| self.lan(receiver)).collect::<BTreeSet<_>>();
-            lans.into_iter().for_each(|lan| loads.add((router, lan), single));
-            return;
-        }
-        receivers.for_each(|receiver| self.carry(loads, router, receiver, single));
+        let is_designated = |receiver: &&Ipv6Addr| model.is_designated(&self.tree, entry, **receiver);
+        let (designated, listed): (Vec<_>, Vec<_>) = entry.receivers.iter().partition(is_designated);
+        // One packet on each of its LANs on which there are receivers.
+        let lans: BTreeSet<_> = designated.iter().map(|receiver| self.lan(self.node_of[*receiver])).collect();
+        lans.into_iter().for_each(|lan| loads.add((router, lan), single));
+        listed.iter().for_each(|receiver| self.carry(loads, router, self.node_of[*receiver], single));
     }
 
     /// Adds a packet to each link from one node to another. Hosts on one LAN share its link.

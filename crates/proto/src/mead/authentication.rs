@@ -1,8 +1,8 @@
 //! Discovery responses that can be believed (meadcast-thesis-2024, 5.2.4, which names no mechanism).
 //!
 //! The routers of a domain and its senders share a key. A request carries a nonce, new for each discovery and receiver;
-//! the response carries it back with the first half of a keyed BLAKE3 hash over nonce, router, receiver and hops, all of fixed
-//! length. So a response that is forged, changed, or of another discovery does not verify.
+//! the response carries it back with the first half of a keyed BLAKE3 hash over nonce, router, receiver, hops and, if the router
+//! offers one, the group, all of fixed length. So a response that is forged, changed, or of another discovery does not verify.
 
 use std::{fmt, net::Ipv6Addr};
 
@@ -18,6 +18,19 @@ const KEY_LEN: usize = 32;
 /// What all routers and senders of a domain have, and nobody else.
 #[derive(Clone)]
 pub struct DomainKey([u8; KEY_LEN]);
+
+/// What a response says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Said {
+    /// Who says it.
+    pub router: Ipv6Addr,
+    /// On whose way it is.
+    pub receiver: Ipv6Addr,
+    /// MEADcast routers up to it, itself included.
+    pub hops: u8,
+    /// The group by which it would serve the receiver.
+    pub group: Option<Ipv6Addr>,
+}
 
 /// A text is no domain key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -42,23 +55,26 @@ impl DomainKey {
         Ok(Self::new(secret.as_bytes()))
     }
 
-    /// What a router adds to its response. `hops` is that of the response.
-    pub fn prove(&self, nonce: [u8; NONCE_LEN], router: Ipv6Addr, receiver: Ipv6Addr, hops: u8) -> Proof {
-        let hash = self.hash(&nonce, router, receiver, hops);
+    /// What a router adds to its response.
+    pub fn prove(&self, nonce: [u8; NONCE_LEN], said: &Said) -> Proof {
+        let hash = self.hash(&nonce, said);
         Proof { nonce, code: *hash.as_bytes().first_chunk().expect("a hash has 32 bytes") }
     }
 
-    /// Whether a response from `router` is one of the domain. Takes as long for each wrong code.
-    pub fn verifies(&self, proof: &Proof, router: Ipv6Addr, receiver: Ipv6Addr, hops: u8) -> bool {
-        let expected = self.hash(&proof.nonce, router, receiver, hops);
+    /// Whether a response is one of the domain. Takes as long for each wrong code.
+    pub fn verifies(&self, proof: &Proof, said: &Said) -> bool {
+        let expected = self.hash(&proof.nonce, said);
         let mut claimed = *expected.as_bytes();
         claimed[..CODE_LEN].copy_from_slice(&proof.code);
         // Hashes are compared in constant time.
         Hash::from_bytes(claimed) == expected
     }
 
-    fn hash(&self, nonce: &[u8; NONCE_LEN], router: Ipv6Addr, receiver: Ipv6Addr, hops: u8) -> Hash {
-        let message = [&nonce[..], &router.octets(), &receiver.octets(), &[hops]].concat();
+    fn hash(&self, nonce: &[u8; NONCE_LEN], said: &Said) -> Hash {
+        let Said { router, receiver, hops, group } = said;
+        let group = group.map(|group| group.octets());
+        let group = group.as_ref().map_or(&[][..], |octets| &octets[..]);
+        let message = [&nonce[..], &router.octets(), &receiver.octets(), &[*hops], group].concat();
         blake3::keyed_hash(&self.0, &message)
     }
 }
@@ -76,30 +92,37 @@ mod tests {
     const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfd14, 0, 0, 1, 0, 0, 0, 1);
     const RECEIVER: Ipv6Addr = Ipv6Addr::new(0xfd14, 0, 0, 3, 0, 0, 0x30, 1);
 
+    const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 9);
+    const SAID: Said = Said { router: ROUTER, receiver: RECEIVER, hops: 2, group: None };
+
     #[test]
     fn only_the_response_that_was_proved_verifies() {
         let key = DomainKey::new(&[7; 32]);
-        let proof = key.prove([3; 16], ROUTER, RECEIVER, 2);
-        assert!(key.verifies(&proof, ROUTER, RECEIVER, 2));
-        assert!(!key.verifies(&proof, RECEIVER, RECEIVER, 2));
-        assert!(!key.verifies(&proof, ROUTER, ROUTER, 2));
-        assert!(!key.verifies(&proof, ROUTER, RECEIVER, 1));
-        assert!(!DomainKey::new(&[8; 32]).verifies(&proof, ROUTER, RECEIVER, 2));
+        let offered = Said { group: Some(GROUP), ..SAID };
+        let proof = key.prove([3; 16], &SAID);
+        assert!(key.verifies(&proof, &SAID));
+        assert!(!key.verifies(&proof, &Said { router: RECEIVER, ..SAID }));
+        assert!(!key.verifies(&proof, &Said { receiver: ROUTER, ..SAID }));
+        assert!(!key.verifies(&proof, &Said { hops: 1, ..SAID }));
+        assert!(!key.verifies(&proof, &offered));
+        assert!(!DomainKey::new(&[8; 32]).verifies(&proof, &SAID));
+        let proof_of_offer = key.prove([3; 16], &offered);
+        assert!(key.verifies(&proof_of_offer, &offered) && !key.verifies(&proof_of_offer, &SAID));
         for bit in 0..8 * CODE_LEN {
             let mut changed = proof;
             changed.code[bit / 8] ^= 1 << (bit % 8);
-            assert!(!key.verifies(&changed, ROUTER, RECEIVER, 2), "bit {bit} of the code");
+            assert!(!key.verifies(&changed, &SAID), "bit {bit} of the code");
             let mut changed = proof;
             changed.nonce[bit / 8] ^= 1 << (bit % 8);
-            assert!(!key.verifies(&changed, ROUTER, RECEIVER, 2), "bit {bit} of the nonce");
+            assert!(!key.verifies(&changed, &SAID), "bit {bit} of the nonce");
         }
     }
 
     #[test]
     fn a_key_is_read_from_its_file_and_not_shown() {
         let text = format!(" {}\n", "07".repeat(32));
-        let proof = DomainKey::new(&[7; 32]).prove([0; 16], ROUTER, RECEIVER, 1);
-        assert!(DomainKey::from_hex(&text).expect("a key").verifies(&proof, ROUTER, RECEIVER, 1));
+        let proof = DomainKey::new(&[7; 32]).prove([0; 16], &SAID);
+        assert!(DomainKey::from_hex(&text).expect("a key").verifies(&proof, &SAID));
         assert!(!format!("{:?}", DomainKey::new(&[7; 32])).contains('7'));
         for (wrong, count) in [("", 0), ("07", 2), (&"0g".repeat(32)[..], 64), (&"07".repeat(33), 66)] {
             assert_eq!(DomainKey::from_hex(wrong).err(), Some(NoKey(count)), "{wrong}");

@@ -73,6 +73,13 @@ pub struct Entry {
     pub receivers: Vec<Ipv6Addr>,
 }
 
+impl Entry {
+    /// Whether the router serves a receiver by a group, as it has offered.
+    pub fn is_designated(&self, tree: &Tree, receiver: Ipv6Addr) -> bool {
+        tree.is_designated(receiver) && tree.last_router(receiver) == self.node
+    }
+}
+
 /// What one packet's header names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AddressList {

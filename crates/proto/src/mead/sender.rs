@@ -14,7 +14,7 @@
 mod paths;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
     net::Ipv6Addr,
     time::Duration,
@@ -28,8 +28,9 @@ use treecast_wire::{
 use self::paths::Paths;
 pub use self::paths::{LEAST_MTU, Lost};
 use super::{
-    authentication::DomainKey,
+    authentication::{DomainKey, Said},
     cost::{self, Model},
+    designated,
     grouping::{self, Parameters},
     transmission::TransmissionGroup,
     tree::{Anomaly, Answers, Tree},
@@ -67,6 +68,9 @@ pub struct Config {
     pub waits_for_traffic: bool,
     /// The most requests in a second; the discovery takes longer where that is too few for the timeout.
     pub requests_per_second: u32,
+    /// A group by which routers may serve receivers on their own links, and its UDP port: receivers at other ports are not
+    /// served by it.
+    pub designated: Option<(Ipv6Addr, u16)>,
     /// With one, only responses that were made with it count.
     pub key: Option<DomainKey>,
     /// What nonces are made of; nobody may be able to guess it.
@@ -90,6 +94,8 @@ pub enum Input<'a> {
         header: &'a Header,
         /// What its options prove.
         proof: Option<Proof>,
+        /// The group that its options offer.
+        group: Option<Ipv6Addr>,
     },
     /// A packet of this sender that did not arrive.
     Lost(Lost<'a>, Cause),
@@ -102,6 +108,8 @@ pub struct Request {
     pub receiver: Ipv6Addr,
     /// To be carried in its options.
     pub nonce: Option<[u8; NONCE_LEN]>,
+    /// The group that may be offered; likewise.
+    pub group: Option<Ipv6Addr>,
 }
 
 /// What the sender's user is told.
@@ -219,7 +227,7 @@ impl Sender {
                 self.paths.forget(receiver);
                 self.change(|group| group.remove(receiver));
             }
-            Input::Response { router, header, proof } => self.respond(router, header, proof),
+            Input::Response { router, header, proof, group } => self.respond(router, header, proof, group),
             Input::Lost(packet, cause) => self.lose(now, &packet, cause),
         }
     }
@@ -304,13 +312,15 @@ impl Sender {
 
     /// One step of a discovery; none when it is over.
     fn ask(&mut self, now: Instant) -> Option<Step<Request, Event, Reason>> {
+        let port_of_group = self.config.designated.map(|(_, port)| port);
+        let may_join = |receiver| self.group.ports.get(&receiver).copied() == port_of_group;
         let Phase::Asking(discovery) = &mut self.phase else { return None };
         if now >= discovery.end {
             if discovery.has_repeated {
                 self.finish(now);
                 return None;
             }
-            let lacking = lacking(&discovery.answers, &self.tree);
+            let lacking = lacking(&discovery.answers, &self.tree, may_join);
             let (spacing, part) = self.config.spread(lacking.len());
             (discovery.spacing, discovery.end) = (spacing, discovery.end + part);
             discovery.next_request = discovery.next_request.max(now);
@@ -329,7 +339,8 @@ impl Sender {
         discovery.next_request = now + planned;
         self.counters.requests += 1;
         let nonce = self.config.key.is_some().then(|| self.nonce(receiver));
-        Some(Step::Transmit(Request { receiver, nonce }))
+        let group = self.config.designated.map(|(group, _)| group).filter(|_| may_join(receiver));
+        Some(Step::Transmit(Request { receiver, nonce, group }))
     }
 
     fn finish(&mut self, now: Instant) {
@@ -345,6 +356,7 @@ impl Sender {
             Algorithm::Cost(model) => cost::group(&self.tree, parameters, model),
         };
         self.events.push_back(Event::Discovered);
+        let grouping = designated::gather(&self.tree, grouping);
         let mut group = TransmissionGroup::new(&self.tree, &grouping, &self.group.ports);
         self.paths.avoided(now).into_iter().for_each(|receiver| group.use_unicast(receiver));
         self.replace(group);
@@ -353,7 +365,9 @@ impl Sender {
     /// What is to be done about a packet that did not arrive.
     fn lose(&mut self, now: Instant, packet: &Lost<'_>, cause: Cause) {
         let is_member = |receiver: &Ipv6Addr| self.group.ports.contains_key(receiver);
-        let mut receivers: Vec<_> = packet.receivers().into_iter().filter(is_member).collect();
+        let of_designated = self.group.designated(&packet.alone());
+        let receivers = packet.receivers().into_iter().chain(of_designated);
+        let mut receivers: Vec<_> = receivers.filter(is_member).collect();
         let ports = receivers.iter().map(|receiver| self.group.ports.get(receiver));
         let is_its_port =
             packet.header.is_some() || ports.into_iter().all(|port| port == packet.port.as_ref());
@@ -388,7 +402,7 @@ impl Sender {
         }
     }
 
-    fn respond(&mut self, router: Ipv6Addr, header: &Header, proof: Option<Proof>) {
+    fn respond(&mut self, router: Ipv6Addr, header: &Header, proof: Option<Proof>, group: Option<Ipv6Addr>) {
         let (Kind::Response, Some(receiver)) = (header.kind, header.addresses.first().copied()) else {
             self.counters.anomalous += 1;
             return;
@@ -402,7 +416,7 @@ impl Sender {
                 self.counters.unproved += 1;
                 return;
             };
-            if !key.verifies(&proof, router, receiver, header.hops) {
+            if !key.verifies(&proof, &Said { router, receiver, hops: header.hops, group }) {
                 self.counters.forged += 1;
                 return;
             }
@@ -413,7 +427,9 @@ impl Sender {
             }
         }
         let Phase::Asking(discovery) = &mut self.phase else { return };
-        let counted: Result<(), Anomaly> = discovery.answers.add(router, receiver, header.hops);
+        let is_offered = group.is_some() && group == self.config.designated.map(|(group, _)| group);
+        let add = if is_offered { Answers::add_offer } else { Answers::add };
+        let counted: Result<(), Anomaly> = add(&mut discovery.answers, router, receiver, header.hops);
         match counted {
             Ok(()) => self.counters.responses += 1,
             Err(_) => self.counters.anomalous += 1,
@@ -441,15 +457,23 @@ impl Config {
 }
 
 /// The receivers for which a response seems to be lost: a router has answered before, or is passed over by the
-/// count of hops, or there is none at all where others have one.
-fn lacking(answers: &Answers, before: &Tree) -> Vec<Ipv6Addr> {
+/// count of hops, or there is none at all where others have one. And those that may join a group and are not said to have,
+/// where their last router serves others by it: it may not have known where they are until it passed on the request.
+fn lacking(answers: &Answers, before: &Tree, may_join: impl Fn(Ipv6Addr) -> bool) -> Vec<Ipv6Addr> {
     let ways: BTreeMap<_, _> =
         answers.receivers().map(|receiver| (receiver, answers.way(receiver))).collect();
+    let last = |way: &Vec<(u8, Ipv6Addr)>| way.last().map(|(_, router)| *router);
+    let offered = ways.iter().filter(|(receiver, _)| answers.is_offered(**receiver));
+    let offering: BTreeSet<_> = offered.filter_map(|(_, way)| last(way)).collect();
     let is_answered = ways.values().any(|way| !way.is_empty());
     let is_lacking = |(receiver, way): &(Ipv6Addr, Vec<(u8, Ipv6Addr)>)| {
         let is_gone = |router: &Ipv6Addr| !way.iter().any(|(_, there)| there == router);
         let has_gap = way.last().is_some_and(|(hops, _)| usize::from(*hops) > way.len());
-        has_gap || way.is_empty() && is_answered || before.way(*receiver).iter().any(is_gone)
+        let could_join = || last(way).is_some_and(|router| offering.contains(&router)) && may_join(*receiver);
+        has_gap
+            || could_join() && !answers.is_offered(*receiver)
+            || way.is_empty() && is_answered
+            || before.way(*receiver).iter().any(is_gone)
     };
     ways.into_iter().filter(is_lacking).map(|(receiver, _)| receiver).collect()
 }

@@ -27,6 +27,10 @@ const ADDRESS_LEN: usize = 16;
 
 const FRAGMENT_HEADER_LEN: usize = 8;
 
+/// Of the options that name a group and ports, without padding (`wire::mead::Options`).
+const GROUP_OPTION_LEN: usize = 19;
+const PORTS_OPTION_LEN: usize = 3;
+
 /// How packets are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Form {
@@ -42,6 +46,8 @@ pub struct Form {
     pub to_router: bool,
     /// Whether each receiver's port stands in the packet (2.1.4): they have several.
     pub has_ports: bool,
+    /// The group to which designated routers send.
+    pub group: Option<Ipv6Addr>,
     /// The longest packet that may leave, in bytes with its IPv6 header.
     pub mtu: usize,
 }
@@ -49,8 +55,10 @@ pub struct Form {
 impl Form {
     /// The length of what stands between the IPv6 header and a program's data for so many addresses.
     pub fn header_len(&self, addresses: usize) -> usize {
-        let ports = if self.has_ports { (5 + 2 * addresses).next_multiple_of(8) } else { 0 };
-        FIXED_LEN + ADDRESS_LEN * addresses + ports
+        let ports = if self.has_ports { PORTS_OPTION_LEN + 2 * addresses } else { 0 };
+        let group = if self.group.is_some() { GROUP_OPTION_LEN } else { 0 };
+        let options = if ports + group > 0 { (2 + ports + group).next_multiple_of(8) } else { 0 };
+        FIXED_LEN + ADDRESS_LEN * addresses + options
     }
 
     /// How many addresses a packet may have that carries so much behind its IPv6 header, where so many bytes fit.
@@ -68,6 +76,8 @@ impl Form {
 pub struct List {
     /// Routers and the receivers behind each.
     pub entries: Vec<(Ipv6Addr, Vec<Ipv6Addr>)>,
+    /// Routers that serve receivers by the group; only the routers stand in the packet, behind those above.
+    pub designated: Vec<(Ipv6Addr, Vec<Ipv6Addr>)>,
     /// Routers that are to pass it on whole.
     pub dont_replicate: u8,
 }
@@ -123,11 +133,7 @@ impl Sent {
 
 impl TransmissionGroup {
     pub(super) fn new(tree: &Tree, grouping: &Grouping, ports: &BTreeMap<Ipv6Addr, u16>) -> Self {
-        let list = |list: &AddressList| List {
-            entries: list.entries.iter().map(|entry| (entry.router, entry.receivers.clone())).collect(),
-            dont_replicate: list.dont_replicate(tree),
-        };
-        let lists = grouping.lists.iter().map(list).collect();
+        let lists = grouping.lists.iter().map(|list| List::new(tree, list)).collect();
         let (unicast, ports) = (grouping.unicast.clone(), ports.clone());
         Self { number: 0, lists, unicast, ports, path_mtus: BTreeMap::new() }
     }
@@ -148,10 +154,12 @@ impl TransmissionGroup {
         self.ports.remove(&receiver);
         self.unicast.retain(|other| *other != receiver);
         for list in &mut self.lists {
-            list.entries.iter_mut().for_each(|(_, receivers)| receivers.retain(|other| *other != receiver));
-            list.entries.retain(|(_, receivers)| !receivers.is_empty());
+            for entries in [&mut list.entries, &mut list.designated] {
+                entries.iter_mut().for_each(|(_, receivers)| receivers.retain(|other| *other != receiver));
+                entries.retain(|(_, receivers)| !receivers.is_empty());
+            }
         }
-        self.lists.retain(|list| !list.entries.is_empty());
+        self.lists.retain(|list| list.len() > 0);
     }
 
     /// Takes a receiver out of the lists, if it is in one.
@@ -160,6 +168,13 @@ impl TransmissionGroup {
             self.remove(receiver);
             self.add(receiver, port);
         }
+    }
+
+    /// The receivers that these routers serve by the group.
+    pub(super) fn designated(&self, routers: &[Ipv6Addr]) -> Vec<Ipv6Addr> {
+        let designated = self.lists.iter().flat_map(|list| &list.designated);
+        let named = designated.filter(|(router, _)| routers.contains(router));
+        named.flat_map(|(_, receivers)| receivers.iter().copied()).collect()
     }
 
     /// Receivers that are in lists.
@@ -246,8 +261,9 @@ impl TransmissionGroup {
         for list in lists {
             match self.header(form, list, upper_layer) {
                 Some(header) => {
-                    let first = list.entries[0].1[0];
-                    let destination = if form.to_router { list.entries[0].0 } else { first };
+                    let (router, first) = list.first();
+                    let is_listed = !list.entries.is_empty();
+                    let destination = if is_listed && !form.to_router { first } else { router };
                     copies.push(Copy { header, destination, ..self.unicast_copy(first) });
                 }
                 // An address that no header may have, which discovery lets nobody answer with.
@@ -260,7 +276,13 @@ impl TransmissionGroup {
     /// What a list goes out as, and how many addresses each part may have: the list, where it fits on the narrowest way,
     /// and otherwise the receivers behind wide ways and those behind narrow ones in packets of their own.
     fn parts(&self, list: &List, mtu: usize, fitting: &BTreeMap<usize, usize>) -> Vec<(List, usize)> {
-        let path_mtu = |receiver| self.path_mtus.get(&receiver).map_or(mtu, |path| mtu.min(*path));
+        let of_way = |receiver: &Ipv6Addr| self.path_mtus.get(receiver).map_or(mtu, |path| mtu.min(*path));
+        // One packet serves all of a designated router's.
+        let together = |receiver: &Ipv6Addr| list.designated.iter().find(|(_, all)| all.contains(receiver));
+        let path_mtu = |receiver: Ipv6Addr| match together(&receiver) {
+            Some((_, all)) => all.iter().map(of_way).min().unwrap_or(mtu),
+            None => of_way(&receiver),
+        };
         let mtus: BTreeSet<_> = list.receivers().map(path_mtu).collect();
         let whole = mtus.first().and_then(|narrowest| fitting.get(narrowest)).copied().unwrap_or(0);
         if list.len() <= whole {
@@ -280,11 +302,17 @@ impl TransmissionGroup {
 
     /// The routing header and the options behind it.
     fn header(&self, form: &Form, list: &List, upper_layer: u8) -> Option<Vec<u8>> {
-        let mut header = Header::data(upper_layer, &list.entries).ok()?;
+        let designated = list.designated.iter().map(|(router, _)| (*router, Vec::new()));
+        let entries: Vec<_> = list.entries.iter().cloned().chain(designated).collect();
+        let mut header = Header::data(upper_layer, &entries).ok()?;
         header.dont_replicate = if form.dont_replicate { list.dont_replicate } else { 0 };
         let port = |address| self.ports.get(address).copied().unwrap_or(0);
-        let ports = form.has_ports.then(|| header.addresses.iter().map(port).collect());
-        let options = Options { ports, ..Options::default() }.to_bytes(upper_layer);
+        // A router's place has the port of the group.
+        let listed = header.addresses[..header.addresses.len() - list.designated.len()].iter().map(port);
+        let ports = listed.chain(list.designated.iter().map(|(_, receivers)| port(&receivers[0])));
+        let ports = form.has_ports.then(|| ports.collect());
+        let group = form.group.filter(|_| !list.designated.is_empty());
+        let options = Options { ports, group, ..Options::default() }.to_bytes(upper_layer);
         if !options.is_empty() {
             header.next_header = next_header::DESTINATION_OPTIONS;
         }
@@ -322,26 +350,52 @@ impl Copy {
 }
 
 impl List {
+    fn new(tree: &Tree, list: &AddressList) -> Self {
+        let (mut entries, mut designated) = (Vec::new(), Vec::new());
+        for entry in &list.entries {
+            let by_group = |receiver: &&Ipv6Addr| entry.is_designated(tree, **receiver);
+            let (of_group, listed): (Vec<_>, Vec<_>) = entry.receivers.iter().partition(by_group);
+            for (receivers, to) in [(listed, &mut entries), (of_group, &mut designated)] {
+                if !receivers.is_empty() {
+                    to.push((entry.router, receivers));
+                }
+            }
+        }
+        Self { entries, designated, dont_replicate: list.dont_replicate(tree) }
+    }
+
     fn receiver_count(&self) -> usize {
         self.receivers().count()
     }
 
-    fn receivers(&self) -> impl Iterator<Item = Ipv6Addr> {
-        self.entries.iter().flat_map(|(_, receivers)| receivers.iter().copied())
+    /// All that are served by it.
+    pub fn receivers(&self) -> impl Iterator<Item = Ipv6Addr> {
+        let all = self.entries.iter().chain(&self.designated);
+        all.flat_map(|(_, receivers)| receivers.iter().copied())
     }
 
-    /// Addresses in it.
+    /// How many addresses stand in the packet.
     fn len(&self) -> usize {
-        self.entries.len() + self.receiver_count()
+        let listed = self.entries.iter().map(|(_, receivers)| 1 + receivers.len());
+        listed.sum::<usize>() + self.designated.len()
+    }
+
+    /// The first router, and the first receiver that it serves.
+    fn first(&self) -> (Ipv6Addr, Ipv6Addr) {
+        let (router, receivers) =
+            self.entries.iter().chain(&self.designated).next().expect("it serves somebody");
+        (*router, receivers[0])
     }
 
     /// The list with some of its receivers.
     fn only(&self, is_wanted: impl Fn(Ipv6Addr) -> bool) -> Self {
         let wanted =
             |receivers: &Vec<Ipv6Addr>| receivers.iter().copied().filter(|one| is_wanted(*one)).collect();
-        let entries = self.entries.iter().map(|(router, receivers)| (*router, wanted(receivers)));
-        let entries = entries.filter(|(_, receivers): &(_, Vec<_>)| !receivers.is_empty()).collect();
-        Self { entries, dont_replicate: self.dont_replicate }
+        let [entries, designated] = [&self.entries, &self.designated].map(|entries| {
+            let entries = entries.iter().map(|(router, receivers)| (*router, wanted(receivers)));
+            entries.filter(|(_, receivers): &(_, Vec<_>)| !receivers.is_empty()).collect()
+        });
+        Self { entries, designated, dont_replicate: self.dont_replicate }
     }
 
     /// The list, or what it is cut into when it may have fewer addresses; where it may not even have two, whole.
@@ -351,11 +405,13 @@ impl List {
         }
         let mut parts: Vec<Self> = Vec::new();
         let mut room = 0;
+        let empty =
+            || Self { entries: Vec::new(), designated: Vec::new(), dont_replicate: self.dont_replicate };
         for (router, receivers) in &self.entries {
             let mut left = &receivers[..];
             while !left.is_empty() {
                 if room < 2 {
-                    parts.push(Self { entries: Vec::new(), dont_replicate: self.dont_replicate });
+                    parts.push(empty());
                     room = max;
                 }
                 let (taken, rest) = left.split_at(left.len().min(room - 1));
@@ -363,6 +419,14 @@ impl List {
                 part.entries.push((*router, taken.to_vec()));
                 (left, room) = (rest, room - 1 - taken.len());
             }
+        }
+        for designated in &self.designated {
+            if room < 1 {
+                parts.push(empty());
+                room = max;
+            }
+            parts.last_mut().expect("one has been begun").designated.push(designated.clone());
+            room -= 1;
         }
         parts
     }
@@ -411,7 +475,7 @@ fn readdress(
 
 /// What a packet of this size costs by a grouping, as the sender's tree has it.
 pub fn model(form: &Form, payload_bytes: usize) -> Model {
-    Model { payload_bytes, dont_replicate: form.dont_replicate, designated: false }
+    Model { payload_bytes, dont_replicate: form.dont_replicate, designated: form.group.is_some() }
 }
 
 #[cfg(test)]
@@ -433,6 +497,7 @@ mod tests {
             dont_replicate: true,
             to_router: false,
             has_ports: false,
+            group: None,
             mtu: 1500,
         }
     }
@@ -440,6 +505,7 @@ mod tests {
     pub(super) fn group() -> TransmissionGroup {
         let list = List {
             entries: vec![(r(1), vec![e(1), e(2), e(3)]), (r(2), vec![e(4), e(5)])],
+            designated: Vec::new(),
             dont_replicate: 2,
         };
         let ports = (1..=6).map(|number| (e(number), 5000 + number)).collect();
@@ -563,6 +629,50 @@ mod tests {
             let found: Vec<usize> = addresses(len);
             assert_eq!(found, expected, "{len}");
         }
+    }
+
+    /// R1 serves E1 to E3 by the group, R2 and R3 some of theirs.
+    #[test]
+    fn designated_routers_stand_alone_and_the_group_beside_them() {
+        const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x77);
+        let form = Form { group: Some(GROUP), has_ports: true, mtu: 1500, ..form() };
+        let list = List {
+            entries: vec![(r(2), vec![e(4)])],
+            designated: vec![(r(1), vec![e(1), e(2), e(3)]), (r(2), vec![e(5)])],
+            dont_replicate: 0,
+        };
+        let made = |list: &List, len: usize| {
+            let group = TransmissionGroup { lists: vec![list.clone()], ..group() };
+            let mut packets = Vec::new();
+            Packets::new(form.clone(), group)
+                .make(&datagram(len), |to, packet| packets.push((to, packet)))
+                .expect("IPv6");
+            let read = |(to, packet): &(Ipv6Addr, Vec<u8>)| {
+                assert!(packet.len() <= form.mtu);
+                let (_, payload) = ipv6::Header::parse(packet).expect("an IPv6 packet");
+                let (header, rest) = Header::parse(payload, form.dialect).expect("a good header");
+                let (options, _, len) = Options::parse(rest).expect("good options");
+                assert_eq!(form.header_len(header.addresses.len()), header.emitted_len() + len);
+                (*to, header.addresses, options)
+            };
+            let with_header = packets.iter().filter(|(_, packet)| packet[6] == next_header::ROUTING);
+            with_header.map(read).collect::<Vec<_>>()
+        };
+        let ports = Some(vec![0, 5004, 5001, 5005]);
+        let options = Options { ports, group: Some(GROUP), ..Options::default() };
+        assert_eq!(made(&list, 100), [(e(4), vec![r(2), e(4), r(1), r(2)], options)]);
+        let alone = List { entries: Vec::new(), ..list.clone() };
+        let [(to, addresses, _)] = &made(&alone, 100)[..] else { panic!("one packet") };
+        assert_eq!((*to, &addresses[..]), (r(1), &[r(1), r(2)][..]), "there is no receiver to address");
+        // Room for two addresses: R2 with E4 alone is better off by unicast.
+        let parts = made(&list, 1500 - 40 - 8 - form.header_len(2));
+        assert_eq!(parts.iter().map(|(to, ..)| *to).collect::<Vec<_>>(), [r(1)]);
+        let mut group = TransmissionGroup { lists: vec![list], ..group() };
+        [e(1), e(2), e(3), e(4)].into_iter().for_each(|receiver| group.remove(receiver));
+        assert_eq!(
+            (&group.lists[0].designated, group.lists[0].entries.len()),
+            (&vec![(r(2), vec![e(5)])], 0)
+        );
     }
 
     #[test]

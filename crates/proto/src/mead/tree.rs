@@ -48,12 +48,15 @@ enum Place {
 pub struct Answers {
     sender: Ipv6Addr,
     ways: BTreeMap<Ipv6Addr, BTreeMap<u8, Place>>,
+    /// Each receiver with the routers that would serve it by a group.
+    offers: BTreeMap<Ipv6Addr, BTreeSet<Ipv6Addr>>,
 }
 
 impl Answers {
     /// For a discovery that asks about these receivers.
     pub fn new(sender: Ipv6Addr, receivers: impl IntoIterator<Item = Ipv6Addr>) -> Self {
-        Self { sender, ways: receivers.into_iter().map(|receiver| (receiver, BTreeMap::new())).collect() }
+        let ways = receivers.into_iter().map(|receiver| (receiver, BTreeMap::new())).collect();
+        Self { sender, ways, offers: BTreeMap::new() }
     }
 
     /// Notes that `router` is at `hops` on the way to `receiver`. The same again changes nothing.
@@ -76,9 +79,27 @@ impl Answers {
         Ok(())
     }
 
+    /// Notes that a router on the way to `receiver` would serve it by a group: it has joined that, and is on a link of
+    /// the router.
+    ///
+    /// # Errors
+    /// As [`Self::add`], which comes first.
+    pub fn add_offer(&mut self, router: Ipv6Addr, receiver: Ipv6Addr, hops: u8) -> Result<(), Anomaly> {
+        self.add(router, receiver, hops)?;
+        self.offers.entry(receiver).or_default().insert(router);
+        Ok(())
+    }
+
+    /// Whether the last router on the way to `receiver` would serve it by a group.
+    pub fn is_offered(&self, receiver: Ipv6Addr) -> bool {
+        let last = self.way(receiver).last().map(|(_, router)| *router);
+        last.zip(self.offers.get(&receiver)).is_some_and(|(last, offers)| offers.contains(&last))
+    }
+
     /// A receiver that leaves takes its way with it.
     pub fn forget(&mut self, receiver: Ipv6Addr) {
         self.ways.remove(&receiver);
+        self.offers.remove(&receiver);
     }
 
     /// A receiver about which is asked from now on, too.
@@ -128,6 +149,8 @@ pub struct Tree {
     nodes: Vec<Node>,
     ways: BTreeMap<Ipv6Addr, Vec<Ipv6Addr>>,
     last_routers: BTreeMap<Ipv6Addr, usize>,
+    /// The receivers that their last routers would serve by a group.
+    designated: BTreeSet<Ipv6Addr>,
 }
 
 impl Tree {
@@ -148,7 +171,8 @@ impl Tree {
         let mut order: Vec<_> = hops.iter().map(|(router, hops)| (*hops, *router)).collect();
         order.sort_unstable();
         let root = Node::new(answers.sender, 0, None);
-        let mut tree = Self { nodes: vec![root], ways, last_routers: BTreeMap::new() };
+        let designated = answers.receivers().filter(|receiver| answers.is_offered(*receiver)).collect();
+        let mut tree = Self { nodes: vec![root], ways, last_routers: BTreeMap::new(), designated };
         let mut index_of = BTreeMap::new();
         for (hops, router) in order {
             let parent = parents.get(&router).map_or(Self::ROOT, |parent| index_of[parent]);
@@ -193,6 +217,11 @@ impl Tree {
     /// The node of which a receiver is a leaf; the sender when no router has answered for it.
     pub fn last_router(&self, receiver: Ipv6Addr) -> usize {
         self.last_routers.get(&receiver).copied().unwrap_or(Self::ROOT)
+    }
+
+    /// Whether the last router on the way to a receiver would serve it by a group, with all others there that have joined.
+    pub fn is_designated(&self, receiver: Ipv6Addr) -> bool {
+        self.designated.contains(&receiver)
     }
 
     /// Whether the router has answered for this receiver.
@@ -319,6 +348,21 @@ pub(super) mod tests {
         assert_eq!(answers.add(r(3), e(1), 2), Err(Anomaly::Contradiction(r(3))));
         assert_eq!(answers.add(r(2), e(1), 2), Err(Anomaly::Contradiction(r(2))));
         assert_eq!(answers.way(e(1)), [(1, r(1))]);
+    }
+
+    #[test]
+    fn only_the_last_router_is_designated() {
+        let mut answers = Answers::new(SENDER, [e(1), e(2), e(3)]);
+        answers.add_offer(r(1), e(1), 1).expect("it fits");
+        answers.add(r(2), e(1), 2).expect("it fits");
+        answers.add(r(1), e(2), 1).expect("it fits");
+        answers.add_offer(r(2), e(2), 2).expect("it fits");
+        assert_eq!(answers.add_offer(r(1), e(4), 1), Err(Anomaly::NoReceiver(e(4))));
+        let tree = Tree::new(&answers);
+        assert_eq!([1, 2, 3, 4].map(|receiver| tree.is_designated(e(receiver))), [false, true, false, false]);
+        answers.forget(e(2));
+        answers.expect(e(2));
+        assert!(!Tree::new(&answers).is_designated(e(2)));
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! Packets for the tests of the MEADcast router, and the triples in `vectors/` that model and eBPF program share.
 #![allow(dead_code, reason = "each of the tests uses a part")]
 
-use std::{collections::BTreeSet, fmt::Write, net::Ipv6Addr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    net::Ipv6Addr,
+};
 
 use treecast_proto::mead::router::{Outcome, OutgoingKind, Router};
 use treecast_wire::{
@@ -18,6 +22,12 @@ pub const SENDER: Ipv6Addr = node(0x1000);
 pub const R5: Ipv6Addr = node(0x50);
 pub const R6: Ipv6Addr = node(0x60);
 
+pub const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x77);
+
+/// Numbers of interfaces: that by which packets come, and two others.
+pub const ARRIVED: u32 = 10;
+pub const LANS: [u32; 2] = [11, 12];
+
 /// Meadcast-thesis-2024, 2.1.4, "Data Delivery": R5 with E2 and E3, R6 with E4 and E5.
 pub fn example(next: u8) -> Header {
     let groups = [(R5, vec![node(2), node(3)]), (R6, vec![node(4), node(5)])];
@@ -26,7 +36,12 @@ pub fn example(next: u8) -> Header {
 
 pub fn router(own: &[Ipv6Addr]) -> Router {
     let own: BTreeSet<_> = own.iter().copied().collect();
-    Router { is_enabled: true, min_dsts: 0, dialect: Dialect::Rfc, own }
+    Router { is_enabled: true, min_dsts: 0, dialect: Dialect::Rfc, own, groups: BTreeMap::new() }
+}
+
+/// A router with listeners on three links.
+pub fn designated(own: &[Ipv6Addr]) -> Router {
+    Router { groups: [(GROUP, [ARRIVED, LANS[0], LANS[1]].into())].into(), ..router(own) }
 }
 
 /// A segment with its right checksum.
@@ -71,18 +86,21 @@ pub fn text(triple: &Triple) -> String {
     let Triple { router, packet, .. } = triple;
     let own: Vec<_> = router.own.iter().map(Ipv6Addr::to_string).collect();
     let mut text = format!(
-        "router own={} min-dsts={} dialect={:?} enabled={}\nin {}\n",
+        "router own={} min-dsts={} dialect={:?} enabled={}",
         own.join(","),
         router.min_dsts,
         router.dialect,
         router.is_enabled,
-        hex(packet)
     );
-    match router.forward(packet) {
+    for (group, interfaces) in &router.groups {
+        write!(text, " group={group}@{interfaces:?}").expect("a String takes all");
+    }
+    writeln!(text, "\nin {}", hex(packet)).expect("a String takes all");
+    match router.forward(packet, ARRIVED) {
         Outcome::Pass => text.push_str("pass\n"),
         Outcome::Drop(reason) => writeln!(text, "drop {reason:?}").expect("a String takes all"),
         Outcome::Request { passed_on, request } => {
-            writeln!(text, "request {}\nanswer {}", hex(&passed_on), hex(&request.answer(R5, None)))
+            writeln!(text, "request {}\nanswer {}", hex(&passed_on), hex(&request.answer(R5, None, true)))
                 .expect("a String takes all");
         }
         Outcome::Forward(copies) => copies.iter().for_each(|copy| {
@@ -98,6 +116,7 @@ fn kind_name(kind: OutgoingKind) -> &'static str {
         OutgoingKind::Whole => "whole",
         OutgoingKind::Unicast => "unicast",
         OutgoingKind::Premature => "premature",
+        OutgoingKind::Multicast => "multicast",
     }
 }
 
@@ -110,6 +129,7 @@ pub fn triples() -> Vec<Triple> {
     let mut triples = plain_data();
     triples.extend(payloads());
     triples.extend(revision());
+    triples.extend(designated_routers());
     triples.extend(others());
     triples
 }
@@ -195,11 +215,45 @@ fn revision() -> Vec<Triple> {
     ]
 }
 
+fn designated_routers() -> Vec<Triple> {
+    let options = Options { group: Some(GROUP), ports: Some(vec![4242, 0, 4243]), ..Options::default() };
+    let of =
+        |name, router: Router, groups: &[(Ipv6Addr, Vec<Ipv6Addr>)], options: &Options, dont_replicate| {
+            let header = Header::data(next_header::DESTINATION_OPTIONS, groups).expect("a good list");
+            let header = Header { dont_replicate, ..header };
+            let rest = [options.to_bytes(next_header::UDP), segment(next_header::UDP, R5)].concat();
+            Triple { name, packet: packet(router.dialect, &header, R5, &rest), router }
+        };
+    let without_ports = Options { ports: None, ..options.clone() };
+    let alone = [(R5, vec![])];
+    let both = [(R5, vec![]), (R6, vec![])];
+    let mixed = [(R5, vec![]), (R6, vec![node(4)]), (R5, vec![node(2), node(3)])];
+    let only_arrived = Router { groups: [(GROUP, [ARRIVED].into())].into(), ..router(&[R5]) };
+    vec![
+        of("designated", designated(&[R5]), &alone, &without_ports, 0),
+        of("designated-ports", designated(&[R5]), &alone, &options, 0),
+        of("designated-twice", designated(&[R5, R6]), &both, &without_ports, 0),
+        of("designated-mixed", designated(&[R5]), &mixed, &options, 0),
+        of("designated-whole", designated(&[R5]), &mixed, &options, 2),
+        of("designated-replicas", Router { min_dsts: 3, ..router(&[]) }, &both, &without_ports, 0),
+        of("designated-no-listener", router(&[R5]), &alone, &without_ports, 0),
+        of("designated-arrived", only_arrived, &alone, &without_ports, 0),
+        of(
+            "designated-without-group",
+            designated(&[R5]),
+            &alone,
+            &Options { group: None, ..options.clone() },
+            0,
+        ),
+    ]
+}
+
 fn others() -> Vec<Triple> {
     let request = Header { hops: 1, ..Header::request(node(2)) };
     let linux = Router { dialect: Dialect::Linux65, ..router(&[R5]) };
     let with_nonce = Header { next_header: next_header::DESTINATION_OPTIONS, ..request.clone() };
     let nonce = Options { nonce: Some([7; 16]), ..Options::default() }.to_bytes(next_header::NONE);
+    let group = Options { group: Some(GROUP), ..Options::default() }.to_bytes(next_header::NONE);
     let response = Header { kind: treecast_wire::mead::Kind::Response, ..request.clone() };
     let of = |name, header: &Header, rest: &[u8]| Triple {
         name,
@@ -216,6 +270,7 @@ fn others() -> Vec<Triple> {
     vec![
         of("request", &request, &[]),
         of("request-with-nonce", &with_nonce, &nonce),
+        of("request-with-group", &with_nonce, &group),
         of("request-63", &Header { hops: 63, ..request.clone() }, &[]),
         Triple {
             name: "request-linux-6.5",

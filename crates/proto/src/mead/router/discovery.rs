@@ -8,7 +8,10 @@ use treecast_wire::{
 };
 
 use super::rewrite::Packet;
-use crate::{Instant, mead::authentication::DomainKey};
+use crate::{
+    Instant,
+    mead::authentication::{DomainKey, Said},
+};
 
 /// The hop limit of responses: what hosts send with, if nothing else is said.
 const HOP_LIMIT: u8 = 64;
@@ -24,6 +27,8 @@ pub struct Request {
     pub hops: u8,
     /// What the answer is to prove that it answers.
     pub nonce: Option<[u8; NONCE_LEN]>,
+    /// The group by which the receiver could be served, if it listens to it.
+    pub group: Option<Ipv6Addr>,
     header: Header,
     dialect: Dialect,
 }
@@ -34,16 +39,18 @@ impl Request {
         let passed_on = packet.counted();
         let Packet { ip, header, options, dialect, .. } = packet;
         let hops = header.hops + 1;
-        let (receiver, nonce) = (header.addresses[0], options.nonce);
-        (Self { sender: ip.source, receiver, hops, nonce, header, dialect }, passed_on)
+        let (receiver, nonce, group) = (header.addresses[0], options.nonce, options.group);
+        (Self { sender: ip.source, receiver, hops, nonce, group, header, dialect }, passed_on)
     }
 
     /// The response of the router with this address, a packet with its IPv6 header. It is never longer than the request,
-    /// apart from the proof that a nonce asks for: 16 bytes more.
-    pub fn answer(&self, router: Ipv6Addr, key: Option<&DomainKey>) -> Vec<u8> {
-        let proof =
-            self.nonce.zip(key).map(|(nonce, key)| key.prove(nonce, router, self.receiver, self.hops));
-        let options = Options { proof, ..Options::default() }.to_bytes(next_header::NONE);
+    /// apart from the proof that a nonce asks for: 16 bytes more. `offers`: whether the router would serve the receiver by
+    /// the group of the request.
+    pub fn answer(&self, router: Ipv6Addr, key: Option<&DomainKey>, offers: bool) -> Vec<u8> {
+        let group = self.group.filter(|_| offers);
+        let said = Said { router, receiver: self.receiver, hops: self.hops, group };
+        let proof = self.nonce.zip(key).map(|(nonce, key)| key.prove(nonce, &said));
+        let options = Options { proof, group, ..Options::default() }.to_bytes(next_header::NONE);
         let next = if options.is_empty() { next_header::NONE } else { next_header::DESTINATION_OPTIONS };
         let header = Header {
             next_header: next,

@@ -11,6 +11,8 @@
 //!   router (5.2.4: a router that fails to act then shows no receiver's address to another).
 //! - While the don't-replicate counter is more than 0, there are no replicas: what is not own leaves in one packet, with one
 //!   taken off. It keeps its destination unless that was this router or behind it.
+//! - A router named without receivers is *designated*: when the packet names a group, it sends one packet to that on each
+//!   of its links with listeners, but not back to the link that the packet came from. Those go before the unicast ones.
 //! - Each copy has counted one more hop, at most 63, and has one less of hop limit. The checksum of UDP, TCP or ICMPv6
 //!   is right for the destination that it has.
 //!
@@ -21,7 +23,10 @@
 mod discovery;
 mod rewrite;
 
-use std::{collections::BTreeSet, net::Ipv6Addr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv6Addr,
+};
 
 use treecast_wire::{
     ipv6::{self, is_forwardable, next_header},
@@ -45,6 +50,8 @@ pub struct Router {
     pub dialect: Dialect,
     /// All its addresses, of whatever interface.
     pub own: BTreeSet<Ipv6Addr>,
+    /// Groups that are listened to on its links, with the numbers of their interfaces.
+    pub groups: BTreeMap<Ipv6Addr, BTreeSet<u32>>,
 }
 
 /// What becomes of a packet.
@@ -73,6 +80,8 @@ pub struct Outgoing {
     pub kind: OutgoingKind,
     /// From the IPv6 header on.
     pub packet: Vec<u8>,
+    /// The interface that it has to leave by; none: where routes lead.
+    pub interface: Option<u32>,
 }
 
 /// The kinds of copies.
@@ -86,6 +95,8 @@ pub enum OutgoingKind {
     Unicast,
     /// For one receiver behind another router, which has too few of them.
     Premature,
+    /// For all listeners on a link.
+    Multicast,
 }
 
 /// Why a packet was dropped.
@@ -97,19 +108,22 @@ pub enum Dropped {
     HopLimit,
     /// No router in the list is left to be delivered to.
     NothingToDeliver,
+    /// It was for the listeners on this router's links alone, and there are none.
+    NoListener,
 }
 
 impl Router {
-    /// Decides on a packet, which begins with the IPv6 header. Bytes behind its payload are a frame's padding.
-    pub fn forward(&self, packet: &[u8]) -> Outcome {
+    /// Decides on a packet that came by an interface. It begins with the IPv6 header; bytes behind its payload are a frame's
+    /// padding.
+    pub fn forward(&self, packet: &[u8], interface: u32) -> Outcome {
         let Some((ip, payload)) = self.is_enabled.then(|| routing_header(packet)).flatten() else {
             return Outcome::Pass;
         };
-        self.act(ip, payload)
+        self.act(ip, payload, interface)
             .unwrap_or_else(|malformed| Outcome::Drop(Dropped::Malformed(malformed.reason())))
     }
 
-    fn act(&self, ip: ipv6::Header, payload: &[u8]) -> Result<Outcome, Malformed> {
+    fn act(&self, ip: ipv6::Header, payload: &[u8], interface: u32) -> Result<Outcome, Malformed> {
         let (header, rest) = Header::parse(payload, self.dialect)?;
         if header.kind == Kind::Response {
             return Ok(Outcome::Pass);
@@ -119,7 +133,7 @@ impl Router {
         let packet = Packet::new(ip, header, rest, options, self.dialect);
         Ok(match packet.header.kind {
             Kind::Request => self.request(packet),
-            _ => self.data(&packet),
+            _ => self.data(&packet, interface),
         })
     }
 
@@ -133,7 +147,7 @@ impl Router {
         Outcome::Request { passed_on, request }
     }
 
-    fn data(&self, packet: &Packet<'_>) -> Outcome {
+    fn data(&self, packet: &Packet<'_>, interface: u32) -> Outcome {
         let Packet { ip, header, .. } = packet;
         let is_here = self.own.contains(&ip.destination);
         let undelivered = header.delivery;
@@ -146,29 +160,54 @@ impl Router {
         let own: Map =
             undelivered.iter().filter(|router| self.own.contains(&header.addresses[*router])).collect();
         let others: Map = undelivered.iter().filter(|router| !own.contains(*router)).collect();
-        let mut copies = Vec::new();
-        let mut unicast = own;
-        if header.dont_replicate > 0 {
-            copies.extend(self.whole(packet, others, is_here || !own.is_empty()));
-        } else {
-            let by_router = is_here || names_router(header, ip.destination);
-            let is_premature = |router: &usize| header.receivers_of(*router).len() < self.min_dsts.into();
-            let (premature, replicas): (Vec<_>, Vec<_>) = others
-                .iter()
-                .filter(|router| !header.receivers_of(*router).is_empty())
-                .partition(is_premature);
-            unicast = premature.into_iter().fold(unicast, Map::with);
-            copies.extend(replicas.into_iter().map(|router| Outgoing {
-                kind: OutgoingKind::Replica,
-                packet: packet.replica(Map::of(router), 0, target(header, router, by_router)),
-            }));
-        }
-        for router in unicast.iter() {
+        let (mut copies, premature) = match header.dont_replicate {
+            0 => self.replicas(packet, others, is_here),
+            _ => (self.whole(packet, others, is_here || !own.is_empty()).into_iter().collect(), Map::EMPTY),
+        };
+        let is_designated =
+            |router: &usize| packet.options.group.is_some() && header.receivers_of(*router).is_empty();
+        let designated = own.iter().find(is_designated);
+        copies.extend(designated.iter().flat_map(|router| self.multicast(packet, *router, interface)));
+        for router in premature.iter().fold(own, Map::with).iter() {
             let kind = if own.contains(router) { OutgoingKind::Unicast } else { OutgoingKind::Premature };
             let receivers = header.receivers_of(router);
-            copies.extend(receivers.map(|receiver| Outgoing { kind, packet: packet.unicast(receiver) }));
+            let unicast = |receiver| Outgoing { kind, packet: packet.unicast(receiver), interface: None };
+            copies.extend(receivers.map(unicast));
         }
-        Outcome::Forward(copies)
+        match designated {
+            Some(_) if copies.is_empty() => Outcome::Drop(Dropped::NoListener),
+            _ => Outcome::Forward(copies),
+        }
+    }
+
+    /// A packet for each router but those that are done without, and which those are.
+    fn replicas(&self, packet: &Packet<'_>, others: Map, is_here: bool) -> (Vec<Outgoing>, Map) {
+        let Packet { ip, header, options, .. } = packet;
+        let by_router = is_here || names_router(header, ip.destination);
+        let receivers = |router: &usize| header.receivers_of(*router).len();
+        let is_premature = |router: &usize| (1..self.min_dsts.into()).contains(&receivers(router));
+        let (premature, replicas): (Vec<_>, Vec<_>) = others
+            .iter()
+            .filter(|router| options.group.is_some() || receivers(router) > 0)
+            .partition(is_premature);
+        let replica = |router| Outgoing {
+            kind: OutgoingKind::Replica,
+            packet: packet.replica(Map::of(router), 0, target(header, router, by_router)),
+            interface: None,
+        };
+        (replicas.into_iter().map(replica).collect(), premature.into_iter().collect())
+    }
+
+    /// A packet to the group for each link with listeners, with the port of the designated router's place.
+    fn multicast(&self, packet: &Packet<'_>, designated: usize, arrived: u32) -> Vec<Outgoing> {
+        let group = packet.options.group.and_then(|group| self.groups.get_key_value(&group));
+        let Some((group, interfaces)) = group else { return Vec::new() };
+        let copy = |interface: &u32| Outgoing {
+            kind: OutgoingKind::Multicast,
+            packet: packet.addressed(*group, designated),
+            interface: Some(*interface),
+        };
+        interfaces.iter().filter(|interface| **interface != arrived).map(copy).collect()
     }
 
     /// One packet for all that is left; to another destination when its own is served or reached.
@@ -178,7 +217,7 @@ impl Router {
         let by_router = self.own.contains(&ip.destination) || names_router(header, ip.destination);
         let destination = if is_moved { target(header, first, by_router) } else { ip.destination };
         let packet = packet.replica(others, header.dont_replicate - 1, destination);
-        Some(Outgoing { kind: OutgoingKind::Whole, packet })
+        Some(Outgoing { kind: OutgoingKind::Whole, packet, interface: None })
     }
 }
 

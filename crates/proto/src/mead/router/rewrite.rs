@@ -67,7 +67,11 @@ impl<'a> Packet<'a> {
 
     /// The packet for the receiver at this place, as if its sender had sent it there by unicast.
     pub fn unicast(&self, receiver: usize) -> Vec<u8> {
-        let destination = self.header.addresses[receiver];
+        self.addressed(self.header.addresses[receiver], receiver)
+    }
+
+    /// The packet without MEADcast, for a destination at the port of this place in the list.
+    pub fn addressed(&self, destination: Ipv6Addr, place: usize) -> Vec<u8> {
         let (next_header, taken_off) = self.inner;
         let inner = &self.rest[taken_off..];
         let ip = ipv6::Header {
@@ -79,7 +83,7 @@ impl<'a> Packet<'a> {
         };
         let mut packet = [&ip.to_bytes()[..], inner].concat();
         if let Some((kind, at)) = self.upper {
-            let port = self.options.ports.as_ref().and_then(|ports| ports.get(receiver)).copied();
+            let port = self.options.ports.as_ref().and_then(|ports| ports.get(place)).copied();
             let segment = &mut packet[ipv6::HEADER_LEN + at - taken_off..];
             self.readdress(kind, segment, destination);
             if let Some(port) = port.filter(|port| *port != 0 && kind == next_header::UDP) {

@@ -57,6 +57,13 @@ impl Lost<'_> {
         }
     }
 
+    /// The routers that it was still to be delivered to and that stand without receivers: designated ones.
+    pub(super) fn alone(&self) -> Vec<Ipv6Addr> {
+        let Some(header) = self.header.filter(|header| header.kind == Kind::Data) else { return Vec::new() };
+        let routers = header.delivery.iter().filter(|router| header.receivers_of(*router).is_empty());
+        routers.map(|router| header.addresses[router]).collect()
+    }
+
     pub(super) fn is_by_mead(&self) -> bool {
         self.header.is_some_and(|header| header.kind == Kind::Data)
     }

@@ -8,9 +8,15 @@ use treecast_wire::{
 };
 
 use super::*;
-use crate::mead::tree::tests::{SENDER, e, r};
+use crate::mead::{
+    transmission::List,
+    tree::tests::{SENDER, e, r},
+};
 
 const SECRET: [u8; 32] = [7; 32];
+
+/// Router, header, proof and the group offered.
+type Response = (Ipv6Addr, Header, Option<Proof>, Option<Ipv6Addr>);
 
 /// Routers, the way to each receiver, and what is under way.
 struct World {
@@ -21,14 +27,17 @@ struct World {
     /// Of a hundred responses.
     lost: u64,
     routers_key: Option<DomainKey>,
-    under_way: BTreeMap<(Instant, u64), (Ipv6Addr, Header, Option<Proof>)>,
+    under_way: BTreeMap<(Instant, u64), Response>,
     /// When somebody was asked about.
     requests: Vec<(Instant, Ipv6Addr)>,
     groups: Vec<(Instant, TransmissionGroup)>,
     /// What else was told.
     events: Vec<Event>,
     /// All responses that were ever made, for who replays them.
-    heard: Vec<(Ipv6Addr, Header, Option<Proof>)>,
+    heard: Vec<Response>,
+    /// Receivers that have joined the group, and those of them that their routers do not know at first.
+    joined: BTreeSet<Ipv6Addr>,
+    unknown: BTreeSet<Ipv6Addr>,
 }
 
 fn config() -> Config {
@@ -41,6 +50,7 @@ fn config() -> Config {
         timeout: Duration::from_secs(2),
         waits_for_traffic: false,
         requests_per_second: 1000,
+        designated: None,
         key: None,
         seed: [3; 32],
     }
@@ -78,6 +88,8 @@ impl World {
             groups: Vec::new(),
             events: Vec::new(),
             heard: Vec::new(),
+            joined: BTreeSet::new(),
+            unknown: BTreeSet::new(),
         }
     }
 
@@ -113,29 +125,38 @@ impl World {
             }
             self.now = next;
             while let Some(entry) = self.under_way.first_entry().filter(|entry| entry.key().0 <= next) {
-                let (router, header, proof) = entry.remove();
-                self.sender.handle(self.now, Input::Response { router, header: &header, proof });
+                let (router, header, proof, group) = entry.remove();
+                self.sender.handle(self.now, Input::Response { router, header: &header, proof, group });
             }
         }
     }
 
     fn answer(&mut self, request: Request) {
-        self.requests.push((self.now, request.receiver));
-        for (hops, router) in (1..).zip(self.ways[&request.receiver].clone()) {
+        let receiver = request.receiver;
+        self.requests.push((self.now, receiver));
+        let way = self.ways[&receiver].clone();
+        let is_known = !self.unknown.remove(&receiver);
+        for (hops, router) in (1..).zip(&way) {
+            let offers = is_known && self.joined.contains(&receiver) && way.last() == Some(router);
+            let group = request.group.filter(|_| offers);
             let key = self.routers_key.as_ref();
-            let proof =
-                request.nonce.zip(key).map(|(nonce, key)| key.prove(nonce, router, request.receiver, hops));
+            let said = Said { router: *router, receiver, hops, group };
+            let proof = request.nonce.zip(key).map(|(nonce, key)| key.prove(nonce, &said));
             if self.draw(100) >= self.lost {
-                self.send(router, response(request.receiver, hops), proof);
+                self.offer(*router, response(receiver, hops), proof, group);
             }
         }
     }
 
     fn send(&mut self, router: Ipv6Addr, header: Header, proof: Option<Proof>) {
+        self.offer(router, header, proof, None);
+    }
+
+    fn offer(&mut self, router: Ipv6Addr, header: Header, proof: Option<Proof>, group: Option<Ipv6Addr>) {
         let at = self.now + Duration::from_micros(1000 + self.draw(300_000));
         let number = self.heard.len() as u64;
-        self.heard.push((router, header.clone(), proof));
-        self.under_way.insert((at, number), (router, header, proof));
+        self.heard.push((router, header.clone(), proof, group));
+        self.under_way.insert((at, number), (router, header, proof, group));
     }
 
     fn group(&self) -> &TransmissionGroup {
@@ -148,9 +169,8 @@ fn response(receiver: Ipv6Addr, hops: u8) -> Header {
 }
 
 fn served(group: &TransmissionGroup) -> Vec<Ipv6Addr> {
-    let in_lists =
-        group.lists.iter().flat_map(|list| list.entries.iter().flat_map(|(_, receivers)| receivers));
-    let mut all: Vec<_> = in_lists.chain(&group.unicast).copied().collect();
+    let in_lists = group.lists.iter().flat_map(List::receivers);
+    let mut all: Vec<_> = in_lists.chain(group.unicast.iter().copied()).collect();
     all.sort_unstable();
     all
 }
@@ -260,11 +280,12 @@ fn only_proved_responses_count_and_forgers_change_nothing() {
     let early: Vec<_> = world.heard.clone();
     assert_eq!(world.sender.counters().replayed, 0);
     world.run_until(seconds(5));
-    for (router, header, proof) in &early {
+    for (router, header, proof, _) in &early {
         // Of another discovery; with other hops; with a key of one's own; without a proof.
         world.send(*router, header.clone(), *proof);
         world.send(*router, Header { hops: header.hops + 1, ..header.clone() }, *proof);
-        let forged = DomainKey::new(&[8; 32]).prove([0; NONCE_LEN], r(99), header.addresses[0], 1);
+        let said = Said { router: r(99), receiver: header.addresses[0], hops: 1, group: None };
+        let forged = DomainKey::new(&[8; 32]).prove([0; NONCE_LEN], &said);
         world.send(r(99), response(header.addresses[0], 1), Some(forged));
         world.send(r(99), response(header.addresses[0], 1), None);
     }
@@ -274,6 +295,56 @@ fn only_proved_responses_count_and_forgers_change_nothing() {
     let (counters, count) = (world.sender.counters(), early.len() as u64);
     assert_eq!((counters.replayed, counters.forged, counters.unproved), (count, 2 * count, count));
     assert_eq!(counters.responses, honest.sender.counters().responses);
+}
+
+const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x77);
+
+/// A world in which some receivers have joined the group at port 5000.
+fn with_group(joined: &[u16], key: Option<DomainKey>) -> World {
+    let mut world = World::new(Config { designated: Some((GROUP, 5000)), key, ..config() }, 12);
+    world.joined = joined.iter().copied().map(e).collect();
+    world
+}
+
+#[test]
+fn receivers_that_have_joined_are_served_by_the_last_router_on_their_way() {
+    for key in [None, Some(DomainKey::new(&SECRET))] {
+        let mut world = with_group(&[1, 2, 3, 6, 7], key);
+        world.run_until(seconds(3));
+        let group = world.group().clone();
+        assert_eq!(served(&group), ways().into_keys().collect::<Vec<_>>());
+        let [list] = &group.lists[..] else { panic!("{group:?}") };
+        assert_eq!(list.designated, [(r(2), vec![e(1), e(2), e(3)]), (r(3), vec![e(6), e(7)])]);
+        let listed = [(r(1), vec![e(4), e(5)]), (r(3), vec![e(8)]), (r(4), vec![e(9), e(10)])];
+        assert_eq!(list.entries, listed);
+        // Who does not listen any more, or a router that offers nothing any more, is found out by the next discovery.
+        world.joined = BTreeSet::from([e(6), e(7)]);
+        world.run_until(seconds(8));
+        assert_eq!(world.group().lists[0].designated, [(r(3), vec![e(6), e(7)])]);
+        assert_eq!(served(world.group()), served(&group));
+    }
+}
+
+#[test]
+fn a_router_that_did_not_know_a_receiver_is_asked_again() {
+    let mut world = with_group(&[1, 2, 3], None);
+    world.unknown = BTreeSet::from([e(2)]);
+    world.run_until(seconds(3));
+    assert_eq!(world.group().lists[0].designated, [(r(2), vec![e(1), e(2), e(3)])]);
+    assert_eq!(world.requests.len(), 11);
+}
+
+#[test]
+fn other_ports_and_other_groups_are_not_served_by_the_group() {
+    let mut world = with_group(&[1, 2, 3], None);
+    world.sender.handle(world.now, Input::Join(e(1), 5001));
+    world.run_until(seconds(1));
+    for number in [1, 2, 3] {
+        world.offer(r(2), response(e(number), 2), None, Some(Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 1)));
+    }
+    world.run_until(seconds(3));
+    assert_eq!(world.group().lists[0].designated, [(r(2), vec![e(2), e(3)])]);
+    assert!(world.group().lists[0].entries.contains(&(r(2), vec![e(1)])));
 }
 
 #[test]
@@ -325,8 +396,10 @@ fn what_is_no_response_or_comes_late_is_counted() {
     let mut world = World::new(config(), 11);
     world.run_until(seconds(3));
     let sender = &mut world.sender;
-    sender.handle(world.now, Input::Response { router: r(1), header: &response(e(1), 1), proof: None });
-    sender.handle(world.now, Input::Response { router: r(1), header: &Header::request(e(1)), proof: None });
+    for header in [response(e(1), 1), Header::request(e(1))] {
+        let response = Input::Response { router: r(1), header: &header, proof: None, group: None };
+        sender.handle(world.now, response);
+    }
     assert_eq!((sender.counters().late, sender.counters().anomalous), (1, 1));
 }
 
