@@ -102,6 +102,8 @@ struct packet {
 	mead_u32 options_next;
 	mead_u32 ports_at;
 	mead_u32 ports;
+	mead_u32 group_at;
+	mead_u32 group[4];
 	/* Upper layer: its kind and where its checksum and port stand; kind 0: there is none to correct. */
 	mead_u32 upper;
 	mead_u32 at_upper;
@@ -126,6 +128,11 @@ struct work {
 	/* Receivers that get unicast: behind an own router, and behind one with few of them. */
 	mead_u32 served;
 	mead_u32 early;
+	/* The first own router without receivers where a group is named, the group, and how many of its links are left. */
+	mead_u32 designated;
+	mead_u32 is_designated;
+	struct mead_group *group;
+	mead_u32 lans;
 	int by_router;
 	int is_wrong;
 	int answer;
@@ -165,6 +172,15 @@ struct {
 	mead_u32 *key;
 	struct packet *value;
 } packets SECTION(".maps");
+
+/* An entry that is replaced stays as it is for who has found it. */
+struct {
+	int (*type)[BPF_MAP_TYPE_HASH];
+	int (*max_entries)[MEAD_MAX_GROUPS];
+	int (*map_flags)[BPF_F_NO_PREALLOC];
+	mead_u32 (*key)[4];
+	struct mead_group *value;
+} groups SECTION(".maps");
 
 struct {
 	int (*type)[BPF_MAP_TYPE_RINGBUF];
@@ -289,6 +305,7 @@ INLINE int read_option(struct packet *packet, mead_u32 kind, mead_u32 at, mead_u
 	case 4:
 		if (body != 16 || packet->options[(at + 1) & 255] != 0xff)
 			return 0;
+		packet->group_at = at + 1;
 		break;
 	default:
 		return 1;
@@ -683,9 +700,13 @@ static long classify(mead_u32 place, struct work *work)
 	if (is_own(packet->addresses[place & 31])) {
 		work->own_routers |= bit(place);
 		work->served |= receivers;
+		if (!receivers && packet->group_at && !work->is_designated) {
+			work->is_designated = 1;
+			work->designated = place;
+		}
 	} else if (receivers && population(receivers) < work->settings->min_dsts) {
 		work->early |= receivers;
-	} else if (receivers) {
+	} else if (receivers || packet->group_at) {
 		work->replicas |= bit(place);
 	}
 	return 0;
@@ -698,7 +719,7 @@ static long replicate(mead_u32 place, struct work *work)
 	work->replicas &= ~bit(place);
 	work->answer = emit_mead(work->skb, work->packet, work->settings, bit(place), 0,
 				 target(work->packet, place, work->by_router),
-				 !(work->replicas | work->served | work->early));
+				 !(work->replicas | work->served | work->early | work->lans));
 	return 0;
 }
 
@@ -727,13 +748,75 @@ INLINE void forward_whole(struct __sk_buff *skb, struct packet *packet, struct m
 	count(MEAD_WHOLE, 1);
 	if (is_here || work->own_routers)
 		destination = target(packet, first, work->by_router);
-	work->answer = emit_mead(skb, packet, settings, others, packet->dont_replicate - 1, destination, !work->served);
+	work->answer = emit_mead(skb, packet, settings, others, packet->dont_replicate - 1, destination,
+				 !(work->served | work->lans));
+}
+
+INLINE const struct mead_lan *other_lan(const struct work *work, mead_u32 index)
+{
+	const struct mead_group *group = work->group;
+	const struct mead_lan *lan;
+
+	if (!group || index >= group->count)
+		return 0;
+	lan = &group->lans[index & (MEAD_MAX_LANS - 1)];
+	return lan->interface != work->skb->ifindex ? lan : 0;
+}
+
+static long count_lan(mead_u32 index, struct work *work)
+{
+	work->lans += other_lan(work, index) != 0;
+	return 0;
+}
+
+/* Finds the links with listeners; the one that the packet came from is not among them. */
+INLINE void find_listeners(struct packet *packet, struct work *work)
+{
+	mead_u8 *octets = (mead_u8 *)packet->group;
+
+	NO_UNROLL
+	for (mead_u32 at = 0; at < 16; at++)
+		octets[at & 15] = packet->options[(packet->group_at + at) & 255];
+	work->group = lookup(&groups, packet->group);
+	if (work->group)
+		repeat(MEAD_MAX_LANS, count_lan, work, 0);
+}
+
+/* Sends the packet to all listeners on a link. */
+static long multicast(mead_u32 index, struct work *work)
+{
+	const struct mead_lan *lan = other_lan(work, index);
+	struct packet *packet = work->packet;
+	mead_u8 hop_limit = packet->ip.hop_limit - 1, ethernet[12] = { 0x33, 0x33 };
+
+	if (!lan)
+		return 0;
+	__builtin_memcpy(ethernet + 2, &packet->group[3], 4);
+	__builtin_memcpy(ethernet + 6, lan->mac, 6);
+	store(work->skb, AT_HOP_LIMIT, &hop_limit, 1, 0);
+	store(work->skb, 0, ethernet, 12, 0);
+	work->lans--;
+	if (!(work->lans | work->served))
+		work->answer = redirect(lan->interface, 0);
+	else if (clone_redirect(work->skb, lan->interface, 0))
+		count(MEAD_NOT_SENT, 1);
+	return 0;
+}
+
+/* To the group, with the port of the designated router's place. */
+INLINE void serve_listeners(struct __sk_buff *skb, struct packet *packet, struct work *work)
+{
+	count(MEAD_MULTICAST, work->lans);
+	readdress(skb, packet, packet->group);
+	set_port(skb, packet, work->designated);
+	repeat(MEAD_MAX_LANS, multicast, work, 0);
 }
 
 INLINE int forward_data(struct __sk_buff *skb, struct packet *packet, struct mead_config *settings, mead_u32 len)
 {
 	int is_here = is_own(packet->ip.destination);
 	struct work work = { .skb = skb, .packet = packet, .settings = settings, .by_router = is_here, .answer = DROP };
+	mead_u32 others;
 
 	if (!packet->delivery)
 		return drop(MEAD_NOTHING_TO_DELIVER);
@@ -745,22 +828,30 @@ INLINE int forward_data(struct __sk_buff *skb, struct packet *packet, struct mea
 		return drop(MEAD_NOT_REWRITTEN);
 	normalise(skb, packet);
 	repeat(packet->count, classify, &work, 0);
+	if (work.is_designated)
+		find_listeners(packet, &work);
 	if (!is_here)
 		repeat(packet->count, find_router, &work, 0);
 
+	others = packet->dont_replicate ? packet->delivery & ~work.own_routers : work.replicas;
 	if (packet->dont_replicate) {
 		forward_whole(skb, packet, settings, &work, is_here);
 	} else if (work.replicas) {
 		count(MEAD_REPLICAS, population(work.replicas));
 		repeat(packet->count, replicate, &work, 0);
 	}
-	if (!(work.served | work.early))
+	if (!(work.served | work.early | work.lans)) {
+		if (work.is_designated && !others)
+			count(MEAD_NO_LISTENER, 1);
 		return work.answer;
+	}
 	if (strip(skb, packet))
 		return drop(MEAD_NOT_REWRITTEN);
 	count(MEAD_UNICAST, population(work.served));
 	count(MEAD_PREMATURE, population(work.early));
 	work.served |= work.early;
+	if (work.lans)
+		serve_listeners(skb, packet, &work);
 	repeat(packet->count, deliver, &work, 0);
 	return work.answer;
 }

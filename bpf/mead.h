@@ -22,6 +22,9 @@ enum {
 	/* Own addresses of a router. */
 	MEAD_MAX_OWN = 4096,
 	MEAD_MAX_NEIGHBOURS = 1024,
+	/* Groups that are listened to on a router's links, and links of a group. */
+	MEAD_MAX_GROUPS = 4096,
+	MEAD_MAX_LANS = 32,
 	MEAD_REQUESTS_BYTES = 1 << 20,
 };
 
@@ -75,7 +78,24 @@ enum mead_counter {
 	MEAD_BY_KERNEL = 24,
 	/* Copies among them that the device did not take. */
 	MEAD_NOT_SENT = 25,
-	MEAD_COUNTERS = 26,
+	/* Packets out to the listeners on a link. */
+	MEAD_MULTICAST = 26,
+	/* Packets that end here because nobody listens. */
+	MEAD_NO_LISTENER = 27,
+	MEAD_COUNTERS = 28,
+};
+
+/* A link with listeners, and the Ethernet address that the router has there. */
+struct mead_lan {
+	mead_u32 interface;
+	mead_u8 mac[6];
+	mead_u16 unused;
+};
+
+/* One entry of the table `groups`. */
+struct mead_group {
+	mead_u32 count;
+	struct mead_lan lans[MEAD_MAX_LANS];
 };
 
 struct mead_neighbour_key {
@@ -98,6 +118,9 @@ struct mead_request {
 
 _Static_assert(sizeof(struct mead_config) == 24, "as in shared.rs");
 _Static_assert(__builtin_offsetof(struct mead_config, refresh_ns) == 16, "as in shared.rs");
+_Static_assert(sizeof(struct mead_lan) == 12, "as in shared.rs");
+_Static_assert(__builtin_offsetof(struct mead_lan, mac) == 4, "as in shared.rs");
+_Static_assert(sizeof(struct mead_group) == 4 + 12 * MEAD_MAX_LANS, "as in shared.rs");
 _Static_assert(sizeof(struct mead_neighbour_key) == 20, "as in shared.rs");
 _Static_assert(sizeof(struct mead_neighbour) == 24, "as in shared.rs");
 _Static_assert(sizeof(struct mead_request) == 336, "as in shared.rs");

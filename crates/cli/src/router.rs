@@ -64,6 +64,10 @@ struct Run {
     /// How headers are written: rfc, or linux-6.5 for senders and routers of the thesis
     #[arg(long, value_name = "DIALECT", default_value = "rfc", value_parser = dialect)]
     dialect: Dialect,
+    /// Be the designated router of hosts that join groups: ask on all links who listens (MLD), and serve them by one multicast
+    /// packet a link where a sender of theirs has a group (`treecast mead --designated GROUP`)
+    #[arg(long)]
+    designated: bool,
     /// A file with the domain's key, 64 hexadecimal digits: discovery responses prove that they are of the domain
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
@@ -132,6 +136,7 @@ fn serve(args: Run) -> Result<(), Box<dyn std::error::Error>> {
         interfaces: args.interfaces,
         min_dsts: args.min_dsts,
         dialect: args.dialect,
+        is_designated: args.designated,
         key,
         through_kernel: args.through_kernel,
         as_filter: args.as_filter,
@@ -182,6 +187,7 @@ fn print_status(status: &Status) {
         ("passed on whole", copies.whole),
         ("turned into unicast", copies.unicast),
         ("turned into unicast early", copies.premature),
+        ("to the listeners on a link", copies.multicast),
         ("of these by the kernel's way", copies.by_kernel),
         ("of these not sent", copies.not_sent),
         ("discovery requests", discovery.requests),
@@ -196,6 +202,10 @@ fn print_status(status: &Status) {
     let dropped =
         status.dropped.iter().map(|(reason, count)| [format!("dropped: {reason}"), count.to_string()]);
     table(["COUNTED", ""], counts.chain(malformed).chain(dropped));
+    if !status.groups.is_empty() {
+        let groups = status.groups.iter().map(|one| [one.group.to_string(), one.interfaces.join(" ")]);
+        table(["GROUP", "LISTENED TO AT"], groups);
+    }
     let neighbours = status.neighbours.iter().map(|neighbour| {
         let (packets, bytes) = (neighbour.packets.to_string(), neighbour.bytes.to_string());
         [neighbour.interface.clone(), neighbour.address.to_string(), packets, bytes]

@@ -64,15 +64,17 @@ impl Sender {
         sender
     }
 
+    /// Waits for the next event.
+    fn any(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.lines.read_line(&mut line).expect("it can be read") > 0, "it has ended");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
     /// Waits for the next event of a kind.
     fn next(&mut self, kind: &str) -> Value {
         loop {
-            let mut line = String::new();
-            assert!(
-                self.lines.read_line(&mut line).expect("it can be read") > 0,
-                "it has ended before {kind}"
-            );
-            let event: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let event = self.any();
             if event["event"] == kind {
                 return event;
             }
@@ -524,4 +526,87 @@ fn who_cannot_be_reached_is_told_with_the_reason_and_still_sent_to() {
     send(&network, 3, 100);
     assert!(received(&sockets["e4"], 3, 100).0.len() >= 3);
     assert_eq!(sender.end()["unicast_packets"], 24);
+}
+
+const GROUP: &str = "ff15::4242";
+
+/// Joins the group, as a program does that knows nothing of MEADcast.
+fn join(network: &Network, node: &str, socket: &UdpSocket) {
+    network.within(node, || {
+        let interface = treecast_driver::interface::Interface::named("b1").expect("on the LAN");
+        socket.join_multicast_v6(&GROUP.parse().expect("an address"), interface.index).expect("it joins");
+    });
+}
+
+fn router_status(network: &Network, node: &str) -> Value {
+    let output = network.treecast(node, &["router", "status", "--json"]);
+    serde_json::from_slice(&output.stdout).expect("a status")
+}
+
+/// Waits until designated routers serve these receivers, for some discoveries at most.
+fn wait_for_designated(sender: &mut Sender, expected: &[&str]) {
+    let mut groups = Vec::new();
+    let mut discoveries = 0;
+    while discoveries < 20 {
+        let event = sender.any();
+        discoveries += u32::from(event["event"] == "tree");
+        if event["event"] == "group" {
+            let lists = event["lists"].as_array().into_iter().flatten();
+            let designated = lists.flat_map(|list| list["designated"].as_array().expect("a list"));
+            let receivers = designated.flat_map(|entry| entry["receivers"].as_array().expect("a list"));
+            if receivers.eq(expected) {
+                return;
+            }
+            groups.push(event);
+        }
+    }
+    panic!("{expected:?}: {groups:?}");
+}
+
+/// e1 and e3 have joined and get one packet together; e2 and e4 have not, and are served as without.
+#[test]
+fn a_designated_router_serves_who_has_joined_by_one_packet_on_its_lan() {
+    let network = network();
+    let sockets = receivers(&network);
+    ["e1", "e3"].iter().for_each(|node| join(&network, node, &sockets[node]));
+    let path = key_file("designated-key", "07");
+    let key = path.to_str().expect("a plain name");
+    for (of_sender, of_router) in [
+        (&["--dont-replicate"][..], &["--designated"][..]),
+        (&["--key", key, "--grouping", "cost", "--ports"], &["--designated", "--key", key]),
+        (&[], &["--designated", "--user-space"]),
+    ] {
+        let _routers = ["r1", "r2"].map(|node| Router::start(&network, node, of_router));
+        eventually("the router knows who listens", || {
+            router_status(&network, "r2")["groups"].as_array().is_some_and(|groups| groups.len() == 1)
+        });
+        let addresses = RECEIVERS.map(|(_, address)| address);
+        let arguments = ["-T", "1", "-I", "1.5", "--print-tree", "--designated", GROUP];
+        let mut sender =
+            Sender::start(&network, &[&arguments[..], of_sender, &addresses, &["5000"]].concat());
+        wait_for_designated(&mut sender, &["fd00:3::2", "fd00:3::4"]);
+        let at_lan = capture(&network, "r2", "b1");
+        send(&network, 20, 1000);
+        for (node, socket) in &sockets {
+            assert_eq!(received(socket, 20, 1000).0, (0..20).collect::<Vec<_>>(), "{node} {of_sender:?}");
+        }
+        let (_, on_lan) = well_formed_datagrams(&at_lan, Dialect::Rfc);
+        assert_eq!(on_lan, 40, "one for e1 and e3, one for e2");
+        let status = router_status(&network, "r2");
+        let copies = &status["copies"];
+        assert_eq!((&copies["multicast"], &copies["unicast"]), (&20.into(), &20.into()), "{status}");
+        sender.end();
+    }
+    // Nobody listens any more: the next discovery finds that out.
+    let _router = Router::start(&network, "r2", &["--designated"]);
+    let mut sender = Sender::start(
+        &network,
+        &["-T", "0.5", "-I", "1", "--print-tree", "--designated", GROUP, "fd00:3::2", "fd00:3::4", "5000"],
+    );
+    wait_for_designated(&mut sender, &["fd00:3::2", "fd00:3::4"]);
+    drop(sockets);
+    wait_for_designated(&mut sender, &[]);
+    sender.end();
+    refused(&network, "s", &["--designated", "ff02::1", "fd00:4::2", "5000"], "ff02::1 is no group");
+    fs::remove_file(&path).expect("it is ours");
 }

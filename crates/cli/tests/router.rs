@@ -24,7 +24,7 @@ use mroute_network::{Network, PATIENCE, PORT, Router, eventually, treecast};
 use packets::packet_socket;
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_dataplane::mead::Status;
-use treecast_proto::mead::authentication::DomainKey;
+use treecast_proto::mead::authentication::{DomainKey, Said};
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
     mead::{Dialect, Header, Kind, Options},
@@ -270,7 +270,8 @@ fn both_routers_answer_discovery_and_prove_it() {
     let key = DomainKey::from_hex(&"07".repeat(32)).expect("a key");
     for ((router, header, options), hops) in responses.iter().zip([1, 2]) {
         assert_eq!((header.hops, &header.addresses[..]), (hops, &[C1][..]));
-        assert!(key.verifies(&options.proof.expect("a proof"), *router, C1, hops), "from its own address");
+        let said = Said { router: *router, receiver: C1, hops, group: None };
+        assert!(key.verifies(&options.proof.expect("a proof"), &said), "from its own address");
     }
     let r1 = status(&network, "r1").discovery;
     assert_eq!((r1.requests, r1.answered, r1.responses), (1, 1, 1), "its own is not among those passed on");

@@ -8,6 +8,7 @@
 mod clock;
 mod control;
 pub mod mead;
+mod mld_socket;
 pub mod mroute;
 mod netlink;
 mod notices;

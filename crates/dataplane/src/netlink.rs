@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io,
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr},
     os::fd::{AsRawFd, RawFd},
     time::Duration,
 };
@@ -15,11 +15,14 @@ use crate::sys;
 const HEADER_LEN: usize = 16;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MASTER: u16 = 10;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTN_UNICAST: u8 = 1;
@@ -38,6 +41,8 @@ pub struct Interface {
     pub is_usable: bool,
     /// Whether its frames begin with an Ethernet header.
     pub is_ethernet: bool,
+    /// Its Ethernet address.
+    pub mac: Option<[u8; 6]>,
     /// The address that it sends IGMP from: its first.
     pub ipv4: Option<IpAddr>,
     /// The address that it sends MLD from: its first link-local one, once that is known to be unique.
@@ -115,6 +120,28 @@ impl Netlink {
             Ok(()) => Ok(route),
             Err((Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL), _)) => Ok(None),
             Err((_, error)) => Err(error),
+        }
+    }
+
+    /// The Ethernet address of a host on this interface's link, if the kernel has it.
+    pub fn neighbour(&mut self, interface: u32, address: Ipv6Addr) -> io::Result<Option<[u8; 6]>> {
+        // struct ndmsg: family, padding, interface, and 4 bytes that may stay zero; then the address.
+        let mut body = vec![libc::AF_INET6 as u8, 0, 0, 0];
+        body.extend_from_slice(&interface.to_ne_bytes());
+        body.extend_from_slice(&[0; 4]);
+        body.extend_from_slice(&20_u16.to_ne_bytes());
+        body.extend_from_slice(&NDA_DST.to_ne_bytes());
+        body.extend_from_slice(&address.octets());
+
+        let mut found = None;
+        let answered = self.ask(libc::RTM_GETNEIGH, 0, &body, |body| {
+            found = attributes(body.get(12..).unwrap_or_default())
+                .find(|(kind, _)| *kind == NDA_LLADDR)
+                .and_then(|(_, value)| value.try_into().ok());
+        });
+        match answered {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+            _ => Ok(found),
         }
     }
 
@@ -215,6 +242,7 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
         is_up: flags & libc::IFF_UP != 0,
         is_usable: flags & libc::IFF_MULTICAST != 0 && flags & libc::IFF_LOOPBACK == 0,
         is_ethernet: body.get(2..).and_then(read_u16) == Some(libc::ARPHRD_ETHER),
+        mac: None,
         ipv4: None,
         ipv6: None,
         networks: Vec::new(),
@@ -222,6 +250,7 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
     };
     for (kind, value) in attributes(body.get(16..)?) {
         match kind {
+            IFLA_ADDRESS => interface.mac = value.try_into().ok(),
             IFLA_IFNAME => interface.name = text(value),
             IFLA_MASTER => interface.is_usable = false,
             _ => {}

@@ -116,7 +116,7 @@ fn take_control(level: i32, kind: i32, data: &[u8], received: &mut Received) {
 }
 
 /// Whether a hop-by-hop options header holds the router alert of MLD (RFC 2711, 2.1).
-fn has_router_alert(header: &[u8]) -> bool {
+pub fn has_router_alert(header: &[u8]) -> bool {
     let mut options = header.get(2..).unwrap_or_default();
     loop {
         match options {
@@ -214,6 +214,18 @@ pub fn with_offload_headers(socket: &Socket) -> io::Result<()> {
 
 /// Reads a frame from a packet socket. None, when it was not for this host by its Ethernet address, or left it.
 pub fn receive_for_this_host(socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    let (len, kind) = receive_frame(socket, buffer)?;
+    Ok((kind == libc::PACKET_HOST).then_some(len))
+}
+
+/// Reads a frame from a packet socket. None, when it left this host.
+pub fn receive_from_link(socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    let (len, kind) = receive_frame(socket, buffer)?;
+    Ok((kind != libc::PACKET_OUTGOING).then_some(len))
+}
+
+/// Reads a frame from a packet socket: its length and its kind (`packet(7)`).
+fn receive_frame(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, u8)> {
     // SAFETY: the pointers and lengths are those of live values; all zeros are an address.
     unsafe {
         let mut address = mem::zeroed::<libc::sockaddr_ll>();
@@ -222,7 +234,7 @@ pub fn receive_for_this_host(socket: &Socket, buffer: &mut [u8]) -> io::Result<O
         let (to, room) = (buffer.as_mut_ptr().cast(), buffer.len());
         let read =
             check_size(libc::recvfrom(socket.as_raw_fd(), to, room, libc::MSG_DONTWAIT, from, &mut len))?;
-        Ok((address.sll_pkttype == libc::PACKET_HOST).then_some(read))
+        Ok((read, address.sll_pkttype))
     }
 }
 
@@ -232,6 +244,15 @@ pub fn bpf(command: libc::c_int, attributes: &[u32; 8]) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of live bytes, which the kernel copies.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), len) };
     check(result as libc::c_int).map(drop)
+}
+
+/// Has the interface of a packet socket take what is for groups that this host has not joined, as long as the socket is open.
+pub fn take_all_groups(socket: &Socket, interface: u32) -> io::Result<()> {
+    // struct packet_mreq: interface, type, and an address that this type has none of.
+    let mut request = [0; 16];
+    request[..4].copy_from_slice(&(interface as i32).to_ne_bytes());
+    request[4..6].copy_from_slice(&(libc::PACKET_MR_ALLMULTI as u16).to_ne_bytes());
+    set_option_bytes(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
 /// Moves the calling thread, and what it opens and starts from now on, to a network of its own.

@@ -182,14 +182,18 @@ fn print_data(totals: &Totals) {
 
 fn list_as_text(list: &List) -> String {
     let entries = list.entries.iter().map(|(router, receivers)| format!("{router}: {}", joined(receivers)));
-    entries.collect::<Vec<_>>().join("; ")
+    let by_group = |(router, receivers): &(Ipv6Addr, Vec<Ipv6Addr>)| {
+        format!("{router} by multicast: {}", joined(receivers))
+    };
+    entries.chain(list.designated.iter().map(by_group)).collect::<Vec<_>>().join("; ")
 }
 
 fn list_as_json(list: &List) -> Value {
     let entry =
         |(router, receivers): &(Ipv6Addr, Vec<Ipv6Addr>)| json!({"router": router, "receivers": receivers});
-    let entries: Vec<_> = list.entries.iter().map(entry).collect();
-    json!({"routers": entries, "dont_replicate": list.dont_replicate})
+    let [entries, designated] =
+        [&list.entries, &list.designated].map(|entries| entries.iter().map(entry).collect::<Vec<_>>());
+    json!({"routers": entries, "designated": designated, "dont_replicate": list.dont_replicate})
 }
 
 fn joined(addresses: &[Ipv6Addr]) -> String {

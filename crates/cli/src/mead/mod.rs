@@ -117,6 +117,11 @@ pub struct Args {
     /// Address packets to routers, so that one that fails to act shows no receiver's address to another
     #[arg(long, help_heading = "Protocol")]
     to_router: bool,
+    /// A group, which receivers join: designated routers (`treecast router run --designated`) serve those that have, on their
+    /// own links, by one multicast packet to it, and stand in packets without them. Receivers that join nothing are served as
+    /// without
+    #[arg(long, value_name = "GROUP", help_heading = "Protocol")]
+    designated: Option<Ipv6Addr>,
     /// Put each receiver's port into packets: needed where those in --members differ
     #[arg(long, help_heading = "Protocol")]
     ports: bool,
@@ -207,6 +212,7 @@ fn settings(args: &Args) -> Result<Settings, String> {
         dont_replicate: args.dont_replicate,
         to_router: args.to_router,
         has_ports: args.ports,
+        group: args.designated,
         key,
         divides: args.through_kernel,
         statistics: args.statistics,

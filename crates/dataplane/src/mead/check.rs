@@ -32,6 +32,13 @@ use random::Random;
 const NETWORK: &str = "2001:db8:7ca5:7ca5:7ca5:7ca5:7ca5:";
 const NEIGHBOUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
+/// Numbers of the interface by which packets come, and of two by which copies leave.
+const ENTRANCE: u32 = 10;
+const EXITS: [(u32, &str); 2] = [(11, "out"), (12, "out2")];
+
+/// Of all groups that are tested with, and no group of a kernel's own.
+const GROUP_PREFIX: [u8; 2] = [0xff, 0x15];
+
 /// The program's answers (linux/pkt_cls.h).
 const NEXT: i32 = -1;
 const DROP: i32 = 2;
@@ -85,11 +92,11 @@ fn compare(packets: u64, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<Rep
 pub struct Stage {
     program: Program,
     router: Router,
-    leaving: Socket,
-    entrance: u32,
+    /// What leaves by each exit.
+    leaving: Vec<Socket>,
     /// Addresses of the frames that come in, and of those that leave.
     in_head: [u8; ETHERNET_LEN],
-    out_head: [u8; ETHERNET_LEN],
+    exit_macs: BTreeMap<u32, [u8; 6]>,
     expected: [u64; COUNTERS],
     report: Report,
     buffer: Vec<u8>,
@@ -106,33 +113,42 @@ impl Stage {
         }
         // Off, so that nothing but the packets tested leaves.
         ip(&format!(
-            "link add name in mtu 65535 type veth peer name in-far\n\
-             link add name out mtu 65535 type veth peer name out-far\n\
+            "link add name in index {ENTRANCE} mtu 65535 type veth peer name in-far index 20\n\
+             link add name out index 11 mtu 65535 type veth peer name out-far index 21\n\
+             link add name out2 index 12 mtu 65535 type veth peer name out2-far index 22\n\
              link set out addrgenmode none\nlink set out-far addrgenmode none\n\
+             link set out2 addrgenmode none\nlink set out2-far addrgenmode none\n\
              link set in up\nlink set in-far up\nlink set out up\nlink set out-far up\n\
+             link set out2 up\nlink set out2-far up\n\
              addr add {NETWORK}1/112 dev out nodad\n\
              neigh add {NETWORK}2 lladdr 02:00:00:00:00:02 dev out nud permanent\n\
              route add default via {NETWORK}2\n"
         ))?;
         let interfaces = Netlink::open()?.interfaces()?;
-        let leaving = sys::packet_socket(interfaces["out"].index)?;
-        leaving.set_recv_buffer_size(4 << 20)?;
-        let program = Program::load().map_err(|error| error.to_string())?;
-        let router = Router { is_enabled: false, min_dsts: 0, dialect: Dialect::Rfc, own: BTreeSet::new() };
-        let head = |to: [u8; 6], from: [u8; 6]| {
-            let mut head = [0; ETHERNET_LEN];
-            head[..6].copy_from_slice(&to);
-            head[6..12].copy_from_slice(&from);
-            head[12..].copy_from_slice(&(libc::ETH_P_IPV6 as u16).to_be_bytes());
-            head
+        let mac = |name: &str| interfaces[name].mac.ok_or(format!("{name} has no Ethernet address"));
+        let leaving =
+            EXITS.iter().map(|(index, _)| sys::packet_socket(*index)).collect::<Result<Vec<_>, _>>()?;
+        leaving.iter().try_for_each(|socket| socket.set_recv_buffer_size(4 << 20))?;
+        let mut program = Program::load().map_err(|error| error.to_string())?;
+        let mut exit_macs = BTreeMap::new();
+        for (index, name) in EXITS {
+            program.set_mac(index, mac(name)?);
+            exit_macs.insert(index, mac(name)?);
+        }
+        program.set_mac(ENTRANCE, mac("in")?);
+        let router = Router {
+            is_enabled: false,
+            min_dsts: 0,
+            dialect: Dialect::Rfc,
+            own: BTreeSet::new(),
+            groups: BTreeMap::new(),
         };
         Ok(Self {
             program,
             router,
             leaving,
-            entrance: interfaces["in"].index,
             in_head: head(mac("in")?, NEIGHBOUR_MAC),
-            out_head: head(NEIGHBOUR_MAC, mac("out")?),
+            exit_macs,
             expected: [0; COUNTERS],
             report: Report::default(),
             buffer: vec![0; 1 << 16],
@@ -150,7 +166,7 @@ impl Stage {
     pub fn check(&mut self, packet: &[u8]) -> Result<(), Failure> {
         let frame = [&self.in_head[..], packet].concat();
         let expected = self.expect(packet);
-        let (answer, last) = self.program.test(self.entrance, &frame).map_err(|error| error.to_string())?;
+        let (answer, last) = self.program.test(ENTRANCE, &frame).map_err(|error| error.to_string())?;
         let mut seen = self.left()?;
         if answer != DROP {
             seen.push(last);
@@ -177,7 +193,7 @@ impl Stage {
     /// The answer and the frames that the model says.
     fn expect(&mut self, packet: &[u8]) -> (i32, Vec<Vec<u8>>) {
         let passed = |packet: &[u8], padding: &[u8]| vec![[&self.in_head[..], packet, padding].concat()];
-        let outcome = self.router.forward(packet);
+        let outcome = self.router.forward(packet, ENTRANCE);
         *self.report.outcomes.entry(name(&outcome)).or_default() += 1;
         let mut add = |counter: usize| self.expected[counter] += 1;
         match outcome {
@@ -187,39 +203,60 @@ impl Stage {
                 (NEXT, passed(&passed_on, &packet[passed_on.len()..]))
             }
             Outcome::Drop(reason) => {
+                if reason == Dropped::NoListener {
+                    add(Counter::Data as usize);
+                }
                 add(match reason {
                     Dropped::Malformed(reason) => reason as usize,
                     Dropped::HopLimit => Counter::HopLimit as usize,
                     Dropped::NothingToDeliver => Counter::NothingToDeliver as usize,
+                    Dropped::NoListener => Counter::NoListener as usize,
                 });
                 (DROP, Vec::new())
             }
             Outcome::Forward(copies) => {
                 add(Counter::Data as usize);
                 copies.iter().for_each(|copy| add(counter(copy.kind) as usize));
-                let frame = |copy: Outgoing| [&self.out_head[..], &copy.packet].concat();
-                let frames: Vec<_> = copies.into_iter().map(frame).collect();
+                // Between two exits, there is no order in what has left; the last copy is not carried out.
+                let mut copies = copies;
+                let last = copies.pop();
+                copies.sort_by_key(exit);
+                let frames: Vec<_> = copies.into_iter().chain(last).map(|copy| self.frame(&copy)).collect();
                 (if frames.is_empty() { DROP } else { REDIRECT }, frames)
             }
         }
     }
 
+    /// A copy as it leaves.
+    fn frame(&self, copy: &Outgoing) -> Vec<u8> {
+        let to = match copy.interface {
+            Some(_) => [0x33, 0x33, copy.packet[36], copy.packet[37], copy.packet[38], copy.packet[39]],
+            None => NEIGHBOUR_MAC,
+        };
+        [&head(to, self.exit_macs[&exit(copy)])[..], &copy.packet].concat()
+    }
+
     /// The copies that have left.
     fn left(&mut self) -> io::Result<Vec<Vec<u8>>> {
         let mut frames = Vec::new();
-        loop {
-            match (&self.leaving).read(&mut self.buffer) {
-                Ok(len) if self.buffer[..6] == NEIGHBOUR_MAC => frames.push(self.buffer[..len].to_vec()),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(frames),
-                Err(error) => return Err(error),
+        for mut socket in &self.leaving {
+            loop {
+                match socket.read(&mut self.buffer) {
+                    Ok(len) => frames.push(self.buffer[..len].to_vec()),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(error),
+                }
             }
         }
+        // The kernel says other things there, too: it joins groups.
+        let is_copy = |frame: &Vec<u8>| frame[..6] == NEIGHBOUR_MAC || frame[38..40] == GROUP_PREFIX;
+        frames.retain(is_copy);
+        Ok(frames)
     }
 
     /// The daemon gets the requests as they came in, and nothing else.
     fn check_request(&mut self, packet: &[u8]) -> Result<(), Failure> {
-        let expected = match self.router.forward(packet) {
+        let expected = match self.router.forward(packet, ENTRANCE) {
             Outcome::Request { passed_on, .. } => Some(packet[..passed_on.len()].to_vec()),
             _ => None,
         };
@@ -252,17 +289,21 @@ fn name(outcome: &Outcome) -> &'static str {
         Outcome::Drop(Dropped::Malformed(reason)) => reason.name(),
         Outcome::Drop(Dropped::HopLimit) => "hop-limit",
         Outcome::Drop(Dropped::NothingToDeliver) => "nothing-to-deliver",
+        Outcome::Drop(Dropped::NoListener) => "no-listener",
     }
 }
 
-fn mac(interface: &str) -> Result<[u8; 6], Failure> {
-    // The file system that is mounted shows another network, but this is asked through netlink by `ip`.
-    let output = Command::new("ip").args(["-o", "link", "show", "dev", interface]).output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let address = text.split_whitespace().skip_while(|word| *word != "link/ether").nth(1);
-    let octets = address.map(|text| text.split(':').filter_map(|octet| u8::from_str_radix(octet, 16).ok()));
-    let octets: Vec<u8> = octets.into_iter().flatten().collect();
-    octets.try_into().map_err(|_| format!("{interface} has no Ethernet address: {text}").into())
+/// The exit by which a copy leaves: all routes lead to the first.
+fn exit(copy: &Outgoing) -> u32 {
+    copy.interface.unwrap_or(EXITS[0].0)
+}
+
+fn head(to: [u8; 6], from: [u8; 6]) -> [u8; ETHERNET_LEN] {
+    let mut head = [0; ETHERNET_LEN];
+    head[..6].copy_from_slice(&to);
+    head[6..12].copy_from_slice(&from);
+    head[12..].copy_from_slice(&(libc::ETH_P_IPV6 as u16).to_be_bytes());
+    head
 }
 
 fn ip(commands: &str) -> Result<(), Failure> {

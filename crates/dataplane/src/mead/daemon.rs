@@ -14,14 +14,15 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_proto::{
     Instant,
-    mead::router::{Limiter, Limits, Outcome, Router},
+    mead::router::{Limiter, Limits, Outcome, Request, Router},
 };
 use treecast_wire::{ipv6::is_forwardable, mead::Dialect};
 
 use super::{
-    Config, Discovery, Error, Neighbour, Notice, Setting, Status,
+    Config, Discovery, Error, Group, Neighbour, Notice, Setting, Status,
+    listeners::Registrations,
     plane::Plane,
-    shared::Counter,
+    shared::{Counter, MAX_GROUPS, MAX_LANS},
     status::{self, Counted},
 };
 use crate::{
@@ -44,12 +45,14 @@ const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
 const MAX_REQUEST_LEN: u64 = 4096;
 
 const WAIT: &str = "cannot wait for the network";
+const LISTEN: &str = "cannot hear which groups hosts have joined (without --designated it need not)";
 const WATCH: &str = "cannot watch the network's interfaces";
 
 const MONITOR: u64 = 0;
 const CONTROL: u64 = 1;
 const SIGNALS: u64 = 2;
 const REQUESTS: u64 = 3;
+const LISTENERS: u64 = 4;
 const FIRST_CLIENT: u64 = 16;
 
 /// What a client says. Whoever may not change anything is told the state whatever it says.
@@ -145,6 +148,8 @@ struct Daemon<'a> {
     limiter: Limiter,
     answers: Socket,
     discovery: Discovery,
+    /// Of a designated router.
+    registrations: Option<Registrations>,
 }
 
 impl<'a> Daemon<'a> {
@@ -162,7 +167,10 @@ impl<'a> Daemon<'a> {
             min_dsts: config.min_dsts,
             dialect: config.dialect,
             own: BTreeSet::new(),
+            groups: BTreeMap::new(),
         };
+        let open = || Registrations::open().map_err(Error::system(LISTEN));
+        let registrations = config.is_designated.then(open).transpose()?;
         let plane = Plane::start(config, &router)?;
         let raw = Some(Protocol::from(libc::IPPROTO_RAW));
         let answers = Socket::new(Domain::IPV6, Type::RAW.nonblocking(), raw)
@@ -171,6 +179,9 @@ impl<'a> Daemon<'a> {
             poll.watch(&monitor, MONITOR)?;
             poll.watch(&control, CONTROL)?;
             poll.watch(signals, SIGNALS)?;
+            if let Some(registrations) = &registrations {
+                poll.watch(registrations, LISTENERS)?;
+            }
             poll.watch(&plane, REQUESTS)
         };
         watch().map_err(Error::system(WAIT))?;
@@ -189,12 +200,15 @@ impl<'a> Daemon<'a> {
             limiter: Limiter::new(Limits::default()),
             answers,
             discovery: Discovery::default(),
+            registrations,
         })
     }
 
     fn run(mut self, notices: &mut Notices<'_>) -> Result<(), Error> {
         loop {
-            let timeout = timeout_millis(self.clock.now(), self.look_again);
+            let queries = self.registrations.as_ref().and_then(Registrations::deadline);
+            let deadline = self.look_again.into_iter().chain(queries).min();
+            let timeout = timeout_millis(self.clock.now(), deadline);
             let ready = self.poll.wait(timeout).map_err(Error::system(WAIT))?;
             if ready.contains(&SIGNALS) {
                 return Ok(());
@@ -209,9 +223,12 @@ impl<'a> Daemon<'a> {
                     }
                     CONTROL => self.serve_client(),
                     REQUESTS => self.answer_requests()?,
+                    // Below, with what is due.
+                    LISTENERS => {}
                     client => self.control.write(client),
                 }
             }
+            self.hear_listeners()?;
             if self.look_again.is_some_and(|at| at <= self.clock.now())
                 && let Err(error) = self.look_again(notices)
             {
@@ -249,6 +266,23 @@ impl<'a> Daemon<'a> {
             }
             self.served.insert(index, interface);
         }
+        if let Some(registrations) = &mut self.registrations {
+            registrations.attend(self.clock.now(), self.served.values()).map_err(Error::system(LISTEN))?;
+        }
+        Ok(())
+    }
+
+    /// Has the program know all groups that are listened to.
+    fn hear_listeners(&mut self) -> Result<(), Error> {
+        let Some(registrations) = &mut self.registrations else { return Ok(()) };
+        registrations.work(self.clock.now()).map_err(Error::system(LISTEN))?;
+        let mut groups = registrations.groups();
+        groups = groups.into_iter().take(MAX_GROUPS).collect();
+        groups.values_mut().for_each(|links| *links = links.iter().copied().take(MAX_LANS).collect());
+        if groups != self.router.groups {
+            self.router.groups = groups;
+            self.configure()?;
+        }
         Ok(())
     }
 
@@ -259,13 +293,14 @@ impl<'a> Daemon<'a> {
     fn answer_requests(&mut self) -> Result<(), Error> {
         for packet in self.plane.requests()? {
             // It was one to the program; addresses may have changed since.
-            let Outcome::Request { request, .. } = self.router.forward(&packet) else { continue };
+            let Outcome::Request { request, .. } = self.router.forward(&packet, 0) else { continue };
             if !self.limiter.admits(self.clock.now(), request.sender) {
                 self.discovery.limited += 1;
                 continue;
             }
+            let offers = self.serves(&request);
             let answer = self.address_towards(request.sender).and_then(|own| {
-                let packet = request.answer(own, self.config.key.as_ref());
+                let packet = request.answer(own, self.config.key.as_ref(), offers);
                 let to = SocketAddr::V6(SocketAddrV6::new(request.sender, 0, 0, 0));
                 self.answers.send_to(&packet, &to.into()).ok()
             });
@@ -275,6 +310,17 @@ impl<'a> Daemon<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the receiver is to be served by the group of the request.
+    fn serves(&mut self, request: &Request) -> bool {
+        let Some((group, registrations)) = request.group.zip(self.registrations.as_ref()) else {
+            return false;
+        };
+        let way = (request.sender, request.receiver);
+        // What the kernel does not say is not so.
+        self.router.groups.contains_key(&group)
+            && registrations.serves(self.clock.now(), &mut self.netlink, way, group).unwrap_or(false)
     }
 
     /// The host's own address, which no link has and so stays when one goes down; otherwise the one for whom it sends to
@@ -354,6 +400,10 @@ fn report(
         })
         .collect();
     neighbours.sort_by(|one, other| (&one.interface, one.address).cmp(&(&other.interface, other.address)));
+    let group = |(group, links): (&Ipv6Addr, &BTreeSet<u32>)| Group {
+        group: *group,
+        interfaces: links.iter().copied().map(name).collect(),
+    };
     let interface =
         |one: &Interface| status::Interface { name: one.name.clone(), addresses: global(one).collect() };
     Ok(Status {
@@ -374,6 +424,7 @@ fn report(
         },
         malformed: counted.malformed(),
         dropped: counted.dropped(),
+        groups: router.groups.iter().map(group).collect(),
         neighbours,
     })
 }

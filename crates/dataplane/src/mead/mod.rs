@@ -7,6 +7,7 @@
 pub mod check;
 mod daemon;
 mod error;
+mod listeners;
 mod plane;
 mod program;
 mod shared;
@@ -21,7 +22,7 @@ use treecast_wire::mead::Dialect;
 pub use crate::notices::Notice;
 pub use daemon::{process, run, set, show};
 pub use error::Error;
-pub use status::{Copies, Discovery, Interface, Neighbour, Setting, Status};
+pub use status::{Copies, Discovery, Group, Interface, Neighbour, Setting, Status};
 
 /// Of its filters: behind those of others. What they drop has not come in.
 const PRIORITY: u16 = 60_000;
@@ -34,6 +35,8 @@ pub struct Config {
     /// Routers with fewer receivers than this are done without. 0 and 1: never.
     pub min_dsts: u8,
     pub dialect: Dialect,
+    /// Whether it serves receivers on its own links by multicast, where they have joined a sender's group.
+    pub is_designated: bool,
     /// What responses prove that they are of the domain with.
     pub key: Option<DomainKey>,
     /// Whether all copies go the kernel's own way, past its firewall and policies.

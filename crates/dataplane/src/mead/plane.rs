@@ -52,7 +52,12 @@ impl Plane {
 
     pub fn attach(&mut self, interface: &Interface) -> Result<(), Failure> {
         match self {
-            Self::Program { program, as_filter, .. } => program.attach(interface, *as_filter),
+            Self::Program { program, as_filter, .. } => {
+                if let Some(mac) = interface.mac {
+                    program.set_mac(interface.index, mac);
+                }
+                program.attach(interface, *as_filter)
+            }
             Self::UserSpace(plane) => plane.attach(interface),
         }
     }

@@ -18,7 +18,9 @@ use treecast_proto::mead::router::Router;
 
 use super::{
     PRIORITY,
-    shared::{COUNTERS, Config, Neighbour, NeighbourKey, REQUEST_PACKET, dialect_number},
+    shared::{
+        COUNTERS, Config, Group, Lan, MAX_LANS, Neighbour, NeighbourKey, REQUEST_PACKET, dialect_number,
+    },
     user_space::unblock,
 };
 use crate::{
@@ -39,6 +41,9 @@ pub struct Program {
     config: Array<MapData, Config>,
     own: HashMap<MapData, [u8; 16], u8>,
     counters: PerCpuArray<MapData, u64>,
+    groups: HashMap<MapData, [u8; 16], Group>,
+    /// Interfaces' Ethernet addresses.
+    macs: BTreeMap<u32, [u8; 6]>,
     neighbours: HashMap<MapData, NeighbourKey, Neighbour>,
     requests: RingBuf<MapData>,
     settings: Config,
@@ -56,11 +61,24 @@ impl Program {
         let config = Array::try_from(table("config")?)?;
         let own = HashMap::try_from(table("own")?)?;
         let counters = PerCpuArray::try_from(table("counters")?)?;
+        let groups = HashMap::try_from(table("groups")?)?;
         let neighbours = HashMap::try_from(table("neighbours")?)?;
         let requests = RingBuf::try_from(table("requests")?)?;
         let (settings, filters, before_filters) = (Config::default(), BTreeMap::new(), BTreeSet::new());
-        let mut program =
-            Self { objects, config, own, counters, neighbours, requests, settings, filters, before_filters };
+        let macs = BTreeMap::new();
+        let mut program = Self {
+            objects,
+            config,
+            own,
+            counters,
+            groups,
+            macs,
+            neighbours,
+            requests,
+            settings,
+            filters,
+            before_filters,
+        };
         program.classifier()?.load()?;
         Ok(program)
     }
@@ -94,6 +112,11 @@ impl Program {
         Ok(())
     }
 
+    /// What it sends to groups by this interface comes from this address. To be told before [`Self::configure`].
+    pub fn set_mac(&mut self, interface: u32, mac: [u8; 6]) {
+        self.macs.insert(interface, mac);
+    }
+
     fn classifier(&mut self) -> Result<&mut SchedClassifier, Failure> {
         Ok(self.objects.program_mut(NAME).ok_or("it has no function mead_router")?.try_into()?)
     }
@@ -106,6 +129,7 @@ impl Program {
         refresh_ns: u64,
     ) -> Result<(), Failure> {
         self.set_own(&router.own)?;
+        self.set_groups(&router.groups)?;
         self.settings = Config {
             is_enabled: router.is_enabled.into(),
             min_dsts: router.min_dsts.into(),
@@ -124,6 +148,26 @@ impl Program {
         }
         for gone in before.difference(own) {
             self.own.remove(&gone.octets())?;
+        }
+        Ok(())
+    }
+
+    fn set_groups(&mut self, groups: &BTreeMap<Ipv6Addr, BTreeSet<u32>>) -> Result<(), Failure> {
+        let before = self.groups.keys().map(|key| key.map(Ipv6Addr::from)).collect::<Result<Vec<_>, _>>()?;
+        for gone in before.into_iter().filter(|group| !groups.contains_key(group)) {
+            self.groups.remove(&gone.octets())?;
+        }
+        for (group, interfaces) in groups {
+            let lan = |interface: &u32| {
+                let mac = self.macs.get(interface)?;
+                Some(Lan { interface: *interface, mac: *mac, unused: 0 })
+            };
+            let mut entry = Group { count: 0, lans: [Lan::default(); MAX_LANS] };
+            for (place, lan) in entry.lans.iter_mut().zip(interfaces.iter().filter_map(lan)) {
+                *place = lan;
+                entry.count += 1;
+            }
+            self.groups.insert(group.octets(), entry, 0)?;
         }
         Ok(())
     }

@@ -33,11 +33,36 @@ pub struct Neighbour {
     pub refreshed_ns: u64,
 }
 
+/// `MEAD_MAX_LANS`.
+pub const MAX_LANS: usize = 32;
+
+/// `MEAD_MAX_GROUPS`.
+pub const MAX_GROUPS: usize = 4096;
+
+/// `struct mead_lan`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Lan {
+    pub interface: u32,
+    pub mac: [u8; 6],
+    pub unused: u16,
+}
+
+/// `struct mead_group`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Group {
+    pub count: u32,
+    pub lans: [Lan; MAX_LANS],
+}
+
 /// Where the packet of a `struct mead_request` begins; before it its interface and length, four bytes each.
 pub const REQUEST_PACKET: usize = 8;
 
 const _: () = assert!(size_of::<Config>() == 24);
 const _: () = assert!(offset_of!(Config, refresh_ns) == 16);
+const _: () = assert!(size_of::<Lan>() == 12 && offset_of!(Lan, mac) == 4);
+const _: () = assert!(size_of::<Group>() == 4 + 12 * MAX_LANS);
 const _: () = assert!(size_of::<NeighbourKey>() == 20);
 const _: () = assert!(size_of::<Neighbour>() == 24);
 const _: () = assert!(REQUEST_PACKET + MAX_REQUEST_LEN == 336);
@@ -45,12 +70,14 @@ const _: () = assert!(REQUEST_PACKET + MAX_REQUEST_LEN == 336);
 // SAFETY: C structures of integers without padding: every pattern of bits is a value.
 unsafe impl aya::Pod for Config {}
 // SAFETY: as above.
+unsafe impl aya::Pod for Group {}
+// SAFETY: as above.
 unsafe impl aya::Pod for NeighbourKey {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Neighbour {}
 
 /// `MEAD_COUNTERS`.
-pub const COUNTERS: usize = 26;
+pub const COUNTERS: usize = 28;
 
 /// `enum mead_counter`, behind the malformed packets' reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,10 +96,12 @@ pub enum Counter {
     Premature = 23,
     ByKernel = 24,
     NotSent = 25,
+    Multicast = 26,
+    NoListener = 27,
 }
 
 const _: () = assert!(Reason::ALL.len() == Counter::HopLimit as usize);
-const _: () = assert!(Counter::NotSent as usize + 1 == COUNTERS);
+const _: () = assert!(Counter::NoListener as usize + 1 == COUNTERS);
 
 /// `enum mead_dialect`.
 pub fn dialect_number(dialect: Dialect) -> u32 {

@@ -23,6 +23,8 @@ pub struct Status {
     pub malformed: BTreeMap<String, u64>,
     /// Other packets that ended here, by why.
     pub dropped: BTreeMap<String, u64>,
+    /// Groups that receivers on this router's links have joined.
+    pub groups: Vec<Group>,
     /// Where copies went lately, by the shortest way; those that went the kernel's own way are not among them.
     pub neighbours: Vec<Neighbour>,
 }
@@ -44,6 +46,8 @@ pub struct Copies {
     pub unicast: u64,
     /// Turned into unicast for receivers behind a router with few of them.
     pub premature: u64,
+    /// For all listeners on a link.
+    pub multicast: u64,
     /// Of all these: by the kernel's own way.
     pub by_kernel: u64,
     /// Of all these: that the device did not take.
@@ -72,6 +76,13 @@ pub struct Neighbour {
     pub bytes: u64,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    pub group: Ipv6Addr,
+    /// Where it is listened to.
+    pub interfaces: Vec<String>,
+}
+
 /// What can be changed while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -94,6 +105,7 @@ impl Counted<'_> {
             whole: self.of(Counter::Whole),
             unicast: self.of(Counter::Unicast),
             premature: self.of(Counter::Premature),
+            multicast: self.of(Counter::Multicast),
             by_kernel: self.of(Counter::ByKernel),
             not_sent: self.of(Counter::NotSent),
         }
@@ -109,6 +121,7 @@ impl Counted<'_> {
             ("hop-limit", Counter::HopLimit),
             ("nothing-to-deliver", Counter::NothingToDeliver),
             ("not-rewritten", Counter::NotRewritten),
+            ("no-listener", Counter::NoListener),
         ];
         let counts = names.into_iter().map(|(name, counter)| (name.to_owned(), self.of(counter)));
         counts.filter(|(_, count)| *count > 0).collect()

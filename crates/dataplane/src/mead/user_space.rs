@@ -103,7 +103,7 @@ impl UserSpace {
                 let Ok(len) = sys::receive_for_this_host(socket, &mut self.buffer) else { break };
                 let frame = len.map(|len| self.buffer[..len].to_vec()).unwrap_or_default();
                 for packet in datagrams(&frame) {
-                    requests.extend(self.forward(packet));
+                    requests.extend(self.forward(packet, token as u32));
                 }
             }
         }
@@ -111,8 +111,8 @@ impl UserSpace {
     }
 
     /// Returns the packet, if it is a request that is to be answered.
-    fn forward(&mut self, packet: Vec<u8>) -> Option<Vec<u8>> {
-        match self.router.forward(&packet) {
+    fn forward(&mut self, packet: Vec<u8>, interface: u32) -> Option<Vec<u8>> {
+        match self.router.forward(&packet, interface) {
             Outcome::Pass => {
                 self.count(Counter::Responses, u64::from(self.is_response(&packet)));
                 self.pass_on(packet);
@@ -120,6 +120,10 @@ impl UserSpace {
             Outcome::Drop(Dropped::Malformed(reason)) => self.counters[reason as usize] += 1,
             Outcome::Drop(Dropped::HopLimit) => self.count(Counter::HopLimit, 1),
             Outcome::Drop(Dropped::NothingToDeliver) => self.count(Counter::NothingToDeliver, 1),
+            Outcome::Drop(Dropped::NoListener) => {
+                self.count(Counter::Data, 1);
+                self.count(Counter::NoListener, 1);
+            }
             Outcome::Request { passed_on, .. } => {
                 self.count(Counter::Requests, 1);
                 self.pass_on(passed_on);
@@ -129,7 +133,10 @@ impl UserSpace {
                 self.count(Counter::Data, 1);
                 for copy in copies {
                     self.count(counter(copy.kind), 1);
-                    self.send(&copy.packet);
+                    match copy.interface.map(|interface| self.out.set_multicast_if_v6(interface)) {
+                        Some(Err(_)) => self.count(Counter::NotSent, 1),
+                        _ => self.send(&copy.packet),
+                    }
                 }
             }
         }
@@ -182,6 +189,7 @@ pub fn counter(kind: OutgoingKind) -> Counter {
         OutgoingKind::Whole => Counter::Whole,
         OutgoingKind::Unicast => Counter::Unicast,
         OutgoingKind::Premature => Counter::Premature,
+        OutgoingKind::Multicast => Counter::Multicast,
     }
 }
 

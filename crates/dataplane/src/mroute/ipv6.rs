@@ -15,6 +15,7 @@ use super::{
     kernel::{Counters, Incoming, Kernel, Refusal, Slot},
     sys::{self, Plain},
 };
+use crate::mld_socket;
 
 const MRT6_INIT: i32 = 200;
 const MRT6_DONE: i32 = 201;
@@ -26,10 +27,6 @@ const MRT6_ASSERT: i32 = 207;
 const MRT6MSG_NOCACHE: u8 = 1;
 const MRT6MSG_WRONGMIF: u8 = 2;
 const SIOCGETSGCNT_IN6: libc::c_ulong = 0x89e1;
-const ICMP6_FILTER: i32 = 1;
-
-/// Padding, router alert for MLD (RFC 2711), padding; the kernel fills in the next header.
-const HOP_BY_HOP_ROUTER_ALERT: [u8; 8] = [0, 0, 5, 2, 0, 0, 1, 0];
 
 /// struct mif6ctl.
 #[derive(Clone, Copy)]
@@ -109,21 +106,10 @@ fn configure(socket: &Socket) -> io::Result<()> {
     option(libc::IPV6_RECVPKTINFO, 1)?;
     option(libc::IPV6_RECVHOPLIMIT, 1)?;
     option(libc::IPV6_RECVHOPOPTS, 1)?;
-    option(libc::IPV6_MULTICAST_HOPS, 1)?;
-    sys::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &HOP_BY_HOP_ROUTER_ALERT)?;
-    sys::set_option(socket, libc::IPPROTO_ICMPV6, ICMP6_FILTER, &filter())?;
+    mld_socket::configure(socket, &mld::Message::TYPES)?;
     // A burst of reports must fit; more than the system's limit is root's to take.
     let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &(1i32 << 20));
-    socket.set_nonblocking(true)
-}
-
-/// struct icmp6_filter, in which a set bit blocks its type: all but MLD and router discovery.
-fn filter() -> [u32; 8] {
-    let mut blocked = [u32::MAX; 8];
-    for kind in mld::Message::TYPES {
-        blocked[usize::from(kind >> 5)] &= !(1 << (kind & 31));
-    }
-    blocked
+    Ok(())
 }
 
 impl AsRawFd for Ipv6Kernel {
@@ -175,13 +161,7 @@ impl Kernel for Ipv6Kernel {
     }
 
     fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()> {
-        let Some(message) = message.to_mld() else { return Ok(()) };
-        let destination = match &message {
-            mld::Message::Query(query) => query.group.unwrap_or(mld::ALL_NODES),
-            mld::Message::Report(_) => mld::REPORT_DESTINATION,
-            _ => mld::ALL_SNOOPERS,
-        };
-        sys::send(self, interface, source, destination.into(), &message.to_bytes())
+        mld_socket::send(&self.socket, interface, source, message)
     }
 
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Incoming> {
@@ -236,14 +216,6 @@ fn sockaddr(address: IpAddr) -> SockAddrIn6 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_filter_passes_what_can_be_parsed() {
-        let filter = filter();
-        let passes = |kind: u8| filter[usize::from(kind >> 5)] >> (kind & 31) & 1 == 0;
-        assert!(mld::Message::TYPES.into_iter().all(passes));
-        assert_eq!((0..=255).filter(|kind| passes(*kind)).count(), mld::Message::TYPES.len());
-    }
 
     #[test]
     fn reads_an_upcall() {

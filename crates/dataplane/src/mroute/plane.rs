@@ -359,6 +359,7 @@ mod tests {
             is_up: true,
             is_usable: true,
             is_ethernet: true,
+            mac: None,
             ipv4: None,
             ipv6: None,
             networks: vec![network([192, 0, 2, 1], 24), network([10, 0, 0, 1], 32)],

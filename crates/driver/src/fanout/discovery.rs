@@ -133,8 +133,9 @@ impl Discovery {
     pub fn hear(&mut self, now: Instant) -> io::Result<()> {
         while let Some(response) = self.mead.responses.receive()? {
             if let (Some(machine), Ok(response)) = (&mut self.machine, response) {
-                let (router, header, proof) = (response.router, &response.header, response.proof);
-                machine.0.handle(now, Input::Response { router, header, proof });
+                let (router, header) = (response.router, &response.header);
+                let (proof, group) = (response.proof, response.group);
+                machine.0.handle(now, Input::Response { router, header, proof, group });
             }
         }
         Ok(())
@@ -147,7 +148,7 @@ impl Discovery {
             match machine.poll(now) {
                 Step::Transmit(request) => {
                     let Form { source, dialect, .. } = self.mead.form;
-                    let packet = request_packet(source, request.receiver, request.nonce, dialect);
+                    let packet = request_packet(source, &request, dialect);
                     // One that does not leave is a router that is not found.
                     let _ = self.mead.out.packets.send(&[(request.receiver, packet)]);
                 }
@@ -217,6 +218,7 @@ fn config(mead: &Mead, payload_bytes: usize) -> io::Result<Config> {
         timeout: TIMEOUT,
         waits_for_traffic: false,
         requests_per_second: REQUESTS_PER_SECOND,
+        designated: None,
         key: None,
         seed: random()?,
     })

@@ -75,6 +75,7 @@ impl Mead {
             dont_replicate: false,
             to_router: false,
             has_ports: true,
+            group: None,
             mtu: interface.mtu as usize,
         };
         let fits = |addresses: &usize| form.mtu >= LEAST_REST + form.header_len(*addresses);

@@ -79,6 +79,8 @@ pub struct Settings {
     pub to_router: bool,
     /// Whether ports stand in packets.
     pub has_ports: bool,
+    /// The group by which routers may serve receivers on their own links that have joined it.
+    pub group: Option<Ipv6Addr>,
     /// Of the routers' domain.
     pub key: Option<DomainKey>,
     /// Whether super-packets of programs leave divided, the kernel's own way, where a firewall sees them.
@@ -150,6 +152,8 @@ pub enum Error {
     NoReceiver(Ipv6Addr),
     #[error("the receiver {0} is named twice: name each once")]
     Twice(Ipv6Addr),
+    #[error("{0} is no group to be served by: name a multicast address that leaves a link, like ff15::4242")]
+    NoGroup(Ipv6Addr),
     #[error("there is no receiver: name one, or a file with --members")]
     Nobody,
     #[error("the receiver {receiver} cannot be reached: {error}; add a route, or leave it out")]

@@ -8,6 +8,7 @@ use std::{
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
+use treecast_proto::mead::sender::Request;
 use treecast_wire::{
     icmpv6::{Cause, DESTINATION_UNREACHABLE, DeliveryError, PACKET_TOO_BIG},
     ipv6::{self, next_header},
@@ -92,13 +93,9 @@ impl PacketSocket {
 }
 
 /// A discovery request as it leaves.
-pub(crate) fn request_packet(
-    source: Ipv6Addr,
-    receiver: Ipv6Addr,
-    nonce: Option<[u8; treecast_wire::mead::NONCE_LEN]>,
-    dialect: Dialect,
-) -> Vec<u8> {
-    let options = Options { nonce, ..Options::default() }.to_bytes(next_header::NONE);
+pub(crate) fn request_packet(source: Ipv6Addr, request: &Request, dialect: Dialect) -> Vec<u8> {
+    let Request { receiver, nonce, group } = *request;
+    let options = Options { nonce, group, ..Options::default() }.to_bytes(next_header::NONE);
     let mut header = Header::request(receiver);
     if !options.is_empty() {
         header.next_header = next_header::DESTINATION_OPTIONS;
@@ -128,6 +125,7 @@ pub(crate) struct Response {
     pub router: Ipv6Addr,
     pub header: Header,
     pub proof: Option<Proof>,
+    pub group: Option<Ipv6Addr>,
 }
 
 impl ResponseSocket {
@@ -148,11 +146,11 @@ impl ResponseSocket {
 
     fn parse(&self, router: Ipv6Addr, bytes: &[u8]) -> Result<Response, Malformed> {
         let (header, rest) = Header::parse(bytes, self.dialect)?;
-        let proof = match header.next_header {
-            next_header::DESTINATION_OPTIONS => Options::parse(rest)?.0.proof,
-            _ => None,
+        let Options { proof, group, .. } = match header.next_header {
+            next_header::DESTINATION_OPTIONS => Options::parse(rest)?.0,
+            _ => Options::default(),
         };
-        Ok(Response { router, header, proof })
+        Ok(Response { router, header, proof, group })
     }
 }
 

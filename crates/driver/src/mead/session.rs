@@ -15,12 +15,13 @@ use treecast_proto::{
         sender::{Algorithm, Config, Event, Input, Lost, Sender},
         transmission::{self, Form, TransmissionGroup},
     },
+    membership::is_routable_group,
 };
 use treecast_wire::{icmpv6::Cause, ipv6::is_forwardable, mead::MAX_ADDRESSES};
 
 use super::{
     Error, Notice, Settings, Totals,
-    raw::{ErrorSocket, PacketSocket, ResponseSocket, request_packet},
+    raw::{ErrorSocket, PacketSocket, Response, ResponseSocket, request_packet},
     super_socket::SuperSocket,
     transmitter::{self, Shared},
     tun::{MIN_MTU, Tun},
@@ -49,6 +50,9 @@ const ERRORS: u64 = 3;
 /// # Errors
 /// When it cannot begin, with what to do about it, or the system fails it later.
 pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>)) -> Result<Totals, Error> {
+    if let Some(group) = settings.group.filter(|group| !is_routable_group((*group).into())) {
+        return Err(Error::NoGroup(group));
+    }
     let mut members = Members::new(settings)?;
     let first = *members.known.keys().next().ok_or(Error::Nobody)?;
     let (source, interface) = source(settings, first)?;
@@ -62,6 +66,7 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         dont_replicate: settings.dont_replicate,
         to_router: settings.to_router,
         has_ports: settings.has_ports,
+        group: settings.group,
         mtu: interface.mtu as usize,
     };
     let parameters = parameters(settings, max(settings.max, &form, &interface)?)?;
@@ -191,7 +196,7 @@ impl Session<'_> {
             match self.sender.poll(now) {
                 Step::Transmit(request) => {
                     let receiver = request.receiver;
-                    let packet = request_packet(self.form.source, receiver, request.nonce, self.form.dialect);
+                    let packet = request_packet(self.form.source, &request, self.form.dialect);
                     self.totals.discovery_bytes += packet.len() as u64;
                     let (refused, why) = self.packets.send(&[(receiver, packet)]);
                     self.totals.refused += refused;
@@ -256,8 +261,9 @@ impl Session<'_> {
         while let Some(response) = self.responses.receive()? {
             match response {
                 Ok(response) => {
-                    let (router, header, proof) = (response.router, &response.header, response.proof);
-                    self.sender.handle(self.clock.now(), Input::Response { router, header, proof });
+                    let Response { router, header, proof, group } = &response;
+                    let (router, proof, group) = (*router, *proof, *group);
+                    self.sender.handle(self.clock.now(), Input::Response { router, header, proof, group });
                 }
                 Err(_) => self.totals.malformed += 1,
             }
@@ -569,6 +575,7 @@ fn config(settings: &Settings, parameters: Parameters, form: &Form) -> Result<Co
         timeout: settings.timeout,
         waits_for_traffic: settings.wait,
         requests_per_second: settings.requests_per_second,
+        designated: settings.group.map(|group| (group, settings.port)),
         key: settings.key.clone(),
         seed: random()?,
     })

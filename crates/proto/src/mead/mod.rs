@@ -21,6 +21,7 @@ pub mod authentication;
 pub mod cost;
 mod designated;
 pub mod grouping;
+pub mod listeners;
 pub mod router;
 pub mod sender;
 pub mod transmission;

@@ -1,6 +1,9 @@
 //! Random routers and packets: mostly such as are forwarded, each part of them now and then as it must not be.
 
-use std::net::Ipv6Addr;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv6Addr,
+};
 
 use treecast_proto::mead::router::Router;
 use treecast_wire::{
@@ -13,6 +16,11 @@ use super::node;
 /// Addresses that routers have; receivers are numbered from [`RECEIVERS`].
 const ROUTERS: u16 = 6;
 const RECEIVERS: u16 = 0x100;
+
+/// Groups that a router may have listeners of, and one that it has none of.
+const GROUPS: [Ipv6Addr; 2] =
+    [Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 9), Ipv6Addr::new(0xff15, 1, 2, 3, 4, 5, 6, 7)];
+const UNHEARD: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 10);
 
 /// SplitMix64 (Steele and others, 2014).
 pub struct Random(u64);
@@ -49,7 +57,14 @@ impl Random {
     pub fn router(&mut self) -> Router {
         let own = (0..ROUTERS).filter(|_| self.one_in(3)).map(node).collect();
         let dialect = self.of(&[Dialect::Rfc, Dialect::Linux65]);
-        Router { is_enabled: !self.one_in(20), min_dsts: self.below(5) as u8, dialect, own }
+        let mut groups = BTreeMap::new();
+        for group in GROUPS {
+            let interfaces: BTreeSet<u32> = [10, 11, 12].into_iter().filter(|_| self.one_in(2)).collect();
+            if !interfaces.is_empty() {
+                groups.insert(group, interfaces);
+            }
+        }
+        Router { is_enabled: !self.one_in(20), min_dsts: self.below(5) as u8, dialect, own, groups }
     }
 
     /// A packet from its IPv6 header on, now and then with padding behind it.
@@ -199,7 +214,7 @@ impl Random {
             ports,
             nonce: self.one_in(2).then_some([2; 16]),
             proof: self.one_in(4).then_some(proof),
-            group: self.one_in(4).then(|| Ipv6Addr::from(0xff15 << 112 | 9)),
+            group: self.one_in(3).then(|| if self.one_in(8) { UNHEARD } else { self.of(&GROUPS) }),
         }
     }
 }
