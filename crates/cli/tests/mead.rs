@@ -598,7 +598,7 @@ fn a_designated_router_serves_who_has_joined_by_one_packet_on_its_lan() {
         sender.end();
     }
     // Nobody listens any more: the next discovery finds that out.
-    let _router = Router::start(&network, "r2", &["--designated"]);
+    let _routers = ["r1", "r2"].map(|node| Router::start(&network, node, &["--designated"]));
     let mut sender = Sender::start(
         &network,
         &["-T", "0.5", "-I", "1", "--print-tree", "--designated", GROUP, "fd00:3::2", "fd00:3::4", "5000"],
