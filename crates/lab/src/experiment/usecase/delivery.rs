@@ -1,5 +1,7 @@
 //! The ways in which an experiment delivers its traffic.
 
+use std::net::Ipv6Addr;
+
 use serde::Deserialize;
 use treecast_measure::db::ThesisLevels;
 use treecast_proto::mead::grouping::Parameters;
@@ -7,6 +9,9 @@ use treecast_wire::mead::MAX_ADDRESSES;
 
 use super::{super::quantity::Time, support::Support};
 use crate::{events, mead_plan::Way};
+
+/// What receivers join for designated routers.
+pub const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x4242);
 
 /// One way, as the file has it.
 #[derive(Debug, Clone, Deserialize)]
@@ -34,6 +39,9 @@ pub struct Delivery {
     pub dont_replicate: bool,
     #[serde(default)]
     pub to_router: bool,
+    /// Receivers join a group, and routers serve those on their own links by one multicast packet.
+    #[serde(default)]
+    pub designated: bool,
     /// Discoveries begin so often, the first one with the traffic. None: one, which is over before it is measured.
     pub discovery: Option<Time>,
     /// The delivery without discoveries that this one's figures are compared with.
@@ -101,7 +109,7 @@ impl Delivery {
             Kind::Mead => Way::Mead {
                 grouping: (self.grouping == Grouping::Thesis).then_some(thesis),
                 dont_replicate: self.dont_replicate,
-                designated: false,
+                designated: self.designated,
             },
         }
     }
@@ -135,6 +143,9 @@ impl Delivery {
             ("--to-router", self.to_router),
         ];
         flags.iter().filter(|(_, is_set)| *is_set).for_each(|(flag, _)| add(flag, None));
+        if self.designated {
+            add("--designated", Some(GROUP.to_string()));
+        }
         match self.discovery {
             Some(interval) => {
                 add("--interval", Some(interval.0.as_secs_f64().to_string()));

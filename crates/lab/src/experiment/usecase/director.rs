@@ -16,7 +16,7 @@ use super::{
         settle::Baseline,
     },
     claims,
-    delivery::Kind,
+    delivery::{Delivery, Kind},
     file::UseCases,
     measure::{self, Traffic},
     plan::{self, Planned},
@@ -77,8 +77,13 @@ pub fn run(
     let db = Db::open(&order.database)?;
     let baseline = Baseline::measure().map_err(Error::Machine)?;
     let has = |kind| experiment.deliveries.iter().any(|delivery| delivery.kind == kind);
-    let key = experiment.deliveries.iter().any(|delivery| delivery.key);
-    let daemons = Daemons { mead: has(Kind::Mead), multicast: has(Kind::Multicast), key };
+    let any = |wanted: fn(&Delivery) -> bool| experiment.deliveries.iter().any(wanted);
+    let daemons = Daemons {
+        mead: has(Kind::Mead),
+        designated: any(|delivery| delivery.designated),
+        multicast: has(Kind::Multicast),
+        key: any(|delivery| delivery.key),
+    };
     let stage = Stage::build(topology.clone(), &experiment.use_case.name, &order.treecast, daemons)?;
     let of = runs.len();
     let mut director = Director {

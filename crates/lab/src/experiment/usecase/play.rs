@@ -11,12 +11,12 @@ use std::{
 use treecast_measure::db::{DiscoveryCost, EventOfRun, Latency};
 
 use super::{
-    delivery::Kind,
+    delivery::{self, Kind},
     measure::milliseconds,
     plan::Planned,
     sender::{MeadSender, TUN_ADDRESS},
     stage::Stage,
-    traffic::{self, Flow, PORT, Pace, Sent, Sinks, Tally, Where},
+    traffic::{self, Flow, Membership, PORT, Pace, Sent, Sinks, Tally, Where},
 };
 use crate::{
     Lab, LabNode,
@@ -78,7 +78,13 @@ impl<'a> Scene<'a> {
         match planned.delivery.kind {
             Kind::Unicast => {}
             Kind::Multicast => thread::sleep(JOINING),
-            Kind::Mead => scene.start_senders()?,
+            Kind::Mead => {
+                if planned.delivery.designated {
+                    // Routers are to know who listens before they are asked.
+                    thread::sleep(JOINING);
+                }
+                scene.start_senders()?;
+            }
         }
         scene.flows = scene.flows()?;
         Ok(scene)
@@ -236,7 +242,11 @@ fn place(stage: &Stage, planned: &Planned, receiver: &str) -> io::Result<Where> 
     let at = node(stage, receiver)?;
     let group = match (planned.delivery.kind, &planned.groups[..], at.interfaces.first()) {
         (Kind::Multicast, [group], Some(interface)) => {
-            Some((GROUP, address(stage, &group.sender)?, interface.index))
+            let source = Some(address(stage, &group.sender)?);
+            Some(Membership { group: GROUP, source, interface: interface.index })
+        }
+        (Kind::Mead, _, Some(interface)) if planned.delivery.designated => {
+            Some(Membership { group: delivery::GROUP, source: None, interface: interface.index })
         }
         (Kind::Multicast, ..) => return Err(io::Error::other("multicast is for one sender")),
         _ => None,

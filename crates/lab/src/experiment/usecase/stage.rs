@@ -35,6 +35,8 @@ pub struct Stage {
 #[derive(Debug, Clone, Copy)]
 pub struct Daemons {
     pub mead: bool,
+    /// Whether they are the designated routers of hosts that join groups.
+    pub designated: bool,
     pub multicast: bool,
     /// Whether MEADcast's routers can prove what they answer.
     pub key: bool,
@@ -67,6 +69,9 @@ impl Stage {
                 process::die_with_parent(command);
                 if daemons.key {
                     command.arg("--key").arg(stage.key());
+                }
+                if daemons.designated {
+                    command.arg("--designated");
                 }
             };
             let started = lab.start_mead_routers(treecast, prepare);

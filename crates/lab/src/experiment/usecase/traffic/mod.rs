@@ -13,6 +13,7 @@ use std::{
 
 pub use sender::{Flow, Pace, Sent, send};
 pub use sinks::{Sinks, Where};
+pub use socket::Membership;
 pub use tally::{Second, Tally};
 
 /// The port at which all sinks listen.

@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    net::Ipv6Addr,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
@@ -11,7 +10,7 @@ use treecast_driver::poller::{Interest, Poller};
 
 use super::{
     PORT, Stamp, Tally,
-    socket::{Batch, StampedSocket},
+    socket::{Batch, Membership, StampedSocket},
 };
 use crate::Lab;
 
@@ -19,8 +18,7 @@ use crate::Lab;
 #[derive(Debug, Clone)]
 pub struct Where {
     pub node: String,
-    /// A group, the source that it is wanted from, and the interface's number.
-    pub group: Option<(Ipv6Addr, Ipv6Addr, u32)>,
+    pub group: Option<Membership>,
 }
 
 /// All sinks of a run.

@@ -24,6 +24,16 @@ const CONTROL_LEN: usize = 64;
 /// A socket in the namespace of the thread that opened it.
 pub struct StampedSocket(UdpSocket);
 
+/// A group that a socket is to hear.
+#[derive(Debug, Clone, Copy)]
+pub struct Membership {
+    pub group: Ipv6Addr,
+    /// Whose packets to it; none: everybody's.
+    pub source: Option<Ipv6Addr>,
+    /// The number of the interface to listen at.
+    pub interface: u32,
+}
+
 /// The beginnings of some datagrams, and when they came.
 pub struct Batch {
     data: [[u8; STAMP_LEN]; BATCH],
@@ -41,15 +51,21 @@ impl Default for Batch {
 }
 
 impl StampedSocket {
-    /// Listens at `port`, and to `group` from `source` at the interface with that number.
-    pub fn open(port: u16, group: Option<(Ipv6Addr, Ipv6Addr, u32)>) -> io::Result<Self> {
+    /// Listens at `port`, and to what is sent there to a group.
+    pub fn open(port: u16, membership: Option<Membership>) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV6, Type::DGRAM.nonblocking().cloexec(), Some(Protocol::UDP))?;
         set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &BUFFER_BYTES)?;
         set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)?;
         socket.bind(&std::net::SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
-        if let Some((group, source, interface)) = group {
-            let request = source_request(group, source, interface);
-            set(&socket, libc::IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, &request)?;
+        match membership {
+            Some(Membership { group, source: Some(source), interface }) => {
+                let request = source_request(group, source, interface);
+                set(&socket, libc::IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, &request)?;
+            }
+            Some(Membership { group, source: None, interface }) => {
+                socket.join_multicast_v6(&group, interface)?;
+            }
+            None => {}
         }
         Ok(Self(socket.into()))
     }
