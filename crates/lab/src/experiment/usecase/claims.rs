@@ -125,7 +125,8 @@ fn judge(
             };
             let found = figures.of(at, std::slice::from_ref(way));
             let mine = found.iter().find(|found| found.figure.measure == claim.measure)?;
-            Some(1.0 - mine.saved / 100.0)
+            // The thesis gives hundredths of a percent.
+            Some(((100.0 - mine.saved) * 100.0).round() / 10_000.0)
         }
     };
     let is_of = |delivery: &str, run: &&UseCaseInfo| run.delivery == delivery && is_same_cell(run, cell);
