@@ -149,7 +149,8 @@ fn events_in(source: &str) -> Vec<String> {
         let found = text.match_indices(marker).map(|(at, _)| &text[at + marker.len()..]);
         found.map(|rest| rest.split('"').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    [behind("\"event\": \""), behind("as_json(\"")].concat()
+    // In a JSON value, in a line written from a struct, and of an object.
+    [behind("\"event\": \""), behind(" event: \""), behind("as_json(\"")].concat()
 }
 
 fn folder(path: &str) -> PathBuf {
