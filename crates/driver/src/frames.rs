@@ -6,9 +6,6 @@ use socket2::{Domain, Socket, Type};
 
 use crate::udp::option;
 
-/// The length of the `struct virtio_net_hdr` that each frame has before it: what the device still has to do to it.
-pub const OFFLOAD_LEN: usize = 10;
-
 /// Frames that go to the kernel in one call.
 pub const BATCH_LEN: usize = 32;
 
@@ -41,7 +38,7 @@ impl FrameSocket {
         if bound == 0 { Ok(Self(socket)) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Sends frames, each with its [`OFFLOAD_LEN`] bytes before it. Returns how many the kernel has taken, at most
+    /// Sends frames, each with its [`Offload`](crate::offload::Offload) before it. Returns how many the kernel has taken, at most
     /// [`BATCH_LEN`] of them.
     ///
     /// # Errors

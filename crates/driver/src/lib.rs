@@ -18,6 +18,7 @@ pub mod frames;
 pub mod interface;
 pub mod mead;
 pub mod metrics;
+pub mod offload;
 pub mod pacer;
 pub mod poller;
 pub mod receive;

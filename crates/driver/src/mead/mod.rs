@@ -4,7 +4,6 @@
 //! whole whenever it looks; the other discovers routers and replaces that group.
 
 mod neighbours;
-mod offload;
 mod raw;
 mod session;
 mod super_socket;

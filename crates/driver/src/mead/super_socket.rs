@@ -15,9 +15,9 @@ use treecast_proto::mead::transmission::Part;
 
 use super::{
     neighbours::{ETHERNET_LEN, Hop, Neighbours},
-    offload::{OFFLOAD_LEN, Offload},
     raw::BUFFER_BYTES,
 };
+use crate::offload::{OFFLOAD_LEN, Offload};
 
 #[derive(Debug)]
 pub(crate) struct SuperSocket {

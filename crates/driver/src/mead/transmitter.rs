@@ -17,8 +17,9 @@ use treecast_proto::mead::transmission::{
 };
 use treecast_wire::ipv6;
 
-use super::{offload::OFFLOAD_LEN, raw::PacketSocket, super_socket::SuperSocket, tun::Tun};
+use super::{raw::PacketSocket, super_socket::SuperSocket, tun::Tun};
 use crate::{
+    offload::OFFLOAD_LEN,
     poller::{Interest, Poller},
     wake::Waker,
 };

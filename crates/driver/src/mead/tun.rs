@@ -16,7 +16,7 @@ use std::{
 
 use thiserror::Error;
 
-use super::offload::{OFFLOAD_LEN, Offload};
+use crate::offload::{OFFLOAD_LEN, Offload};
 
 const DEVICE: &str = "/dev/net/tun";
 

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use treecast_driver::frames::OFFLOAD_LEN;
+use treecast_driver::offload::Offload;
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
     mead::{Dialect, Header},
@@ -20,17 +20,11 @@ const SINGLE_LEN: usize = 1000 - ipv6::HEADER_LEN - UDP_LEN;
 const ETHERNET_LEN: usize = 14;
 const ETHERTYPE: [u8; 2] = [0x86, 0xdd];
 const UDP_LEN: usize = 8;
-const UDP_CHECKSUM_AT: u16 = 6;
 const HOP_LIMIT: u8 = 64;
 const SOURCE_PORT: u16 = 4000;
 
 /// Nobody's: the router's network layer throws away what is addressed so.
 const STRANGER: [u8; 6] = [2, 0xff, 0xff, 0xff, 0xff, 0xff];
-
-/// Of struct virtio_net_hdr.
-const NEEDS_CHECKSUM: u8 = 1;
-const GSO_NONE: u8 = 0;
-const GSO_UDP_L4: u8 = 5;
 
 /// What a packet holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,15 +140,8 @@ impl Addresses {
         // as many zeros is, turned over.
         let pseudo = !upper_layer_checksum(self.sender, to, next_header::UDP, &vec![0; len.into()]);
         let udp = [SOURCE_PORT, port, len, pseudo].map(u16::to_be_bytes).concat();
-        let start = (ETHERNET_LEN + ipv6::HEADER_LEN + routing.len()) as u16;
-        let (kind, segment_len) = match size {
-            Size::Super => (GSO_UDP_L4, SEGMENT_LEN as u16),
-            Size::Single => (GSO_NONE, 0),
-        };
-        let words =
-            [start + UDP_LEN as u16, segment_len, start, UDP_CHECKSUM_AT].map(u16::to_ne_bytes).concat();
-        let offload = [&[NEEDS_CHECKSUM, kind][..], &words].concat();
-        debug_assert_eq!(offload.len(), OFFLOAD_LEN);
+        let start = ETHERNET_LEN + ipv6::HEADER_LEN + routing.len();
+        let offload = Offload::of_udp(start, (size == Size::Super).then_some(SEGMENT_LEN)).to_bytes();
         let ethernet = [&mac[..], &self.sender_mac, &ETHERTYPE].concat();
         [&offload[..], &ethernet, &ip.to_bytes(), routing, &udp, &payload].concat()
     }
@@ -162,6 +149,8 @@ impl Addresses {
 
 #[cfg(test)]
 mod tests {
+    use treecast_driver::offload::OFFLOAD_LEN;
+
     use super::*;
 
     fn addresses() -> Addresses {

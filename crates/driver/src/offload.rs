@@ -7,7 +7,8 @@
 //!  +-------+-----+------------+--------------+----------------+-----------------+
 //! ```
 
-pub(super) const OFFLOAD_LEN: usize = 10;
+/// How long it is.
+pub const OFFLOAD_LEN: usize = 10;
 
 const NEEDS_CHECKSUM: u8 = 1;
 const GSO_UDP: u8 = 5;
@@ -16,8 +17,9 @@ const GSO_UDP: u8 = 5;
 const UDP_CHECKSUM_OFFSET: u16 = 6;
 const UDP_HEADER_LEN: usize = 8;
 
+/// What is left to do to one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Offload {
+pub struct Offload {
     flags: u8,
     gso: u8,
     header_len: u16,
@@ -27,7 +29,7 @@ pub(super) struct Offload {
 }
 
 impl Offload {
-    /// For UDP that begins at `start` and has no checksum yet; with segments, a super-packet.
+    /// For UDP that begins at `start`, in bytes from the frame's first, and has no checksum yet; with segments, a super-packet.
     pub fn of_udp(start: usize, segment_bytes: Option<usize>) -> Self {
         Self {
             flags: NEEDS_CHECKSUM,
@@ -39,12 +41,14 @@ impl Offload {
         }
     }
 
+    /// Reads it from in front of a frame.
     pub fn parse(bytes: &[u8; OFFLOAD_LEN]) -> Self {
         let field = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         let [header_len, segment_bytes, checksum_start, checksum_offset] = [2, 4, 6, 8].map(field);
         Self { flags: bytes[0], gso: bytes[1], header_len, segment_bytes, checksum_start, checksum_offset }
     }
 
+    /// As it stands in front of a frame.
     pub fn to_bytes(self) -> [u8; OFFLOAD_LEN] {
         let mut bytes = [self.flags, self.gso, 0, 0, 0, 0, 0, 0, 0, 0];
         let fields = [self.header_len, self.segment_bytes, self.checksum_start, self.checksum_offset];
