@@ -7,9 +7,7 @@ use std::process::Command;
 pub fn compile(name: &str, purpose: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
     let source = folder.join(format!("{name}.bpf.c"));
-    for file in [&folder.join(format!("{name}.h")), &source, &folder.join("compile.rs")] {
-        println!("cargo::rerun-if-changed={}", file.display());
-    }
+    println!("cargo::rerun-if-changed={}", folder.display());
     println!("cargo::rerun-if-env-changed=CLANG");
     if let Err(error) = run_clang(&source, &format!("{name}.bpf.o"), purpose) {
         println!("cargo::error={error}");

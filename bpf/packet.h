@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0 */
+/* A packet that has been read, the tables that the daemon fills and reads, and what is asked of addresses and maps. */
+#ifndef TREECAST_PACKET_H
+#define TREECAST_PACKET_H
+
+#include "kernel.h"
+
+enum {
+	ETHERNET_LEN = 14,
+	IP_LEN = 40,
+	AT_IP = ETHERNET_LEN,
+	AT_PAYLOAD_LEN = AT_IP + 4,
+	AT_NEXT_HEADER = AT_IP + 6,
+	AT_HOP_LIMIT = AT_IP + 7,
+	AT_DESTINATION = AT_IP + 24,
+	AT_HEADER = AT_IP + IP_LEN,
+	AT_FLAGS = AT_HEADER + 5,
+	AT_ADDRESSES = AT_HEADER + MEAD_FIXED_LEN,
+};
+
+enum {
+	TCP = 6,
+	UDP = 17,
+	ROUTING = 43,
+	FRAGMENT = 44,
+	ICMPV6 = 58,
+	NO_NEXT_HEADER = 59,
+	DESTINATION_OPTIONS = 60,
+};
+
+struct ip_header {
+	mead_u32 first;
+	mead_u16 payload_len;
+	mead_u8 next_header;
+	mead_u8 hop_limit;
+	mead_u32 source[4];
+	mead_u32 destination[4];
+};
+
+/* A packet that has been read, and the state of its copies. */
+struct packet {
+	mead_u32 addresses[MEAD_MAX_ADDRESSES][4];
+	mead_u8 options[MEAD_MAX_OPTIONS_LEN];
+	struct ip_header ip;
+	/* Destination and source, as they came. */
+	mead_u8 ethernet[16];
+	mead_u32 count;
+	/* Of the routing header. */
+	mead_u32 header_len;
+	mead_u32 hops;
+	mead_u32 is_response;
+	mead_u32 dont_replicate;
+	mead_u32 delivery;
+	mead_u32 routers;
+	mead_u32 next_header;
+	mead_u32 dialect;
+	/* Of the options header, if it is ours. */
+	mead_u32 options_len;
+	mead_u32 options_next;
+	mead_u32 ports_at;
+	mead_u32 ports;
+	mead_u32 group_at;
+	mead_u32 group[4];
+	/* Upper layer: its kind and where its checksum and port stand; kind 0: there is none to correct. */
+	mead_u32 upper;
+	mead_u32 at_upper;
+	/* As the copies are now. */
+	mead_u32 len;
+	mead_u32 segment_len;
+	mead_u32 datagrams;
+	mead_u32 destination[4];
+	mead_u16 senders_port;
+	mead_u16 port;
+	mead_u32 is_stripped;
+};
+
+/* What loops over the address list share. Their bodies are callbacks, so that the verifier looks at each once. */
+struct work {
+	struct __sk_buff *skb;
+	struct packet *packet;
+	struct mead_config *settings;
+	/* Routers that are this one, and that get replicas. */
+	mead_u32 own_routers;
+	mead_u32 replicas;
+	/* Receivers that get unicast: behind an own router, and behind one with few of them. */
+	mead_u32 served;
+	mead_u32 early;
+	/* The first own router without receivers where a group is named, the group, and how many of its links are left. */
+	mead_u32 designated;
+	mead_u32 is_designated;
+	struct mead_group *group;
+	mead_u32 lans;
+	int by_router;
+	int is_wrong;
+	int answer;
+};
+
+struct {
+	int (*type)[BPF_MAP_TYPE_ARRAY];
+	int (*max_entries)[1];
+	mead_u32 *key;
+	struct mead_config *value;
+} config SECTION(".maps");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_HASH];
+	int (*max_entries)[MEAD_MAX_OWN];
+	mead_u32 (*key)[4];
+	mead_u8 *value;
+} own SECTION(".maps");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_PERCPU_ARRAY];
+	int (*max_entries)[MEAD_COUNTERS];
+	mead_u32 *key;
+	mead_u64 *value;
+} counters SECTION(".maps");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_LRU_HASH];
+	int (*max_entries)[MEAD_MAX_NEIGHBOURS];
+	struct mead_neighbour_key *key;
+	struct mead_neighbour *value;
+} neighbours SECTION(".maps");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_PERCPU_ARRAY];
+	int (*max_entries)[1];
+	mead_u32 *key;
+	struct packet *value;
+} packets SECTION(".maps");
+
+/* An entry that is replaced stays as it is for who has found it. */
+struct {
+	int (*type)[BPF_MAP_TYPE_HASH];
+	int (*max_entries)[MEAD_MAX_GROUPS];
+	int (*map_flags)[BPF_F_NO_PREALLOC];
+	mead_u32 (*key)[4];
+	struct mead_group *value;
+} groups SECTION(".maps");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_RINGBUF];
+	int (*max_entries)[MEAD_REQUESTS_BYTES];
+} requests SECTION(".maps");
+
+INLINE mead_u16 network16(mead_u16 value)
+{
+	return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap16(value) : value;
+}
+
+INLINE mead_u32 network32(mead_u32 value)
+{
+	return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap32(value) : value;
+}
+
+INLINE void count(mead_u32 counter, mead_u64 more)
+{
+	mead_u64 *value = lookup(&counters, &counter);
+
+	if (value)
+		*value += more;
+}
+
+INLINE int drop(mead_u32 counter)
+{
+	count(counter, 1);
+	return DROP;
+}
+
+INLINE int is_own(const mead_u32 *address)
+{
+	return lookup(&own, address) != 0;
+}
+
+/* Unicast, and of a scope that routers forward: `is_forwardable` in crates/wire/src/ipv6.rs. */
+INLINE int is_forwardable(const mead_u32 *address)
+{
+	mead_u32 first = network32(address[0]);
+	int is_low = (address[0] | address[1]) == 0;
+
+	if (first >> 24 == 0xff || first >> 22 == 0xfe80 >> 6)
+		return 0;
+	if (is_low && address[2] == network32(0xffff))
+		return 0;
+	return !(is_low && address[2] == 0 && network32(address[3]) <= 1);
+}
+
+INLINE int is_same(const mead_u32 *one, const mead_u32 *other)
+{
+	return ((one[0] ^ other[0]) | (one[1] ^ other[1]) | (one[2] ^ other[2]) | (one[3] ^ other[3])) == 0;
+}
+
+/* The place's bit in a map: the first place is the highest bit. */
+INLINE mead_u32 bit(mead_u32 place)
+{
+	return 0x80000000u >> (place & 31);
+}
+
+/* The highest bit that is set, and all below it. */
+INLINE mead_u32 smear(mead_u32 map)
+{
+	map |= map >> 1;
+	map |= map >> 2;
+	map |= map >> 4;
+	map |= map >> 8;
+	return map | map >> 16;
+}
+
+INLINE mead_u32 population(mead_u32 map)
+{
+	map -= map >> 1 & 0x55555555;
+	map = (map & 0x33333333) + (map >> 2 & 0x33333333);
+	map = (map + (map >> 4)) & 0x0f0f0f0f;
+	return map * 0x01010101 >> 24;
+}
+
+/* The places in the list. */
+INLINE mead_u32 list(const struct packet *packet)
+{
+	return ~(mead_u32)(0xffffffffull >> (packet->count & 63));
+}
+
+#endif
