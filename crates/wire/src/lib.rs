@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod datagram;
+mod destination_options;
 mod error;
 mod field;
 pub mod header;
@@ -24,5 +25,6 @@ pub mod mld;
 pub mod seal;
 pub mod ticket;
 pub mod unicast;
+pub mod xcast;
 
 pub use error::ParseError;

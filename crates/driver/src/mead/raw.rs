@@ -137,7 +137,7 @@ impl ResponseSocket {
     pub fn receive(&self) -> io::Result<Option<Result<Response, Malformed>>> {
         let mut buffer = [MaybeUninit::uninit(); MAX_RESPONSE_LEN];
         while let Some((from, bytes)) = receive(&self.socket, &mut buffer)? {
-            if bytes.get(2).is_some_and(|kind| Header::is_routing_type(*kind)) {
+            if bytes.get(2).is_some_and(|kind| Header::is_routing_type(*kind, self.dialect)) {
                 return Ok(Some(self.parse(from, bytes)));
             }
         }

@@ -104,7 +104,7 @@ pub(super) fn replay(lab: &Lab, node: &str, interface: &str, after: Duration) ->
 fn recorded(frame: &[u8]) -> Option<(Ipv6Addr, Vec<u8>)> {
     let packet = frame.get(VNET_LEN + ETHERNET_LEN..)?;
     let (ip, rest) = ipv6::Header::parse(packet).ok()?;
-    if ip.next_header != next_header::ROUTING || !Header::is_routing_type(*rest.get(2)?) {
+    if ip.next_header != next_header::ROUTING || !Header::is_routing_type(*rest.get(2)?, Dialect::Rfc) {
         return None;
     }
     let (header, _) = Header::parse(rest, Dialect::Rfc).ok()?;

@@ -35,7 +35,7 @@ pub const MAX_ADDRESSES: usize = 32;
 /// Hops are counted up to this.
 pub const MAX_HOPS: u8 = 63;
 
-/// For experiments (RFC 3692, RFC 4727): the thesis uses both, we send the first.
+/// For experiments (RFC 3692, RFC 4727): the thesis uses both, we send the first. The second is Xcast's in our own dialect.
 pub const ROUTING_TYPES: [u8; 2] = [253, 254];
 
 /// Bytes before the addresses.
@@ -130,8 +130,11 @@ impl Header {
     }
 
     /// Whether a routing header is MEADcast's.
-    pub fn is_routing_type(routing_type: u8) -> bool {
-        ROUTING_TYPES.contains(&routing_type)
+    pub fn is_routing_type(routing_type: u8, dialect: Dialect) -> bool {
+        match dialect {
+            Dialect::Rfc => routing_type == ROUTING_TYPES[0],
+            Dialect::Linux65 => ROUTING_TYPES.contains(&routing_type),
+        }
     }
 
     /// Reads the header at the beginning of `bytes`; the rest follows it.

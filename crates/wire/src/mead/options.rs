@@ -14,11 +14,9 @@
 use std::net::Ipv6Addr;
 
 use super::{MAX_ADDRESSES, Malformed};
-use crate::field::Reader;
+use crate::destination_options::{self, Wrong};
 
 const OPTION_TYPE: u8 = 0x1e;
-const PAD1: u8 = 0;
-const PADN: u8 = 1;
 
 const KIND_PORTS: u8 = 1;
 const KIND_NONCE: u8 = 2;
@@ -26,7 +24,7 @@ const KIND_PROOF: u8 = 3;
 const KIND_GROUP: u8 = 4;
 
 /// The longest header in bytes. All our options take 144; a router does not walk through more than this.
-pub const MAX_OPTIONS_LEN: usize = 256;
+pub const MAX_OPTIONS_LEN: usize = destination_options::MAX_LEN;
 
 pub const NONCE_LEN: usize = 16;
 pub const CODE_LEN: usize = 16;
@@ -58,31 +56,14 @@ impl Options {
     /// Reads the header at the beginning of `bytes`. Options of others are passed over. Returns it with the next header's
     /// number and its own length.
     pub fn parse(bytes: &[u8]) -> Result<(Self, u8, usize), Malformed> {
-        let [next_header, units, ..] = *bytes else { return Err(short(bytes, 8)) };
-        let len = (usize::from(units) + 1) * 8;
-        if len > MAX_OPTIONS_LEN {
-            return Err(Malformed::Options("more than 256 bytes of them found"));
-        }
-        let mut area = Reader::new(bytes.get(2..len).ok_or(short(bytes, len))?);
         let mut options = Self::default();
-        while let Some(kind) = next(&mut area) {
-            match kind {
-                PAD1 => {}
-                kind => options.read(kind, body(&mut area)?)?,
-            }
-        }
+        let (next_header, len) = destination_options::walk(bytes, |kind, body| options.read(kind, body))?;
         Ok((options, next_header, len))
     }
 
-    fn read(&mut self, kind: u8, body: &[u8]) -> Result<(), Malformed> {
-        let (OPTION_TYPE, Some((kind, body))) = (kind, body.split_first()) else {
-            let is_skipped = kind == PADN || kind >> 6 == 0;
-            return if is_skipped {
-                Ok(())
-            } else {
-                Err(Malformed::Options("one that may not be skipped found"))
-            };
-        };
+    /// Returns whether the option is one of ours.
+    fn read(&mut self, kind: u8, body: &[u8]) -> Result<bool, Malformed> {
+        let (OPTION_TYPE, Some((kind, body))) = (kind, body.split_first()) else { return Ok(false) };
         let wrong = |_| Malformed::Options("one of a wrong length found");
         match *kind {
             KIND_PORTS if body.len() % 2 == 0 && body.len() <= MAX_ADDRESSES * 2 => {
@@ -106,7 +87,7 @@ impl Options {
             }
             _ => {}
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The header, in front of `next_header`; nothing when there are no options.
@@ -131,33 +112,16 @@ impl Options {
         if let Some(group) = self.group {
             push(KIND_GROUP, &group.octets());
         }
-        pad(&mut bytes);
-        bytes[1] = (bytes.len() / 8 - 1) as u8;
+        destination_options::close(&mut bytes);
         bytes
     }
 }
 
-/// To whole units of 8 bytes.
-fn pad(bytes: &mut Vec<u8>) {
-    match bytes.len().next_multiple_of(8) - bytes.len() {
-        0 => {}
-        1 => bytes.push(PAD1),
-        missing => {
-            bytes.extend_from_slice(&[PADN, missing as u8 - 2]);
-            bytes.extend(std::iter::repeat_n(0, missing - 2));
+impl From<Wrong> for Malformed {
+    fn from(wrong: Wrong) -> Self {
+        match wrong {
+            Wrong::Truncated { have, need } => Self::Truncated { have, need },
+            Wrong::Options(what) => Self::Options(what),
         }
     }
-}
-
-fn next(area: &mut Reader<'_>) -> Option<u8> {
-    area.u8("option type").ok()
-}
-
-fn body<'a>(area: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
-    let len = area.u8("option length").map_err(|_| Malformed::Options("one without a length found"))?;
-    area.take("option", len.into()).map_err(|_| Malformed::Options("one beyond the header's end found"))
-}
-
-fn short(bytes: &[u8], need: usize) -> Malformed {
-    Malformed::Truncated { have: bytes.len(), need }
 }

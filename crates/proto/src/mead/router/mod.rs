@@ -116,7 +116,8 @@ impl Router {
     /// Decides on a packet that came by an interface. It begins with the IPv6 header; bytes behind its payload are a frame's
     /// padding.
     pub fn forward(&self, packet: &[u8], interface: u32) -> Outcome {
-        let Some((ip, payload)) = self.is_enabled.then(|| routing_header(packet)).flatten() else {
+        let Some((ip, payload)) = self.is_enabled.then(|| routing_header(packet, self.dialect)).flatten()
+        else {
             return Outcome::Pass;
         };
         self.act(ip, payload, interface)
@@ -222,10 +223,10 @@ impl Router {
 }
 
 /// The header and payload of a packet that has one of MEADcast's routing headers and can be forwarded.
-fn routing_header(packet: &[u8]) -> Option<(ipv6::Header, &[u8])> {
+fn routing_header(packet: &[u8], dialect: Dialect) -> Option<(ipv6::Header, &[u8])> {
     let (ip, payload) = ipv6::Header::parse(packet).ok()?;
     let is_ours = ip.next_header == next_header::ROUTING
-        && payload.get(2).is_some_and(|kind| Header::is_routing_type(*kind))
+        && payload.get(2).is_some_and(|kind| Header::is_routing_type(*kind, dialect))
         && is_forwardable(ip.source)
         && is_forwardable(ip.destination);
     is_ours.then_some((ip, payload))
