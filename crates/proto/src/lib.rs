@@ -23,6 +23,7 @@ pub mod fec;
 pub mod group_key;
 pub mod mead;
 pub mod membership;
+mod payload;
 pub mod rates;
 pub mod replay_window;
 mod stored;
@@ -30,6 +31,7 @@ pub mod tfmcc;
 pub mod time;
 pub mod unicast;
 pub mod vcmtp;
+pub mod xcast;
 
 pub use time::Instant;
 

@@ -1,0 +1,109 @@
+//! What follows a router's routing header (MEADcast's, Xcast's), and the packets that go on with it.
+//!
+//! A checksum that covers the addresses is corrected by what changes (RFC 1624), so that it is as right as it was.
+
+use std::net::Ipv6Addr;
+
+use treecast_wire::ipv6::{self, checksum_offset, next_header, updated_checksum};
+
+/// What follows the routing header of a packet.
+pub(crate) struct Payload<'a> {
+    bytes: &'a [u8],
+    /// What is left without the router's options: its next header's number, and how much is taken off.
+    inner: (u8, usize),
+    /// The upper layer whose checksum covers the addresses, and where it begins.
+    upper: Option<(u8, usize)>,
+}
+
+impl<'a> Payload<'a> {
+    /// `options`, when the router's options come first: the number of their next header, and their length.
+    pub fn new(next_header: u8, bytes: &'a [u8], options: Option<(u8, usize)>) -> Self {
+        let inner = options.unwrap_or((next_header, 0));
+        Self { bytes, inner, upper: upper_layer(next_header, bytes) }
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The packet `ip` with another routing header to another destination, and one less of hop limit. The header is as long as the
+    /// one that it came with.
+    pub fn behind(&self, routing_header: &[u8], ip: &ipv6::Header, destination: Ipv6Addr) -> Vec<u8> {
+        let new = ipv6::Header { destination, hop_limit: ip.hop_limit - 1, ..*ip };
+        let mut packet = [&new.to_bytes()[..], routing_header].concat();
+        let at_payload = packet.len();
+        packet.extend_from_slice(self.bytes);
+        if let Some((kind, at)) = self.upper {
+            readdress(kind, &mut packet[at_payload + at..], ip.destination, destination);
+        }
+        packet
+    }
+
+    /// The packet `ip` as if its sender had sent it to a destination by unicast, with one less of hop limit. UDP goes to the
+    /// port, if there is one.
+    pub fn unwrapped(&self, ip: &ipv6::Header, destination: Ipv6Addr, port: Option<u16>) -> Vec<u8> {
+        let (next_header, taken_off) = self.inner;
+        let inner = &self.bytes[taken_off..];
+        let new = ipv6::Header {
+            payload_len: inner.len() as u16,
+            next_header,
+            hop_limit: ip.hop_limit - 1,
+            destination,
+            ..*ip
+        };
+        let mut packet = [&new.to_bytes()[..], inner].concat();
+        if let Some((kind, at)) = self.upper {
+            let segment = &mut packet[ipv6::HEADER_LEN + at - taken_off..];
+            readdress(kind, segment, ip.destination, destination);
+            if let Some(port) = port.filter(|port| *port != 0 && kind == next_header::UDP) {
+                let old = [segment[2], segment[3]];
+                segment[2..4].copy_from_slice(&port.to_be_bytes());
+                correct(kind, segment, &old, &port.to_be_bytes());
+            }
+        }
+        packet
+    }
+}
+
+fn readdress(kind: u8, segment: &mut [u8], old: Ipv6Addr, new: Ipv6Addr) {
+    correct(kind, segment, &old.octets(), &new.octets());
+}
+
+/// Looks behind up to two Destination Options headers and the Fragment header of a first fragment. None when the
+/// upper layer has no checksum over the addresses, or it is not there.
+fn upper_layer(mut next: u8, bytes: &[u8]) -> Option<(u8, usize)> {
+    let mut at = 0;
+    for _ in 0..2 {
+        if next == next_header::DESTINATION_OPTIONS {
+            next = *bytes.get(at)?;
+            at += (usize::from(*bytes.get(at + 1)?) + 1) * 8;
+        }
+    }
+    if next == next_header::FRAGMENT {
+        let fragment = bytes.get(at..at + 8)?;
+        let offset = u16::from_be_bytes([fragment[2], fragment[3]]) >> 3;
+        next = if offset == 0 { fragment[0] } else { return None };
+        at += 8;
+    }
+    let checksum = checksum_offset(next)?;
+    (bytes.len() >= at + checksum + 2).then_some((next, at))
+}
+
+/// Corrects a segment's checksum (RFC 1624). 0 in UDP is none, which IPv6 does not have (RFC 8200, 8.1), and it stays.
+/// Elsewhere 0xffff, which is the same number, leaves as 0: that is what it would be after any change.
+fn correct(kind: u8, segment: &mut [u8], old: &[u8], new: &[u8]) {
+    let at = checksum_offset(kind).expect("an upper layer has been found");
+    let before = u16::from_be_bytes([segment[at], segment[at + 1]]);
+    let updated = || if old == new { before } else { updated_checksum(before, old, new) };
+    let after = match (kind, before) {
+        (next_header::UDP, 0) => 0,
+        (next_header::UDP, _) => match updated() {
+            0 => 0xffff,
+            after => after,
+        },
+        (_, 0xffff) if old == new => 0,
+        _ => updated(),
+    };
+    segment[at..at + 2].copy_from_slice(&after.to_be_bytes());
+}

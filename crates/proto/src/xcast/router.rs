@@ -1,0 +1,235 @@
+//! What an Xcast router does with a packet (RFC 5058, 9, 10.1 and 11.2).
+//!
+//! [`forward`] is one packet in and packets out, with nothing remembered between two of them. It is the whole of the router where
+//! eBPF may not be loaded, and the model that `bpf/mead.bpf.c` is tested against. The router is MEADcast's, with the same
+//! settings; Xcast is known to it in our own dialect only, for the other one uses both routing types.
+//!
+//! The rules:
+//! - Destinations whose bit is set are *valid*. Each next hop gets one copy with the valid destinations behind it; the others'
+//!   bits are cleared, and with the A bit their addresses, too. Copies leave first, in the order of their first destinations, then what is
+//!   for listeners, and then what is unicast, in the order of the list.
+//! - A copy for one destination becomes unicast (X2U), with its own port where the packet has a list; with the X bit it stays Xcast.
+//!   A copy for fewer than `min_dsts` becomes unicast for each (premature X2U, 11.2), but not with the X bit.
+//! - Who is on the router's own link is always alone: two of its ports may stand in the list.
+//! - What has no route goes the kernel's own way as unicast, which answers it. What is for the router itself has arrived: it becomes
+//!   unicast, whatever the X bit says; or, when the channel is a multicast group (Xcast+), one packet to the group on
+//!   each link with listeners (X2M), but not back to the link that the packet came from.
+//! - Each copy has one less of hop limit. The checksum of UDP, TCP or ICMPv6 is right for the destination that it has.
+#![warn(missing_docs)]
+
+use std::{collections::BTreeMap, net::Ipv6Addr};
+
+use treecast_wire::{
+    ipv6::{self, is_forwardable, next_header},
+    mead::{Dialect, Map},
+    xcast::{Header, Malformed, ROUTING_TYPE, Reason, is_all_xcast_routers, parse_ports},
+};
+
+use crate::{mead::router::Router, payload::Payload};
+
+/// Where packets to a destination go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextHop {
+    /// The interface that they leave by.
+    pub interface: u32,
+    /// The router that they go to; none: the destination is on the link.
+    pub gateway: Option<Ipv6Addr>,
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It goes the kernel's own way, unchanged: it is not Xcast, or one that the kernel has an answer to (hop limit).
+    Pass,
+    /// These leave instead of it, in this order.
+    Forward(Vec<Outgoing>),
+    /// It ends here.
+    Drop(Dropped),
+}
+
+/// A packet that leaves instead of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// What it is, for the counters.
+    pub kind: OutgoingKind,
+    /// From the IPv6 header on.
+    pub packet: Vec<u8>,
+    /// The interface that it has to leave by; none: where routes lead.
+    pub interface: Option<u32>,
+}
+
+/// The kinds of copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutgoingKind {
+    /// Still Xcast.
+    Copy,
+    /// For the one destination that was left (X2U).
+    Unicast,
+    /// For one of too few that were left.
+    Premature,
+    /// For this router itself.
+    Local,
+    /// For a destination without a route.
+    Unrouted,
+    /// For all listeners on a link (X2M).
+    Multicast,
+}
+
+/// Why a packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropped {
+    /// It breaks a rule of the header.
+    Malformed(Reason),
+    /// It was addressed to this router with a hop limit of 1 or less: nobody else is to be told.
+    HopLimit,
+    /// It was for the listeners on this router's links alone, and there are none.
+    NoListener,
+}
+
+/// Decides on a packet that came by an interface, and asks `routes` for the way to its destinations. It begins with the IPv6
+/// header; bytes behind its payload are a frame's padding.
+pub fn forward(
+    router: &Router,
+    packet: &[u8],
+    interface: u32,
+    routes: &mut dyn FnMut(Ipv6Addr) -> Option<NextHop>,
+) -> Outcome {
+    let acts = router.is_enabled && router.dialect == Dialect::Rfc;
+    let Some((ip, payload)) = acts.then(|| routing_header(packet)).flatten() else {
+        return Outcome::Pass;
+    };
+    match Packet::parse(ip, payload) {
+        Ok(packet) => act(router, &packet, interface, routes),
+        Err(malformed) => Outcome::Drop(Dropped::Malformed(malformed.reason())),
+    }
+}
+
+fn act(
+    router: &Router,
+    packet: &Packet<'_>,
+    interface: u32,
+    routes: &mut dyn FnMut(Ipv6Addr) -> Option<NextHop>,
+) -> Outcome {
+    let destination = packet.ip.destination;
+    if packet.ip.hop_limit <= 1 {
+        let is_here = router.own.contains(&destination) || is_all_xcast_routers(destination);
+        return if is_here { Outcome::Drop(Dropped::HopLimit) } else { Outcome::Pass };
+    }
+    let Shares { copies, group, unicast } = Shares::of(router, &packet.header, routes);
+    let copies = copies.into_iter().map(|places| packet.copy(places));
+    let multicast = group.into_iter().flat_map(|own| packet.multicast(router, own, interface));
+    let unicast = unicast.into_iter().map(|(place, kind)| packet.unicast(kind, place));
+    let leaving: Vec<_> = copies.chain(multicast).chain(unicast).collect();
+    // All that may leave nothing is what is for a group.
+    match leaving.is_empty() {
+        true => Outcome::Drop(Dropped::NoListener),
+        false => Outcome::Forward(leaving),
+    }
+}
+
+/// Which valid destinations are served together, and how.
+#[derive(Default)]
+struct Shares {
+    /// By what is still Xcast.
+    copies: Vec<Map>,
+    /// The router's own place, if that stands for the group's listeners.
+    group: Option<usize>,
+    /// By the place in the list.
+    unicast: BTreeMap<usize, OutgoingKind>,
+}
+
+impl Shares {
+    fn of(router: &Router, header: &Header, routes: &mut dyn FnMut(Ipv6Addr) -> Option<NextHop>) -> Self {
+        let mut shares = Self::default();
+        let mut behind: Vec<(NextHop, Map)> = Vec::new();
+        for place in header.valid.iter() {
+            let destination = header.destinations[place];
+            let is_own = router.own.contains(&destination);
+            match (!is_own).then(|| routes(destination)).flatten() {
+                None if is_own && header.channel.is_multicast() => _ = shares.group.get_or_insert(place),
+                None if is_own => _ = shares.unicast.insert(place, OutgoingKind::Local),
+                None => _ = shares.unicast.insert(place, OutgoingKind::Unrouted),
+                Some(hop) => match behind.iter_mut().find(|(other, _)| *other == hop) {
+                    Some((_, places)) if hop.gateway.is_some() => *places = places.with(place),
+                    _ => behind.push((hop, Map::of(place))),
+                },
+            }
+        }
+        for (_, places) in behind {
+            let kind = match places.len() {
+                _ if header.stays_xcast => None,
+                1 => Some(OutgoingKind::Unicast),
+                count if count < router.min_dsts.into() => Some(OutgoingKind::Premature),
+                _ => None,
+            };
+            match kind {
+                Some(kind) => shares.unicast.extend(places.iter().map(|place| (place, kind))),
+                None => shares.copies.push(places),
+            }
+        }
+        shares
+    }
+}
+
+/// A packet in its parts.
+struct Packet<'a> {
+    ip: ipv6::Header,
+    header: Header,
+    ports: Option<Vec<u16>>,
+    payload: Payload<'a>,
+}
+
+impl<'a> Packet<'a> {
+    fn parse(ip: ipv6::Header, payload: &'a [u8]) -> Result<Self, Malformed> {
+        let (header, rest) = Header::parse(payload)?;
+        let (mut ports, mut ours) = (None, None);
+        if header.next_header == next_header::DESTINATION_OPTIONS {
+            // Without ports the options belong to the payload.
+            let (listed, next, len) = parse_ports(rest, header.destinations.len())?;
+            ours = listed.is_some().then_some((next, len));
+            ports = listed;
+        }
+        let payload = Payload::new(header.next_header, rest, ours);
+        Ok(Self { ip, header, ports, payload })
+    }
+
+    /// For these destinations, which are behind one next hop.
+    fn copy(&self, places: Map) -> Outgoing {
+        let header = self.header.only(places);
+        let destination = header.valid_destinations().next().expect("a share has one");
+        let packet = self.payload.behind(&header.to_bytes(), &self.ip, destination);
+        Outgoing { kind: OutgoingKind::Copy, packet, interface: None }
+    }
+
+    fn unicast(&self, kind: OutgoingKind, place: usize) -> Outgoing {
+        let packet = self.addressed(self.header.destinations[place], place);
+        Outgoing { kind, packet, interface: None }
+    }
+
+    /// A packet to the group for each link with listeners, with the port of the router's place.
+    fn multicast(&self, router: &Router, own: usize, arrived: u32) -> Vec<Outgoing> {
+        let group = self.header.channel;
+        let interfaces = router.groups.get(&group).into_iter().flatten();
+        let copy = |interface: &u32| Outgoing {
+            kind: OutgoingKind::Multicast,
+            packet: self.addressed(group, own),
+            interface: Some(*interface),
+        };
+        interfaces.filter(|interface| **interface != arrived).map(copy).collect()
+    }
+
+    fn addressed(&self, destination: Ipv6Addr, place: usize) -> Vec<u8> {
+        let port = self.ports.as_ref().map(|ports| ports[place]);
+        self.payload.unwrapped(&self.ip, destination, port)
+    }
+}
+
+/// The header and payload of a packet that has Xcast's routing header and can be forwarded.
+fn routing_header(packet: &[u8]) -> Option<(ipv6::Header, &[u8])> {
+    let (ip, payload) = ipv6::Header::parse(packet).ok()?;
+    let is_ours = ip.next_header == next_header::ROUTING
+        && payload.get(2) == Some(&ROUTING_TYPE)
+        && is_forwardable(ip.source)
+        && (is_forwardable(ip.destination) || is_all_xcast_routers(ip.destination));
+    is_ours.then_some((ip, payload))
+}

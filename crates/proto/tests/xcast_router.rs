@@ -1,0 +1,305 @@
+//! The rules of the Xcast router, one by one, and its golden packets.
+//!
+//! `TREECAST_WRITE_VECTORS=1` writes `vectors/router-xcast-*.txt` anew.
+#![allow(clippy::disallowed_methods, reason = "the vectors are files")]
+
+#[path = "xcast_router/packets.rs"]
+mod packets;
+
+use std::{fs, net::Ipv6Addr, path::PathBuf};
+
+use packets::{
+    ARRIVED, GROUP, LANS, NOWHERE, OWN, SENDER, Triple, designated, destinations, header, node, packet,
+    route, router, segment, text, triples, udp_packet,
+};
+use proptest::prelude::*;
+use treecast_proto::{
+    mead::router::Router,
+    xcast::router::{Dropped, Outcome, Outgoing, OutgoingKind, forward},
+};
+use treecast_wire::{
+    ipv6::{self, next_header, upper_layer_checksum},
+    mead::Map,
+    xcast::{Header, MAX_DESTINATIONS, Reason, parse_ports},
+};
+
+#[test]
+fn triples_are_those_in_vectors() {
+    for triple in triples() {
+        let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors"));
+        let path = folder.join(format!("router-xcast-{}.txt", triple.name));
+        let text = text(&triple);
+        if std::env::var_os("TREECAST_WRITE_VECTORS").is_some() {
+            fs::write(&path, &text).expect("vectors/ can be written");
+        }
+        assert_eq!(fs::read_to_string(&path).expect("a vector"), text, "{}", triple.name);
+    }
+}
+
+fn named(name: &str) -> Triple {
+    triples().into_iter().find(|triple| triple.name == name).expect("there is one")
+}
+
+fn copies(name: &str) -> Vec<Outgoing> {
+    match named(name).outcome() {
+        Outcome::Forward(copies) => copies,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// Kind, destination and, of what is still Xcast, the bitmap.
+type Seen = (OutgoingKind, Ipv6Addr, Option<String>);
+
+fn seen(name: &str) -> Vec<Seen> {
+    copies(name).iter().map(see).collect()
+}
+
+fn see(copy: &Outgoing) -> Seen {
+    let (ip, payload) = ipv6::Header::parse(&copy.packet).expect("a packet");
+    assert_eq!((ip.hop_limit, ip.source, ip.class_and_label), (63, SENDER, 0x0ab1_2345));
+    let header = (ip.next_header == next_header::ROUTING)
+        .then(|| Header::parse(payload).expect("a good header with a right checksum").0);
+    (copy.kind, ip.destination, header.map(|header| header.valid.to_string()))
+}
+
+use OutgoingKind::{Copy, Local, Multicast, Premature, Unicast, Unrouted};
+
+fn copy(to: Ipv6Addr, bitmap: &str) -> Seen {
+    (Copy, to, Some(bitmap.to_owned()))
+}
+
+fn plain(kind: OutgoingKind, to: Ipv6Addr) -> Seen {
+    (kind, to, None)
+}
+
+/// RFC 5058, 9.2.2 (bitmap, X) and 11.2.
+#[test]
+fn each_next_hop_gets_one_copy_and_the_last_destination_unicast() {
+    let both = [copy(node(1, 1), "101001"), copy(node(2, 1), "01001"), plain(Unicast, node(4, 1))];
+    for name in ["copies", "to-all-routers", "to-another"] {
+        assert_eq!(seen(name), both, "{name}");
+    }
+    let some = [copy(node(1, 2), "001001"), plain(Unicast, node(2, 1))];
+    assert_eq!(seen("copies-of-some"), some, "what is not valid is served elsewhere");
+    let [first, last] = [1, 2].map(|number| plain(Premature, node(2, number)));
+    assert_eq!(seen("premature"), [both[0].clone(), first, both[2].clone(), last]);
+    assert_eq!(seen("premature-all").len(), 6);
+    let alone = copy(node(4, 1), "0001");
+    assert_eq!(seen("stays"), [both[0].clone(), both[1].clone(), alone], "the X bit: never unicast");
+    assert_eq!(seen("one-way"), [copy(node(3, 1), "11")]);
+    assert_eq!(seen("back"), [copy(node(5, 1), "11")]);
+    let each = [1, 1, 2].map(|number| plain(Unicast, node(4, number)));
+    assert_eq!(seen("on-link-twice"), each, "two ports on one host");
+    let longest = seen("thirty-two");
+    assert_eq!(longest.iter().map(|(kind, ..)| *kind).collect::<Vec<_>>(), [Copy, Copy, Copy]);
+}
+
+#[test]
+fn with_the_a_bit_nobody_sees_who_is_served_elsewhere() {
+    let shown = |name: &str| -> Vec<Vec<Ipv6Addr>> {
+        let copies = copies(name);
+        let still_xcast = copies.iter().filter(|copy| copy.kind == Copy);
+        let header = |copy: &Outgoing| Header::parse(&copy.packet[ipv6::HEADER_LEN..]).expect("a header").0;
+        still_xcast.map(|copy| header(copy).destinations).collect()
+    };
+    let all = destinations();
+    let only = |places: [usize; 2], also: Option<usize>| -> Vec<Ipv6Addr> {
+        let is_shown = |place: &usize| places.contains(place) || also == Some(*place);
+        let address = |place| if is_shown(&place) { all[place] } else { Ipv6Addr::UNSPECIFIED };
+        (0..all.len()).map(address).collect()
+    };
+    assert_eq!(shown("anonymous"), [only([0, 2], Some(5)), only([1, 4], None)]);
+    assert_eq!(shown("copies"), [all.clone(), all.clone()]);
+}
+
+#[test]
+fn who_is_here_or_nowhere_gets_unicast_whatever_the_x_bit_says() {
+    for name in ["own", "own-stays"] {
+        assert_eq!(seen(name), [copy(node(1, 1), "101"), plain(Local, OWN)], "{name}");
+    }
+    assert_eq!(seen("own-alone"), [plain(Local, OWN)]);
+    let nowhere = |number| plain(Unrouted, node(NOWHERE, number));
+    for name in ["no-route", "no-route-stays"] {
+        assert_eq!(seen(name), [copy(node(1, 1), "0101"), nowhere(1), nowhere(2)], "{name}");
+    }
+}
+
+#[test]
+fn copies_have_right_checksums_for_their_destinations() {
+    for triple in triples() {
+        let Outcome::Forward(copies) = triple.outcome() else { continue };
+        for copy in copies {
+            let (ip, payload) = ipv6::Header::parse(&copy.packet).expect("a packet");
+            let (mut next, mut segment) = (ip.next_header, payload);
+            if next == next_header::ROUTING {
+                let (header, rest) = Header::parse(payload).expect("a header");
+                (next, segment) = (header.next_header, rest);
+                if next == next_header::DESTINATION_OPTIONS {
+                    let (_, of_upper, len) = parse_ports(rest, header.destinations.len()).expect("options");
+                    (next, segment) = (of_upper, &rest[len..]);
+                }
+            }
+            let is_whole = ipv6::checksum_offset(next).is_some_and(|at| segment.len() > at + 2);
+            if is_whole && triple.name != "udp-without-checksum" {
+                let sum = upper_layer_checksum(ip.source, ip.destination, next, segment);
+                assert_eq!(sum, 0, "{}: {:?} to {}", triple.name, copy.kind, ip.destination);
+            }
+        }
+    }
+    let inner = |name: &str, from: usize| {
+        let unicast = copies(name).into_iter().find(|copy| copy.kind == Unicast).expect("there is one");
+        (unicast.packet[6], unicast.packet[ipv6::HEADER_LEN + from..].to_vec())
+    };
+    let udp = segment(next_header::UDP, node(4, 1), 0x1516);
+    assert_eq!(inner("others-options", 8), (next_header::DESTINATION_OPTIONS, udp.clone()));
+    assert_eq!(inner("first-fragment", 8), (next_header::FRAGMENT, udp.clone()));
+    assert_eq!(inner("udp-cut", 0).1.len(), 7);
+    assert_eq!(inner("no-payload", 0), (next_header::NONE, Vec::new()));
+    assert_eq!(inner("udp-without-checksum", 0).1[6..8], [0, 0], "no checksum stays none");
+    let sent = segment(next_header::UDP, node(1, 1), 0x1516);
+    assert_eq!(inner("later-fragment", 8).1, sent, "a checksum is in the first fragment only");
+}
+
+/// RFC 5058, 8.1 and 10.1.
+#[test]
+fn ports_are_the_destinations_own() {
+    let port = |copy: &Outgoing| u16::from_be_bytes([copy.packet[42], copy.packet[43]]);
+    let copies_with_ports = copies("ports");
+    let unicast: Vec<_> = copies_with_ports.iter().filter(|copy| copy.kind == Unicast).collect();
+    assert_eq!(unicast.iter().map(|copy| port(copy)).collect::<Vec<_>>(), [9]);
+    let still = &copies_with_ports[0].packet[ipv6::HEADER_LEN..];
+    let (header, rest) = Header::parse(still).expect("a header");
+    let ports = parse_ports(rest, header.destinations.len()).expect("a list").0;
+    assert_eq!(ports, Some(vec![4242, 4243, 0, 9, 10, 11]), "it stays whole on the way");
+    let tcp = copies("ports-of-tcp").pop().expect("the unicast one");
+    assert_eq!((tcp.kind, port(&tcp)), (Unicast, 5), "ports are UDP's");
+}
+
+#[test]
+fn designated_routers_multicast_on_their_own_links() {
+    let whither = |name: &str| {
+        let copies = copies(name).into_iter();
+        copies.map(|copy| (copy.kind, see(&copy).1, copy.interface)).collect::<Vec<_>>()
+    };
+    let on_lans = LANS.map(|lan| (Multicast, GROUP, Some(lan)));
+    assert_eq!(whither("group"), on_lans, "not back to where it came from");
+    assert_eq!(whither("group-twice"), on_lans, "each listener gets one");
+    let copy = (Copy, node(1, 1), None);
+    assert_eq!(whither("group-mixed"), [&[copy][..], &on_lans].concat());
+    assert_eq!(whither("group-elsewhere"), [copy]);
+    assert_eq!(whither("group-no-listener-mixed"), [(Unicast, node(1, 1), None)]);
+    for name in ["group-no-listener", "group-arrived"] {
+        assert_eq!(named(name).outcome(), Outcome::Drop(Dropped::NoListener), "{name}");
+    }
+    let port = |copy: &Outgoing| u16::from_be_bytes([copy.packet[42], copy.packet[43]]);
+    assert_eq!(port(&copies("group-mixed")[1]), 4243, "that of the router's place");
+}
+
+#[test]
+fn what_is_wrong_ends_here_and_what_is_no_xcast_is_the_kernels() {
+    let malformed = |reason| Outcome::Drop(Dropped::Malformed(reason));
+    for (name, outcome) in [
+        ("version", malformed(Reason::Version)),
+        ("dscps", malformed(Reason::Dscps)),
+        ("no-address", malformed(Reason::NoAddress)),
+        ("too-many", malformed(Reason::TooManyAddresses)),
+        ("header-length", malformed(Reason::HeaderLen)),
+        ("segments-left", malformed(Reason::SegmentsLeft)),
+        ("checksum", malformed(Reason::Checksum)),
+        ("too-few-ports", malformed(Reason::Ports)),
+        ("disabled", Outcome::Pass),
+        ("linux-6.5", Outcome::Pass),
+        ("hop-limit", Outcome::Pass),
+        ("hop-limit-here", Outcome::Drop(Dropped::HopLimit)),
+        ("hop-limit-all-routers", Outcome::Drop(Dropped::HopLimit)),
+    ] {
+        assert_eq!(named(name).outcome(), outcome, "{name}");
+    }
+    let good = udp_packet(&header(next_header::UDP, &destinations()));
+    let with = |at: usize, bytes: &[u8]| {
+        let mut changed = good.clone();
+        changed[at..at + bytes.len()].copy_from_slice(bytes);
+        forward(&router(&[]), &changed, ARRIVED, &mut route)
+    };
+    for (what, at, bytes) in [
+        ("not IPv6", 0, &[0x45][..]),
+        ("no routing header", 6, &[next_header::UDP]),
+        ("more payload than there is", 4, &[0xff]),
+        ("MEADcast's routing header", 42, &[253]),
+        ("a source on the link", 8, &[0xfe, 0x80]),
+        ("another group", 24, &[0xff]),
+    ] {
+        assert_eq!(with(at, bytes), Outcome::Pass, "{what}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_packet_makes_a_router_panic_or_multiply_without_bound(
+        seed in packet_and_changes(),
+        min_dsts in 0_u8..8,
+        is_own: bool,
+    ) {
+        let own = is_own.then_some(node(1, 1)).into_iter().collect();
+        let router = Router { min_dsts, own, ..designated(&[]) };
+        if let Outcome::Forward(copies) = forward(&router, &seed, ARRIVED, &mut route) {
+            prop_assert!(copies.len() < MAX_DESTINATIONS + LANS.len());
+            for copy in copies {
+                prop_assert!(copy.packet.len() <= seed.len());
+                prop_assert!(ipv6::Header::parse(&copy.packet).is_ok());
+            }
+        }
+    }
+
+    /// Whatever routers are between: each destination gets the packet once.
+    #[test]
+    fn each_destination_is_reached_once(min_dsts in 0_u8..8, bits in 1_u32..64, is_anonymous: bool) {
+        let valid = Map::from_bits(bits << 26);
+        let header = Header { is_anonymous, ..header(next_header::UDP, &destinations()) }.only(valid);
+        let first = Router { min_dsts, ..router(&[]) };
+        let mut reached = Vec::new();
+        let mut waiting = vec![udp_packet(&header)];
+        for _ in 0..3 {
+            for packet in std::mem::take(&mut waiting) {
+                match forward(&first, &packet, ARRIVED, &mut |to| on_link_next(&packet, to)) {
+                    Outcome::Forward(copies) => waiting.extend(copies.into_iter().map(|copy| copy.packet)),
+                    _ => reached.push(ipv6::Header::parse(&packet).expect("a packet").0.destination),
+                }
+            }
+        }
+        reached.sort();
+        let mut expected: Vec<_> = header.valid_destinations().collect();
+        expected.sort();
+        prop_assert_eq!(reached, expected);
+    }
+}
+
+/// From the sender's router where [`route`] leads; from the next one on all are on the link.
+fn on_link_next(packet: &[u8], to: Ipv6Addr) -> Option<treecast_proto::xcast::router::NextHop> {
+    let mut hop = route(to)?;
+    if packet[7] < 64 {
+        hop.gateway = None;
+    }
+    Some(hop)
+}
+
+prop_compose! {
+    fn packet_and_changes()(
+        rest in prop::collection::vec(any::<u8>(), 0..200),
+        next in prop::sample::select(vec![6, 17, 44, 58, 59, 60]),
+        bits in 1_u32..64,
+        flags: (bool, bool, bool),
+        changes in prop::collection::vec((0_usize..240, any::<u8>()), 0..3),
+    ) -> Vec<u8> {
+        let (is_anonymous, stays_xcast, has_channel) = flags;
+        let channel = if has_channel { GROUP } else { Ipv6Addr::UNSPECIFIED };
+        let header = Header { is_anonymous, stays_xcast, channel, ..header(next, &destinations()) };
+        let mut packet = packet(&header.only(Map::from_bits(bits << 26)), node(1, 1), &rest);
+        for (at, value) in changes {
+            if let Some(byte) = packet.get_mut(at) {
+                *byte = value;
+            }
+        }
+        packet
+    }
+}

@@ -1,0 +1,297 @@
+//! Packets for the tests of the Xcast router, its routes, and the triples in `vectors/` that model and eBPF program share.
+#![allow(dead_code, reason = "each of the tests uses a part")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    net::Ipv6Addr,
+};
+
+use treecast_proto::{
+    mead::router::Router,
+    xcast::router::{NextHop, Outcome, OutgoingKind, forward},
+};
+use treecast_wire::{
+    ipv6::{self, next_header, upper_layer_checksum},
+    mead::{Dialect, Map},
+    xcast::{ALL_XCAST_ROUTERS, Header, ports_to_bytes},
+};
+
+/// A receiver in one of the networks of [`ROUTES`].
+pub const fn node(network: u16, number: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd15, network, 0, 0, 0, 1, 0, number)
+}
+
+pub const SENDER: Ipv6Addr = node(0x1000, 1);
+pub const OWN: Ipv6Addr = node(0x50, 1);
+
+pub const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x77);
+
+/// Numbers of interfaces: that by which packets come, and two others.
+pub const ARRIVED: u32 = 10;
+pub const LANS: [u32; 2] = [11, 12];
+
+/// Networks (/32), the interface towards each, and the router there; none: the network is on the link. There is no route to others.
+pub const ROUTES: [(Ipv6Addr, u32, Option<Ipv6Addr>); 5] = [
+    (node(1, 0), LANS[0], Some(node(0xf1, 1))),
+    (node(2, 0), LANS[0], Some(node(0xf1, 2))),
+    (node(3, 0), LANS[1], Some(node(0xf2, 1))),
+    (node(4, 0), LANS[1], None),
+    // Back to where packets come from.
+    (node(5, 0), ARRIVED, Some(node(0xf0, 1))),
+];
+
+/// Where there is no route to.
+pub const NOWHERE: u16 = 9;
+
+/// The routes as the router asks for them.
+pub fn route(destination: Ipv6Addr) -> Option<NextHop> {
+    let is_on = |network: &Ipv6Addr| network.segments()[..2] == destination.segments()[..2];
+    let (_, interface, gateway) = ROUTES.iter().find(|(network, ..)| is_on(network))?;
+    Some(NextHop { interface: *interface, gateway: *gateway })
+}
+
+/// Three behind the first router of a link, of which one stands apart, two behind the second, and one on the other link.
+pub fn destinations() -> Vec<Ipv6Addr> {
+    vec![node(1, 1), node(2, 1), node(1, 2), node(4, 1), node(2, 2), node(1, 3)]
+}
+
+/// A list that must be good.
+pub fn header(next: u8, destinations: &[Ipv6Addr]) -> Header {
+    Header::new(next, Ipv6Addr::UNSPECIFIED, destinations.to_vec()).expect("a good list")
+}
+
+pub fn router(own: &[Ipv6Addr]) -> Router {
+    let own: BTreeSet<_> = own.iter().copied().collect();
+    Router { is_enabled: true, min_dsts: 0, dialect: Dialect::Rfc, own, groups: BTreeMap::new() }
+}
+
+/// A router with listeners on three links.
+pub fn designated(own: &[Ipv6Addr]) -> Router {
+    Router { groups: [(GROUP, [ARRIVED, LANS[0], LANS[1]].into())].into(), ..router(own) }
+}
+
+/// A segment with its right checksum; `port` is the destination's.
+pub fn segment(kind: u8, destination: Ipv6Addr, port: u16) -> Vec<u8> {
+    let ports = [[0x12, 0x34], port.to_be_bytes()].concat();
+    let mut segment: Vec<u8> = match kind {
+        next_header::UDP => [&ports[..], &[0, 17, 0, 0], b"nine byte"].concat(),
+        next_header::TCP => {
+            [&ports[..], &[0, 0, 0, 1, 0, 0, 0, 2, 0x50, 2, 1, 0, 0, 0, 0, 0], b"odd"].concat()
+        }
+        _ => vec![128, 0, 0, 0, 1, 2, 3, 4, 5],
+    };
+    let at = ipv6::checksum_offset(kind).expect("a layer with a checksum");
+    let checksum = upper_layer_checksum(SENDER, destination, kind, &segment);
+    segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    segment
+}
+
+/// A packet from [`SENDER`]; the header names what follows it.
+pub fn packet(header: &Header, destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
+    let header = header.to_bytes();
+    let ip = ipv6::Header {
+        class_and_label: 0x0ab1_2345,
+        payload_len: (header.len() + rest.len()) as u16,
+        next_header: next_header::ROUTING,
+        hop_limit: 64,
+        source: SENDER,
+        destination,
+    };
+    [&ip.to_bytes()[..], &header, rest].concat()
+}
+
+/// To the first valid destination, with a datagram.
+pub fn udp_packet(header: &Header) -> Vec<u8> {
+    let destination = header.valid_destinations().next().expect("a valid one");
+    packet(header, destination, &segment(next_header::UDP, destination, 0x1516))
+}
+
+/// One packet and what a router makes of it.
+pub struct Triple {
+    pub name: &'static str,
+    pub router: Router,
+    pub packet: Vec<u8>,
+}
+
+impl Triple {
+    pub fn outcome(&self) -> Outcome {
+        forward(&self.router, &self.packet, ARRIVED, &mut route)
+    }
+}
+
+/// As it stands in `vectors/`: the router, the packet in and each packet out, in hexadecimal digits. Routes are those above.
+pub fn text(triple: &Triple) -> String {
+    let Triple { router, packet, .. } = triple;
+    let own: Vec<_> = router.own.iter().map(Ipv6Addr::to_string).collect();
+    let mut text =
+        format!("router own={} min-dsts={} enabled={}", own.join(","), router.min_dsts, router.is_enabled);
+    let mut put = |line: std::fmt::Arguments<'_>| text.write_fmt(line).expect("a String takes all");
+    for (group, interfaces) in &router.groups {
+        put(format_args!(" group={group}@{interfaces:?}"));
+    }
+    put(format_args!("\nin {}\n", hex(packet)));
+    match triple.outcome() {
+        Outcome::Pass => put(format_args!("pass\n")),
+        Outcome::Drop(reason) => put(format_args!("drop {reason:?}\n")),
+        Outcome::Forward(copies) => copies.iter().for_each(|copy| {
+            put(format_args!("{} {}\n", kind_name(copy.kind), hex(&copy.packet)));
+        }),
+    }
+    text
+}
+
+fn kind_name(kind: OutgoingKind) -> &'static str {
+    match kind {
+        OutgoingKind::Copy => "copy",
+        OutgoingKind::Unicast => "unicast",
+        OutgoingKind::Premature => "premature",
+        OutgoingKind::Local => "local",
+        OutgoingKind::Unrouted => "unrouted",
+        OutgoingKind::Multicast => "multicast",
+    }
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// One for each rule.
+pub fn triples() -> Vec<Triple> {
+    let mut triples = replication();
+    triples.extend(ends());
+    triples.extend(payloads());
+    triples.extend(xcast_plus());
+    triples.extend(refused());
+    triples
+}
+
+fn of(name: &'static str, router: Router, header: &Header) -> Triple {
+    Triple { name, router, packet: udp_packet(header) }
+}
+
+fn replication() -> Vec<Triple> {
+    let all = header(next_header::UDP, &destinations());
+    let some = all.only(Map::of(1).with(2).with(5));
+    let longest: Vec<_> = (1..=32).map(|number| node(1 + number % 3, number)).collect();
+    vec![
+        of("copies", router(&[]), &all),
+        of("copies-of-some", router(&[]), &some),
+        of("anonymous", router(&[]), &Header { is_anonymous: true, ..all.clone() }),
+        of("premature", Router { min_dsts: 3, ..router(&[]) }, &all),
+        of("premature-all", Router { min_dsts: 4, ..router(&[]) }, &all),
+        of("stays", Router { min_dsts: 9, ..router(&[]) }, &Header { stays_xcast: true, ..all.clone() }),
+        of("thirty-two", router(&[]), &header(next_header::UDP, &longest)),
+        of("one-way", router(&[]), &header(next_header::UDP, &[node(3, 1), node(3, 2)])),
+        of("back", router(&[]), &header(next_header::UDP, &[node(5, 1), node(5, 2)])),
+        of("on-link-twice", router(&[]), &header(next_header::UDP, &[node(4, 1), node(4, 1), node(4, 2)])),
+        Triple {
+            name: "to-all-routers",
+            router: router(&[]),
+            packet: packet(&all, ALL_XCAST_ROUTERS, &segment(next_header::UDP, ALL_XCAST_ROUTERS, 0x1516)),
+        },
+        Triple {
+            name: "to-another",
+            router: router(&[OWN]),
+            packet: packet(&all, OWN, &segment(next_header::UDP, OWN, 0x1516)),
+        },
+    ]
+}
+
+/// Of destinations that are here, or nowhere.
+fn ends() -> Vec<Triple> {
+    let own = header(next_header::UDP, &[node(1, 1), OWN, node(1, 2)]);
+    let nowhere = header(next_header::UDP, &[node(NOWHERE, 1), node(1, 1), node(NOWHERE, 2), node(1, 2)]);
+    let staying = |header: &Header| Header { stays_xcast: true, ..header.clone() };
+    vec![
+        of("own", router(&[OWN]), &own),
+        of("own-stays", router(&[OWN]), &staying(&own)),
+        of("own-alone", router(&[OWN]), &header(next_header::UDP, &[OWN])),
+        of("no-route", router(&[]), &nowhere),
+        of("no-route-stays", router(&[]), &staying(&nowhere)),
+    ]
+}
+
+fn payloads() -> Vec<Triple> {
+    let to = node(1, 1);
+    let of = |name, next, rest: Vec<u8>| {
+        let packet = packet(&header(next, &destinations()), to, &rest);
+        Triple { name, router: router(&[]), packet }
+    };
+    let udp = segment(next_header::UDP, to, 0x1516);
+    let without_checksum = [&udp[..6], &[0, 0], &udp[8..]].concat();
+    let without_port = segment(next_header::UDP, to, 0);
+    let ports = |next, rest: &[u8]| [&ports_to_bytes(&[4242, 4243, 0, 9, 10, 11], next)[..], rest].concat();
+    // A Destination Options header with a PadN of 4 bytes: nothing of ours.
+    let others_options = [&[next_header::UDP, 0, 1, 4, 0, 0, 0, 0][..], &udp].concat();
+    let fragment = |offset: u8| [&[next_header::UDP, 0, 0, offset << 3 | 1, 0, 0, 0, 9][..], &udp].concat();
+    let options = next_header::DESTINATION_OPTIONS;
+    vec![
+        of("ports", options, ports(next_header::UDP, &without_port)),
+        of("ports-of-tcp", options, ports(next_header::TCP, &segment(next_header::TCP, to, 5))),
+        of("tcp", next_header::TCP, segment(next_header::TCP, to, 5)),
+        of("icmpv6", next_header::ICMPV6, segment(next_header::ICMPV6, to, 0)),
+        of("udp-without-checksum", next_header::UDP, without_checksum),
+        of("udp-cut", next_header::UDP, udp[..7].to_vec()),
+        of("others-options", options, others_options),
+        of("first-fragment", next_header::FRAGMENT, fragment(0)),
+        of("later-fragment", next_header::FRAGMENT, fragment(1)),
+        of("no-payload", next_header::NONE, Vec::new()),
+    ]
+}
+
+/// RFC 5058's Xcast+: a destination is a router, and the channel a group.
+fn xcast_plus() -> Vec<Triple> {
+    let list = |destinations: &[Ipv6Addr]| Header {
+        channel: GROUP,
+        ..header(next_header::DESTINATION_OPTIONS, destinations)
+    };
+    let of = |name, router, header: &Header| {
+        let ports: Vec<u16> = (0..header.destinations.len() as u16).map(|place| 4242 + place).collect();
+        let to = header.destinations[0];
+        let rest = [ports_to_bytes(&ports, next_header::UDP), segment(next_header::UDP, to, 0)].concat();
+        Triple { name, router, packet: packet(header, to, &rest) }
+    };
+    let (far, near, other) = (node(1, 1), OWN, node(0x50, 2));
+    let only_arrived = Router { groups: [(GROUP, [ARRIVED].into())].into(), ..router(&[OWN]) };
+    vec![
+        of("group", designated(&[OWN]), &list(&[near])),
+        of("group-mixed", designated(&[OWN]), &list(&[far, near, node(1, 2)])),
+        of("group-twice", designated(&[OWN, other]), &list(&[near, other])),
+        of("group-elsewhere", designated(&[OWN]), &list(&[far, node(1, 2)])),
+        of("group-no-listener", router(&[OWN]), &list(&[near])),
+        of("group-no-listener-mixed", router(&[OWN]), &list(&[near, far])),
+        of("group-arrived", only_arrived, &list(&[near])),
+    ]
+}
+
+fn refused() -> Vec<Triple> {
+    let all = header(next_header::UDP, &destinations());
+    let changed = |name, at: usize, value: u8| {
+        let mut triple = of(name, router(&[OWN]), &all);
+        triple.packet[ipv6::HEADER_LEN + at] = value;
+        triple
+    };
+    let last_hop = |name, destination| {
+        let mut packet = packet(&all, destination, &segment(next_header::UDP, destination, 1));
+        packet[7] = 1;
+        Triple { name, router: router(&[OWN]), packet }
+    };
+    let rest = [ports_to_bytes(&[1, 2], next_header::UDP), segment(next_header::UDP, node(1, 1), 0)].concat();
+    let too_few_ports = packet(&header(next_header::DESTINATION_OPTIONS, &destinations()), node(1, 1), &rest);
+    vec![
+        changed("version", 4, 0x20),
+        changed("dscps", 4, 0x12),
+        changed("no-address", 5, 0),
+        changed("too-many", 5, 33),
+        changed("header-length", 1, 3),
+        changed("segments-left", 3, 1),
+        changed("checksum", 40, 0x11),
+        of("disabled", Router { is_enabled: false, ..router(&[OWN]) }, &all),
+        of("linux-6.5", Router { dialect: Dialect::Linux65, ..router(&[OWN]) }, &all),
+        Triple { name: "too-few-ports", router: router(&[OWN]), packet: too_few_ports },
+        last_hop("hop-limit", node(1, 1)),
+        last_hop("hop-limit-here", OWN),
+        last_hop("hop-limit-all-routers", ALL_XCAST_ROUTERS),
+    ]
+}
