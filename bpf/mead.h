@@ -82,7 +82,31 @@ enum mead_counter {
 	MEAD_MULTICAST = 26,
 	/* Packets that end here because nobody listens. */
 	MEAD_NO_LISTENER = 27,
-	MEAD_COUNTERS = 28,
+	/* Xcast. The first ones are wire's `xcast::Reason`. */
+	XCAST_TRUNCATED = 28,
+	XCAST_VERSION = 29,
+	XCAST_DSCPS = 30,
+	XCAST_NO_ADDRESS = 31,
+	XCAST_TOO_MANY_ADDRESSES = 32,
+	XCAST_HEADER_LEN = 33,
+	XCAST_SEGMENTS_LEFT = 34,
+	XCAST_CHECKSUM = 35,
+	XCAST_BITMAP_BEYOND_LIST = 36,
+	XCAST_NOTHING_VALID = 37,
+	XCAST_ADDRESS = 38,
+	XCAST_PORTS = 39,
+	XCAST_HOP_LIMIT = 40,
+	XCAST_NO_LISTENER = 41,
+	/* Packets in. */
+	XCAST_DATA = 42,
+	/* Packets out: still Xcast, for the last destination, for one of too few, for the router itself, without a route, for listeners. */
+	XCAST_COPIES = 43,
+	XCAST_UNICAST = 44,
+	XCAST_PREMATURE = 45,
+	XCAST_LOCAL = 46,
+	XCAST_UNROUTED = 47,
+	XCAST_MULTICAST = 48,
+	MEAD_COUNTERS = 49,
 };
 
 /* A link with listeners, and the Ethernet address that the router has there. */

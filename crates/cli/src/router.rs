@@ -1,8 +1,8 @@
 //! `treecast router`: the MEADcast router, and a look at the one that runs.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
-use treecast_dataplane::mead::{self, Config, Notice, Setting, Status, check};
+use treecast_dataplane::mead::{self, Config, Notice, Setting, Status, Xcast, check};
 use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
 use crate::{Outcome, domain_key, mroute::table};
@@ -197,11 +197,8 @@ fn print_status(status: &Status) {
         ("discovery responses", discovery.responses),
     ];
     let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
-    let malformed =
-        status.malformed.iter().map(|(reason, count)| [format!("malformed: {reason}"), count.to_string()]);
-    let dropped =
-        status.dropped.iter().map(|(reason, count)| [format!("dropped: {reason}"), count.to_string()]);
-    table(["COUNTED", ""], counts.chain(malformed).chain(dropped));
+    table(["COUNTED", ""], counts.chain(ended(&status.malformed, &status.dropped)));
+    print_xcast(&status.xcast);
     if !status.groups.is_empty() {
         let groups = status.groups.iter().map(|one| [one.group.to_string(), one.interfaces.join(" ")]);
         table(["GROUP", "LISTENED TO AT"], groups);
@@ -211,4 +208,32 @@ fn print_status(status: &Status) {
         [neighbour.interface.clone(), neighbour.address.to_string(), packets, bytes]
     });
     table(["TO INTERFACE", "NEIGHBOUR", "PACKETS", "BYTES"], neighbours);
+}
+
+fn print_xcast(xcast: &Xcast) {
+    if *xcast == Xcast::default() {
+        return;
+    }
+    let counts = [
+        ("data packets", xcast.packets),
+        ("copies", xcast.copies),
+        ("turned into unicast", xcast.unicast),
+        ("turned into unicast early", xcast.premature),
+        ("for this router", xcast.local),
+        ("without a route", xcast.unrouted),
+        ("to the listeners on a link", xcast.multicast),
+    ];
+    let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
+    table(["XCAST", ""], counts.chain(ended(&xcast.malformed, &xcast.dropped)));
+}
+
+/// Packets that ended here, by why.
+fn ended<'a>(
+    malformed: &'a BTreeMap<String, u64>,
+    dropped: &'a BTreeMap<String, u64>,
+) -> impl Iterator<Item = [String; 2]> + 'a {
+    let of = |what: &'static str, counts: &'a BTreeMap<String, u64>| {
+        counts.iter().map(move |(reason, count)| [format!("{what}: {reason}"), count.to_string()])
+    };
+    of("malformed", malformed).chain(of("dropped", dropped))
 }

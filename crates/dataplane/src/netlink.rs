@@ -25,6 +25,7 @@ const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
 const RTN_UNICAST: u8 = 1;
 const RT_SCOPE_LINK: u8 = 253;
 
@@ -51,6 +52,14 @@ pub struct Interface {
     pub networks: Vec<(IpAddr, u8)>,
     /// All addresses of either family.
     pub addresses: Vec<IpAddr>,
+}
+
+/// Where the kernel sends packets to an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    pub interface: u32,
+    /// The router that they go to; none: the address is on the link.
+    pub gateway: Option<IpAddr>,
 }
 
 /// What has changed.
@@ -93,9 +102,8 @@ impl Netlink {
         Ok(by_index.into_values().map(|interface| (interface.name.clone(), interface)).collect())
     }
 
-    /// The interface that packets to `address` leave by; none when there is no route, or when the
-    /// address is this host's own.
-    pub fn route(&mut self, address: IpAddr) -> io::Result<Option<u32>> {
+    /// Where packets to `address` leave; none when there is no route, or when the address is this host's own.
+    pub fn route(&mut self, address: IpAddr) -> io::Result<Option<Route>> {
         let (family, octets) = match address {
             IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
             IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
@@ -111,10 +119,13 @@ impl Netlink {
         let mut route = None;
         let answered = self.ask(libc::RTM_GETROUTE, 0, &body, |body| {
             let is_unicast = body.get(7) == Some(&RTN_UNICAST);
-            let interface = attributes(body.get(12..).unwrap_or_default())
-                .find(|(kind, _)| *kind == RTA_OIF)
-                .and_then(|(_, value)| read_u32(value));
-            route = interface.filter(|_| is_unicast);
+            let attribute = |wanted| {
+                let mut all = attributes(body.get(12..).unwrap_or_default());
+                all.find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+            };
+            let interface = attribute(RTA_OIF).and_then(read_u32).filter(|_| is_unicast);
+            let gateway = attribute(RTA_GATEWAY).and_then(|value| sys::address(body[0], value));
+            route = interface.map(|interface| Route { interface, gateway });
         });
         match answered.map_err(|error| (error.raw_os_error(), error)) {
             Ok(()) => Ok(route),

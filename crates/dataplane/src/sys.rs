@@ -212,10 +212,12 @@ pub fn with_offload_headers(socket: &Socket) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, PACKET_VNET_HDR, &1_i32)
 }
 
-/// Reads a frame from a packet socket. None, when it was not for this host by its Ethernet address, or left it.
-pub fn receive_for_this_host(socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+/// Reads a frame from a packet socket, and says whether its Ethernet address is a group's. None, when it was for another
+/// host, or left this one.
+pub fn receive_for_this_host(socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<(usize, bool)>> {
     let (len, kind) = receive_frame(socket, buffer)?;
-    Ok((kind == libc::PACKET_HOST).then_some(len))
+    let is_for_group = kind == libc::PACKET_MULTICAST;
+    Ok((is_for_group || kind == libc::PACKET_HOST).then_some((len, is_for_group)))
 }
 
 /// Reads a frame from a packet socket. None, when it left this host.

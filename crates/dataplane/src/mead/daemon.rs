@@ -16,7 +16,7 @@ use treecast_proto::{
     Instant,
     mead::router::{Limiter, Limits, Outcome, Request, Router},
 };
-use treecast_wire::{ipv6::is_forwardable, mead::Dialect};
+use treecast_wire::{ipv6::is_forwardable, mead::Dialect, xcast::ALL_XCAST_ROUTERS};
 
 use super::{
     Config, Discovery, Error, Group, Neighbour, Notice, Setting, Status,
@@ -217,6 +217,7 @@ impl<'a> Daemon<'a> {
                 match token {
                     MONITOR => {
                         let changes = self.monitor.changes().map_err(Error::system(WATCH))?;
+                        self.plane.forget_routes();
                         if changes.interfaces {
                             self.look_again.get_or_insert(self.clock.now() + SETTLE);
                         }
@@ -263,6 +264,10 @@ impl<'a> Daemon<'a> {
                     continue;
                 }
                 return Err(error);
+            }
+            if self.router.dialect == Dialect::Rfc {
+                // It may have joined before, when the interface was up the last time.
+                let _ = self.answers.join_multicast_v6(&ALL_XCAST_ROUTERS, index);
             }
             self.served.insert(index, interface);
         }
@@ -424,6 +429,7 @@ fn report(
         },
         malformed: counted.malformed(),
         dropped: counted.dropped(),
+        xcast: counted.xcast(),
         groups: router.groups.iter().map(group).collect(),
         neighbours,
     })

@@ -19,7 +19,7 @@ use treecast_wire::{
 
 use crate::{
     mld_socket,
-    netlink::{Interface, Netlink},
+    netlink::{Interface, Netlink, Route},
     sys::{self, Poll},
 };
 
@@ -113,7 +113,7 @@ impl Registrations {
         (source, receiver): (Ipv6Addr, Ipv6Addr),
         group: Ipv6Addr,
     ) -> io::Result<bool> {
-        let Some(interface) = netlink.route(receiver.into())? else { return Ok(false) };
+        let Some(Route { interface, .. }) = netlink.route(receiver.into())? else { return Ok(false) };
         if !self.links.contains_key(&interface) {
             return Ok(false);
         }

@@ -1,4 +1,4 @@
-//! The MEADcast router: `treecast router`.
+//! The MEADcast and Xcast router: `treecast router`.
 //!
 //! The forwarding is an eBPF program at the ingress of the interfaces (`bpf/mead.bpf.c`), which stays the same whether the
 //! daemon is busy or not. The daemon loads it, tells it the host's addresses, answers discovery requests, which the
@@ -10,6 +10,7 @@ mod error;
 mod listeners;
 mod plane;
 mod program;
+mod routes;
 mod shared;
 mod status;
 mod user_space;
@@ -22,7 +23,7 @@ use treecast_wire::mead::Dialect;
 pub use crate::notices::Notice;
 pub use daemon::{process, run, set, show};
 pub use error::Error;
-pub use status::{Copies, Discovery, Group, Interface, Neighbour, Setting, Status};
+pub use status::{Copies, Discovery, Group, Interface, Neighbour, Setting, Status, Xcast};
 
 /// Of its filters: behind those of others. What they drop has not come in.
 const PRIORITY: u16 = 60_000;

@@ -69,6 +69,13 @@ impl Plane {
         }
     }
 
+    /// Routes have changed. The program asks the kernel for each packet.
+    pub fn forget_routes(&mut self) {
+        if let Self::UserSpace(plane) = self {
+            plane.forget_routes();
+        }
+    }
+
     /// All counters, by their number in `bpf/mead.h`.
     pub fn counters(&self) -> Result<[u64; COUNTERS], Failure> {
         match self {

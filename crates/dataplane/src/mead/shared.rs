@@ -3,7 +3,10 @@
 use std::mem::{offset_of, size_of};
 
 use treecast_proto::mead::router::MAX_REQUEST_LEN;
-use treecast_wire::mead::{Dialect, Reason};
+use treecast_wire::{
+    mead::{Dialect, Reason},
+    xcast,
+};
 
 /// `struct mead_config`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,7 +80,10 @@ unsafe impl aya::Pod for NeighbourKey {}
 unsafe impl aya::Pod for Neighbour {}
 
 /// `MEAD_COUNTERS`.
-pub const COUNTERS: usize = 28;
+pub const COUNTERS: usize = 49;
+
+/// `XCAST_TRUNCATED`: from here on malformed Xcast packets are counted, by their reasons.
+pub const FIRST_XCAST_REASON: usize = 28;
 
 /// `enum mead_counter`, behind the malformed packets' reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,10 +104,21 @@ pub enum Counter {
     NotSent = 25,
     Multicast = 26,
     NoListener = 27,
+    XcastHopLimit = 40,
+    XcastNoListener = 41,
+    XcastData = 42,
+    XcastCopies = 43,
+    XcastUnicast = 44,
+    XcastPremature = 45,
+    XcastLocal = 46,
+    XcastUnrouted = 47,
+    XcastMulticast = 48,
 }
 
 const _: () = assert!(Reason::ALL.len() == Counter::HopLimit as usize);
-const _: () = assert!(Counter::NoListener as usize + 1 == COUNTERS);
+const _: () = assert!(Counter::NoListener as usize + 1 == FIRST_XCAST_REASON);
+const _: () = assert!(FIRST_XCAST_REASON + xcast::Reason::ALL.len() == Counter::XcastHopLimit as usize);
+const _: () = assert!(Counter::XcastMulticast as usize + 1 == COUNTERS);
 
 /// `enum mead_dialect`.
 pub fn dialect_number(dialect: Dialect) -> u32 {

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, net::Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
-use treecast_wire::mead::Reason;
+use treecast_wire::{mead::Reason, xcast};
 
-use super::shared::{COUNTERS, Counter};
+use super::shared::{COUNTERS, Counter, FIRST_XCAST_REASON};
 
 /// All that a router tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct Status {
     /// `rfc` or `linux-6.5`.
     pub dialect: String,
     pub interfaces: Vec<Interface>,
-    /// Data packets that came in.
+    /// MEADcast's data packets that came in.
     pub packets: u64,
     pub copies: Copies,
     pub discovery: Discovery,
@@ -23,6 +23,7 @@ pub struct Status {
     pub malformed: BTreeMap<String, u64>,
     /// Other packets that ended here, by why.
     pub dropped: BTreeMap<String, u64>,
+    pub xcast: Xcast,
     /// Groups that receivers on this router's links have joined.
     pub groups: Vec<Group>,
     /// Where copies went lately, by the shortest way; those that went the kernel's own way are not among them.
@@ -48,10 +49,33 @@ pub struct Copies {
     pub premature: u64,
     /// For all listeners on a link.
     pub multicast: u64,
-    /// Of all these: by the kernel's own way.
+    /// Of all these, and of Xcast's: by the kernel's own way.
     pub by_kernel: u64,
-    /// Of all these: that the device did not take.
+    /// Of all these, and of Xcast's: that the device did not take.
     pub not_sent: u64,
+}
+
+/// Xcast packets, and those that left instead of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Xcast {
+    /// That came in and were right.
+    pub packets: u64,
+    /// For other routers.
+    pub copies: u64,
+    /// Turned into unicast for the last destination on a way (X2U).
+    pub unicast: u64,
+    /// Turned into unicast early, because few destinations were left.
+    pub premature: u64,
+    /// For this router itself.
+    pub local: u64,
+    /// For destinations without a route.
+    pub unrouted: u64,
+    /// For all listeners on a link (X2M).
+    pub multicast: u64,
+    /// Packets that broke a rule of the header, by the rule.
+    pub malformed: BTreeMap<String, u64>,
+    /// Other packets that ended here, by why.
+    pub dropped: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,8 +136,7 @@ impl Counted<'_> {
     }
 
     pub fn malformed(&self) -> BTreeMap<String, u64> {
-        let counts = Reason::ALL.iter().map(|reason| (reason.name().to_owned(), self.0[*reason as usize]));
-        counts.filter(|(_, count)| *count > 0).collect()
+        named(Reason::ALL.iter().map(|reason| (reason.name(), self.0[*reason as usize])))
     }
 
     pub fn dropped(&self) -> BTreeMap<String, u64> {
@@ -123,7 +146,28 @@ impl Counted<'_> {
             ("not-rewritten", Counter::NotRewritten),
             ("no-listener", Counter::NoListener),
         ];
-        let counts = names.into_iter().map(|(name, counter)| (name.to_owned(), self.of(counter)));
-        counts.filter(|(_, count)| *count > 0).collect()
+        named(names.into_iter().map(|(name, counter)| (name, self.of(counter))))
     }
+
+    pub fn xcast(&self) -> Xcast {
+        let reasons = xcast::Reason::ALL.iter();
+        let malformed = reasons.map(|reason| (reason.name(), self.0[FIRST_XCAST_REASON + *reason as usize]));
+        let dropped = [("hop-limit", Counter::XcastHopLimit), ("no-listener", Counter::XcastNoListener)];
+        Xcast {
+            packets: self.of(Counter::XcastData),
+            copies: self.of(Counter::XcastCopies),
+            unicast: self.of(Counter::XcastUnicast),
+            premature: self.of(Counter::XcastPremature),
+            local: self.of(Counter::XcastLocal),
+            unrouted: self.of(Counter::XcastUnrouted),
+            multicast: self.of(Counter::XcastMulticast),
+            malformed: named(malformed),
+            dropped: named(dropped.into_iter().map(|(name, counter)| (name, self.of(counter)))),
+        }
+    }
+}
+
+/// Those that are not 0.
+fn named(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+    counts.filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }

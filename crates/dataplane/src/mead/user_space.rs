@@ -1,7 +1,7 @@
 //! The router without eBPF: the model itself, for hosts that let nobody load programs. Slow, and the same packets out.
 //!
 //! Packets are copied off the interfaces (`packet(7)`) and sent by a raw socket. Behind that, a filter of classic BPF, which needs
-//! no right to load eBPF, drops what has one of MEADcast's routing headers, so that the kernel does not forward it too. Super-packets are divided into their datagrams. What is too long for a link is not sent, and nobody is told.
+//! no right to load eBPF, drops what has MEADcast's or Xcast's routing header, so that the kernel does not forward it too. Super-packets are divided into their datagrams. What is too long for a link is not sent, and nobody is told.
 
 use std::{
     collections::BTreeMap,
@@ -12,16 +12,21 @@ use std::{
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
-use treecast_proto::mead::router::{Dropped, Outcome, OutgoingKind, Router};
+use treecast_proto::{
+    mead::router::{Dropped, Outcome, OutgoingKind, Router},
+    xcast::router as xcast,
+};
 use treecast_wire::{
     ipv6::{self, is_forwardable, next_header, updated_checksum, upper_layer_checksum},
     mead::{Header, Kind},
+    xcast::is_all_xcast_routers,
 };
 
 use super::{
     PRIORITY,
     program::left_at,
-    shared::{COUNTERS, Counter},
+    routes::Routes,
+    shared::{COUNTERS, Counter, FIRST_XCAST_REASON},
 };
 use crate::{
     netlink::Interface,
@@ -52,6 +57,7 @@ pub struct UserSpace {
     interfaces: BTreeMap<u32, (String, Socket)>,
     poll: Poll,
     out: Socket,
+    routes: Routes,
     counters: [u64; COUNTERS],
     buffer: Vec<u8>,
 }
@@ -63,7 +69,8 @@ impl UserSpace {
         out.set_send_buffer_size(4 << 20)?;
         let poll = Poll::new()?;
         let (interfaces, counters) = (BTreeMap::new(), [0; COUNTERS]);
-        Ok(Self { router, interfaces, poll, out, counters, buffer: vec![0; 1 << 17] })
+        let routes = Routes::open()?;
+        Ok(Self { router, interfaces, poll, out, routes, counters, buffer: vec![0; 1 << 17] })
     }
 
     pub fn configure(&mut self, router: &Router) {
@@ -94,6 +101,11 @@ impl UserSpace {
         self.counters
     }
 
+    /// Routes have changed.
+    pub fn forget_routes(&mut self) {
+        self.routes.forget();
+    }
+
     /// Forwards what has come, and returns the requests that are to be answered.
     pub fn work(&mut self) -> io::Result<Vec<Vec<u8>>> {
         let mut requests = Vec::new();
@@ -101,8 +113,9 @@ impl UserSpace {
             for _ in 0..BATCH {
                 let Some((_, socket)) = self.interfaces.get(&(token as u32)) else { break };
                 let Ok(len) = sys::receive_for_this_host(socket, &mut self.buffer) else { break };
-                let frame = len.map(|len| self.buffer[..len].to_vec()).unwrap_or_default();
-                for packet in datagrams(&frame) {
+                let (len, is_for_all) = len.unwrap_or_default();
+                let frame = self.buffer[..len].to_vec();
+                for packet in datagrams(&frame).into_iter().filter(|one| is_for_all == is_to_all(one)) {
                     requests.extend(self.forward(packet, token as u32));
                 }
             }
@@ -112,6 +125,29 @@ impl UserSpace {
 
     /// Returns the packet, if it is a request that is to be answered.
     fn forward(&mut self, packet: Vec<u8>, interface: u32) -> Option<Vec<u8>> {
+        let routes = &mut |destination| self.routes.towards(destination);
+        match xcast::forward(&self.router, &packet, interface, routes) {
+            // What Xcast is not, MEADcast may be.
+            xcast::Outcome::Pass => return self.forward_mead(packet, interface),
+            xcast::Outcome::Drop(xcast::Dropped::Malformed(reason)) => {
+                self.counters[FIRST_XCAST_REASON + reason as usize] += 1;
+            }
+            xcast::Outcome::Drop(xcast::Dropped::HopLimit) => self.count(Counter::XcastHopLimit, 1),
+            xcast::Outcome::Drop(xcast::Dropped::NoListener) => {
+                self.count(Counter::XcastData, 1);
+                self.count(Counter::XcastNoListener, 1);
+            }
+            xcast::Outcome::Forward(copies) => {
+                self.count(Counter::XcastData, 1);
+                for copy in copies {
+                    self.send_copy(xcast_counter(copy.kind), &copy.packet, copy.interface);
+                }
+            }
+        }
+        None
+    }
+
+    fn forward_mead(&mut self, packet: Vec<u8>, interface: u32) -> Option<Vec<u8>> {
         match self.router.forward(&packet, interface) {
             Outcome::Pass => {
                 self.count(Counter::Responses, u64::from(self.is_response(&packet)));
@@ -132,15 +168,19 @@ impl UserSpace {
             Outcome::Forward(copies) => {
                 self.count(Counter::Data, 1);
                 for copy in copies {
-                    self.count(counter(copy.kind), 1);
-                    match copy.interface.map(|interface| self.out.set_multicast_if_v6(interface)) {
-                        Some(Err(_)) => self.count(Counter::NotSent, 1),
-                        _ => self.send(&copy.packet),
-                    }
+                    self.send_copy(counter(copy.kind), &copy.packet, copy.interface);
                 }
             }
         }
         None
+    }
+
+    fn send_copy(&mut self, counter: Counter, packet: &[u8], interface: Option<u32>) {
+        self.count(counter, 1);
+        match interface.map(|interface| self.out.set_multicast_if_v6(interface)) {
+            Some(Err(_)) => self.count(Counter::NotSent, 1),
+            _ => self.send(packet),
+        }
     }
 
     fn is_response(&self, packet: &[u8]) -> bool {
@@ -193,7 +233,23 @@ pub fn counter(kind: OutgoingKind) -> Counter {
     }
 }
 
-/// Keeps the kernel from forwarding MEADcast that comes in by this interface.
+pub fn xcast_counter(kind: xcast::OutgoingKind) -> Counter {
+    match kind {
+        xcast::OutgoingKind::Copy => Counter::XcastCopies,
+        xcast::OutgoingKind::Unicast => Counter::XcastUnicast,
+        xcast::OutgoingKind::Premature => Counter::XcastPremature,
+        xcast::OutgoingKind::Local => Counter::XcastLocal,
+        xcast::OutgoingKind::Unrouted => Counter::XcastUnrouted,
+        xcast::OutgoingKind::Multicast => Counter::XcastMulticast,
+    }
+}
+
+/// Whether a packet is for all Xcast routers on the link, as its frame must be then and only then.
+fn is_to_all(packet: &[u8]) -> bool {
+    ipv6::Header::parse_start(packet).is_ok_and(|(ip, _)| is_all_xcast_routers(ip.destination))
+}
+
+/// Keeps the kernel from forwarding MEADcast or Xcast that comes in by this interface.
 fn block(interface: &str) -> Result<(), Failure> {
     // There may be one already.
     let _ = tc(&["qdisc", "add", "dev", interface, "clsact"]);

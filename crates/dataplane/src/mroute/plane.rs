@@ -313,7 +313,7 @@ impl Plane {
     }
 
     fn find_route(&mut self, now: Instant, source: IpAddr, netlink: &mut Netlink) -> Result<(), String> {
-        let found = netlink.route(source);
+        let found = netlink.route(source).map(|route| route.map(|route| route.interface));
         let warning = found.as_ref().err().map(|error| format!("no route to {source} can be found: {error}"));
         let route = match found {
             Ok(Some(interface)) => Route::Via(LinkId(interface)),
