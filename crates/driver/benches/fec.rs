@@ -12,7 +12,7 @@ const LOSS_PERCENT: u64 = 30;
 fn main() {
     println!("symbols of {SYMBOL_LEN} bytes, {LOSS_PERCENT} % lost, MB/s of the source block on one core");
     println!("{:>8} {:>8} {:>8} {:>8} {:>8}", "symbols", "encode", "repair", "decode", "failed");
-    for symbols in [64, 128, 256, 512, 1024, 2048] {
+    for symbols in [64, 128, 256, 512, 1024, 2048, 2304, 2560, 2816, 3072] {
         measure(symbols);
     }
 }

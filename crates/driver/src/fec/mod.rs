@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn any_symbols_do_as_many_as_there_are_blocks_and_seldom_one_more() {
-        for symbols in [1, 2, 9, 10, 11, 100, 256, 2048] {
+        for symbols in [1, 2, 9, 10, 11, 100, 256, MAX_SOURCE_SYMBOLS] {
             let some = |number: u32| number % 3 != 1;
             assert_eq!(mended(symbols, some, symbols, 2), Some(true), "{symbols} symbols, some lost");
             assert_eq!(mended(symbols, |_| false, symbols, 2), Some(true), "{symbols} symbols, all lost");
@@ -68,7 +68,7 @@ mod tests {
         assert!(Encoder::new(&[], 10).is_none());
         assert!(Encoder::new(&[0; 25], 10).is_none());
         assert!(Encoder::new(&[0; 20], 0).is_none());
-        assert!(Encoder::new(&vec![0; 2049], 1).is_none());
+        assert!(Encoder::new(&vec![0; MAX_SOURCE_SYMBOLS as usize + 1], 1).is_none());
         let encoder = Encoder::new(&[0; 20], 10).expect("two symbols");
         assert!(encoder.repair(1..3).is_none() && encoder.repair(5..5).is_none());
         assert!(encoder.repair(MAX_SYMBOLS - 1..MAX_SYMBOLS + 1).is_none());

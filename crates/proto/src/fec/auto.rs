@@ -39,6 +39,15 @@ pub(crate) enum Wish {
     Apart(u32),
 }
 
+/// What the group gets without further asking.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ToGo {
+    /// Of the source block in question.
+    pub symbols: u32,
+    /// Whether the whole object has been out, so that symbols are all that is left of it.
+    pub is_out: bool,
+}
+
 /// How much each receiver loses, as far as it says so.
 #[derive(Debug)]
 pub(crate) struct Estimate {
@@ -96,13 +105,15 @@ impl Estimate {
 
     /// A receiver lacks symbols of a source block of an object that has `symbols` blocks, of which `to_go` symbols are to
     /// go to the group anyway. Counts what it has lost.
-    pub(crate) fn lack(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack, to_go: u32) -> Wish {
+    pub(crate) fn lack(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack, to_go: ToGo) -> Wish {
         let lacking = lack.lacking.min(symbols.saturating_add(64));
         self.note(receiver, index, symbols, Lack { lacking, ..lack });
         let rate = self.rate(receiver);
         let want = f64::from(lacking);
-        // One standard deviation more than on average: a round costs more time than these symbols cost bytes.
-        let wanted = ((want + (want * rate).sqrt()) / (1.0 - rate)).ceil() as u32;
+        // A round costs no time while the object is going out. Later it costs more than the symbols of one standard
+        // deviation, so these go, too.
+        let deviation = if to_go.is_out { (want * rate).sqrt() } else { 0.0 };
+        let wanted = ((want + deviation) / (1.0 - rate)).ceil() as u32;
         let others = self.receivers.values().filter(|loss| loss.rate(0.0) < rate * 0.8).count();
         let alike = self.receivers.len() - others;
         let is_cheaper_apart = alike as f64 * APART_COST < 1.0 / (1.0 - rate);
@@ -112,7 +123,7 @@ impl Estimate {
                 loss.is_apart = true;
                 loss.apart_of = Some(index);
             }
-            let coming = f64::from(to_go) * (1.0 - rate);
+            let coming = f64::from(to_go.symbols) * (1.0 - rate);
             return Wish::Apart((want - coming).max(0.0).ceil() as u32);
         }
         Wish::Group(lack.next.saturating_add(wanted))
@@ -169,6 +180,8 @@ mod tests {
 
     const SYMBOLS: u32 = 2_000;
 
+    const NOTHING: ToGo = ToGo { symbols: 0, is_out: true };
+
     fn estimate(receivers: u32) -> Estimate {
         let mut estimate = Estimate::new(Share::Auto);
         (0..receivers).for_each(|receiver| estimate.join(receiver));
@@ -183,7 +196,7 @@ mod tests {
         lacks
             .map(|(receiver, lacking)| {
                 let lack = Lack { source_block: number, lacking, next: sent };
-                estimate.lack(receiver as u32, 0, SYMBOLS, lack, 0)
+                estimate.lack(receiver as u32, 0, SYMBOLS, lack, NOTHING)
             })
             .collect()
     }
@@ -221,6 +234,22 @@ mod tests {
     }
 
     #[test]
+    fn while_the_object_is_going_out_a_receiver_gets_what_suffices_on_average() {
+        let goal = |is_out| {
+            let mut auto = estimate(1);
+            auto.ahead(SYMBOLS);
+            let lack = Lack { source_block: 0, lacking: 600, next: SYMBOLS };
+            match auto.lack(0, 0, SYMBOLS, lack, ToGo { symbols: 0, is_out }) {
+                Wish::Group(goal) => goal - SYMBOLS,
+                Wish::Apart(_) => panic!("it is alone"),
+            }
+        };
+        let (meanwhile, at_the_end) = (goal(false), goal(true));
+        assert!((855..=860).contains(&meanwhile), "{meanwhile} for 600 at 30 % loss");
+        assert!((870..=880).contains(&at_the_end), "{at_the_end} for 600 at 30 % loss, and a deviation");
+    }
+
+    #[test]
     fn one_that_loses_far_more_than_the_others_is_served_apart() {
         let mut auto = estimate(20);
         let mut losses = [0.02; 20];
@@ -234,9 +263,12 @@ mod tests {
         }
         (0..20).filter(|other| *other != 7).for_each(|other| auto.leave(other));
         let lack = Lack { source_block: 5, lacking: SYMBOLS * 7 / 10, next: SYMBOLS };
-        assert!(matches!(auto.lack(7, 0, SYMBOLS, lack, 0), Wish::Apart(_)), "it goes on when they are done");
         assert!(
-            matches!(auto.lack(7, 1, SYMBOLS, lack, 0), Wish::Group(_)),
+            matches!(auto.lack(7, 0, SYMBOLS, lack, NOTHING), Wish::Apart(_)),
+            "it goes on when they are done"
+        );
+        assert!(
+            matches!(auto.lack(7, 1, SYMBOLS, lack, NOTHING), Wish::Group(_)),
             "and is alone in the next object"
         );
         let mut alone = estimate(1);
@@ -249,9 +281,9 @@ mod tests {
         let mut auto = estimate(1);
         auto.ahead(SYMBOLS);
         let lack = |next| Lack { source_block: 0, lacking: 900, next };
-        assert!(matches!(auto.lack(0, 0, SYMBOLS, lack(SYMBOLS), 0), Wish::Group(_)));
+        assert!(matches!(auto.lack(0, 0, SYMBOLS, lack(SYMBOLS), NOTHING), Wish::Group(_)));
         let wishes: Vec<Wish> =
-            (1..9).map(|round| auto.lack(0, 0, SYMBOLS, lack(SYMBOLS + round * 2_000), 0)).collect();
+            (1..9).map(|round| auto.lack(0, 0, SYMBOLS, lack(SYMBOLS + round * 2_000), NOTHING)).collect();
         assert!(wishes.contains(&Wish::Apart(900)), "{wishes:?}");
     }
 
@@ -273,7 +305,7 @@ mod tests {
         auto.ahead(SYMBOLS);
         let lack = Lack { source_block: 0, lacking: u32::MAX, next: u32::MAX };
         for lack in [lack, Lack { source_block: 1, next: 0, ..lack }] {
-            match auto.lack(0, 0, SYMBOLS, lack, 0) {
+            match auto.lack(0, 0, SYMBOLS, lack, NOTHING) {
                 Wish::Group(goal) => {
                     assert!(goal == u32::MAX || goal < 20_000, "the schedule bounds it: {goal}")
                 }

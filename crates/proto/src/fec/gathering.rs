@@ -125,7 +125,7 @@ mod tests {
 
     /// Three source blocks of 2,000 blocks.
     fn gatherer() -> Gatherer {
-        Gatherer::new(Layout::new(6_000_000, 1_000).unwrap())
+        Gatherer::new(Layout::new(12_000_000, 2_000).unwrap())
     }
 
     #[test]

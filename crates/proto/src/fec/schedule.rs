@@ -83,7 +83,7 @@ mod tests {
 
     /// Three source blocks of 2,000 blocks.
     fn schedule() -> Schedule {
-        Schedule::new(Layout::new(6_000_000, 1_000).unwrap())
+        Schedule::new(Layout::new(12_000_000, 2_000).unwrap())
     }
 
     #[test]

@@ -49,7 +49,7 @@ use crate::{
 };
 
 /// The version of the session protocol that [`Hello`] and [`Welcome`] carry.
-pub const PROTOCOL_VERSION: u8 = 3;
+pub const PROTOCOL_VERSION: u8 = 4;
 
 /// A control message, without the header's file id.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::{
     objects::{Object, Objects},
     to_group,
 };
-use crate::fec::{Estimate, Share, Wish};
+use crate::fec::{Estimate, Share, ToGo, Wish};
 
 /// What a receiver's word that it lacks symbols of a source block leads to.
 #[derive(Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Symbols {
             return Answer::Correction;
         }
         let lack = Lack { next: lack.next.min(next), ..lack };
-        let to_go = schedule.to_go(source_block);
+        let to_go = ToGo { symbols: schedule.to_go(source_block), is_out };
         match estimate.lack(from.0, index, layout.source_symbols(source_block), lack, to_go) {
             Wish::Apart(count) => Answer::Apart(count),
             Wish::Group(_) if schedule.is_used_up(source_block) => Answer::Blocks(blocks),
