@@ -107,6 +107,7 @@ fn sender_config(random: &mut ChaCha8Rng) -> SenderConfig {
         minimum_retransmission_time: Duration::from_millis(random.random_range(0..50)),
         follow_progress: random.random(),
         patience: Duration::from_millis(random.random_range(0..50)),
+        floor_bytes_a_second: [None, Some(0), Some(1_000_000), Some(u64::MAX)][random.random_range(0..4)],
         stall_limit: Duration::from_millis(random.random_range(1..3000)),
         at_once: random.random_range(1..100),
         is_feed: random.random_bool(0.5),

@@ -23,7 +23,7 @@ use treecast_wire::{
 
 use self::{
     coordinator::{Coordinator, State},
-    credit::Credit,
+    credit::{Bounds, Credit},
     multicast_sender::MulticastSender,
     objects::Objects,
     over::Over,
@@ -78,8 +78,11 @@ pub struct SenderConfig {
     /// Whether to stay within what the receivers' buffers hold, by their Progress reports; without it
     /// the caller paces by rate alone.
     pub follow_progress: bool,
-    /// A receiver that has reported nothing for this long while others have is no longer followed.
+    /// A receiver that has reported nothing for this long while the multicast waited for it is no longer followed, ...
     pub patience: Duration,
+    /// ... nor one that takes fewer bytes of objects a second from its buffer meanwhile; none follows whoever takes a run of
+    /// [`Self::max_run_len`] in that time.
+    pub floor_bytes_a_second: Option<u64>,
     /// A receiver that has said nothing for this long while it owes an answer has failed.
     pub stall_limit: Duration,
     /// The most objects that are multicast at the same time; each costs a receiver an open file. With 1 they go one
@@ -288,7 +291,7 @@ impl Sender {
             SenderInput::Joined { receiver, receive_buffer_bytes } => {
                 self.join(now, receiver, receive_buffer_bytes);
             }
-            SenderInput::Left { receiver, reason } => self.leave(receiver, &reason),
+            SenderInput::Left { receiver, reason } => self.leave(now, receiver, &reason),
             SenderInput::Unheard { receiver } => self.credit.unheard(receiver),
             SenderInput::Message { from, file, message } => self.message(now, from, file, message),
             SenderInput::Hashed { file, hash } => self.hashed(now, file, hash),
@@ -443,7 +446,13 @@ impl Sender {
         if !self.config.follow_progress || !self.multicast.is_sending() {
             return Ok(());
         }
-        self.credit.check(now, u64::from(self.config.max_run_len), self.config.patience)
+        self.credit.check(now, self.bounds())
+    }
+
+    /// What waiting for a receiver's buffer is bounded by.
+    fn bounds(&self) -> Bounds {
+        let SenderConfig { patience, floor_bytes_a_second: floor, max_run_len, .. } = self.config;
+        Bounds { patience, floor, run_len: max_run_len.into() }
     }
 
     fn blocks(&mut self, index: u32, range: Range<u64>) -> SenderTransmit {

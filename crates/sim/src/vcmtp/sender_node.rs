@@ -114,6 +114,7 @@ impl SenderNode {
             minimum_retransmission_time: Duration::from_millis(20),
             follow_progress: scenario.follow_progress,
             patience: Duration::from_millis(500),
+            floor_bytes_a_second: None,
             stall_limit: STALL_LIMIT,
             at_once: 64,
             is_feed: false,

@@ -5,10 +5,11 @@ use std::time::Duration;
 use treecast_proto::vcmtp::{Repair, SenderConfig};
 use treecast_wire::ticket;
 
-use super::super::{KEEPALIVE, Plan};
+use super::super::{KEEPALIVE, Plan, Rate};
 use crate::{pacer, udp::frames_in_super_packet};
 
-/// A receiver that reports nothing for this long while it holds the rest up is not waited for.
+/// A receiver that reports nothing for this long while it holds the rest up, or less than it could have taken at the floor,
+/// is not waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
@@ -28,11 +29,20 @@ pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
         minimum_retransmission_time: plan.options.minimum_retransmission_time,
         follow_progress: plan.options.rate.fixed_bps().is_none(),
         patience: PATIENCE,
+        floor_bytes_a_second: floor(plan),
         stall_limit: plan.options.stall_limit,
         at_once: plan.options.at_once,
         is_feed: plan.options.feed.is_some(),
         keepalive: KEEPALIVE,
     }
+}
+
+/// What a receiver at `--rate-floor`, which counts IP packets, takes of objects: bytes a second.
+fn floor(plan: &Plan) -> Option<u64> {
+    let Rate::Auto { floor_bps } = plan.options.rate else { return None };
+    let of_objects =
+        |bps: u64| u128::from(bps / 8) * u128::from(plan.block_len) / u128::from(plan.packet_bytes());
+    floor_bps.map(|bps| u64::try_from(of_objects(bps)).unwrap_or(u64::MAX))
 }
 
 /// How many packets leave at once at this rate.

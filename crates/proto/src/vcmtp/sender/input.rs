@@ -20,7 +20,7 @@ impl Sender {
     /// INL_Unicast_Connection_Created(j). What went to the group before the receiver was there goes to
     /// it over its connection.
     pub(super) fn join(&mut self, now: Instant, receiver: ReceiverId, receive_buffer_bytes: u32) {
-        self.leave(receiver, "it has joined again");
+        self.leave(now, receiver, "it has joined again");
         let mut owes = self.coordinator.state == State::ClosingRetransmitters;
         let mut retransmitter = Retransmitter::new(now, self.missed());
         for (index, object) in self.objects.started() {
@@ -41,14 +41,14 @@ impl Sender {
         if owes {
             self.watch(now);
         }
-        self.credit.join(receiver, receive_buffer_bytes);
+        self.credit.join(now, receiver, receive_buffer_bytes);
         self.symbols.join(receiver);
     }
 
     /// INL_Unicast_Connection_Closed, INL_Retxmitter(j)_Exited.
-    pub(super) fn leave(&mut self, receiver: ReceiverId, reason: &str) {
+    pub(super) fn leave(&mut self, now: Instant, receiver: ReceiverId, reason: &str) {
         let Some(gone) = self.retransmitters.remove(&receiver) else { return };
-        self.forget_receiver(receiver, &gone);
+        self.forget_receiver(now, receiver, &gone);
         for index in self.pending_at(receiver) {
             if gone.takes_part {
                 self.done_at(index, receiver, Outcome::Failed(format!("the receiver left: {reason}")));
@@ -64,9 +64,10 @@ impl Sender {
         if self.config.is_feed { BlockSet::default() } else { self.objects.done() }
     }
 
-    pub(super) fn forget_receiver(&mut self, receiver: ReceiverId, gone: &Retransmitter) {
+    pub(super) fn forget_receiver(&mut self, now: Instant, receiver: ReceiverId, gone: &Retransmitter) {
         self.retransmitted_before_bytes += gone.retransmitted_bytes;
-        self.credit.leave(receiver);
+        let bounds = self.bounds();
+        self.credit.leave(now, receiver, bounds);
         self.symbols.leave(receiver);
     }
 
@@ -109,7 +110,10 @@ impl Sender {
             Message::EndOfRetransmissionRequests => self.done_at(index, from, Outcome::Complete),
             Message::NotWanted => self.done_at(index, from, Outcome::NotWanted),
             Message::Failed(reason) => self.done_at(index, from, Outcome::Failed(reason.as_str().to_owned())),
-            Message::Progress(progress) => self.credit.report(from, index, progress.position),
+            Message::Progress(progress) => {
+                let bounds = self.bounds();
+                self.credit.report(now, from, (index, progress.position), bounds);
+            }
             _ => {}
         }
     }

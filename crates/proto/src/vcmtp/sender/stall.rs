@@ -35,7 +35,7 @@ impl Sender {
         }
         self.stall_check = next;
         for receiver in stalled {
-            self.put_out(receiver);
+            self.put_out(now, receiver);
         }
     }
 
@@ -63,11 +63,11 @@ impl Sender {
         owed.filter_map(|(_, object)| object.told).min()
     }
 
-    fn put_out(&mut self, receiver: ReceiverId) {
+    fn put_out(&mut self, now: Instant, receiver: ReceiverId) {
         let seconds = self.config.stall_limit.as_secs_f64();
         let reason = format!("it said nothing for {seconds} s while it owed an answer: is it stopped?");
         let Some(gone) = self.retransmitters.remove(&receiver) else { return };
-        self.forget_receiver(receiver, &gone);
+        self.forget_receiver(now, receiver, &gone);
         for index in self.pending_at(receiver) {
             self.done_at(index, receiver, Outcome::Failed(reason.clone()));
         }

@@ -48,6 +48,7 @@ impl Bench {
             minimum_retransmission_time: Duration::from_millis(10),
             follow_progress: false,
             patience: Duration::from_secs(1),
+            floor_bytes_a_second: None,
             stall_limit: Duration::from_secs(60),
             at_once: 64,
             is_feed: false,
