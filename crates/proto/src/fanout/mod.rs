@@ -7,8 +7,9 @@
 //! - A **trial** of a cheaper way serves a receiver by both, so that it cannot lose anything by it. Multicast works when
 //!   packets are heard at the group's address; MEADcast, whose packets are plain unicast when they arrive, when about twice
 //!   as many packets are heard as were sent. Then the copy that costs more is left out.
-//! - A receiver that hears nothing of what has been sent for [`Config::patience`], or less than half of it for a second,
-//!   is **back** at unicast at once. That way is tried again after a pause that doubles each time.
+//! - A receiver that says to hear nothing of what has been sent for [`Config::patience`], or less than half of it for a second,
+//!   is **back** at unicast at once. That way is tried again after a pause that doubles each time. One that says nothing at all
+//!   is held up itself, or both its ways are cut; it has longer.
 //!
 //! MEADcast is tried where discovery has put a receiver into a list with others, for a list of one is dearer than unicast.
 //! A sender that is silent proves nothing: all times count from packets that were sent.

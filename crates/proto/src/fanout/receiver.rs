@@ -10,6 +10,11 @@ const LEAST_UNHEARD: u64 = 4;
 const LEAST_TRIED: u64 = 16;
 const LEAST_JUDGED: u64 = 64;
 
+/// A receiver that hears nothing says so: more than once, for a report may be late. One that says nothing is held up, and
+/// would hear no more by unicast; but not for ever, for it may be one that says nothing of silence.
+const LEAST_SILENT_REPORTS: u32 = 2;
+const LONGEST_SILENCE: Duration = Duration::from_secs(2);
+
 /// A trial that has not succeeded so long after the first report of it has failed ...
 const TRIAL: Duration = Duration::from_millis(500);
 
@@ -42,6 +47,8 @@ pub(super) struct Receiver {
     heard: Heard,
     /// How many packets had left when the last one that it has heard had.
     heard_till: u64,
+    /// Reports since then that could have told of more, had it been heard.
+    silent_reports: u32,
     /// The shortest time from a packet to a report of it: about a round trip.
     lag: Option<Duration>,
     /// From where its share is judged.
@@ -94,6 +101,7 @@ impl Receiver {
             mead: attempts(),
             heard: Heard::default(),
             heard_till: sent,
+            silent_reports: 0,
             lag: None,
             judged: None,
             has_moved: false,
@@ -149,7 +157,7 @@ impl Receiver {
     /// Whether its reports are of interest: something that it has not heard has been sent by a way that may fail.
     pub fn is_waited_for(&self, log: &SentLog) -> bool {
         let is_unsure = self.way != Way::Unicast || self.trial.is_some();
-        is_unsure && self.heard_till.max(self.from) < log.total()
+        is_unsure && self.unheard_from() < log.total()
     }
 
     pub fn heard(&mut self, now: Instant, heard: Heard, log: &SentLog) {
@@ -161,6 +169,11 @@ impl Receiver {
         if let Some(left_at) = log.left_at(till - 1) {
             let lag = now.saturating_duration_since(left_at);
             self.lag = Some(self.lag.map_or(lag, |shortest| shortest.min(lag)));
+        }
+        if heard != self.heard {
+            self.silent_reports = 0;
+        } else if self.is_overdue(now, log, Duration::ZERO) {
+            self.silent_reports += 1;
         }
         self.heard = heard;
         self.heard_till = self.heard_till.max(till);
@@ -196,9 +209,11 @@ impl Receiver {
         if self.way == Way::Unicast {
             return false;
         }
-        let till = self.heard_till.max(self.from);
-        let waits = |since: Instant| now.saturating_duration_since(since) >= patience + self.lag();
-        let is_deaf = log.total() - till >= LEAST_UNHEARD && log.left_at(till).is_some_and(waits);
+        let is_silent = match self.silent_reports {
+            LEAST_SILENT_REPORTS.. => self.is_overdue(now, log, patience),
+            _ => self.is_overdue(now, log, LONGEST_SILENCE.max(patience)),
+        };
+        let is_deaf = is_silent && log.total() - self.unheard_from() >= LEAST_UNHEARD;
         // A share that is large enough begins anew each second.
         let mark = Mark { at: now, sent: self.heard_till, heard: self.heard };
         let is_poor = self.judged.is_some_and(|before| {
@@ -210,6 +225,17 @@ impl Receiver {
             self.fail(now, log);
         }
         is_deaf
+    }
+
+    /// How many packets had left before the first one that it should have heard and has not.
+    fn unheard_from(&self) -> u64 {
+        self.heard_till.max(self.from)
+    }
+
+    /// Whether so much time, and a round trip, has gone by since that one left.
+    fn is_overdue(&self, now: Instant, log: &SentLog, time: Duration) -> bool {
+        let left_at = log.left_at(self.unheard_from());
+        left_at.is_some_and(|left_at| now.saturating_duration_since(left_at) >= time + self.lag())
     }
 
     fn lag(&self) -> Duration {
@@ -241,7 +267,7 @@ impl Receiver {
     }
 
     fn move_to(&mut self, now: Instant, way: Way, log: &SentLog) {
-        (self.way, self.since, self.from) = (way, now, log.total());
+        (self.way, self.since, self.from, self.silent_reports) = (way, now, log.total(), 0);
         (self.trial, self.judged, self.has_moved) = (None, None, true);
     }
 

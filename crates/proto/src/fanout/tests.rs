@@ -12,6 +12,9 @@ const REPORTS: Duration = Duration::from_millis(100);
 /// ... and packets and reports take so long, if nothing else is said.
 const DELAY: Duration = Duration::from_millis(20);
 
+/// They go on for so long when nothing is heard.
+const STILL_REPORTS: Duration = Duration::from_secs(1);
+
 #[derive(Default)]
 struct Host {
     heard: Heard,
@@ -19,6 +22,9 @@ struct Host {
     reported: Instant,
     last_data: Instant,
     longest_gap: Duration,
+    /// Stopped: what comes waits, and nothing is reported.
+    is_held: bool,
+    waiting: Vec<(Way, u32)>,
 }
 
 struct Bench {
@@ -88,7 +94,8 @@ impl Bench {
             self.arrive(number, way, packet);
         }
         for (number, host) in &mut self.hosts {
-            if host.heard != host.told && self.now - host.reported >= REPORTS {
+            let has_news = host.heard != host.told || self.now < host.last_data + STILL_REPORTS;
+            if has_news && !host.is_held && self.now - host.reported >= REPORTS {
                 (host.told, host.reported) = (host.heard, self.now);
                 self.to_sender.push_back((self.now + self.delay, *number, host.heard));
             }
@@ -122,6 +129,9 @@ impl Bench {
 
     fn arrive(&mut self, number: u32, way: Way, packet: u32) {
         let Some(host) = self.hosts.get_mut(&number) else { return };
+        if host.is_held {
+            return host.waiting.push((way, packet));
+        }
         match way {
             Way::Multicast => host.heard.group += 1,
             Way::Mead | Way::Unicast => host.heard.unicast += 1,
@@ -129,6 +139,17 @@ impl Bench {
         host.heard.last = host.heard.last.max(packet);
         host.longest_gap = host.longest_gap.max(self.now - host.last_data);
         host.last_data = self.now;
+    }
+
+    /// Stops a host for so long.
+    fn hold(&mut self, number: u32, time: Duration) {
+        self.hosts.get_mut(&number).expect("it is there").is_held = true;
+        self.run(time);
+        let host = self.hosts.get_mut(&number).expect("it is there");
+        host.is_held = false;
+        for (way, packet) in std::mem::take(&mut host.waiting) {
+            self.arrive(number, way, packet);
+        }
     }
 
     fn ways(&self) -> Vec<Way> {
@@ -172,6 +193,22 @@ fn who_hears_nothing_more_is_back_at_unicast_within_the_patience_and_the_way_is_
     bench.mead = [1, 2].into();
     bench.run(Duration::from_secs(64));
     assert_eq!(bench.ways(), [Way::Mead; 2]);
+}
+
+#[test]
+fn who_says_nothing_at_all_for_a_second_is_held_up_and_not_deaf() {
+    let mut bench = Bench::new(&[1, 2, 3], true);
+    (bench.mead, bench.group) = ([1, 2].into(), [3].into());
+    bench.lists(&[&[1, 2]]);
+    bench.run(Duration::from_secs(1));
+    for number in [1, 3] {
+        bench.hold(number, Duration::from_millis(1500));
+        bench.run(Duration::from_secs(1));
+    }
+    assert_eq!(bench.story, ["3 multicast", "1 mead", "2 mead"]);
+    // It has no ears for as long as it likes.
+    bench.hold(1, Duration::from_millis(2500));
+    assert_eq!(bench.story[3], "1 unicast");
 }
 
 #[test]

@@ -18,6 +18,9 @@ use crate::{
 /// A report goes to the sender at least so often while packets come.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
+/// ... and for so long after the last one: whoever says that it hears nothing is deaf, and whoever says nothing is held up.
+const STILL_REPORTS: Duration = Duration::from_secs(1);
+
 /// The group's socket, and what has been heard.
 #[derive(Debug)]
 pub(super) struct Ears {
@@ -29,6 +32,8 @@ pub(super) struct Ears {
     heard: Heard,
     told: Heard,
     told_at: Instant,
+    /// When something was heard for the last time, as far as reports know.
+    heard_at: Option<Instant>,
     /// Sealed packets that came twice, by the collector's count.
     replayed: u64,
     window: ReplayWindow,
@@ -44,6 +49,7 @@ impl Ears {
             heard: Heard::default(),
             told: Heard::default(),
             told_at: Instant::ZERO,
+            heard_at: None,
             replayed: 0,
             window: ReplayWindow::default(),
             next: 0,
@@ -54,9 +60,22 @@ impl Ears {
         self.group.as_ref().map_or(Ok(()), |group| poller.add(group.socket(), GROUP, Interest::Read))
     }
 
-    /// When there is something to report.
+    /// When there is something to report, if only that nothing was heard.
     pub fn deadline(&self) -> Option<Instant> {
-        (self.heard != self.told).then(|| self.told_at + REPORT_INTERVAL)
+        let reports_on = self.heard_at.is_some_and(|heard_at| self.told_at < heard_at + STILL_REPORTS);
+        (self.has_news() || reports_on).then(|| self.told_at + REPORT_INTERVAL)
+    }
+
+    fn has_news(&self) -> bool {
+        self.heard != self.told
+    }
+
+    fn tell(&mut self, now: Instant) -> Heard {
+        if self.has_news() {
+            self.heard_at = Some(now);
+        }
+        (self.told, self.told_at) = (self.heard, now);
+        self.heard
     }
 
     fn count(&mut self, packets: u64) {
@@ -135,8 +154,12 @@ impl Session<'_> {
         if self.is_over || !self.is_welcome || ears.deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
-        (ears.told, ears.told_at) = (ears.heard, now);
-        self.outbox.push(FileId::new(self.session, 0), Message::Heard(ears.heard));
+        // What waits in a socket is not heard yet, and that is no silence.
+        if !ears.has_news() && self.backlog.is_asked() {
+            return;
+        }
+        let heard = ears.tell(now);
+        self.outbox.push(FileId::new(self.session, 0), Message::Heard(heard));
     }
 }
 
@@ -156,6 +179,22 @@ mod tests {
         assert_eq!([run(0, 10), run(10, 6)].map(|run| ears.note(run)), [None, Some(run(15, 1))]);
         assert_eq!(ears.heard, Heard { unicast: 15, group: 16, last: 15 });
         assert_eq!(ears.deadline(), Some(Instant::ZERO + REPORT_INTERVAL));
+    }
+
+    #[test]
+    fn reports_go_on_for_a_while_when_nothing_comes_any_more() {
+        let mut ears = Ears::new(None);
+        assert_eq!(ears.deadline(), None);
+        ears.note(run(0, 10));
+        let (mut now, mut told) = (Instant::ZERO, Vec::new());
+        while let Some(deadline) = ears.deadline() {
+            now = deadline;
+            told.push(ears.tell(now).last);
+            assert!(told.len() < 100, "they end");
+        }
+        assert_eq!((told, now), (vec![9; 11], Instant::ZERO + REPORT_INTERVAL + STILL_REPORTS));
+        ears.note(run(10, 1));
+        assert_eq!(ears.deadline(), Some(now + REPORT_INTERVAL));
     }
 
     #[test]
