@@ -29,7 +29,11 @@ use treecast_driver::{
 use treecast_proto::fec::Share;
 use treecast_wire::{header::MAX_PAYLOAD_LEN, ticket};
 
-use crate::{Outcome, arguments, observers::Observers};
+use crate::{
+    Outcome, arguments,
+    mead::sharing::{Grouping, SharingArgs, WireDialect},
+    observers::Observers,
+};
 
 const DEFAULT_WAIT: u32 = 1;
 const DEFAULT_WAIT_TIMEOUT_SECONDS: u64 = 60;
@@ -52,6 +56,14 @@ pub struct Args {
     /// waits for as many receivers
     #[arg(long, value_name = "FILE|ADDR,...")]
     receivers: Option<String>,
+    #[command(flatten)]
+    sharing: SharingArgs,
+    /// Believe only MEADcast routers that have the domain's key: a file with 64 hexadecimal digits
+    #[arg(long, value_name = "FILE", help_heading = "Protocol")]
+    domain_key: Option<PathBuf>,
+    /// The order of bits in MEADcast's headers [default: rfc]
+    #[arg(long, value_enum, help_heading = "Protocol")]
+    mead_dialect: Option<WireDialect>,
     /// How loss is mended: while the file is out (nack), afterwards (after), by sending again and again
     /// until nobody listens (carousel), or not (none)
     #[arg(long, value_enum, default_value = "nack")]
@@ -288,6 +300,14 @@ fn check(args: &Args) -> Result<(), String> {
             "--receivers says where MEADcast is to reach: leave it out, or take --fanout mead or auto",
         ),
         (
+            !is_copied && args.domain_key.is_some(),
+            "--domain-key is that of MEADcast routers: leave it out, or take --fanout mead or auto",
+        ),
+        (
+            !is_copied && args.mead_dialect.is_some(),
+            "--mead-dialect is of MEADcast's headers: leave it out, or take --fanout mead or auto",
+        ),
+        (
             is_carousel && !is_multicast,
             "a carousel goes to a multicast group: leave out --fanout, or take --fanout multicast",
         ),
@@ -314,9 +334,9 @@ fn check(args: &Args) -> Result<(), String> {
              auto",
         ),
         (
-            !is_multicast && args.fec.is_some(),
+            args.fanout == Fanout::Unicast && args.fec.is_some(),
             "a repair symbol mends several receivers' losses at once, and with unicast each gets its own packets: leave \
-             out --fec, or take --fanout multicast",
+             out --fec, or take another --fanout",
         ),
         (
             !is_carousel && args.idle.is_some(),
@@ -335,7 +355,23 @@ fn check(args: &Args) -> Result<(), String> {
             "--retx-factor bounds retransmissions, and there are none: leave it out, or take --repair nack or after",
         ),
     ];
-    refused.into_iter().find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))
+    refused.into_iter().find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))?;
+    check_sharing(args, is_copied)
+}
+
+/// Options of packets that receivers share.
+fn check_sharing(args: &Args, is_copied: bool) -> Result<(), String> {
+    if let Some(option) = args.sharing.named().filter(|_| !is_copied) {
+        return Err(format!(
+            "{option} says how receivers share MEADcast packets: leave it out, or take --fanout mead or auto"
+        ));
+    }
+    match args.sharing.limit_of_the_thesis() {
+        Some(option) if !args.sharing.is_by_thesis() => Err(format!(
+            "{option} limits the thesis' groups, and those of the least cost have none: leave it out, or add --grouping thesis"
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn options(args: &Args) -> Result<SendOptions, String> {
@@ -349,6 +385,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             Fanout::Auto => ticket::Fanout::Auto,
         },
         receivers,
+        sharing: args.sharing.sharing(Grouping::Cost, args.mead_dialect, args.domain_key.as_deref())?,
         repair: match args.repair {
             Repair::Nack => ticket::Repair::Nack,
             Repair::After => ticket::Repair::After,

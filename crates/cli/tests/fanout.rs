@@ -8,6 +8,7 @@ mod session;
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
     process::{Child, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -184,21 +185,25 @@ fn longest_gap(network: &Network, node: &str, stop: &AtomicBool) -> Duration {
     })
 }
 
-/// From now on, rf loses every packet from s with a routing header: classic BPF, as no other classifier is everywhere.
-fn drop_routing_headers(network: &Network) {
+/// From now on, rf loses what this classic BPF (no other classifier is everywhere) says of what comes from s.
+fn lose(network: &Network, bytecode: &str) {
     let tc = |arguments: &str| {
         let mut command = Command::new("tc");
-        command.args(arguments.split(' '));
+        command
+            .args(arguments.split(' '))
+            .args(["bytecode", bytecode].iter().filter(|_| arguments.ends_with("da")));
         let output = network.within("rf", move || command.output().expect("iproute2 is installed"));
         assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
     };
     tc("qdisc add dev s clsact");
-    let mut command = Command::new("tc");
-    command.args(["filter", "add", "dev", "s", "ingress", "protocol", "ipv6", "bpf", "da", "bytecode"]);
-    command.arg("4,48 0 0 20,21 0 1 43,6 0 0 2,6 0 0 4294967295");
-    let output = network.within("rf", move || command.output().expect("iproute2 is installed"));
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    tc("filter add dev s ingress protocol ipv6 bpf da");
 }
+
+/// Every packet with a routing header.
+const ROUTING_HEADERS: &str = "4,48 0 0 20,21 0 1 43,6 0 0 2,6 0 0 4294967295";
+
+/// One of ten that are not TCP's.
+const TENTH: &str = "6,48 0 0 20,21 3 0 6,32 0 0 4294963256,53 0 1 3865470566,6 0 0 2,6 0 0 4294967295";
 
 /// Long enough for a busy machine. The measured figure is printed: less than half a second where nothing else runs.
 const LONGEST_STALL: Duration = Duration::from_secs(2);
@@ -219,7 +224,7 @@ fn a_firewall_in_mid_transfer_stalls_nobody_for_long() {
             sender.wait_for("MEADcast", |event| event["event"] == "way" && event["way"] == "mead");
         }
         std::thread::sleep(Duration::from_secs(1));
-        drop_routing_headers(network);
+        lose(network, ROUTING_HEADERS);
         for _ in 0..3 {
             sender.wait_for("unicast", |event| event["event"] == "way" && event["way"] == "unicast");
         }
@@ -234,6 +239,78 @@ fn a_firewall_in_mid_transfer_stalls_nobody_for_long() {
     sender.end();
     receivers.into_iter().for_each(|receiver| _ = receiver.end());
     check_files(&scratch, "file", LEN);
+}
+
+/// A repair symbol in a MEADcast packet mends what any of its receivers has lost.
+#[test]
+fn repair_symbols_go_by_lists_and_copies() {
+    const LEN: usize = 6_000_000;
+    for fanout in ["mead", "auto"] {
+        let (network, scratch) = (network(), Scratch::new());
+        let _router = router(&network);
+        lose(&network, TENTH);
+        let file = scratch.file("file", LEN);
+        let arguments = ["--fanout", fanout, "--fec", "auto", "--rate", "20M", path(&file)];
+        let (sender, receivers) = start(&network, &scratch, &arguments);
+        let (done, _) = sender.end();
+        let kept = receivers.into_iter().map(|receiver| receiver.end().0["repair_symbols"].as_u64());
+        let kept: u64 = kept.map(|kept| kept.expect("a number")).sum();
+        check_files(&scratch, "file", LEN);
+        let sent = done["repair_symbols"].as_u64().expect("a number");
+        assert!(sent > 0 && kept > sent, "each serves several: {sent} sent, {kept} kept");
+        assert!(left_bytes(&done, "mead") > LEN as u64 / 2, "{done}");
+    }
+}
+
+/// Whom the routers' domain key makes believe, and the options that make packets others.
+#[test]
+fn only_routers_with_the_domains_key_are_believed_and_options_reach_packets() {
+    const LEN: usize = 4_000_000;
+    let (network, scratch) = (network(), Scratch::new());
+    let key = |name: &str, digit: &str| {
+        let key = scratch.path(name);
+        std::fs::write(&key, digit.repeat(64)).expect("it can be written");
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+        key
+    };
+    let (right, wrong) = (key("right", "a"), key("wrong", "b"));
+    let _router = network.daemon("r1", &["router", "run", "--all", "--key", path(&right)], Stdio::inherit());
+    let file = scratch.file("file", LEN);
+    for (key, expects_mead) in [(&right, true), (&wrong, false)] {
+        let options = ["--max", "6", "--dont-replicate", "--to-router", "--grouping", "thesis"];
+        let arguments = ["--fanout", "mead", "--rate", "20M", "--domain-key", path(key), path(&file)];
+        let (sender, receivers) = start(&network, &scratch, &[&options[..], &arguments].concat());
+        let (done, events) = sender.end();
+        receivers.into_iter().for_each(|receiver| _ = receiver.end());
+        check_files(&scratch, "file", LEN);
+        RECEIVERS.iter().for_each(|(node, _)| _ = std::fs::remove_dir_all(scratch.path(node)));
+        let is_told = events
+            .iter()
+            .any(|event| event["event"] == "warning" && event.to_string().contains("no router proves"));
+        assert_eq!(
+            (left_bytes(&done, "mead") > LEN as u64 / 2, is_told),
+            (expects_mead, !expects_mead),
+            "{done}"
+        );
+    }
+}
+
+#[test]
+fn a_router_of_the_other_dialect_is_spoken_to_in_it() {
+    const LEN: usize = 4_000_000;
+    let (network, scratch) = (network(), Scratch::new());
+    let _router =
+        network.daemon("r1", &["router", "run", "--all", "--dialect", "linux-6.5"], Stdio::inherit());
+    let file = scratch.file("file", LEN);
+    let arguments =
+        ["--fanout", "mead", "--rate", "20M", "--mead-dialect", "linux-6.5", "--max", "3", path(&file)];
+    let (sender, receivers) = start(&network, &scratch, &arguments);
+    let (done, events) = sender.end();
+    receivers.into_iter().for_each(|receiver| _ = receiver.end());
+    check_files(&scratch, "file", LEN);
+    // A router and two receivers: the third is alone.
+    assert_eq!(ways(&events).len(), 2, "{events:?}");
+    assert!(left_bytes(&done, "mead") > LEN as u64 / 2, "{done}");
 }
 
 #[test]
@@ -288,10 +365,23 @@ fn what_does_not_fit_is_refused_in_one_line() {
     };
     refused(&mut with(&["--fanout", "mead"]), &["lo", "no global", "--interface"]);
     refused(&mut with(&["--fanout", "mead", "--group", "ff15::1"]), &["--group"]);
-    refused(&mut with(&["--fanout", "auto", "--fec", "auto"]), &["--fec", "--fanout"]);
+    refused(&mut with(&["--fanout", "unicast", "--fec", "auto"]), &["--fec", "--fanout"]);
     refused(&mut with(&["--fanout", "auto", "--rates", "2M,1M"]), &["--rates", "--fanout"]);
     refused(&mut with(&["--fanout", "mead", "--repair", "carousel"]), &["carousel", "--fanout"]);
     refused(&mut with(&["--receivers", "fd00::1"]), &["--receivers", "--fanout mead"]);
+    for option in [
+        &["--max", "5"][..],
+        &["--grouping", "cost"],
+        &["--dont-replicate"],
+        &["--to-router"],
+        &["--min-leaves", "2"],
+        &["--domain-key", "key"],
+        &["--mead-dialect", "rfc"],
+    ] {
+        refused(&mut with(option), &[option[0], "--fanout mead"]);
+    }
+    refused(&mut with(&["--fanout", "mead", "--merge", "1"]), &["--merge", "--grouping thesis"]);
+    refused(&mut with(&["--fanout", "mead", "--domain-key", "/no/such/key"]), &["/no/such/key"]);
 }
 
 #[test]
@@ -308,6 +398,16 @@ fn receivers_that_cannot_be_reached_are_refused_in_one_line() {
     receivers("fd00:9::1", &["fd00:9::1", "cannot be reached", "route"]);
     receivers("fe80::1", &["fe80::1", "global"]);
     receivers("/no/such/file", &["/no/such/file", "an address a line"]);
+    for (max, words) in [("33", &["33", "2 (a router and a receiver) to 32"]), ("1", &["1 ", "2 (a router"])]
+    {
+        let mut command = treecast();
+        command.args(["send", "--fanout", "mead", "--interface", "rf", "--max", max]).arg(&file);
+        network.within("s", || refused(&mut command, words));
+    }
+    network.configure("s", "link set dev rf mtu 1300\n");
+    let mut command = treecast();
+    command.args(["send", "--fanout", "mead", "--interface", "rf"]).arg(&file);
+    network.within("s", || refused(&mut command, &["rf", "1300", "raise it"]));
 }
 
 /// With `--receivers`, lists are known before anybody has come, and as many receivers are waited for.

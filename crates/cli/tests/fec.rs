@@ -59,7 +59,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         (&["--fec", "0%"], "1% to 300%"),
         (&["--fec", "301%"], "1% to 300%"),
         (&["--fec", "some"], "1% to 300%"),
-        (&["--fec", "auto", "--fanout", "unicast"], "--fanout multicast"),
+        (&["--fec", "auto", "--fanout", "unicast"], "another --fanout"),
         (&["--fec", "20%", "--repair", "carousel"], "--fec auto"),
         (&["--fec", "auto", "--dialect", "iotup"], "--dialect iotup"),
     ];

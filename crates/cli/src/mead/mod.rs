@@ -2,6 +2,7 @@
 
 mod display;
 mod plan;
+pub mod sharing;
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -10,16 +11,16 @@ use std::{
     time::Duration,
 };
 
-use clap::ValueEnum;
 use treecast_driver::{
     mead::{self, Settings},
     stop::Stop,
 };
-use treecast_proto::mead::grouping::Parameters;
-use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
-use self::display::Display;
-use crate::{Outcome, arguments, domain_key};
+use self::{
+    display::Display,
+    sharing::{Grouping, SharingArgs, WireDialect},
+};
+use crate::{Outcome, arguments};
 
 /// A year in seconds: a deadline so far away can still be added to any clock.
 const LONGEST_SECONDS: f64 = 366.0 * 24.0 * 3600.0;
@@ -77,28 +78,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Discovery")]
     key: Option<PathBuf>,
 
-    /// The most addresses in a packet, routers included: 2 to 32 [default: as many as leave room for 1280 bytes, 12 at an
-    /// MTU of 1500]
-    #[arg(long, value_name = "N", help_heading = "Grouping")]
-    max: Option<usize>,
-    /// Receivers of a router with fewer receivers get unicast (with --min-routers: and fewer routers)
-    #[arg(long, value_name = "N", help_heading = "Grouping")]
-    min_leaves: Option<usize>,
-    /// Receivers of a router with fewer routers behind it get unicast (with --min-leaves: and fewer receivers)
-    #[arg(long, value_name = "N", help_heading = "Grouping")]
-    min_routers: Option<usize>,
-    /// Let one router serve another one's receivers, too, when it is at most so many hops before it; 0: never
-    #[arg(short, long, value_name = "HOPS", default_value = "0", help_heading = "Grouping")]
-    merge: u8,
-    /// Fill no packet further that has so many addresses [default: --max]
-    #[arg(long, value_name = "N", help_heading = "Grouping")]
-    ok: Option<usize>,
-    /// Put receivers of one router into several packets where that fills them
-    #[arg(short, long, help_heading = "Grouping")]
-    split: bool,
-    /// Who shares a packet: as in the thesis, or so that the fewest bytes are on all links
-    #[arg(long, value_enum, default_value_t = Grouping::Thesis, help_heading = "Grouping")]
-    grouping: Grouping,
+    #[command(flatten)]
+    sharing: SharingArgs,
     /// For --grouping cost: how long the programs' datagrams are
     #[arg(long, value_name = "BYTES", default_value = "1000", help_heading = "Grouping")]
     payload: u16,
@@ -111,12 +92,6 @@ pub struct Args {
     /// The order of bits in headers
     #[arg(long, value_enum, default_value_t = WireDialect::Rfc, help_heading = "Protocol")]
     dialect: WireDialect,
-    /// Tell routers to replicate packets only where ways part
-    #[arg(long, help_heading = "Protocol")]
-    dont_replicate: bool,
-    /// Address packets to routers, so that one that fails to act shows no receiver's address to another
-    #[arg(long, help_heading = "Protocol")]
-    to_router: bool,
     /// A group, which receivers join: designated routers (`treecast router run --designated`) serve those that have, on their
     /// own links, by one multicast packet to it, and stand in packets without them. Receivers that join nothing are served as
     /// without
@@ -145,19 +120,6 @@ enum Command {
     Plan(plan::Args),
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Grouping {
-    Thesis,
-    Cost,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum WireDialect {
-    Rfc,
-    #[value(name = "linux-6.5")]
-    Linux65,
-}
-
 /// Bytes of a UDP header.
 const UDP_HEADER_LEN: usize = 8;
 
@@ -177,11 +139,6 @@ fn settings(args: &Args) -> Result<Settings, String> {
     let (port, addresses) = args.receivers.split_last().ok_or("name receivers and their port")?;
     let port = parse_port(port)?;
     let receiver = |text: &String| Ok((parse_receiver(text)?, port));
-    let key = args.key.as_deref().map(domain_key::read).transpose()?;
-    let dialect = match args.dialect {
-        WireDialect::Rfc => Dialect::Rfc,
-        WireDialect::Linux65 => Dialect::Linux65,
-    };
     Ok(Settings {
         receivers: addresses.iter().map(receiver).collect::<Result<_, String>>()?,
         members: args.members.clone(),
@@ -196,24 +153,10 @@ fn settings(args: &Args) -> Result<Settings, String> {
         timeout: args.timeout,
         requests_per_second: args.requests,
         wait: args.wait,
-        max: args.max,
-        ok: args.ok,
-        parameters: Parameters {
-            max: MAX_ADDRESSES,
-            ok: MAX_ADDRESSES,
-            merge: args.merge,
-            min_leaves: args.min_leaves,
-            min_routers: args.min_routers,
-            split: args.split,
-        },
-        cost_of_bytes: (args.grouping == Grouping::Cost)
-            .then_some(usize::from(args.payload) + UDP_HEADER_LEN),
-        dialect,
-        dont_replicate: args.dont_replicate,
-        to_router: args.to_router,
+        sharing: args.sharing.sharing(Grouping::Thesis, Some(args.dialect), args.key.as_deref())?,
+        payload_bytes: usize::from(args.payload) + UDP_HEADER_LEN,
         has_ports: args.ports,
         group: args.designated,
-        key,
         divides: args.through_kernel,
         statistics: args.statistics,
     })

@@ -13,9 +13,8 @@ use treecast_proto::{
     Instant, Step,
     fanout::Plan,
     mead::{
-        grouping::Parameters,
-        sender::{Algorithm, Config, Event, Input, Sender},
-        transmission::{self, Form, List},
+        sender::{Config, Event, Input, Sender},
+        transmission::{Form, List},
     },
 };
 use treecast_wire::ipv6::is_forwardable;
@@ -24,7 +23,10 @@ use super::{
     Mead,
     lists::{Common, MeadList},
 };
-use crate::{mead::request_packet, security::random};
+use crate::{
+    mead::{KeyWatch, request_packet},
+    security::random,
+};
 
 /// Receivers that come together are asked about together.
 const DELAY: Duration = Duration::from_millis(50);
@@ -37,6 +39,9 @@ const REQUESTS_PER_SECOND: u32 = 1000;
 
 /// From one discovery to the next (meadcast-thesis-2024, listing A.3).
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// What names the domain's key where sessions are sent.
+const KEY_OPTION: &str = "--domain-key";
 
 /// Finds routers, and lists of receivers that could share packets.
 #[derive(Debug)]
@@ -51,6 +56,9 @@ pub(crate) struct Discovery {
     hosts: BTreeMap<Ipv6Addr, Vec<(u32, u16)>>,
     lists: Vec<List>,
     has_news: bool,
+    key_watch: KeyWatch,
+    /// What the user should know.
+    warning: Option<String>,
 }
 
 struct Machine(Sender);
@@ -74,6 +82,8 @@ impl Discovery {
             hosts: BTreeMap::new(),
             lists: Vec::new(),
             has_news: false,
+            key_watch: KeyWatch::default(),
+            warning: None,
         }
     }
 
@@ -157,10 +167,19 @@ impl Discovery {
                     self.has_news = true;
                 }
                 // Who hears nothing for that is back at unicast.
-                Step::Event(Event::Discovered | Event::Narrow(..) | Event::Unreachable(..)) => {}
+                Step::Event(Event::Narrow(..) | Event::Unreachable(..)) => {}
+                Step::Event(Event::Discovered) => {
+                    self.warning =
+                        self.key_watch.note(machine.counters(), KEY_OPTION).or(self.warning.take());
+                }
                 Step::Wait(deadline, _) => return deadline,
             }
         }
+    }
+
+    /// What the user should know, once.
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.warning.take()
     }
 
     /// The receivers of each list, when there is news of them.
@@ -211,15 +230,15 @@ impl AsFd for Discovery {
 fn config(mead: &Mead, payload_bytes: usize) -> io::Result<Config> {
     Ok(Config {
         source: mead.form.source,
-        algorithm: Algorithm::Cost(transmission::model(&mead.form, payload_bytes)),
-        parameters: Parameters { max: mead.max, ok: mead.max, ..Parameters::default() },
+        algorithm: mead.sharing.algorithm(&mead.form, payload_bytes),
+        parameters: mead.limits,
         delay: DELAY,
         interval: INTERVAL,
         timeout: TIMEOUT,
         waits_for_traffic: false,
         requests_per_second: REQUESTS_PER_SECOND,
         designated: None,
-        key: None,
+        key: mead.sharing.key.clone(),
         seed: random()?,
     })
 }

@@ -12,22 +12,15 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use treecast_proto::mead::transmission::Form;
-use treecast_wire::{
-    ipv6::is_forwardable,
-    mead::{Dialect, MAX_ADDRESSES},
-};
+use treecast_proto::mead::{grouping::Parameters, transmission::Form};
+use treecast_wire::ipv6::is_forwardable;
 
 pub(crate) use self::{discovery::Discovery, lists::MeadList};
 use crate::{
     interface::Interface,
-    mead::{PacketSocket, ResponseSocket, SuperSocket, check_receivers},
+    mead::{PacketSocket, ResponseSocket, Sharing, SuperSocket, check_receivers},
     udp::Offload,
 };
-
-/// Headers with lists leave so much of a packet, if the MTU does not say otherwise: what every IPv6 path carries
-/// (RFC 8200, 5).
-const LEAST_REST: usize = 1280;
 
 /// As much as other sockets of a sender hold: one that fills holds the sender back before a link's queue overflows.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
@@ -47,8 +40,8 @@ struct Out {
 #[derive(Debug)]
 pub(crate) struct Mead {
     pub form: Form,
-    /// The most addresses in a packet.
-    pub max: usize,
+    sharing: Sharing,
+    limits: Parameters,
     /// Who is to be served, before anybody has come.
     expected: BTreeSet<Ipv6Addr>,
     out: Arc<Out>,
@@ -60,7 +53,12 @@ impl Mead {
     ///
     /// # Errors
     /// One line that says what the host lacks, or who cannot be reached.
-    pub fn open(interface: &Interface, receivers: &[IpAddr], offload: Offload) -> Result<Self, String> {
+    pub fn open(
+        interface: &Interface,
+        sharing: &Sharing,
+        receivers: &[IpAddr],
+        offload: Offload,
+    ) -> Result<Self, String> {
         let source = source(interface).ok_or_else(|| {
             format!(
                 "interface {} has no global or unique local IPv6 address to send MEADcast from: give it one, or name another \
@@ -68,25 +66,8 @@ impl Mead {
                 interface.name
             )
         })?;
-        let form = Form {
-            source,
-            source_port: None,
-            dialect: Dialect::Rfc,
-            dont_replicate: false,
-            to_router: false,
-            has_ports: true,
-            group: None,
-            mtu: interface.mtu as usize,
-        };
-        let fits = |addresses: &usize| form.mtu >= LEAST_REST + form.header_len(*addresses);
-        let max = (2..=MAX_ADDRESSES).rev().find(fits).ok_or_else(|| {
-            format!(
-                "the MTU of {}, {} bytes, is too small for MEADcast: raise it to {}",
-                interface.name,
-                interface.mtu,
-                LEAST_REST + form.header_len(2)
-            )
-        })?;
+        let form = Form { has_ports: true, ..sharing.form(source, interface) };
+        let limits = sharing.limits(&form, interface).map_err(|error| error.to_string())?;
         let refused = |error: io::Error| {
             format!("cannot make MEADcast packets: {error}; be root, or have the right CAP_NET_RAW")
         };
@@ -104,7 +85,8 @@ impl Mead {
         let expected = check_receivers(receivers, source).map_err(|error| error.to_string())?;
         Ok(Self {
             form,
-            max,
+            sharing: sharing.clone(),
+            limits,
             expected,
             out: Arc::new(Out { packets, supers: Mutex::new(supers) }),
             responses,
@@ -113,7 +95,7 @@ impl Mead {
 
     /// The longest header that packets get, in bytes.
     pub fn header_len(&self) -> usize {
-        self.form.header_len(self.max)
+        self.form.header_len(self.limits.max)
     }
 }
 

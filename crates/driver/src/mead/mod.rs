@@ -6,6 +6,7 @@
 mod neighbours;
 mod raw;
 mod session;
+mod sharing;
 mod super_socket;
 mod transmitter;
 mod tun;
@@ -19,18 +20,18 @@ use std::{
 
 use thiserror::Error;
 use treecast_proto::mead::{
-    authentication::DomainKey,
-    grouping::{NoMax, Parameters},
+    grouping::NoMax,
     sender::Counters,
     transmission::{Sent, TransmissionGroup},
     tree::Tree,
 };
-use treecast_wire::{icmpv6::Unreachable, mead::Dialect};
+use treecast_wire::icmpv6::Unreachable;
 
 pub(crate) use self::raw::{PacketSocket, ResponseSocket, request_packet};
 pub(crate) use self::session::check_receivers;
+pub(crate) use self::sharing::KeyWatch;
 pub(crate) use self::super_socket::SuperSocket;
-pub use self::{session::run, tun::TunError};
+pub use self::{session::run, sharing::Sharing, tun::TunError};
 use crate::interface::InterfaceError;
 
 /// What the sender is to do. Names are those of listing A.3 where it has one.
@@ -62,26 +63,14 @@ pub struct Settings {
     pub requests_per_second: u32,
     /// Whether to discover only when there is traffic.
     pub wait: bool,
-    /// The most addresses in a packet; none: as many as leave room for 1280 bytes.
-    pub max: Option<usize>,
-    /// A list with so many is not filled further; none: only one with `max`.
-    pub ok: Option<usize>,
-    /// The other limits of groups; `max` and `ok` above stand in for theirs.
-    pub parameters: Parameters,
-    /// Whether to group by cost, for packets that carry so many bytes behind their IPv6 header.
-    pub cost_of_bytes: Option<usize>,
-    /// Of headers.
-    pub dialect: Dialect,
-    /// Whether routers are told when not to replicate.
-    pub dont_replicate: bool,
-    /// Whether packets are addressed to routers.
-    pub to_router: bool,
+    /// How receivers share packets.
+    pub sharing: Sharing,
+    /// For grouping by cost: packets carry so many bytes behind their IPv6 header.
+    pub payload_bytes: usize,
     /// Whether ports stand in packets.
     pub has_ports: bool,
     /// The group by which routers may serve receivers on their own links that have joined it.
     pub group: Option<Ipv6Addr>,
-    /// Of the routers' domain.
-    pub key: Option<DomainKey>,
     /// Whether super-packets of programs leave divided, the kernel's own way, where a firewall sees them.
     pub divides: bool,
     /// How often to tell what has been counted; none: at the end only.

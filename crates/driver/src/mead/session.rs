@@ -12,16 +12,17 @@ use treecast_proto::{
     Instant, Step,
     mead::{
         grouping::Parameters,
-        sender::{Algorithm, Config, Event, Input, Lost, Sender},
-        transmission::{self, Form, TransmissionGroup},
+        sender::{Config, Event, Input, Lost, Sender},
+        transmission::{Form, TransmissionGroup},
     },
     membership::is_routable_group,
 };
-use treecast_wire::{icmpv6::Cause, ipv6::is_forwardable, mead::MAX_ADDRESSES};
+use treecast_wire::{icmpv6::Cause, ipv6::is_forwardable};
 
 use super::{
     Error, Notice, Settings, Totals,
     raw::{ErrorSocket, PacketSocket, Response, ResponseSocket, request_packet},
+    sharing::KeyWatch,
     super_socket::SuperSocket,
     transmitter::{self, Shared},
     tun::{MIN_MTU, Tun},
@@ -60,24 +61,20 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         check_route(source, *receiver, settings.interface.as_deref(), &interface)?;
     }
     let form = Form {
-        source,
         source_port: settings.source_port,
-        dialect: settings.dialect,
-        dont_replicate: settings.dont_replicate,
-        to_router: settings.to_router,
         has_ports: settings.has_ports,
         group: settings.group,
-        mtu: interface.mtu as usize,
+        ..settings.sharing.form(source, &interface)
     };
-    let parameters = parameters(settings, max(settings.max, &form, &interface)?)?;
+    let parameters = settings.sharing.limits(&form, &interface)?;
     let mtu = tun_mtu(&form, parameters.max, form.mtu);
     let packets = PacketSocket::open(settings.interface.as_deref()).map_err(Error::Socket)?;
     // Without one, super-packets are divided here.
     let leaves_by = settings.interface.is_some().then_some(interface.index);
     let super_socket = if settings.divides { None } else { SuperSocket::open(leaves_by).ok() };
     let responses =
-        ResponseSocket::open(source, settings.dialect).map_err(|error| Error::Source(source, error))?;
-    let errors = ErrorSocket::open(source, settings.dialect).map_err(|error| Error::Source(source, error))?;
+        ResponseSocket::open(source, form.dialect).map_err(|error| Error::Source(source, error))?;
+    let errors = ErrorSocket::open(source, form.dialect).map_err(|error| Error::Source(source, error))?;
     let tun = Tun::open(settings.tun.as_deref(), settings.tun_address, mtu)?;
     notify(Notice::Ready { tun: tun.name(), mtu, source });
     warn_of_long_packets(&form, parameters.max, mtu, notify);
@@ -98,8 +95,7 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         max: parameters.max,
         scope: if settings.interface.is_some() { interface.index } else { 0 },
         totals: Totals::default(),
-        answers: (0, 0),
-        has_warned_of_key: false,
+        key_watch: KeyWatch::default(),
         next_statistics: clock.now() + settings.statistics.unwrap_or_default(),
         unreachable: BTreeSet::new(),
     };
@@ -138,9 +134,7 @@ struct Session<'a> {
     /// The interface that packets leave by; 0: where routes lead.
     scope: u32,
     totals: Totals,
-    /// Responses that did not prove anything, and those that counted, until the last discovery.
-    answers: (u64, u64),
-    has_warned_of_key: bool,
+    key_watch: KeyWatch,
     next_statistics: Instant,
     /// Receivers that there was a warning about.
     unreachable: BTreeSet<Ipv6Addr>,
@@ -217,7 +211,8 @@ impl Session<'_> {
                 }
                 Step::Event(Event::Discovered) => {
                     notify(Notice::Tree(self.sender.tree()));
-                    self.warn_of_another_domain(notify);
+                    let warning = self.key_watch.note(self.sender.counters(), "--key");
+                    warning.into_iter().for_each(|line| notify(Notice::Warning(line)));
                 }
                 Step::Event(Event::Narrow(receivers, mtu)) => narrow.push((receivers, mtu)),
                 Step::Event(Event::Unreachable(receivers, why)) => {
@@ -228,21 +223,6 @@ impl Session<'_> {
                     return Ok(deadline.map(|deadline| deadline - now));
                 }
             }
-        }
-    }
-
-    /// When no router proves that it has the key, nobody is served by MEADcast: that is told once.
-    fn warn_of_another_domain(&mut self, notify: &mut dyn FnMut(Notice<'_>)) {
-        let counters = self.sender.counters();
-        let (refused, believed) = (counters.forged + counters.unproved, counters.responses);
-        let (was_refused, was_believed) = std::mem::replace(&mut self.answers, (refused, believed));
-        if refused > was_refused && believed == was_believed && !self.has_warned_of_key {
-            self.has_warned_of_key = true;
-            notify(Notice::Warning(
-                "no router proves that it has the key of --key: all have another one or none, and nobody is served by MEADcast; \
-                 give them this one (`treecast router run --key`)"
-                    .to_owned(),
-            ));
         }
     }
 
@@ -524,26 +504,6 @@ fn check_route(
     }
 }
 
-/// How many addresses a packet may have: what was asked for, or what leaves room for the least that IPv6 needs.
-fn max(asked: Option<usize>, form: &Form, interface: &Interface) -> Result<usize, Error> {
-    let room = |addresses| interface.mtu as usize >= MIN_MTU as usize + form.header_len(addresses);
-    let fitting = (2..=MAX_ADDRESSES).rev().find(|addresses| room(*addresses));
-    let needed = MIN_MTU + form.header_len(2) as u32;
-    let fitting =
-        fitting.ok_or(Error::Mtu { interface: interface.name.clone(), mtu: interface.mtu, needed })?;
-    Ok(asked.unwrap_or(fitting))
-}
-
-/// The limits of groups, when they go together.
-fn parameters(settings: &Settings, max: usize) -> Result<Parameters, Error> {
-    let parameters = Parameters { max, ok: settings.ok.unwrap_or(max), ..settings.parameters };
-    parameters.check()?;
-    match settings.ok {
-        Some(ok) if !(2..=max).contains(&ok) => Err(Error::Ok { ok, max }),
-        _ => Ok(parameters),
-    }
-}
-
 /// What the device takes: the narrowest way's MTU without the largest header (4.3.1), and never less than IPv6 needs.
 fn tun_mtu(form: &Form, max: usize, path_mtu: usize) -> u32 {
     (path_mtu.min(form.mtu).saturating_sub(form.header_len(max)) as u32).max(MIN_MTU)
@@ -562,13 +522,9 @@ fn warn_of_long_packets(form: &Form, max: usize, mtu: u32, notify: &mut dyn FnMu
 }
 
 fn config(settings: &Settings, parameters: Parameters, form: &Form) -> Result<Config, Error> {
-    let algorithm = match settings.cost_of_bytes {
-        Some(bytes) => Algorithm::Cost(transmission::model(form, bytes)),
-        None => Algorithm::Thesis,
-    };
     Ok(Config {
         source: form.source,
-        algorithm,
+        algorithm: settings.sharing.algorithm(form, settings.payload_bytes),
         parameters,
         delay: settings.delay,
         interval: settings.interval,
@@ -576,7 +532,7 @@ fn config(settings: &Settings, parameters: Parameters, form: &Form) -> Result<Co
         waits_for_traffic: settings.wait,
         requests_per_second: settings.requests_per_second,
         designated: settings.group.map(|group| (group, settings.port)),
-        key: settings.key.clone(),
+        key: settings.sharing.key.clone(),
         seed: random()?,
     })
 }

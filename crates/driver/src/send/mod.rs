@@ -37,6 +37,7 @@ pub use session_file::SessionFileError;
 use crate::{
     files::SourceError,
     interface::InterfaceError,
+    mead::Sharing,
     security::{AllowList, Identity, PublicKey, tls::TlsError},
     status::{Hindrance, Holder},
     stop::Stop,
@@ -68,6 +69,8 @@ pub struct SendOptions {
     pub fanout: Fanout,
     /// Whom MEADcast is to reach, as far as that is known before they come.
     pub receivers: Vec<IpAddr>,
+    /// How they share packets there.
+    pub sharing: Sharing,
     pub repair: Repair,
     /// Forward error correction: what goes out unasked.
     pub fec: Option<Share>,
@@ -152,6 +155,7 @@ impl SendOptions {
             feed: None,
             fanout: Fanout::Multicast,
             receivers: Vec::new(),
+            sharing: Sharing::default(),
             repair: Repair::Nack,
             fec: None,
             group: None,

@@ -274,10 +274,10 @@ pub const MAX_FEC_PERCENT: u32 = 300;
 fn check_fec(options: &SendOptions, sources: &[NamedSource], block_len: u16) -> Result<(), SendError> {
     let Some(share) = options.fec else { return Ok(()) };
     let refused = |line: String| Err(SendError::Options(line));
-    if options.fanout != Fanout::Multicast {
+    if options.fanout == Fanout::Unicast {
         return refused(
             "a repair symbol saves packets where it mends several receivers' losses at once, and with unicast each gets \
-             its own: leave out --fec, or take --fanout multicast"
+             its own: leave out --fec, or take another --fanout"
                 .into(),
         );
     }
@@ -307,7 +307,7 @@ fn mead(options: &SendOptions, interface: &Interface) -> Result<(Option<Mead>, O
     if !options.fanout.chooses() {
         return Ok((None, None));
     }
-    match Mead::open(interface, &options.receivers, options.offload) {
+    match Mead::open(interface, &options.sharing, &options.receivers, options.offload) {
         Ok(mead) => Ok((Some(mead), None)),
         Err(line) if options.fanout == Fanout::Mead => Err(SendError::Options(line)),
         Err(line) => Ok((None, Some(format!("does without MEADcast: {line}")))),

@@ -141,6 +141,9 @@ impl Session<'_> {
             if let Some(lists) = discovery.take_lists() {
                 ways.machine.handle(now, Input::Lists(lists));
             }
+            if let Some(line) = discovery.take_warning() {
+                (self.on_event)(SendEvent::Warning(line));
+            }
         }
         let (mut is_changed, mut moved, mut unheard) = (false, Vec::new(), Vec::new());
         let deadline = loop {
