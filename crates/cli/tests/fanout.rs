@@ -205,6 +205,30 @@ const ROUTING_HEADERS: &str = "4,48 0 0 20,21 0 1 43,6 0 0 2,6 0 0 4294967295";
 /// One of ten that are not TCP's.
 const TENTH: &str = "6,48 0 0 20,21 3 0 6,32 0 0 4294963256,53 0 1 3865470566,6 0 0 2,6 0 0 4294967295";
 
+/// What slow start has sent too much on one receiver's link comes again at that link's rate: with nothing but retransmissions to
+/// send, the rate fell to next to nothing, for the congestion control had taken its own messages for all that arrived.
+#[test]
+fn what_one_receiver_has_lost_by_slow_start_comes_again_at_its_links_rate() {
+    const LEN: usize = 12_000_000;
+    for fanout in ["unicast", "mead"] {
+        let (network, scratch) = (network(), Scratch::new());
+        let _router = router(&network);
+        let mut command = Command::new("tc");
+        command.args("qdisc add dev e4 root tbf rate 30mbit burst 64k latency 40ms".split(' '));
+        let output = network.within("rf", move || command.output().expect("iproute2 is installed"));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let file = scratch.file("file", LEN);
+        let (sender, receivers) =
+            start(&network, &scratch, &["--fanout", fanout, "--rate", "auto", path(&file)]);
+        let (done, _) = sender.end();
+        receivers.into_iter().for_each(|receiver| _ = receiver.end());
+        check_files(&scratch, "file", LEN);
+        // 3.2 s at best; it was a minute and more.
+        let seconds = done["seconds"].as_f64().expect("a number");
+        assert!(seconds < 20.0, "{fanout}: {done}");
+    }
+}
+
 /// Long enough for a busy machine. The measured figure is printed: less than half a second where nothing else runs.
 const LONGEST_STALL: Duration = Duration::from_secs(2);
 

@@ -20,6 +20,10 @@ impl<T, D> Copies<T, D> {
         Self { what, to, sent: 0 }
     }
 
+    pub fn what(&self) -> &T {
+        &self.what
+    }
+
     /// Sends as many copies as may leave now. `bytes_of` tells what one costs. Returns the bytes that have left, and how
     /// long the next copy has to wait; none when that was the last.
     pub fn send_due(

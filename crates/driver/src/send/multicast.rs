@@ -211,6 +211,12 @@ impl GroupLane {
         matches!(&self.way, Way::Copies(CopiesWay { waiting: Some(_), .. }))
     }
 
+    /// Whether what is left to be sent is blocks, and not a message.
+    pub fn copies_blocks(&self) -> bool {
+        let Way::Copies(CopiesWay { waiting: Some(copies), .. }) = &self.way else { return false };
+        !matches!(copies.what(), Packets::Message(_))
+    }
+
     /// Sends the copies that may leave now. Returns the bytes of IP packets that left, and how long the next copy has to
     /// wait.
     pub fn send_copies(&mut self, pacer: &mut Pacer, now: Instant) -> (u64, Option<Duration>) {

@@ -407,9 +407,14 @@ impl<'a> Session<'a> {
             return Some(until);
         }
         if self.group.has_copies() {
+            let are_blocks = self.group.copies_blocks();
             let (sent, delay) = self.group.send_copies(&mut self.pacer, now);
-            self.repairs.multicast_sent(sent);
-            self.note_sent(now, sent, 0);
+            // As without copies: who counted messages for the congestion control, too, would have it take its own messages
+            // for all that arrives while nothing but retransmissions leaves.
+            if are_blocks {
+                self.repairs.multicast_sent(sent);
+                self.note_sent(now, sent, 0);
+            }
             if let Some(delay) = delay {
                 return Some(now + delay);
             }
