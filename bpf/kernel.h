@@ -14,6 +14,10 @@
 
 #define SECTION(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
+/* Has the compiler compare this number where it is said to, for the verifier, and not only what it was made of. */
+#define AS_IT_IS(number) __asm__ volatile("" : "+r"(number))
+/* The verifier looks at it once, whoever calls it: all that it knows of what it is given are the types. */
+#define CHECKED_ONCE __attribute__((noinline))
 #define NO_UNROLL _Pragma("clang loop unroll(disable)")
 
 static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
@@ -23,6 +27,7 @@ static long (*load)(const void *packet, mead_u32 at, void *to, mead_u32 len) = (
 static long (*store)(void *packet, mead_u32 at, const void *from, mead_u32 len, mead_u64 flags) = (void *)BPF_FUNC_skb_store_bytes;
 static long (*pull)(void *packet, mead_u32 len) = (void *)BPF_FUNC_skb_pull_data;
 static long (*change_tail)(void *packet, mead_u32 len, mead_u64 flags) = (void *)BPF_FUNC_skb_change_tail;
+static long (*change_type)(void *packet, mead_u32 type) = (void *)BPF_FUNC_skb_change_type;
 static long (*adjust_room)(void *packet, int len, mead_u32 mode, mead_u64 flags) = (void *)BPF_FUNC_skb_adjust_room;
 static mead_u64 (*csum_diff)(void *from, mead_u32 from_len, void *to, mead_u32 to_len, mead_u32 seed) = (void *)BPF_FUNC_csum_diff;
 static long (*l4_csum_replace)(void *packet, mead_u32 at, mead_u64 from, mead_u64 to, mead_u64 flags) = (void *)BPF_FUNC_l4_csum_replace;
@@ -36,5 +41,8 @@ static void (*discard)(void *data, mead_u64 flags) = (void *)BPF_FUNC_ringbuf_di
 
 /* What a classifier answers (linux/pkt_cls.h): let the next one see it, or drop it. */
 enum { NEXT = -1, DROP = 2 };
+
+/* For whom a packet is by its Ethernet address (linux/if_packet.h). */
+enum { TO_HOST = 0, TO_GROUP = 2 };
 
 #endif

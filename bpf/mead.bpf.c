@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0 */
 /*
- * The MEADcast router: forwards what arrives at an Ethernet interface with MEADcast's routing header. The rules
- * are those of crates/proto/src/mead/router, against which it is tested; here is how they are kept to in a kernel.
+ * The MEADcast router: forwards what arrives at an Ethernet interface with MEADcast's routing header, and, in xcast.h, with
+ * Xcast's. The rules are those of crates/proto/src/mead/router, against which it is tested; here is how they are kept to in a
+ * kernel.
  */
 #include "options.h"
 #include "segment.h"
 #include "send.h"
+#include "xcast.h"
 
 /* What stands between the fourth octet of the header and its router map. */
 struct change {
@@ -120,6 +122,7 @@ INLINE mead_u8 flags_octet(const struct packet *packet, mead_u32 hops, mead_u32 
 INLINE int pass_on_request(struct __sk_buff *skb, struct packet *packet, mead_u32 len)
 {
 	struct mead_request *request;
+	mead_u64 checked = len;
 	mead_u8 octets[2] = { flags_octet(packet, packet->hops + 1, 1), 0 };
 
 	if (packet->hops >= MEAD_MAX_HOPS || len > MEAD_MAX_REQUEST_LEN || is_own(packet->ip.destination))
@@ -129,7 +132,8 @@ INLINE int pass_on_request(struct __sk_buff *skb, struct packet *packet, mead_u3
 	if (request) {
 		request->interface = skb->ifindex;
 		request->len = len;
-		if (len < IP_LEN || len > MEAD_MAX_REQUEST_LEN || load(skb, AT_IP, request->packet, len))
+		AS_IT_IS(checked);
+		if (checked < IP_LEN || checked > MEAD_MAX_REQUEST_LEN || load(skb, AT_IP, request->packet, checked))
 			discard(request, 0);
 		else
 			submit(request, 0);
@@ -211,7 +215,7 @@ INLINE void forward_whole(struct __sk_buff *skb, struct packet *packet, struct m
 			  int is_here)
 {
 	mead_u32 others = packet->delivery & ~work->own_routers;
-	mead_u32 first = population(~smear(others));
+	mead_u32 first = first_of(others);
 	mead_u32 *destination = packet->ip.destination;
 
 	work->early = 0;
@@ -222,6 +226,27 @@ INLINE void forward_whole(struct __sk_buff *skb, struct packet *packet, struct m
 		destination = target(packet, first, work->by_router);
 	work->answer = emit_mead(skb, packet, settings, others, packet->dont_replicate - 1, destination,
 				 !(work->served | work->lans));
+}
+
+/* The group of the packet's options. */
+INLINE void find_group(struct packet *packet, struct work *work)
+{
+	mead_u8 *octets = (mead_u8 *)packet->group;
+
+	NO_UNROLL
+	for (mead_u32 at = 0; at < 16; at++)
+		octets[at & 15] = packet->options[(packet->group_at + at) & 255];
+	find_listeners(packet, work);
+}
+
+/* Finds out who gets what. */
+INLINE void sort_routers(struct packet *packet, struct work *work)
+{
+	repeat(packet->count, classify, work, 0);
+	if (work->is_designated)
+		find_group(packet, work);
+	if (!work->by_router)
+		repeat(packet->count, find_router, work, 0);
 }
 
 INLINE int forward_data(struct __sk_buff *skb, struct packet *packet, struct mead_config *settings, mead_u32 len)
@@ -235,16 +260,9 @@ INLINE int forward_data(struct __sk_buff *skb, struct packet *packet, struct mea
 	if (packet->ip.hop_limit <= 1)
 		return is_here ? drop(MEAD_HOP_LIMIT) : NEXT;
 	count(MEAD_DATA, 1);
-	measure(skb, packet, len);
-	if (skb->len > ETHERNET_LEN + len && change_tail(skb, ETHERNET_LEN + len, 0))
+	if (!prepare(skb, packet, len))
 		return drop(MEAD_NOT_REWRITTEN);
-	normalise(skb, packet);
-	repeat(packet->count, classify, &work, 0);
-	if (work.is_designated)
-		find_listeners(packet, &work);
-	if (!is_here)
-		repeat(packet->count, find_router, &work, 0);
-
+	sort_routers(packet, &work);
 	others = packet->dont_replicate ? packet->delivery & ~work.own_routers : work.replicas;
 	if (packet->dont_replicate) {
 		forward_whole(skb, packet, settings, &work, is_here);
@@ -252,50 +270,23 @@ INLINE int forward_data(struct __sk_buff *skb, struct packet *packet, struct mea
 		count(MEAD_REPLICAS, population(work.replicas));
 		repeat(packet->count, replicate, &work, 0);
 	}
-	if (!(work.served | work.early | work.lans)) {
-		if (work.is_designated && !others)
-			count(MEAD_NO_LISTENER, 1);
-		return work.answer;
-	}
-	if (strip(skb, packet))
-		return drop(MEAD_NOT_REWRITTEN);
+	if (work.is_designated && !(work.served | work.early | work.lans | others))
+		count(MEAD_NO_LISTENER, 1);
 	count(MEAD_UNICAST, population(work.served));
 	count(MEAD_PREMATURE, population(work.early));
-	work.served |= work.early;
-	if (work.lans)
-		serve_listeners(skb, packet, &work);
-	repeat(packet->count, deliver, &work, 0);
-	return work.answer;
+	count(MEAD_MULTICAST, work.lans);
+	return serve(skb, packet, &work);
 }
 
-/* A function of its own, so that what all other traffic passes stays short. */
-static __attribute__((noinline)) int route(struct __sk_buff *skb)
+/* What has a MEADcast routing header. */
+static __attribute__((noinline)) int route_mead(struct __sk_buff *skb, struct packet *packet, struct mead_config *settings,
+						mead_u32 payload_len)
 {
-	mead_u32 zero = 0, payload_len, rest;
-	struct mead_config *settings = lookup(&config, &zero);
-	struct packet *packet = lookup(&packets, &zero);
 	int is_discovery = 0, wrong;
-	mead_u8 routing_type;
+	mead_u32 rest;
 
-	if (!settings || !packet || !settings->is_enabled)
+	if (!packet || !settings)
 		return NEXT;
-	if (skb->mark == DONE_MARK) {
-		skb->mark = 0;
-		return NEXT;
-	}
-	/* 0: for this host by its Ethernet address. A packet of a VLAN comes again, at the VLAN's interface. */
-	if (skb->pkt_type != 0 || skb->vlan_present)
-		return NEXT;
-	__builtin_memset((char *)packet + __builtin_offsetof(struct packet, count), 0,
-			 sizeof(*packet) - __builtin_offsetof(struct packet, count));
-	if (load(skb, AT_IP, &packet->ip, IP_LEN) || load(skb, 0, packet->ethernet, 12))
-		return NEXT;
-	payload_len = network16(packet->ip.payload_len);
-	if (network32(packet->ip.first) >> 28 != 6 || skb->len < AT_HEADER + payload_len || payload_len < 3 ||
-	    load(skb, AT_HEADER + 2, &routing_type, 1) || (routing_type != 253 && routing_type != 254) ||
-	    !is_forwardable(packet->ip.source) || !is_forwardable(packet->ip.destination))
-		return NEXT;
-	__builtin_memcpy(packet->destination, packet->ip.destination, 16);
 	packet->dialect = settings->dialect;
 	wrong = read_header(skb, packet, payload_len, &is_discovery);
 	if (wrong >= 0)
@@ -306,7 +297,7 @@ static __attribute__((noinline)) int route(struct __sk_buff *skb)
 	}
 	rest = packet->header_len;
 	if (packet->next_header == DESTINATION_OPTIONS) {
-		wrong = read_options(skb, packet, AT_HEADER + rest, payload_len - rest);
+		wrong = read_options(skb, packet, AT_HEADER + rest, payload_len - rest, 0);
 		if (wrong >= 0)
 			return drop(wrong);
 	}
@@ -314,6 +305,59 @@ static __attribute__((noinline)) int route(struct __sk_buff *skb)
 		return pass_on_request(skb, packet, IP_LEN + payload_len);
 	find_upper(skb, packet, AT_HEADER + rest, AT_HEADER + payload_len);
 	return forward_data(skb, packet, settings, IP_LEN + payload_len);
+}
+
+/*
+ * Whether the packet is for routers by its addresses. Only what is for all Xcast routers may have come to a group; what the
+ * kernel is to forward of it has to be addressed to this host.
+ */
+INLINE int is_to_routers(struct __sk_buff *skb, struct packet *packet, int is_xcast)
+{
+	packet->is_to_all = is_xcast && is_all_xcast_routers(packet->ip.destination);
+	if (!is_forwardable(packet->ip.source) || !(packet->is_to_all || is_forwardable(packet->ip.destination)))
+		return 0;
+	if (skb->pkt_type == TO_GROUP) {
+		mead_u32 interface = skb->ifindex;
+		const struct mead_mac *mac = lookup(&macs, &interface);
+
+		if (!mac || !packet->is_to_all)
+			return 0;
+		packet->came_by_group = 1;
+		__builtin_memcpy(packet->ethernet, mac->octets, 6);
+	}
+	return 1;
+}
+
+/* A function of its own, so that what all other traffic passes stays short. */
+static __attribute__((noinline)) int route(struct __sk_buff *skb)
+{
+	mead_u32 zero = 0, payload_len;
+	struct mead_config *settings = lookup(&config, &zero);
+	struct packet *packet = lookup(&packets, &zero);
+	mead_u8 routing_type;
+	int is_xcast;
+
+	if (!settings || !packet || !settings->is_enabled)
+		return NEXT;
+	if (skb->mark == DONE_MARK) {
+		skb->mark = 0;
+		return NEXT;
+	}
+	/* A packet of a VLAN comes again, at the VLAN's interface. */
+	if ((skb->pkt_type != TO_HOST && skb->pkt_type != TO_GROUP) || skb->vlan_present)
+		return NEXT;
+	forget(packet);
+	if (load(skb, AT_IP, &packet->ip, IP_LEN) || load(skb, 0, packet->ethernet, 12))
+		return NEXT;
+	payload_len = network16(packet->ip.payload_len);
+	if (network32(packet->ip.first) >> 28 != 6 || skb->len < AT_HEADER + payload_len || payload_len < 3 ||
+	    load(skb, AT_HEADER + 2, &routing_type, 1) || (routing_type != 253 && routing_type != 254))
+		return NEXT;
+	is_xcast = routing_type == XCAST_ROUTING_TYPE && settings->dialect == MEAD_RFC;
+	if (!is_to_routers(skb, packet, is_xcast))
+		return NEXT;
+	__builtin_memcpy(packet->destination, packet->ip.destination, 16);
+	return is_xcast ? route_xcast(skb, packet, settings, payload_len) : route_mead(skb, packet, settings, payload_len);
 }
 
 /* The one look that all other traffic costs. */

@@ -25,6 +25,8 @@ enum {
 	/* Groups that are listened to on a router's links, and links of a group. */
 	MEAD_MAX_GROUPS = 4096,
 	MEAD_MAX_LANS = 32,
+	/* Interfaces whose Ethernet addresses are known. */
+	MEAD_MAX_INTERFACES = 4096,
 	MEAD_REQUESTS_BYTES = 1 << 20,
 };
 
@@ -109,6 +111,12 @@ enum mead_counter {
 	MEAD_COUNTERS = 49,
 };
 
+/* One entry of the table `macs`. */
+struct mead_mac {
+	mead_u8 octets[6];
+	mead_u16 unused;
+};
+
 /* A link with listeners, and the Ethernet address that the router has there. */
 struct mead_lan {
 	mead_u32 interface;
@@ -142,6 +150,7 @@ struct mead_request {
 
 _Static_assert(sizeof(struct mead_config) == 24, "as in shared.rs");
 _Static_assert(__builtin_offsetof(struct mead_config, refresh_ns) == 16, "as in shared.rs");
+_Static_assert(sizeof(struct mead_mac) == 8, "as in shared.rs");
 _Static_assert(sizeof(struct mead_lan) == 12, "as in shared.rs");
 _Static_assert(__builtin_offsetof(struct mead_lan, mac) == 4, "as in shared.rs");
 _Static_assert(sizeof(struct mead_group) == 4 + 12 * MEAD_MAX_LANS, "as in shared.rs");

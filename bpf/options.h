@@ -5,6 +5,8 @@
 
 #include "packet.h"
 
+enum { XCAST_PORTS_OPTION = 0x5e };
+
 /* Our options, and whether all is well with those of others. */
 INLINE int read_option(struct packet *packet, mead_u32 kind, mead_u32 at, mead_u32 len)
 {
@@ -39,8 +41,22 @@ INLINE int read_option(struct packet *packet, mead_u32 kind, mead_u32 at, mead_u
 	return 1;
 }
 
+/* Xcast's list of ports, and the same of others (RFC 5058, 9.3.2.2). */
+INLINE int read_xcast_option(struct packet *packet, mead_u32 kind, mead_u32 at, mead_u32 len)
+{
+	if (kind != XCAST_PORTS_OPTION)
+		return kind >> 6 == 0;
+	if (len != 2 * packet->count)
+		return 0;
+	packet->ports_at = at;
+	packet->ports = packet->count;
+	packet->options_len = 1;
+	return 1;
+}
+
 struct walk {
 	struct packet *packet;
+	int is_xcast;
 	mead_u32 at;
 	mead_u32 len;
 	int is_wrong;
@@ -51,6 +67,7 @@ static long read_next_option(mead_u32 turn, struct walk *walk)
 {
 	struct packet *packet = walk->packet;
 	mead_u32 kind, body;
+	int is_good;
 
 	(void)turn;
 	if (walk->at >= walk->len)
@@ -62,7 +79,13 @@ static long read_next_option(mead_u32 turn, struct walk *walk)
 	if (walk->at >= walk->len)
 		return 1;
 	body = packet->options[walk->at++ & 255];
-	if (walk->at + body > walk->len || !read_option(packet, kind, walk->at, body))
+	if (walk->at + body > walk->len)
+		return 1;
+	if (walk->is_xcast)
+		is_good = read_xcast_option(packet, kind, walk->at, body);
+	else
+		is_good = read_option(packet, kind, walk->at, body);
+	if (!is_good)
 		return 1;
 	walk->is_wrong = 0;
 	walk->at += body;
@@ -70,9 +93,9 @@ static long read_next_option(mead_u32 turn, struct walk *walk)
 }
 
 /* The Destination Options header behind the routing header. Answers with a reason, or -1 when it is good. */
-INLINE int read_options(struct __sk_buff *skb, struct packet *packet, mead_u32 at_rest, mead_u32 rest)
+INLINE int read_options(struct __sk_buff *skb, struct packet *packet, mead_u32 at_rest, mead_u32 rest, int is_xcast)
 {
-	struct walk walk = { .packet = packet, .at = 2 };
+	struct walk walk = { .packet = packet, .is_xcast = is_xcast, .at = 2 };
 	mead_u8 head[2];
 	mead_u32 len;
 

@@ -37,23 +37,53 @@ struct ip_header {
 	mead_u32 destination[4];
 };
 
+/* Xcast's routing header before its destinations (RFC 5058, 9.3.2.1). */
+struct xcast_header {
+	mead_u8 next_header;
+	mead_u8 len;
+	mead_u8 routing_type;
+	mead_u8 segments_left;
+	mead_u8 flags;
+	mead_u8 count;
+	mead_u16 checksum;
+	mead_u32 channel[4];
+	mead_u32 bitmap[2];
+};
+
+/* Where one of Xcast's copies goes, and for which destinations. Interface 0: to a host on a link. */
+struct next_hop {
+	mead_u32 interface;
+	mead_u32 address[4];
+	mead_u32 members;
+};
+
 /* A packet that has been read, and the state of its copies. */
 struct packet {
 	mead_u32 addresses[MEAD_MAX_ADDRESSES][4];
 	mead_u8 options[MEAD_MAX_OPTIONS_LEN];
 	struct ip_header ip;
+	/* Of Xcast. Members are the addresses of a copy; next hops are in the order of their first destinations. */
+	struct xcast_header xcast;
+	mead_u32 address_sum;
+	mead_u32 members[MEAD_MAX_ADDRESSES][4];
+	struct next_hop next_hops[MEAD_MAX_ADDRESSES];
 	/* Destination and source, as they came. */
 	mead_u8 ethernet[16];
+	/* All from here on is 0 before a packet is read. */
 	mead_u32 count;
 	/* Of the routing header. */
 	mead_u32 header_len;
 	mead_u32 hops;
 	mead_u32 is_response;
 	mead_u32 dont_replicate;
+	/* In Xcast: the destinations that are valid. */
 	mead_u32 delivery;
 	mead_u32 routers;
 	mead_u32 next_header;
 	mead_u32 dialect;
+	/* Whether it is for all Xcast routers on the link, and whether its Ethernet address is a group's, too. */
+	mead_u32 is_to_all;
+	mead_u32 came_by_group;
 	/* Of the options header, if it is ours. */
 	mead_u32 options_len;
 	mead_u32 options_next;
@@ -74,17 +104,30 @@ struct packet {
 	mead_u32 is_stripped;
 };
 
+/* Word by word, not octet by octet. */
+INLINE void forget(struct packet *packet)
+{
+	const mead_u32 kept = __builtin_offsetof(struct packet, count);
+
+	__builtin_memset((mead_u32 *)packet + kept / sizeof(mead_u32), 0, sizeof(*packet) - kept);
+}
+
 /* What loops over the address list share. Their bodies are callbacks, so that the verifier looks at each once. */
 struct work {
 	struct __sk_buff *skb;
 	struct packet *packet;
 	struct mead_config *settings;
-	/* Routers that are this one, and that get replicas. */
+	/* Routers that are this one, and that get replicas. In Xcast: next hops that get copies, of so many. */
 	mead_u32 own_routers;
 	mead_u32 replicas;
-	/* Receivers that get unicast: behind an own router, and behind one with few of them. */
+	mead_u32 ways;
+	/* Receivers that get unicast: behind an own router, and behind one with few of them. In Xcast: those whose copies are
+	 * for one, and for few. */
 	mead_u32 served;
 	mead_u32 early;
+	/* How many of them are this host, and have no route. */
+	mead_u32 local;
+	mead_u32 unrouted;
 	/* The first own router without receivers where a group is named, the group, and how many of its links are left. */
 	mead_u32 designated;
 	mead_u32 is_designated;
@@ -108,6 +151,14 @@ struct {
 	mead_u32 (*key)[4];
 	mead_u8 *value;
 } own SECTION(".maps");
+
+/* Ethernet addresses of interfaces. */
+struct {
+	int (*type)[BPF_MAP_TYPE_HASH];
+	int (*max_entries)[MEAD_MAX_INTERFACES];
+	mead_u32 *key;
+	struct mead_mac *value;
+} macs SECTION(".maps");
 
 struct {
 	int (*type)[BPF_MAP_TYPE_PERCPU_ARRAY];
@@ -213,6 +264,12 @@ INLINE mead_u32 population(mead_u32 map)
 	map = (map & 0x33333333) + (map >> 2 & 0x33333333);
 	map = (map + (map >> 4)) & 0x0f0f0f0f;
 	return map * 0x01010101 >> 24;
+}
+
+/* The first place whose bit is set. */
+INLINE mead_u32 first_of(mead_u32 map)
+{
+	return population(~smear(map));
 }
 
 /* The places in the list. */

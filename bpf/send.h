@@ -35,8 +35,28 @@ INLINE int count_neighbour(const struct mead_config *settings, struct packet *pa
 	return 1;
 }
 
+/* Asks for the way to a destination, of a packet of this length. */
+INLINE long find_route(struct __sk_buff *skb, struct packet *packet, mead_u32 *destination, mead_u16 len,
+		       struct bpf_fib_lookup *route)
+{
+	route->family = 10;
+	route->tot_len = len;
+	route->ifindex = skb->ifindex;
+	__builtin_memcpy(route->ipv6_src, packet->ip.source, 16);
+	__builtin_memcpy(route->ipv6_dst, destination, 16);
+	return fib_lookup(skb, route, sizeof(*route), 0);
+}
+
+/* Leaves the packet itself to the kernel, which forwards what came for this host by its Ethernet address. */
+INLINE int leave_to_kernel(struct __sk_buff *skb, const struct packet *packet)
+{
+	if (packet->came_by_group)
+		change_type(skb, TO_HOST);
+	return NEXT;
+}
+
 /* Sends the packet as it is now. The last copy is the packet itself: what is answered is the program's answer. */
-static __attribute__((noinline)) int emit(struct __sk_buff *skb, struct packet *packet, struct mead_config *settings, int is_last)
+CHECKED_ONCE int emit(struct __sk_buff *skb, struct packet *packet, struct mead_config *settings, int is_last)
 {
 	struct bpf_fib_lookup route = {};
 	mead_u8 hop_limit;
@@ -46,12 +66,8 @@ static __attribute__((noinline)) int emit(struct __sk_buff *skb, struct packet *
 	if (!packet || !settings)
 		return DROP;
 	hop_limit = packet->ip.hop_limit;
-	route.family = 10;
-	route.tot_len = packet->segment_len;
-	route.ifindex = skb->ifindex;
-	__builtin_memcpy(route.ipv6_src, packet->ip.source, 16);
-	__builtin_memcpy(route.ipv6_dst, packet->destination, 16);
-	if (!settings->through_kernel && fib_lookup(skb, &route, sizeof(route), 0) == BPF_FIB_LKUP_RET_SUCCESS &&
+	if (!settings->through_kernel &&
+	    find_route(skb, packet, packet->destination, packet->segment_len, &route) == BPF_FIB_LKUP_RET_SUCCESS &&
 	    !count_neighbour(settings, packet, &route)) {
 		hop_limit--;
 		store(skb, AT_HOP_LIMIT, &hop_limit, 1, 0);
@@ -66,7 +82,7 @@ static __attribute__((noinline)) int emit(struct __sk_buff *skb, struct packet *
 		store(skb, AT_HOP_LIMIT, &hop_limit, 1, 0);
 		store(skb, 0, packet->ethernet, 12, 0);
 		if (is_last)
-			return NEXT;
+			return leave_to_kernel(skb, packet);
 		mark = skb->mark;
 		if (!packet->is_stripped)
 			skb->mark = DONE_MARK;
@@ -124,14 +140,9 @@ static long count_lan(mead_u32 index, struct work *work)
 	return 0;
 }
 
-/* Finds the links with listeners; the one that the packet came from is not among them. */
+/* Finds the links with listeners to the packet's group; the one that it came from is not among them. */
 INLINE void find_listeners(struct packet *packet, struct work *work)
 {
-	mead_u8 *octets = (mead_u8 *)packet->group;
-
-	NO_UNROLL
-	for (mead_u32 at = 0; at < 16; at++)
-		octets[at & 15] = packet->options[(packet->group_at + at) & 255];
 	work->group = lookup(&groups, packet->group);
 	if (work->group)
 		repeat(MEAD_MAX_LANS, count_lan, work, 0);
@@ -161,10 +172,23 @@ static long multicast(mead_u32 index, struct work *work)
 /* To the group, with the port of the designated router's place. */
 INLINE void serve_listeners(struct __sk_buff *skb, struct packet *packet, struct work *work)
 {
-	count(MEAD_MULTICAST, work->lans);
 	readdress(skb, packet, packet->group);
 	set_port(skb, packet, work->designated);
 	repeat(MEAD_MAX_LANS, multicast, work, 0);
+}
+
+/* Sends what is left of the work without a routing header: to listeners, and to each receiver that is served. */
+INLINE int serve(struct __sk_buff *skb, struct packet *packet, struct work *work)
+{
+	if (!(work->served | work->early | work->lans))
+		return work->answer;
+	if (strip(skb, packet))
+		return drop(MEAD_NOT_REWRITTEN);
+	work->served |= work->early;
+	if (work->lans)
+		serve_listeners(skb, packet, work);
+	repeat(packet->count, deliver, work, 0);
+	return work->answer;
 }
 
 #endif

@@ -165,7 +165,7 @@ fn print_check(packets: u64, seed: u64) -> Result<(), Box<dyn std::error::Error>
         }
     });
     let report = report.map_err(|error| error.to_string())?;
-    let outcomes = report.outcomes.iter().map(|(outcome, count)| [(*outcome).to_owned(), count.to_string()]);
+    let outcomes = report.outcomes.iter().map(|(outcome, count)| [outcome.clone(), count.to_string()]);
     table(["OUTCOME", "PACKETS"], outcomes);
     say!("{} packets in, {} out: program and model are alike.", report.packets, report.out);
     Ok(())

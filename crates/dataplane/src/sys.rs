@@ -227,7 +227,8 @@ pub fn receive_from_link(socket: &Socket, buffer: &mut [u8]) -> io::Result<Optio
 }
 
 /// Reads a frame from a packet socket: its length and its kind (`packet(7)`).
-fn receive_frame(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, u8)> {
+/// Reads a frame from a packet socket, and for whom it was (`PACKET_HOST` and so on).
+pub fn receive_frame(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, u8)> {
     // SAFETY: the pointers and lengths are those of live values; all zeros are an address.
     unsafe {
         let mut address = mem::zeroed::<libc::sockaddr_ll>();

@@ -54,7 +54,7 @@ impl Plane {
         match self {
             Self::Program { program, as_filter, .. } => {
                 if let Some(mac) = interface.mac {
-                    program.set_mac(interface.index, mac);
+                    program.set_mac(interface.index, mac)?;
                 }
                 program.attach(interface, *as_filter)
             }

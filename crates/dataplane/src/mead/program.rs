@@ -19,7 +19,7 @@ use treecast_proto::mead::router::Router;
 use super::{
     PRIORITY,
     shared::{
-        COUNTERS, Config, Group, Lan, MAX_LANS, Neighbour, NeighbourKey, REQUEST_PACKET, dialect_number,
+        COUNTERS, Config, Group, Lan, MAX_LANS, Mac, Neighbour, NeighbourKey, REQUEST_PACKET, dialect_number,
     },
     user_space::unblock,
 };
@@ -42,8 +42,9 @@ pub struct Program {
     own: HashMap<MapData, [u8; 16], u8>,
     counters: PerCpuArray<MapData, u64>,
     groups: HashMap<MapData, [u8; 16], Group>,
-    /// Interfaces' Ethernet addresses.
+    /// Interfaces' Ethernet addresses, here and as the program knows them.
     macs: BTreeMap<u32, [u8; 6]>,
+    known_macs: HashMap<MapData, u32, Mac>,
     neighbours: HashMap<MapData, NeighbourKey, Neighbour>,
     requests: RingBuf<MapData>,
     settings: Config,
@@ -62,6 +63,7 @@ impl Program {
         let own = HashMap::try_from(table("own")?)?;
         let counters = PerCpuArray::try_from(table("counters")?)?;
         let groups = HashMap::try_from(table("groups")?)?;
+        let known_macs = HashMap::try_from(table("macs")?)?;
         let neighbours = HashMap::try_from(table("neighbours")?)?;
         let requests = RingBuf::try_from(table("requests")?)?;
         let (settings, filters, before_filters) = (Config::default(), BTreeMap::new(), BTreeSet::new());
@@ -73,6 +75,7 @@ impl Program {
             counters,
             groups,
             macs,
+            known_macs,
             neighbours,
             requests,
             settings,
@@ -112,9 +115,11 @@ impl Program {
         Ok(())
     }
 
-    /// What it sends to groups by this interface comes from this address. To be told before [`Self::configure`].
-    pub fn set_mac(&mut self, interface: u32, mac: [u8; 6]) {
+    /// What it sends to groups by this interface comes from this address, and what came for a group goes to it where the
+    /// kernel is to forward it. To be told before [`Self::configure`].
+    pub fn set_mac(&mut self, interface: u32, mac: [u8; 6]) -> Result<(), Failure> {
         self.macs.insert(interface, mac);
+        Ok(self.known_macs.insert(interface, Mac { octets: mac, unused: 0 }, 0)?)
     }
 
     fn classifier(&mut self) -> Result<&mut SchedClassifier, Failure> {

@@ -42,6 +42,14 @@ pub const MAX_LANS: usize = 32;
 /// `MEAD_MAX_GROUPS`.
 pub const MAX_GROUPS: usize = 4096;
 
+/// `struct mead_mac`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Mac {
+    pub octets: [u8; 6],
+    pub unused: u16,
+}
+
 /// `struct mead_lan`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
@@ -64,6 +72,7 @@ pub const REQUEST_PACKET: usize = 8;
 
 const _: () = assert!(size_of::<Config>() == 24);
 const _: () = assert!(offset_of!(Config, refresh_ns) == 16);
+const _: () = assert!(size_of::<Mac>() == 8);
 const _: () = assert!(size_of::<Lan>() == 12 && offset_of!(Lan, mac) == 4);
 const _: () = assert!(size_of::<Group>() == 4 + 12 * MAX_LANS);
 const _: () = assert!(size_of::<NeighbourKey>() == 20);
@@ -72,6 +81,8 @@ const _: () = assert!(REQUEST_PACKET + MAX_REQUEST_LEN == 336);
 
 // SAFETY: C structures of integers without padding: every pattern of bits is a value.
 unsafe impl aya::Pod for Config {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Mac {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Group {}
 // SAFETY: as above.

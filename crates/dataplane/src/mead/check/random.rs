@@ -11,7 +11,9 @@ use treecast_wire::{
     mead::{Dialect, Header, Kind, Map, Options, Proof},
 };
 
-use super::node;
+use super::{network::OWN, node};
+
+mod xcast;
 
 /// Addresses that routers have; receivers are numbered from [`RECEIVERS`].
 const ROUTERS: u16 = 6;
@@ -55,7 +57,9 @@ impl Random {
 
     /// A router with some of the addresses.
     pub fn router(&mut self) -> Router {
-        let own = (0..ROUTERS).filter(|_| self.one_in(3)).map(node).collect();
+        let own = (0..ROUTERS).filter(|_| self.one_in(3)).map(node);
+        let mut own: BTreeSet<_> = own.collect();
+        own.extend(OWN.into_iter().filter(|_| self.one_in(2)));
         let dialect = self.of(&[Dialect::Rfc, Dialect::Linux65]);
         let mut groups = BTreeMap::new();
         for group in GROUPS {
@@ -69,7 +73,13 @@ impl Random {
 
     /// A packet from its IPv6 header on, now and then with padding behind it.
     pub fn packet(&mut self, router: &Router) -> Vec<u8> {
+        // Xcast is no more than malformed MEADcast to a router of the other dialect.
+        let is_xcast = match router.dialect {
+            Dialect::Rfc => self.one_in(2),
+            Dialect::Linux65 => self.one_in(16),
+        };
         let mut packet = match self.below(8) {
+            _ if is_xcast => self.xcast(),
             0 => self.discovery(router.dialect),
             _ => self.data(router.dialect),
         };
@@ -101,7 +111,10 @@ impl Random {
         let mut room = if self.one_in(4) { 32 } else { 1 + self.below(32) };
         while room > 0 {
             let receivers = self.below(room.min(9));
-            let receivers = (0..receivers).map(|_| node(RECEIVERS + self.below(400) as u16));
+            let receivers = (0..receivers).map(|_| match self.below(8) {
+                0 => self.far(),
+                _ => node(RECEIVERS + self.below(400) as u16),
+            });
             let receivers: Vec<_> = receivers.collect();
             room -= receivers.len() + 1;
             groups.push((node(self.below(ROUTERS.into()) as u16), receivers));
@@ -115,9 +128,8 @@ impl Random {
         }
         header.hops = if self.one_in(8) { 63 } else { self.below(10) as u8 };
         if self.one_in(20) {
-            let strange = [0, 1, 0xff02 << 112 | 1, 0xfe80 << 112 | 1, 0xffff_0a00_0001, 0x0a00_0001];
             let place = self.below(header.addresses.len());
-            header.addresses[place] = Ipv6Addr::from(self.of(&strange));
+            header.addresses[place] = self.strange();
         }
         let destination = match self.below(6) {
             0 => node(self.below(ROUTERS.into()) as u16),
@@ -127,7 +139,13 @@ impl Random {
         let count = header.addresses.len();
         let (next, rest) = self.rest(count, destination);
         header.next_header = next;
-        self.emit(&header, dialect, destination, &rest)
+        self.wrap(&header.to_bytes(dialect), destination, &rest)
+    }
+
+    /// An address of whatever kind.
+    fn strange(&mut self) -> Ipv6Addr {
+        let strange = [0, 1, 0xff02 << 112 | 1, 0xfe80 << 112 | 1, 0xffff_0a00_0001, 0x0a00_0001];
+        Ipv6Addr::from(self.of(&strange))
     }
 
     fn discovery(&mut self, dialect: Dialect) -> Vec<u8> {
@@ -143,11 +161,11 @@ impl Random {
         } else {
             Vec::new()
         };
-        self.emit(&header, dialect, receiver, &rest)
+        self.wrap(&header.to_bytes(dialect), receiver, &rest)
     }
 
-    fn emit(&mut self, header: &Header, dialect: Dialect, destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
-        let header = header.to_bytes(dialect);
+    /// The packet with this routing header.
+    fn wrap(&mut self, header: &[u8], destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
         let ip = ipv6::Header {
             class_and_label: self.next() as u32 & 0x0fff_ffff,
             payload_len: (header.len() + rest.len()) as u16,
@@ -156,11 +174,23 @@ impl Random {
             source: node(0x1000),
             destination,
         };
-        [&ip.to_bytes()[..], &header, rest].concat()
+        [&ip.to_bytes()[..], header, rest].concat()
     }
 
     /// What follows the routing header, and the number of its first header.
     fn rest(&mut self, count: usize, destination: Ipv6Addr) -> (u8, Vec<u8>) {
+        let (next, rest) = self.unlisted(destination);
+        if self.one_in(3) {
+            let options = self.options(count).to_bytes(next);
+            if !options.is_empty() {
+                return (next_header::DESTINATION_OPTIONS, [options, rest].concat());
+            }
+        }
+        (next, rest)
+    }
+
+    /// The same without a list of ports or another option of ours.
+    fn unlisted(&mut self, destination: Ipv6Addr) -> (u8, Vec<u8>) {
         let (mut next, mut rest) = self.segment(destination);
         if self.one_in(8) {
             let offset = (self.below(2) << 3) as u8;
@@ -170,12 +200,6 @@ impl Random {
         if self.one_in(8) {
             let others = [next, 0, 1, 4, 0, 0, 0, 0];
             (next, rest) = (next_header::DESTINATION_OPTIONS, [&others[..], &rest].concat());
-        }
-        if self.one_in(3) {
-            let options = self.options(count).to_bytes(next);
-            if !options.is_empty() {
-                (next, rest) = (next_header::DESTINATION_OPTIONS, [options, rest].concat());
-            }
         }
         (next, rest)
     }
