@@ -1,10 +1,13 @@
-//! Xcast's header and list of ports: what parses is emitted and parsed again as the same, no longer than it came.
+//! Xcast's header, list of ports and registration: what parses is emitted and parsed again as the same, no longer than it came.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use treecast_wire::xcast::{Header, len, parse_ports, ports_to_bytes};
+use treecast_wire::xcast::{Header, Registration, len, parse_ports, ports_to_bytes};
 
 fuzz_target!(|bytes: &[u8]| {
+    if let Ok(registration) = Registration::parse(bytes) {
+        assert_eq!(Registration::parse(&registration.to_bytes()), Ok(registration));
+    }
     let bytes = with_checksum(bytes);
     let Ok((header, rest)) = Header::parse(&bytes) else { return };
     let emitted = header.to_bytes();

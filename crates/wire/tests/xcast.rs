@@ -10,8 +10,8 @@ use treecast_wire::{
     ipv6::next_header,
     mead::Map,
     xcast::{
-        ALL_XCAST_ROUTERS, Header, MAX_DESTINATIONS, Malformed, PORTS_OPTION, Reason, is_all_xcast_routers,
-        parse_ports, ports_to_bytes,
+        ALL_XCAST_ROUTERS, Header, MAX_DESTINATIONS, Malformed, PORTS_OPTION, Reason, Registration,
+        is_all_xcast_routers, parse_ports, ports_to_bytes,
     },
 };
 
@@ -226,6 +226,63 @@ prop_compose! {
         let header = header.expect("a good list");
         let valid = header.valid.and(Map::from_bits(bits)).with(first % count);
         Header { is_anonymous: flags.0, stays_xcast: flags.1, ..header }.only(valid)
+    }
+}
+
+fn registration() -> Registration {
+    let [source, router] = [1, 0x50].map(node);
+    let sequence = 0x0102_0304_0506_0708;
+    Registration { holding_seconds: 35, sequence, source, group: CHANNEL, router, code: [9; 16] }
+}
+
+#[test]
+fn registrations_are_what_the_vector_holds() {
+    let bytes = registration().to_bytes();
+    let text = format!("{}\n", registration());
+    let path = |ending| folder().join(format!("xcast-registration.{ending}"));
+    if std::env::var_os("TREECAST_WRITE_VECTORS").is_some() {
+        fs::write(path("bin"), bytes).expect("vectors/ can be written");
+        fs::write(path("txt"), &text).expect("vectors/ can be written");
+    }
+    assert_eq!(fs::read(path("bin")).expect("a vector"), bytes);
+    assert_eq!(fs::read_to_string(path("txt")).expect("a snapshot"), text);
+    assert_eq!(Registration::parse(&bytes), Ok(registration()));
+    assert_eq!(bytes[..8], [b'X', b'+', 1, 1, 0, 35, 0, 0]);
+    assert_eq!(bytes[..64], registration().authenticated());
+}
+
+#[test]
+fn what_is_no_registration_says_why() {
+    let good = registration().to_bytes();
+    let with = |at: usize, value: u8| {
+        let mut bytes = good;
+        bytes[at] = value;
+        Registration::parse(&bytes).expect_err("it is wrong").to_string()
+    };
+    assert!(with(1, b'-').starts_with("magic: "));
+    assert_eq!(with(2, 2), "version: 2 found, expected 1");
+    assert_eq!(with(3, 0), "kind: 0 found, expected 1");
+    assert!(with(16, 0xff).starts_with("source: "));
+    assert!(with(32, 0xfd).ends_with("expected a multicast address"));
+    assert!(with(48, 0xff).starts_with("router: "));
+    assert!((0..good.len()).all(|len| Registration::parse(&good[..len]).is_err()));
+    assert!(Registration::parse(&[&good[..], &[0]].concat()).is_err(), "there is nothing behind it");
+}
+
+proptest! {
+    #[test]
+    fn no_datagram_makes_the_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        let _ = Registration::parse(&bytes);
+    }
+
+    #[test]
+    fn changed_registrations_are_refused_or_read(at in 0_usize..80, value: u8) {
+        let mut bytes = registration().to_bytes();
+        bytes[at] = value;
+        if let Ok(read) = Registration::parse(&bytes) {
+            let again = read.to_bytes();
+            prop_assert_eq!(Registration::parse(&again), Ok(read));
+        }
     }
 }
 

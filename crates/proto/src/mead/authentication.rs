@@ -8,16 +8,25 @@ use std::{fmt, net::Ipv6Addr};
 
 use blake3::Hash;
 use thiserror::Error;
-use treecast_wire::mead::{CODE_LEN, NONCE_LEN, Proof};
+use treecast_wire::{
+    mead::{CODE_LEN, NONCE_LEN, Proof},
+    xcast::{REGISTRATION_CODE_LEN, Registration},
+};
 
-/// For nothing else is a key derived with this.
+/// For nothing else is a key derived with these.
 const CONTEXT: &str = "treecast 2026-11 MEADcast discovery response";
+const REGISTRATION_CONTEXT: &str = "treecast 2026-11 Xcast+ registration";
 
 const KEY_LEN: usize = 32;
 
+const _: () = assert!(CODE_LEN == REGISTRATION_CODE_LEN);
+
 /// What all routers and senders of a domain have, and nobody else.
 #[derive(Clone)]
-pub struct DomainKey([u8; KEY_LEN]);
+pub struct DomainKey {
+    of_responses: [u8; KEY_LEN],
+    of_registrations: [u8; KEY_LEN],
+}
 
 /// What a response says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +51,9 @@ pub struct NoKey(usize);
 impl DomainKey {
     /// The key for a domain's secret.
     pub fn new(secret: &[u8; KEY_LEN]) -> Self {
-        Self(blake3::derive_key(CONTEXT, secret))
+        let of_responses = blake3::derive_key(CONTEXT, secret);
+        let of_registrations = blake3::derive_key(REGISTRATION_CONTEXT, secret);
+        Self { of_responses, of_registrations }
     }
 
     /// Reads a key file's text: 64 hexadecimal digits, white space around them.
@@ -70,12 +81,30 @@ impl DomainKey {
         Hash::from_bytes(claimed) == expected
     }
 
+    /// An Xcast+ registration with its code.
+    pub fn seal(&self, registration: Registration) -> Registration {
+        let code = *self.hash_of(&registration).as_bytes().first_chunk().expect("a hash has 32 bytes");
+        Registration { code, ..registration }
+    }
+
+    /// Whether an Xcast+ registration is one of the domain. Takes as long for each wrong code.
+    pub fn opens(&self, registration: &Registration) -> bool {
+        let expected = self.hash_of(registration);
+        let mut claimed = *expected.as_bytes();
+        claimed[..CODE_LEN].copy_from_slice(&registration.code);
+        Hash::from_bytes(claimed) == expected
+    }
+
+    fn hash_of(&self, registration: &Registration) -> Hash {
+        blake3::keyed_hash(&self.of_registrations, &registration.authenticated())
+    }
+
     fn hash(&self, nonce: &[u8; NONCE_LEN], said: &Said) -> Hash {
         let Said { router, receiver, hops, group } = said;
         let group = group.map(|group| group.octets());
         let group = group.as_ref().map_or(&[][..], |octets| &octets[..]);
         let message = [&nonce[..], &router.octets(), &receiver.octets(), &[*hops], group].concat();
-        blake3::keyed_hash(&self.0, &message)
+        blake3::keyed_hash(&self.of_responses, &message)
     }
 }
 

@@ -19,12 +19,14 @@
 
 mod malformed;
 mod ports;
+mod registration;
 
 use std::{fmt, net::Ipv6Addr};
 
 pub use self::{
     malformed::{Malformed, Reason},
     ports::{PORTS_OPTION, parse_ports, ports_to_bytes},
+    registration::{REGISTRATION_CODE_LEN, REGISTRATION_LEN, REGISTRATION_PORT, Registration},
 };
 use crate::{
     ipv6::is_forwardable,
