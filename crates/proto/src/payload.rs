@@ -31,11 +31,26 @@ impl<'a> Payload<'a> {
     /// one that it came with.
     pub fn behind(&self, routing_header: &[u8], ip: &ipv6::Header, destination: Ipv6Addr) -> Vec<u8> {
         let new = ipv6::Header { destination, hop_limit: ip.hop_limit - 1, ..*ip };
+        self.joined(&new, routing_header, ip.destination)
+    }
+
+    /// The packet `ip`, which has no routing header, with one, to another destination.
+    pub fn wrapped(&self, routing_header: &[u8], ip: &ipv6::Header, destination: Ipv6Addr) -> Vec<u8> {
+        let new = ipv6::Header {
+            payload_len: (routing_header.len() + self.bytes.len()) as u16,
+            next_header: next_header::ROUTING,
+            destination,
+            ..*ip
+        };
+        self.joined(&new, routing_header, ip.destination)
+    }
+
+    fn joined(&self, new: &ipv6::Header, routing_header: &[u8], old_destination: Ipv6Addr) -> Vec<u8> {
         let mut packet = [&new.to_bytes()[..], routing_header].concat();
         let at_payload = packet.len();
         packet.extend_from_slice(self.bytes);
         if let Some((kind, at)) = self.upper {
-            readdress(kind, &mut packet[at_payload + at..], ip.destination, destination);
+            readdress(kind, &mut packet[at_payload + at..], old_destination, new.destination);
         }
         packet
     }

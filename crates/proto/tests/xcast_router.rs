@@ -15,7 +15,7 @@ use packets::{
 use proptest::prelude::*;
 use treecast_proto::{
     mead::router::Router,
-    xcast::router::{Dropped, Outcome, Outgoing, OutgoingKind, forward},
+    xcast::router::{Dropped, Outcome, Outgoing, OutgoingKind, encapsulate, forward},
 };
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
@@ -193,6 +193,57 @@ fn designated_routers_multicast_on_their_own_links() {
     }
     let port = |copy: &Outgoing| u16::from_be_bytes([copy.packet[42], copy.packet[43]]);
     assert_eq!(port(&copies("group-mixed")[1]), 4243, "that of the router's place");
+}
+
+/// M2X: from the router on the sender's link to the router on the listeners', and there X2M.
+#[test]
+fn a_multicast_packet_crosses_as_xcast_and_leaves_as_it_came() {
+    let multicast = |hop_limit, destination| {
+        let segment = segment(next_header::UDP, destination, 4000);
+        let ip = ipv6::Header {
+            class_and_label: 0x0ab1_2345,
+            payload_len: segment.len() as u16,
+            next_header: next_header::UDP,
+            hop_limit,
+            source: SENDER,
+            destination,
+        };
+        [&ip.to_bytes()[..], &segment].concat()
+    };
+    let sent = multicast(64, GROUP);
+    let [wrapped] = &encapsulate(&sent, &[node(1, 9), OWN, node(1, 8)], 1500)[..] else {
+        panic!("one packet")
+    };
+    let (header, _) = Header::parse(&wrapped[ipv6::HEADER_LEN..]).expect("a header");
+    assert_eq!((header.channel, header.stays_xcast, header.destinations.len()), (GROUP, true, 3));
+    let on_lans = |packet: &[u8], own| match forward(&designated(&[own]), packet, ARRIVED, &mut route) {
+        Outcome::Forward(copies) => copies,
+        other => panic!("{other:?}"),
+    };
+    let copies = on_lans(wrapped, OWN);
+    assert_eq!(see(&copies[0]).2.as_deref(), Some("101"));
+    assert_eq!(
+        copies[1].packet,
+        [&sent[..7], &[63], &sent[8..]].concat(),
+        "but for its hop limit as it came"
+    );
+    let next = on_lans(&copies[0].packet, node(1, 9));
+    let still = next.iter().find(|copy| copy.kind == Copy).expect("it stays Xcast");
+    assert_eq!(ipv6::Header::parse(&still.packet).expect("a packet").0.destination, node(1, 8));
+    let many: Vec<_> = (1..=40).map(|number| node(1, number)).collect();
+    let counts = |mtu| -> Vec<usize> {
+        let all = encapsulate(&sent, &many, mtu);
+        let count = |packet: &Vec<u8>| usize::from(packet[ipv6::HEADER_LEN + 5]);
+        assert!(all.iter().all(|packet| packet.len() <= mtu));
+        all.iter().map(count).collect()
+    };
+    assert_eq!((counts(1500), counts(40 + 17 + 32 + 16 * 20)), (vec![32, 8], vec![20, 20]));
+    for none in
+        [multicast(1, GROUP), multicast(64, "ff02::77".parse().expect("an address")), multicast(64, OWN)]
+    {
+        assert!(encapsulate(&none, &many, 1500).is_empty());
+    }
+    assert!(encapsulate(&sent[..50], &many, 1500).is_empty() && encapsulate(&sent, &[], 1500).is_empty());
 }
 
 #[test]

@@ -61,6 +61,7 @@ impl Sharing {
             to_router: self.to_router,
             has_ports: false,
             group: None,
+            xcast: None,
             mtu: interface.mtu as usize,
         }
     }

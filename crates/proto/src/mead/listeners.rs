@@ -11,7 +11,7 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-use treecast_wire::{membership::RecordKind, mld};
+use treecast_wire::{ipv6::is_forwardable, membership::RecordKind, mld};
 
 use crate::{
     Instant,
@@ -105,6 +105,26 @@ impl Listeners {
             }
         }
         groups
+    }
+
+    /// Channels, a source and a group each, that hosts have joined where this router is the one to serve them; at most `most` of them.
+    pub fn channels(&self, now: Instant, most: usize) -> BTreeSet<(Ipv6Addr, Ipv6Addr)> {
+        let is_querier = |interface| self.links.get(interface).is_some_and(Link::is_querier);
+        let mut channels = BTreeSet::new();
+        for ((interface, _, group), (filter, until)) in &self.hosts {
+            if *until <= now || filter.mode != Mode::Include || !is_querier(interface) {
+                continue;
+            }
+            for source in &filter.sources {
+                if let IpAddr::V6(source) = source
+                    && is_forwardable(*source)
+                    && channels.len() < most
+                {
+                    channels.insert((*source, *group));
+                }
+            }
+        }
+        channels
     }
 
     /// Whether a packet from `source` to the group, on this link, would reach the host, and this router is the one to send it.
@@ -228,6 +248,23 @@ mod tests {
         assert!(!listeners.groups().is_empty(), "others are asked first");
         say(&mut listeners, 10, 3, report(RecordKind::IsInclude, OTHER, &[]));
         assert!(listeners.groups().is_empty());
+    }
+
+    #[test]
+    fn channels_are_what_hosts_have_joined_by_source() {
+        let mut listeners = on_lan();
+        let channels = |listeners: &Listeners, at, most| {
+            listeners.channels(Instant::ZERO + Duration::from_secs(at), most).into_iter().collect::<Vec<_>>()
+        };
+        say(&mut listeners, 1, 1, report(RecordKind::ToExclude, GROUP, &[]));
+        assert!(channels(&listeners, 2, 9).is_empty(), "any source is no channel");
+        say(&mut listeners, 1, 2, report(RecordKind::Allow, GROUP, &[SOURCE, OTHER]));
+        say(&mut listeners, 1, 3, report(RecordKind::Allow, GROUP, &[SOURCE]));
+        assert_eq!(channels(&listeners, 2, 9), [(SOURCE, GROUP), (OTHER, GROUP)]);
+        assert_eq!(channels(&listeners, 2, 1).len(), 1);
+        say(&mut listeners, 3, 2, report(RecordKind::Block, GROUP, &[OTHER, SOURCE]));
+        assert_eq!(channels(&listeners, 3, 9), [(SOURCE, GROUP)]);
+        assert!(channels(&listeners, 300, 9).is_empty(), "who is silent is forgotten");
     }
 
     #[test]

@@ -25,8 +25,8 @@ use treecast_wire::{
     mead::{Header, Kind, NONCE_LEN, Proof},
 };
 
-use self::paths::Paths;
 pub use self::paths::{LEAST_MTU, Lost};
+pub(crate) use self::paths::{Paths, is_of_the_packet};
 use super::{
     authentication::{DomainKey, Said},
     cost::{self, Model},
@@ -368,15 +368,8 @@ impl Sender {
         let of_designated = self.group.designated(&packet.alone());
         let receivers = packet.receivers().into_iter().chain(of_designated);
         let mut receivers: Vec<_> = receivers.filter(is_member).collect();
-        let ports = receivers.iter().map(|receiver| self.group.ports.get(receiver));
-        let is_its_port =
-            packet.header.is_some() || ports.into_iter().all(|port| port == packet.port.as_ref());
-        let can_be = match cause {
-            // Another program of this host has asked in vain for another port.
-            Cause::Unreachable(Unreachable::Port) => is_its_port,
-            Cause::TooBig { mtu_bytes } => (LEAST_MTU..packet.len).contains(&(mtu_bytes as usize)),
-            Cause::Unreachable(_) => true,
-        };
+        let ports = receivers.iter().map(|receiver| self.group.ports.get(receiver).copied());
+        let can_be = packet.can_be(cause, ports);
         if receivers.is_empty() || !can_be {
             self.counters.stray += 1;
             return;
@@ -390,7 +383,7 @@ impl Sender {
                 }
             }
             Cause::Unreachable(why) => {
-                if packet.is_by_mead() && paths::is_of_the_packet(why) {
+                if packet.is_by_mead() && is_of_the_packet(why) {
                     receivers.iter().for_each(|receiver| self.paths.avoid(now, *receiver));
                     self.change(|group| receivers.iter().for_each(|receiver| group.use_unicast(*receiver)));
                 }

@@ -3,8 +3,11 @@
 //! A program's packet becomes one packet for each address list and one for each receiver that is in none. All have a right
 //! checksum for the address that stands in their IPv6 header, so that routers correct it by what they change. A packet that is
 //! too long for its list's header goes out in several, with parts of the list.
+//!
+//! Packets for several are MEADcast's, or Xcast's ([`Xcast`]).
 
 mod super_packet;
+mod xcast;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +19,10 @@ use treecast_wire::{
     mead::{Dialect, FIXED_LEN, Header, Options},
 };
 
-pub use self::super_packet::{Part, SuperPacket, complete_checksum};
+pub use self::{
+    super_packet::{Part, SuperPacket, complete_checksum},
+    xcast::Xcast,
+};
 use super::{
     cost::Model,
     grouping::{AddressList, Grouping},
@@ -48,6 +54,8 @@ pub struct Form {
     pub has_ports: bool,
     /// The group to which designated routers send.
     pub group: Option<Ipv6Addr>,
+    /// Whether packets for several are Xcast's and not MEADcast's, and how.
+    pub xcast: Option<Xcast>,
     /// The longest packet that may leave, in bytes with its IPv6 header.
     pub mtu: usize,
 }
@@ -55,6 +63,9 @@ pub struct Form {
 impl Form {
     /// The length of what stands between the IPv6 header and a program's data for so many addresses.
     pub fn header_len(&self, addresses: usize) -> usize {
+        if self.xcast.is_some() {
+            return xcast::header_len(addresses, self.has_ports);
+        }
         let ports = if self.has_ports { PORTS_OPTION_LEN + 2 * addresses } else { 0 };
         let group = if self.group.is_some() { GROUP_OPTION_LEN } else { 0 };
         let options = if ports + group > 0 { (2 + ports + group).next_multiple_of(8) } else { 0 };
@@ -76,7 +87,8 @@ impl Form {
 pub struct List {
     /// Routers and the receivers behind each.
     pub entries: Vec<(Ipv6Addr, Vec<Ipv6Addr>)>,
-    /// Routers that serve receivers by the group; only the routers stand in the packet, behind those above.
+    /// Routers that serve receivers by the group; only the routers stand in the packet, behind those above. With Xcast: the
+    /// destinations ([`List::of_destinations`]).
     pub designated: Vec<(Ipv6Addr, Vec<Ipv6Addr>)>,
     /// Routers that are to pass it on whole.
     pub dont_replicate: u8,
@@ -91,6 +103,8 @@ pub struct TransmissionGroup {
     pub lists: Vec<List>,
     /// One packet each.
     pub unicast: Vec<Ipv6Addr>,
+    /// Xcast+: the routers that serve listeners of the group on their links. They get packets of their own.
+    pub routers: Vec<Ipv6Addr>,
     /// Each receiver's UDP port.
     pub ports: BTreeMap<Ipv6Addr, u16>,
     /// How many bytes fit on the ways that are narrower than what the sender may send.
@@ -135,13 +149,13 @@ impl TransmissionGroup {
     pub(super) fn new(tree: &Tree, grouping: &Grouping, ports: &BTreeMap<Ipv6Addr, u16>) -> Self {
         let lists = grouping.lists.iter().map(|list| List::new(tree, list)).collect();
         let (unicast, ports) = (grouping.unicast.clone(), ports.clone());
-        Self { number: 0, lists, unicast, ports, path_mtus: BTreeMap::new() }
+        Self { lists, unicast, ports, ..Self::default() }
     }
 
     /// Whether it differs from another by its number at most.
-    pub(super) fn is_as(&self, other: &Self) -> bool {
-        (&self.lists, &self.unicast, &self.ports, &self.path_mtus)
-            == (&other.lists, &other.unicast, &other.ports, &other.path_mtus)
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        let numbered = Self { number: self.number, ..other.clone() };
+        *self == numbered
     }
 
     pub(super) fn add(&mut self, receiver: Ipv6Addr, port: u16) {
@@ -264,12 +278,18 @@ impl TransmissionGroup {
                     let (router, first) = list.first();
                     let is_listed = !list.entries.is_empty();
                     let destination = if is_listed && !form.to_router { first } else { router };
-                    copies.push(Copy { header, destination, ..self.unicast_copy(first) });
+                    let mut port = self.ports.get(&first).copied();
+                    if form.xcast.is_some() && form.has_ports {
+                        // Each has its own in the list (RFC 5058, 8.1).
+                        port = Some(0);
+                    }
+                    copies.push(Copy { header, destination, port });
                 }
                 // An address that no header may have, which discovery lets nobody answer with.
                 None => copies.extend(list.receivers().map(|receiver| self.unicast_copy(receiver))),
             }
         }
+        copies.extend(self.copies_for_routers(form, fitting, upper_layer));
         copies
     }
 
@@ -302,6 +322,10 @@ impl TransmissionGroup {
 
     /// The routing header and the options behind it.
     fn header(&self, form: &Form, list: &List, upper_layer: u8) -> Option<Vec<u8>> {
+        if let Some(xcast) = &form.xcast {
+            let ports = form.has_ports.then_some(&self.ports);
+            return xcast.header(list, ports, upper_layer);
+        }
         let designated = list.designated.iter().map(|(router, _)| (*router, Vec::new()));
         let entries: Vec<_> = list.entries.iter().cloned().chain(designated).collect();
         let mut header = Header::data(upper_layer, &entries).ok()?;
@@ -498,6 +522,7 @@ mod tests {
             to_router: false,
             has_ports: false,
             group: None,
+            xcast: None,
             mtu: 1500,
         }
     }
@@ -514,7 +539,7 @@ mod tests {
             lists: vec![list],
             unicast: vec![e(6)],
             ports,
-            path_mtus: BTreeMap::new(),
+            ..TransmissionGroup::default()
         }
     }
 

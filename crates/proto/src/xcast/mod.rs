@@ -8,4 +8,6 @@
 //! - The checksum of UDP, TCP or ICMPv6 is right for the destination that stands in the IPv6 header, for the same reason.
 #![warn(missing_docs)]
 
+pub mod registration;
 pub mod router;
+pub mod sender;

@@ -22,10 +22,10 @@ use std::{collections::BTreeMap, net::Ipv6Addr};
 use treecast_wire::{
     ipv6::{self, is_forwardable, next_header},
     mead::{Dialect, Map},
-    xcast::{Header, Malformed, ROUTING_TYPE, Reason, is_all_xcast_routers, parse_ports},
+    xcast::{Header, MAX_DESTINATIONS, Malformed, ROUTING_TYPE, Reason, is_all_xcast_routers, parse_ports},
 };
 
-use crate::{mead::router::Router, payload::Payload};
+use crate::{mead::router::Router, membership::is_routable_group, payload::Payload};
 
 /// Where packets to a destination go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,6 +169,27 @@ impl Shares {
         }
         shares
     }
+}
+
+/// What a sender's multicast packet becomes at the router on its link, when these routers have registered for its channel (M2X): packets
+/// to them of at most `mtu` bytes, where those can be, with the group as channel identifier. With the X bit they stay Xcast until they are
+/// where the listeners are. None, when it is no IPv6 packet to a group that is to leave its link.
+pub fn encapsulate(packet: &[u8], routers: &[Ipv6Addr], mtu: usize) -> Vec<Vec<u8>> {
+    let Ok((ip, payload)) = ipv6::Header::parse(packet) else { return Vec::new() };
+    if !is_routable_group(ip.destination.into()) || ip.hop_limit <= 1 {
+        return Vec::new();
+    }
+    let room = mtu.saturating_sub(ipv6::HEADER_LEN + payload.len());
+    let fits = |count: &usize| treecast_wire::xcast::len(*count) <= room;
+    let most = (1..=MAX_DESTINATIONS).rev().find(fits).unwrap_or(1);
+    let is_short = payload.len() + treecast_wire::xcast::len(most) <= u16::MAX.into();
+    let rest = Payload::new(ip.next_header, payload, None);
+    let packet = |routers: &[Ipv6Addr]| {
+        let header = Header::new(ip.next_header, ip.destination, routers.to_vec()).ok()?;
+        let header = Header { stays_xcast: true, ..header }.to_bytes();
+        Some(rest.wrapped(&header, &ip, routers[0]))
+    };
+    routers.chunks(most).filter(|_| is_short).filter_map(packet).collect()
 }
 
 /// A packet in its parts.

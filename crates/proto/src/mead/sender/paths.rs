@@ -12,7 +12,7 @@
 use std::{collections::BTreeMap, net::Ipv6Addr, time::Duration};
 
 use treecast_wire::{
-    icmpv6::Unreachable,
+    icmpv6::{Cause, Unreachable},
     mead::{Header, Kind},
 };
 
@@ -30,17 +30,39 @@ const AVOIDANCE: Duration = Duration::from_secs(60);
 /// Who cannot be reached is told of no more often.
 const TELLING: Duration = Duration::from_secs(60);
 
-/// A packet that an ICMPv6 error is about.
-#[derive(Debug, Clone, Copy)]
-pub struct Lost<'a> {
+/// A packet that an ICMPv6 error is about, with MEADcast's routing header or another.
+#[derive(Debug)]
+pub struct Lost<'a, H = Header> {
     /// Its destination.
     pub destination: Ipv6Addr,
     /// In bytes, with its IPv6 header.
     pub len: usize,
     /// Its routing header.
-    pub header: Option<&'a Header>,
+    pub header: Option<&'a H>,
     /// The UDP port that it was for, where there is no routing header.
     pub port: Option<u16>,
+}
+
+impl<H> Clone for Lost<'_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H> Copy for Lost<'_, H> {}
+
+impl<H> Lost<'_, H> {
+    /// Whether this can be said of it, when it is for receivers with these ports.
+    pub(crate) fn can_be(&self, cause: Cause, mut ports: impl Iterator<Item = Option<u16>>) -> bool {
+        match cause {
+            // Another program of this host has asked in vain for another port.
+            Cause::Unreachable(Unreachable::Port) => {
+                self.header.is_some() || ports.all(|port| port == self.port)
+            }
+            Cause::TooBig { mtu_bytes } => (LEAST_MTU..self.len).contains(&(mtu_bytes as usize)),
+            Cause::Unreachable(_) => true,
+        }
+    }
 }
 
 impl Lost<'_> {
@@ -70,13 +92,13 @@ impl Lost<'_> {
 }
 
 /// Whether another packet to the same place might have got there. A port is asked about by whoever has got the packet.
-pub(super) fn is_of_the_packet(why: Unreachable) -> bool {
+pub(crate) fn is_of_the_packet(why: Unreachable) -> bool {
     !matches!(why, Unreachable::Port | Unreachable::NoRoute | Unreachable::Address)
 }
 
 /// What is known of receivers; no more of them than there are.
 #[derive(Debug, Default)]
-pub(super) struct Paths {
+pub(crate) struct Paths {
     /// Until when what is believed.
     narrow: BTreeMap<Ipv6Addr, (usize, Instant)>,
     /// Until when not to use MEADcast.
@@ -124,6 +146,11 @@ impl Paths {
     /// When something is to be forgotten.
     pub fn next_expiry(&self) -> Option<Instant> {
         self.narrow.values().map(|(_, until)| *until).min()
+    }
+
+    /// When what was avoided is tried again.
+    pub fn next_trial(&self) -> Option<Instant> {
+        self.avoided.values().copied().min()
     }
 
     pub fn expire(&mut self, now: Instant) {
