@@ -17,14 +17,15 @@ const IP_AND_UDP_LEN: usize = 48;
 pub struct Display {
     prints_groups: bool,
     prints_tree: bool,
+    is_xcast: bool,
     as_json: bool,
     /// When the sender became ready.
     began: Instant,
 }
 
 impl Display {
-    pub fn new(prints_groups: bool, prints_tree: bool, as_json: bool) -> Self {
-        Self { prints_groups, prints_tree, as_json, began: Instant::now() }
+    pub fn new(prints_groups: bool, prints_tree: bool, is_xcast: bool, as_json: bool) -> Self {
+        Self { prints_groups, prints_tree, is_xcast, as_json, began: Instant::now() }
     }
 
     pub fn show(&mut self, notice: &Notice<'_>) {
@@ -34,7 +35,7 @@ impl Display {
             Notice::Statistics(totals) if self.as_json => {
                 say!("{}", self.totals_as_json("statistics", totals))
             }
-            Notice::Statistics(totals) => print_data(totals),
+            Notice::Statistics(totals) => self.print_data(totals),
             Notice::Narrow { receivers, mtu, tun_mtu, longest_by_mead } => match self.as_json {
                 true => say!(
                     "{}",
@@ -89,24 +90,37 @@ impl Display {
 
     fn group(&self, group: &TransmissionGroup) {
         if self.as_json {
+            let list_as_json = if self.is_xcast { destinations_as_json } else { list_as_json };
             let lists: Vec<_> = group.lists.iter().map(list_as_json).collect();
             let (number, unicast) = (group.number, &group.unicast);
             let seconds = self.seconds();
-            say!(
-                "{}",
-                json!({
-                    "event": "group", "number": number, "seconds": seconds, "lists": lists, "unicast": unicast,
-                })
-            );
+            let mut event = json!({
+                "event": "group", "number": number, "seconds": seconds, "lists": lists, "unicast": unicast,
+            });
+            if self.is_xcast {
+                event["registered"] = json!(group.routers);
+            }
+            say!("{event}");
             return;
         }
         let in_lists = counted(group.in_lists(), "receiver");
         let packets = counted(group.lists.len(), "packet");
         let unicast = group.unicast.len();
-        say!("group {}: {in_lists} by MEADcast in {packets}, {unicast} by unicast", group.number);
+        let registered = match group.routers.len() {
+            0 => String::new(),
+            count => format!(", {} registered", counted(count, "router")),
+        };
+        let protocol = self.protocol();
+        say!(
+            "group {}: {in_lists} by {protocol} in {packets}, {unicast} by unicast{registered}",
+            group.number
+        );
         if self.prints_groups {
             for list in &group.lists {
-                say!("  {}", list_as_text(list));
+                say!("  {}", if self.is_xcast { destinations_as_text(list) } else { list_as_text(list) });
+            }
+            if !group.routers.is_empty() {
+                say!("  registered: {}", joined(&group.routers));
             }
             if unicast > 0 {
                 say!("  unicast: {}", joined(&group.unicast));
@@ -118,8 +132,8 @@ impl Display {
         if self.as_json {
             return say!("{}", self.totals_as_json("done", totals));
         }
-        print_data(totals);
-        let Totals { overrun, refused, malformed, discovery, .. } = totals;
+        self.print_data(totals);
+        let Totals { overrun, refused, malformed, discovery, registrations, .. } = totals;
         let dropped = [
             ("late", discovery.late),
             ("anomalous", discovery.anomalous),
@@ -130,6 +144,14 @@ impl Display {
         ];
         for (what, count) in dropped.into_iter().filter(|(_, count)| *count > 0) {
             say!("Responses dropped, {what}: {count}.");
+        }
+        let dropped = [
+            ("for another channel, or too many", registrations.unwanted),
+            ("forged", registrations.forged),
+            ("replayed", registrations.replayed),
+        ];
+        for (what, count) in dropped.into_iter().filter(|(_, count)| *count > 0) {
+            say!("Registrations dropped, {what}: {count}.");
         }
         if *overrun > 0 {
             say!("Packets lost because programs sent faster than they could leave: {overrun}.");
@@ -153,8 +175,9 @@ impl Display {
             discovery_bytes,
             malformed,
             discovery,
+            registrations,
         } = totals;
-        json!({
+        let mut counts = json!({
             "event": event, "seconds": self.seconds(), "packets": packets,
             "in_super_packets": in_super_packets,
             "mead_packets": sent.mead_packets, "mead_bytes": sent.mead_bytes,
@@ -164,20 +187,36 @@ impl Display {
             "late": discovery.late, "anomalous": discovery.anomalous, "malformed": malformed,
             "unproved": discovery.unproved, "replayed": discovery.replayed, "forged": discovery.forged,
             "stray": discovery.stray, "overrun_packets": overrun, "refused_packets": refused,
-        })
+        });
+        if self.is_xcast {
+            counts["registrations"] = json!({
+                "counted": registrations.registrations, "unwanted": registrations.unwanted,
+                "forged": registrations.forged, "replayed": registrations.replayed,
+            });
+        }
+        counts
     }
-}
 
-/// What left, in a line.
-fn print_data(totals: &Totals) {
-    let Totals { sent, packets, discovery_bytes, discovery, .. } = totals;
-    let data = |packets, bytes| format!("{packets} packets ({bytes} bytes)");
-    say!(
-        "{packets} packets of programs: {} by MEADcast, {} by unicast; {} of discovery",
-        data(sent.mead_packets, sent.mead_bytes),
-        data(sent.unicast_packets, sent.unicast_bytes),
-        data(discovery.requests, *discovery_bytes),
-    );
+    /// What left, in a line.
+    fn print_data(&self, totals: &Totals) {
+        let Totals { sent, packets, discovery_bytes, discovery, .. } = totals;
+        let data = |packets, bytes| format!("{packets} packets ({bytes} bytes)");
+        let of_discovery = match self.is_xcast {
+            true => String::new(),
+            false => format!("; {} of discovery", data(discovery.requests, *discovery_bytes)),
+        };
+        say!(
+            "{packets} packets of programs: {} by {}, {} by unicast{of_discovery}",
+            data(sent.mead_packets, sent.mead_bytes),
+            self.protocol(),
+            data(sent.unicast_packets, sent.unicast_bytes),
+        );
+    }
+
+    /// What packets to several are.
+    fn protocol(&self) -> &'static str {
+        if self.is_xcast { "Xcast" } else { "MEADcast" }
+    }
 }
 
 fn list_as_text(list: &List) -> String {
@@ -194,6 +233,14 @@ fn list_as_json(list: &List) -> Value {
     let [entries, designated] =
         [&list.entries, &list.designated].map(|entries| entries.iter().map(entry).collect::<Vec<_>>());
     json!({"routers": entries, "designated": designated, "dont_replicate": list.dont_replicate})
+}
+
+fn destinations_as_text(list: &List) -> String {
+    joined(&list.receivers().collect::<Vec<_>>())
+}
+
+fn destinations_as_json(list: &List) -> Value {
+    json!({"destinations": list.receivers().collect::<Vec<_>>()})
 }
 
 fn joined(addresses: &[Ipv6Addr]) -> String {

@@ -1,4 +1,4 @@
-//! `treecast mead`: a MEADcast sender for any program.
+//! `treecast mead`: a MEADcast and Xcast sender for any program.
 
 mod display;
 mod plan;
@@ -12,7 +12,7 @@ use std::{
 };
 
 use treecast_driver::{
-    mead::{self, Settings},
+    mead::{self, Settings, Xcast},
     stop::Stop,
 };
 
@@ -25,7 +25,7 @@ use crate::{Outcome, arguments};
 /// A year in seconds: a deadline so far away can still be added to any clock.
 const LONGEST_SECONDS: f64 = 366.0 * 24.0 * 3600.0;
 
-/// Send what any program sends to a TUN device to a group of receivers, by MEADcast where routers speak it.
+/// Send what any program sends to a TUN device to a group of receivers, by MEADcast where routers speak it, or by Xcast.
 ///
 /// Makes a TUN device and a route to it, prints "ready", and sends each UDP datagram that programs send to that
 /// address to all receivers, at their PORT: by MEADcast to those behind MEADcast routers, which it looks for, and by
@@ -101,6 +101,20 @@ pub struct Args {
     #[arg(long, help_heading = "Protocol")]
     ports: bool,
 
+    /// Send by Xcast (RFC 5058) and not by MEADcast: all receivers stand in address lists, up to --max in each, from the first packet
+    /// on, and nothing is looked for. The routers where their ways part must know Xcast (`treecast router run`): without them only
+    /// the first one of each list hears
+    #[arg(long, help_heading = "Xcast", conflicts_with_all = NOT_WITH_XCAST)]
+    xcast: bool,
+    /// Xcast+: a group. Routers (`treecast router run --xcast-plus`) whose hosts join it with this sender's address as source
+    /// register here, and serve them by multicast on their own links, at PORT. There may be no other receivers (with
+    /// --address or --interface). With --key only routers of the domain are believed
+    #[arg(long, value_name = "GROUP", requires = "xcast", help_heading = "Xcast")]
+    group: Option<Ipv6Addr>,
+    /// Have routers overwrite, in each copy, the addresses of those whom it is not for (the A bit)
+    #[arg(long, requires = "xcast", help_heading = "Xcast")]
+    anonymous: bool,
+
     /// Print each new grouping
     #[arg(long, help_heading = "Verbosity")]
     print_groups: bool,
@@ -114,6 +128,27 @@ pub struct Args {
     #[arg(long, help_heading = "Verbosity")]
     json: bool,
 }
+
+/// Of discovery, of grouping, and of MEADcast's header.
+const NOT_WITH_XCAST: [&str; 17] = [
+    "delay",
+    "interval",
+    "timeout",
+    "wait",
+    "requests",
+    "min_leaves",
+    "min_routers",
+    "merge",
+    "ok",
+    "split",
+    "grouping",
+    "payload",
+    "dialect",
+    "dont_replicate",
+    "to_router",
+    "designated",
+    "print_tree",
+];
 
 #[derive(clap::Subcommand)]
 enum Command {
@@ -129,7 +164,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let settings = settings(args)?;
     let stop = Stop::on_signals()?;
-    let mut display = Display::new(args.print_groups, args.print_tree, args.json);
+    let mut display = Display::new(args.print_groups, args.print_tree, args.xcast, args.json);
     let totals = mead::run(&settings, &stop, &mut |notice| display.show(&notice))?;
     display.end(&totals);
     Ok(ExitCode::SUCCESS)
@@ -156,7 +191,8 @@ fn settings(args: &Args) -> Result<Settings, String> {
         sharing: args.sharing.sharing(Grouping::Thesis, Some(args.dialect), args.key.as_deref())?,
         payload_bytes: usize::from(args.payload) + UDP_HEADER_LEN,
         has_ports: args.ports,
-        group: args.designated,
+        group: if args.xcast { args.group } else { args.designated },
+        xcast: args.xcast.then_some(Xcast { is_anonymous: args.anonymous }),
         divides: args.through_kernel,
         statistics: args.statistics,
     })

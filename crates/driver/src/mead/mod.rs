@@ -1,10 +1,12 @@
-//! The MEADcast sender on a host: what any program sends to a TUN device goes to a group.
+//! The MEADcast sender on a host, which can send Xcast, too: what any program sends to a TUN device goes to a group.
 //!
 //! Two threads, as in meadcast-thesis-2024, 4.3.1: one reads the device and sends, by a transmission group that it finds
 //! whole whenever it looks; the other discovers routers and replaces that group.
 
+mod machine;
 mod neighbours;
 mod raw;
+mod registrations;
 mod session;
 mod sharing;
 mod super_socket;
@@ -19,11 +21,14 @@ use std::{
 };
 
 use thiserror::Error;
-use treecast_proto::mead::{
-    grouping::NoMax,
-    sender::Counters,
-    transmission::{Sent, TransmissionGroup},
-    tree::Tree,
+use treecast_proto::{
+    mead::{
+        grouping::NoMax,
+        sender::Counters,
+        transmission::{Sent, TransmissionGroup},
+        tree::Tree,
+    },
+    xcast::sender as xcast,
 };
 use treecast_wire::icmpv6::Unreachable;
 
@@ -71,10 +76,19 @@ pub struct Settings {
     pub has_ports: bool,
     /// The group by which routers may serve receivers on their own links that have joined it.
     pub group: Option<Ipv6Addr>,
+    /// Whether to send Xcast, without discovery. `group` is Xcast+'s then, whose routers register.
+    pub xcast: Option<Xcast>,
     /// Whether super-packets of programs leave divided, the kernel's own way, where a firewall sees them.
     pub divides: bool,
     /// How often to tell what has been counted; none: at the end only.
     pub statistics: Option<Duration>,
+}
+
+/// How Xcast is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Xcast {
+    /// Whether routers overwrite the addresses of those that a copy is not for.
+    pub is_anonymous: bool,
 }
 
 /// What the sender tells while it runs.
@@ -129,6 +143,8 @@ pub struct Totals {
     pub malformed: u64,
     /// Of discovery.
     pub discovery: Counters,
+    /// Of Xcast+.
+    pub registrations: xcast::Counters,
 }
 
 /// Why the sender cannot begin, or go on.
@@ -144,6 +160,10 @@ pub enum Error {
     NoGroup(Ipv6Addr),
     #[error("there is no receiver: name one, or a file with --members")]
     Nobody,
+    #[error(
+        "cannot hear registrations at UDP port {port} of {address}: {error}; does another sender run there with --group?"
+    )]
+    Registrations { address: Ipv6Addr, port: u16, error: io::Error },
     #[error("the receiver {receiver} cannot be reached: {error}; add a route, or leave it out")]
     NoRoute { receiver: Ipv6Addr, error: io::Error },
     #[error(

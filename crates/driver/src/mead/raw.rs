@@ -13,6 +13,7 @@ use treecast_wire::{
     icmpv6::{Cause, DESTINATION_UNREACHABLE, DeliveryError, PACKET_TOO_BIG},
     ipv6::{self, next_header},
     mead::{Dialect, Header, Malformed, Options, Proof},
+    xcast,
 };
 
 /// Packets in one system call.
@@ -175,8 +176,15 @@ pub(super) struct Failure {
     pub destination: Ipv6Addr,
     /// Bytes with the IPv6 header.
     pub len: usize,
-    pub header: Option<Header>,
+    pub header: Option<RoutingHeader>,
     pub port: Option<u16>,
+}
+
+/// Of a packet of ours.
+#[derive(Debug)]
+pub(super) enum RoutingHeader {
+    Mead(Header),
+    Xcast(xcast::Header),
 }
 
 impl ErrorSocket {
@@ -211,7 +219,7 @@ impl ErrorSocket {
     fn failure(&self, error: &DeliveryError<'_>) -> Option<Failure> {
         let (mut header, mut port) = (None, None);
         match error.packet.next_header {
-            next_header::ROUTING => header = Some(Header::parse(error.payload, self.dialect).ok()?.0),
+            next_header::ROUTING => header = Some(self.routing_header(error.payload)?),
             next_header::UDP => {
                 port = error.payload.get(2..4).map(|port| u16::from_be_bytes([port[0], port[1]]));
             }
@@ -219,6 +227,17 @@ impl ErrorSocket {
         }
         let len = ipv6::HEADER_LEN + usize::from(error.packet.payload_len);
         Some(Failure { cause: error.cause, destination: error.packet.destination, len, header, port })
+    }
+}
+
+impl ErrorSocket {
+    fn routing_header(&self, payload: &[u8]) -> Option<RoutingHeader> {
+        let kind = *payload.get(2)?;
+        if Header::is_routing_type(kind, self.dialect) {
+            return Some(RoutingHeader::Mead(Header::parse(payload, self.dialect).ok()?.0));
+        }
+        let header = (kind == xcast::ROUTING_TYPE).then(|| xcast::Header::parse(payload));
+        Some(RoutingHeader::Xcast(header?.ok()?.0))
     }
 }
 

@@ -12,16 +12,19 @@ use treecast_proto::{
     Instant, Step,
     mead::{
         grouping::Parameters,
-        sender::{Config, Event, Input, Lost, Sender},
-        transmission::{Form, TransmissionGroup},
+        sender::{Config, Event, Sender},
+        transmission::{self, Form, TransmissionGroup},
     },
     membership::is_routable_group,
+    xcast::sender as xcast,
 };
-use treecast_wire::{icmpv6::Cause, ipv6::is_forwardable};
+use treecast_wire::ipv6::is_forwardable;
 
 use super::{
     Error, Notice, Settings, Totals,
-    raw::{ErrorSocket, PacketSocket, Response, ResponseSocket, request_packet},
+    machine::Machine,
+    raw::{ErrorSocket, PacketSocket, ResponseSocket, request_packet},
+    registrations::RegistrationSocket,
     sharing::KeyWatch,
     super_socket::SuperSocket,
     transmitter::{self, Shared},
@@ -45,6 +48,7 @@ const RESPONSES: u64 = 0;
 const STOP: u64 = 1;
 const NEWS: u64 = 2;
 const ERRORS: u64 = 3;
+const REGISTRATIONS: u64 = 4;
 
 /// Sends what programs send to the TUN device to all receivers, until `stop` is requested.
 ///
@@ -55,7 +59,12 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         return Err(Error::NoGroup(group));
     }
     let mut members = Members::new(settings)?;
-    let first = *members.known.keys().next().ok_or(Error::Nobody)?;
+    let first = members.known.keys().next().copied();
+    // In Xcast+ all may be served by their routers, which come by themselves.
+    let may_be_none = settings.xcast.is_some() && settings.group.is_some();
+    if first.is_none() && !may_be_none {
+        return Err(Error::Nobody);
+    }
     let (source, interface) = source(settings, first)?;
     for receiver in members.known.keys() {
         check_route(source, *receiver, settings.interface.as_deref(), &interface)?;
@@ -63,7 +72,11 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
     let form = Form {
         source_port: settings.source_port,
         has_ports: settings.has_ports,
-        group: settings.group,
+        group: settings.group.filter(|_| settings.xcast.is_none()),
+        xcast: settings.xcast.map(|super::Xcast { is_anonymous }| transmission::Xcast {
+            is_anonymous,
+            group: settings.group.map(|group| (group, settings.port)),
+        }),
         ..settings.sharing.form(source, &interface)
     };
     let parameters = settings.sharing.limits(&form, &interface)?;
@@ -75,12 +88,20 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
     let responses =
         ResponseSocket::open(source, form.dialect).map_err(|error| Error::Source(source, error))?;
     let errors = ErrorSocket::open(source, form.dialect).map_err(|error| Error::Source(source, error))?;
+    let channel = settings.group.filter(|_| settings.xcast.is_some()).map(|group| (source, group));
+    let registrations = channel.map(|_| RegistrationSocket::open(source)).transpose()?;
     let tun = Tun::open(settings.tun.as_deref(), settings.tun_address, mtu)?;
     notify(Notice::Ready { tun: tun.name(), mtu, source });
     warn_of_long_packets(&form, parameters.max, mtu, notify);
 
     let clock = Clock::start();
-    let sender = Sender::new(clock.now(), config(settings, parameters, &form)?);
+    let sender = match settings.xcast {
+        Some(_) => {
+            let config = xcast::Config { max: parameters.max, channel, key: settings.sharing.key.clone() };
+            Machine::Xcast(Box::new(xcast::Sender::new(config)))
+        }
+        None => Machine::Mead(Box::new(Sender::new(clock.now(), config(settings, parameters, &form)?))),
+    };
     let shared = Shared::new()?;
     let mut session = Session {
         sender,
@@ -89,6 +110,7 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         packets: &packets,
         responses,
         errors,
+        registrations,
         tun: &tun,
         tun_mtu: mtu,
         form: &form,
@@ -119,12 +141,14 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
 }
 
 struct Session<'a> {
-    sender: Sender,
+    sender: Machine,
     clock: Clock,
     shared: &'a Shared,
     packets: &'a PacketSocket,
     responses: ResponseSocket,
     errors: ErrorSocket,
+    /// With Xcast+.
+    registrations: Option<RegistrationSocket>,
     tun: &'a Tun,
     /// What the device takes now.
     tun_mtu: u32,
@@ -154,6 +178,9 @@ impl Session<'_> {
         poller.add(&self.errors, ERRORS, Interest::Read)?;
         poller.add(stop, STOP, Interest::Read)?;
         poller.add(self.shared.news(), NEWS, Interest::Read)?;
+        if let Some(registrations) = &self.registrations {
+            poller.add(registrations, REGISTRATIONS, Interest::Read)?;
+        }
         let mut ready = Vec::new();
         while !stop.is_requested() && !has_ended() {
             let wait = self.carry_out(notify)?;
@@ -165,13 +192,14 @@ impl Session<'_> {
             ready.clear();
             poller.wait(wait, &mut ready)?;
             if self.shared.news().take() && self.shared.has_traffic() {
-                self.sender.handle(self.clock.now(), Input::Traffic);
+                self.sender.note_traffic(self.clock.now());
             }
             if self.shared.take_too_long() {
                 members.known.keys().for_each(|receiver| self.measure(*receiver));
             }
             self.hear()?;
             self.hear_errors()?;
+            self.hear_registrations()?;
             self.tell_statistics(statistics, notify);
             match members.look() {
                 Ok(changed) => self.change(&changed),
@@ -210,7 +238,9 @@ impl Session<'_> {
                     notify(Notice::Group(&group));
                 }
                 Step::Event(Event::Discovered) => {
-                    notify(Notice::Tree(self.sender.tree()));
+                    if let Some(tree) = self.sender.tree() {
+                        notify(Notice::Tree(tree));
+                    }
                     let warning = self.key_watch.note(self.sender.counters(), "--key");
                     warning.into_iter().for_each(|line| notify(Notice::Warning(line)));
                 }
@@ -240,11 +270,7 @@ impl Session<'_> {
     fn hear(&mut self) -> Result<(), Error> {
         while let Some(response) = self.responses.receive()? {
             match response {
-                Ok(response) => {
-                    let Response { router, header, proof, group } = &response;
-                    let (router, proof, group) = (*router, *proof, *group);
-                    self.sender.handle(self.clock.now(), Input::Response { router, header, proof, group });
-                }
+                Ok(response) => self.sender.respond(self.clock.now(), &response),
                 Err(_) => self.totals.malformed += 1,
             }
         }
@@ -253,9 +279,18 @@ impl Session<'_> {
 
     fn hear_errors(&mut self) -> Result<(), Error> {
         while let Some(failure) = self.errors.receive()? {
-            let (destination, len, port) = (failure.destination, failure.len, failure.port);
-            let lost = Lost { destination, len, header: failure.header.as_ref(), port };
-            self.sender.handle(self.clock.now(), Input::Lost(lost, failure.cause));
+            self.sender.fail(self.clock.now(), &failure);
+        }
+        Ok(())
+    }
+
+    fn hear_registrations(&mut self) -> Result<(), Error> {
+        let Some(registrations) = &self.registrations else { return Ok(()) };
+        for registration in registrations.receive()? {
+            match registration {
+                Ok(registration) => self.sender.register(self.clock.now(), &registration),
+                Err(_) => self.totals.malformed += 1,
+            }
         }
         Ok(())
     }
@@ -281,7 +316,7 @@ impl Session<'_> {
 
     fn join(&mut self, receivers: &BTreeMap<Ipv6Addr, u16>) {
         for (receiver, port) in receivers {
-            self.sender.handle(self.clock.now(), Input::Join(*receiver, *port));
+            self.sender.join(self.clock.now(), *receiver, *port);
             self.measure(*receiver);
         }
     }
@@ -290,16 +325,15 @@ impl Session<'_> {
     fn measure(&mut self, receiver: Ipv6Addr) {
         // Without a route there is nothing to know: requests to it tell of that.
         let Ok(mtu) = path_mtu(self.form.source, self.scope, receiver) else { return };
-        let lost = Lost { destination: receiver, len: self.form.mtu, header: None, port: None };
         if (mtu as usize) < self.form.mtu {
-            self.sender.handle(self.clock.now(), Input::Lost(lost, Cause::TooBig { mtu_bytes: mtu }));
+            self.sender.narrow(self.clock.now(), receiver, self.form.mtu, mtu);
         }
     }
 
     fn change(&mut self, change: &Change) {
         self.join(&change.joined);
         for receiver in &change.left {
-            self.sender.handle(self.clock.now(), Input::Leave(*receiver));
+            self.sender.leave(self.clock.now(), *receiver);
         }
     }
 
@@ -307,7 +341,8 @@ impl Session<'_> {
         let transmitter::Data { sent, packets, in_super_packets, refused } = self.shared.counted();
         let refused = self.totals.refused + refused;
         let (overrun, discovery) = (self.tun.dropped(), self.sender.counters());
-        Totals { sent, packets, in_super_packets, refused, overrun, discovery, ..self.totals }
+        let registrations = self.sender.registrations();
+        Totals { sent, packets, in_super_packets, refused, overrun, discovery, registrations, ..self.totals }
     }
 }
 
@@ -439,10 +474,10 @@ pub(crate) fn check_receivers(receivers: &[IpAddr], source: Ipv6Addr) -> Result<
 }
 
 /// The address that packets come from, and the interface that they leave by.
-fn source(settings: &Settings, receiver: Ipv6Addr) -> Result<(Ipv6Addr, Interface), Error> {
+fn source(settings: &Settings, receiver: Option<Ipv6Addr>) -> Result<(Ipv6Addr, Interface), Error> {
     let interface = match &settings.interface {
         Some(name) => Interface::named(name)?,
-        None => Interface::by_route(Some(receiver.into()))?,
+        None => Interface::by_route(receiver.or(settings.address).map(IpAddr::from))?,
     };
     let source = match settings.address {
         Some(address) if is_forwardable(address) => address,
@@ -452,7 +487,7 @@ fn source(settings: &Settings, receiver: Ipv6Addr) -> Result<(Ipv6Addr, Interfac
     Ok((source, interface))
 }
 
-fn address_towards(interface: &Interface, receiver: Ipv6Addr) -> Result<Ipv6Addr, Error> {
+fn address_towards(interface: &Interface, receiver: Option<Ipv6Addr>) -> Result<Ipv6Addr, Error> {
     let own: Vec<_> = interface
         .reachable_addresses()
         .into_iter()
@@ -462,7 +497,8 @@ fn address_towards(interface: &Interface, receiver: Ipv6Addr) -> Result<Ipv6Addr
         })
         .collect();
     // What the kernel would take, if it is this interface's.
-    let chosen = route_source(receiver, None).ok().filter(|chosen| own.contains(chosen));
+    let chosen = receiver.and_then(|receiver| route_source(receiver, None).ok());
+    let chosen = chosen.filter(|chosen| own.contains(chosen));
     chosen.or(own.first().copied()).ok_or_else(|| Error::NoAddress(interface.name.clone()))
 }
 
