@@ -1,8 +1,8 @@
-//! `treecast router`: the MEADcast router, and a look at the one that runs.
+//! `treecast router`: the MEADcast and Xcast router, and a look at the one that runs.
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
-use treecast_dataplane::mead::{self, Config, Notice, Setting, Status, Xcast, check};
+use treecast_dataplane::mead::{self, Config, Notice, Registered, Setting, Status, Xcast, check};
 use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
 use crate::{Outcome, domain_key, mroute::table};
@@ -10,7 +10,7 @@ use crate::{Outcome, domain_key, mroute::table};
 /// No packet has so many receivers: then none is replicated.
 const MAX_MIN_DSTS: i64 = MAX_ADDRESSES as i64;
 
-/// Forward MEADcast packets between this host's networks
+/// Forward MEADcast and Xcast packets between this host's networks
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -46,10 +46,11 @@ enum Command {
     },
 }
 
-/// Forward MEADcast until SIGINT or SIGTERM
+/// Forward MEADcast and Xcast until SIGINT or SIGTERM
 ///
 /// An eBPF program takes MEADcast packets at the interfaces named, replicates them for other routers and turns them into
-/// unicast for the receivers behind this one. All other packets pass at the cost of one look. Prints "ready" when it serves.
+/// unicast for the receivers behind this one. Xcast packets (RFC 5058; not with --dialect linux-6.5) go once to each next hop of their
+/// destinations, and as unicast to the last one. All other packets pass at the cost of one look. Prints "ready" when it serves.
 #[derive(clap::Args)]
 struct Run {
     /// An Ethernet interface at which to look for MEADcast packets (may be repeated)
@@ -58,7 +59,7 @@ struct Run {
     /// All Ethernet interfaces that are up, also those that come later
     #[arg(long, conflicts_with = "interfaces")]
     all: bool,
-    /// Turn into unicast what is for a router with fewer receivers than this (0: never)
+    /// Turn into unicast what is for a router, or in Xcast for a next hop, with fewer receivers than this (0: never)
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=MAX_MIN_DSTS))]
     min_dsts: u8,
     /// How headers are written: rfc, or linux-6.5 for senders and routers of the thesis
@@ -68,7 +69,13 @@ struct Run {
     /// packet a link where a sender of theirs has a group (`treecast mead --designated GROUP`)
     #[arg(long)]
     designated: bool,
-    /// A file with the domain's key, 64 hexadecimal digits: discovery responses prove that they are of the domain
+    /// Be the designated router of Xcast+ (RFC 5058) for the hosts on all links: register at the senders whose channels (source
+    /// and group) they join by MLDv2, and serve them by multicast what comes for it by Xcast; take the registrations of others for
+    /// senders on these links, and turn what those send to the group into Xcast for who has registered. Not where `treecast mroute`
+    /// forwards the same groups
+    #[arg(long)]
+    xcast_plus: bool,
+    /// A file with the domain's key, 64 hexadecimal digits: discovery responses and registrations prove that they are of the domain
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Send all copies the kernel's own way, past its firewall and policy routing, which is slower. Without, the firewall's
@@ -131,12 +138,19 @@ pub fn run(args: Args) -> Outcome {
 }
 
 fn serve(args: Run) -> Result<(), Box<dyn std::error::Error>> {
+    if args.xcast_plus && args.dialect != Dialect::Rfc {
+        return Err(
+            "--xcast-plus needs --dialect rfc: in the other one MEADcast has Xcast's routing type, too"
+                .into(),
+        );
+    }
     let key = args.key.as_deref().map(domain_key::read).transpose()?;
     let config = Config {
         interfaces: args.interfaces,
         min_dsts: args.min_dsts,
         dialect: args.dialect,
         is_designated: args.designated,
+        is_xcast_plus: args.xcast_plus,
         key,
         through_kernel: args.through_kernel,
         as_filter: args.as_filter,
@@ -222,9 +236,19 @@ fn print_xcast(xcast: &Xcast) {
         ("for this router", xcast.local),
         ("without a route", xcast.unrouted),
         ("to the listeners on a link", xcast.multicast),
+        ("of senders on a link", xcast.encapsulated),
+        ("registrations refused", xcast.registrations_refused),
+        ("registrations not sent", xcast.registrations_unsent),
     ];
     let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
     table(["XCAST", ""], counts.chain(ended(&xcast.malformed, &xcast.dropped)));
+    if !xcast.registered.is_empty() {
+        let routers =
+            |one: &Registered| one.routers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let channels =
+            xcast.registered.iter().map(|one| [one.source.to_string(), one.group.to_string(), routers(one)]);
+        table(["SENDER", "GROUP", "REGISTERED"], channels);
+    }
 }
 
 /// Packets that ended here, by why.

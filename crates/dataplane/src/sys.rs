@@ -205,6 +205,24 @@ pub fn packet_socket(interface: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// A socket and the address to send IPv6 packets to that this host is to take as if they had come in by its loopback.
+pub fn loopback_socket() -> io::Result<(Socket, SockAddr)> {
+    // Of no protocol: it gets nothing.
+    let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), None)?;
+    // SAFETY: no pointer but to a string that ends; an address of zeroes has room for the one that is written, of which the length
+    // is told.
+    let address = unsafe {
+        let mut storage = SockAddrStorage::zeroed();
+        let address = storage.view_as::<libc::sockaddr_ll>();
+        address.sll_family = libc::AF_PACKET as _;
+        address.sll_protocol = (libc::ETH_P_IPV6 as u16).to_be();
+        address.sll_ifindex = libc::if_nametoindex(c"lo".as_ptr()) as i32;
+        address.sll_halen = 6;
+        SockAddr::new(storage, mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t)
+    };
+    Ok((socket, address))
+}
+
 /// Has each frame that is read from a packet socket come behind a struct virtio_net_hdr, which says what the device
 /// would still have to do to it.
 pub fn with_offload_headers(socket: &Socket) -> io::Result<()> {

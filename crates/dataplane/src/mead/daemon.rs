@@ -1,4 +1,4 @@
-//! The daemon: interfaces and their addresses, discovery, and those who ask.
+//! The daemon: interfaces and their addresses, discovery, Xcast+, and those who ask.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,11 +19,12 @@ use treecast_proto::{
 use treecast_wire::{ipv6::is_forwardable, mead::Dialect, xcast::ALL_XCAST_ROUTERS};
 
 use super::{
-    Config, Discovery, Error, Group, Neighbour, Notice, Setting, Status,
+    Config, Discovery, Error, Group, Neighbour, Notice, Registered, Setting, Status, Xcast,
     listeners::Registrations,
     plane::Plane,
     shared::{Counter, MAX_GROUPS, MAX_LANS},
     status::{self, Counted},
+    xcast_plus::XcastPlus,
 };
 use crate::{
     clock::{Clock, timeout_millis},
@@ -46,6 +47,7 @@ const MAX_REQUEST_LEN: u64 = 4096;
 
 const WAIT: &str = "cannot wait for the network";
 const LISTEN: &str = "cannot hear which groups hosts have joined (without --designated it need not)";
+const XCAST_PLUS: &str = "cannot serve Xcast+ (without --xcast-plus it need not)";
 const WATCH: &str = "cannot watch the network's interfaces";
 
 const MONITOR: u64 = 0;
@@ -53,6 +55,7 @@ const CONTROL: u64 = 1;
 const SIGNALS: u64 = 2;
 const REQUESTS: u64 = 3;
 const LISTENERS: u64 = 4;
+const XCAST: u64 = 5;
 const FIRST_CLIENT: u64 = 16;
 
 /// What a client says. Whoever may not change anything is told the state whatever it says.
@@ -150,6 +153,7 @@ struct Daemon<'a> {
     discovery: Discovery,
     /// Of a designated router.
     registrations: Option<Registrations>,
+    xcast_plus: Option<XcastPlus>,
 }
 
 impl<'a> Daemon<'a> {
@@ -170,7 +174,9 @@ impl<'a> Daemon<'a> {
             groups: BTreeMap::new(),
         };
         let open = || Registrations::open().map_err(Error::system(LISTEN));
-        let registrations = config.is_designated.then(open).transpose()?;
+        let registrations = (config.is_designated || config.is_xcast_plus).then(open).transpose()?;
+        let open = || XcastPlus::open(config.key.clone()).map_err(Error::system(XCAST_PLUS));
+        let xcast_plus = config.is_xcast_plus.then(open).transpose()?;
         let plane = Plane::start(config, &router)?;
         let raw = Some(Protocol::from(libc::IPPROTO_RAW));
         let answers = Socket::new(Domain::IPV6, Type::RAW.nonblocking(), raw)
@@ -181,6 +187,9 @@ impl<'a> Daemon<'a> {
             poll.watch(signals, SIGNALS)?;
             if let Some(registrations) = &registrations {
                 poll.watch(registrations, LISTENERS)?;
+            }
+            if let Some(xcast_plus) = &xcast_plus {
+                poll.watch(xcast_plus, XCAST)?;
             }
             poll.watch(&plane, REQUESTS)
         };
@@ -201,14 +210,17 @@ impl<'a> Daemon<'a> {
             answers,
             discovery: Discovery::default(),
             registrations,
+            xcast_plus,
         })
     }
 
     fn run(mut self, notices: &mut Notices<'_>) -> Result<(), Error> {
         loop {
             let queries = self.registrations.as_ref().and_then(Registrations::deadline);
-            let deadline = self.look_again.into_iter().chain(queries).min();
-            let timeout = timeout_millis(self.clock.now(), deadline);
+            let now = self.clock.now();
+            let xcast_plus = self.xcast_plus.as_ref().and_then(|xcast_plus| xcast_plus.deadline(now));
+            let deadline = self.look_again.into_iter().chain(queries).chain(xcast_plus).min();
+            let timeout = timeout_millis(now, deadline);
             let ready = self.poll.wait(timeout).map_err(Error::system(WAIT))?;
             if ready.contains(&SIGNALS) {
                 return Ok(());
@@ -218,6 +230,7 @@ impl<'a> Daemon<'a> {
                     MONITOR => {
                         let changes = self.monitor.changes().map_err(Error::system(WATCH))?;
                         self.plane.forget_routes();
+                        self.xcast_plus.iter_mut().for_each(XcastPlus::forget_routes);
                         if changes.interfaces {
                             self.look_again.get_or_insert(self.clock.now() + SETTLE);
                         }
@@ -225,11 +238,12 @@ impl<'a> Daemon<'a> {
                     CONTROL => self.serve_client(),
                     REQUESTS => self.answer_requests()?,
                     // Below, with what is due.
-                    LISTENERS => {}
+                    LISTENERS | XCAST => {}
                     client => self.control.write(client),
                 }
             }
             self.hear_listeners()?;
+            self.serve_channels()?;
             if self.look_again.is_some_and(|at| at <= self.clock.now())
                 && let Err(error) = self.look_again(notices)
             {
@@ -274,6 +288,9 @@ impl<'a> Daemon<'a> {
         if let Some(registrations) = &mut self.registrations {
             registrations.attend(self.clock.now(), self.served.values()).map_err(Error::system(LISTEN))?;
         }
+        if let Some(xcast_plus) = &mut self.xcast_plus {
+            xcast_plus.attend(self.served.values()).map_err(Error::system(XCAST_PLUS))?;
+        }
         Ok(())
     }
 
@@ -289,6 +306,18 @@ impl<'a> Daemon<'a> {
             self.configure()?;
         }
         Ok(())
+    }
+
+    /// Xcast+: registers for channels, and serves those of senders on its links.
+    fn serve_channels(&mut self) -> Result<(), Error> {
+        let Some(mut xcast_plus) = self.xcast_plus.take() else { return Ok(()) };
+        let mut worked = Ok(());
+        if let Some(listeners) = &self.registrations {
+            let own_towards = |source| self.address_towards(source);
+            worked = xcast_plus.work(self.clock.now(), &self.router, listeners, own_towards);
+        }
+        self.xcast_plus = Some(xcast_plus);
+        worked.map_err(Error::system(XCAST_PLUS))
     }
 
     fn configure(&mut self) -> Result<(), Error> {
@@ -319,9 +348,8 @@ impl<'a> Daemon<'a> {
 
     /// Whether the receiver is to be served by the group of the request.
     fn serves(&mut self, request: &Request) -> bool {
-        let Some((group, registrations)) = request.group.zip(self.registrations.as_ref()) else {
-            return false;
-        };
+        let registrations = self.registrations.as_ref().filter(|_| self.config.is_designated);
+        let Some((group, registrations)) = request.group.zip(registrations) else { return false };
         let way = (request.sender, request.receiver);
         // What the kernel does not say is not so.
         self.router.groups.contains_key(&group)
@@ -346,7 +374,8 @@ impl<'a> Daemon<'a> {
     }
 
     fn serve_client(&mut self) {
-        let Self { control, poll, plane, router, discovery, served, .. } = self;
+        let Self { control, poll, plane, router, discovery, served, xcast_plus, .. } = self;
+        let now = self.clock.now();
         let mut new = router.clone();
         let answer = |stream: &mut UnixStream| {
             let answer = match read_request(stream) {
@@ -361,7 +390,12 @@ impl<'a> Daemon<'a> {
                     }
                 }
                 Some(Asked::Status) | None => match report(plane, router, discovery, served) {
-                    Ok(status) => Answer::Status(Box::new(status)),
+                    Ok(mut status) => {
+                        if let Some(xcast_plus) = xcast_plus.as_ref() {
+                            tell_channels(&mut status.xcast, xcast_plus, now);
+                        }
+                        Answer::Status(Box::new(status))
+                    }
                     Err(failure) => Answer::Refused(failure.to_string()),
                 },
             };
@@ -433,6 +467,15 @@ fn report(
         groups: router.groups.iter().map(group).collect(),
         neighbours,
     })
+}
+
+fn tell_channels(status: &mut Xcast, xcast_plus: &XcastPlus, now: Instant) {
+    let (registered, counts) = xcast_plus.report(now);
+    let channel = |((source, group), routers)| Registered { source, group, routers };
+    status.registered = registered.into_iter().map(channel).collect();
+    status.encapsulated = counts.encapsulated;
+    status.registrations_refused = counts.refused;
+    status.registrations_unsent = counts.unsent;
 }
 
 fn list(netlink: &mut Netlink) -> Result<BTreeMap<String, Interface>, Error> {

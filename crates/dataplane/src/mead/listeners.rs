@@ -11,6 +11,7 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use treecast_proto::{
     Instant,
     mead::listeners::{Host, Listeners},
+    xcast::registration::Channel,
 };
 use treecast_wire::{
     ipv6::{self, next_header},
@@ -103,6 +104,11 @@ impl Registrations {
 
     pub fn groups(&self) -> BTreeMap<Ipv6Addr, BTreeSet<u32>> {
         self.listeners.groups()
+    }
+
+    /// Channels that hosts on the links have joined, at most so many.
+    pub fn channels(&self, now: Instant, most: usize) -> BTreeSet<Channel> {
+        self.listeners.channels(now, most)
     }
 
     /// Whether this router reaches a receiver by the group: it is on one of its links, and has said that it listens.

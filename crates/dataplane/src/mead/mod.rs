@@ -14,6 +14,7 @@ mod routes;
 mod shared;
 mod status;
 mod user_space;
+mod xcast_plus;
 
 use std::path::PathBuf;
 
@@ -23,7 +24,7 @@ use treecast_wire::mead::Dialect;
 pub use crate::notices::Notice;
 pub use daemon::{process, run, set, show};
 pub use error::Error;
-pub use status::{Copies, Discovery, Group, Interface, Neighbour, Setting, Status, Xcast};
+pub use status::{Copies, Discovery, Group, Interface, Neighbour, Registered, Setting, Status, Xcast};
 
 /// Of its filters: behind those of others. What they drop has not come in.
 const PRIORITY: u16 = 60_000;
@@ -38,7 +39,10 @@ pub struct Config {
     pub dialect: Dialect,
     /// Whether it serves receivers on its own links by multicast, where they have joined a sender's group.
     pub is_designated: bool,
-    /// What responses prove that they are of the domain with.
+    /// Whether it is the designated router of Xcast+: registers for what hosts on its links listen to, and serves them and
+    /// senders there.
+    pub is_xcast_plus: bool,
+    /// What responses and registrations prove that they are of the domain with.
     pub key: Option<DomainKey>,
     /// Whether all copies go the kernel's own way, past its firewall and policies.
     pub through_kernel: bool,

@@ -72,10 +72,26 @@ pub struct Xcast {
     pub unrouted: u64,
     /// For all listeners on a link (X2M).
     pub multicast: u64,
+    /// Multicast packets of senders on this router's links that became Xcast (M2X).
+    pub encapsulated: u64,
+    /// The channels of senders on this router's links, for which routers have registered here.
+    pub registered: Vec<Registered>,
+    /// Registrations that counted for nothing: forged, replayed, or too many.
+    pub registrations_refused: u64,
+    /// Registrations that this router could not send.
+    pub registrations_unsent: u64,
     /// Packets that broke a rule of the header, by the rule.
     pub malformed: BTreeMap<String, u64>,
     /// Other packets that ended here, by why.
     pub dropped: BTreeMap<String, u64>,
+}
+
+/// Who has registered for a channel in Xcast+.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registered {
+    pub source: Ipv6Addr,
+    pub group: Ipv6Addr,
+    pub routers: Vec<Ipv6Addr>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,6 +177,10 @@ impl Counted<'_> {
             local: self.of(Counter::XcastLocal),
             unrouted: self.of(Counter::XcastUnrouted),
             multicast: self.of(Counter::XcastMulticast),
+            encapsulated: 0,
+            registered: Vec::new(),
+            registrations_refused: 0,
+            registrations_unsent: 0,
             malformed: named(malformed),
             dropped: named(dropped.into_iter().map(|(name, counter)| (name, self.of(counter)))),
         }

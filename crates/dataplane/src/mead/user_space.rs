@@ -1,7 +1,9 @@
 //! The router without eBPF: the model itself, for hosts that let nobody load programs. Slow, and the same packets out.
 //!
 //! Packets are copied off the interfaces (`packet(7)`) and sent by a raw socket. Behind that, a filter of classic BPF, which needs
-//! no right to load eBPF, drops what has MEADcast's or Xcast's routing header, so that the kernel does not forward it too. Super-packets are divided into their datagrams. What is too long for a link is not sent, and nobody is told.
+//! no right to load eBPF, drops what has MEADcast's or Xcast's routing header, so that the kernel does not forward it too.
+//! Super-packets are divided into their datagrams. What is too long for a link is not sent, and nobody is told. What has no
+//! route, or a hop limit of 1, the kernel gets by the loopback, and answers it.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +13,7 @@ use std::{
     process::Command,
 };
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use treecast_proto::{
     mead::router::{Dropped, Outcome, OutgoingKind, Router},
     xcast::router as xcast,
@@ -57,6 +59,8 @@ pub struct UserSpace {
     interfaces: BTreeMap<u32, (String, Socket)>,
     poll: Poll,
     out: Socket,
+    /// To this host's own forwarding, by the loopback: for what the kernel has an answer to.
+    kernel: (Socket, SockAddr),
     routes: Routes,
     counters: [u64; COUNTERS],
     buffer: Vec<u8>,
@@ -69,8 +73,8 @@ impl UserSpace {
         out.set_send_buffer_size(4 << 20)?;
         let poll = Poll::new()?;
         let (interfaces, counters) = (BTreeMap::new(), [0; COUNTERS]);
-        let routes = Routes::open()?;
-        Ok(Self { router, interfaces, poll, out, routes, counters, buffer: vec![0; 1 << 17] })
+        let (routes, kernel) = (Routes::open()?, sys::loopback_socket()?);
+        Ok(Self { router, interfaces, poll, out, kernel, routes, counters, buffer: vec![0; 1 << 17] })
     }
 
     pub fn configure(&mut self, router: &Router) {
@@ -140,7 +144,12 @@ impl UserSpace {
             xcast::Outcome::Forward(copies) => {
                 self.count(Counter::XcastData, 1);
                 for copy in copies {
-                    self.send_copy(xcast_counter(copy.kind), &copy.packet, copy.interface);
+                    match copy.kind {
+                        xcast::OutgoingKind::Unrouted => {
+                            self.hand_to_kernel(Counter::XcastUnrouted, &copy.packet)
+                        }
+                        kind => self.send_copy(xcast_counter(kind), &copy.packet, copy.interface),
+                    }
                 }
             }
         }
@@ -183,6 +192,15 @@ impl UserSpace {
         }
     }
 
+    /// Has the kernel answer a packet that it cannot forward.
+    fn hand_to_kernel(&mut self, counter: Counter, packet: &[u8]) {
+        self.count(counter, 1);
+        let (kernel, loopback) = &self.kernel;
+        if kernel.send_to(packet, loopback).is_err() {
+            self.count(Counter::NotSent, 1);
+        }
+    }
+
     fn is_response(&self, packet: &[u8]) -> bool {
         let header = packet.get(ipv6::HEADER_LEN..).map(|header| Header::parse(header, self.router.dialect));
         matches!(header, Some(Ok((header, _))) if header.kind == Kind::Response)
@@ -192,7 +210,14 @@ impl UserSpace {
     fn pass_on(&mut self, mut packet: Vec<u8>) {
         let Ok((ip, _)) = ipv6::Header::parse(&packet) else { return };
         let is_here = self.router.own.contains(&ip.destination);
-        if !is_here && ip.hop_limit > 1 && is_forwardable(ip.source) && is_forwardable(ip.destination) {
+        if is_here || !is_forwardable(ip.source) || !is_forwardable(ip.destination) {
+            return;
+        }
+        if ip.hop_limit <= 1 {
+            // Its sender is to hear of that.
+            let (kernel, loopback) = &self.kernel;
+            let _ = kernel.send_to(&packet, loopback);
+        } else {
             packet[7] -= 1;
             self.send(&packet);
         }
@@ -278,9 +303,16 @@ fn tc(arguments: &[&str]) -> Result<(), Failure> {
 
 /// The packets with a routing header in a frame that has a struct virtio_net_hdr before it, with their checksums.
 fn datagrams(frame: &[u8]) -> Vec<Vec<u8>> {
+    match frame.get(OFFLOAD_LEN + 20) {
+        Some(&next_header::ROUTING) => packets(frame),
+        _ => Vec::new(),
+    }
+}
+
+/// The IPv6 packets in a frame that has a struct virtio_net_hdr before it, with their checksums.
+pub fn packets(frame: &[u8]) -> Vec<Vec<u8>> {
     let Some((offload, frame)) = frame.split_at_checked(OFFLOAD_LEN) else { return Vec::new() };
-    let is_ours = frame.get(12..14) == Some(&IPV6_ETHERTYPE) && frame.get(20) == Some(&next_header::ROUTING);
-    if !is_ours {
+    if frame.get(12..14) != Some(&IPV6_ETHERTYPE) {
         return Vec::new();
     }
     let mut packet = frame[ETHERNET_LEN..].to_vec();
