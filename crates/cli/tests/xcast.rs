@@ -1,0 +1,325 @@
+//! Xcast and Xcast+ in networks of namespaces: plain UDP receivers behind two levels of routers, and one between that knows no Xcast.
+
+mod child;
+#[allow(dead_code, reason = "some of it is for MEADcast's test")]
+mod mead_sender;
+#[allow(dead_code, reason = "multicast routers are for another test")]
+mod mroute_network;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    process::Stdio,
+    time::Duration,
+};
+
+use mead_sender::{Sender, received, send, send_super};
+use mroute_network::{Listener, Network, Router, eventually};
+use socket2::{Domain, Protocol, Socket, Type};
+use treecast_dataplane::mead::Status;
+use treecast_proto::mead::authentication::DomainKey;
+use treecast_wire::{
+    ipv6::{self, next_header, upper_layer_checksum},
+    xcast::{ALL_XCAST_ROUTERS, Header, REGISTRATION_PORT, Registration},
+};
+
+/// s - r1 - r2 - r3, with c1 and c2 at r3, and c3 at r1. r2 knows no Xcast.
+fn network() -> Network {
+    let network = Network::new(&["s", "r1", "r2", "r3", "c1", "c2", "c3"]);
+    network.connect(0, "s", "r1");
+    network.connect(1, "r1", "r2");
+    network.connect(2, "r2", "r3");
+    network.connect(3, "r3", "c1");
+    network.connect(4, "r3", "c2");
+    network.connect(5, "r1", "c3");
+    network.route("s", &[1, 2, 3, 4, 5], 0, 2);
+    network.route("r1", &[2, 3, 4], 1, 2);
+    network.route("r2", &[3, 4], 2, 2);
+    network.route("r2", &[0, 5], 1, 1);
+    network.route("r3", &[0, 1, 5], 2, 1);
+    for (node, id) in [("c1", 3), ("c2", 4), ("c3", 5)] {
+        network.route(node, &[0, 1, 2], id, 1);
+    }
+    network
+}
+
+const S: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+const R3: Ipv6Addr = Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 2);
+const NOWHERE: Ipv6Addr = Ipv6Addr::new(0xfd00, 9, 0, 0, 0, 0, 0, 1);
+const C3: Ipv6Addr = Ipv6Addr::new(0xfd00, 5, 0, 0, 0, 0, 0, 2);
+
+const RECEIVERS: [(&str, &str); 3] = [("c1", "fd00:3::2"), ("c2", "fd00:4::2"), ("c3", "fd00:5::2")];
+
+/// Plain UDP programs.
+fn receivers(network: &Network, ports: [u16; 3]) -> BTreeMap<&'static str, UdpSocket> {
+    let open = |((node, _), port): ((&'static str, &str), u16)| {
+        let socket = network.within(node, || UdpSocket::bind(("::", port)).expect("the port is free"));
+        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a good time");
+        (node, socket)
+    };
+    RECEIVERS.into_iter().zip(ports).map(open).collect()
+}
+
+fn router(network: &Network, node: &str, arguments: &[&str]) -> Router {
+    network.daemon(node, &[&["router", "run", "--all"], arguments].concat(), Stdio::inherit())
+}
+
+fn status(network: &Network, node: &str) -> Status {
+    let output = network.treecast(node, &["router", "status", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("a status")
+}
+
+fn file(name: &str, text: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("treecast-xcast-{}-{name}", std::process::id()));
+    fs::write(&path, text).expect("a temporary file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    path
+}
+
+fn everybody_hears(sockets: &BTreeMap<&str, UdpSocket>, count: u8, len: usize) {
+    for (node, socket) in sockets {
+        let (numbers, from) = received(socket, count.into(), len);
+        let mut sorted = numbers.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..count).collect::<Vec<_>>(), "{node}: each once");
+        assert_eq!(from.map(|from| from.ip()), Some(S.into()), "{node}: it seems to come from its sender");
+    }
+}
+
+/// Every receiver gets each datagram once, whichever routers there are; each link carries one copy.
+#[test]
+fn plain_receivers_get_each_datagram_once_by_one_packet_a_link() {
+    let network = network();
+    let sockets = receivers(&network, [5000; 3]);
+    let addresses = RECEIVERS.map(|(_, address)| address);
+    for options in [&[][..], &["--anonymous"], &["--ports"]] {
+        let _routers = ["r1", "r3"].map(|node| router(&network, node, &["--user-space"]));
+        let mut sender = Sender::start(&network, &[&["--xcast"], options, &addresses, &["5000"]].concat());
+        let group = sender.next("group");
+        assert_eq!(group["lists"][0]["destinations"].as_array().map(Vec::len), Some(3), "{group}");
+        send(&network, 20, 1000);
+        everybody_hears(&sockets, 20, 1000);
+        send_super(&network, 30, 800);
+        everybody_hears(&sockets, 30, 800);
+        let (r1, r3) = (status(&network, "r1").xcast, status(&network, "r3").xcast);
+        assert_eq!((r1.packets, r1.copies, r1.unicast, r1.premature), (50, 50, 50, 0), "{r1:?}");
+        assert_eq!((r3.packets, r3.copies, r3.unicast, r3.premature), (50, 0, 100, 0), "{r3:?}");
+        let done = sender.end();
+        assert_eq!(
+            (&done["packets"], &done["mead_packets"], &done["unicast_packets"], &done["discovery_packets"]),
+            (&50.into(), &50.into(), &0.into(), &0.into()),
+            "{options:?}"
+        );
+    }
+}
+
+/// Receivers at three ports, of whom one joins later; the router turns a list that is short into unicast early.
+#[test]
+fn receivers_have_ports_of_their_own_and_join_while_it_runs() {
+    let network = network();
+    let sockets = receivers(&network, [5001, 5002, 5003]);
+    let _routers = ["r1", "r3"].map(|node| router(&network, node, &["--user-space", "--min-dsts", "3"]));
+    let path = file("members", "fd00:3::2 5001\nfd00:4::2 5002\n");
+    let members = path.to_str().expect("a plain name");
+    let mut sender = Sender::start(&network, &["--xcast", "--ports", "--members", members, "5000"]);
+    sender.next("group");
+    let new = path.with_extension("new");
+    fs::write(&new, "fd00:3::2 5001\nfd00:4::2 5002\nfd00:5::2 5003\n").expect("it is ours");
+    fs::rename(&new, &path).expect("it is ours");
+    while sender.next("group")["lists"][0]["destinations"].as_array().map(Vec::len) != Some(3) {}
+    send(&network, 20, 500);
+    everybody_hears(&sockets, 20, 500);
+    let r1 = status(&network, "r1").xcast;
+    assert_eq!((r1.packets, r1.copies, r1.unicast, r1.premature), (20, 0, 20, 40), "{r1:?}");
+    sender.end();
+    fs::remove_file(&path).expect("it is ours");
+}
+
+fn udp(source: Ipv6Addr, destination: Ipv6Addr, ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
+    let len = (8 + payload.len()) as u16;
+    let head = [ports[0], ports[1], len, 0].map(u16::to_be_bytes).concat();
+    let mut segment = [&head[..], payload].concat();
+    let checksum = upper_layer_checksum(source, destination, next_header::UDP, &segment);
+    segment[6..8].copy_from_slice(&checksum.to_be_bytes());
+    segment
+}
+
+/// Sends a hand-made packet from a node; to a group by its interface to `r1`.
+fn inject(network: &Network, node: &str, ip: ipv6::Header, payload: &[u8]) {
+    let ip = ipv6::Header { payload_len: payload.len() as u16, ..ip };
+    let packet = [&ip.to_bytes()[..], payload].concat();
+    network.within(node, || {
+        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
+        let socket = Socket::new(Domain::IPV6, Type::RAW, raw).expect("root may");
+        if ip.destination.is_multicast() {
+            let interface = treecast_driver::interface::Interface::named("r1").expect("a cable");
+            socket.set_multicast_if_v6(interface.index).expect("it is there");
+        }
+        let to = SocketAddr::V6(SocketAddrV6::new(ip.destination, 0, 0, 0));
+        socket.send_to(&packet, &to.into()).expect("it is routed");
+    });
+}
+
+fn xcast_packet(destinations: &[Ipv6Addr], to: Ipv6Addr) -> (ipv6::Header, Vec<u8>) {
+    let header =
+        Header::new(next_header::UDP, Ipv6Addr::UNSPECIFIED, destinations.to_vec()).expect("a good list");
+    let ip = ipv6::Header {
+        class_and_label: 0,
+        payload_len: 0,
+        next_header: next_header::ROUTING,
+        hop_limit: 64,
+        source: S,
+        destination: to,
+    };
+    (ip, [header.to_bytes(), udp(S, to, [7, 5000], b"by hand")].concat())
+}
+
+fn hears(socket: &UdpSocket, text: &str) {
+    let mut buffer = [0; 100];
+    eventually(text, || socket.recv(&mut buffer).is_ok_and(|len| &buffer[..len] == text.as_bytes()));
+}
+
+/// The router's kernel answers for who has no route, and the others are served.
+#[test]
+fn who_has_no_route_is_told_of() {
+    let network = network();
+    network.route("s", &[9], 0, 2);
+    let _router = router(&network, "r1", &["--user-space"]);
+    let mut sender = Sender::start(&network, &["--xcast", "fd00:5::2", "fd00:9::1", "5000"]);
+    let sockets = receivers(&network, [5000; 3]);
+    send(&network, 3, 100);
+    let told = sender.next("unreachable");
+    assert_eq!(
+        (&told["receivers"][0], &told["why"]),
+        (&"fd00:9::1".into(), &"there is no route to it".into())
+    );
+    assert_eq!(received(&sockets["c3"], 3, 100).0.len(), 3);
+    sender.end();
+}
+
+/// All Xcast routers on the link, the router itself, what has no route, and what is wrong.
+#[test]
+fn a_router_takes_what_is_for_all_and_for_itself_and_drops_what_is_wrong() {
+    let network = network();
+    let sockets = receivers(&network, [5000; 3]);
+    let at_r1 = network.within("r1", || UdpSocket::bind(("::", 5000)).expect("the port is free"));
+    at_r1.set_read_timeout(Some(Duration::from_millis(100))).expect("a good time");
+    let _router = router(&network, "r1", &["--user-space"]);
+    let own = "fd00:1::1".parse().expect("an address");
+    let (ip, payload) = xcast_packet(&[own, C3, NOWHERE], ALL_XCAST_ROUTERS);
+    inject(&network, "s", ip, &payload);
+    hears(&at_r1, "by hand");
+    hears(&sockets["c3"], "by hand");
+    let mut wrong = payload.clone();
+    wrong[40] ^= 1;
+    inject(&network, "s", ip, &wrong);
+    eventually("it is counted", || status(&network, "r1").xcast.malformed.get("checksum") == Some(&1));
+    let xcast = status(&network, "r1").xcast;
+    assert_eq!((xcast.packets, xcast.local, xcast.unicast, xcast.unrouted), (1, 1, 1, 1), "{xcast:?}");
+    let shown = network.treecast("r1", &["router", "status"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("malformed: checksum") && shown.contains("without a route"), "{shown}");
+}
+
+const GROUP: &str = "ff35::4242";
+
+fn listeners(network: &Network) -> [Listener; 2] {
+    ["c1", "c2"].map(|node| network.listen(node, "r3", GROUP, Some("fd00::1")))
+}
+
+fn registered(network: &Network) -> Vec<Ipv6Addr> {
+    status(network, "r1").xcast.registered.into_iter().flat_map(|one| one.routers).collect()
+}
+
+/// M2X and X2M: a sender that only multicasts, and receivers that have only joined its channel.
+#[test]
+fn multicast_crosses_routers_without_multicast_by_xcast() {
+    let network = network();
+    let path = file("key", &"07".repeat(32));
+    let key = path.to_str().expect("a plain name");
+    let options = ["--user-space", "--xcast-plus", "--key", key];
+    let _routers = ["r1", "r3"].map(|node| router(&network, node, &options));
+    let listeners = listeners(&network);
+    eventually("r3 has registered", || registered(&network) == [R3]);
+    let stream = network.stream("s", "r1", GROUP);
+    listeners.iter().for_each(|listener| _ = listener.hear("s"));
+    drop(stream);
+    listeners.iter().for_each(Listener::hear_the_end);
+    let (r1, r3) = (status(&network, "r1").xcast, status(&network, "r3").xcast);
+    assert!(r1.encapsulated > 0, "{r1:?}");
+    assert_eq!(
+        (r3.packets, r3.multicast, r3.unicast),
+        (r1.encapsulated, 2 * r1.encapsulated, 0),
+        "one packet came"
+    );
+
+    // Registrations of who has not the key, and those that say them again, count for nothing.
+    let forged = Registration {
+        holding_seconds: 30,
+        sequence: u64::MAX,
+        source: S,
+        group: GROUP.parse().expect("a group"),
+        router: C3,
+        code: [0; 16],
+    };
+    for registration in [forged, DomainKey::new(&[8; 32]).seal(forged)] {
+        network.within("c3", || {
+            let socket = UdpSocket::bind("[::]:0").expect("a free port");
+            socket.send_to(&registration.to_bytes(), (S, REGISTRATION_PORT)).expect("it is routed");
+        });
+    }
+    eventually("both are refused", || status(&network, "r1").xcast.registrations_refused == 2);
+    assert_eq!(registered(&network), [R3]);
+
+    drop(listeners);
+    eventually("nobody listens any more", || registered(&network).is_empty());
+    fs::remove_file(&path).expect("it is ours");
+}
+
+/// The sender itself takes registrations; a plain receiver is served beside the group.
+#[test]
+fn a_sender_serves_registered_routers_and_plain_receivers() {
+    let network = network();
+    let _routers = [
+        router(&network, "r1", &["--user-space"]),
+        router(&network, "r3", &["--user-space", "--xcast-plus"]),
+    ];
+    let mut sender = Sender::start(&network, &["--xcast", "--group", GROUP, "fd00:5::2", "5000"]);
+    assert_eq!(sender.next("group")["registered"], serde_json::json!([]));
+    let listeners = listeners(&network);
+    assert_eq!(sender.next("group")["registered"], serde_json::json!([R3]));
+    let plain = receivers(&network, [5001, 5001, 5000]).remove("c3").expect("it is there");
+    send(&network, 20, 1000);
+    let sockets = listeners.iter().map(|listener| &listener.socket).chain([&plain]);
+    for socket in sockets {
+        let (numbers, from) = received(socket, 20, 1000);
+        assert_eq!((numbers, from.map(|from| from.ip())), ((0..20).collect(), Some(S.into())));
+    }
+    drop(listeners);
+    assert_eq!(sender.next("group")["registered"], serde_json::json!([]));
+    let done = sender.end();
+    assert_eq!((&done["mead_packets"], &done["unicast_packets"]), (&20.into(), &20.into()), "{done}");
+    assert!(done["registrations"]["counted"].as_u64() >= Some(2), "{done}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let network = network();
+    let refused = |arguments: &[&str], expected: &str| {
+        let output = network.treecast("s", arguments);
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && line.contains(expected), "{arguments:?}: {line}");
+    };
+    refused(&["mead", "--xcast", "fd00:3::2", "fd00:3::2", "5000"], "the receiver fd00:3::2 is named twice");
+    refused(&["mead", "--xcast", "5000"], "there is no receiver");
+    refused(&["mead", "--group", GROUP, "fd00:3::2", "5000"], "--xcast");
+    refused(&["mead", "--xcast", "--interval", "3", "fd00:3::2", "5000"], "cannot be used with");
+    refused(&["mead", "--xcast", "--max", "33", "fd00:3::2", "5000"], "33");
+    refused(&["mead", "--xcast", "--group", "ff02::1", "fd00:3::2", "5000"], "ff02::1 is no group");
+    let line = network.treecast("r1", &["router", "run", "--all", "--xcast-plus", "--dialect", "linux-6.5"]);
+    assert!(String::from_utf8_lossy(&line.stderr).contains("--xcast-plus needs --dialect rfc"));
+}
