@@ -16,7 +16,8 @@
 #define INLINE static inline __attribute__((always_inline))
 /* Has the compiler compare this number where it is said to, for the verifier, and not only what it was made of. */
 #define AS_IT_IS(number) __asm__ volatile("" : "+r"(number))
-/* The verifier looks at it once, whoever calls it: all that it knows of what it is given are the types. */
+/* The verifier looks at it once, whoever calls it: all that it knows of what it is given are the types. Of those, kernels without
+ * type information of their own (CONFIG_DEBUG_INFO_BTF) do not know the packet's. */
 #define CHECKED_ONCE __attribute__((noinline))
 #define NO_UNROLL _Pragma("clang loop unroll(disable)")
 

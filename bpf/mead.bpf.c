@@ -79,10 +79,8 @@ INLINE int read_header(struct __sk_buff *skb, struct packet *packet, mead_u32 pa
 		return MEAD_HEADER_LEN;
 	if (fixed[3])
 		return MEAD_SEGMENTS_LEFT;
-	len = packet->count * MEAD_ADDRESS_LEN;
+	len = list_len(packet);
 	packet->header_len = MEAD_FIXED_LEN + len;
-	if (len < MEAD_ADDRESS_LEN || len > sizeof(packet->addresses))
-		return MEAD_TRUNCATED;
 	if (payload_len < MEAD_FIXED_LEN + len || load(skb, AT_ADDRESSES, packet->addresses, len))
 		return MEAD_TRUNCATED;
 	if (packet->dialect == MEAD_RFC) {

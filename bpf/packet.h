@@ -266,6 +266,15 @@ INLINE mead_u32 population(mead_u32 map)
 	return map * 0x01010101 >> 24;
 }
 
+/* How long the address list is, 1 to 512 octets, in a way that verifiers since Linux 6.1 can see. */
+INLINE mead_u32 list_len(const struct packet *packet)
+{
+	mead_u64 len = packet->count * MEAD_ADDRESS_LEN - 1;
+
+	AS_IT_IS(len);
+	return (len & (sizeof(packet->addresses) - 1)) + 1;
+}
+
 /* The first place whose bit is set. */
 INLINE mead_u32 first_of(mead_u32 map)
 {

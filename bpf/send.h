@@ -56,7 +56,7 @@ INLINE int leave_to_kernel(struct __sk_buff *skb, const struct packet *packet)
 }
 
 /* Sends the packet as it is now. The last copy is the packet itself: what is answered is the program's answer. */
-CHECKED_ONCE int emit(struct __sk_buff *skb, struct packet *packet, struct mead_config *settings, int is_last)
+static __attribute__((noinline)) int emit(struct __sk_buff *skb, struct packet *packet, struct mead_config *settings, int is_last)
 {
 	struct bpf_fib_lookup route = {};
 	mead_u8 hop_limit;

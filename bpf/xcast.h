@@ -89,10 +89,8 @@ INLINE int read_xcast(struct __sk_buff *skb, struct packet *packet, mead_u32 pay
 	wrong = check_xcast_fixed(packet);
 	if (wrong >= 0)
 		return wrong;
-	len = packet->count * MEAD_ADDRESS_LEN;
+	len = list_len(packet);
 	packet->header_len = XCAST_FIXED_LEN + len;
-	if (len < MEAD_ADDRESS_LEN || len > sizeof(packet->addresses))
-		return XCAST_TRUNCATED;
 	if (payload_len < XCAST_FIXED_LEN + len || load(skb, AT_HEADER + XCAST_FIXED_LEN, packet->addresses, len))
 		return XCAST_TRUNCATED;
 	packet->address_sum = sum_of(packet->addresses, len, 0);
@@ -188,33 +186,36 @@ static long sort_copies(mead_u32 index, struct work *work)
 	return 0;
 }
 
-/* Writes the header over for some destinations. With the A bit, the addresses of all others are gone. */
-CHECKED_ONCE int write_xcast(struct __sk_buff *skb, struct packet *packet, mead_u32 members)
+/* Lists the addresses of a copy, and zeros for all others. Returns nothing of interest. */
+CHECKED_ONCE int list_members(struct packet *packet, mead_u32 members)
 {
-	mead_u32 sum, len;
-
 	if (!packet)
 		return 0;
-	sum = packet->address_sum;
-	/* 1 to 512, as the verifier can see. */
-	len = ((packet->count * MEAD_ADDRESS_LEN - 1) & (sizeof(packet->members) - 1)) + 1;
+	NO_UNROLL
+	for (mead_u32 place = 0; place < MEAD_MAX_ADDRESSES; place++) {
+		if (members & bit(place))
+			__builtin_memcpy(packet->members[place], packet->addresses[place], MEAD_ADDRESS_LEN);
+		else
+			__builtin_memset(packet->members[place], 0, MEAD_ADDRESS_LEN);
+	}
+	return 0;
+}
+
+/* Writes the header over for some destinations. With the A bit, the addresses of all others are gone. */
+INLINE void write_xcast(struct __sk_buff *skb, struct packet *packet, mead_u32 members)
+{
+	mead_u32 len = list_len(packet), sum = packet->address_sum;
+
 	packet->xcast.bitmap[0] = network32(members);
 	packet->xcast.checksum = 0;
 	if (packet->xcast.flags & XCAST_ANONYMITY) {
-		NO_UNROLL
-		for (mead_u32 place = 0; place < MEAD_MAX_ADDRESSES; place++) {
-			if (members & bit(place))
-				__builtin_memcpy(packet->members[place], packet->addresses[place], MEAD_ADDRESS_LEN);
-			else
-				__builtin_memset(packet->members[place], 0, MEAD_ADDRESS_LEN);
-		}
+		list_members(packet, members);
 		sum = sum_of(packet->members, sizeof(packet->members), 0);
 		store(skb, AT_HEADER + XCAST_FIXED_LEN, packet->members, len, BPF_F_RECOMPUTE_CSUM);
 	}
 	packet->xcast.checksum = ~fold(sum_of(&packet->xcast, XCAST_FIXED_LEN, sum));
 	store(skb, AT_HEADER + XCAST_AT_FLAGS, (const mead_u8 *)&packet->xcast + XCAST_AT_FLAGS,
 	      XCAST_FIXED_LEN - XCAST_AT_FLAGS, BPF_F_RECOMPUTE_CSUM);
-	return 0;
 }
 
 /* A copy for those behind one router, which comes to the first of them if no router there knows Xcast. */

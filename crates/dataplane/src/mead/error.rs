@@ -13,7 +13,7 @@ pub enum Error {
     )]
     Permission,
     #[error(
-        "this kernel refuses the router's program ({0}): it needs Linux 5.17 with CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_BPF \
+        "this kernel refuses the router's program ({0}): it needs Linux 6.1 with CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_BPF \
          and CONFIG_NET_SCH_INGRESS, or --user-space"
     )]
     Program(String),
