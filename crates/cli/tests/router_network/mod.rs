@@ -1,0 +1,130 @@
+//! A network of two MEADcast and Xcast routers and three receivers, and packets made by hand for it.
+#![allow(dead_code, reason = "each of the tests uses a part")]
+
+use std::{
+    net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
+    process::Stdio,
+    time::Duration,
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use treecast_dataplane::mead::Status;
+use treecast_wire::{
+    ipv6::{self, next_header, upper_layer_checksum},
+    mead::{Dialect, Header},
+};
+
+use crate::mroute_network::{Network, PATIENCE, PORT, Router};
+
+pub const SENDER: Ipv6Addr = host(0, 1);
+pub const R1: Ipv6Addr = host(0, 2);
+pub const R2: Ipv6Addr = host(1, 2);
+pub const C1: Ipv6Addr = host(2, 2);
+pub const C2: Ipv6Addr = host(3, 2);
+pub const C3: Ipv6Addr = host(4, 2);
+
+pub const fn host(network: u16, number: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd00, network, 0, 0, 0, 0, 0, number)
+}
+
+/// s - r1 - r2, with c3 at r1, c1 and c2 at r2.
+pub fn tree() -> Network {
+    let network = Network::new(&["s", "r1", "r2", "c1", "c2", "c3"]);
+    network.connect(0, "s", "r1");
+    network.connect(1, "r1", "r2");
+    network.connect(2, "r2", "c1");
+    network.connect(3, "r2", "c2");
+    network.connect(4, "r1", "c3");
+    network.route("s", &[1, 2, 3, 4], 0, 2);
+    network.route("r1", &[2, 3], 1, 2);
+    network.route("r2", &[0, 4], 1, 1);
+    network
+}
+
+pub fn start(network: &Network, node: &str, arguments: &[&str]) -> Router {
+    let arguments = [&["router", "run", "--all"], arguments].concat();
+    network.daemon(node, &arguments, Stdio::inherit())
+}
+
+pub fn set(network: &Network, node: &str, change: &[&str]) {
+    let output = network.treecast(node, &[&["router", "set"], change].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+pub fn status(network: &Network, node: &str) -> Status {
+    let output = network.treecast(node, &["router", "status", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("a status")
+}
+
+/// Plain UDP sockets on c1, c2 and c3.
+pub fn receivers(network: &Network) -> [UdpSocket; 3] {
+    ["c1", "c2", "c3"].map(|node| {
+        network.within(node, || {
+            let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, PORT)).expect("the port is free");
+            socket.set_read_timeout(Some(PATIENCE)).expect("a good time");
+            socket
+        })
+    })
+}
+
+/// All that has come, when nothing more does.
+pub fn heard(socket: &UdpSocket) -> Vec<String> {
+    socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a good time");
+    let mut buffer = [0; 2048];
+    let mut all = Vec::new();
+    while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+        assert_eq!(from.ip(), SENDER, "it seems to come from its sender");
+        all.push(String::from_utf8_lossy(&buffer[..len]).into_owned());
+    }
+    all
+}
+
+pub fn udp(destination: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
+    let len = (8 + payload.len()) as u16;
+    let head = [0x1234_u16.to_be_bytes(), PORT.to_be_bytes(), len.to_be_bytes(), [0, 0]].concat();
+    let mut segment = [&head[..], payload].concat();
+    let checksum = upper_layer_checksum(SENDER, destination, next_header::UDP, &segment);
+    segment[6..8].copy_from_slice(&checksum.to_be_bytes());
+    segment
+}
+
+pub fn packet(header: &Header, destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
+    with_header(&header.to_bytes(Dialect::Rfc), destination, rest)
+}
+
+/// A packet with this routing header.
+pub fn with_header(header: &[u8], destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
+    let ip = ipv6::Header {
+        class_and_label: 0,
+        payload_len: (header.len() + rest.len()) as u16,
+        next_header: next_header::ROUTING,
+        hop_limit: 64,
+        source: SENDER,
+        destination,
+    };
+    [&ip.to_bytes()[..], header, rest].concat()
+}
+
+pub fn groups() -> Header {
+    let groups = [(R1, vec![C3]), (R2, vec![C1, C2])];
+    Header::data(next_header::UDP, &groups).expect("a good list")
+}
+
+/// Sends a packet as it is from s.
+pub fn inject(network: &Network, packet: &[u8]) {
+    let (ip, _) = ipv6::Header::parse(packet).expect("a packet");
+    network.within("s", || {
+        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
+        let socket = Socket::new(Domain::IPV6, Type::RAW, raw).expect("root may");
+        // SAFETY: the name is terminated.
+        let link = unsafe { libc::if_nametoindex(c"r1".as_ptr()) };
+        let scope = if ip.destination.is_multicast() { link } else { 0 };
+        let to = SocketAddr::V6(SocketAddrV6::new(ip.destination, 0, 0, scope));
+        socket.send_to(packet, &to.into()).expect("it is routed");
+    });
+}
+
+pub fn send(network: &Network, text: &str) {
+    inject(network, &packet(&groups(), C3, &udp(C3, text.as_bytes())));
+}
