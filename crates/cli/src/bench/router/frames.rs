@@ -1,4 +1,4 @@
-//! What the sender puts on the link: the same payload as multicast, as MEADcast and as plain unicast.
+//! What the sender puts on the link: the same payload as multicast, as MEADcast, as Xcast and as plain unicast.
 
 use std::net::Ipv6Addr;
 
@@ -6,11 +6,12 @@ use treecast_driver::offload::Offload;
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
     mead::{Dialect, Header},
+    xcast,
 };
 
 use super::Result;
 
-/// Bytes of a datagram in a super-packet: with MEADcast's header for ten receivers, it fits an MTU of 1,500.
+/// Bytes of a datagram in a super-packet: with a list of ten receivers, it fits an MTU of 1,500.
 const SEGMENT_LEN: usize = 1200;
 const SEGMENTS: usize = 50;
 
@@ -102,6 +103,14 @@ impl Addresses {
     pub fn mead(&self, size: Size) -> Result<Flow> {
         let header = Header::data(next_header::UDP, &[(self.router, self.receivers.clone())])?;
         let header = header.to_bytes(Dialect::Rfc);
+        let frame = self.frame(self.router_mac, self.receivers[0], (self.port, Some(&header)), size);
+        Ok(Flow { frames: vec![frame], copies: self.receivers.len(), size, port: self.port })
+    }
+
+    /// The same, with a list of destinations that the router knows the ways to.
+    pub fn xcast(&self, size: Size) -> Result<Flow> {
+        let header = xcast::Header::new(next_header::UDP, Ipv6Addr::UNSPECIFIED, self.receivers.clone())?;
+        let header = header.to_bytes();
         let frame = self.frame(self.router_mac, self.receivers[0], (self.port, Some(&header)), size);
         Ok(Flow { frames: vec![frame], copies: self.receivers.len(), size, port: self.port })
     }

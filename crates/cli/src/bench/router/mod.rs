@@ -3,7 +3,7 @@
 //! One sender, one router and ten receivers, each on a link of its own, in one run on one machine. One program sends all
 //! of it, in one way: whole frames into the sender's link, super-packets undivided. Measured in turn are
 //!
-//! - super-packets, multicast by the kernel (`treecast mroute`) beside M2U by the MEADcast router;
+//! - super-packets, multicast by the kernel (`treecast mroute`) beside M2U and X2U by the MEADcast and Xcast router;
 //! - single packets, forwarded as unicast by the kernel beside M2U, counted in packets that come out;
 //! - plain traffic, datagrams and a TCP connection, without the router's program and with it, in short turns;
 //! - frames that the router does not take: what only the sender costs.
@@ -97,6 +97,7 @@ pub fn run(args: &Args) -> Outcome {
 struct Flows {
     multicast_super: Flow,
     mead_super: Flow,
+    xcast_super: Flow,
     unicast_single: Flow,
     mead_single: Flow,
     stray_super: Flow,
@@ -109,6 +110,7 @@ impl Flows {
         Ok(Self {
             multicast_super: addresses.multicast(Size::Super),
             mead_super: addresses.mead(Size::Super)?,
+            xcast_super: addresses.xcast(Size::Super)?,
             unicast_single: addresses.unicast(Size::Single),
             mead_single: addresses.mead(Size::Single)?,
             stray_super: addresses.stray(Size::Super),
@@ -124,7 +126,7 @@ impl Flows {
         let planes = [(Mead::Program, "MEADcast"), (Mead::UserSpace, "MEADcast in user space")];
         for (plane, what) in planes.into_iter().take(if in_user_space { 2 } else { 1 }) {
             network.attach(plane).map_err(|error| failed(what, error))?;
-            for flow in [&self.mead_super, &self.mead_single] {
+            for flow in [&self.mead_super, &self.xcast_super, &self.mead_single] {
                 network.check(flow).map_err(|error| failed(what, error))?;
             }
         }
@@ -139,6 +141,7 @@ impl Flows {
             let mut send = |flow| slice::send(network, flow, duration);
             if is_mead {
                 run.mead_super = send(&self.mead_super)?;
+                run.xcast_super = send(&self.xcast_super)?;
                 run.mead_single = send(&self.mead_single)?;
             } else {
                 run.stray_super = send(&self.stray_super)?;

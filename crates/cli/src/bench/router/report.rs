@@ -19,6 +19,7 @@ const WANTED_PLAIN: f64 = 0.97;
 pub(super) struct Run {
     pub multicast_super: Slice,
     pub mead_super: Slice,
+    pub xcast_super: Slice,
     pub unicast_single: Slice,
     pub mead_single: Slice,
     /// What the router does not take.
@@ -114,7 +115,7 @@ impl Report {
         format!("{head}\n{rows}")
     }
 
-    fn forwarding_rows(&self) -> [(&'static str, String); 4] {
+    fn forwarding_rows(&self) -> [(&'static str, String); 5] {
         let gbps = |of: fn(&Run) -> Slice, cost: fn(&Run) -> Slice| {
             let rate = self.of_runs(|run| of(run).bytes_per_second() * 8e-9).median;
             let cost = self.of_runs(|run| of(run).cpu_per_packet_out(&cost(run)) * 1e9).median;
@@ -141,6 +142,7 @@ impl Report {
                 "super-packets, MEADcast to unicast",
                 gbps(|run| run.mead_super, |run| run.stray_super) + &of_super,
             ),
+            ("super-packets, Xcast to unicast", gbps(|run| run.xcast_super, |run| run.stray_super)),
             ("packets of 1000 bytes, unicast", packets(|run| run.unicast_single, |run| run.stray_single)),
             (
                 "packets of 1000 bytes, MEADcast",
