@@ -93,6 +93,23 @@ fn user_space_forwards_the_same() {
     assert_eq!(receivers.each_ref().map(heard), [vec![], vec![], vec!["plain".to_owned()]]);
 }
 
+/// Nothing drops what nobody forwards any more.
+#[test]
+fn a_router_in_user_space_that_is_killed_leaves_the_way_to_the_kernel() {
+    let network = tree();
+    let router = start(&network, "r1", &["--user-space"]);
+    let receivers = receivers(&network);
+    send(&network, "one");
+    assert_eq!(receivers.each_ref().map(heard), [vec!["one".to_owned()], vec![], vec!["one".to_owned()]]);
+    drop(router);
+    send(&network, "plain");
+    assert_eq!(receivers.each_ref().map(heard), [vec![], vec![], vec!["plain".to_owned()]]);
+    let router = start(&network, "r1", &["--user-space"]);
+    send(&network, "two");
+    assert_eq!(receivers.each_ref().map(heard), [vec!["two".to_owned()], vec![], vec!["two".to_owned()]]);
+    assert_eq!(router.terminate(), Some(0));
+}
+
 #[test]
 fn a_router_that_is_changed_while_it_runs_loses_nothing() {
     let network = tree();

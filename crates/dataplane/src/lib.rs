@@ -11,6 +11,7 @@ pub mod mead;
 mod mld_socket;
 pub mod mroute;
 mod netlink;
+mod nftables;
 mod notices;
 mod sys;
 pub mod tcx;

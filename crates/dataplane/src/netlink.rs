@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::sys;
 
 const HEADER_LEN: usize = 16;
-const NLMSG_ERROR: u16 = 2;
+pub const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
@@ -301,14 +301,14 @@ fn add_address(body: &[u8], interfaces: &mut HashMap<u32, Interface>) {
     }
 }
 
-struct NetlinkMessage<'a> {
-    kind: u16,
-    sequence: u32,
-    body: &'a [u8],
+pub struct NetlinkMessage<'a> {
+    pub kind: u16,
+    pub sequence: u32,
+    pub body: &'a [u8],
 }
 
 /// The messages of one datagram, as far as they are whole.
-fn messages(mut bytes: &[u8]) -> impl Iterator<Item = NetlinkMessage<'_>> {
+pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = NetlinkMessage<'_>> {
     std::iter::from_fn(move || {
         let len = read_u32(bytes)? as usize;
         let message = bytes.get(HEADER_LEN..len)?;
@@ -331,7 +331,7 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// struct nlmsgerr: minus an error number, or 0 for an acknowledgement.
-fn parse_error(body: &[u8]) -> io::Result<()> {
+pub fn parse_error(body: &[u8]) -> io::Result<()> {
     match read_u32(body).map(|code| code as i32) {
         Some(0) => Ok(()),
         Some(code) => Err(io::Error::from_raw_os_error(code.saturating_neg())),

@@ -4,6 +4,7 @@
 //! daemon is busy or not. The daemon loads it, tells it the host's addresses, answers discovery requests, which the
 //! program passes on and hands it a copy of, and tells and changes what is going on.
 
+mod blocking;
 pub mod check;
 mod daemon;
 mod error;

@@ -18,10 +18,10 @@ use treecast_proto::mead::router::Router;
 
 use super::{
     PRIORITY,
+    blocking::remove_filter,
     shared::{
         COUNTERS, Config, Group, Lan, MAX_LANS, Mac, Neighbour, NeighbourKey, REQUEST_PACKET, dialect_number,
     },
-    user_space::unblock,
 };
 use crate::{
     netlink::Interface,
@@ -91,7 +91,7 @@ impl Program {
     pub fn attach(&mut self, interface: &Interface, as_filter: bool) -> Result<(), Failure> {
         let name = &interface.name;
         let _ = tc::qdisc_detach_program(name, TcAttachType::Ingress, NAME);
-        unblock(name);
+        remove_filter(name);
         let left = left_at(interface);
         if !as_filter {
             let place = left.as_ref().map_or(Place::Last, |left| Place::InsteadOf(left.as_fd()));

@@ -1,16 +1,15 @@
 //! The router without eBPF: the model itself, for hosts that let nobody load programs. Slow, and the same packets out.
 //!
-//! Packets are copied off the interfaces (`packet(7)`) and sent by a raw socket. Behind that, a filter of classic BPF, which needs
-//! no right to load eBPF, drops what has MEADcast's or Xcast's routing header, so that the kernel does not forward it too.
-//! Super-packets are divided into their datagrams. What is too long for a link is not sent, and nobody is told. What has no
-//! route, or a hop limit of 1, the kernel gets by the loopback, and answers it.
+//! Packets are copied off the interfaces (`packet(7)`) and sent by a raw socket. Behind that, what has MEADcast's or Xcast's
+//! routing header is dropped ([`Blocking`]), so that the kernel does not forward it too. Super-packets are divided into their
+//! datagrams. What is too long for a link is not sent, and nobody is told. What has no route, or a hop limit of 1, the kernel
+//! gets by the loopback, and answers it.
 
 use std::{
     collections::BTreeMap,
     io,
     net::{Ipv6Addr, SocketAddr, SocketAddrV6},
     os::fd::{AsFd, AsRawFd, RawFd},
-    process::Command,
 };
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -25,7 +24,7 @@ use treecast_wire::{
 };
 
 use super::{
-    PRIORITY,
+    blocking::Blocking,
     program::left_at,
     routes::Routes,
     shared::{COUNTERS, Counter, FIRST_XCAST_REASON},
@@ -38,10 +37,6 @@ use crate::{
 
 /// Packets taken off an interface before anything else is looked at.
 const BATCH: usize = 64;
-
-/// Drops IPv6 (ethertype at 12) with a routing header (next header at 20) of type 253 or 254 (at 56).
-const BLOCKING: &str =
-    "9,40 0 0 12,21 0 6 34525,48 0 0 20,21 0 4 43,48 0 0 56,21 1 0 253,21 0 1 254,6 0 0 2,6 0 0 4294967295";
 
 const ETHERNET_LEN: usize = 14;
 const IPV6_ETHERTYPE: [u8; 2] = [0x86, 0xdd];
@@ -62,6 +57,7 @@ pub struct UserSpace {
     /// To this host's own forwarding, by the loopback: for what the kernel has an answer to.
     kernel: (Socket, SockAddr),
     routes: Routes,
+    blocking: Blocking,
     counters: [u64; COUNTERS],
     buffer: Vec<u8>,
 }
@@ -73,8 +69,9 @@ impl UserSpace {
         out.set_send_buffer_size(4 << 20)?;
         let poll = Poll::new()?;
         let (interfaces, counters) = (BTreeMap::new(), [0; COUNTERS]);
-        let (routes, kernel) = (Routes::open()?, sys::loopback_socket()?);
-        Ok(Self { router, interfaces, poll, out, kernel, routes, counters, buffer: vec![0; 1 << 17] })
+        let (routes, blocking, kernel) = (Routes::open()?, Blocking::new(), sys::loopback_socket()?);
+        let buffer = vec![0; 1 << 17];
+        Ok(Self { router, interfaces, poll, out, kernel, routes, blocking, counters, buffer })
     }
 
     pub fn configure(&mut self, router: &Router) {
@@ -88,7 +85,7 @@ impl UserSpace {
         if let Some(left) = left_at(interface) {
             let _ = tcx::detach(left.as_fd(), interface.index);
         }
-        block(&interface.name)?;
+        self.blocking.block(&interface.name)?;
         self.poll.watch(&socket, interface.index.into())?;
         self.interfaces.insert(interface.index, (interface.name.clone(), socket));
         Ok(())
@@ -97,7 +94,7 @@ impl UserSpace {
     pub fn detach(&mut self, interface: u32) {
         // Closed, its socket is not watched any more.
         if let Some((name, _)) = self.interfaces.remove(&interface) {
-            unblock(&name);
+            self.blocking.unblock(&name);
         }
     }
 
@@ -242,12 +239,6 @@ impl AsRawFd for UserSpace {
     }
 }
 
-impl Drop for UserSpace {
-    fn drop(&mut self) {
-        self.interfaces.values().for_each(|(name, _)| unblock(name));
-    }
-}
-
 pub fn counter(kind: OutgoingKind) -> Counter {
     match kind {
         OutgoingKind::Replica => Counter::Replicas,
@@ -272,33 +263,6 @@ pub fn xcast_counter(kind: xcast::OutgoingKind) -> Counter {
 /// Whether a packet is for all Xcast routers on the link, as its frame must be then and only then.
 fn is_to_all(packet: &[u8]) -> bool {
     ipv6::Header::parse_start(packet).is_ok_and(|(ip, _)| is_all_xcast_routers(ip.destination))
-}
-
-/// Keeps the kernel from forwarding MEADcast or Xcast that comes in by this interface.
-fn block(interface: &str) -> Result<(), Failure> {
-    // There may be one already.
-    let _ = tc(&["qdisc", "add", "dev", interface, "clsact"]);
-    unblock(interface);
-    let priority = PRIORITY.to_string();
-    let filter = ["filter", "add", "dev", interface, "ingress", "prio", &priority, "protocol", "all"];
-    tc(&[&filter[..], &["bpf", "direct-action", "bytecode", BLOCKING]].concat())
-}
-
-/// Takes a router's filter off an interface, also one of a router that was killed.
-pub fn unblock(interface: &str) {
-    // Mostly there is none.
-    let _ = tc(&["filter", "del", "dev", interface, "ingress", "prio", &PRIORITY.to_string()]);
-}
-
-fn tc(arguments: &[&str]) -> Result<(), Failure> {
-    let output = Command::new("tc")
-        .args(arguments)
-        .output()
-        .map_err(|error| format!("cannot run tc of iproute2 ({error}): apt install iproute2"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("tc: {}", String::from_utf8_lossy(&output.stderr).trim()).into()),
-    }
 }
 
 /// The packets with a routing header in a frame that has a struct virtio_net_hdr before it, with their checksums.

@@ -1,0 +1,78 @@
+//! What keeps the kernel from forwarding MEADcast and Xcast itself, where user space does it: needs no right to load eBPF.
+//!
+//! Where the kernel has nftables (5.12), a table that it removes when this process ends, however that ends. Elsewhere a filter of
+//! classic BPF on each interface, which a process that is killed leaves behind: the next router takes it away, and until then what
+//! comes there is dropped.
+
+use std::{collections::BTreeSet, process::Command};
+
+use super::PRIORITY;
+use crate::nftables::Table;
+
+/// Drops IPv6 (ethertype at 12) with a routing header (next header at 20) of type 253 or 254 (at 56).
+const FILTER: &str =
+    "9,40 0 0 12,21 0 6 34525,48 0 0 20,21 0 4 43,48 0 0 56,21 1 0 253,21 0 1 254,6 0 0 2,6 0 0 4294967295";
+
+type Failure = Box<dyn std::error::Error>;
+
+pub struct Blocking {
+    table: Option<Table>,
+    /// Interfaces with a filter.
+    filtered: BTreeSet<String>,
+}
+
+impl Blocking {
+    /// Blocks nothing yet.
+    pub fn new() -> Self {
+        let table = Table::open(format!("treecast-router-{}", std::process::id())).ok();
+        Self { table, filtered: BTreeSet::new() }
+    }
+
+    /// Blocks what comes in by this interface.
+    pub fn block(&mut self, interface: &str) -> Result<(), Failure> {
+        self.unblock(interface);
+        remove_filter(interface);
+        if self.table.as_mut().is_some_and(|table| table.block(interface).is_ok()) {
+            return Ok(());
+        }
+        // There may be one already.
+        let _ = tc(&["qdisc", "add", "dev", interface, "clsact"]);
+        let priority = PRIORITY.to_string();
+        let filter = ["filter", "add", "dev", interface, "ingress", "prio", &priority, "protocol", "all"];
+        tc(&[&filter[..], &["bpf", "direct-action", "bytecode", FILTER]].concat())?;
+        self.filtered.insert(interface.to_owned());
+        Ok(())
+    }
+
+    pub fn unblock(&mut self, interface: &str) {
+        if self.filtered.remove(interface) {
+            remove_filter(interface);
+        } else if let Some(table) = &mut self.table {
+            // It is not there, or has gone with its interface.
+            let _ = table.unblock(interface);
+        }
+    }
+}
+
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        self.filtered.iter().for_each(|interface| remove_filter(interface));
+    }
+}
+
+/// Takes a router's filter off an interface, also one of a router that was killed.
+pub fn remove_filter(interface: &str) {
+    // Mostly there is none.
+    let _ = tc(&["filter", "del", "dev", interface, "ingress", "prio", &PRIORITY.to_string()]);
+}
+
+fn tc(arguments: &[&str]) -> Result<(), Failure> {
+    let output = Command::new("tc")
+        .args(arguments)
+        .output()
+        .map_err(|error| format!("cannot run tc of iproute2 ({error}): apt install iproute2"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("tc: {}", String::from_utf8_lossy(&output.stderr).trim()).into()),
+    }
+}
