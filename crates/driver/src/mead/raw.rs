@@ -12,7 +12,7 @@ use treecast_proto::mead::sender::Request;
 use treecast_wire::{
     icmpv6::{Cause, DESTINATION_UNREACHABLE, DeliveryError, PACKET_TOO_BIG},
     ipv6::{self, next_header},
-    mead::{Dialect, Header, Malformed, Options, Proof},
+    mead::{Dialect, Header, Kind, Malformed, Options, Proof},
     xcast,
 };
 
@@ -134,12 +134,17 @@ impl ResponseSocket {
         Ok(Self { socket: listen(next_header::ROUTING, source)?, dialect })
     }
 
-    /// The next response; none when there is none now. What is no MEADcast header is passed over.
+    /// The next response; none when there is none now. What is no MEADcast header is passed over, and so is what other senders
+    /// have for this host as one of their receivers: requests, and data that no router took the header from.
     pub fn receive(&self) -> io::Result<Option<Result<Response, Malformed>>> {
         let mut buffer = [MaybeUninit::uninit(); MAX_RESPONSE_LEN];
         while let Some((from, bytes)) = receive(&self.socket, &mut buffer)? {
             if bytes.get(2).is_some_and(|kind| Header::is_routing_type(*kind, self.dialect)) {
-                return Ok(Some(self.parse(from, bytes)));
+                let parsed = self.parse(from, bytes);
+                if parsed.as_ref().is_ok_and(|response| response.header.kind != Kind::Response) {
+                    continue;
+                }
+                return Ok(Some(parsed));
             }
         }
         Ok(None)
