@@ -160,8 +160,8 @@ impl Director<'_> {
         most_lost: f64,
     ) -> Result<bool, Error> {
         let experiment = &self.order.experiment;
-        let is_quiet = self.baseline.settle(experiment.settle, self.stop).map_err(Error::Machine)?;
-        let unsettled = (!is_quiet && !experiment.settle.is_zero()).then_some(experiment.settle);
+        let settle = || self.baseline.settle(experiment.settle, self.stop).map_err(Error::Machine);
+        settle()?;
         if (self.stop)() {
             self.results.interrupted = true;
             return Ok(false);
@@ -179,6 +179,9 @@ impl Director<'_> {
         self.stage.set_support(support.map_err(std::io::Error::other).map_err(failed)?).map_err(failed)?;
         let scene =
             Scene::set(&self.stage, planned, number as u32, experiment.payload_bytes).map_err(failed)?;
+        // Senders that look for routers are not what is measured.
+        let is_quiet = settle()?;
+        let unsettled = (!is_quiet && !experiment.settle.is_zero()).then_some(experiment.settle);
         let receivers = scene.receivers.clone();
         let run_info = self.run_info(planned, receivers.len());
         let record = Record::begin(&mut self.db, &run_info, &topology, unsettled, |name| {

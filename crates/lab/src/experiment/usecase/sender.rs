@@ -71,12 +71,9 @@ impl MeadSender {
         Ok(sender)
     }
 
-    /// Waits until the first discovery is over, and the group that it makes is in place.
+    /// Waits until the first discovery is over. The group that it makes is in place a moment later.
     pub fn wait_discovered(&mut self) -> io::Result<()> {
-        self.wait_for("tree")?;
-        // The group is told of at the same moment.
-        thread::sleep(Duration::from_millis(100));
-        Ok(())
+        self.wait_for("tree").map(drop)
     }
 
     fn wait_for(&mut self, kind: &str) -> io::Result<Value> {
