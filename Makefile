@@ -14,7 +14,8 @@ demo: build
 	$(TREECAST) lab run labs/librecast/demo.toml --set file=$(FILE) --out $(OUT)
 	@echo "report: $(OUT)/report.html"
 
-test: setup
+test:
+	scripts/setup.sh test
 	cargo test --workspace --locked
 
 bench: build

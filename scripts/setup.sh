@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing to build and run treecast: Debian packages by apt, Rust by rustup where
 # there is none (or one that is too old). Says what it does; does nothing when all is there.
-# Usage: scripts/setup.sh [bench|fuzz|lint]...   extra tools for the make targets of these names
+# Usage: scripts/setup.sh [bench|fuzz|lint|test]...   extra tools for the make targets of these names
 set -eu
 
 RUST_NEEDED=1.88
@@ -32,7 +32,9 @@ for extra in "$@"; do
         bench) need uftp uftp ;;
         fuzz) need c++ g++ ;;
         lint) ;;
-        *) die "setup.sh: unknown extra '$extra': expected bench, fuzz or lint" ;;
+        # Its daemons are in no PATH.
+        test) [ -x /usr/lib/frr/ospf6d ] || packages="$packages frr" ;;
+        *) die "setup.sh: unknown extra '$extra': expected bench, fuzz, lint or test" ;;
     esac
 done
 
@@ -48,7 +50,7 @@ if [ -n "$packages" ]; then
     command -v apt-get >/dev/null 2>&1 ||
         die "this is no Debian (no apt-get): install what these packages of Debian's hold, and try again:$packages"
     echo "treecast: installing$packages"
-    # A daemon that comes with a package (sshd, uftpd) must neither start now nor at the next boot:
+    # A daemon that comes with a package (sshd, uftpd, frr) must neither start now nor at the next boot:
     # the lab starts its own, in its own namespaces.
     policy=/usr/sbin/policy-rc.d
     if [ ! -e $policy ]; then
@@ -64,6 +66,7 @@ if [ -n "$packages" ]; then
     rm -f "$log"
     case $packages in *openssh-server*) systemctl disable ssh >/dev/null 2>&1 || true ;; esac
     case $packages in *uftp*) systemctl disable uftpd >/dev/null 2>&1 || true ;; esac
+    case $packages in *frr*) systemctl disable frr >/dev/null 2>&1 || true ;; esac
 fi
 
 if ! rust_is_new_enough; then

@@ -50,7 +50,8 @@ impl TestLab {
         let spec = folder.join("small.json");
         fs::write(&spec, NETWORK).unwrap();
         let topology = Topology::parse(&format!("testbed:{}", spec.display())).unwrap();
-        let options = Options { state_directory: folder.join("state"), program: TREECAST.into() };
+        let options =
+            Options { state_directory: folder.join("state"), program: TREECAST.into(), ..Options::default() };
         let lab = Lab::up(&topology, &format!("{test}{}", std::process::id()), &options).expect("root may");
         Self { lab, options, folder }
     }

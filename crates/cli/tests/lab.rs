@@ -126,7 +126,8 @@ fn in_a_triangle_a_group_is_joined_and_left() {
     place.print(&["up", spec.to_str().unwrap(), "--name", name, "--mroute"]);
     fs::remove_file(&spec).unwrap();
 
-    let options = Options { state_directory: place.state.clone(), program: TREECAST.into() };
+    let options =
+        Options { state_directory: place.state.clone(), program: TREECAST.into(), ..Options::default() };
     let lab = Lab::open(name, &options).unwrap();
     let group = Ipv4Addr::new(239, 9, 9, 9);
     let bind = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 9999)).unwrap();
@@ -206,7 +207,8 @@ fn multicast_routers_are_started_and_ended_with_the_lab() {
 fn a_cable_with_a_delay_holds_every_packet_back() {
     const COUNT: usize = 400;
     let place = Place::new("late");
-    let options = Options { state_directory: place.state.clone(), program: TREECAST.into() };
+    let options =
+        Options { state_directory: place.state.clone(), program: TREECAST.into(), ..Options::default() };
     let topology = Topology::parse("lan:clients=1,delay=40ms,jitter=5ms,rate=100M").unwrap();
     let lab = Lab::up(&topology, &place.prefix, &options).unwrap();
     let socket = |node: &str| {

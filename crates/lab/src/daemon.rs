@@ -76,7 +76,9 @@ impl Daemon {
         let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
         // A node may run several kinds of router.
         let kind = command.get_args().next().unwrap_or_default().to_string_lossy();
-        let log = folder.join(format!("{node}-{name}-{kind}.log"));
+        let kind = Some(kind).filter(|kind| !kind.is_empty() && !kind.starts_with('-'));
+        let kind = kind.map(|kind| format!("-{kind}")).unwrap_or_default();
+        let log = folder.join(format!("{node}-{name}{kind}.log"));
         let open = || {
             let file = File::create(&log)?;
             Ok((file.try_clone()?, file))
@@ -98,16 +100,27 @@ impl Daemon {
     pub fn wait_for_line(&mut self, line: &str, timeout: Duration) -> Result<()> {
         let deadline = Instant::now() + timeout;
         loop {
-            let ended = self.child.try_wait().ok().flatten().is_some();
+            let ended = self.has_ended();
             let printed = fs::read_to_string(&self.log).unwrap_or_default();
             if printed.lines().any(|printed| printed == line) {
                 return Ok(());
             }
             if ended || Instant::now() > deadline {
-                let last = printed.lines().last().unwrap_or("it printed nothing").to_owned();
+                let last = self.last_line();
                 return Err(Error::Daemon { node: self.node.clone(), line: line.to_owned(), last });
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().ok().flatten().is_some()
+    }
+
+    /// What it printed last.
+    pub(crate) fn last_line(&self) -> String {
+        let printed = fs::read_to_string(&self.log).unwrap_or_default();
+        printed.lines().last().unwrap_or("it printed nothing").to_owned()
     }
 }

@@ -1,6 +1,7 @@
 //! What can go wrong in a lab, one line each: what happened, to what, and what to do about it.
 
 use std::io;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use crate::topology::SpecError;
@@ -49,6 +50,17 @@ pub enum Error {
     DamagedRecord { name: String, path: PathBuf, reason: String },
     #[error("the program started in {node} never said {line:?}, but: {last}")]
     Daemon { node: String, line: String, last: String },
+    #[error(
+        "routes by OSPF are those of Debian's frr, which is not installed: run `apt-get install frr` (the lab starts its own \
+         daemons; Debian's frr service is not needed), or do without OSPF"
+    )]
+    NoFrr,
+    #[error(
+        "lab {lab} has its routes from OSPF, which avoids {link} when it is down or fails: have that happen"
+    )]
+    RoutesOfOspf { lab: String, link: String },
+    #[error("{router} knew no route to {address} {seconds} s after OSPF began; its ospf6d said last: {last}")]
+    NotConverged { router: String, address: Ipv6Addr, seconds: u64, last: String },
     #[error("could not {action}: {source}")]
     System { action: String, source: io::Error },
 }

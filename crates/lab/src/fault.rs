@@ -10,7 +10,7 @@ use crate::namespace::Namespace;
 use crate::netlink::{self, Batch, Netlink};
 use crate::parallel;
 use crate::plan::{CableEnd, Interface, LabNode};
-use crate::routes::{self, Route};
+use crate::routes::{self, Route, Routing};
 use crate::state::{self, Locked, Record};
 use crate::topology::{Loss, Member, NetworkKind, Quality};
 use crate::up;
@@ -27,7 +27,8 @@ impl Lab {
             && is_up
         {
             // The kernel has forgotten what the other node had on this link.
-            let routes = routes::avoiding(self.topology(), &self.record()?.avoided);
+            let record = self.record()?;
+            let routes = routes::given(self.topology(), self.routing(), &record.avoided);
             up::configure(&mut batch, self.plan(), &self.plan().nodes[far], &routes[far]);
         }
         run_in(namespace, batch)
@@ -81,6 +82,9 @@ impl Lab {
     /// what became of it. A node's new routes are there before its old ones go.
     pub fn set_avoided(&self, link: &str, is_avoided: bool) -> Result<()> {
         let (index, _) = self.link(link)?;
+        if self.routing() == Routing::Ospf {
+            return Err(Error::RoutesOfOspf { lab: self.name().to_owned(), link: link.to_owned() });
+        }
         let locked = Locked::open(self.state_directory(), self.name())?;
         let mut record = self.unless_unfinished(locked.read()?)?;
         let before = routes::avoiding(self.topology(), &record.avoided);

@@ -8,9 +8,11 @@ use crate::down;
 use crate::error::{Error, Result};
 use crate::links;
 use crate::namespace::{self, Namespace};
+use crate::ospf::{self, Frr};
 use crate::parallel;
 use crate::plan::{Interface, LabNode, Plan};
 use crate::relay;
+use crate::routes::Routing;
 use crate::state::{self, Locked, Phase, Record};
 use crate::topology::Topology;
 use crate::up;
@@ -23,13 +25,15 @@ pub struct Options {
     /// The `treecast` command, of which a lab starts `lab relay` where cables have a delay and the
     /// kernel has no netem.
     pub program: PathBuf,
+    /// Who says where packets go.
+    pub routing: Routing,
 }
 
 impl Default for Options {
     /// `/run/treecast/labs`, or what `TREECAST_LAB_STATE` names, and the program that runs.
     fn default() -> Self {
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("treecast"));
-        Self { state_directory: state::directory(), program }
+        Self { state_directory: state::directory(), program, routing: Routing::default() }
     }
 }
 
@@ -43,6 +47,7 @@ pub struct Lab {
     options: Options,
     topology: Topology,
     plan: Plan,
+    routing: Routing,
 }
 
 /// One line of `lab list`.
@@ -64,6 +69,7 @@ impl Lab {
     pub fn up(topology: &Topology, name: &str, options: &Options) -> Result<Self> {
         require_root()?;
         check_name(name)?;
+        let frr = (options.routing == Routing::Ospf).then(Frr::find).transpose()?;
         let delaying = links::delaying(topology);
         let plan = Plan::of(name, topology, delaying);
         if let Some(taken) = plan.namespaces().find(|namespace| namespace::exists(namespace)) {
@@ -81,15 +87,17 @@ impl Lab {
             loss: None,
             losing: Vec::new(),
             avoided: BTreeSet::new(),
+            routing: options.routing,
         };
         locked.write(&record)?;
         if let Err(error) = up::reserve(&plan) {
             locked.remove()?;
             return Err(error);
         }
-        let built = up::build(topology, &plan).and_then(|loss| {
+        let built = up::build(topology, &plan, options.routing).and_then(|loss| {
             record.loss = loss;
-            relay::start(&plan, name, options)
+            relay::start(&plan, name, options)?;
+            frr.map_or(Ok(()), |frr| ospf::start(&frr, topology, &plan, locked.folder()))
         });
         if let Err(error) = built {
             down::remove(name, &plan)?;
@@ -98,7 +106,8 @@ impl Lab {
         }
         record.phase = Phase::Up;
         locked.write(&record)?;
-        Ok(Self { name: name.to_owned(), options: options.clone(), topology: record.topology, plan })
+        let Record { topology, routing, .. } = record;
+        Ok(Self { name: name.to_owned(), options: options.clone(), topology, plan, routing })
     }
 
     /// Finds the lab called `name`.
@@ -110,7 +119,8 @@ impl Lab {
         let finished = record.filter(|record| record.phase == Phase::Up);
         let record = finished.ok_or_else(|| Error::Unfinished { name: name.to_owned() })?;
         let plan = record.plan();
-        Ok(Self { name: name.to_owned(), options: options.clone(), topology: record.topology, plan })
+        let Record { topology, routing, .. } = record;
+        Ok(Self { name: name.to_owned(), options: options.clone(), topology, plan, routing })
     }
 
     /// All labs of this machine, also those that were never finished.
@@ -181,6 +191,11 @@ impl Lab {
 
     pub fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// Who says where packets go.
+    pub fn routing(&self) -> Routing {
+        self.routing
     }
 
     /// In the order of the topology.

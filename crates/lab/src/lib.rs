@@ -1,8 +1,8 @@
 //! A network of namespaces on this machine, with real processes in it and faults on demand.
 //!
 //! What it does not do: it forwards no packet itself (the kernel does), it speaks no routing protocol
-//! (it computes unicast routes once; multicast is `treecast mroute`'s), and it never touches an
-//! interface, namespace or process that it did not make.
+//! (it computes unicast routes once, or has frr's daemons speak OSPF; multicast is `treecast mroute`'s),
+//! and it never touches an interface, namespace or process that it did not make.
 //!
 //! [`Topology::parse`] reads what the network shall be, [`Lab::up`] builds it. `plan` decides every
 //! number and name, `up` and `down` carry that out through `netlink` and `namespace`, `state` keeps
@@ -23,6 +23,7 @@ pub mod mead_plan;
 mod namespace;
 mod neighbours;
 mod netlink;
+mod ospf;
 mod parallel;
 mod plan;
 mod relay;
@@ -41,8 +42,9 @@ pub use loss::LossCounters;
 pub use namespace::flock;
 pub use plan::{Interface, LabNode};
 pub use relay::relay;
+pub use routes::Routing;
 pub use text::read_text;
 pub use topology::{
-    Loss, MAX_MULTICAST_INTERFACES, Member, Network, NetworkKind, Node, Quality, Role, SpecError, Subnet,
-    Topology, parse_rate_bps,
+    AreaRange, Loss, MAX_MULTICAST_INTERFACES, Member, Network, NetworkKind, Node, Quality, Role, SpecError,
+    Subnet, Topology, parse_rate_bps,
 };

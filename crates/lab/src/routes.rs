@@ -8,6 +8,8 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
+
 use crate::topology::{Member, Role, Topology};
 
 /// `prefix/length` is sent to `gateway`.
@@ -18,6 +20,27 @@ pub struct Route {
     pub gateway: IpAddr,
     /// The node's interface towards the gateway, counted in the order of the networks.
     pub interface: usize,
+}
+
+/// Who says where IPv6 packets go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Routing {
+    /// The lab, once and for all.
+    #[default]
+    Computed,
+    /// Routers among each other, by OSPFv3. Hosts have the lab's routes.
+    Ospf,
+}
+
+/// The routes that the lab gives every node, in the order of the topology.
+pub fn given(topology: &Topology, routing: Routing, avoided: &BTreeSet<usize>) -> Vec<Vec<Route>> {
+    let mut routes = avoiding(topology, avoided);
+    if routing == Routing::Ospf {
+        let routers = topology.nodes.iter().zip(&mut routes).filter(|(node, _)| node.role == Role::Router);
+        routers.for_each(|(_, routes)| routes.retain(|route| route.prefix.is_ipv4()));
+    }
+    routes
 }
 
 /// The routes of every node, in the order of the topology. Where paths are equally short, the

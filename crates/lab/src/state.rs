@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::loss::LossObjects;
 use crate::namespace::flock;
 use crate::plan::{Delaying, Plan};
+use crate::routes::Routing;
 use crate::topology::Topology;
 
 /// Where labs are recorded unless `TREECAST_LAB_STATE` names another folder.
@@ -37,6 +38,8 @@ pub(crate) struct Record {
     /// The networks, by their index, that routes avoid at present.
     #[serde(default)]
     pub avoided: BTreeSet<usize>,
+    #[serde(default)]
+    pub routing: Routing,
 }
 
 impl Record {
@@ -118,6 +121,11 @@ impl Locked {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// What else belongs to the lab may be kept there; it is removed with the record.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Replaces the record at once: a reader sees the old one or the new one.

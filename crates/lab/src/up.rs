@@ -1,6 +1,7 @@
 //! Building a lab. Three steps, each over all nodes at once: namespaces with their settings; bridges
 //! and cables, which the kernel makes one after the other whoever asks; addresses and routes.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -14,7 +15,7 @@ use crate::neighbours::Neighbours;
 use crate::netlink::{self, Batch, Netlink};
 use crate::parallel;
 use crate::plan::{LabNode, Plan};
-use crate::routes::{self, Route};
+use crate::routes::{self, Route, Routing};
 use crate::topology::{Role, Topology};
 
 /// Settings of a router's namespace. Hosts get none: the kernel's defaults suit them, and it takes
@@ -42,11 +43,11 @@ pub(crate) fn reserve(plan: &Plan) -> Result<()> {
 }
 
 /// Makes everything in `plan`, which is that of `topology` and has its names. Returns what loses packets, if anything does.
-pub(crate) fn build(topology: &Topology, plan: &Plan) -> Result<Option<LossObjects>> {
+pub(crate) fn build(topology: &Topology, plan: &Plan, routing: Routing) -> Result<Option<LossObjects>> {
     let handles = parallel::map(plan.nodes.len(), |node| make_namespace(&plan.nodes[node]))?;
     parallel::aside(|| links::make(plan, &handles))?;
     let losses = load_losses(plan)?;
-    let routes = routes::compute(topology);
+    let routes = routes::given(topology, routing, &BTreeSet::new());
     let neighbours = Neighbours::of(plan);
     parallel::map(plan.nodes.len(), |node| {
         for interface in &plan.nodes[node].interfaces {

@@ -1,6 +1,8 @@
 //! Labs on this machine's kernel: packets get where they should, as fast and as whole as they should,
 //! and nothing stays behind. Needs root.
 
+mod common;
+
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -9,71 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use treecast_lab::{Error, Lab, Loss, Options, Role, Topology};
+use treecast_lab::{Error, Lab, Loss, Role, Topology};
 
-/// A lab of this test alone, which is taken down when the test is over, however that ends.
-struct TestLab {
-    lab: Lab,
-    options: Options,
-}
-
-impl TestLab {
-    fn up(topology: &Topology, name: &str) -> Self {
-        let options = options(name);
-        let name = format!("{name}{}", std::process::id());
-        let lab = Lab::up(topology, &name, &options).expect("these tests make namespaces: run them as root");
-        Self { lab, options }
-    }
-
-    fn parse(spec: &str, name: &str) -> Self {
-        Self::up(&Topology::parse(spec).unwrap(), name)
-    }
-
-    /// Binds a socket in a node.
-    fn socket(&self, node: &str, address: IpAddr) -> UdpSocket {
-        self.lab.enter(node, || UdpSocket::bind((address, 4000))).unwrap().unwrap()
-    }
-
-    fn v6(&self, node: &str) -> Ipv6Addr {
-        self.lab.node(node).unwrap().v6().unwrap()
-    }
-
-    fn v4(&self, node: &str) -> Ipv4Addr {
-        self.lab.node(node).unwrap().v4().unwrap()
-    }
-}
-
-impl Drop for TestLab {
-    fn drop(&mut self) {
-        let _ = Lab::remove(self.lab.name(), &self.options);
-        let _ = std::fs::remove_dir_all(&self.options.state_directory);
-    }
-}
-
-fn options(test: &str) -> Options {
-    let folder = format!("treecast-lab-{test}-{}", std::process::id());
-    Options { state_directory: std::env::temp_dir().join(folder), ..Options::default() }
-}
+use crate::common::{TestLab, options, reaches};
 
 fn namespaces(lab: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten().map(|entry| entry.path());
     let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
     entries.filter(|path| name(path).starts_with(lab)).collect()
-}
-
-/// Sends datagrams until one arrives; what is lost on the way is for the caller to say.
-fn reaches(from: &UdpSocket, to: &UdpSocket, address: SocketAddr, tries: usize) -> bool {
-    let mut buffer = [0; 64];
-    // What an earlier question has left does not count.
-    to.set_nonblocking(true).unwrap();
-    while to.recv(&mut buffer).is_ok() {}
-    to.set_nonblocking(false).unwrap();
-    to.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    (0..tries).any(|_| {
-        // A route that is not there, or a neighbour that does not answer, is an error here.
-        let _ = from.send_to(b"are you there", address);
-        to.recv(&mut buffer).is_ok()
-    })
 }
 
 #[test]

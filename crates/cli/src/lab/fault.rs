@@ -5,7 +5,7 @@ use std::{process::ExitCode, time::Duration};
 use clap::Subcommand;
 use treecast_driver::stop::Stop;
 use treecast_lab::{
-    Lab, Loss, Options,
+    Lab, Loss, Options, Routing,
     events::{Fault, Forgery},
     experiment::Time,
 };
@@ -112,6 +112,7 @@ pub fn run(args: FaultArgs) -> Outcome {
     let link = args.place;
     let begin = |fault: Fault| lab.begin(&fault).map(drop);
     let avoid = Fault::Avoid { link: link.clone() };
+    let is_ours = lab.routing() == Routing::Computed;
     match args.fault {
         Command::Unplug(Interface { interface }) => begin(Fault::Unplug { node, interface })?,
         Command::Plug(Interface { interface }) => lab.end(&Fault::Unplug { node, interface })?,
@@ -122,11 +123,16 @@ pub fn run(args: FaultArgs) -> Outcome {
         Command::Show => show(&lab, &node)?,
         Command::Down => {
             begin(Fault::Down { link })?;
-            begin(avoid)?;
+            // OSPF does so by itself.
+            if is_ours {
+                begin(avoid)?;
+            }
         }
         Command::Up => {
             lab.end(&Fault::Down { link })?;
-            lab.end(&avoid)?;
+            if is_ours {
+                lab.end(&avoid)?;
+            }
         }
         Command::Fail => begin(Fault::Fail { link })?,
         Command::Mend => lab.end(&Fault::Fail { link })?,

@@ -13,7 +13,7 @@ use std::time::Instant;
 use clap::Subcommand;
 use serde_json::json;
 use treecast_driver::stop::Stop;
-use treecast_lab::{Lab, LabNode, Options, Topology};
+use treecast_lab::{Lab, LabNode, Options, Routing, Topology};
 
 use crate::{Outcome, arguments::counted, output};
 
@@ -57,6 +57,10 @@ struct UpArgs {
     /// --upstream towards the network of the first node, where the senders of any-source groups should be
     #[arg(long)]
     mroute: bool,
+    /// Have routers find IPv6 routes among each other by OSPFv3, with the daemons of Debian's frr, in place of routes computed
+    /// once
+    #[arg(long)]
+    ospf: bool,
     /// Describe the network as JSON
     #[arg(long)]
     json: bool,
@@ -123,7 +127,8 @@ fn up(args: UpArgs) -> Outcome {
     let name = args.name.unwrap_or_else(|| topology.name.clone());
     let stop = Stop::on_signals()?;
     let start = Instant::now();
-    let lab = Lab::up(&topology, &name, &Options::default())?;
+    let routing = if args.ospf { Routing::Ospf } else { Routing::Computed };
+    let lab = Lab::up(&topology, &name, &Options { routing, ..Options::default() })?;
     let seconds = start.elapsed().as_secs_f64();
     let routed = match args.mroute && !stop.is_requested() {
         true => lab.start_routers(&std::env::current_exe()?, |_| ()),

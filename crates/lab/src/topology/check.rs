@@ -95,11 +95,12 @@ impl Draft<'_> {
             }
             self.check_members(network, &members)?;
             let (name, kind) = (network.name.clone(), network.kind);
-            networks.push(Network { name, kind, v4, v6, members });
+            networks.push(Network { name, kind, v4, v6, members, area: 0 });
         }
         self.check_routers(&interfaces)?;
         let node = |node: DraftNode| Node { name: node.name, role: node.role, loopback_v6: node.loopback_v6 };
-        Ok(Topology { name: self.name, nodes: self.nodes.into_iter().map(node).collect(), networks })
+        let nodes = self.nodes.into_iter().map(node).collect();
+        Ok(Topology { name: self.name, nodes, networks, area_ranges: Vec::new() })
     }
 
     pub(super) fn wrong(&self, line: Option<usize>, message: impl Into<String>) -> SpecError {

@@ -32,6 +32,17 @@ pub struct Topology {
     pub name: String,
     pub nodes: Vec<Node>,
     pub networks: Vec<Network>,
+    /// Which areas their routers on the boundary publish as one prefix, where routes are OSPF's.
+    #[serde(default)]
+    pub area_ranges: Vec<AreaRange>,
+}
+
+/// What is behind a router on the boundary of an OSPF area (RFC 5340, appendix C.2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AreaRange {
+    pub router: usize,
+    pub area: u16,
+    pub prefix: Subnet<Ipv6Addr>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +70,9 @@ pub struct Network {
     pub v4: Subnet<Ipv4Addr>,
     pub v6: Subnet<Ipv6Addr>,
     pub members: Vec<Member>,
+    /// Its OSPF area, where routes are OSPF's.
+    #[serde(default)]
+    pub area: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

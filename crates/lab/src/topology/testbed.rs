@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::check::{Draft, DraftMember, DraftNetwork, DraftNode, check_count};
 use super::spec::SpecError;
-use super::{NetworkKind, Quality, Role, Subnet, Topology};
+use super::{AreaRange, NetworkKind, Quality, Role, Subnet, Topology};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,7 +92,15 @@ pub(super) fn parse(text: &str, path: &str) -> Result<Topology, SpecError> {
         *number += 1;
         add_transit(&mut draft, &source, transit_base, (*line, *number), transit)?;
     }
-    draft.finish()
+    let mut topology = draft.finish()?;
+    let areas = stubs.iter().map(|(_, stub)| stub.area).chain(transits.iter().map(|(_, transit)| transit.1));
+    topology.networks.iter_mut().zip(areas).for_each(|(network, area)| network.area = area);
+    for (line, Boundary { id, area, mask }) in &boundaries {
+        let prefix = Subnet { base: source.address(stub_base, *line, [*area, 0, 0])?, length: *mask };
+        let router = routers.keys().position(|router| router == id);
+        topology.area_ranges.extend(router.map(|router| AreaRange { router, area: *area, prefix }));
+    }
+    Ok(topology)
 }
 
 fn add_stub(
@@ -332,6 +340,16 @@ mod tests {
         assert_eq!(topology.nodes[2].loopback_v6[0].to_string(), "fd14::3:0:300");
         assert_eq!(topology.networks[1].members[0].interface, "r300");
         assert_eq!(topology.networks[2].v6.to_string(), "fd14::f001:0/112");
+    }
+
+    #[test]
+    fn areas_and_their_boundaries_are_kept() {
+        let topology = parse(SMALL, "small.json").unwrap();
+        let areas: Vec<u16> = topology.networks.iter().map(|network| network.area).collect();
+        assert_eq!(areas, [3, 3, 0]);
+        let [range] = &topology.area_ranges[..] else { panic!("{:?}", topology.area_ranges) };
+        let router = topology.nodes[range.router].name.as_str();
+        assert_eq!((router, range.area, range.prefix.to_string().as_str()), ("r3", 3, "fd14::3:0:0/96"));
     }
 
     #[test]

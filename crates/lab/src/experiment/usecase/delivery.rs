@@ -8,7 +8,10 @@ use treecast_proto::mead::grouping::Parameters;
 use treecast_wire::mead::MAX_ADDRESSES;
 
 use super::{super::quantity::Time, support::Support};
-use crate::{events, mead_plan::Way};
+use crate::{
+    events::{self, Fault},
+    mead_plan::Way,
+};
 
 /// What receivers join for designated routers.
 pub const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x4242);
@@ -93,6 +96,20 @@ impl Delivery {
         }
         if self.kind != Kind::Mead && (self.discovery.is_some() || self.max.is_some() || self.key) {
             return Err(format!("delivery `{name}`: only mead has max, discovery and key"));
+        }
+        Ok(())
+    }
+
+    /// Leaves it to a routing protocol when routes avoid a link.
+    pub fn leave_routes(&mut self) -> Result<(), String> {
+        for event in &mut self.events {
+            event.noticed = None;
+            if let Fault::Avoid { link } = &event.fault {
+                let name = &self.name;
+                return Err(format!(
+                    "delivery `{name}`: OSPF avoids {link} when it is down or fails: have that happen"
+                ));
+            }
         }
         Ok(())
     }

@@ -84,7 +84,7 @@ pub fn run(
         multicast: has(Kind::Multicast),
         key: any(|delivery| delivery.key),
     };
-    let stage = Stage::build(topology.clone(), &experiment.use_case.name, &order.treecast, daemons)?;
+    let stage = Stage::build(topology.clone(), experiment, &order.treecast, daemons)?;
     let of = runs.len();
     let mut director = Director {
         order,

@@ -19,6 +19,7 @@ use super::{
     traffic::Load,
 };
 use crate::{
+    Routing,
     mead_plan::{Participants, UseCase, thesis_payload},
     text::read_text,
 };
@@ -39,6 +40,7 @@ struct Document {
     payload: Option<usize>,
     link_rate: Option<Rate>,
     links: Option<Vec<String>>,
+    routing: Option<Routing>,
     repeats: Option<u32>,
     settle: Option<Time>,
     sample: Option<Time>,
@@ -65,6 +67,8 @@ pub struct UseCases {
     pub link_rate: Option<Rate>,
     /// What these carry is shown over time.
     pub links: Vec<String>,
+    /// Who says where packets go.
+    pub routing: Routing,
     pub repeats: u32,
     pub settle: Duration,
     pub sample: Duration,
@@ -163,6 +167,7 @@ impl Document {
             payload,
             link_rate,
             links,
+            routing,
             repeats,
             settle
         );
@@ -181,10 +186,14 @@ impl Document {
         let figures = self.figures.map_or_else(|| Ok(Figures::default()), |path| Figures::read(&path))?;
         let loads = loads(self.sizes, self.rates, self.seconds)?;
         let all = self.delivery.unwrap_or_default();
-        let deliveries = match self.deliveries {
+        let mut deliveries: Vec<Delivery> = match self.deliveries {
             None => all,
             Some(names) => names.iter().map(|name| named(&all, name)).collect::<Result<_, _>>()?,
         };
+        let routing = self.routing.unwrap_or_default();
+        if routing == Routing::Ospf {
+            deliveries.iter_mut().try_for_each(Delivery::leave_routes)?;
+        }
         if deliveries.is_empty() {
             return Err("no [[delivery]] to run".into());
         }
@@ -199,6 +208,7 @@ impl Document {
             loads,
             link_rate: self.link_rate,
             links: self.links.unwrap_or_default(),
+            routing,
             repeats: self.repeats.unwrap_or(1),
             settle: self.settle.map_or(Duration::from_secs(5), |settle| settle.0),
             sample: self.sample.map_or(Duration::from_secs(1), |sample| sample.0),
@@ -269,6 +279,23 @@ max = 24
         assert_eq!(small.deliveries.len(), 1);
         let small = parse(SMALL, &[]).unwrap();
         assert_eq!((small.payload_bytes, small.loads[0].to_string()), (1048, "1M".to_owned()), "listing A.8");
+    }
+
+    #[test]
+    fn with_ospf_nobody_else_changes_routes() {
+        let events = "events = [{ at = \"1s\", link = \"r1-r3\", fault = \"fail\", noticed = \"2s\" }]\n";
+        let noticed = |settings: &[&str]| {
+            let experiment = parse(&format!("{SMALL}{events}"), settings).unwrap();
+            experiment.deliveries[1].events[0].noticed
+        };
+        assert_eq!(noticed(&[]), Some(Duration::from_secs(2)));
+        assert_eq!(noticed(&["routing=ospf"]), None);
+        let avoid = events.replace("fail", "avoid").replace(", noticed = \"2s\"", "");
+        assert_eq!(
+            parse(&format!("{SMALL}{avoid}"), &["routing=ospf"]).unwrap_err(),
+            "x.toml: delivery `mead`: OSPF avoids r1-r3 when it is down or fails: have that happen"
+        );
+        assert!(parse(SMALL, &["routing=rip"]).is_err());
     }
 
     #[test]

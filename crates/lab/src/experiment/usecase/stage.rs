@@ -53,11 +53,17 @@ pub fn topology(experiment: &UseCases) -> Result<Topology, Error> {
 }
 
 impl Stage {
-    pub fn build(topology: Topology, name: &str, treecast: &Path, daemons: Daemons) -> Result<Self, Error> {
+    pub fn build(
+        topology: Topology,
+        experiment: &UseCases,
+        treecast: &Path,
+        daemons: Daemons,
+    ) -> Result<Self, Error> {
+        let name = experiment.use_case.name.as_str();
         let refused = |what: String| Error::Network { name: name.to_owned(), what };
         let lab_name = format!("x{}-{:.20}", std::process::id(), name.to_lowercase());
-        let lab =
-            Lab::up(&topology, &lab_name, &Options::default()).map_err(|error| refused(error.to_string()))?;
+        let options = Options { routing: experiment.routing, ..Options::default() };
+        let lab = Lab::up(&topology, &lab_name, &options).map_err(|error| refused(error.to_string()))?;
         let stage = Self { network: Network(lab), topology, treecast: treecast.to_owned(), support: None };
         let lab = stage.lab();
         if daemons.key {

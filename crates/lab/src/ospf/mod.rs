@@ -1,0 +1,194 @@
+//! Routes between routers by OSPFv3 (RFC 5340), spoken by Debian's frr: two daemons in each router.
+//!
+//! Whatever they write goes to the lab's folder, one for each router, which they see as `/run/frr`: several run on one
+//! machine, and Debian's own beside them, and none knows of the others. They end with their namespaces.
+
+mod config;
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::net::{Ipv6Addr, UdpSocket};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::daemon::Daemon;
+use crate::error::{Error, Result};
+use crate::namespace::Namespace;
+use crate::parallel;
+use crate::plan::{LabNode, Plan};
+use crate::topology::{Role, Topology};
+
+/// Where Debian and others keep its daemons.
+const DIRECTORIES: [&str; 2] = ["/usr/lib/frr", "/usr/libexec/frr"];
+
+/// Who they run as. The package makes that user.
+const USER: &str = "frr";
+
+/// Where they keep sockets and what they have to remember, all of them under the same names.
+const RUN_DIRECTORY: &str = "/run/frr";
+
+/// In it: where ospf6d finds zebra, which puts routes into the kernel. Who comes too early tries again after 10 s.
+const ZEBRA_SOCKET: &str = "zserv.api";
+
+/// How long zebra may take to begin, and then all routes to be there: 39 routers on two processors take 25 s.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Where frr is, and whose it is.
+pub(crate) struct Frr {
+    directory: PathBuf,
+    user: (u32, u32),
+}
+
+impl Frr {
+    /// # Errors
+    /// [`Error::NoFrr`], with what to do about it.
+    pub fn find() -> Result<Self> {
+        let has_both =
+            |directory: &&Path| ["zebra", "ospf6d"].iter().all(|name| directory.join(name).is_file());
+        let directory = DIRECTORIES.map(Path::new).iter().copied().find(has_both);
+        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        match directory.map(Path::to_owned).zip(user(&users)) {
+            Some((directory, user)) => Ok(Self { directory, user }),
+            None => Err(Error::NoFrr),
+        }
+    }
+
+    /// A daemon that keeps everything in `folder`.
+    fn daemon(&self, name: &str, folder: &Path) -> io::Result<Command> {
+        let mut command = Command::new(self.directory.join(name));
+        command.args(["-u", USER, "-g", USER, "--log", "stdout", "-P", "0", "-f"]);
+        // By that path: as that user it may not be let into the folders above its own.
+        command.arg(format!("{RUN_DIRECTORY}/{name}.conf"));
+        let (folder, run) = (CString::new(folder.as_os_str().as_bytes())?, CString::new(RUN_DIRECTORY)?);
+        // SAFETY: two kinds of system calls on strings that are there already, as is needed after a fork.
+        unsafe { command.pre_exec(move || mount_over(&folder, &run)) };
+        Ok(command)
+    }
+
+    fn prepare(&self, topology: &Topology, node: usize, folder: &Path) -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join("zebra.conf"), format!("hostname {}\n", topology.nodes[node].name))?;
+        fs::write(folder.join("ospf6d.conf"), config::of(topology, node))?;
+        chown(folder, Some(self.user.0), Some(self.user.1))
+    }
+}
+
+/// Starts OSPF in all routers, and returns when each has a route to every network and router.
+pub(crate) fn start(frr: &Frr, topology: &Topology, plan: &Plan, lab: &Path) -> Result<()> {
+    fs::create_dir_all(RUN_DIRECTORY).map_err(Error::system(format!("make {RUN_DIRECTORY}")))?;
+    let nodes = plan.nodes.iter().enumerate();
+    let routers: Vec<(usize, &LabNode)> = nodes.filter(|(_, node)| node.role == Role::Router).collect();
+    let folder = |router: &LabNode| lab.join(format!("frr-{}", router.name));
+    let begin = |name: &str, (_, router): &(usize, &LabNode)| -> Result<Daemon> {
+        let failed = Error::system(format!("start {name} in {}", router.name));
+        let command = frr.daemon(name, &folder(router)).map_err(failed)?;
+        Daemon::start(lab.to_owned(), &router.name, &router.namespace, command)
+    };
+    for (index, router) in &routers {
+        let failed = Error::system(format!("configure OSPF of {}", router.name));
+        frr.prepare(topology, *index, &folder(router)).map_err(failed)?;
+    }
+    let mut zebras = routers.iter().map(|router| begin("zebra", router)).collect::<Result<Vec<_>>>()?;
+    for (zebra, (_, router)) in zebras.iter_mut().zip(&routers) {
+        wait_for_socket(&folder(router).join(ZEBRA_SOCKET), zebra, &router.name)?;
+    }
+    let speakers = routers.iter().map(|router| begin("ospf6d", router)).collect::<Result<Vec<_>>>()?;
+    let targets = targets(topology);
+    let mut left: Vec<(&LabNode, &Daemon)> =
+        routers.iter().map(|(_, router)| *router).zip(&speakers).collect();
+    let start = Instant::now();
+    loop {
+        let lacking = parallel::map(left.len(), |index| lacks(left[index].0, &targets))?;
+        let lacking: Vec<_> = left.drain(..).zip(lacking).collect();
+        left = lacking.iter().filter(|(_, lacks)| lacks.is_some()).map(|(router, _)| *router).collect();
+        match lacking.iter().find_map(|((router, daemon), lacks)| Some((router, daemon, (*lacks)?))) {
+            None => return Ok(()),
+            Some((router, daemon, address)) if start.elapsed() > PATIENCE => {
+                let (router, last) = (router.name.clone(), daemon.last_line());
+                return Err(Error::NotConverged { router, address, seconds: PATIENCE.as_secs(), last });
+            }
+            Some(_) => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+/// An address of each network and router.
+fn targets(topology: &Topology) -> Vec<Ipv6Addr> {
+    let networks = topology.networks.iter().filter(|network| network.has_router(&topology.nodes));
+    let of_networks = networks.filter_map(|network| network.members.first()).map(|member| member.v6);
+    let of_routers = topology.nodes.iter().flat_map(|node| node.loopback_v6.iter().copied());
+    of_networks.chain(of_routers).collect()
+}
+
+/// The first of the addresses to which a router knows no way.
+fn lacks(router: &LabNode, targets: &[Ipv6Addr]) -> Result<Option<Ipv6Addr>> {
+    let look = || -> io::Result<Option<Ipv6Addr>> {
+        Namespace::open(&router.namespace)?.enter()?;
+        let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
+        // Sends nothing: the kernel looks up the route.
+        let has_no_route = |address: &&Ipv6Addr| socket.connect((**address, 9)).is_err();
+        Ok(targets.iter().find(has_no_route).copied())
+    };
+    look().map_err(Error::system(format!("look at the routes of {}", router.name)))
+}
+
+fn wait_for_socket(path: &Path, zebra: &mut Daemon, node: &str) -> Result<()> {
+    let start = Instant::now();
+    while !path.exists() {
+        if start.elapsed() > PATIENCE || zebra.has_ended() {
+            let (node, line, last) = (node.to_owned(), "zebra starting".to_owned(), zebra.last_line());
+            return Err(Error::Daemon { node, line, last });
+        }
+        std::thread::sleep(LOOK / 10);
+    }
+    Ok(())
+}
+
+/// The number of frr's user and group in the text of `/etc/passwd`.
+fn user(users: &str) -> Option<(u32, u32)> {
+    let mut lines = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let fields = lines.find(|fields| fields.first() == Some(&USER))?;
+    Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
+}
+
+/// Has this process alone see `folder` in the place of another. Namespaces and what is mounted later are as everybody
+/// sees them, so that a lab can take its own down.
+fn mount_over(folder: &CString, place: &CString) -> io::Result<()> {
+    let none = std::ptr::null();
+    // SAFETY: the strings outlive the calls; a bind has neither type nor data.
+    let results = unsafe {
+        [
+            libc::unshare(libc::CLONE_NEWNS),
+            libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_SLAVE, none.cast()),
+            libc::mount(folder.as_ptr(), place.as_ptr(), none, libc::MS_BIND, none.cast()),
+        ]
+    };
+    if results.iter().all(|result| *result == 0) { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_of_frr_is_found_by_its_name() {
+        let users = "root:x:0:0:root:/root:/bin/bash\nfrrouter:x:1:1::/:\nfrr:x:103:106:Frr:/nonexistent:/bin/false\n";
+        assert_eq!(user(users), Some((103, 106)));
+        assert_eq!(user("root:x:0:0:root:/root:/bin/bash\nfrr:x\n"), None);
+    }
+
+    #[test]
+    fn every_network_with_a_router_and_every_router_is_to_be_reached() {
+        let topology = Topology::parse("tree:levels=2,clients=1").unwrap();
+        let targets = targets(&topology);
+        assert_eq!(targets.len(), topology.networks.len());
+        let alone = Topology::parse("lan:clients=2").unwrap();
+        assert_eq!(super::targets(&alone), Vec::<Ipv6Addr>::new());
+    }
+}
