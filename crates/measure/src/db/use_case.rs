@@ -140,7 +140,14 @@ pub struct Latency {
 pub struct SecondOfRun {
     pub network_bytes: f64,
     pub sender_bytes: f64,
+    /// What the senders were sent: responses to discovery, mostly.
+    #[serde(default)]
+    pub to_sender_bytes: f64,
+    /// Datagrams that came in it.
     pub came: u64,
+    /// From 0 to 1, of the datagrams sent in it, those that never came.
+    #[serde(default)]
+    pub loss: f64,
     pub latency_mean_ms: f64,
     pub latency_max_ms: f64,
 }
@@ -200,6 +207,12 @@ impl Measured {
         let came: u64 = self.later().map(|second| second.came).sum();
         let sum: f64 = self.later().map(|second| second.latency_mean_ms * second.came as f64).sum();
         (came > 0).then(|| sum / came as f64)
+    }
+
+    /// From 0 to 1, of what was sent in the whole seconds behind the first discovery; none when there are none.
+    pub fn later_loss(&self) -> Option<f64> {
+        let later: Vec<f64> = self.later().map(|second| second.loss).collect();
+        (!later.is_empty()).then(|| later.iter().sum::<f64>() / later.len() as f64)
     }
 
     /// The first second in which the first discovery is over, and the group that it made in place.

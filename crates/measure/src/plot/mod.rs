@@ -26,7 +26,7 @@ pub use palette::{Ink, Mark, Style, style_of};
 pub use run_time::{run_time_by_clients, run_time_by_schedule, run_time_by_size};
 pub use server::{server_copies, server_load_by_clients, server_rate_by_clients};
 pub use sharing::{link_loss, link_queue, link_rates};
-pub use use_case::{Quantity, by_link, by_receivers, over_time};
+pub use use_case::{OverTime, Quantity, by_link, by_receivers, over_time};
 
 /// A plot: SVG that can be written to a file as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

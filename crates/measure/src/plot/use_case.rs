@@ -1,4 +1,4 @@
-//! Plots of the MEADcast thesis' figures 5.1 to 5.7: by the number of receivers, over time, and by link.
+//! Plots of the MEADcast thesis' figures 5.1 to 5.8: by the number of receivers, over time, and by link.
 
 use plotters::style::text_anchor::HPos;
 
@@ -7,7 +7,10 @@ use super::{
     axis::{Axis, plain},
     canvas::{SMALL, Sheet},
 };
-use crate::analysis::{UseCaseCell, UseCaseRow};
+use crate::{
+    analysis::{UseCaseCell, UseCaseRow},
+    db::SecondOfRun,
+};
 
 /// What is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,33 +113,102 @@ fn of_load(rows: &[UseCaseRow<'_>], use_case: &str, load: &str, quantity: Quanti
     }))
 }
 
-/// Second by second, a line a delivery (figures 5.2 and 5.7); all rows are of one cell.
-pub fn over_time(rows: &[&UseCaseRow<'_>], quantity: Quantity) -> Option<Plot> {
+/// What is drawn second by second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OverTime {
+    Network,
+    Sender,
+    Latency,
+    /// What the sender is sent.
+    Responses,
+    Loss,
+    WorstLatency,
+}
+
+impl OverTime {
+    /// Of all deliveries.
+    pub const ALL: [Self; 3] = [Self::Network, Self::Sender, Self::Latency];
+    /// The effect of discoveries, (a) to (c) of figure 5.8.
+    pub const OF_DISCOVERY: [Self; 3] = [Self::Responses, Self::Loss, Self::WorstLatency];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Sender => "sender",
+            Self::Latency => "latency",
+            Self::Responses => "responses",
+            Self::Loss => "loss",
+            Self::WorstLatency => "worst-latency",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Network => "What all links carry over time",
+            Self::Sender => "What leaves the sender over time",
+            Self::Latency => "Mean latency over time",
+            Self::Responses => "What comes to the sender over time",
+            Self::Loss => "What is lost of each second's packets",
+            Self::WorstLatency => "Highest latency over time",
+        }
+    }
+
+    /// What the thesis shows of it.
+    fn subtitle(self) -> &'static str {
+        match self {
+            Self::Network | Self::Sender => "As figure 5.2 of the thesis, second by second.",
+            Self::Latency => "As figure 5.7 of the thesis, second by second.",
+            Self::Responses => "As figure 5.8 (a) of the thesis: responses come in rounds, one a discovery.",
+            Self::Loss => {
+                "As figure 5.8 (b): in the thesis most during the first discovery, when all get unicast, and again in later ones."
+            }
+            Self::WorstLatency => {
+                "As figure 5.8 (c): in the thesis a peak in each discovery, the first by far the highest."
+            }
+        }
+    }
+
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Network | Self::Sender => "MB/s",
+            Self::Latency | Self::WorstLatency => "ms",
+            Self::Responses => "kB/s",
+            Self::Loss => "per cent",
+        }
+    }
+
+    fn of(self, second: &SecondOfRun) -> f64 {
+        match self {
+            Self::Network => second.network_bytes / 1e6,
+            Self::Sender => second.sender_bytes / 1e6,
+            Self::Latency => second.latency_mean_ms,
+            Self::Responses => second.to_sender_bytes / 1e3,
+            Self::Loss => second.loss * 100.0,
+            Self::WorstLatency => second.latency_max_ms,
+        }
+    }
+}
+
+/// Second by second, a line a delivery (figures 5.2, 5.7 and 5.8); all rows are of one cell.
+pub fn over_time(rows: &[&UseCaseRow<'_>], quantity: OverTime) -> Option<Plot> {
     let UseCaseCell { use_case, load, receivers_per_network } = &rows.first()?.cell;
     let points = |row: &UseCaseRow| -> Vec<(f64, f64)> {
         let seconds = row.measured.per_second.iter().enumerate();
-        let value = |second: &crate::db::SecondOfRun| match quantity {
-            Quantity::Network => second.network_bytes / 1e6,
-            Quantity::Sender => second.sender_bytes / 1e6,
-            Quantity::Time | Quantity::Latency => second.latency_mean_ms,
-        };
-        seconds.map(|(at, second)| (at as f64 + 0.5, value(second))).collect()
+        seconds.map(|(at, second)| (at as f64 + 0.5, quantity.of(second))).collect()
     };
     let lines: Vec<Vec<(f64, f64)>> = rows.iter().map(|row| points(row)).collect();
     let bounds = |of: fn(&(f64, f64)) -> f64| lines.iter().flatten().map(of).fold(0.0, f64::max);
     let (longest, highest) = (bounds(|point| point.0), bounds(|point| point.1));
-    let (title, figure) = match quantity {
-        Quantity::Latency => ("Mean latency over time", "5.7"),
-        Quantity::Network => ("What all links carry over time", "5.2"),
-        Quantity::Sender | Quantity::Time => ("What leaves the sender over time", "5.2"),
-    };
     let names = deliveries(rows);
     let sheet = Sheet {
         name: format!("{use_case}-{load}-{receivers_per_network}-{}-over-time", quantity.name()),
-        title: format!("{title}: {use_case}, {load}, {receivers_per_network} receivers in a network"),
-        subtitle: format!("As figure {figure} of the thesis, second by second."),
+        title: format!(
+            "{}: {use_case}, {load}, {receivers_per_network} receivers in a network",
+            quantity.title()
+        ),
+        subtitle: quantity.subtitle().into(),
         x_label: "seconds",
-        y_label: if quantity == Quantity::Latency { "ms" } else { "MB/s" },
+        y_label: quantity.unit(),
         legend: names.iter().enumerate().map(|(index, name)| ((*name).to_owned(), style(index))).collect(),
         ..Sheet::default()
     };

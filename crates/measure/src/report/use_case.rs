@@ -3,7 +3,7 @@
 use super::html::Page;
 use crate::{
     analysis::{self, Results, UseCaseRow},
-    plot::{self, Quantity},
+    plot::{self, OverTime, Quantity},
     tables::{Cell, Mark, Table},
 };
 
@@ -23,12 +23,23 @@ pub fn write(page: &mut Page, results: &Results<'_>) {
     }
     if let Some(largest) = analysis::cells(&rows).pop() {
         let of_largest: Vec<&UseCaseRow> = rows.iter().filter(|row| row.cell == largest).collect();
-        for quantity in [Quantity::Network, Quantity::Sender, Quantity::Latency] {
+        for quantity in OverTime::ALL {
             page.plot(plot::over_time(&of_largest, quantity));
+        }
+        let discovering = with_and_without_discoveries(&of_largest);
+        for quantity in OverTime::OF_DISCOVERY {
+            page.plot(plot::over_time(&discovering, quantity));
         }
         page.plot(plot::by_link(&of_largest));
     }
     page.end_section();
+}
+
+/// Deliveries that discover again and again, and those that they are compared with.
+fn with_and_without_discoveries<'r, 'a>(rows: &[&'r UseCaseRow<'a>]) -> Vec<&'r UseCaseRow<'a>> {
+    let is_base = |name: &str| rows.iter().any(|row| row.info.base.as_deref() == Some(name));
+    let is_one = |row: &&&UseCaseRow| row.info.base.is_some() || is_base(&row.info.delivery);
+    rows.iter().filter(is_one).copied().collect()
 }
 
 /// The thesis' tables 5.1 to 5.5, B.1 and B.2, as far as the runs are about them.
@@ -90,6 +101,7 @@ fn saved_table(rows: &[UseCaseRow<'_>], measure: &str, title: &str) -> Table {
     let notes = [
         "Measured: Ethernet frames by the counters of all interfaces, each counted once. Computed: what the tree says of \
          this delivery, IP packets. Floor: one copy on each link, as IP multicast at its best.",
+        "The thesis' tables 5.1 to 5.3 have means of several configurations of MEADcast, B.1 and B.2 what each saved.",
         "* The machine was at its limit.",
     ];
     table.notes.extend(notes.map(String::from));

@@ -43,6 +43,8 @@ pub enum Measure {
     Time,
     /// The part of the packets that did not come.
     Loss,
+    /// The part of the packets sent behind the first discovery that did not come.
+    LaterLoss,
     /// Bytes of all discoveries but the first, as a part of all that left the sender.
     Discovery,
     /// The mean latency of the worst second, as a part of the mean of the whole run.
@@ -56,6 +58,7 @@ impl Measure {
             Self::Sender => "sender",
             Self::Time => "time",
             Self::Loss => "loss",
+            Self::LaterLoss => "later-loss",
             Self::Discovery => "discovery",
             Self::Peak => "peak",
         }
@@ -63,7 +66,7 @@ impl Measure {
 
     /// Whether it is by itself, and not a part of another delivery's.
     fn is_value(self) -> bool {
-        matches!(self, Self::Loss | Self::Peak | Self::Discovery)
+        matches!(self, Self::Loss | Self::LaterLoss | Self::Peak | Self::Discovery)
     }
 
     fn of(self, info: &UseCaseInfo) -> Option<f64> {
@@ -73,6 +76,7 @@ impl Measure {
             Self::Sender => measured.bytes.sender as f64,
             Self::Time => measured.seconds,
             Self::Loss => measured.loss(),
+            Self::LaterLoss => measured.later_loss()?,
             Self::Discovery => measured.later_discovery_bytes()? / measured.bytes.sender as f64,
             Self::Peak => measured.latency_peak()?,
         })
@@ -146,9 +150,9 @@ fn judge(
         at_most,
         at_least: None,
         holds: ratio.zip(at_most).is_some_and(|(ratio, most)| ratio <= most),
-        is_value: claim.measure == Measure::Loss,
+        is_value: matches!(claim.measure, Measure::Loss | Measure::LaterLoss),
         measure: match claim.measure {
-            Measure::Loss => super::super::file::Measure::Loss,
+            Measure::Loss | Measure::LaterLoss => super::super::file::Measure::Loss,
             _ => super::super::file::Measure::Time,
         },
     })

@@ -248,7 +248,7 @@ impl Director<'_> {
             duplicates: all.duplicates,
             latency: play::latency(&all),
             longest_gap_ms: measure::milliseconds(all.longest_gap.0),
-            per_second: traffic.seconds(began, &all),
+            per_second: traffic.seconds(began, &all, |second| played.loss_in(planned, second)),
             sender_cpu_ms: measure::milliseconds(played.sender_cpu),
             machine_busy,
             machine_forwarding,

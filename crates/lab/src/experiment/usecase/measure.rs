@@ -17,10 +17,19 @@ use crate::topology::Topology;
 pub struct Traffic {
     pub bytes: Bytes,
     pub links: Vec<LinkBytes>,
-    /// Of the time between two samples each: since the run's start, and what was carried.
-    intervals: Vec<(Duration, f64, f64)>,
+    /// Of the time between two samples each.
+    intervals: Vec<Interval>,
     /// The same of each link, in the topology's order.
     of_links: Vec<Vec<(Duration, f64)>>,
+}
+
+/// What was carried from a time since the run's start on, in bytes a second.
+#[derive(Debug, Clone, Copy, Default)]
+struct Interval {
+    from: Duration,
+    network: f64,
+    sender: f64,
+    to_sender: f64,
 }
 
 impl Traffic {
@@ -36,10 +45,15 @@ impl Traffic {
                 let sent = counted(Counter::TxBytes)?;
                 let is_sender = senders.contains(&member.node);
                 link.sent += sent.growth().max(0) as u64;
-                link.received += counted(Counter::RxBytes)?.growth().max(0) as u64;
+                let received = counted(Counter::RxBytes)?;
+                link.received += received.growth().max(0) as u64;
                 traffic.bytes.sender += if is_sender { sent.growth().max(0) as u64 } else { 0 };
                 let rates = sent.rates();
-                traffic.add(&rates, is_sender);
+                traffic.add(&rates, |interval, rate| interval.network += rate);
+                if is_sender {
+                    traffic.add(&rates, |interval, rate| interval.sender += rate);
+                    traffic.add(&received.rates(), |interval, rate| interval.to_sender += rate);
+                }
                 of_link.extend(rates.iter().skip(of_link.len()).map(|rate| (rate.from, 0.0)));
                 of_link.iter_mut().zip(&rates).for_each(|(sum, rate)| sum.1 += rate.per_second);
             }
@@ -50,14 +64,12 @@ impl Traffic {
         Ok(traffic)
     }
 
-    fn add(&mut self, rates: &[Rate], is_sender: bool) {
+    fn add(&mut self, rates: &[Rate], to: impl Fn(&mut Interval, f64)) {
         for (index, rate) in rates.iter().enumerate() {
             if self.intervals.len() <= index {
-                self.intervals.push((rate.from, 0.0, 0.0));
+                self.intervals.push(Interval { from: rate.from, ..Interval::default() });
             }
-            let interval = &mut self.intervals[index];
-            interval.1 += rate.per_second;
-            interval.2 += if is_sender { rate.per_second } else { 0.0 };
+            to(&mut self.intervals[index], rate.per_second);
         }
     }
 
@@ -76,15 +88,18 @@ impl Traffic {
         watched.map(of).collect()
     }
 
-    /// Second by second from `began` on, with what the receivers have got in each.
-    pub fn seconds(&self, began: Duration, tally: &Tally) -> Vec<SecondOfRun> {
-        let at = |second: usize| self.intervals.iter().rfind(|(from, ..)| *from <= middle(began, second));
+    /// Second by second from `began` on, with what the receivers have got in each, and what part of each second's datagrams
+    /// did not come.
+    pub fn seconds(&self, began: Duration, tally: &Tally, loss: impl Fn(usize) -> f64) -> Vec<SecondOfRun> {
+        let at = |second: usize| self.intervals.iter().rfind(|found| found.from <= middle(began, second));
         let second = |(index, of): (usize, &super::traffic::Second)| {
-            let (network_bytes, sender_bytes) = at(index).map_or((0.0, 0.0), |found| (found.1, found.2));
+            let carried = at(index).copied().unwrap_or_default();
             SecondOfRun {
-                network_bytes,
-                sender_bytes,
+                network_bytes: carried.network,
+                sender_bytes: carried.sender,
+                to_sender_bytes: carried.to_sender,
                 came: of.packets,
+                loss: loss(index),
                 latency_mean_ms: milliseconds(of.latency_sum) / of.packets.max(1) as f64,
                 latency_max_ms: milliseconds(of.latency_max),
             }

@@ -206,6 +206,16 @@ impl Played {
         self.tallies.iter().for_each(|tally| sum.add(tally));
         sum
     }
+
+    /// From 0 to 1, of the datagrams that were sent in one second of the run, those that never came.
+    pub fn loss_in(&self, planned: &Planned, second: usize) -> f64 {
+        let number = |second: usize| (second as f64 / planned.interval.as_secs_f64()).ceil() as u32;
+        let numbers = number(second).min(self.sent.packets)..number(second + 1).min(self.sent.packets);
+        let receivers: usize = planned.groups.iter().map(|group| group.receivers.len()).sum();
+        let expected = receivers as u64 * numbers.len() as u64;
+        let came: u64 = self.tallies.iter().map(|tally| tally.came_of(numbers.clone())).sum();
+        if expected == 0 { 0.0 } else { 1.0 - came as f64 / expected as f64 }
+    }
 }
 
 /// Has events happen until the run is over, and undoes them.

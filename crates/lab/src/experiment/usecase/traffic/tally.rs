@@ -1,6 +1,6 @@
 //! What one receiver has got of one or more flows: which packets, how late, and the gaps between them.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use super::Stamp;
 
@@ -101,6 +101,16 @@ impl Tally {
         second.latency_max = second.latency_max.max(latency);
     }
 
+    /// How many of the packets with these numbers have come, of all flows together.
+    pub fn came_of(&self, numbers: Range<u32>) -> u64 {
+        let has = |flow: &FlowTally, number: u32| {
+            let word = flow.has.get((number / 64) as usize).copied().unwrap_or(0);
+            word & 1 << (number % 64) != 0
+        };
+        let of_flow = |flow: &FlowTally| numbers.clone().filter(|number| has(flow, *number)).count() as u64;
+        self.flows.iter().map(of_flow).sum()
+    }
+
     /// Adds what another receiver has got.
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
@@ -167,6 +177,7 @@ mod tests {
         }
         tally.note(&Stamp { flow: 1, ..stamp(2, MS) }, 2 * MS, Duration::ZERO, 100);
         assert_eq!((tally.packets, tally.duplicates), (3, 1));
+        assert_eq!([0..2, 1..70, 70..71, 71..200].map(|numbers| tally.came_of(numbers)), [2, 1, 1, 0]);
     }
 
     #[test]
