@@ -139,6 +139,20 @@ fn several_senders_on_one_host_have_devices_and_addresses_of_their_own() {
     Sender::start(&network, &["fd00:3::2", "5000"]).end();
 }
 
+/// Who is a receiver, too, gets others' requests, with the routing header that responses have.
+#[test]
+fn members_who_all_send_do_not_take_requests_for_responses() {
+    let network = network();
+    let options = ["-T", "0.3", "--print-tree"];
+    let mut first = Sender::start(&network, &[&options[..], &["fd00:3::2", "5000"]].concat());
+    let mut second = Sender::start_in(&network, "e1", &[&options[..], &["fd00:1::1", "5000"]].concat());
+    second.next("tree");
+    first.next("tree");
+    for done in [first.end(), second.end()] {
+        assert!(done["discoveries"].as_u64() >= Some(1) && done["anomalous"] == 0, "{done}");
+    }
+}
+
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
     let network = Network::new(&["s", "e1", "x"]);

@@ -21,9 +21,14 @@ pub struct Sender {
 
 impl Sender {
     pub fn start(network: &Network, arguments: &[&str]) -> Self {
+        Self::start_in(network, "s", arguments)
+    }
+
+    /// The same on another node.
+    pub fn start_in(network: &Network, node: &str, arguments: &[&str]) -> Self {
         let mut command = treecast(&[&["mead", "--json"], arguments].concat());
         command.stdout(Stdio::piped());
-        let mut child = network.within("s", move || command.spawn().expect("treecast can be run"));
+        let mut child = network.within(node, move || command.spawn().expect("treecast can be run"));
         let lines = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut sender = Self { child, lines };
         sender.next("ready");
