@@ -35,7 +35,7 @@ const RUN_DIRECTORY: &str = "/run/frr";
 /// In it: where ospf6d finds zebra, which puts routes into the kernel. Who comes too early tries again after 10 s.
 const ZEBRA_SOCKET: &str = "zserv.api";
 
-/// How long zebra may take to begin, and then all routes to be there: 39 routers on two processors take 25 s.
+/// How long zebra may take to begin, and then all routes to be there: 39 routers on two processors take 8 s.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
 
