@@ -4,14 +4,14 @@
 mod common;
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use treecast_lab::{Error, Lab, Loss, Role, Topology};
+use treecast_lab::{Error, Lab, Loss, Options, Role, Topology};
 
 use crate::common::{TestLab, options, reaches};
 
