@@ -1,8 +1,8 @@
 //! Which frame takes a packet to its next hop, by the kernel's own routes and neighbours (rtnetlink(7)).
 //!
 //! Super-packets leave by a packet socket, which the kernel neither routes nor resolves neighbours for. What it knows is asked for
-//! once a second for each destination. Once in ten seconds there is no answer: then a packet goes the kernel's own way, by
-//! which it notices that a neighbour has gone.
+//! once a second: the route for each destination, and the Ethernet addresses for each next hop, of which there are few. Once in
+//! ten seconds there is no answer: then a packet goes the kernel's own way, by which it notices that a neighbour has gone.
 
 use std::{
     collections::BTreeMap,
@@ -64,6 +64,8 @@ pub(super) struct Neighbours {
     /// Where packets must leave; none: where routes lead.
     interface: Option<u32>,
     ways: BTreeMap<Ipv6Addr, Way>,
+    /// By interface and next hop.
+    hops: BTreeMap<(u32, Ipv6Addr), (Instant, Hop)>,
 }
 
 impl Neighbours {
@@ -72,13 +74,14 @@ impl Neighbours {
         let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(protocol))?;
         // The kernel answers before the request returns; this is for one that does not.
         socket.set_read_timeout(Some(Duration::from_secs(1)))?;
-        Ok(Self { socket, interface, ways: BTreeMap::new() })
+        Ok(Self { socket, interface, ways: BTreeMap::new(), hops: BTreeMap::new() })
     }
 
     /// The next hop to `destination`; none when the kernel must find it.
     pub fn towards(&mut self, now: Instant, destination: Ipv6Addr) -> Option<Hop> {
-        if self.ways.len() >= MAX_WAYS {
+        if self.ways.len().max(self.hops.len()) >= MAX_WAYS {
             self.ways.clear();
+            self.hops.clear();
         }
         let known = self.ways.get(&destination);
         if let Some(way) = known.filter(|way| now < way.asked + GOOD && now < way.left_to_kernel + OWN_WAY) {
@@ -86,12 +89,26 @@ impl Neighbours {
         }
         let is_left = known.is_none_or(|way| now >= way.left_to_kernel + OWN_WAY);
         let left_to_kernel = known.filter(|_| !is_left).map_or(now, |way| way.left_to_kernel);
-        let hop = self.ask(destination).ok().flatten();
+        let hop = self.ask(now, destination).ok().flatten();
         self.ways.insert(destination, Way { asked: now, left_to_kernel, hop });
         hop.filter(|_| !is_left)
     }
 
-    fn ask(&self, destination: Ipv6Addr) -> io::Result<Option<Hop>> {
+    fn ask(&mut self, now: Instant, destination: Ipv6Addr) -> io::Result<Option<Hop>> {
+        let Some(by) = self.next_hop(destination)? else { return Ok(None) };
+        if let Some((_, hop)) = self.hops.get(&by).filter(|(asked, _)| now < *asked + GOOD) {
+            return Ok(Some(*hop));
+        }
+        let hop = self.frame_to(by)?;
+        // One that is not known yet may be in a moment.
+        if let Some(hop) = hop {
+            self.hops.insert(by, (now, hop));
+        }
+        Ok(hop)
+    }
+
+    /// The interface by which packets to `destination` leave, and whom they go to there.
+    fn next_hop(&self, destination: Ipv6Addr) -> io::Result<Option<(u32, Ipv6Addr)>> {
         let mut route = body(libc::AF_INET6, BODY_LEN);
         route[1] = 128;
         attribute(&mut route, RTA_DST, &destination.octets());
@@ -108,7 +125,11 @@ impl Neighbours {
             }
         }
         let is_unicast = route.get(7) == Some(&libc::RTN_UNICAST);
-        let Some(interface) = interface.filter(|_| is_unicast) else { return Ok(None) };
+        Ok(interface.filter(|_| is_unicast).zip(Some(next)))
+    }
+
+    /// How a frame to a next hop begins; none when the kernel does not know it.
+    fn frame_to(&self, (interface, next): (u32, Ipv6Addr)) -> io::Result<Option<Hop>> {
         let (Some(to), Some(from)) = (self.link_address(interface, next)?, self.own_address(interface)?)
         else {
             return Ok(None);
