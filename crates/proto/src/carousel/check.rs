@@ -28,7 +28,7 @@ impl Check {
 
     /// A page of hashes has come. Returns whether it is of use.
     pub fn take(&mut self, page: u32) -> bool {
-        let is_open = self.open.count(u64::from(page)..u64::from(page) + 1) > 0;
+        let is_open = self.open.has(page.into());
         is_open && self.busy.len() < MAX_BUSY && self.busy.insert(page)
     }
 

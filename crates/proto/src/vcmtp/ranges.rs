@@ -43,6 +43,18 @@ impl BlockSet {
         self.chunks.len()
     }
 
+    /// Whether a block is in the set.
+    pub(crate) fn has(&self, block: u64) -> bool {
+        let bit = block % CHUNK_BITS;
+        match self.chunks.get(&(block / CHUNK_BITS)) {
+            None => false,
+            Some(Chunk::Full) => true,
+            Some(Chunk::Partial { words, .. }) => {
+                words[(bit / WORD_BITS) as usize] >> (bit % WORD_BITS) & 1 == 1
+            }
+        }
+    }
+
     /// Adds `blocks`; returns how many of them are new.
     pub(crate) fn insert(&mut self, blocks: Range<u64>) -> u64 {
         let before = self.len;
@@ -232,6 +244,7 @@ mod tests {
             assert_eq!(set.len(), model.len() as u64);
             let from = draw(26_000);
             assert_eq!(set.count(from..28_000), model.range(from..28_000).count() as u64);
+            assert_eq!(set.has(from), model.contains(&from));
             let first = model.range(from..30_000).next().copied();
             assert_eq!(set.first_run(from..30_000).map(|run| run.start), first);
             let gap = (from..30_000).find(|block| !model.contains(block));

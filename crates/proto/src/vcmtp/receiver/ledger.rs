@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::object::Object;
+use super::{super::ranges::BlockSet, object::Object};
 
 /// The most objects that are open at the same time.
 const MAX_OPEN: usize = 8192;
@@ -30,8 +30,9 @@ pub(super) enum Word {
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    open: BTreeMap<u32, Object>,
-    ended: BTreeSet<u32>,
+    /// Boxed: many small ones come and go at the map's ends, and make their neighbours move.
+    open: BTreeMap<u32, Box<Object>>,
+    ended: BlockSet,
     /// Open objects of which the connection has not spoken.
     unconfirmed: BTreeSet<u32>,
     /// Those of them that are not announced.
@@ -43,15 +44,15 @@ pub(super) struct Ledger {
 
 impl Ledger {
     pub(super) fn get(&self, index: u32) -> Option<&Object> {
-        self.open.get(&index)
+        self.open.get(&index).map(Box::as_ref)
     }
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Object> {
-        self.open.get_mut(&index)
+        self.open.get_mut(&index).map(Box::as_mut)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Object)> {
-        self.open.iter().map(|(index, object)| (*index, object))
+        self.open.iter().map(|(index, object)| (*index, &**object))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,7 +66,7 @@ impl Ledger {
 
     /// Whether the object has ended here, or is too old to be told apart.
     pub(super) fn has_ended(&self, index: u32) -> bool {
-        self.ended.contains(&index)
+        self.ended.has(index.into())
             || (!self.open.contains_key(&index) && index < self.highest.saturating_sub(SPAN))
     }
 
@@ -99,7 +100,7 @@ impl Ledger {
             Word::Hearsay => {}
             Word::Sender | Word::Announcement => _ = self.unannounced.remove(&index),
         }
-        Some(self.open.entry(index).or_insert_with(new))
+        Some(self.open.entry(index).or_insert_with(|| Box::new(new())))
     }
 
     fn has_room(&self, index: u32, word: Word) -> bool {
@@ -120,12 +121,12 @@ impl Ledger {
         if !self.unconfirmed.remove(&index) {
             self.highest = self.highest.max(index.saturating_add(1));
         }
-        self.ended.insert(index);
-        let oldest = self.highest.saturating_sub(SPAN);
-        while self.ended.first().is_some_and(|first| *first < oldest) {
-            self.ended.pop_first();
+        self.ended.insert(index.into()..u64::from(index) + 1);
+        let oldest = self.highest.saturating_sub(SPAN).into();
+        while let Some(old) = self.ended.first_run(0..oldest) {
+            self.ended.remove(old);
         }
-        object
+        object.map(|object| *object)
     }
 }
 
@@ -186,7 +187,7 @@ mod tests {
         for index in 0..2 * SPAN {
             ledger.end(1_000_001 + index);
         }
-        assert!(ledger.ended.len() <= SPAN as usize);
+        assert!(ledger.ended.len() <= SPAN.into());
         assert!(ledger.has_ended(1_000_001), "older ones count as ended");
         let opened =
             (2_000_000..2_000_000 + 2 * SPAN).filter(|index| open(&mut ledger, *index, Word::Sender)).count();

@@ -91,7 +91,7 @@ impl Lacking {
 
     /// Whether a source block has been out and is not whole.
     fn is_open(&self, source_block: u32) -> bool {
-        self.open.count(source_block.into()..u64::from(source_block) + 1) > 0
+        self.open.has(source_block.into())
     }
 
     /// All that is not whole is to be told again.

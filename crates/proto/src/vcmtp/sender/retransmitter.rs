@@ -183,7 +183,7 @@ impl Retransmitter {
 
     /// Whether it has missed an object that it is not told of yet.
     pub(super) fn is_to_be_told(&self, index: u32) -> bool {
-        self.missed.count(index.into()..u64::from(index) + 1) > 0
+        self.missed.has(index.into())
     }
 
     /// An object is over from before; it is told of it.
