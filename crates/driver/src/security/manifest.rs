@@ -12,7 +12,7 @@ use treecast_wire::{
 
 use super::{
     Identity, PublicKey,
-    manifest_batch::{self, ManifestBatch, SignedNodes, root_of},
+    manifest_batch::{self, ManifestBatch, SignedTrees, root_of},
 };
 
 /// The most manifests that [`Signer::sign_all`] signs together.
@@ -118,13 +118,12 @@ pub enum Judgement {
 pub struct Manifests {
     sender: PublicKey,
     held: BTreeMap<FileId, Digest>,
-    /// Of trees of manifests.
-    nodes: SignedNodes,
+    trees: SignedTrees,
 }
 
 impl Manifests {
     pub fn new(sender: PublicKey) -> Self {
-        Self { sender, held: BTreeMap::new(), nodes: SignedNodes::default() }
+        Self { sender, held: BTreeMap::new(), trees: SignedTrees::default() }
     }
 
     /// Judges a digest that has just come, of an object announced as `begin`.
@@ -157,11 +156,11 @@ impl Manifests {
     fn is_signed(&mut self, file: FileId, begin: &BeginOfFile, digest: &Digest) -> bool {
         let Some(place) = &digest.place else { return is_signed(&self.sender, file, begin, digest) };
         let leaf = leaf(file, begin, &digest.hash);
-        if !self.nodes.lead(leaf, place) {
+        if !self.trees.lead(leaf, place) {
             if !is_signed(&self.sender, file, begin, digest) {
                 return false;
             }
-            self.nodes.sign(root_of(leaf, place));
+            self.trees.sign(leaf, place);
         }
         true
     }

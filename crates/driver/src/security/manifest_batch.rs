@@ -1,7 +1,7 @@
 //! Many manifests under one signature: the sender signs the root of a tree of hashes whose leaves are manifests, and each
 //! digest says how its leaf leads to the root (Merkle's tree; RFC 9162, 2.1, with a width that is a power of two).
 
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 
 use treecast_wire::message::Place;
 
@@ -47,44 +47,50 @@ pub(super) fn root_of(leaf: [u8; 32], place: &Place) -> [u8; 32] {
     siblings.fold(leaf, |hash, (level, sibling)| parent(&hash, sibling, place.index, level))
 }
 
-/// The most nodes that are remembered: those of several whole trees.
-const MAX_NODES: usize = 4096;
+/// How many trees are remembered.
+const MAX_TREES: usize = 8;
 
-/// Nodes of trees whose roots the sender has signed. A leaf that leads to any of them is signed as well, so that of
-/// neighbours most are at their goal after a step.
+/// What is known of trees whose roots the sender has signed: of each, the way from the leaf that came last. Leaves come in
+/// their order, so that most meet that way after a step, and all above is known to be signed.
 #[derive(Debug, Default)]
-pub(super) struct SignedNodes(BTreeSet<[u8; 32]>);
+pub(super) struct SignedTrees(VecDeque<Way>);
 
-impl SignedNodes {
-    /// Whether a leaf at this place leads to a node that is signed. The nodes on its way, and those beside it, are so then,
-    /// too.
+/// The hashes on the way from a leaf to the root, each with the one beside it; the root has none.
+type Way = Vec<[[u8; 32]; 2]>;
+
+impl SignedTrees {
+    /// Whether a leaf at this place leads to a node that is signed. Its way is known then.
     pub fn lead(&mut self, leaf: [u8; 32], place: &Place) -> bool {
-        let (mut way, mut hash) = (Vec::new(), leaf);
-        for (level, sibling) in place.siblings.iter().enumerate() {
-            if self.0.contains(&hash) {
-                break;
-            }
-            way.extend([hash, *sibling]);
-            hash = parent(&hash, sibling, place.index, level);
-        }
-        let leads = self.0.contains(&hash);
-        if leads {
-            self.add(&way);
-        }
-        leads
+        let (way, last) =
+            walk(leaf, place, |level, hash| self.0.iter().any(|known| lies_on(known, level, hash)));
+        let met = self.0.iter_mut().find(|known| lies_on(known, way.len(), &last));
+        met.map(|known| known[..way.len()].copy_from_slice(&way)).is_some()
     }
 
-    /// A root is signed.
-    pub fn sign(&mut self, root: [u8; 32]) {
-        self.add(&[root]);
+    /// The root that a leaf leads to is signed.
+    pub fn sign(&mut self, leaf: [u8; 32], place: &Place) {
+        let (mut way, root) = walk(leaf, place, |_, _| false);
+        way.push([root; 2]);
+        self.0.push_front(way);
+        self.0.truncate(MAX_TREES);
     }
+}
 
-    fn add(&mut self, nodes: &[[u8; 32]]) {
-        if self.0.len() + nodes.len() > MAX_NODES {
-            self.0.clear();
+fn lies_on(way: &Way, level: usize, hash: &[u8; 32]) -> bool {
+    way.get(level).is_some_and(|pair| pair.contains(hash))
+}
+
+/// The way of a leaf as far as the first hash that is known at its level, or the root; and that.
+fn walk(leaf: [u8; 32], place: &Place, is_known: impl Fn(usize, &[u8; 32]) -> bool) -> (Way, [u8; 32]) {
+    let (mut way, mut hash) = (Way::new(), leaf);
+    for (level, sibling) in place.siblings.iter().enumerate() {
+        if is_known(level, &hash) {
+            break;
         }
-        self.0.extend(nodes);
+        way.push([hash, *sibling]);
+        hash = parent(&hash, sibling, place.index, level);
     }
+    (way, hash)
 }
 
 /// The node above a hash, which is on the way from the leaf of this number, and its sibling.
@@ -111,19 +117,38 @@ mod tests {
         let leaves: Vec<[u8; 32]> =
             (1..=MAX_BATCH).map(|leaf| *blake3::hash(&[leaf as u8]).as_bytes()).collect();
         let (batch, other) = (ManifestBatch::new(leaves.clone()), ManifestBatch::new(vec![[7; 32]; 4]));
-        let mut signed = SignedNodes::default();
+        let mut signed = SignedTrees::default();
         assert!(!signed.lead(leaves[9], &batch.place(9)));
-        signed.sign(batch.root());
-        for (index, leaf) in leaves.iter().enumerate() {
+        signed.sign(leaves[9], &batch.place(9));
+        // In their order, and in another.
+        for index in (0..leaves.len()).chain((0..leaves.len()).map(|index| index * 37 % leaves.len())) {
             assert!(!signed.lead([0xff; 32], &batch.place(index)));
-            assert!(signed.lead(*leaf, &batch.place(index)));
+            assert!(signed.lead(leaves[index], &batch.place(index)));
             assert!(!signed.lead([7; 32], &other.place(1)));
         }
         let mut forged = batch.place(3);
         forged.siblings[0] = [0xff; 32];
         assert!(!signed.lead([0xfe; 32], &forged));
-        (0..2 * MAX_NODES as u32).for_each(|root| signed.sign(*blake3::hash(&root.to_le_bytes()).as_bytes()));
-        assert!(signed.0.len() <= MAX_NODES);
+        assert!(!signed.lead([0xff; 32], &Place { index: 0, siblings: Vec::new() }));
+    }
+
+    #[test]
+    fn several_trees_are_remembered_and_no_more() {
+        let leaf = |tree: usize, leaf: u8| *blake3::hash(&[tree as u8, leaf]).as_bytes();
+        let batches: Vec<_> = (0..=MAX_TREES)
+            .map(|tree| ManifestBatch::new((0..4).map(|number| leaf(tree, number)).collect()))
+            .collect();
+        let mut signed = SignedTrees::default();
+        for (tree, batch) in batches.iter().enumerate() {
+            signed.sign(leaf(tree, 0), &batch.place(0));
+        }
+        for number in 1..4 {
+            for (tree, batch) in batches.iter().enumerate() {
+                let leads = signed.lead(leaf(tree, number), &batch.place(number.into()));
+                assert_eq!(leads, tree > 0, "{tree}");
+            }
+        }
+        assert_eq!(signed.0.len(), MAX_TREES);
     }
 
     #[test]
