@@ -332,16 +332,15 @@ impl Collector {
 
     /// Room for a header, for a block, and where packets are sealed for a tag; and so on.
     fn iovecs(&mut self, batch: &mut Batch) -> Vec<libc::iovec> {
-        let Lens { head, tag, .. } = self.lens();
-        self.slots
-            .iter_mut()
-            .zip(batch.free().chunks_exact_mut(self.block_len))
-            .flat_map(|(slot, room)| {
-                let before = iovec(&mut slot.head[SEALED_HEADER_LEN - head..]);
-                let behind = (tag > 0).then(|| iovec(&mut slot.tag[..tag]));
-                [Some(before), Some(iovec(room)), behind].into_iter().flatten()
-            })
-            .collect()
+        let lens = self.lens();
+        let mut iovecs = Vec::with_capacity(self.slots.len() * lens.pieces());
+        for (slot, room) in self.slots.iter_mut().zip(batch.free().chunks_exact_mut(self.block_len)) {
+            iovecs.extend([iovec(&mut slot.head[SEALED_HEADER_LEN - lens.head..]), iovec(room)]);
+            if lens.tag > 0 {
+                iovecs.push(iovec(&mut slot.tag[..lens.tag]));
+            }
+        }
+        iovecs
     }
 
     fn lens(&self) -> Lens {
