@@ -248,6 +248,12 @@ impl SmallObjects {
         (self.remove(file).is_some() || was_early) && !is_stored
     }
 
+    /// Whether the memory for all of them is half used up. What makes room, the sender's word on those that are whole, comes
+    /// over the connection.
+    pub fn are_many(&self) -> bool {
+        self.held_bytes > MAX_HELD_BYTES / 2
+    }
+
     /// Has the store take over all that is held, for a later receiver.
     pub fn spill(&mut self) -> Vec<Task> {
         self.held_bytes = 0;

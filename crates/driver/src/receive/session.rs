@@ -253,7 +253,9 @@ impl<'a> Session<'a> {
         match ready.token {
             GROUP => _ = self.receive_group()?,
             // What is announced there may lie in the group's socket still.
-            CONTROL if ready.readable && self.backlog.gives_way() => self.receive_control()?,
+            CONTROL if ready.readable && (self.backlog.gives_way() || self.small.are_many()) => {
+                self.receive_control()?;
+            }
             STORE => self.take_reports(),
             _ => {}
         }
@@ -327,7 +329,11 @@ impl<'a> Session<'a> {
                 }
                 Ok(Some((header, payload))) => match Message::parse(&header, payload) {
                     Ok(message) => {
-                        self.process(Channel::Control);
+                        // What came before it counts first. Messages alone are dealt with together in the end: each
+                        // of a row of digests makes a file.
+                        if !self.intake.batch().is_empty() {
+                            self.process(Channel::Control);
+                        }
                         self.control_message(header.file_id, message)?;
                     }
                     Err(error) => result = Err(error.into()),
