@@ -15,7 +15,7 @@ use treecast_wire::{
 use super::{CarouselError, Dialect, iotup::FrameCollector};
 use crate::{
     clock::Clock,
-    files::{Ending, Intake, Journal, Leftovers, Report, SourceBlock, TargetFolder, Task},
+    files::{Buffers, Ending, Intake, Journal, Leftovers, Report, SourceBlock, TargetFolder, Task},
     poller::{Interest, Poller},
     receive::{NameFilter, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
     seal::{Opener, Refused, Secret},
@@ -95,7 +95,7 @@ pub fn receive(
     let mut session = Session {
         source,
         machine,
-        intake: Intake::start(folder.clone(), journal, waker.clone())?,
+        intake: Intake::start(folder.clone(), journal, waker.clone(), Buffers::default())?,
         folder,
         leftovers,
         kept_bytes: 0,

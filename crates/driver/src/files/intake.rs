@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 
 use treecast_proto::Instant;
 
-use super::{Ending, Journal, Report, Store, TargetFolder, Task};
+use super::{Buffers, Ending, Journal, Report, Store, TargetFolder, Task};
 use crate::{udp::Batch, wake::Waker};
 
 /// How long bytes wait for others.
@@ -37,12 +37,12 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// Starts a store; `waker` is woken for each of its reports.
+    /// Starts a store; `waker` is woken for each of its reports. What small objects lay in goes to `buffers`.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(folder: TargetFolder, journal: Journal, waker: Waker) -> io::Result<Self> {
-        let mut store = Store::start(folder, journal, waker)?;
+    pub fn start(folder: TargetFolder, journal: Journal, waker: Waker, buffers: Buffers) -> io::Result<Self> {
+        let mut store = Store::start(folder, journal, waker, buffers)?;
         let batch = store.batch();
         Ok(Self {
             store,
@@ -169,7 +169,7 @@ mod tests {
         let path = scratch("killed");
         let folder = TargetFolder::open(&path).unwrap();
         let (journal, _) = Journal::open(&folder, SessionId(0), true).unwrap();
-        let mut intake = Intake::start(folder, journal, Waker::new().unwrap()).unwrap();
+        let mut intake = Intake::start(folder, journal, Waker::new().unwrap(), Buffers::default()).unwrap();
         let (file, now) = (FileId(0), Instant::ZERO);
         let begin = BeginOfFile::new(TransferType::DiskToDisk, SIZE, "name").unwrap();
         intake.add(now, Task::Announce { file, begin, kept: Kept::Nothing });

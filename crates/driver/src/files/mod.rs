@@ -7,6 +7,7 @@
 //! come of it is in a log, too. What a receiver that was killed has left, another one of the session goes on with: its
 //! [`Journal`] says what is there.
 
+mod buffers;
 mod chunk_check;
 mod held_log;
 mod intake;
@@ -25,6 +26,7 @@ mod tree_hash;
 mod unsendable;
 mod walk;
 
+pub use buffers::Buffers;
 pub(crate) use intake::Intake;
 pub use journal::{Ending, Journal, Kept, Leftovers};
 pub use part::PartFile;

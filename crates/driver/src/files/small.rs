@@ -14,7 +14,7 @@ use treecast_wire::{
 };
 
 use super::{
-    Journal, Kept, Leftovers, Task,
+    Buffers, Journal, Kept, Leftovers, Task,
     held_log::{Announced, HeldLog, Left, Piece, SharedLog},
     journal::announced,
     names::Names,
@@ -56,12 +56,14 @@ pub(crate) struct SmallObjects {
     unlogged: Vec<(FileId, Range<u64>)>,
     /// What an earlier receiver has held.
     left: BTreeMap<u32, Left>,
+    buffers: Buffers,
 }
 
 #[derive(Debug)]
 struct Held {
     begin: BeginOfFile,
     announced: Announced,
+    /// As far as it has come, with zeros where something is missing.
     content: Vec<u8>,
     /// What has come, in the order in which it came.
     there: Vec<Range<u64>>,
@@ -70,7 +72,17 @@ struct Held {
 
 impl Held {
     fn len(&self) -> usize {
-        self.content.len() + OVERHEAD_BYTES
+        self.begin.file_size as usize + OVERHEAD_BYTES
+    }
+
+    /// Takes bytes that lie within the object.
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        let before = self.content.len();
+        if at == before {
+            return self.content.extend_from_slice(bytes);
+        }
+        self.content.resize(before.max(at + bytes.len()), 0);
+        self.content[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
     fn piece(&self, file: FileId, range: &Range<u64>) -> Option<Piece<'_>> {
@@ -100,6 +112,7 @@ impl SmallObjects {
             log: SharedLog::default(),
             unlogged: Vec::new(),
             left: BTreeMap::new(),
+            buffers: Buffers::default(),
         }
     }
 
@@ -112,6 +125,11 @@ impl SmallObjects {
             small.log.write(|log| small.carry_over(log));
         }
         small
+    }
+
+    /// Where their bytes' memory comes from, and goes when they are in a file.
+    pub fn buffers(&self) -> Buffers {
+        self.buffers.clone()
     }
 
     /// Whether an earlier receiver has left something that nobody has asked for yet.
@@ -130,8 +148,11 @@ impl SmallObjects {
             let before = held.into_iter().flat_map(|held| held.into_tasks(file)).chain(early);
             return std::iter::once(Task::Announce { file, begin, kept }).chain(before).collect();
         }
-        let (mut content, mut there) = held.map_or_else(Default::default, |held| (held.content, held.there));
-        content.resize(begin.file_size as usize, 0);
+        let (mut content, mut there) = held.map_or_else(
+            || (self.buffers.take(begin.file_size as usize), Vec::new()),
+            |held| (held.content, held.there),
+        );
+        content.truncate(begin.file_size as usize);
         there.retain(|range| range.end <= begin.file_size);
         let held = Held { announced: announced(&begin), begin, content, there, hash: None };
         self.held_bytes += held.len();
@@ -153,12 +174,12 @@ impl SmallObjects {
         let at = usize::try_from(position).ok();
         let room = self.held.get_mut(&file).and_then(|held| Some((held, at?)));
         let Some((held, at)) =
-            room.filter(|(held, at)| bytes.len() <= held.content.len().saturating_sub(*at))
+            room.filter(|(held, at)| bytes.len() <= (held.begin.file_size as usize).saturating_sub(*at))
         else {
             self.stored.insert(file);
             return false;
         };
-        held.content[at..at + bytes.len()].copy_from_slice(bytes);
+        held.put(at, bytes);
         let end = position + bytes.len() as u64;
         match held.there.last_mut() {
             Some(last) if last.end == position => last.end = end,
@@ -245,7 +266,8 @@ impl SmallObjects {
     pub fn discard(&mut self, file: FileId) -> bool {
         let is_stored = self.stored.remove(&file);
         let was_early = !self.take_early(file).is_empty();
-        (self.remove(file).is_some() || was_early) && !is_stored
+        let held = self.remove(file).map(|held| self.buffers.give(held.content));
+        (held.is_some() || was_early) && !is_stored
     }
 
     /// Whether the memory for all of them is half used up. What makes room, the sender's word on those that are whole, comes

@@ -15,7 +15,7 @@ use treecast_wire::{
 };
 
 use super::{
-    Ending, Journal, Kept, TargetError, TargetFolder, Whole,
+    Buffers, Ending, Journal, Kept, TargetError, TargetFolder, Whole,
     chunk_check::wrong_chunks,
     held_log::SharedLog,
     names::Names,
@@ -27,6 +27,10 @@ use crate::{udp::Batch, wake::Waker};
 
 /// The most batches there are at a time: 12 MiB.
 const MAX_BATCHES: usize = 48;
+
+/// The most bytes of [`Task::Make`] that are handed over and not in their files: memory besides the batches. Less than is
+/// noted elsewhere before it is written over.
+const MAX_MAKING_BYTES: usize = 4 << 20;
 
 /// Something to do, in the order given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,15 +111,15 @@ pub struct Store {
     made: usize,
     /// Empty batches that have come back.
     empty: Vec<Batch>,
-    /// Bytes that have been handed over and are not in their files, or not in the journal.
-    waiting_bytes: usize,
+    /// What has been handed over and is not done and noted.
+    waiting: Bytes,
     reports: Receiver<Report>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 enum Job {
-    Tasks { batch: Batch, tasks: Vec<Task>, bytes: usize },
+    Tasks { batch: Batch, tasks: Vec<Task>, bytes: Bytes },
     End { ending: Ending, done: SyncSender<Option<String>> },
 }
 
@@ -123,26 +127,51 @@ enum Job {
 #[derive(Debug)]
 struct Done {
     batch: Batch,
-    bytes: usize,
+    bytes: Bytes,
 }
 
-impl Task {
-    /// How many bytes of an object it brings to its file.
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Keep { range, .. } | Self::Overwrite { range, .. } => (range.end - range.start) as usize,
-            Self::KeepHeld { bytes, .. } => bytes.len(),
-            _ => 0,
+/// How many bytes of objects tasks bring to their files.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bytes {
+    /// That are nowhere else, should the receiver be killed.
+    stored: usize,
+    /// Of [`Task::Make`].
+    made: usize,
+}
+
+impl Bytes {
+    fn of(tasks: &[Task]) -> Self {
+        let mut bytes = Self::default();
+        for task in tasks {
+            match task {
+                Task::Keep { range, .. } | Task::Overwrite { range, .. } => {
+                    bytes.stored += (range.end - range.start) as usize;
+                }
+                Task::KeepHeld { bytes: held, .. } => bytes.stored += held.len(),
+                Task::Make { whole, .. } => bytes.made += whole.content.len(),
+                _ => {}
+            }
         }
+        bytes
+    }
+
+    fn add(&mut self, other: Self) {
+        self.stored += other.stored;
+        self.made += other.made;
+    }
+
+    fn take_away(&mut self, other: Self) {
+        self.stored -= other.stored.min(self.stored);
+        self.made -= other.made.min(self.made);
     }
 }
 
 impl Store {
-    /// Starts the thread; `waker` is woken for each [`Report`].
+    /// Starts the thread; `waker` is woken for each [`Report`]. What small objects lay in goes to `buffers`.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(folder: TargetFolder, journal: Journal, waker: Waker) -> io::Result<Self> {
+    pub fn start(folder: TargetFolder, journal: Journal, waker: Waker, buffers: Buffers) -> io::Result<Self> {
         let (jobs, job_queue) = mpsc::sync_channel(MAX_BATCHES);
         let (free_queue, free) = mpsc::channel();
         let (report_queue, reports) = mpsc::channel();
@@ -152,6 +181,7 @@ impl Store {
             held: journal.held_log(),
             journal: Some(journal),
             waker,
+            buffers,
             free: free_queue,
             reports: report_queue,
             untold: Vec::new(),
@@ -166,7 +196,7 @@ impl Store {
             free,
             made: 0,
             empty: Vec::new(),
-            waiting_bytes: 0,
+            waiting: Bytes::default(),
             reports,
             thread: Some(thread),
         })
@@ -188,9 +218,9 @@ impl Store {
     }
 
     /// Waits until no more than so many bytes are handed over and not yet in their files and in the journal. A receiver
-    /// that is killed loses those.
+    /// that is killed loses those. Waits for small objects, too, while they take too much memory.
     pub fn wait_until_at_most(&mut self, bytes: usize) {
-        while self.waiting_bytes > bytes {
+        while self.waiting.stored > bytes || self.waiting.made > MAX_MAKING_BYTES {
             self.wait_for_one();
         }
     }
@@ -199,19 +229,19 @@ impl Store {
         match self.free.recv() {
             Ok(done) => self.take_back(done),
             // The thread is gone only when it panicked; what it would have stored then fails its hash.
-            Err(_) => self.waiting_bytes = 0,
+            Err(_) => self.waiting = Bytes::default(),
         }
     }
 
     fn take_back(&mut self, Done { batch, bytes }: Done) {
-        self.waiting_bytes -= bytes.min(self.waiting_bytes);
+        self.waiting.take_away(bytes);
         self.empty.push(batch);
     }
 
     /// Has these tasks carried out; the batch comes back to [`Store::batch`].
     pub fn submit(&mut self, batch: Batch, tasks: Vec<Task>) {
-        let bytes = tasks.iter().map(Task::bytes).sum();
-        self.waiting_bytes += bytes;
+        let bytes = Bytes::of(&tasks);
+        self.waiting.add(bytes);
         self.queue(Job::Tasks { batch, tasks, bytes });
     }
 
@@ -254,6 +284,7 @@ struct Worker {
     /// None when the session has ended.
     journal: Option<Journal>,
     waker: Waker,
+    buffers: Buffers,
     free: Sender<Done>,
     reports: Sender<Report>,
     /// What is to be told when the journal has been written.
@@ -351,7 +382,10 @@ impl Worker {
             Task::Hash { file } => self.hash(file, buffer),
             Task::CheckChunks { file, hash, page } => self.check_chunks(file, &hash, &page, buffer),
             Task::Commit { file } => self.commit(file),
-            Task::Make { file, whole } => self.make(file, &whole),
+            Task::Make { file, whole } => {
+                self.make(file, &whole);
+                self.buffers.give(whole.content);
+            }
             Task::Discard { file } => self.discard(file),
         }
     }
@@ -722,7 +756,7 @@ mod tests {
     fn store(path: &std::path::Path) -> Store {
         let folder = TargetFolder::open(path).unwrap();
         let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
-        Store::start(folder, journal, Waker::new().unwrap()).unwrap()
+        Store::start(folder, journal, Waker::new().unwrap(), Buffers::default()).unwrap()
     }
 
     /// Everything but journals.

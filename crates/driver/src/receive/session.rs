@@ -155,7 +155,7 @@ impl<'a> Session<'a> {
         let clock = Clock::start();
         // What symbols are decoded with lies on the disk.
         let small = SmallObjects::resuming(ticket.fec, &journal, &leftovers);
-        let intake = Intake::start(folder.clone(), journal, store_waker.clone())?;
+        let intake = Intake::start(folder.clone(), journal, store_waker.clone(), small.buffers())?;
         let mut session = Self {
             on_event,
             poller,

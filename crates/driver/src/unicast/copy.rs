@@ -15,7 +15,7 @@ use treecast_wire::{
 use super::{ClientProgress, TELL_INTERVAL, UnicastError};
 use crate::{
     clock::Clock,
-    files::{Intake, Journal, Kept, Report, TargetFolder, Task},
+    files::{Buffers, Intake, Journal, Kept, Report, TargetFolder, Task},
     poller::{Interest, Poller},
     stop::Stop,
     udp::Batch,
@@ -52,7 +52,7 @@ impl<'a> Copy<'a> {
         Ok(Self {
             path,
             name,
-            intake: Intake::start(folder, journal, waker.clone())?,
+            intake: Intake::start(folder, journal, waker.clone(), Buffers::default())?,
             waker,
             stop,
             poller,
