@@ -67,6 +67,9 @@ struct Held {
     content: Vec<u8>,
     /// What has come, in the order in which it came.
     there: Vec<Range<u64>>,
+    /// Of all of it, computed when the last byte came.
+    early_hash: Option<[u8; 32]>,
+    /// The hash that was given out.
     hash: Option<[u8; 32]>,
 }
 
@@ -77,12 +80,20 @@ impl Held {
 
     /// Takes bytes that lie within the object.
     fn put(&mut self, at: usize, bytes: &[u8]) {
-        let before = self.content.len();
+        let (before, end) = (self.content.len(), at + bytes.len());
         if at == before {
-            return self.content.extend_from_slice(bytes);
+            self.content.extend_from_slice(bytes);
+        } else {
+            self.content.resize(before.max(end), 0);
+            self.content[at..end].copy_from_slice(bytes);
         }
-        self.content.resize(before.max(at + bytes.len()), 0);
-        self.content[at..at + bytes.len()].copy_from_slice(bytes);
+        match self.there.last_mut() {
+            Some(last) if last.end == at as u64 => last.end = end as u64,
+            _ => self.there.push(at as u64..end as u64),
+        }
+        // While it is in the cache: the sender's word on it comes megabytes later.
+        let is_whole = self.there.len() == 1 && self.there[0] == (0..self.begin.file_size);
+        self.early_hash = is_whole.then(|| *blake3::hash(&self.content).as_bytes());
     }
 
     fn piece(&self, file: FileId, range: &Range<u64>) -> Option<Piece<'_>> {
@@ -154,7 +165,7 @@ impl SmallObjects {
         );
         content.truncate(begin.file_size as usize);
         there.retain(|range| range.end <= begin.file_size);
-        let held = Held { announced: announced(&begin), begin, content, there, hash: None };
+        let held = Held { announced: announced(&begin), begin, content, there, early_hash: None, hash: None };
         self.held_bytes += held.len();
         self.held.insert(file, held);
         for (position, bytes) in early {
@@ -181,10 +192,6 @@ impl SmallObjects {
         };
         held.put(at, bytes);
         let end = position + bytes.len() as u64;
-        match held.there.last_mut() {
-            Some(last) if last.end == position => last.end = end,
-            _ => held.there.push(position..end),
-        }
         match self.unlogged.last_mut() {
             Some((of, last)) if *of == file && last.end == position => last.end = end,
             _ => self.unlogged.push((file, position..end)),
@@ -248,9 +255,8 @@ impl SmallObjects {
     /// The hash of an object that is held, all of which has come.
     pub fn hash(&mut self, file: FileId) -> Option<[u8; 32]> {
         let held = self.held.get_mut(&file)?;
-        let hash = *blake3::hash(&held.content).as_bytes();
-        held.hash = Some(hash);
-        Some(hash)
+        held.hash = Some(held.early_hash.unwrap_or_else(|| *blake3::hash(&held.content).as_bytes()));
+        held.hash
     }
 
     /// Hands out an object that is held and has been hashed.
@@ -350,6 +356,20 @@ mod tests {
         let whole = Whole { begin: begin(6, "a"), announced, content: b"abcdef".to_vec(), hash };
         assert_eq!(small.take(FILE), Some(whole));
         assert_eq!((small.take(FILE), small.held_bytes), (None, 0));
+    }
+
+    #[test]
+    fn the_hash_is_of_what_is_there_in_the_end_in_whatever_order_it_came() {
+        let mut small = held(FILE, 6);
+        assert!(small.keep(FILE, 0, b"abc") && small.keep(FILE, 3, b"xxx"));
+        assert_eq!(small.hash(FILE), Some(*blake3::hash(b"abcxxx").as_bytes()));
+        assert!(small.keep(FILE, 3, b"def"));
+        assert_eq!(small.hash(FILE), Some(*blake3::hash(b"abcdef").as_bytes()));
+        let mut shorter = held(FILE, 6);
+        assert!(shorter.keep(FILE, 0, b"abcdef"));
+        assert!(shorter.announce(FILE, begin(5, "a"), Kept::Nothing).is_empty());
+        assert!(shorter.keep(FILE, 0, b"abcde"));
+        assert_eq!(shorter.hash(FILE), Some(*blake3::hash(b"abcde").as_bytes()));
     }
 
     #[test]
