@@ -2,7 +2,7 @@
 //! when it is nearly empty, nearly full, or neither.
 //!
 //! The set is cut into chunks of 4,096 blocks. A chunk without blocks costs nothing, a full one a map
-//! entry, any other 512 bytes: an object of 8 GiB in blocks of 1,420 bytes with random losses takes
+//! entry, any other 512 bytes at most, and 8 when they are all among its first 64: an object of 8 GiB in blocks of 1,420 bytes with random losses takes
 //! 0.8 MB, and a run of blocks that arrives in order touches one or two words.
 
 use std::{collections::BTreeMap, ops::Range};
@@ -23,7 +23,8 @@ enum Chunk {
     Full,
     /// Neither empty nor full; `count` blocks are in it.
     Partial {
-        words: Box<[u64; CHUNK_WORDS]>,
+        /// Up to the last that has been written to, 64 at most.
+        words: Vec<u64>,
         count: u64,
     },
 }
@@ -50,7 +51,7 @@ impl BlockSet {
             None => false,
             Some(Chunk::Full) => true,
             Some(Chunk::Partial { words, .. }) => {
-                words[(bit / WORD_BITS) as usize] >> (bit % WORD_BITS) & 1 == 1
+                word_at(words, (bit / WORD_BITS) as usize) >> (bit % WORD_BITS) & 1 == 1
             }
         }
     }
@@ -79,7 +80,7 @@ impl BlockSet {
             None => 0,
             Some(Chunk::Full) => bits.end - bits.start,
             Some(Chunk::Partial { words, .. }) => {
-                by_word(bits).map(|(word, mask)| u64::from((words[word] & mask).count_ones())).sum()
+                by_word(bits).map(|(word, mask)| u64::from((word_at(words, word) & mask).count_ones())).sum()
             }
         };
         by_chunk(blocks).map(in_chunk).sum()
@@ -131,11 +132,11 @@ impl BlockSet {
             self.len += CHUNK_BITS - before;
             return;
         }
-        let chunk = self
-            .chunks
-            .entry(number)
-            .or_insert_with(|| Chunk::Partial { words: Box::new([0; CHUNK_WORDS]), count: 0 });
+        let chunk =
+            self.chunks.entry(number).or_insert_with(|| Chunk::Partial { words: Vec::new(), count: 0 });
         let Chunk::Partial { words, count } = chunk else { return };
+        let needed = bits.end.div_ceil(WORD_BITS) as usize;
+        words.resize(words.len().max(needed), 0);
         let mut new = 0;
         for (word, mask) in by_word(bits) {
             new += u64::from((mask & !words[word]).count_ones());
@@ -151,13 +152,14 @@ impl BlockSet {
     fn remove_in_chunk(&mut self, number: u64, bits: Range<u64>) {
         let Some(chunk) = self.chunks.get_mut(&number) else { return };
         if let Chunk::Full = chunk {
-            *chunk = Chunk::Partial { words: Box::new([u64::MAX; CHUNK_WORDS]), count: CHUNK_BITS };
+            *chunk = Chunk::Partial { words: vec![u64::MAX; CHUNK_WORDS], count: CHUNK_BITS };
         }
         let Chunk::Partial { words, count } = chunk else { return };
         let mut gone = 0;
         for (word, mask) in by_word(bits) {
-            gone += u64::from((mask & words[word]).count_ones());
-            words[word] &= !mask;
+            let Some(word) = words.get_mut(word) else { break };
+            gone += u64::from((mask & *word).count_ones());
+            *word &= !mask;
         }
         *count -= gone;
         self.len -= gone;
@@ -206,10 +208,16 @@ fn by_word(bits: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
+/// A word of a chunk's; those that have not been written to are empty.
+fn word_at(words: &[u64], word: usize) -> u64 {
+    words.get(word).copied().unwrap_or_default()
+}
+
 /// As [`BlockSet::find`], within the chunk whose first block is `base`.
-fn find_in_words(words: &[u64; CHUNK_WORDS], base: u64, blocks: Range<u64>, present: bool) -> u64 {
+fn find_in_words(words: &[u64], base: u64, blocks: Range<u64>, present: bool) -> u64 {
     for (word, mask) in by_word(blocks.start - base..blocks.end - base) {
-        let wanted = if present { words[word] } else { !words[word] } & mask;
+        let bits = word_at(words, word);
+        let wanted = if present { bits } else { !bits } & mask;
         if wanted != 0 {
             return base + word as u64 * WORD_BITS + u64::from(wanted.trailing_zeros());
         }
