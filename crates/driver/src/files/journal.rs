@@ -23,7 +23,7 @@
 use std::{
     collections::BTreeMap,
     ffi::CString,
-    fmt::Write as _,
+    fmt::{self, Write as _},
     fs::File,
     io::{self, Read, Write},
     ops::Range,
@@ -268,7 +268,7 @@ impl Journal {
     /// Notes who this receiver says it is, at once: its sender may know it before anything is stored.
     pub(crate) fn note_myself(&mut self, text: &str) {
         if self.myself() != Some(text) {
-            self.add(&format!("self {text}"));
+            self.add(format_args!("self {text}"));
             self.write();
             self.myself = Some(text.to_owned());
         }
@@ -277,12 +277,12 @@ impl Journal {
     /// Notes that bytes of an object are stored.
     pub(super) fn have(&mut self, file: FileId, begin: &BeginOfFile, ranges: &[Range<u64>]) {
         self.stays = self.resumes;
-        let mut line = format!("have {} {} ", file.index(), announcement(begin));
+        let mut there = String::new();
         for range in ranges {
             // Writing to a string cannot fail.
-            _ = write!(line, "{}-{},", range.start, range.end);
+            _ = write!(there, "{}-{},", range.start, range.end);
         }
-        self.add(&line);
+        self.add(format_args!("have {} {} {there}", file.index(), announcement(begin)));
     }
 
     /// Notes that an object has its name.
@@ -302,7 +302,7 @@ impl Journal {
         self.stays = self.resumes;
         self.has_done |= self.resumes && begin.kind() != ObjectKind::Folder;
         let ModificationTime { seconds, nanoseconds } = status.modified;
-        self.add(&format!(
+        self.add(format_args!(
             "done {} {} {} {} {seconds}.{nanoseconds} {} {} {}",
             file.index(),
             HEXLOWER.encode(&announced),
@@ -316,7 +316,7 @@ impl Journal {
 
     /// Notes that what was noted of an object counts no more.
     pub(super) fn gone(&mut self, file: FileId) {
-        self.add(&format!("gone {}", file.index()));
+        self.add(format_args!("gone {}", file.index()));
     }
 
     /// Lets go of the slot, and removes what nobody needs any more.
@@ -349,13 +349,18 @@ impl Journal {
         self.stays = false;
     }
 
-    fn add(&mut self, line: &str) {
-        if !self.resumes || self.len + line.len() as u64 >= MAX_LEN {
+    fn add(&mut self, line: fmt::Arguments<'_>) {
+        if !self.resumes {
             return;
         }
-        self.len += line.len() as u64 + 1;
-        self.unwritten.push_str(line);
-        self.unwritten.push('\n');
+        let before = self.unwritten.len();
+        // As above.
+        _ = writeln!(self.unwritten, "{line}");
+        let len = self.len + (self.unwritten.len() - before) as u64;
+        if len > MAX_LEN {
+            return self.unwritten.truncate(before);
+        }
+        self.len = len;
         if self.unwritten.len() >= MAX_UNWRITTEN {
             self.write();
         }
@@ -374,7 +379,7 @@ impl Journal {
 
     /// Ends a line that was cut short, and says when the machine was started.
     fn begin(&mut self) {
-        self.add(&format!("\nboot {}", boot()));
+        self.add(format_args!("\nboot {}", boot()));
         self.write();
     }
 
@@ -735,7 +740,7 @@ mod tests {
         let trusted = Kept::Whole { hash: [7; 32], is_trusted: true };
         assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), trusted);
         assert_eq!(leftovers.whole(&folder, FILE), Some(("name".to_owned(), ObjectKind::File, 3)));
-        journal.add("boot before");
+        journal.add(format_args!("boot before"));
         journal.done(FILE, &begin(3, "name"), &[7; 32], status);
         drop(journal);
         let (folder, _journal, leftovers) = open(&path);

@@ -73,7 +73,9 @@ impl Batch {
 
     /// Takes the list of what came in, oldest first; the blocks' bytes stay until [`Batch::clear`].
     pub fn take_items(&mut self) -> Vec<Item> {
-        std::mem::take(&mut self.items)
+        // As many come the next time.
+        let room = self.items.len();
+        std::mem::replace(&mut self.items, Vec::with_capacity(room))
     }
 
     /// Takes the numbers of the packets that were received, by session.
