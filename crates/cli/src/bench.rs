@@ -61,6 +61,9 @@ pub struct Args {
     /// Leave out the runs with many small files
     #[arg(long)]
     no_small: bool,
+    /// Nothing but many small files beside one large one
+    #[arg(long, conflicts_with = "no_small")]
+    only_small: bool,
     /// Leave out the sessions that are attacked (they take four receivers)
     #[arg(long)]
     no_attack: bool,
@@ -83,6 +86,16 @@ enum Command {
     Router(router::Args),
 }
 
+impl Args {
+    /// Without what one part alone leaves out.
+    fn narrowed(mut self) -> Self {
+        if self.only_small {
+            (self.no_uftp, self.no_memory, self.no_attack) = (true, true, true);
+        }
+        self
+    }
+}
+
 pub fn run(args: Args) -> Outcome {
     if let Some(Command::Router(args)) = &args.command {
         return router::run(args);
@@ -91,6 +104,7 @@ pub fn run(args: Args) -> Outcome {
         worker::run(&args.worker)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let args = args.narrowed();
     check(&args)?;
     if !args.no_uftp {
         uftp::check()?;
@@ -103,7 +117,8 @@ pub fn run(args: Args) -> Outcome {
     let plain = Delivery { source: &stage.source, receivers: args.receivers, plain: true };
     let secure = Delivery { plain: false, ..plain };
     ours::measure(&stage, plain)?;
-    for number in 1..=args.runs {
+    let whole_runs = if args.only_small { 0 } else { args.runs };
+    for number in 1..=whole_runs {
         remark!("run {number} of {}: floor", args.runs);
         let floor = floor::measure(&stage)?;
         remark!("run {number} of {}: treecast", args.runs);
