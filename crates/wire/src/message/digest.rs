@@ -55,7 +55,8 @@ pub fn batch_bytes(root: &[u8; 32]) -> Vec<u8> {
 /// What the sender of a secure session signs: which object of which session is how called, how long, what else its
 /// announcement says, and what its hash is.
 pub fn manifest_bytes(file: FileId, begin: &BeginOfFile, hash: &[u8; 32]) -> Vec<u8> {
-    let mut bytes = MANIFEST_DOMAIN.to_vec();
+    let mut bytes = Vec::with_capacity(MANIFEST_DOMAIN.len() + 8 + hash.len() + BeginOfFile::LEN);
+    bytes.extend_from_slice(MANIFEST_DOMAIN);
     bytes.extend_from_slice(&file.0.to_be_bytes());
     bytes.extend_from_slice(hash);
     begin.emit(&mut bytes);
