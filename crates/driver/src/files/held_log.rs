@@ -106,6 +106,7 @@ pub(super) struct HeldLog {
     current: usize,
     position: u64,
     turn_end: u64,
+    turns: u64,
     /// Of the next record.
     number: u64,
 }
@@ -142,12 +143,18 @@ impl HeldLog {
             }
             of.pieces.push((piece.position, piece.bytes.to_vec()));
         }
-        let mut log = Self { files, current: last, position: 0, turn_end: 0, number };
+        let mut log = Self { files, current: last, position: 0, turn_end: 0, turns: 0, number };
         log.turn()?;
         Ok((log, left))
     }
 
-    /// Whether it is the other file's turn, in which all is to be written that counts still.
+    /// The number of this turn. What was noted in the last one lies in the other file; what was noted before is, or will be,
+    /// written over.
+    pub fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    /// Whether it is the other file's turn.
     pub fn is_full(&self) -> bool {
         self.position >= self.turn_end
     }
@@ -157,10 +164,11 @@ impl HeldLog {
         self.current = 1 - self.current;
         self.position = 0;
         self.turn_end = TURN_LEN;
+        self.turns += 1;
         self.files[self.current].seek(SeekFrom::Start(0)).map(drop)
     }
 
-    /// Begins the turn with what counts still, which takes nothing of its length.
+    /// Begins the turn with what counts still and is written over in it, which takes nothing of its length.
     pub fn carry_over(&mut self, pieces: &[Piece<'_>]) -> io::Result<()> {
         self.write(pieces)?;
         self.turn_end = self.position + TURN_LEN;

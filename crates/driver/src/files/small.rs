@@ -71,6 +71,8 @@ struct Held {
     early_hash: Option<[u8; 32]>,
     /// The hash that was given out.
     hash: Option<[u8; 32]>,
+    /// The first of the log's turns in which something of it was noted.
+    logged: Option<u64>,
 }
 
 impl Held {
@@ -94,6 +96,11 @@ impl Held {
         // While it is in the cache: the sender's word on it comes megabytes later.
         let is_whole = self.there.len() == 1 && self.there[0] == (0..self.begin.file_size);
         self.early_hash = is_whole.then(|| *blake3::hash(&self.content).as_bytes());
+    }
+
+    /// All that has come, for the log.
+    fn pieces(&self, file: FileId) -> impl Iterator<Item = Piece<'_>> {
+        self.there.iter().filter_map(move |range| self.piece(file, range))
     }
 
     fn piece(&self, file: FileId, range: &Range<u64>) -> Option<Piece<'_>> {
@@ -133,7 +140,8 @@ impl SmallObjects {
         // What is noted elsewhere came later, or is as much.
         if let Some(left) = (!is_off).then(|| journal.open_held_log(leftovers)).flatten() {
             (small.log, small.left) = (journal.held_log(), left);
-            small.log.write(|log| small.carry_over(log));
+            let Self { held, left, log, .. } = &mut small;
+            log.write(|log| carry_over(log, held, left));
         }
         small
     }
@@ -165,7 +173,17 @@ impl SmallObjects {
         );
         content.truncate(begin.file_size as usize);
         there.retain(|range| range.end <= begin.file_size);
-        let held = Held { announced: announced(&begin), begin, content, there, early_hash: None, hash: None };
+        // What was noted of it was of another announcement.
+        self.unlogged.extend(there.iter().map(|range| (file, range.clone())));
+        let held = Held {
+            announced: announced(&begin),
+            begin,
+            content,
+            there,
+            early_hash: None,
+            hash: None,
+            logged: None,
+        };
         self.held_bytes += held.len();
         self.held.insert(file, held);
         for (position, bytes) in early {
@@ -227,24 +245,20 @@ impl SmallObjects {
         if unlogged.is_empty() {
             return;
         }
-        self.log.write(|log| {
+        let Self { held, left, log, .. } = self;
+        log.write(|log| {
             if log.is_full() {
                 log.turn()?;
-                return self.carry_over(log);
+                carry_over(log, held, left)?;
             }
-            let piece = |(file, range): &(FileId, Range<u64>)| self.held.get(file)?.piece(*file, range);
+            for (file, _) in &unlogged {
+                if let Some(held) = held.get_mut(file) {
+                    held.logged.get_or_insert(log.turns());
+                }
+            }
+            let piece = |(file, range): &(FileId, Range<u64>)| held.get(file)?.piece(*file, range);
             log.write(&unlogged.iter().filter_map(piece).collect::<Vec<_>>())
         });
-    }
-
-    /// Begins a turn of the log with all that counts.
-    fn carry_over(&self, log: &mut HeldLog) -> io::Result<()> {
-        let held = self
-            .held
-            .iter()
-            .flat_map(|(file, held)| held.there.iter().filter_map(move |range| held.piece(*file, range)));
-        let left = self.left.iter().flat_map(|(index, left)| left.pieces(*index));
-        log.carry_over(&held.chain(left).collect::<Vec<_>>())
     }
 
     /// Whether an object is held.
@@ -317,6 +331,23 @@ impl SmallObjects {
     fn has_room(&self, size: u64) -> bool {
         self.held_bytes + size as usize + OVERHEAD_BYTES <= MAX_HELD_BYTES
     }
+}
+
+/// Begins a turn of the log with all that counts and was noted in the file that is written over now: before the last turn.
+fn carry_over(
+    log: &mut HeldLog,
+    held: &mut BTreeMap<FileId, Held>,
+    left: &BTreeMap<u32, Left>,
+) -> io::Result<()> {
+    let turn = log.turns();
+    let is_old = |held: &Held| held.logged.is_some_and(|logged| logged + 1 < turn);
+    let old = held.iter().filter(|(_, held)| is_old(held)).flat_map(|(file, held)| held.pieces(*file));
+    let left = left.iter().flat_map(|(index, left)| left.pieces(*index));
+    log.carry_over(&old.chain(left).collect::<Vec<_>>())?;
+    for held in held.values_mut().filter(|held| is_old(held)) {
+        held.logged = Some(turn);
+    }
+    Ok(())
 }
 
 fn is_small(begin: &BeginOfFile) -> bool {
@@ -466,6 +497,40 @@ mod tests {
         small.keep(FILE, 4, b"ef");
         small.hash(FILE);
         assert_eq!(small.take(FILE).unwrap().content, b"abcdef");
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn what_is_held_for_long_stays_in_the_log() {
+        let path = scratch("small-turns");
+        let folder = TargetFolder::open(&path).unwrap();
+        let (mut killed, _) = Journal::open(&folder, SessionId(0), true).unwrap();
+        let mut small = SmallObjects::resuming(false, &killed, &Leftovers::default());
+        killed.have(FileId(9), &begin(6, "kept"), &[0..1, 2..3]);
+        small.announce(FILE, begin(6, "a"), Kept::Nothing);
+        small.keep(FILE, 0, b"ab");
+        small.note();
+        let content = vec![7; MAX_LEN as usize];
+        let others = 200;
+        for index in 100..100 + others {
+            let file = FileId(index);
+            small.announce(file, begin(MAX_LEN, "b"), Kept::Nothing);
+            small.keep(file, 0, &content);
+            small.note();
+            small.discard(file);
+            // Each time in another turn than the time before.
+            if index == 100 + others / 2 {
+                small.keep(FILE, 2, b"cd");
+            }
+        }
+        drop(killed);
+        let (journal, leftovers) = Journal::open(&folder, SessionId(0), true).unwrap();
+        let mut small = SmallObjects::resuming(false, &journal, &leftovers);
+        assert!(!small.left.contains_key(&100), "all of that was written over");
+        small.announce(FILE, begin(6, "a"), Kept::Nothing);
+        let restored = small.restore(FILE);
+        assert!(restored.iter().any(|range| range.start == 0) && restored.iter().any(|range| range.end == 4));
+        assert_eq!(small.held[&FILE].content, b"abcd");
         std::fs::remove_dir_all(path).unwrap();
     }
 
