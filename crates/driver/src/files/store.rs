@@ -379,7 +379,11 @@ impl Worker {
             }
             Task::Decode { file, source_block } => self.decode(file, &source_block),
             Task::ForgetSymbols { file } => drop(self.symbols.remove(&file)),
-            Task::Hash { file } => self.hash(file, buffer),
+            Task::Hash { file } => {
+                self.hash(file, buffer);
+                // Before anything else becomes visible: a folder's hash comes before the files in it.
+                self.tell();
+            }
             Task::CheckChunks { file, hash, page } => self.check_chunks(file, &hash, &page, buffer),
             Task::Commit { file } => self.commit(file),
             Task::Make { file, whole } => {

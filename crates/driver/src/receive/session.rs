@@ -239,7 +239,10 @@ impl<'a> Session<'a> {
             self.report_progress();
             if stop.is_requested() {
                 self.summary.interrupted = true;
+                // What is right has its name in the end, and a folder that files are in its mode.
+                self.take_reports();
                 self.handle(ReceiverInput::Close, None);
+                self.intake.hand_over(self.clock.now(), true);
                 self.flush()?;
                 return Ok(self.finish());
             }
