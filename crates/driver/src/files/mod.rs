@@ -9,6 +9,7 @@
 
 mod buffers;
 mod chunk_check;
+mod held;
 mod held_log;
 mod intake;
 mod journal;

@@ -4,7 +4,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
     ops::Range,
 };
 
@@ -15,8 +14,8 @@ use treecast_wire::{
 
 use super::{
     Buffers, Journal, Kept, Leftovers, Task,
-    held_log::{Announced, HeldLog, Left, Piece, SharedLog},
-    journal::announced,
+    held::{Held, carry_over},
+    held_log::{Announced, Left, SharedLog},
     names::Names,
 };
 
@@ -28,7 +27,7 @@ const MAX_LEN: u64 = 64 * 1024;
 pub(super) const MAX_HELD_BYTES: usize = 8 << 20;
 
 /// What an object takes besides its bytes, at most.
-const OVERHEAD_BYTES: usize = 1024;
+pub(super) const OVERHEAD_BYTES: usize = 1024;
 
 /// A small object that is whole, and its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,65 +56,6 @@ pub(crate) struct SmallObjects {
     /// What an earlier receiver has held.
     left: BTreeMap<u32, Left>,
     buffers: Buffers,
-}
-
-#[derive(Debug)]
-struct Held {
-    begin: BeginOfFile,
-    announced: Announced,
-    /// As far as it has come, with zeros where something is missing.
-    content: Vec<u8>,
-    /// What has come, in the order in which it came.
-    there: Vec<Range<u64>>,
-    /// Of all of it, computed when the last byte came.
-    early_hash: Option<[u8; 32]>,
-    /// The hash that was given out.
-    hash: Option<[u8; 32]>,
-    /// The first of the log's turns in which something of it was noted.
-    logged: Option<u64>,
-}
-
-impl Held {
-    fn len(&self) -> usize {
-        self.begin.file_size as usize + OVERHEAD_BYTES
-    }
-
-    /// Takes bytes that lie within the object.
-    fn put(&mut self, at: usize, bytes: &[u8]) {
-        let (before, end) = (self.content.len(), at + bytes.len());
-        if at == before {
-            self.content.extend_from_slice(bytes);
-        } else {
-            self.content.resize(before.max(end), 0);
-            self.content[at..end].copy_from_slice(bytes);
-        }
-        match self.there.last_mut() {
-            Some(last) if last.end == at as u64 => last.end = end as u64,
-            _ => self.there.push(at as u64..end as u64),
-        }
-        // While it is in the cache: the sender's word on it comes megabytes later.
-        let is_whole = self.there.len() == 1 && self.there[0] == (0..self.begin.file_size);
-        self.early_hash = is_whole.then(|| *blake3::hash(&self.content).as_bytes());
-    }
-
-    /// All that has come, for the log.
-    fn pieces(&self, file: FileId) -> impl Iterator<Item = Piece<'_>> {
-        self.there.iter().filter_map(move |range| self.piece(file, range))
-    }
-
-    fn piece(&self, file: FileId, range: &Range<u64>) -> Option<Piece<'_>> {
-        let bytes = self.content.get(range.start as usize..range.end as usize)?;
-        Some(Piece { index: file.index(), announced: self.announced, position: range.start as u32, bytes })
-    }
-
-    /// What hands the store all that has come.
-    fn into_tasks(self, file: FileId) -> impl Iterator<Item = Task> {
-        let Self { content, there, .. } = self;
-        there.into_iter().map(move |range| {
-            let bytes = content[range.start as usize..range.end as usize].to_vec();
-            Task::KeepHeld { file, position: range.start, bytes }
-        })
-    }
 }
 
 impl SmallObjects {
@@ -175,15 +115,7 @@ impl SmallObjects {
         there.retain(|range| range.end <= begin.file_size);
         // What was noted of it was of another announcement.
         self.unlogged.extend(there.iter().map(|range| (file, range.clone())));
-        let held = Held {
-            announced: announced(&begin),
-            begin,
-            content,
-            there,
-            early_hash: None,
-            hash: None,
-            logged: None,
-        };
+        let held = Held::new(begin, content, there);
         self.held_bytes += held.len();
         self.held.insert(file, held);
         for (position, bytes) in early {
@@ -269,7 +201,7 @@ impl SmallObjects {
     /// The hash of an object that is held, all of which has come.
     pub fn hash(&mut self, file: FileId) -> Option<[u8; 32]> {
         let held = self.held.get_mut(&file)?;
-        held.hash = Some(held.early_hash.unwrap_or_else(|| *blake3::hash(&held.content).as_bytes()));
+        held.hash = Some(held.compute_hash());
         held.hash
     }
 
@@ -333,23 +265,6 @@ impl SmallObjects {
     }
 }
 
-/// Begins a turn of the log with all that counts and was noted in the file that is written over now: before the last turn.
-fn carry_over(
-    log: &mut HeldLog,
-    held: &mut BTreeMap<FileId, Held>,
-    left: &BTreeMap<u32, Left>,
-) -> io::Result<()> {
-    let turn = log.turns();
-    let is_old = |held: &Held| held.logged.is_some_and(|logged| logged + 1 < turn);
-    let old = held.iter().filter(|(_, held)| is_old(held)).flat_map(|(file, held)| held.pieces(*file));
-    let left = left.iter().flat_map(|(index, left)| left.pieces(*index));
-    log.carry_over(&old.chain(left).collect::<Vec<_>>())?;
-    for held in held.values_mut().filter(|held| is_old(held)) {
-        held.logged = Some(turn);
-    }
-    Ok(())
-}
-
 fn is_small(begin: &BeginOfFile) -> bool {
     begin.kind() == ObjectKind::File && begin.file_size <= MAX_LEN && Names::check(begin).is_ok()
 }
@@ -362,7 +277,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::files::{TargetFolder, walk::tests::scratch};
+    use crate::files::{TargetFolder, journal::announced, walk::tests::scratch};
 
     const FILE: FileId = FileId(3);
 

@@ -1,0 +1,108 @@
+//! A small object in a receiver's memory, and what of those there are goes on in the log.
+
+use std::{collections::BTreeMap, io, ops::Range};
+
+use treecast_wire::{header::FileId, message::BeginOfFile};
+
+use super::{
+    Task,
+    held_log::{Announced, HeldLog, Left, Piece},
+    journal::announced,
+    small::OVERHEAD_BYTES,
+};
+
+#[derive(Debug)]
+pub(super) struct Held {
+    pub begin: BeginOfFile,
+    pub announced: Announced,
+    /// As far as it has come, with zeros where something is missing.
+    pub content: Vec<u8>,
+    /// What has come, in the order in which it came.
+    pub there: Vec<Range<u64>>,
+    /// Of all of it, computed when the last byte came.
+    early_hash: Option<[u8; 32]>,
+    /// The hash that was given out.
+    pub hash: Option<[u8; 32]>,
+    /// The first of the log's turns in which something of it was noted.
+    pub logged: Option<u64>,
+}
+
+impl Held {
+    /// An object of which these ranges of `content` have come.
+    pub fn new(begin: BeginOfFile, content: Vec<u8>, there: Vec<Range<u64>>) -> Self {
+        Self {
+            announced: announced(&begin),
+            begin,
+            content,
+            there,
+            early_hash: None,
+            hash: None,
+            logged: None,
+        }
+    }
+
+    /// What it takes in memory when it is whole, in bytes.
+    pub fn len(&self) -> usize {
+        self.begin.file_size as usize + OVERHEAD_BYTES
+    }
+
+    /// Takes bytes that lie within the object.
+    pub fn put(&mut self, at: usize, bytes: &[u8]) {
+        let (before, end) = (self.content.len(), at + bytes.len());
+        if at == before {
+            self.content.extend_from_slice(bytes);
+        } else {
+            self.content.resize(before.max(end), 0);
+            self.content[at..end].copy_from_slice(bytes);
+        }
+        match self.there.last_mut() {
+            Some(last) if last.end == at as u64 => last.end = end as u64,
+            _ => self.there.push(at as u64..end as u64),
+        }
+        // While it is in the cache: the sender's word on it comes megabytes later.
+        let is_whole = self.there.len() == 1 && self.there[0] == (0..self.begin.file_size);
+        self.early_hash = is_whole.then(|| *blake3::hash(&self.content).as_bytes());
+    }
+
+    /// The hash of all of it, all of which has come.
+    pub fn compute_hash(&self) -> [u8; 32] {
+        self.early_hash.unwrap_or_else(|| *blake3::hash(&self.content).as_bytes())
+    }
+
+    /// All that has come, for the log.
+    fn pieces(&self, file: FileId) -> impl Iterator<Item = Piece<'_>> {
+        self.there.iter().filter_map(move |range| self.piece(file, range))
+    }
+
+    /// Bytes that have come, for the log.
+    pub fn piece(&self, file: FileId, range: &Range<u64>) -> Option<Piece<'_>> {
+        let bytes = self.content.get(range.start as usize..range.end as usize)?;
+        Some(Piece { index: file.index(), announced: self.announced, position: range.start as u32, bytes })
+    }
+
+    /// What hands the store all that has come.
+    pub fn into_tasks(self, file: FileId) -> impl Iterator<Item = Task> {
+        let Self { content, there, .. } = self;
+        there.into_iter().map(move |range| {
+            let bytes = content[range.start as usize..range.end as usize].to_vec();
+            Task::KeepHeld { file, position: range.start, bytes }
+        })
+    }
+}
+
+/// Begins a turn of the log with all that counts and was noted in the file that is written over now: before the last turn.
+pub(super) fn carry_over(
+    log: &mut HeldLog,
+    held: &mut BTreeMap<FileId, Held>,
+    left: &BTreeMap<u32, Left>,
+) -> io::Result<()> {
+    let turn = log.turns();
+    let is_old = |held: &Held| held.logged.is_some_and(|logged| logged + 1 < turn);
+    let old = held.iter().filter(|(_, held)| is_old(held)).flat_map(|(file, held)| held.pieces(*file));
+    let left = left.iter().flat_map(|(index, left)| left.pieces(*index));
+    log.carry_over(&old.chain(left).collect::<Vec<_>>())?;
+    for held in held.values_mut().filter(|held| is_old(held)) {
+        held.logged = Some(turn);
+    }
+    Ok(())
+}
