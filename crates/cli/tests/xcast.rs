@@ -90,29 +90,37 @@ fn everybody_hears(sockets: &BTreeMap<&str, UdpSocket>, count: u8, len: usize) {
     }
 }
 
+/// Of the two that there are.
+const PLANES: [&[&str]; 2] = [&[], &["--user-space"]];
+
 /// Every receiver gets each datagram once, whichever routers there are; each link carries one copy.
 #[test]
 fn plain_receivers_get_each_datagram_once_by_one_packet_a_link() {
     let network = network();
     let sockets = receivers(&network, [5000; 3]);
     let addresses = RECEIVERS.map(|(_, address)| address);
-    for options in [&[][..], &["--anonymous"], &["--ports"]] {
-        let _routers = ["r1", "r3"].map(|node| router(&network, node, &["--user-space"]));
+    for (plane, options) in [
+        (PLANES[0], &[][..]),
+        (PLANES[0], &["--ports", "--anonymous"]),
+        (PLANES[1], &["--anonymous"]),
+        (PLANES[1], &["--ports"]),
+    ] {
+        let _routers = ["r1", "r3"].map(|node| router(&network, node, plane));
         let mut sender = Sender::start(&network, &[&["--xcast"], options, &addresses, &["5000"]].concat());
         let group = sender.next("group");
         assert_eq!(group["lists"][0]["destinations"].as_array().map(Vec::len), Some(3), "{group}");
         send(&network, 20, 1000);
         everybody_hears(&sockets, 20, 1000);
+        let (r1, r3) = (status(&network, "r1").xcast, status(&network, "r3").xcast);
+        assert_eq!((r1.packets, r1.copies, r1.unicast, r1.premature), (20, 20, 20, 0), "{plane:?} {r1:?}");
+        assert_eq!((r3.packets, r3.copies, r3.unicast, r3.premature), (20, 0, 40, 0), "{plane:?} {r3:?}");
         send_super(&network, 30, 800);
         everybody_hears(&sockets, 30, 800);
-        let (r1, r3) = (status(&network, "r1").xcast, status(&network, "r3").xcast);
-        assert_eq!((r1.packets, r1.copies, r1.unicast, r1.premature), (50, 50, 50, 0), "{r1:?}");
-        assert_eq!((r3.packets, r3.copies, r3.unicast, r3.premature), (50, 0, 100, 0), "{r3:?}");
         let done = sender.end();
         assert_eq!(
             (&done["packets"], &done["mead_packets"], &done["unicast_packets"], &done["discovery_packets"]),
             (&50.into(), &50.into(), &0.into(), &0.into()),
-            "{options:?}"
+            "{plane:?} {options:?}"
         );
     }
 }
@@ -122,7 +130,7 @@ fn plain_receivers_get_each_datagram_once_by_one_packet_a_link() {
 fn receivers_have_ports_of_their_own_and_join_while_it_runs() {
     let network = network();
     let sockets = receivers(&network, [5001, 5002, 5003]);
-    let _routers = ["r1", "r3"].map(|node| router(&network, node, &["--user-space", "--min-dsts", "3"]));
+    let _routers = ["r1", "r3"].map(|node| router(&network, node, &["--min-dsts", "3"]));
     let path = file("members", "fd00:3::2 5001\nfd00:4::2 5002\n");
     let members = path.to_str().expect("a plain name");
     let mut sender = Sender::start(&network, &["--xcast", "--ports", "--members", members, "5000"]);
@@ -188,17 +196,19 @@ fn hears(socket: &UdpSocket, text: &str) {
 fn who_has_no_route_is_told_of() {
     let network = network();
     network.route("s", &[9], 0, 2);
-    let _router = router(&network, "r1", &["--user-space"]);
-    let mut sender = Sender::start(&network, &["--xcast", "fd00:5::2", "fd00:9::1", "5000"]);
     let sockets = receivers(&network, [5000; 3]);
-    send(&network, 3, 100);
-    let told = sender.next("unreachable");
-    assert_eq!(
-        (&told["receivers"][0], &told["why"]),
-        (&"fd00:9::1".into(), &"there is no route to it".into())
-    );
-    assert_eq!(received(&sockets["c3"], 3, 100).0.len(), 3);
-    sender.end();
+    for plane in PLANES {
+        let _router = router(&network, "r1", plane);
+        let mut sender = Sender::start(&network, &["--xcast", "fd00:5::2", "fd00:9::1", "5000"]);
+        send(&network, 3, 100);
+        let told = sender.next("unreachable");
+        assert_eq!(
+            (&told["receivers"][0], &told["why"]),
+            (&"fd00:9::1".into(), &"there is no route to it".into())
+        );
+        assert_eq!(received(&sockets["c3"], 3, 100).0.len(), 3, "{plane:?}");
+        sender.end();
+    }
 }
 
 /// All Xcast routers on the link, the router itself, what has no route, and what is wrong.
@@ -208,17 +218,23 @@ fn a_router_takes_what_is_for_all_and_for_itself_and_drops_what_is_wrong() {
     let sockets = receivers(&network, [5000; 3]);
     let at_r1 = network.within("r1", || UdpSocket::bind(("::", 5000)).expect("the port is free"));
     at_r1.set_read_timeout(Some(Duration::from_millis(100))).expect("a good time");
-    let _router = router(&network, "r1", &["--user-space"]);
+    for plane in PLANES {
+        takes_and_drops(&network, plane, &at_r1, &sockets["c3"]);
+    }
+}
+
+fn takes_and_drops(network: &Network, plane: &[&str], at_r1: &UdpSocket, at_c3: &UdpSocket) {
+    let _router = router(network, "r1", plane);
     let own = "fd00:1::1".parse().expect("an address");
     let (ip, payload) = xcast_packet(&[own, C3, NOWHERE], ALL_XCAST_ROUTERS);
-    inject(&network, "s", ip, &payload);
-    hears(&at_r1, "by hand");
-    hears(&sockets["c3"], "by hand");
+    inject(network, "s", ip, &payload);
+    hears(at_r1, "by hand");
+    hears(at_c3, "by hand");
     let mut wrong = payload.clone();
     wrong[40] ^= 1;
-    inject(&network, "s", ip, &wrong);
-    eventually("it is counted", || status(&network, "r1").xcast.malformed.get("checksum") == Some(&1));
-    let xcast = status(&network, "r1").xcast;
+    inject(network, "s", ip, &wrong);
+    eventually("it is counted", || status(network, "r1").xcast.malformed.get("checksum") == Some(&1));
+    let xcast = status(network, "r1").xcast;
     assert_eq!((xcast.packets, xcast.local, xcast.unicast, xcast.unrouted), (1, 1, 1, 1), "{xcast:?}");
     let shown = network.treecast("r1", &["router", "status"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
@@ -241,15 +257,22 @@ fn multicast_crosses_routers_without_multicast_by_xcast() {
     let network = network();
     let path = file("key", &"07".repeat(32));
     let key = path.to_str().expect("a plain name");
-    let options = ["--user-space", "--xcast-plus", "--key", key];
-    let _routers = ["r1", "r3"].map(|node| router(&network, node, &options));
-    let listeners = listeners(&network);
-    eventually("r3 has registered", || registered(&network) == [R3]);
+    for plane in PLANES {
+        let options = [plane, &["--xcast-plus", "--key", key]].concat();
+        crosses_and_is_not_forged(&network, &options);
+    }
+    fs::remove_file(&path).expect("it is ours");
+}
+
+fn crosses_and_is_not_forged(network: &Network, options: &[&str]) {
+    let _routers = ["r1", "r3"].map(|node| router(network, node, options));
+    let listeners = listeners(network);
+    eventually("r3 has registered", || registered(network) == [R3]);
     let stream = network.stream("s", "r1", GROUP);
     listeners.iter().for_each(|listener| _ = listener.hear("s"));
     drop(stream);
     listeners.iter().for_each(Listener::hear_the_end);
-    let (r1, r3) = (status(&network, "r1").xcast, status(&network, "r3").xcast);
+    let (r1, r3) = (status(network, "r1").xcast, status(network, "r3").xcast);
     assert!(r1.encapsulated > 0, "{r1:?}");
     assert_eq!(
         (r3.packets, r3.multicast, r3.unicast),
@@ -272,22 +295,18 @@ fn multicast_crosses_routers_without_multicast_by_xcast() {
             socket.send_to(&registration.to_bytes(), (S, REGISTRATION_PORT)).expect("it is routed");
         });
     }
-    eventually("both are refused", || status(&network, "r1").xcast.registrations_refused == 2);
-    assert_eq!(registered(&network), [R3]);
+    eventually("both are refused", || status(network, "r1").xcast.registrations_refused == 2);
+    assert_eq!(registered(network), [R3]);
 
     drop(listeners);
-    eventually("nobody listens any more", || registered(&network).is_empty());
-    fs::remove_file(&path).expect("it is ours");
+    eventually("nobody listens any more", || registered(network).is_empty());
 }
 
 /// The sender itself takes registrations; a plain receiver is served beside the group.
 #[test]
 fn a_sender_serves_registered_routers_and_plain_receivers() {
     let network = network();
-    let _routers = [
-        router(&network, "r1", &["--user-space"]),
-        router(&network, "r3", &["--user-space", "--xcast-plus"]),
-    ];
+    let _routers = [router(&network, "r1", &[]), router(&network, "r3", &["--xcast-plus"])];
     let mut sender = Sender::start(&network, &["--xcast", "--group", GROUP, "fd00:5::2", "5000"]);
     assert_eq!(sender.next("group")["registered"], serde_json::json!([]));
     let listeners = listeners(&network);
