@@ -71,7 +71,7 @@ pub struct Args {
     /// Forward error correction: mend losses with repair symbols (RaptorQ), each of which stands for any lost packet of
     /// any receiver. N% of them follow each part of a file unasked, or as many as receivers have lately lacked (auto).
     /// With --repair carousel (auto), every loop but the first is of repair symbols
-    #[arg(long, value_name = "N%|auto", value_parser = parse_fec)]
+    #[arg(long, value_name = "N%|auto", value_parser = parse_fec, allow_hyphen_values = true)]
     fec: Option<Share>,
     /// Multicast group, with or without a port [default: a random one of site scope]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_group)]
@@ -119,26 +119,25 @@ pub struct Args {
     /// Give up on retransmissions of a file after X times what its multicast took [default: never]
     #[arg(long, value_name = "X", value_parser = parse_factor, allow_negative_numbers = true)]
     retx_factor: Option<f64>,
-    /// ... but not before so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = send::MINIMUM_RETRANSMISSION_TIME.as_secs_f64(),
-          value_parser = parse_factor, allow_negative_numbers = true)]
-    retx_minimum: f64,
+    /// ... but not before so many seconds [default: 2]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_factor, allow_negative_numbers = true)]
+    retx_minimum: Option<f64>,
     /// Who goes first when the rate is not enough for both: multicast, so that fast receivers do not notice slow ones,
-    /// or neither (fair: retransmissions get up to half of it)
-    #[arg(long, value_enum, default_value = "multicast")]
-    priority: PriorityArg,
-    /// Files that are multicast at the same time, taking turns; 1 sends one behind the other
-    #[arg(long, value_name = "N", default_value_t = send::AT_ONCE as u32, value_parser = clap::value_parser!(u32).range(1..=1024),
-          allow_negative_numbers = true)]
-    at_once: u32,
+    /// or neither (fair: retransmissions get up to half of it) [default: multicast]
+    #[arg(long, value_enum)]
+    priority: Option<PriorityArg>,
+    /// Files that are multicast at the same time, taking turns; 1 sends one behind the other [default: 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), allow_negative_numbers = true)]
+    at_once: Option<u32>,
     /// Send also what comes while the session runs: a path a line, from this file or pipe, or - for standard input; its
     /// end ends the session
     #[arg(long, value_name = "FILE|-")]
     feed: Option<PathBuf>,
     /// Give up on a receiver that has said nothing for so many seconds while it owes an answer (stopped, or its host
-    /// hangs); one that is only slow reports every few seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = send::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400))]
-    stall_limit: u64,
+    /// hangs); one that is only slow reports every few seconds [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400),
+          allow_negative_numbers = true)]
+    stall_limit: Option<u64>,
     /// When all others are done, wait so many seconds for a receiver that has broken off to come again [default: 10; a
     /// carousel waits for nobody]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
@@ -325,6 +324,14 @@ fn check(args: &Args) -> Result<(), String> {
         ),
         (is_carousel && args.feed.is_some(), "a carousel sends what it began with: leave out --feed"),
         (
+            is_carousel && args.stall_limit.is_some(),
+            "a carousel cannot see who has stalled: leave out --stall-limit",
+        ),
+        (
+            is_carousel && args.at_once.is_some(),
+            "a carousel sends one file behind the other: leave out --at-once",
+        ),
+        (
             args.dialect == Dialect::Iotup && args.fec.is_some(),
             "the IoT updater knows no repair symbols: leave out --fec, or --dialect iotup",
         ),
@@ -353,6 +360,15 @@ fn check(args: &Args) -> Result<(), String> {
         (
             !mends && args.retx_factor.is_some(),
             "--retx-factor bounds retransmissions, and there are none: leave it out, or take --repair nack or after",
+        ),
+        (
+            !mends && args.priority.is_some(),
+            "--priority is between multicast and retransmissions, and there are none: leave it out, or take --repair \
+             nack or after",
+        ),
+        (
+            args.retx_factor.is_none() && args.retx_minimum.is_some(),
+            "--retx-minimum is the least that --retx-factor comes to: leave it out, or add --retx-factor",
         ),
     ];
     refused.into_iter().find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))?;
@@ -407,17 +423,19 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         wait_for: args.wait.unwrap_or(expected.max(DEFAULT_WAIT)),
         wait_timeout: Duration::from_secs(args.wait_timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT_SECONDS)),
         retransmission_timeout_factor: args.retx_factor,
-        minimum_retransmission_time: Duration::try_from_secs_f64(args.retx_minimum).unwrap_or(Duration::MAX),
+        minimum_retransmission_time: args.retx_minimum.map_or(send::MINIMUM_RETRANSMISSION_TIME, |seconds| {
+            Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+        }),
         priority: match args.priority {
-            PriorityArg::Multicast => Priority::Multicast,
-            PriorityArg::Fair => Priority::Fair,
+            None | Some(PriorityArg::Multicast) => Priority::Multicast,
+            Some(PriorityArg::Fair) => Priority::Fair,
         },
-        at_once: args.at_once as usize,
+        at_once: args.at_once.map_or(send::AT_ONCE, |at_once| at_once as usize),
         feed: args.feed.as_ref().map(|feed| match feed.as_os_str() == "-" {
             true => FeedSource::StandardInput,
             false => FeedSource::File(feed.clone()),
         }),
-        stall_limit: Duration::from_secs(args.stall_limit),
+        stall_limit: args.stall_limit.map_or(send::STALL_LIMIT, Duration::from_secs),
         linger: args.linger.map_or(send::LINGER, Duration::from_secs),
         block_len: args.block,
         offload: Offload::from_environment()?,

@@ -25,7 +25,7 @@ use treecast_driver::{
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, PacketType},
-    message::{GroupKey, Hello, Message, PROTOCOL_VERSION},
+    message::{GroupKey, Hello, Message, PROTOCOL_VERSION, Progress},
     seal::SEALED_HEADER_LEN,
     ticket::Ticket,
 };
@@ -215,4 +215,37 @@ fn a_member_that_forges_costs_chunks_and_not_the_object() {
         assert!((3..=6).contains(&wrong.unwrap()), "{args:?}: {done}");
         assert!((1..=10 * CHUNK).contains(&again.unwrap()), "{args:?}: {done}");
     }
+}
+
+/// Whoever says in tiny steps that it takes something from a small buffer is not waited for.
+#[test]
+fn a_member_that_creeps_does_not_hold_the_others_up() {
+    const LARGE: usize = 20_000_000;
+    let scratch = Scratch::new();
+    let file = scratch.file("file", LARGE);
+    let sender = scratch.send(&["--wait", "2", path(&file)]);
+    let ticket = ticket(&scratch);
+    let (mut member, _) = join(&ticket);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let creeper = scope.spawn(|| {
+            let mut position = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                position += 1;
+                let progress = Progress { position, ..Progress::default() };
+                member.queue(&Message::Progress(progress).to_packet(FileId::new(ticket.session, 0)));
+                // Should the session have ended, the receiver's code tells why.
+                _ = member.flush();
+                thread::sleep(Duration::from_millis(20));
+            }
+            drop(member);
+        });
+        let (code, text) = finish(scratch.receive("a", &[]));
+        is_over.store(true, Ordering::Relaxed);
+        creeper.join().unwrap();
+        assert_eq!(code, Some(0), "{text}");
+    });
+    let (code, said) = finish(sender);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(fs::read(scratch.path("a").join("file")).unwrap() == contents(LARGE));
 }

@@ -1,6 +1,6 @@
 //! Objects that are over, and are opened again for a receiver that comes late or comes back.
 //!
-//! Of an object that is over, its announcement, its hash and how far it has been multicast are kept: about 200 bytes and its
+//! Of an object that is over, its announcement, its hash and how far it has been multicast are kept: about 200 bytes here, and its
 //! name. A late receiver is told of those that it has missed over its connection, [`MOST_AT_ONCE`] at a time, and asks
 //! for what it lacks of them, so that the memory that it costs does not grow with their number. An object that was never
 //! multicast to its end, because all who wanted it had left, goes to the group from there on.
