@@ -1,5 +1,6 @@
 //! A control connection: packets of the session, one behind the other, over TLS on TCP, or in a plain session over TCP.
 
+mod pulse;
 mod secure;
 
 use std::{
@@ -23,6 +24,7 @@ use crate::{
     },
     udp::option,
 };
+use pulse::Pulse;
 use secure::Secure;
 
 /// Output beyond this is not accepted before some is written: what one connection may hold in memory.
@@ -36,6 +38,9 @@ const TLS_ALERT: [u8; 2] = [21, 3];
 /// 20 % loss each way would end one idle connection in 20, that of a receiver that only waits for the others:
 /// a probe gets no answer with probability 0.36, and three were enough.
 const LOST_AFTER: Duration = Duration::from_secs(120);
+
+/// How often [`Connection::feel_pulse`] is called.
+pub const PULSE: Duration = Duration::from_secs(1);
 
 /// How often an idle connection is probed.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
@@ -77,6 +82,7 @@ pub struct Connection {
     parsed: usize,
     output: Vec<u8>,
     written: usize,
+    pulse: Pulse,
 }
 
 impl Connection {
@@ -123,8 +129,13 @@ impl Connection {
         socket.set_tcp_user_timeout(Some(LOST_AFTER))?;
         bound_retransmission_timeout(&stream);
         let peer = stream.peer_addr()?;
-        let (input, output) = (Vec::new(), Vec::new());
-        Ok(Self { stream, secure: None, peer, max_payload, input, parsed: 0, output, written: 0 })
+        let (input, output, pulse) = (Vec::new(), Vec::new(), Pulse::default());
+        Ok(Self { stream, secure: None, peer, max_payload, input, parsed: 0, output, written: 0, pulse })
+    }
+
+    /// To be called once a second ([`PULSE`]): TCP that has come to a halt is started anew.
+    pub fn feel_pulse(&mut self) {
+        self.pulse.look(&self.stream);
     }
 
     /// The key that the other side has proved to have; none in a plain session, and before it has.

@@ -1,13 +1,53 @@
 //! What the kernel knows of a TCP connection.
 
 use std::{
-    mem,
+    io, mem,
     os::fd::{AsFd, AsRawFd},
     time::Duration,
 };
 
+use socket2::SockRef;
+
 /// The smoothed round trip, of which the handshake gives the first measurement; none where the kernel does not tell.
 pub fn round_trip(connection: &impl AsFd) -> Option<Duration> {
+    read(connection).filter(|info| info.tcpi_rtt > 0).map(|info| Duration::from_micros(info.tcpi_rtt.into()))
+}
+
+/// How a connection gets on, by the kernel's count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Delivery {
+    /// Since it was opened.
+    pub acknowledged_bytes: u64,
+    /// Written and never sent yet.
+    pub unsent_bytes: u64,
+    pub segment_bytes: u64,
+    /// What congestion control lets leave.
+    pub pacing_bytes_a_second: u64,
+}
+
+pub(crate) fn delivery(connection: &impl AsFd) -> Option<Delivery> {
+    read(connection).map(|info| Delivery {
+        acknowledged_bytes: info.tcpi_bytes_acked,
+        unsent_bytes: info.tcpi_notsent_bytes.into(),
+        segment_bytes: info.tcpi_snd_mss.into(),
+        pacing_bytes_a_second: info.tcpi_pacing_rate,
+    })
+}
+
+/// Has congestion control forget what it has measured: it is replaced by another one and put back.
+///
+/// # Errors
+/// When the kernel refuses, or the connection is none of TCP's.
+pub(crate) fn restart_congestion_control(connection: &impl AsFd) -> io::Result<()> {
+    let socket = SockRef::from(connection);
+    let name = socket.tcp_congestion()?;
+    socket.set_tcp_congestion(b"reno")?;
+    // The kernel fills what is behind the name with zeroes.
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    socket.set_tcp_congestion(&name[..end])
+}
+
+fn read(connection: &impl AsFd) -> Option<libc::tcp_info> {
     // SAFETY: tcp_info is plain numbers, for which zeroes are a value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
     let mut len = mem::size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -21,12 +61,15 @@ pub fn round_trip(connection: &impl AsFd) -> Option<Duration> {
             &raw mut len,
         )
     };
-    (result == 0 && info.tcpi_rtt > 0).then(|| Duration::from_micros(info.tcpi_rtt.into()))
+    (result == 0).then_some(info)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream, UdpSocket},
+    };
 
     use super::*;
 
@@ -39,5 +82,20 @@ mod tests {
             assert!(round_trip(&end).is_some_and(|time| time < Duration::from_secs(1)));
         }
         assert_eq!(round_trip(&UdpSocket::bind("127.0.0.1:0").unwrap()), None);
+    }
+
+    #[test]
+    fn congestion_control_that_is_restarted_is_the_same_and_goes_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        let before = SockRef::from(&near).tcp_congestion().unwrap();
+        restart_congestion_control(&near).unwrap();
+        assert_eq!(SockRef::from(&near).tcp_congestion().unwrap(), before);
+        near.write_all(b"on").unwrap();
+        far.read_exact(&mut [0; 2]).unwrap();
+        let delivery = delivery(&near).unwrap();
+        assert!(delivery.segment_bytes > 0 && delivery.unsent_bytes == 0, "{delivery:?}");
+        assert!(restart_congestion_control(&UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
     }
 }
