@@ -4,7 +4,7 @@ use std::{
     io,
     mem::{self, MaybeUninit},
     net::{Ipv6Addr, UdpSocket},
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::fd::AsRawFd,
     time::Duration,
 };
 
@@ -104,12 +104,6 @@ impl StampedSocket {
             each(&batch.data[index][..len], came_at(&header.msg_hdr).unwrap_or_else(super::now));
         }
         Ok(count as usize == BATCH)
-    }
-}
-
-impl AsFd for StampedSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 
