@@ -190,14 +190,23 @@ pub fn bind_netlink(fd: &impl AsRawFd, groups: u32) -> io::Result<()> {
 
 /// A socket that sees every frame of an interface, those that leave, too; reading does not wait.
 pub fn packet_socket(interface: u32) -> io::Result<Socket> {
-    let every = (libc::ETH_P_ALL as u16).to_be();
-    let socket =
-        Socket::new(Domain::PACKET, Type::RAW.nonblocking(), Some(Protocol::from(i32::from(every))))?;
+    packet_socket_of(interface, libc::ETH_P_ALL)
+}
+
+/// A socket that sees the IPv6 packets that arrive at an interface. What leaves is not held up for it.
+pub fn arrivals_socket(interface: u32) -> io::Result<Socket> {
+    packet_socket_of(interface, libc::ETH_P_IPV6)
+}
+
+fn packet_socket_of(interface: u32, ethertype: libc::c_int) -> io::Result<Socket> {
+    let ethertype = (ethertype as u16).to_be();
+    let protocol = Protocol::from(i32::from(ethertype));
+    let socket = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), Some(protocol))?;
     // SAFETY: all zeros are a value of it, and it lives until the call returns.
     unsafe {
         let mut address = mem::zeroed::<libc::sockaddr_ll>();
         address.sll_family = libc::AF_PACKET as _;
-        address.sll_protocol = every;
+        address.sll_protocol = ethertype;
         address.sll_ifindex = interface as i32;
         let len = mem::size_of_val(&address) as libc::socklen_t;
         check(libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), len))?;

@@ -137,7 +137,7 @@ impl AsRawFd for Registrations {
 }
 
 fn listen(interface: u32) -> io::Result<Socket> {
-    let socket = sys::packet_socket(interface)?;
+    let socket = sys::arrivals_socket(interface)?;
     socket.attach_filter(&is_mld())?;
     sys::take_all_groups(&socket, interface)?;
     Ok(socket)
