@@ -35,6 +35,9 @@ const JOINING: Duration = Duration::from_secs(2);
 /// What is on its way comes within this time after the last that came.
 const DRAIN: Duration = Duration::from_millis(700);
 
+/// Bytes of both headers.
+const IP_AND_UDP_LEN: u64 = 48;
+
 /// Senders that look for their routers at the same time. Routers answer 5,000 requests a second of a network, and those of a
 /// testbed are all of one; who is not answered in time has a worse group.
 const AT_ONCE: usize = 16;
@@ -109,6 +112,15 @@ impl<'a> Scene<'a> {
             arguments.push(PORT.to_string());
             let command = self.stage.mead(&arguments);
             let sender = MeadSender::start(command, |command| self.stage.spawn(&group.sender, command))?;
+            // Else each datagram is two packets.
+            if let Some(room) = sender.mtu_bytes.checked_sub(IP_AND_UDP_LEN)
+                && room < self.pace.payload_bytes as u64
+            {
+                let payload = self.pace.payload_bytes;
+                return Err(io::Error::other(format!(
+                    "a payload of {payload} bytes does not fit beside a whole list of addresses: take {room}, or a smaller max"
+                )));
+            }
             self.senders.push(sender);
             if let Some(earlier) = self.senders.len().checked_sub(AT_ONCE)
                 && self.planned.delivery.discovery.is_none()

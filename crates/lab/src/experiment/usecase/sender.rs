@@ -24,6 +24,8 @@ pub struct MeadSender {
     events: Receiver<(Instant, Said)>,
     /// When its first discovery was over.
     discovered: Option<Instant>,
+    /// The longest packet that its device takes, in bytes.
+    pub mtu_bytes: u64,
 }
 
 enum Said {
@@ -66,8 +68,8 @@ impl MeadSender {
             let last = errors.into_iter().flat_map(BufRead::lines).map_while(Result::ok).last();
             _ = tell.send((Instant::now(), Said::Ended(reaper.wait(child).ok(), last)));
         });
-        let mut sender = Self { process, events, discovered: None };
-        sender.wait_for("ready")?;
+        let mut sender = Self { process, events, discovered: None, mtu_bytes: 0 };
+        sender.mtu_bytes = sender.wait_for("ready")?["mtu_bytes"].as_u64().unwrap_or(0);
         Ok(sender)
     }
 
