@@ -23,13 +23,15 @@ use std::{
 use mroute_network::{Network, PATIENCE, eventually, treecast};
 use packets::packet_socket;
 use router_network::{
-    C1, C3, R1, R2, SENDER, groups, heard, inject, packet, receivers, send, set, start, status, tree, udp,
+    C1, C2, C3, R1, R2, SENDER, groups, heard, inject, packet, receivers, send, set, start, status, tree,
+    udp, with_header,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_proto::mead::authentication::{DomainKey, Said};
 use treecast_wire::{
     ipv6::{self, next_header},
     mead::{Dialect, Header, Kind, Options},
+    xcast,
 };
 
 #[test]
@@ -78,7 +80,7 @@ fn user_space_forwards_the_same() {
     for text in ["one", "two", "three"] {
         send(&network, text);
     }
-    let frame = super_frame(&network, &[b'x'; 3 * SEGMENT]);
+    let frame = super_frame(&network, &groups().to_bytes(Dialect::Rfc), &[b'x'; 3 * SEGMENT]);
     network.within("s", || packet_socket("r1").write_all(&frame).expect("it is sent"));
     for receiver in &receivers {
         let mut all = heard(receiver);
@@ -215,20 +217,25 @@ fn a_super_packet_stays_whole() {
         receiver.set_read_timeout(Some(PATIENCE)).expect("a good time");
     }
     let payload: Vec<u8> = (0..SEGMENT * SEGMENTS).map(|at| (at / SEGMENT) as u8).collect();
-    let frame = super_frame(&network, &payload);
-    network.within("s", || {
-        let mut socket = packet_socket("r1");
-        socket.write_all(&frame).expect("it is sent");
-    });
-    for (receiver, node) in receivers.iter().zip(["c1", "c2", "c3"]) {
-        let mut buffer = vec![0; 1 << 16];
-        let len = receiver.recv(&mut buffer).expect("a super-packet");
-        assert!(buffer[..len] == payload, "{node}: {len} of {} bytes in one", payload.len());
+    let list = xcast::Header::new(next_header::UDP, Ipv6Addr::UNSPECIFIED, vec![C3, C1, C2]).expect("good");
+    let anonymous = xcast::Header { is_anonymous: true, ..list.clone() };
+    for header in [groups().to_bytes(Dialect::Rfc), list.to_bytes(), anonymous.to_bytes()] {
+        let frame = super_frame(&network, &header, &payload);
+        network.within("s", || {
+            let mut socket = packet_socket("r1");
+            socket.write_all(&frame).expect("it is sent");
+        });
+        for (receiver, node) in receivers.iter().zip(["c1", "c2", "c3"]) {
+            let mut buffer = vec![0; 1 << 16];
+            let len = receiver.recv(&mut buffer).expect("a super-packet");
+            let what = format!("{node}, type {}: {len} of {} bytes in one", header[2], payload.len());
+            assert!(buffer[..len] == payload, "{what}");
+        }
     }
 }
 
-/// struct virtio_net_hdr, an Ethernet header, and a packet whose checksum is left to the device.
-fn super_frame(network: &Network, payload: &[u8]) -> Vec<u8> {
+/// struct virtio_net_hdr, an Ethernet header, and a packet with this routing header whose checksum is left to the device.
+fn super_frame(network: &Network, header: &[u8], payload: &[u8]) -> Vec<u8> {
     const NEEDS_CHECKSUM: u8 = 1;
     const GSO_UDP_L4: u8 = 5;
     let mut segment = udp(C3, payload);
@@ -237,7 +244,7 @@ fn super_frame(network: &Network, payload: &[u8]) -> Vec<u8> {
     let sum: u32 = pseudo.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     segment[6..8].copy_from_slice(&(((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
-    let packet = packet(&groups(), C3, &segment);
+    let packet = with_header(header, C3, &segment);
     let start = (14 + packet.len() - segment.len()) as u16;
     let words = [start + 8, SEGMENT as u16, start, 6].map(u16::to_ne_bytes).concat();
     let macs = [mac(network, "r1", "s"), mac(network, "s", "r1")].concat();
