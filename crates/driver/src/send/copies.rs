@@ -1,11 +1,13 @@
 //! Fanout by copies: one packet or run of blocks after the other goes to each receiver, or list of receivers, in its turn,
-//! and every copy waits for the rate by itself. So no burst is longer than the pacer's, however many there are.
+//! and every copy waits for the rate by itself. So no burst is longer than the pacer's, however many there are. Only messages that are
+//! short in all their copies go at once, as to a group: what a receiver answers to them says how long the way is, and a message
+//! that has waited for a low rate would have it look longer, and so the rate be lower still.
 
 use std::{sync::Arc, time::Duration};
 
 use treecast_proto::Instant;
 
-use crate::pacer::Pacer;
+use crate::pacer::{BURST_BYTES, Pacer};
 
 /// Something that is on its way to all who were there when it was begun.
 #[derive(Debug)]
@@ -13,11 +15,21 @@ pub(super) struct Copies<T, D> {
     what: T,
     to: Arc<[D]>,
     sent: usize,
+    is_urgent: bool,
 }
+
+/// All copies of what does not wait together, in bytes: so much of a burst is no harm.
+const MOST_AT_ONCE: u64 = BURST_BYTES / 4;
 
 impl<T, D> Copies<T, D> {
     pub fn new(what: T, to: Arc<[D]>) -> Self {
-        Self { what, to, sent: 0 }
+        Self { what, to, sent: 0, is_urgent: false }
+    }
+
+    /// What does not wait for the rate, but counts for it, where copies of so many bytes each are short.
+    pub fn urgent(what: T, to: Arc<[D]>, bytes: u64) -> Self {
+        let is_urgent = bytes.saturating_mul(to.len() as u64) <= MOST_AT_ONCE;
+        Self { is_urgent, ..Self::new(what, to) }
     }
 
     pub fn what(&self) -> &T {
@@ -37,7 +49,7 @@ impl<T, D> Copies<T, D> {
         while let Some(to) = self.to.get(self.sent) {
             let bytes = bytes_of(&self.what, to);
             let delay = pacer.delay(now, bytes);
-            if !delay.is_zero() {
+            if !delay.is_zero() && !self.is_urgent {
                 return (sent_bytes, Some(delay));
             }
             send(&self.what, to);
@@ -52,7 +64,7 @@ impl<T, D> Copies<T, D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pacer::{BURST_BYTES, packets_per_run};
+    use crate::pacer::packets_per_run;
 
     /// What leaves when, to so many receivers at a rate, in a second of runs as long as a session's.
     fn departures(rate_bps: u64, receivers: u16) -> Vec<(Instant, u64)> {
@@ -69,6 +81,24 @@ mod tests {
             }
         }
         left
+    }
+
+    #[test]
+    fn a_short_message_goes_to_all_at_once_and_counts_for_the_rate() {
+        for (bytes, receivers, waits) in
+            [(80, 20, false), (80, 400, true), (1400, 5, false), (1400, 50, true)]
+        {
+            let mut pacer = Pacer::new(Some(100_000), Instant::ZERO);
+            pacer.sent(Instant::ZERO, BURST_BYTES);
+            let mut copies = Copies::urgent((), (0..receivers).collect(), bytes);
+            let (sent, delay) = copies.send_due(&mut pacer, Instant::ZERO, |(), _: &u16| bytes, |(), _| {});
+            assert_eq!(
+                (sent == bytes * u64::from(receivers), delay.is_some()),
+                (!waits, waits),
+                "{bytes}, {receivers}"
+            );
+            assert!(!pacer.delay(Instant::ZERO, 1500).is_zero());
+        }
     }
 
     #[test]

@@ -131,7 +131,8 @@ impl GroupLane {
                 Ok(message_bytes(to, packet))
             }
             Way::Copies(way) => {
-                way.waiting = Some(Copies::new(Packets::Message(packet.to_vec()), Arc::clone(targets)));
+                let (message, bytes) = (Packets::Message(packet.to_vec()), packet.len() as u64);
+                way.waiting = Some(Copies::urgent(message, Arc::clone(targets), bytes));
                 Ok(0)
             }
         }
