@@ -183,6 +183,8 @@ enum Fanout {
     Unicast,
     /// MEADcast where routers speak it, unicast elsewhere
     Mead,
+    /// Xcast (RFC 5058) where it proves to work, unicast elsewhere
+    Xcast,
     /// Unicast, and from there to multicast or MEADcast whoever is reached by it
     Auto,
 }
@@ -351,11 +353,11 @@ fn check(args: &Args) -> Result<(), String> {
         ),
         (
             !has_group && args.group.is_some(),
-            "unicast and MEADcast need no group: leave out --group, or take --fanout auto",
+            "unicast, MEADcast and Xcast need no group: leave out --group, or take --fanout auto",
         ),
         (
             !has_group && args.source.is_some(),
-            "unicast and MEADcast have no multicast source: leave out --source, or take --fanout auto",
+            "unicast, MEADcast and Xcast have no multicast source: leave out --source, or take --fanout auto",
         ),
         (
             !mends && args.retx_factor.is_some(),
@@ -377,7 +379,12 @@ fn check(args: &Args) -> Result<(), String> {
 
 /// Options of packets that receivers share.
 fn check_sharing(args: &Args, is_copied: bool) -> Result<(), String> {
-    if let Some(option) = args.sharing.named().filter(|_| !is_copied) {
+    // What lists there are with Xcast follows from addresses, and what it needs no more than how long they may be.
+    let is_xcast = args.fanout == Fanout::Xcast;
+    if let Some(option) = args.sharing.named_but_max().filter(|_| is_xcast) {
+        return Err(format!("{option} is of MEADcast: leave it out, or take --fanout mead or auto"));
+    }
+    if let Some(option) = args.sharing.named().filter(|_| !is_copied && !is_xcast) {
         return Err(format!(
             "{option} says how receivers share MEADcast packets: leave it out, or take --fanout mead or auto"
         ));
@@ -398,6 +405,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             Fanout::Multicast => ticket::Fanout::Multicast,
             Fanout::Unicast => ticket::Fanout::Unicast,
             Fanout::Mead => ticket::Fanout::Mead,
+            Fanout::Xcast => ticket::Fanout::Xcast,
             Fanout::Auto => ticket::Fanout::Auto,
         },
         receivers,

@@ -1,4 +1,4 @@
-//! `treecast send --fanout mead|auto` between network namespaces, by way of `treecast router`.
+//! `treecast send --fanout mead|xcast|auto` between network namespaces, by way of `treecast router`.
 
 mod child;
 #[allow(dead_code, reason = "multicast routers and listeners are for another test")]
@@ -337,6 +337,48 @@ fn a_router_of_the_other_dialect_is_spoken_to_in_it() {
     assert!(left_bytes(&done, "mead") > LEN as u64 / 2, "{done}");
 }
 
+/// Nobody asks for routers: what comes tells.
+#[test]
+fn xcast_serves_who_is_behind_a_router_and_others_by_unicast() {
+    const LEN: usize = 8_000_000;
+    for options in [&["router", "run", "--all"][..], &["router", "run", "--all", "--user-space"]] {
+        let (network, scratch) = (network(), Scratch::new());
+        // One list for all four: rf sends the part of three on to r1, which makes unicast of it.
+        let _routers = ["rf", "r1"].map(|node| network.daemon(node, options, Stdio::inherit()));
+        let file = scratch.file("file", LEN);
+        let (sender, receivers) =
+            start(&network, &scratch, &["--fanout", "xcast", "--rate", "20M", path(&file)]);
+        let (done, events) = sender.end();
+        receivers.into_iter().for_each(|receiver| _ = receiver.end());
+        check_files(&scratch, "file", LEN);
+        let all = RECEIVERS.map(|(node, _)| (node, "xcast"));
+        assert_eq!(ways(&events), expected(&all), "{options:?}");
+        let (by_xcast, by_unicast) = (left_bytes(&done, "xcast"), left_bytes(&done, "unicast"));
+        assert!(by_xcast > LEN as u64 * 3 / 4 && by_unicast < 2 * LEN as u64, "{by_xcast} {by_unicast}");
+        assert_eq!((left_bytes(&done, "mead"), left_bytes(&done, "multicast")), (0, 0));
+    }
+}
+
+#[test]
+fn without_an_xcast_router_all_end_with_unicast_and_lists_are_seldom_tried() {
+    const LEN: usize = 8_000_000;
+    let (network, scratch) = (network(), Scratch::new());
+    let file = scratch.file("file", LEN);
+    let (sender, receivers) = start(&network, &scratch, &["--fanout", "xcast", "--rate", "20M", path(&file)]);
+    let (done, events) = sender.end();
+    receivers.into_iter().for_each(|receiver| _ = receiver.end());
+    check_files(&scratch, "file", LEN);
+    // Only the first one of a list hears it, and has unicast as soon as it is alone there.
+    let ways = ways(&events);
+    assert!(ways.len() <= 1, "{events:?}");
+    // It may end in the midst of a trial.
+    let receivers = done["receivers"].as_array().expect("a list").iter();
+    assert!(receivers.filter(|one| one["way"] != "unicast").count() <= 1, "{done}");
+    // Two trials, each half a second of the three that the file takes.
+    let by_xcast = left_bytes(&done, "xcast");
+    assert!((1..LEN as u64).contains(&by_xcast), "{done}");
+}
+
 #[test]
 fn auto_takes_the_cheapest_way_that_reaches_each() {
     const LEN: usize = 8_000_000;
@@ -404,6 +446,9 @@ fn what_does_not_fit_is_refused_in_one_line() {
     ] {
         refused(&mut with(option), &[option[0], "--fanout mead"]);
     }
+    refused(&mut with(&["--fanout", "xcast"]), &["lo", "no global", "Xcast"]);
+    refused(&mut with(&["--fanout", "xcast", "--grouping", "cost"]), &["--grouping", "--fanout mead"]);
+    refused(&mut with(&["--fanout", "xcast", "--receivers", "fd00::1"]), &["--receivers", "--fanout mead"]);
     refused(&mut with(&["--fanout", "mead", "--merge", "1"]), &["--merge", "--grouping thesis"]);
     refused(&mut with(&["--fanout", "mead", "--domain-key", "/no/such/key"]), &["/no/such/key"]);
 }

@@ -50,6 +50,8 @@ pub enum Fanout {
     Mead = 2,
     /// Whatever proves to work, for each receiver by itself.
     Auto = 3,
+    /// Xcast for those to whom its packets prove to come, unicast elsewhere.
+    Xcast = 4,
 }
 
 impl Fanout {
@@ -60,7 +62,7 @@ impl Fanout {
 
     /// Whether the sender chooses the way to each receiver by what that one has heard ([`crate::message::Heard`]).
     pub fn chooses(self) -> bool {
-        matches!(self, Self::Mead | Self::Auto)
+        matches!(self, Self::Mead | Self::Auto | Self::Xcast)
     }
 }
 
@@ -218,6 +220,7 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
         1 => Fanout::Unicast,
         2 => Fanout::Mead,
         3 => Fanout::Auto,
+        4 => Fanout::Xcast,
         other => return Err(ParseError::invalid("fanout", other, "0 to 3")),
     };
     let repair = reader.u8("repair")?;

@@ -299,7 +299,13 @@ fn symbol_request() -> impl Strategy<Value = SymbolRequest> {
 fn ticket() -> impl Strategy<Value = Ticket> {
     let group = prop_oneof![Just("[ff15::42]:5000"), Just("239.0.0.9:1"), Just("[ff3e::8000:1]:65535")];
     let repair = prop::sample::select(vec![Repair::None, Repair::Carousel, Repair::After, Repair::Nack]);
-    let fanout = prop::sample::select(vec![Fanout::Multicast, Fanout::Unicast, Fanout::Mead, Fanout::Auto]);
+    let fanout = prop::sample::select(vec![
+        Fanout::Multicast,
+        Fanout::Unicast,
+        Fanout::Mead,
+        Fanout::Auto,
+        Fanout::Xcast,
+    ]);
     let control = prop::collection::vec(any::<(std::net::IpAddr, u16)>(), 0..=MAX_CONTROL_ADDRESSES);
     let source = any::<Option<std::net::IpAddr>>();
     let security = any::<Option<([u8; 32], Option<[u8; 32]>)>>();

@@ -11,8 +11,8 @@ use crate::domain_key;
 
 #[derive(clap::Args)]
 pub struct SharingArgs {
-    /// The most addresses in a MEADcast packet, routers included: 2 to 32 [default: as many as leave room for 1280 bytes, 12 at
-    /// an MTU of 1500]
+    /// The most addresses in a packet, routers included: 2 to 32 [default: as many as leave room for 1280 bytes, 12 at an MTU of
+    /// 1500]
     #[arg(long, value_name = "N", help_heading = "Grouping")]
     max: Option<usize>,
     /// Receivers of a router with fewer receivers get unicast (with --min-routers: and fewer routers)
@@ -91,8 +91,12 @@ impl SharingArgs {
 
     /// One of those that were named.
     pub fn named(&self) -> Option<&'static str> {
+        self.max.map(|_| "--max").or_else(|| self.named_but_max())
+    }
+
+    /// One of those that were named, if it is not only how long lists may be.
+    pub fn named_but_max(&self) -> Option<&'static str> {
         let others = [
-            (self.max.is_some(), "--max"),
             (self.grouping.is_some(), "--grouping"),
             (self.dont_replicate, "--dont-replicate"),
             (self.to_router, "--to-router"),

@@ -173,12 +173,17 @@ fn in_one_line(summary: &SendSummary) -> String {
     ) + &match progress.repair_symbols {
         0 => String::new(),
         symbols => format!(", {symbols} repair symbols sent"),
-    } + &progress.fanout.as_ref().map(left_bytes).unwrap_or_default()
+    } + &progress.fanout.as_deref().map(left_bytes).unwrap_or_default()
 }
 
 /// What has left the sender by which way.
 fn left_bytes(fanout: &FanoutProgress) -> String {
-    let ways = [("unicast", fanout.unicast), ("MEADcast", fanout.mead), ("multicast", fanout.multicast)];
+    let ways = [
+        ("unicast", fanout.unicast),
+        ("MEADcast", fanout.mead),
+        ("Xcast", fanout.xcast),
+        ("multicast", fanout.multicast),
+    ];
     let used = ways.into_iter().filter(|(_, (receivers, bytes))| *receivers > 0 || *bytes > 0);
     let told = used.map(|(way, (receivers, bytes))| {
         format!("{bytes} by {way} (at the end {})", counted(receivers as usize, "receiver"))
@@ -316,9 +321,12 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
     let groups = progress.groups.iter().map(|group| {
         json!({"rate_bps": group.rate_bps, "sent_bytes": group.sent_bytes, "receivers": group.receivers})
     });
-    let fanout = progress.fanout.map(|fanout| {
+    let fanout = progress.fanout.as_deref().map(|fanout| {
         let way = |(receivers, bytes): (u32, u64)| json!({"receivers": receivers, "left_bytes": bytes});
-        json!({"unicast": way(fanout.unicast), "mead": way(fanout.mead), "multicast": way(fanout.multicast)})
+        json!({
+            "unicast": way(fanout.unicast), "mead": way(fanout.mead), "xcast": way(fanout.xcast),
+            "multicast": way(fanout.multicast),
+        })
     });
     json!({
         "event": event,

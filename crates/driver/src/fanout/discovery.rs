@@ -1,4 +1,5 @@
-//! Discovery of the routers on the ways to a session's receivers.
+//! Who could share packets: with MEADcast, by discovery of the routers on the ways to a session's receivers; with Xcast, by their
+//! addresses.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +12,7 @@ use std::{
 
 use treecast_proto::{
     Instant, Step,
-    fanout::Plan,
+    fanout::{Plan, Way},
     mead::{
         sender::{Config, Event, Input, Sender},
         transmission::{Form, List},
@@ -20,8 +21,8 @@ use treecast_proto::{
 use treecast_wire::ipv6::is_forwardable;
 
 use super::{
-    Mead,
-    lists::{Common, MeadList},
+    Kind, Lists,
+    lists::{Common, SharedList},
 };
 use crate::{
     mead::{KeyWatch, request_packet},
@@ -43,16 +44,17 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// What names the domain's key where sessions are sent.
 const KEY_OPTION: &str = "--domain-key";
 
-/// Finds routers, and lists of receivers that could share packets.
+/// Finds lists of receivers that could share packets.
 #[derive(Debug)]
 pub(crate) struct Discovery {
-    mead: Mead,
+    how: Lists,
     /// Of a full packet, behind its IPv6 header.
     payload_bytes: usize,
     source_port: u16,
     heeds_marks: bool,
+    /// Asks for routers; none before there is anybody to ask about, and with Xcast.
     machine: Option<Machine>,
-    /// Who has which address; the first who has one is served by MEADcast.
+    /// Who has which address; the first who has one is served by lists.
     hosts: BTreeMap<Ipv6Addr, Vec<(u32, u16)>>,
     lists: Vec<List>,
     has_news: bool,
@@ -72,9 +74,9 @@ impl std::fmt::Debug for Machine {
 impl Discovery {
     /// For datagrams of `datagram_len` bytes at most that leave from `source_port`; `heeds_marks` says whether routers may
     /// mark packets instead of losing them.
-    pub fn new(mead: Mead, datagram_len: usize, source_port: u16, heeds_marks: bool) -> Self {
+    pub fn new(how: Lists, datagram_len: usize, source_port: u16, heeds_marks: bool) -> Self {
         Self {
-            mead,
+            how,
             payload_bytes: 8 + datagram_len,
             source_port,
             heeds_marks,
@@ -87,9 +89,17 @@ impl Discovery {
         }
     }
 
+    /// By which way its lists are served.
+    pub fn way(&self) -> Way {
+        self.how.kind.way()
+    }
+
     /// Asks about those who are known before they come; they will hear at `port`, if they can.
     pub fn expect(&mut self, now: Instant, port: u16) -> io::Result<()> {
-        for ip in self.mead.expected.clone() {
+        if self.how.kind == Kind::Xcast {
+            return Ok(());
+        }
+        for ip in self.how.expected.clone() {
             self.machine(now)?.handle(now, Input::Join(ip, port));
         }
         Ok(())
@@ -97,7 +107,7 @@ impl Discovery {
 
     fn machine(&mut self, now: Instant) -> io::Result<&mut Sender> {
         if self.machine.is_none() {
-            self.machine = Some(Machine(Sender::new(now, config(&self.mead, self.payload_bytes)?)));
+            self.machine = Some(Machine(Sender::new(now, config(&self.how, self.payload_bytes)?)));
         }
         let machine = self.machine.as_mut().ok_or(io::ErrorKind::NotFound)?;
         Ok(&mut machine.0)
@@ -108,7 +118,7 @@ impl Discovery {
         self.machine.as_ref().is_some_and(|machine| machine.0.counters().discoveries == 0)
     }
 
-    /// A receiver hears packets at `address`. False when MEADcast cannot reach that.
+    /// A receiver hears packets at `address`. False when no list can reach that.
     pub fn join(&mut self, now: Instant, receiver: u32, address: SocketAddr) -> io::Result<bool> {
         let IpAddr::V6(ip) = address.ip() else { return Ok(false) };
         if !is_forwardable(ip) {
@@ -116,32 +126,55 @@ impl Discovery {
         }
         let here = self.hosts.entry(ip).or_default();
         here.push((receiver, address.port()));
-        if here.len() == 1 {
-            self.machine(now)?.handle(now, Input::Join(ip, address.port()));
-        }
+        let is_first = here.len() == 1;
         self.has_news = true;
+        match self.how.kind {
+            Kind::Xcast => self.regroup(),
+            Kind::Mead if is_first => self.machine(now)?.handle(now, Input::Join(ip, address.port())),
+            Kind::Mead => {}
+        }
         Ok(true)
     }
 
     pub fn leave(&mut self, now: Instant, receiver: u32) {
-        let Some(machine) = &mut self.machine else { return };
+        self.has_news = true;
+        let Some(machine) = &mut self.machine else {
+            for here in self.hosts.values_mut() {
+                here.retain(|(other, _)| *other != receiver);
+            }
+            self.hosts.retain(|_, here| !here.is_empty());
+            return self.regroup();
+        };
         self.hosts.retain(|ip, here| {
             let first = here.first().copied();
             here.retain(|(other, _)| *other != receiver);
             match here.first() {
-                None if self.mead.expected.contains(ip) => {}
+                None if self.how.expected.contains(ip) => {}
                 None => machine.0.handle(now, Input::Leave(*ip)),
                 Some(next) if first != Some(*next) => machine.0.handle(now, Input::Join(*ip, next.1)),
                 Some(_) => {}
             }
             !here.is_empty()
         });
-        self.has_news = true;
+    }
+
+    /// With Xcast, whoever is there is in a list.
+    fn regroup(&mut self) {
+        if self.how.kind == Kind::Xcast {
+            let addresses: Vec<Ipv6Addr> = self.hosts.keys().copied().collect();
+            self.lists = List::of_neighbours(&addresses, self.how.limits.max);
+        }
+    }
+
+    /// Where routers' answers come; none with Xcast.
+    pub fn responses(&self) -> Option<BorrowedFd<'_>> {
+        self.how.responses.as_ref().map(AsFd::as_fd)
     }
 
     /// Takes what routers have answered.
     pub fn hear(&mut self, now: Instant) -> io::Result<()> {
-        while let Some(response) = self.mead.responses.receive()? {
+        let Some(responses) = &mut self.how.responses else { return Ok(()) };
+        while let Some(response) = responses.receive()? {
             if let (Some(machine), Ok(response)) = (&mut self.machine, response) {
                 let (router, header) = (response.router, &response.header);
                 let (proof, group) = (response.proof, response.group);
@@ -157,10 +190,10 @@ impl Discovery {
         loop {
             match machine.poll(now) {
                 Step::Transmit(request) => {
-                    let Form { source, dialect, .. } = self.mead.form;
+                    let Form { source, dialect, .. } = self.how.form;
                     let packet = request_packet(source, &request, dialect);
                     // One that does not leave is a router that is not found.
-                    let _ = self.mead.out.packets.send(&[(request.receiver, packet)]);
+                    let _ = self.how.out.packets.send(&[(request.receiver, packet)]);
                 }
                 Step::Event(Event::Group(group)) => {
                     self.lists = group.lists;
@@ -185,21 +218,21 @@ impl Discovery {
     /// The receivers of each list, when there is news of them.
     pub fn take_lists(&mut self) -> Option<Vec<Vec<u32>>> {
         let number = |ip: &Ipv6Addr| self.hosts.get(ip)?.first().map(|(receiver, _)| *receiver);
-        let members =
-            |list: &List| list.entries.iter().flat_map(|(_, all)| all).filter_map(number).collect::<Vec<_>>();
+        let members = |list: &List| list.receivers().filter_map(|ip| number(&ip)).collect::<Vec<_>>();
         std::mem::take(&mut self.has_news).then(|| self.lists.iter().map(members).collect())
     }
 
     /// The lists of a plan, each with those of its receivers who are in it.
-    pub fn planned(&self, plan: &Plan) -> Vec<Arc<MeadList>> {
+    pub fn planned(&self, plan: &Plan) -> Vec<Arc<SharedList>> {
         let ports: BTreeMap<_, _> =
             self.hosts.iter().filter_map(|(ip, here)| Some((*ip, here.first()?.1))).collect();
-        let mut form = self.mead.form.clone();
+        let mut form = self.how.form.clone();
         let mut others = ports.values();
         let first = others.next();
         form.has_ports = others.any(|port| Some(port) != first);
         let common = Common {
-            out: Arc::clone(&self.mead.out),
+            out: Arc::clone(&self.how.out),
+            way: self.way(),
             form,
             ports,
             source_port: self.source_port,
@@ -210,35 +243,30 @@ impl Discovery {
         chosen
             .map(|(list, members)| {
                 let mut list = list.clone();
-                for (_, receivers) in &mut list.entries {
-                    receivers.retain(|ip| number(ip).is_some_and(|number| members.contains(&number)));
+                for entries in [&mut list.entries, &mut list.designated] {
+                    for (_, receivers) in &mut *entries {
+                        receivers.retain(|ip| number(ip).is_some_and(|number| members.contains(&number)));
+                    }
+                    entries.retain(|(_, receivers)| !receivers.is_empty());
                 }
-                list.entries.retain(|(_, receivers)| !receivers.is_empty());
-                Arc::new(MeadList::new(&common, list))
+                Arc::new(SharedList::new(&common, list))
             })
             .collect()
     }
 }
 
-impl AsFd for Discovery {
-    /// What routers answer comes there.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.mead.responses.as_fd()
-    }
-}
-
-fn config(mead: &Mead, payload_bytes: usize) -> io::Result<Config> {
+fn config(how: &Lists, payload_bytes: usize) -> io::Result<Config> {
     Ok(Config {
-        source: mead.form.source,
-        algorithm: mead.sharing.algorithm(&mead.form, payload_bytes),
-        parameters: mead.limits,
+        source: how.form.source,
+        algorithm: how.sharing.algorithm(&how.form, payload_bytes),
+        parameters: how.limits,
         delay: DELAY,
         interval: INTERVAL,
         timeout: TIMEOUT,
         waits_for_traffic: false,
         requests_per_second: REQUESTS_PER_SECOND,
         designated: None,
-        key: mead.sharing.key.clone(),
+        key: how.sharing.key.clone(),
         seed: random()?,
     })
 }

@@ -8,7 +8,10 @@ use std::{
     time::Instant,
 };
 
-use treecast_proto::mead::transmission::{Form, List, Packets, SuperPacket, TransmissionGroup};
+use treecast_proto::{
+    fanout::Way,
+    mead::transmission::{Form, List, Packets, SuperPacket, TransmissionGroup},
+};
 use treecast_wire::ipv6::{self, next_header};
 
 use super::{CAPABLE_TRANSPORT, Out};
@@ -18,11 +21,12 @@ const UDP_HEADER_LEN: usize = 8;
 const HOP_LIMIT: u8 = 64;
 
 /// One address list, and how its packets leave.
-pub(crate) struct MeadList {
+pub(crate) struct SharedList {
     out: Arc<Out>,
     maker: Mutex<Maker>,
     /// Of the routing header and its options, in bytes.
     header_len: usize,
+    way: Way,
 }
 
 struct Maker {
@@ -36,6 +40,7 @@ struct Maker {
 
 /// What packets of all lists have in common.
 pub(super) struct Common {
+    pub way: Way,
     pub out: Arc<Out>,
     pub form: Form,
     /// Each receiver's UDP port.
@@ -45,11 +50,11 @@ pub(super) struct Common {
     pub heeds_marks: bool,
 }
 
-impl MeadList {
+impl SharedList {
     pub(super) fn new(common: &Common, list: List) -> Self {
         let Common { out, form, ports, .. } = common;
-        let addresses =
-            list.entries.len() + list.entries.iter().map(|(_, receivers)| receivers.len()).sum::<usize>();
+        let with_routers = list.entries.iter().map(|(_, receivers)| 1 + receivers.len());
+        let addresses = with_routers.sum::<usize>() + list.designated.len();
         let group = TransmissionGroup {
             number: 1,
             lists: vec![list],
@@ -66,7 +71,17 @@ impl MeadList {
         };
         let packets = Packets::new(form.clone(), group);
         let maker = Maker { packets, ip, source_port: common.source_port, divided: Vec::new() };
-        Self { out: Arc::clone(out), maker: Mutex::new(maker), header_len: form.header_len(addresses) }
+        Self {
+            out: Arc::clone(out),
+            maker: Mutex::new(maker),
+            header_len: form.header_len(addresses),
+            way: common.way,
+        }
+    }
+
+    /// By which way its packets go.
+    pub fn way(&self) -> Way {
+        self.way
     }
 
     /// Bytes of an IP packet that carries a datagram of so many.
@@ -101,8 +116,8 @@ impl MeadList {
     }
 }
 
-impl fmt::Debug for MeadList {
+impl fmt::Debug for SharedList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MeadList").field("header_len", &self.header_len).finish_non_exhaustive()
+        f.debug_struct("SharedList").field("header_len", &self.header_len).finish_non_exhaustive()
     }
 }

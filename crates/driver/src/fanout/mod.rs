@@ -1,6 +1,6 @@
-//! MEADcast for a session's packets: which host can make them, which routers there are, and the packets.
+//! MEADcast and Xcast for a session's packets: which host can make them, which routers there are, and the packets.
 //!
-//! Who is served by MEADcast is up to `treecast_proto::fanout`; a session's sender carries it out (`send/session/fanout`).
+//! Who is served by them is up to `treecast_proto::fanout`; a session's sender carries it out (`send/session/fanout`).
 
 mod discovery;
 mod lists;
@@ -12,10 +12,16 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use treecast_proto::mead::{grouping::Parameters, transmission::Form};
+use treecast_proto::{
+    fanout::Way,
+    mead::{
+        grouping::Parameters,
+        transmission::{Form, Xcast},
+    },
+};
 use treecast_wire::ipv6::is_forwardable;
 
-pub(crate) use self::{discovery::Discovery, lists::MeadList};
+pub(crate) use self::{discovery::Discovery, lists::SharedList};
 use crate::{
     interface::Interface,
     mead::{PacketSocket, ResponseSocket, Sharing, SuperSocket, check_receivers},
@@ -28,7 +34,7 @@ const SEND_BUFFER_BYTES: usize = 128 * 1024;
 /// Explicit congestion notification's ECT(0) in the traffic class (RFC 3168, 5).
 const CAPABLE_TRANSPORT: u32 = 2 << 20;
 
-/// Where MEADcast's packets leave.
+/// Where such packets leave.
 #[derive(Debug)]
 struct Out {
     packets: PacketSocket,
@@ -36,24 +42,50 @@ struct Out {
     supers: Mutex<Option<SuperSocket>>,
 }
 
-/// What a host needs to send MEADcast.
+/// What a host needs to send packets with address lists.
 #[derive(Debug)]
-pub(crate) struct Mead {
+pub(crate) struct Lists {
     pub form: Form,
+    kind: Kind,
     sharing: Sharing,
     limits: Parameters,
     /// Who is to be served, before anybody has come.
     expected: BTreeSet<Ipv6Addr>,
     out: Arc<Out>,
-    responses: ResponseSocket,
+    /// None with Xcast, which asks for no routers.
+    responses: Option<ResponseSocket>,
 }
 
-impl Mead {
+/// Whose headers packets have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Mead,
+    Xcast,
+}
+
+impl Kind {
+    pub fn way(self) -> Way {
+        match self {
+            Self::Mead => Way::Mead,
+            Self::Xcast => Way::Xcast,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mead => "MEADcast",
+            Self::Xcast => "Xcast",
+        }
+    }
+}
+
+impl Lists {
     /// `receivers` are those who are known before they come.
     ///
     /// # Errors
     /// One line that says what the host lacks, or who cannot be reached.
     pub fn open(
+        kind: Kind,
         interface: &Interface,
         sharing: &Sharing,
         receivers: &[IpAddr],
@@ -61,19 +93,22 @@ impl Mead {
     ) -> Result<Self, String> {
         let source = source(interface).ok_or_else(|| {
             format!(
-                "interface {} has no global or unique local IPv6 address to send MEADcast from: give it one, or name another \
-                 with --interface",
-                interface.name
+                "interface {} has no global or unique local IPv6 address to send {} from: give it one, or name another with \
+                 --interface",
+                interface.name,
+                kind.name()
             )
         })?;
-        let form = Form { has_ports: true, ..sharing.form(source, interface) };
+        let xcast = (kind == Kind::Xcast).then_some(Xcast { is_anonymous: false, group: None });
+        let form = Form { has_ports: true, xcast, ..sharing.form(source, interface) };
         let limits = sharing.limits(&form, interface).map_err(|error| error.to_string())?;
         let refused = |error: io::Error| {
-            format!("cannot make MEADcast packets: {error}; be root, or have the right CAP_NET_RAW")
+            format!("cannot make {} packets: {error}; be root, or have the right CAP_NET_RAW", kind.name())
         };
         let packets = PacketSocket::open(None).map_err(refused)?;
         packets.hold_at_most(SEND_BUFFER_BYTES).map_err(refused)?;
-        let responses = ResponseSocket::open(source, form.dialect).map_err(refused)?;
+        let responses = (kind == Kind::Mead).then(|| ResponseSocket::open(source, form.dialect));
+        let responses = responses.transpose().map_err(refused)?;
         let supers = match offload {
             // Without, packets leave one by one.
             Offload::SuperPackets => SuperSocket::open(None).ok(),
@@ -85,6 +120,7 @@ impl Mead {
         let expected = check_receivers(receivers, source).map_err(|error| error.to_string())?;
         Ok(Self {
             form,
+            kind,
             sharing: sharing.clone(),
             limits,
             expected,

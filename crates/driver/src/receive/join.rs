@@ -121,11 +121,11 @@ pub(super) fn join(
     }
     let udp_port = match ticket.fanout {
         Fanout::Multicast => 0,
-        Fanout::Unicast | Fanout::Mead | Fanout::Auto => socket.local_addr()?.port(),
+        Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => socket.local_addr()?.port(),
     };
     let group_socket = match ticket.fanout {
         Fanout::Auto => open_group(ticket, &interface, on_event),
-        Fanout::Multicast | Fanout::Unicast | Fanout::Mead => None,
+        Fanout::Multicast | Fanout::Unicast | Fanout::Mead | Fanout::Xcast => None,
     };
     let has_joined = ticket.fanout == Fanout::Multicast || group_socket.is_some();
     let hello = Hello::new(PROTOCOL_VERSION, udp_port, announced_bytes(&buffer), name)

@@ -277,7 +277,7 @@ pub struct SendProgress {
     /// What limits the rate of `auto`; none at a rate that was given.
     pub rate: Option<RateProgress>,
     /// What has left by which way; none where all goes to multicast groups.
-    pub fanout: Option<FanoutProgress>,
+    pub fanout: Option<Box<FanoutProgress>>,
     /// Each group of a session with several rates, the fastest first; none where there is one.
     pub groups: Vec<GroupProgress>,
     /// How often receivers have moved from one to another, and how often that was refused or not even answered.
@@ -313,6 +313,7 @@ pub struct RateProgress {
 pub struct FanoutProgress {
     pub unicast: (u32, u64),
     pub mead: (u32, u64),
+    pub xcast: (u32, u64),
     pub multicast: (u32, u64),
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use treecast_proto::Instant;
+use treecast_proto::{Instant, fanout};
 use treecast_wire::{
     header::{HEADER_LEN, Header},
     message::GroupKey,
@@ -16,7 +16,7 @@ use treecast_wire::{
 
 use super::{Plan, Rate, SendError, copies::Copies};
 use crate::{
-    fanout::MeadList,
+    fanout::SharedList,
     pacer::{self, Pacer},
     seal::Sealer,
     udp::{Outage, Transmitter, UdpError, open_group_sender, open_unicast_sender, option},
@@ -59,7 +59,7 @@ struct CopiesWay {
 pub(super) enum Target {
     Receiver(SocketAddr),
     /// One packet for all receivers in it.
-    List(Arc<MeadList>),
+    List(Arc<SharedList>),
     Group,
 }
 
@@ -68,6 +68,7 @@ pub(super) enum Target {
 pub(super) struct LeftBytes {
     pub unicast: u64,
     pub mead: u64,
+    pub xcast: u64,
     pub multicast: u64,
 }
 
@@ -239,7 +240,9 @@ impl GroupLane {
                     group.as_mut().map(|(transmitter, to)| packets.send(transmitter, *to))
                 }
                 Target::List(list) => {
-                    left.mead += bytes;
+                    let left_so =
+                        if list.way() == fanout::Way::Xcast { &mut left.xcast } else { &mut left.mead };
+                    *left_so += bytes;
                     Some(packets.send_to_list(list))
                 }
             };
@@ -310,7 +313,7 @@ impl Packets {
         (0..len.div_ceil(piece_len)).map(move |piece| before + piece_len.min(len - piece * piece_len))
     }
 
-    fn send_to_list(&self, list: &MeadList) -> std::io::Result<()> {
+    fn send_to_list(&self, list: &SharedList) -> std::io::Result<()> {
         match self {
             Self::Message(packet) => list.send(packet.len(), packet),
             Self::Sealed { segment_len, bytes } => list.send(*segment_len, bytes),
@@ -345,7 +348,7 @@ fn open_copies(plan: &Plan) -> Result<CopiesWay, SendError> {
     let v6 = open(Ipv6Addr::UNSPECIFIED.into());
     let group = match plan.options.fanout {
         Fanout::Auto => Some((open_group(plan)?, plan.group.scoped())),
-        Fanout::Multicast | Fanout::Unicast | Fanout::Mead => None,
+        Fanout::Multicast | Fanout::Unicast | Fanout::Mead | Fanout::Xcast => None,
     };
     match (v4, v6) {
         (Err(error), Err(_)) => Err(error.into()),

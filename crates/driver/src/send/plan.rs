@@ -17,7 +17,7 @@ use treecast_wire::{
 use super::{FeedSource, SendError, SendOptions, SendSecurity, session_file};
 use crate::{
     clock,
-    fanout::Mead,
+    fanout::{Kind, Lists},
     files::{Found, NamedSource, find_sources},
     interface::Interface,
     pacer,
@@ -46,8 +46,8 @@ pub struct Plan {
     pub expires: Option<NonZeroU64>,
     /// Where the session that goes on has told its receivers to connect to; empty for a new one.
     pub control: Vec<SocketAddr>,
-    /// What MEADcast is sent with; none where it is not.
-    pub(crate) mead: Option<Mead>,
+    /// What packets with address lists are sent with; none where there are none.
+    pub(crate) lists: Option<Lists>,
     /// How far an earlier sender of the session came with each object, by its number.
     pub before: BTreeMap<u32, session_file::Mark>,
     /// Whether the session is one that began before, and may have another sender now.
@@ -71,12 +71,12 @@ impl Plan {
         let ip = group(options, &interface, security::random()?)?;
         interface.check_family(ip)?;
         check_source(options, &interface, ip)?;
-        let (mead, lacks_mead) = mead(options, &interface)?;
-        let warnings = [skipped.warning(), only_this_host(options, &interface), lacks_mead];
+        let (lists, lacks_lists) = lists(options, &interface)?;
+        let warnings = [skipped.warning(), only_this_host(options, &interface), lacks_lists];
         let random_port = 20_000 + u16::from_be_bytes(security::random()?) % 10_000;
         let port = options.port.unwrap_or(random_port);
         let group = GroupAddress { group: SocketAddr::new(ip, port), source: options.source, interface };
-        let block_len = block_len(options, &group, mead.as_ref())?;
+        let block_len = block_len(options, &group, lists.as_ref())?;
         check_fec(options, &sources, block_len)?;
         let session = SessionId(u32::from_be_bytes(security::random()?));
         let identity = identity(options)?;
@@ -94,7 +94,7 @@ impl Plan {
             secret,
             expires,
             control: Vec::new(),
-            mead,
+            lists,
             before: BTreeMap::new(),
             goes_on: kept.is_some(),
             warnings: warnings.into_iter().flatten().collect(),
@@ -302,14 +302,15 @@ fn interface(options: &SendOptions) -> Result<Interface, SendError> {
     }
 }
 
-/// What MEADcast is sent with. Who has asked for nothing else is told what lacks; `auto` does without, and says so.
-fn mead(options: &SendOptions, interface: &Interface) -> Result<(Option<Mead>, Option<String>), SendError> {
+/// What MEADcast or Xcast is sent with. Who has asked for nothing else is told what lacks; `auto` does without, and says so.
+fn lists(options: &SendOptions, interface: &Interface) -> Result<(Option<Lists>, Option<String>), SendError> {
     if !options.fanout.chooses() {
         return Ok((None, None));
     }
-    match Mead::open(interface, &options.sharing, &options.receivers, options.offload) {
-        Ok(mead) => Ok((Some(mead), None)),
-        Err(line) if options.fanout == Fanout::Mead => Err(SendError::Options(line)),
+    let kind = if options.fanout == Fanout::Xcast { Kind::Xcast } else { Kind::Mead };
+    match Lists::open(kind, interface, &options.sharing, &options.receivers, options.offload) {
+        Ok(lists) => Ok((Some(lists), None)),
+        Err(line) if options.fanout != Fanout::Auto => Err(SendError::Options(line)),
         Err(line) => Ok((None, Some(format!("does without MEADcast: {line}")))),
     }
 }
@@ -375,11 +376,11 @@ fn check_source(options: &SendOptions, interface: &Interface, group: IpAddr) -> 
     Ok(())
 }
 
-fn block_len(options: &SendOptions, group: &GroupAddress, mead: Option<&Mead>) -> Result<u16, SendError> {
+fn block_len(options: &SendOptions, group: &GroupAddress, lists: Option<&Lists>) -> Result<u16, SendError> {
     // Unicast packets may go to hosts of either family.
     let is_ipv4 = group.group.is_ipv4() && options.fanout == Fanout::Multicast;
     let headers = pacer::ip_overhead(is_ipv4) + (HEADER_LEN + seal_len(options)) as u64;
-    let headers = headers + mead.map_or(0, Mead::header_len) as u64;
+    let headers = headers + lists.map_or(0, Lists::header_len) as u64;
     let fits = u64::from(group.interface.mtu).saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64)
         as u16;
     let block_len = options.block_len.unwrap_or(fits);

@@ -155,6 +155,7 @@ impl Snapshot {
             Fanout::Multicast => ticket.group.to_string(),
             Fanout::Unicast => "unicast".to_owned(),
             Fanout::Mead => "mead".to_owned(),
+            Fanout::Xcast => "xcast".to_owned(),
             Fanout::Auto => format!("auto {}", ticket.group),
         };
         self.repair = match ticket.repair {

@@ -1,4 +1,4 @@
-//! Who is served by which way (`treecast send --fanout mead|auto`): every receiver by itself, and by unicast until a cheaper
+//! Who is served by which way (`treecast send --fanout mead|xcast|auto`): every receiver by itself, and by unicast until a cheaper
 //! way has proved to work.
 //!
 //! Receivers say how many packets they have heard at their own address and at the group's, and which was the last one
@@ -11,7 +11,8 @@
 //!   is **back** at unicast at once. That way is tried again after a pause that doubles each time. One that says nothing at all
 //!   is held up itself, or both its ways are cut; it has longer.
 //!
-//! MEADcast is tried where discovery has put a receiver into a list with others, for a list of one is dearer than unicast.
+//! MEADcast is tried where discovery has put a receiver into a list with others, for a list of one is dearer than unicast. Xcast
+//! knows no discovery: its lists are tried as they are, and where no router acts, only the first one in a list hears anything.
 //! A sender that is silent proves nothing: all times count from packets that were sent.
 
 mod evidence;
@@ -37,6 +38,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub enum Way {
     Multicast,
     Mead,
+    Xcast,
     Unicast,
 }
 
@@ -45,6 +47,7 @@ impl fmt::Display for Way {
         f.write_str(match self {
             Self::Multicast => "multicast",
             Self::Mead => "mead",
+            Self::Xcast => "xcast",
             Self::Unicast => "unicast",
         })
     }
@@ -55,6 +58,8 @@ impl fmt::Display for Way {
 pub struct Config {
     /// Whether receivers listen to a group.
     pub has_group: bool,
+    /// By which way lists are served: MEADcast or Xcast.
+    pub by_lists: Way,
     /// How long packets may leave for a receiver that hears none of them, besides the time that its reports take.
     pub patience: Duration,
 }
@@ -71,7 +76,7 @@ pub enum Input {
     },
     /// What a receiver has heard so far.
     Heard(u32, Heard),
-    /// Discovery has found these lists of receivers, which could share packets.
+    /// These lists of receivers could share packets.
     Lists(Vec<Vec<u32>>),
 }
 
@@ -102,7 +107,7 @@ pub struct Plan {
     pub unicast: BTreeSet<u32>,
     /// Whether the group gets one.
     pub group: bool,
-    /// Who shares a MEADcast packet, in the order of [`Input::Lists`]; nobody, or at least two.
+    /// Who shares a packet, in the order of [`Input::Lists`]; nobody, or at least two.
     pub lists: Vec<BTreeSet<u32>>,
 }
 
@@ -199,13 +204,14 @@ impl Fanout {
         }
     }
 
-    /// Tries MEADcast with whoever has company in a list, and leaves it with whoever has none any more.
+    /// Tries lists with whoever has company in one, and leaves them with whoever has none any more.
     fn form_lists(&mut self, now: Instant) {
+        let way = self.config.by_lists;
         let mut in_company = BTreeSet::new();
         for list in &self.lists {
             let may_be = |number: &&u32| {
                 let receiver = self.receivers.get(*number);
-                receiver.is_some_and(|receiver| receiver.uses(Way::Mead) || receiver.may_try(now, Way::Mead))
+                receiver.is_some_and(|receiver| receiver.uses(way) || receiver.may_try(now, way))
             };
             let members: Vec<u32> = list.iter().filter(may_be).copied().collect();
             if members.len() > 1 {
@@ -213,9 +219,9 @@ impl Fanout {
             }
         }
         for (number, receiver) in &mut self.receivers {
-            match (in_company.contains(number), receiver.uses(Way::Mead)) {
-                (true, false) => receiver.begin(Way::Mead, &self.log),
-                (false, true) => receiver.give_up_company(now, &self.log),
+            match (in_company.contains(number), receiver.uses(way)) {
+                (true, false) => receiver.begin(way, &self.log),
+                (false, true) => receiver.give_up_company(now, way, &self.log),
                 _ => {}
             }
         }
@@ -223,8 +229,8 @@ impl Fanout {
 
     fn planned(&self) -> Plan {
         let using = |way: Way| self.receivers.iter().filter(move |(_, receiver)| receiver.uses(way));
-        let uses_mead: BTreeSet<u32> = using(Way::Mead).map(|(number, _)| *number).collect();
-        let members = |list: &Vec<u32>| list.iter().copied().filter(|one| uses_mead.contains(one)).collect();
+        let uses_lists: BTreeSet<u32> = using(self.config.by_lists).map(|(number, _)| *number).collect();
+        let members = |list: &Vec<u32>| list.iter().copied().filter(|one| uses_lists.contains(one)).collect();
         Plan {
             unicast: using(Way::Unicast).map(|(number, _)| *number).collect(),
             group: using(Way::Multicast).next().is_some(),

@@ -25,7 +25,7 @@ const LONGEST_TRIAL: Duration = Duration::from_secs(5);
 const LEAST_SHARE: f64 = 0.5;
 const JUDGED: Duration = Duration::from_secs(1);
 
-/// How many packets are heard for one that is sent by both ways, when MEADcast works: 2, less what is lost.
+/// How many packets are heard for one that is sent by both ways, when a list works: 2, less what is lost.
 const TWICE: f64 = 1.25;
 
 /// The pause before a way that has failed is tried again; twice as long each time, up to the longest.
@@ -43,7 +43,7 @@ pub(super) struct Receiver {
     from: u64,
     trial: Option<Trial>,
     multicast: Attempts,
-    mead: Attempts,
+    by_lists: Attempts,
     heard: Heard,
     /// How many packets had left when the last one that it has heard had.
     heard_till: u64,
@@ -98,7 +98,7 @@ impl Receiver {
             from: sent,
             trial: None,
             multicast: attempts(),
-            mead: attempts(),
+            by_lists: attempts(),
             heard: Heard::default(),
             heard_till: sent,
             silent_reports: 0,
@@ -135,8 +135,8 @@ impl Receiver {
     }
 
     /// Nobody is left to share packets with. That is no failure.
-    pub fn give_up_company(&mut self, now: Instant, log: &SentLog) {
-        if self.tries(Way::Mead) {
+    pub fn give_up_company(&mut self, now: Instant, way: Way, log: &SentLog) {
+        if self.tries(way) {
             self.trial = None;
         } else {
             self.move_to(now, Way::Unicast, log);
@@ -274,7 +274,7 @@ impl Receiver {
     fn attempts(&self, way: Way) -> Option<&Attempts> {
         match way {
             Way::Multicast => Some(&self.multicast),
-            Way::Mead => Some(&self.mead),
+            Way::Mead | Way::Xcast => Some(&self.by_lists),
             Way::Unicast => None,
         }
     }
@@ -282,13 +282,13 @@ impl Receiver {
     fn attempts_mut(&mut self, way: Way) -> &mut Attempts {
         match way {
             Way::Multicast => &mut self.multicast,
-            Way::Mead | Way::Unicast => &mut self.mead,
+            Way::Mead | Way::Xcast | Way::Unicast => &mut self.by_lists,
         }
     }
 }
 
 fn has_proved(way: Way, before: Mark, after: Mark) -> bool {
-    let enough = if way == Way::Mead { TWICE } else { LEAST_SHARE };
+    let enough = if way == Way::Multicast { LEAST_SHARE } else { TWICE };
     after.sent - before.sent >= LEAST_TRIED && share(way, before, after) >= enough
 }
 
@@ -296,7 +296,7 @@ fn has_proved(way: Way, before: Mark, after: Mark) -> bool {
 fn share(way: Way, before: Mark, after: Mark) -> f64 {
     let heard = match way {
         Way::Multicast => after.heard.group - before.heard.group,
-        Way::Mead | Way::Unicast => after.heard.unicast - before.heard.unicast,
+        Way::Mead | Way::Xcast | Way::Unicast => after.heard.unicast - before.heard.unicast,
     };
     heard as f64 / (after.sent - before.sent).max(1) as f64
 }

@@ -38,6 +38,9 @@ struct Bench {
     /// Who hears by which way.
     group: BTreeSet<u32>,
     mead: BTreeSet<u32>,
+    /// What lists carry, and whether routers act: where none does, the first one in a list hears, and nobody else.
+    by_lists: Way,
+    has_routers: bool,
     /// What is under way: when it is there, whose, and its number; none for a report.
     to_hosts: VecDeque<(Instant, u32, Way, u32)>,
     to_sender: VecDeque<(Instant, u32, Heard)>,
@@ -47,7 +50,11 @@ struct Bench {
 
 impl Bench {
     fn new(receivers: &[u32], has_group: bool) -> Self {
-        let mut machine = Fanout::new(Config { has_group, patience: PATIENCE });
+        Self::of(receivers, has_group, Way::Mead)
+    }
+
+    fn of(receivers: &[u32], has_group: bool, by_lists: Way) -> Self {
+        let mut machine = Fanout::new(Config { has_group, by_lists, patience: PATIENCE });
         receivers.iter().for_each(|number| machine.handle(Instant::ZERO, Input::Joined(*number)));
         Self {
             now: Instant::ZERO,
@@ -58,6 +65,8 @@ impl Bench {
             hosts: receivers.iter().map(|number| (*number, Host::default())).collect(),
             group: BTreeSet::new(),
             mead: BTreeSet::new(),
+            by_lists,
+            has_routers: true,
             to_hosts: VecDeque::new(),
             to_sender: VecDeque::new(),
             copies: BTreeMap::new(),
@@ -106,9 +115,14 @@ impl Bench {
         let plan = self.machine.plan().clone();
         for number in self.hosts.keys() {
             let is_listed = plan.lists.iter().any(|list| list.contains(number));
+            let is_first = plan.lists.iter().any(|list| list.first() == Some(number));
+            let hears_list = match self.by_lists {
+                Way::Xcast => is_first || is_listed && self.has_routers,
+                _ => is_listed && self.mead.contains(number),
+            };
             let ways = [
                 (Way::Unicast, plan.unicast.contains(number)),
-                (Way::Mead, is_listed && self.mead.contains(number)),
+                (self.by_lists, hears_list),
                 (Way::Multicast, plan.group && self.group.contains(number)),
             ];
             for (way, _) in ways.into_iter().filter(|(_, comes)| *comes) {
@@ -117,7 +131,7 @@ impl Bench {
         }
         for (way, copies) in [
             (Way::Unicast, plan.unicast.len()),
-            (Way::Mead, plan.lists.iter().filter(|list| list.len() > 1).count()),
+            (self.by_lists, plan.lists.iter().filter(|list| list.len() > 1).count()),
             (Way::Multicast, usize::from(plan.group)),
         ] {
             *self.copies.entry(way).or_default() += copies as u64;
@@ -134,7 +148,7 @@ impl Bench {
         }
         match way {
             Way::Multicast => host.heard.group += 1,
-            Way::Mead | Way::Unicast => host.heard.unicast += 1,
+            Way::Mead | Way::Xcast | Way::Unicast => host.heard.unicast += 1,
         }
         host.heard.last = host.heard.last.max(packet);
         host.longest_gap = host.longest_gap.max(self.now - host.last_data);
@@ -209,6 +223,39 @@ fn who_says_nothing_at_all_for_a_second_is_held_up_and_not_deaf() {
     // It has no ears for as long as it likes.
     bench.hold(1, Duration::from_millis(2500));
     assert_eq!(bench.story[3], "1 unicast");
+}
+
+#[test]
+fn where_no_xcast_router_acts_all_end_with_unicast_and_lists_are_tried_ever_more_seldom() {
+    let mut bench = Bench::of(&[1, 2, 3, 4, 5], false, Way::Xcast);
+    bench.has_routers = false;
+    bench.lists(&[&[1, 2, 3], &[4, 5]]);
+    bench.run(Duration::from_secs(64));
+    assert_eq!(bench.ways(), [Way::Unicast; 5]);
+    assert!(bench.longest_gap() <= DELAY + STEP * 6, "{:?}", bench.longest_gap());
+    // At the start and after 2, 4, 8, 16 and 32 s, each a second at most.
+    let tried = bench.copies[&Way::Xcast];
+    assert!((1..=6 * 200 * 5 * 2).contains(&tried), "{tried} of {} packets", bench.next);
+    let came = bench.story.iter().filter(|line| line.ends_with("xcast")).count();
+    let others = bench.story.iter().any(|line| line == "2 xcast" || line == "3 xcast" || line == "5 xcast");
+    assert!(came <= 6 * 2 && !others, "{:?}", bench.story);
+}
+
+#[test]
+fn an_xcast_router_serves_all_and_when_it_ends_who_hears_nothing_is_back_within_the_patience() {
+    let mut bench = Bench::of(&[1, 2, 3, 4], false, Way::Xcast);
+    bench.lists(&[&[1, 2, 3, 4]]);
+    bench.run(Duration::from_secs(3));
+    assert_eq!((bench.ways(), bench.story.len()), (vec![Way::Xcast; 4], 4));
+    bench.has_routers = false;
+    bench.run(Duration::from_secs(1));
+    assert_eq!(bench.ways(), [Way::Unicast; 4]);
+    assert!(bench.longest_gap() <= PATIENCE + DELAY * 3 + STEP * 6, "{:?}", bench.longest_gap());
+    // And again, when it is back and the pause is over.
+    bench.has_routers = true;
+    bench.run(Duration::from_secs(8));
+    assert_eq!(bench.ways(), [Way::Xcast; 4]);
+    assert!(bench.longest_gap() <= PATIENCE + DELAY * 3 + STEP * 6, "{:?}", bench.longest_gap());
 }
 
 #[test]

@@ -153,15 +153,15 @@ impl Sender {
         let avoided: BTreeSet<_> = self.paths.avoided(now).into_iter().collect();
         let (mut unicast, listed): (Vec<_>, Vec<_>) =
             self.members.keys().copied().partition(|receiver| avoided.contains(receiver));
-        // As even as can be: a list with one is none.
-        let count = listed.len().div_ceil(self.config.max).max(1);
-        let chunks = listed.chunks(listed.len().div_ceil(count).max(1));
-        let (lists, single): (Vec<_>, Vec<_>) = chunks.partition(|chunk| chunk.len() > 1);
-        unicast.extend(single.into_iter().flatten());
+        // A list with one is none.
+        let (lists, single): (Vec<_>, Vec<_>) = List::of_neighbours(&listed, self.config.max)
+            .into_iter()
+            .partition(|list| list.designated.len() > 1);
+        unicast.extend(single.iter().flat_map(List::receivers));
         let channel = self.config.channel;
         let mut group = TransmissionGroup {
             number: self.group.number,
-            lists: lists.into_iter().map(List::of_destinations).collect(),
+            lists,
             unicast,
             routers: channel.map(|channel| self.registered.routers(now, channel)).unwrap_or_default(),
             ports: self.members.clone(),

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub(super) struct Ways {
     machine: Fanout,
-    /// None where MEADcast cannot be sent.
+    /// None where packets with lists cannot be sent.
     discovery: Option<Discovery>,
     /// Whom both know.
     known: BTreeSet<ReceiverId>,
@@ -40,13 +40,16 @@ impl Session<'_> {
         let heeds_marks = matches!(self.plan.options.rate, Rate::Auto { .. });
         let (datagram_len, port) = (self.plan.datagram_len(), self.group.source_port());
         let mut discovery =
-            self.plan.mead.take().map(|mead| Discovery::new(mead, datagram_len, port, heeds_marks));
+            self.plan.lists.take().map(|lists| Discovery::new(lists, datagram_len, port, heeds_marks));
         if let Some(discovery) = &mut discovery {
             discovery.expect(self.clock.now(), self.plan.ticket(Vec::new()).own_port())?;
-            self.poller.add(&*discovery, ROUTERS, Interest::Read)?;
+            if let Some(responses) = discovery.responses() {
+                self.poller.add(&responses, ROUTERS, Interest::Read)?;
+            }
         }
+        let by_lists = discovery.as_ref().map_or(Way::Mead, Discovery::way);
         self.ways = Some(Ways {
-            machine: Fanout::new(Config { has_group: fanout.has_group(), patience: PATIENCE }),
+            machine: Fanout::new(Config { has_group: fanout.has_group(), by_lists, patience: PATIENCE }),
             discovery,
             known: BTreeSet::new(),
             waits_for_routers: fanout == ticket::Fanout::Mead,
@@ -98,12 +101,14 @@ impl Session<'_> {
 
     /// Says once who cannot be served as the user wants it.
     fn warn_of_unreachable(&mut self, receivers: &[ReceiverId]) {
-        if self.plan.options.fanout != ticket::Fanout::Mead {
-            return;
-        }
+        let way = match self.plan.options.fanout {
+            ticket::Fanout::Mead => "MEADcast",
+            ticket::Fanout::Xcast => "Xcast",
+            _ => return,
+        };
         for peer in receivers.iter().filter_map(|receiver| self.peers.get(receiver)) {
             let line = format!(
-                "{} has come from {}, and MEADcast reaches only global and unique local IPv6 addresses: it gets unicast; give \
+                "{} has come from {}, and {way} reaches only global and unique local IPv6 addresses: it gets unicast; give \
                  it one, and the sender as well",
                 peer.name,
                 peer.udp.map_or(peer.address.ip(), |address| address.ip())
@@ -194,13 +199,14 @@ impl Session<'_> {
     }
 
     /// What has left by which way; none where there is one.
-    pub(super) fn fanout_progress(&self) -> Option<FanoutProgress> {
+    pub(super) fn fanout_progress(&self) -> Option<Box<FanoutProgress>> {
         let left = self.group.left_bytes()?;
         let by = |way: Way| self.peers.values().filter(|peer| peer.way == Some(way)).count() as u32;
-        Some(FanoutProgress {
+        Some(Box::new(FanoutProgress {
             unicast: (by(Way::Unicast), left.unicast),
             mead: (by(Way::Mead), left.mead),
+            xcast: (by(Way::Xcast), left.xcast),
             multicast: (by(Way::Multicast), left.multicast),
-        })
+        }))
     }
 }

@@ -69,6 +69,13 @@ impl List {
         let designated = destinations.iter().map(|one| (*one, vec![*one])).collect();
         Self { entries: Vec::new(), designated, dont_replicate: 0 }
     }
+
+    /// For Xcast, with at most `max` of these destinations in each: as few as there can be and about equally long. Nothing is known of the
+    /// ways, and each copy is paid for on the first link; those that are neighbours in order share one.
+    pub fn of_neighbours(destinations: &[Ipv6Addr], max: usize) -> Vec<Self> {
+        let count = destinations.len().div_ceil(max.max(1)).max(1);
+        destinations.chunks(destinations.len().div_ceil(count).max(1)).map(Self::of_destinations).collect()
+    }
 }
 
 impl TransmissionGroup {
@@ -151,6 +158,21 @@ mod tests {
             ((to, destinations, ports, u16::from_be_bytes([segment[2], segment[3]])), stays)
         };
         packets.into_iter().map(read).collect()
+    }
+
+    #[test]
+    fn neighbours_share_few_lists_of_about_one_length() {
+        let addresses = |count: u16| -> Vec<Ipv6Addr> {
+            (0..count).map(|host| Ipv6Addr::new(0xfd00, 0, 0, host / 3, 0, 0, 0, host)).collect()
+        };
+        let lens = |count, max| -> Vec<usize> {
+            List::of_neighbours(&addresses(count), max).iter().map(|list| list.designated.len()).collect()
+        };
+        assert!(lens(0, 10).is_empty());
+        assert_eq!((lens(10, 10), lens(11, 10)), (vec![10], vec![6, 5]));
+        assert_eq!(lens(65, 32), [22, 22, 21]);
+        let all: Vec<_> = List::of_neighbours(&addresses(65), 32).iter().flat_map(List::receivers).collect();
+        assert_eq!(all, addresses(65));
     }
 
     #[test]
