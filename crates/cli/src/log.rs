@@ -18,13 +18,16 @@ static IS_ON: OnceLock<()> = OnceLock::new();
 
 const VARIABLE: &str = "TREECAST_LOG";
 
+/// In helps these stand below what a command has of its own, and not among it.
+const HEADING: &str = "Logs";
+
 #[derive(clap::Args)]
 pub struct Args {
     /// Log what happens to standard error, in place of other lines there [default: TREECAST_LOG, else none]
-    #[arg(long, global = true, value_enum, value_name = "LEVEL")]
+    #[arg(long, global = true, value_enum, value_name = "LEVEL", help_heading = HEADING)]
     log: Option<Level>,
     /// How logs look
-    #[arg(long, global = true, value_enum, default_value = "text")]
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text", help_heading = HEADING)]
     log_format: Format,
 }
 
