@@ -49,6 +49,11 @@ impl Observers {
         });
     }
 
+    /// How many receivers the start waits for.
+    pub fn note_wanted(&mut self, wanted: u32) {
+        self.board.update(|snapshot| snapshot.wanted = wanted);
+    }
+
     /// What a carousel holds, and how fast it may turn.
     pub fn note_objects(&mut self, objects: u64, rate_bps: Option<u64>) {
         self.board.update(|snapshot| (snapshot.objects, snapshot.rate_bps) = (objects, rate_bps));

@@ -235,6 +235,7 @@ pub fn run(args: Args) -> Outcome {
     let ticket_file = TicketFile { path: args.ticket_file.clone(), is_secret: false };
     let mut display = display::Display::new(args.json, options.wait_for);
     let mut observers = Observers::start(Role::Send, args.metrics)?;
+    observers.note_wanted(options.wait_for);
     let mut failed_ticket = None;
     let mut on_event = |event: SendEvent| {
         if let SendEvent::Ready { ticket } = &event

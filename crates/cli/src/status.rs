@@ -80,14 +80,15 @@ fn as_text(found: &[Found], is_screen: bool) -> String {
 
 fn session_as_text(snapshot: &Snapshot) -> String {
     let role = if snapshot.role == Role::Send { "send" } else { "receive" };
-    let mut lines = vec![format!(
-        "{role} {}  pid {}  {} ({})  {}",
-        snapshot.session,
-        snapshot.pid,
-        snapshot.group,
-        snapshot.repair,
-        time(snapshot.seconds)
-    )];
+    let mut first = format!(
+        "{role} {}  pid {}  {} ({})",
+        snapshot.session, snapshot.pid, snapshot.group, snapshot.repair
+    );
+    // A sender's clock begins with what it sends.
+    if (snapshot.phase, snapshot.role) != (Phase::Waiting, Role::Send) {
+        first += &format!("  {}", time(snapshot.seconds));
+    }
+    let mut lines = vec![first];
     match (snapshot.phase, snapshot.role) {
         (Phase::Waiting, Role::Send) if snapshot.repair != "carousel" => {
             lines.push(format!("waits for receivers: {} of {} there", snapshot.joined, snapshot.wanted));
@@ -166,7 +167,9 @@ fn receivers(snapshot: &Snapshot) -> String {
     let slowest: Vec<_> = slowest.map(named).collect();
     let done = format!("{} done", snapshot.receivers_done);
     let standings = standings(done, snapshot.receivers_failed, snapshot.receivers_gone);
-    format!("{}, {standings}; slowest: {}", counted(snapshot.joined as usize, "receiver"), slowest.join(", "))
+    let slowest =
+        if slowest.is_empty() { String::new() } else { format!("; slowest: {}", slowest.join(", ")) };
+    format!("{}, {standings}{slowest}", counted(snapshot.joined as usize, "receiver"))
 }
 
 /// Who has broken off, and why.
@@ -229,6 +232,19 @@ mod tests {
                         waits for client7: silent for 12 s\n";
         assert_eq!(text, expected);
         assert!(text.lines().all(|line| line.len() <= 80));
+    }
+
+    #[test]
+    fn nobody_is_slowest_of_none() {
+        let text = session_as_text(&Snapshot { receivers: Vec::new(), joined: 0, ..snapshot() });
+        assert!(text.contains("\n  0 receivers, 0 done\n"), "{text}");
+    }
+
+    #[test]
+    fn a_sender_that_waits_says_for_how_many_and_has_no_time_yet() {
+        let waits = Snapshot { phase: Phase::Waiting, wanted: 3, held_by: None, ..snapshot() };
+        let expected = "send 0000feed  pid 7  [ff15::1]:5000 (nack)\n  waits for receivers: 2 of 3 there\n";
+        assert_eq!(session_as_text(&waits), expected);
     }
 
     #[test]

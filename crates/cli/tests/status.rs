@@ -99,6 +99,7 @@ fn status_tells_what_runs_and_how_it_gets_on() {
     let (sender, ticket) = scratch.send(&["--wait", "2"]);
     let waiting = scratch.wait_for(&[&sender], "waiting sender", |found| found.len() == 1);
     assert_eq!((&waiting[0]["role"], &waiting[0]["phase"]), (&"send".into(), &"waiting".into()));
+    assert_eq!((&waiting[0]["joined"], &waiting[0]["wanted"]), (&0.into(), &2.into()));
     let (one, two) = (scratch.receive("one", &ticket), scratch.receive("two", &ticket));
     let all = [&sender, &one, &two];
     let found = scratch.wait_for(&all, "progress", |found| found.len() == 3 && found.iter().all(is_running));

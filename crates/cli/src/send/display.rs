@@ -131,12 +131,17 @@ fn remark(progress: &SendProgress) -> String {
     let again: u64 = receivers.iter().map(|receiver| receiver.retransmitted_bytes).sum();
     let share = again as f64 / (progress.sent_bytes + again).max(1) as f64;
     let who = progress.held_by.as_ref().map_or_else(|| slowest(progress), held_by);
-    format!("{standings}, {} sent again; {who}", percent(share))
+    let separator = if who.is_empty() { "" } else { "; " };
+    format!("{standings}, {} sent again{separator}{who}", percent(share))
 }
 
+/// Empty when nobody is there.
 fn slowest(progress: &SendProgress) -> String {
     let mut slowest: Vec<&ReceiverProgress> =
         progress.receivers.iter().filter(|receiver| receiver.is_connected).collect();
+    if slowest.is_empty() {
+        return String::new();
+    }
     slowest.sort_by_key(|receiver| receiver.received_bytes);
     let named = slowest.iter().take(NAMED);
     let named = named.map(|receiver| {
@@ -382,6 +387,8 @@ mod tests {
         (progress.receivers[0].standing, progress.receivers[1].standing) = (Standing::Done, Standing::Gone);
         let one_is_gone = "1 of 4 done, 1 gone, 10 % sent again; waits for client3: silent for 12 s";
         assert_eq!(remark(&progress), one_is_gone);
+        let nobody = SendProgress::default();
+        assert_eq!(remark(&nobody), "0 of 0 done, 0.0 % sent again");
     }
 
     #[test]
