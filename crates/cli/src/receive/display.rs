@@ -44,13 +44,13 @@ pub(super) struct Display {
     lines: Lines,
     /// Files that have begun.
     announced: usize,
-    /// The last of them.
-    latest: String,
+    /// The largest of those that have begun since the last such was complete, and its bytes.
+    current: Option<(String, u64)>,
 }
 
 impl Display {
     pub fn new(json: bool, block_len: u16) -> Self {
-        let line = MovingLine::new(json, "waiting for the first file");
+        let line = MovingLine::new(json, "looking for the sender");
         Self {
             json,
             started: Instant::now(),
@@ -58,7 +58,7 @@ impl Display {
             line,
             lines: Lines::default(),
             announced: 0,
-            latest: String::new(),
+            current: None,
         }
     }
 
@@ -66,14 +66,20 @@ impl Display {
         if self.json {
             return self.show_as_json(event);
         }
+        if let ReceiveEvent::Received { name, .. } | ReceiveEvent::Failed { name, .. } = event {
+            self.current.take_if(|(current, _)| current == name);
+        }
         match event {
             ReceiveEvent::Warning(line) => self.line(line),
             ReceiveEvent::Joined { sender, interface } => {
                 self.line(&format!("joined the session of {sender} on {interface}"));
+                self.line.wait("waiting for the first file".to_owned());
             }
-            ReceiveEvent::Announced { name, .. } => {
+            ReceiveEvent::Announced { name, bytes } => {
                 self.announced += 1;
-                self.latest.clone_from(name);
+                if self.current.as_ref().is_none_or(|(_, size)| size < bytes) {
+                    self.current = Some((name.clone(), *bytes));
+                }
             }
             ReceiveEvent::Ignored { name } => self.line(&format!("{name}: not wanted")),
             ReceiveEvent::Moved { group, address } => {
@@ -82,7 +88,9 @@ impl Display {
             ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
             ReceiveEvent::Progress(_) | ReceiveEvent::Idle => {}
             ReceiveEvent::Received { name, kind, bytes } => match kind {
-                ObjectKind::File => self.line(&format!("{name}: {bytes} bytes, verified")),
+                ObjectKind::File => {
+                    self.line(&format!("{name}: {}, verified", counted(*bytes as usize, "byte")))
+                }
                 ObjectKind::Link => self.line(&format!("{name}: a symbolic link")),
                 ObjectKind::Folder => {}
             },
@@ -110,6 +118,7 @@ impl Display {
     }
 
     fn move_bar(&mut self, progress: &ReceiveProgress) {
+        let remark = self.remark(progress);
         let figures = format!(
             "{} of {}, {}, {}",
             bytes(progress.received_bytes),
@@ -117,19 +126,26 @@ impl Display {
             rate(progress.now_bps),
             left(progress.seconds_left)
         );
-        let share = progress.retransmitted_bytes as f64 / progress.received_bytes.max(1) as f64;
-        let again = format!("{} came again", percent(share.min(1.0)));
-        let what = match progress.hindrance {
-            Some(Hindrance::Silent(seconds)) => format!("the sender is silent for {seconds:.0} s"),
-            Some(why) => why.to_string(),
-            None => self.latest.clone(),
-        };
         self.line.show(&Moment {
             done_bytes: progress.received_bytes,
             total_bytes: progress.announced_bytes,
             figures,
-            remark: format!("{} of {} done, {again}; {what}", progress.objects_done, progress.objects),
+            remark,
         });
+    }
+
+    /// How many files are done, what came again, and what is received or holds it up.
+    fn remark(&self, progress: &ReceiveProgress) -> String {
+        // A carousel retransmits nothing: what comes again is what was there.
+        let again = progress.retransmitted_bytes.max(progress.duplicate_blocks * self.block_len);
+        let share = percent((again as f64 / progress.received_bytes.max(1) as f64).min(1.0));
+        let what = match (progress.hindrance, &self.current) {
+            (Some(Hindrance::Silent(seconds)), _) => format!("; the sender is silent for {seconds:.0} s"),
+            (Some(why), _) => format!("; {why}"),
+            (None, Some((name, _))) => format!("; {name}"),
+            (None, None) => String::new(),
+        };
+        format!("{} of {} done, {share} came again{what}", progress.objects_done, progress.objects)
     }
 
     fn show_as_json(&mut self, event: &ReceiveEvent) {
@@ -223,6 +239,34 @@ fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn announced(name: &str, bytes: u64) -> ReceiveEvent {
+        ReceiveEvent::Announced { name: name.into(), bytes }
+    }
+
+    #[test]
+    fn the_largest_file_that_is_not_complete_is_named() {
+        let mut display = Display::new(false, 1000);
+        let progress = ReceiveProgress { objects: 3, objects_done: 1, ..ReceiveProgress::default() };
+        for (name, bytes) in [("image", 9000), ("note", 5), ("empty", 0)] {
+            display.show(&announced(name, bytes));
+        }
+        assert_eq!(display.remark(&progress), "1 of 3 done, 0.0 % came again; image");
+        display.show(&ReceiveEvent::Received { name: "image".into(), kind: ObjectKind::File, bytes: 9000 });
+        assert_eq!(display.remark(&progress), "1 of 3 done, 0.0 % came again");
+    }
+
+    #[test]
+    fn what_a_carousel_sent_in_vain_came_again() {
+        let display = Display::new(false, 1000);
+        let progress = ReceiveProgress {
+            objects: 1,
+            received_bytes: 10_000,
+            duplicate_blocks: 5,
+            ..ReceiveProgress::default()
+        };
+        assert_eq!(display.remark(&progress), "0 of 1 done, 50 % came again");
+    }
 
     #[test]
     fn only_what_is_there_counts() {
