@@ -28,7 +28,7 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
     plan.keep_session(&[])?;
     let dialect = dialect(args, &plan)?;
     let listeners = listeners(&plan);
-    let mut display = Display::new(args.json);
+    let mut display = Display::new(args.json, listeners.is_some());
     let announcement = match &dialect {
         Dialect::Session => plan.ticket(Vec::new()).to_string(),
         Dialect::Iotup { .. } => plan.group.group.to_string(),
@@ -88,15 +88,17 @@ fn listeners(plan: &Plan) -> Option<ListenerWatch> {
 
 struct Display {
     json: bool,
+    /// Whether it is known who listens; else nothing is said of it.
+    hears: bool,
     bar: ProgressBar,
     /// Whether an object could not be sent to its end, of which no receiver can have all.
     has_withdrawn: bool,
 }
 
 impl Display {
-    fn new(json: bool) -> Self {
+    fn new(json: bool, hears: bool) -> Self {
         let bar = output::waiting_bar(json, "waiting for a listener");
-        Self { json, bar, has_withdrawn: false }
+        Self { json, hears, bar, has_withdrawn: false }
     }
 
     fn ready(&self, announcement: &str, dialect: &Dialect) {
@@ -121,8 +123,11 @@ impl Display {
             return;
         }
         match event {
-            SendEvent::Started => self.line("somebody listens: sending"),
-            SendEvent::Paused => self.line("nobody listens any more: waiting"),
+            SendEvent::Started | SendEvent::Paused => {
+                if let Some(line) = listening(event, self.hears) {
+                    self.line(line);
+                }
+            }
             SendEvent::Looped { .. } => {}
             SendEvent::Warning(line) => self.line(line),
             SendEvent::Withdrawn { reason, .. } => self.line(reason),
@@ -149,6 +154,15 @@ impl Display {
 
     fn line(&self, line: &str) {
         output::above(&self.bar, line);
+    }
+}
+
+/// What is said of listeners; nothing where nobody can be heard, for then somebody is only taken to listen.
+fn listening(event: &SendEvent, hears: bool) -> Option<&'static str> {
+    match event {
+        SendEvent::Started => hears.then_some("somebody listens: sending"),
+        SendEvent::Paused => Some("nobody listens any more: waiting"),
+        _ => None,
     }
 }
 
@@ -184,4 +198,15 @@ fn summary_as_json(event: &str, summary: &SendSummary) -> Value {
         "loops": summary.loops,
         "interrupted": summary.interrupted,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cannot_hear_does_not_say_that_somebody_listens() {
+        assert_eq!(listening(&SendEvent::Started, true), Some("somebody listens: sending"));
+        assert_eq!(listening(&SendEvent::Started, false), None);
+    }
 }
