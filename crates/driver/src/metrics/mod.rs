@@ -21,6 +21,9 @@ const MAX_HEADERS: usize = 64;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// Of what people read who came to another page.
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
+
 /// Answers until it is dropped.
 #[derive(Debug)]
 pub struct MetricsServer {
@@ -46,14 +49,16 @@ pub fn serve(address: SocketAddr, board: &Board) -> Result<MetricsServer, String
     let mut page = move || {
         let (version, snapshot) = board.read();
         if rendered.as_ref().is_none_or(|(of, _)| *of != version) {
-            rendered = Some((version, response("200 OK", &figures.render(&snapshot))));
+            rendered = Some((version, response("200 OK", CONTENT_TYPE, &figures.render(&snapshot))));
         }
         rendered.as_ref().map(|(_, page)| Arc::clone(page))
     };
     let answer = move |request: &[u8]| match judge(request) {
         Verdict::More => None,
         Verdict::Metrics => page(),
-        Verdict::Refused(status) => Some(response(status, "")),
+        Verdict::Refused(status) => {
+            Some(response(status, PLAIN_TEXT, &format!("{status}: the figures are at GET /metrics\n")))
+        }
     };
     let answerer = Answerer::start(Listener::Tcp(listener), Box::new(answer)).map_err(refused)?;
     Ok(MetricsServer { _answerer: answerer, address })
@@ -80,10 +85,10 @@ fn judge(request: &[u8]) -> Verdict {
     }
 }
 
-fn response(status: &str, body: &str) -> Arc<[u8]> {
+fn response(status: &str, content_type: &str, body: &str) -> Arc<[u8]> {
     let len = body.len();
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n"
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n"
     );
     (head + body).into_bytes().into()
 }
@@ -122,7 +127,9 @@ mod tests {
             ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
             ("nonsense\r\n\r\n", "400"),
         ] {
-            assert!(ask(server.address, request).starts_with(&format!("HTTP/1.1 {status} ")), "{request}");
+            let answer = ask(server.address, request);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}");
+            assert!(answer.contains("text/plain") && answer.ends_with("GET /metrics\n"), "{answer}");
         }
         let line = serve(server.address, &board).unwrap_err();
         assert!(line.contains(&server.address.to_string()) && line.contains("--metrics"), "{line}");
