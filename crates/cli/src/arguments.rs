@@ -80,7 +80,23 @@ fn in_one_line(text: &str) -> String {
             None => said += &format!(" {line}"),
         }
     }
-    said.trim_end_matches('.').to_owned()
+    plainly(said.trim_end_matches('.'))
+}
+
+/// What parsers of numbers and addresses say, in the words of [`seconds`] and its like.
+fn plainly(said: &str) -> String {
+    if let Some((of, range)) = said.rsplit_once(" is not in ")
+        && let (Some((low, high)), Some((of, _))) = (range.split_once(".."), of.rsplit_once(' '))
+    {
+        return format!("{of} expected a number from {low} to {}", high.trim_start_matches('='));
+    }
+    let words = [
+        ("invalid digit found in string", "expected a whole number"),
+        ("cannot parse integer from empty string", "expected a whole number"),
+        ("number too large to fit in target type", "expected a smaller number"),
+        ("invalid IPv6 address syntax", "expected an IPv6 address, like fd00::1"),
+    ];
+    words.iter().fold(said.to_owned(), |said, (theirs, ours)| said.replace(theirs, ours))
 }
 
 #[cfg(test)]
@@ -94,6 +110,16 @@ mod tests {
         assert_eq!(in_one_line(said), "unrecognized subcommand 'sent'; a similar subcommand exists: 'send'");
         let said = "error: the following required arguments were not provided:\n  <PATHS>...\n\nUsage: x\n";
         assert_eq!(in_one_line(said), "the following required arguments were not provided: <PATHS>");
+        let said = "error: invalid value '0' for '--ttl <TTL>': 0 is not in 1..=255\n";
+        let expected = "invalid value '0' for '--ttl <TTL>': expected a number from 1 to 255";
+        assert_eq!(in_one_line(said), expected);
+        let said = "error: invalid value '0' for '--packets <N>': 0 is not in 1..99\n";
+        assert_eq!(
+            in_one_line(said),
+            "invalid value '0' for '--packets <N>': expected a number from 1 to 99"
+        );
+        let said = "error: invalid value 'x' for '--ttl <TTL>': invalid digit found in string\n";
+        assert_eq!(in_one_line(said), "invalid value 'x' for '--ttl <TTL>': expected a whole number");
     }
 
     #[test]

@@ -14,7 +14,11 @@ const OTHERS: u32 = 0o077;
 /// Reads it; the error is one line.
 pub fn read(path: &Path) -> Result<DomainKey, String> {
     let wrong = |why: String| format!("cannot use the domain key in {}: {why}", path.display());
-    let mode = fs::metadata(path).map_err(|error| wrong(error.to_string()))?.mode();
+    let metadata = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
+    if metadata.is_dir() {
+        return Err(wrong("it is a folder; name the file".to_owned()));
+    }
+    let mode = metadata.mode();
     if mode & OTHERS != 0 {
         return Err(wrong(format!(
             "others than its owner may read it (mode {:04o}); `chmod 600` it",

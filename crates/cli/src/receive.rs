@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = ".")]
     into: PathBuf,
     /// Take only files whose names match, like '*.iso' or 'docs/*'
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
     only: Option<glob::Pattern>,
     /// What the sender calls this receiver [default: host name and process id]
     #[arg(long)]
@@ -124,6 +124,15 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
     })
 }
 
+fn parse_pattern(text: &str) -> Result<glob::Pattern, String> {
+    let expected = || "expected a pattern of whole names, like '*.iso' or 'docs/*'".to_owned();
+    match glob::Pattern::new(text) {
+        Ok(_) if text.is_empty() => Err(expected()),
+        Ok(pattern) => Ok(pattern),
+        Err(error) => Err(format!("{} at character {}; {}", error.msg, error.pos + 1, expected())),
+    }
+}
+
 /// The ticket itself, or from the first line of the file behind `@`.
 fn read_ticket(text: &str) -> Result<Ticket, String> {
     /// More than the longest ticket.
@@ -136,6 +145,9 @@ fn read_ticket(text: &str) -> Result<Ticket, String> {
         format!("cannot read the ticket from {path:?}: {error}; {advice}")
     })?;
     let line = content.lines().next().unwrap_or_default();
+    if line.is_empty() {
+        return Err(format!("there is no ticket in {path:?}: see that `treecast send` has written it"));
+    }
     line.parse().map_err(|error| format!("{path}: {error}"))
 }
 
@@ -168,6 +180,15 @@ fn exit_code(summary: &ReceiveSummary) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_that_can_match_nothing_is_refused() {
+        assert!(parse_pattern("*.iso").is_ok());
+        for wrong in ["", "[", "a**"] {
+            let line = parse_pattern(wrong).unwrap_err();
+            assert!(line.contains("like '*.iso'"), "{line}");
+        }
+    }
 
     #[test]
     fn a_ticket_cut_short_is_explained_in_one_line() {

@@ -52,12 +52,13 @@ enum Command {
 /// unicast for the receivers behind this one. Xcast packets (RFC 5058; not with --dialect linux-6.5) go once to each next hop of their
 /// destinations, and as unicast to the last one. All other packets pass at the cost of one look. Prints "ready" when it serves.
 #[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("where").args(["interfaces", "all"]).required(true)))]
 struct Run {
     /// An Ethernet interface at which to look for MEADcast packets (may be repeated)
-    #[arg(long = "interface", value_name = "IF", required_unless_present = "all")]
+    #[arg(long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
     /// All Ethernet interfaces that are up, also those that come later
-    #[arg(long, conflicts_with = "interfaces")]
+    #[arg(long)]
     all: bool,
     /// Turn into unicast what is for a router, or in Xcast for a next hop, with fewer receivers than this (0: never)
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=MAX_MIN_DSTS))]

@@ -79,6 +79,13 @@ pub fn run(args: Args) -> Outcome {
 }
 
 fn serve(args: &Args, stop: &Stop) -> Outcome {
+    if args.file.is_dir() {
+        let folder = args.file.display();
+        return Err(format!(
+            "{folder} is a folder, and this serves one file: name a file, or see `treecast send`"
+        )
+        .into());
+    }
     let tell = |event: ServerEvent| match args.json {
         true => say!("{}", server_event_as_json(&event)),
         false => say!("{}", server_event(args, &event)),
