@@ -5,6 +5,7 @@
 //! sockets, clock and kernel interfaces. `unsafe` code is in
 //! `sys` alone; elsewhere the kernel's structures are declared to be plain bytes.
 
+mod classic_bpf;
 mod clock;
 mod control;
 pub mod mead;

@@ -17,6 +17,7 @@ pub const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
 const IFLA_MASTER: u16 = 10;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
@@ -44,6 +45,8 @@ pub struct Interface {
     pub is_ethernet: bool,
     /// Its Ethernet address.
     pub mac: Option<[u8; 6]>,
+    /// The longest packet that it takes, in bytes.
+    pub mtu: u32,
     /// The address that it sends IGMP from: its first.
     pub ipv4: Option<IpAddr>,
     /// The address that it sends MLD from: its first link-local one, once that is known to be unique.
@@ -254,6 +257,7 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
         is_usable: flags & libc::IFF_MULTICAST != 0 && flags & libc::IFF_LOOPBACK == 0,
         is_ethernet: body.get(2..).and_then(read_u16) == Some(libc::ARPHRD_ETHER),
         mac: None,
+        mtu: 0,
         ipv4: None,
         ipv6: None,
         networks: Vec::new(),
@@ -263,6 +267,7 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
         match kind {
             IFLA_ADDRESS => interface.mac = value.try_into().ok(),
             IFLA_IFNAME => interface.name = text(value),
+            IFLA_MTU => interface.mtu = read_u32(value).unwrap_or_default(),
             IFLA_MASTER => interface.is_usable = false,
             _ => {}
         }

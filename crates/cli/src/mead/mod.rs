@@ -171,6 +171,11 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn settings(args: &Args) -> Result<Settings, String> {
+    if args.xcast && args.key.is_some() && args.group.is_none() {
+        return Err(
+            "Xcast has a use for --key with --group alone: only routers that register prove anything".into(),
+        );
+    }
     let (port, addresses) = args.receivers.split_last().ok_or("name receivers and their port")?;
     let port = parse_port(port)?;
     let receiver = |text: &String| Ok((parse_receiver(text)?, port));

@@ -19,6 +19,7 @@ use treecast_wire::{
 };
 
 use crate::{
+    classic_bpf::{JUMP_EQUAL, JUMP_GREATER, JUMP_GREATER_OR_EQUAL, LOAD_BYTE, LOAD_HALF, RETURN},
     mld_socket,
     netlink::{Interface, Netlink, Route},
     sys::{self, Poll},
@@ -146,12 +147,6 @@ fn listen(interface: u32) -> io::Result<Socket> {
 /// IPv6 (ethertype at 12) with hop-by-hop options (next header at 20) and then ICMPv6 (at 54) of type 130 to 132 or 143
 /// (at 62), in classic BPF.
 fn is_mld() -> [SockFilter; 12] {
-    const LOAD_HALF: u16 = 0x28;
-    const LOAD_BYTE: u16 = 0x30;
-    const JUMP_EQUAL: u16 = 0x15;
-    const JUMP_GREATER_OR_EQUAL: u16 = 0x35;
-    const JUMP_GREATER: u16 = 0x25;
-    const RETURN: u16 = 0x06;
     let step = SockFilter::new;
     [
         step(LOAD_HALF, 0, 0, 12),

@@ -28,15 +28,13 @@ use treecast_wire::{
 
 use super::{listeners::Registrations, routes::Routes, user_space::packets};
 use crate::{
+    classic_bpf::{AND, JUMP_EQUAL, JUMP_GREATER, LOAD_BYTE, LOAD_HALF, RETURN},
     netlink::Interface,
     sys::{self, Poll},
 };
 
 /// Frames taken off an interface before anything else is looked at.
 const BATCH: usize = 64;
-
-/// Of Ethernet: lists are so short that packets fit there, where they can.
-const MTU: usize = 1500;
 
 /// Who listens is looked at so often.
 const LOOK: Duration = Duration::from_millis(200);
@@ -50,6 +48,8 @@ pub struct XcastPlus {
     registered: Registered,
     next_look: Instant,
     links: BTreeMap<u32, Socket>,
+    /// The least one of the links: lists are so short that packets fit there, where they can.
+    mtu: usize,
     poll: Poll,
     out: Socket,
     routes: Routes,
@@ -79,6 +79,7 @@ impl XcastPlus {
             key,
             next_look: Instant::ZERO,
             links: BTreeMap::new(),
+            mtu: 0,
             poll: Poll::new()?,
             out,
             routes: Routes::open()?,
@@ -90,7 +91,9 @@ impl XcastPlus {
     /// Looks at what comes in by these interfaces, and by no others.
     pub fn attend<'a>(&mut self, interfaces: impl Iterator<Item = &'a Interface>) -> io::Result<()> {
         let mut gone: Vec<u32> = self.links.keys().copied().collect();
+        let mut mtus = Vec::new();
         for interface in interfaces {
+            mtus.push(interface.mtu);
             gone.retain(|index| *index != interface.index);
             if !self.links.contains_key(&interface.index) {
                 let socket = listen(interface.index)?;
@@ -98,6 +101,7 @@ impl XcastPlus {
                 self.links.insert(interface.index, socket);
             }
         }
+        self.mtu = mtus.into_iter().min().unwrap_or_default() as usize;
         // Closed, their sockets are not watched any more.
         gone.iter().for_each(|index| drop(self.links.remove(index)));
         Ok(())
@@ -208,9 +212,9 @@ impl XcastPlus {
         if routers.is_empty() || !self.is_on_link(ip.source, Some(interface)) {
             return;
         }
-        let Self { routes, out, counts, .. } = self;
+        let Self { routes, out, counts, mtu, .. } = self;
         counts.encapsulated += 1;
-        for xcast in encapsulate(packet, &routers, MTU) {
+        for xcast in encapsulate(packet, &routers, *mtu) {
             let towards = &mut |destination| routes.towards(destination);
             let Outcome::Forward(copies) = forward(router, &xcast, interface, towards) else { continue };
             for copy in copies {
@@ -267,12 +271,6 @@ fn listen(interface: u32) -> io::Result<Socket> {
 /// IPv6 (ethertype at 12) to a group (destination at 38) of a scope beyond the link, or UDP (next header at 20) to the port of
 /// registrations (at 56), in classic BPF.
 fn is_wanted() -> [SockFilter; 13] {
-    const LOAD_HALF: u16 = 0x28;
-    const LOAD_BYTE: u16 = 0x30;
-    const AND: u16 = 0x54;
-    const JUMP_EQUAL: u16 = 0x15;
-    const JUMP_GREATER: u16 = 0x25;
-    const RETURN: u16 = 0x06;
     let step = SockFilter::new;
     [
         step(LOAD_HALF, 0, 0, 12),

@@ -359,6 +359,7 @@ mod tests {
             is_up: true,
             is_usable: true,
             is_ethernet: true,
+            mtu: 1500,
             mac: None,
             ipv4: None,
             ipv6: None,
