@@ -4,7 +4,8 @@ mod common;
 
 use std::fs;
 use std::net::UdpSocket;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use treecast_lab::events::Fault;
@@ -44,12 +45,23 @@ fn ring(name: &str) -> TestLab {
     TestLab::with(&Topology::from_toml(RING, "ring.toml").unwrap(), name, options)
 }
 
-/// The command lines of all processes that have a file below `folder` among their arguments.
-fn programs_of(folder: &Path) -> Vec<String> {
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
-    let text = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
-    text.filter(|line| line.contains(&*folder.to_string_lossy())).collect()
+/// The network of a node, as the kernel numbers it.
+fn network(lab: &Lab, node: &str) -> u64 {
+    let namespace = &lab.node(node).unwrap().namespace;
+    fs::metadata(Path::new("/run/netns").join(namespace)).unwrap().ino()
+}
+
+/// What runs in these networks, by name.
+fn programs_in(networks: &[u64]) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|process| process.path());
+    let is_inside = |process: &PathBuf| {
+        let network = fs::metadata(process.join("ns/net"));
+        network.is_ok_and(|network| networks.contains(&network.ino()))
+    };
+    let names = processes.filter(is_inside).map(|process| fs::read_to_string(process.join("comm")));
+    let mut names: Vec<String> = names.flatten().map(|name| name.trim_end().to_owned()).collect();
+    names.sort();
+    names
 }
 
 fn shared_files() -> Vec<String> {
@@ -86,8 +98,9 @@ fn traffic_takes_another_way_when_a_link_goes_down_and_comes_back_with_it() {
     assert!(matches!(avoided, Err(Error::RoutesOfOspf { .. })), "{avoided:?}");
 
     // Whoever finds it again takes all of it down, as after a crash.
-    assert_eq!(programs_of(&lab.options.state_directory).len(), 2 * 3);
+    let networks = ["r1", "r2", "r3"].map(|router| network(&lab.lab, router));
+    assert_eq!(programs_in(&networks), ["ospf6d", "ospf6d", "ospf6d", "zebra", "zebra", "zebra"]);
     Lab::open(lab.lab.name(), &lab.options).unwrap().down().unwrap();
-    assert_eq!(programs_of(&lab.options.state_directory), Vec::<String>::new());
+    assert_eq!(programs_in(&networks), Vec::<String>::new());
     assert_eq!(shared_files(), before, "Debian's frr has its own");
 }
