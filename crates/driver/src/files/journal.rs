@@ -27,6 +27,7 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     ops::Range,
+    os::fd::AsRawFd,
     time::{Duration, SystemTime},
 };
 
@@ -602,7 +603,10 @@ fn boot() -> String {
 
 /// The names of hidden files of ours in the folder, in order.
 fn hidden_files(folder: &TargetFolder) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(folder.path()) else { return Vec::new() };
+    // Of the folder that is open, whatever it is called by now.
+    let opened = format!("/proc/self/fd/{}", folder.root().as_raw_fd());
+    let entries = std::fs::read_dir(opened).or_else(|_| std::fs::read_dir(folder.path()));
+    let Ok(entries) = entries else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| name.starts_with(HIDDEN)).collect();
     names.sort();
@@ -710,6 +714,21 @@ mod tests {
         assert!(leftovers.is_empty());
         journal.end(Ending::Over);
         assert_eq!(hidden_files(&folder), [""; 0]);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_has_been_moved_keeps_nothing() {
+        let path = scratch("journal-moved");
+        let (before, after) = (path.join("before"), path.join("after"));
+        let (_, mut journal, leftovers) = open(&before);
+        journal.open_held_log(&leftovers).unwrap();
+        journal.have(FILE, &begin(100, "name"), &[0..10]);
+        journal.write();
+        std::fs::rename(&before, &after).unwrap();
+        assert_eq!(std::fs::read_dir(&after).unwrap().count(), 3);
+        journal.end(Ending::Over);
+        assert_eq!(std::fs::read_dir(&after).unwrap().count(), 0);
         std::fs::remove_dir_all(path).unwrap();
     }
 
