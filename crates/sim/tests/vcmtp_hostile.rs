@@ -17,8 +17,8 @@ use treecast_sim::network::generator;
 use treecast_wire::{
     header::{FileId, SessionId},
     message::{
-        BeginOfFile, Digest, Lack, Message, Move, Progress, Reason, RetransmissionRequest, SymbolRequest,
-        SymbolsSent, TransferType, Welcome,
+        BeginOfFile, ChunkHashes, ChunkHashesRequest, Digest, Lack, Message, Move, Progress, Reason,
+        RetransmissionRequest, SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
 };
 
@@ -118,7 +118,7 @@ fn sender_config(random: &mut ChaCha8Rng) -> SenderConfig {
 fn receiver_input(random: &mut ChaCha8Rng) -> ReceiverInput {
     let file = file(random);
     let from = [Channel::Group, Channel::Control][random.random_range(0..2)];
-    match random.random_range(0..41) {
+    match random.random_range(0..46) {
         0..14 => ReceiverInput::Message { from, file, message: message(random) },
         14..30 => {
             let start = position(random);
@@ -148,6 +148,22 @@ fn receiver_input(random: &mut ChaCha8Rng) -> ReceiverInput {
         38 if random.random_bool(0.05) => ReceiverInput::Disconnected { reason: "gone".to_owned() },
         39 if random.random_bool(0.05) => ReceiverInput::Close,
         40 => ReceiverInput::Drained,
+        41 => {
+            let start = position(random);
+            let wrong = (0..random.random_range(0..3)).map(|_| start..start.saturating_add(65_536)).collect();
+            let wrong = Some(wrong).filter(|_| random.random());
+            ReceiverInput::Checked { file, page: random.random_range(0..3), wrong }
+        }
+        42 => ReceiverInput::Committed { file },
+        43 => {
+            let begin = begin(position(random));
+            ReceiverInput::AnnouncementRefused { file, begin, reason: "full".to_owned() }
+        }
+        44 => {
+            let start = position(random);
+            ReceiverInput::Have { file, ranges: vec![start..start.saturating_add(3000)] }
+        }
+        45 => ReceiverInput::DiskWaited { total_ms: random.random() },
         _ => ReceiverInput::Connected,
     }
 }
@@ -160,16 +176,28 @@ fn sender_input(random: &mut ChaCha8Rng) -> SenderInput {
         8..14 => SenderInput::Hashed { file, hash: hash(random) },
         14 => SenderInput::Withdraw { file, reason: "shrunk".to_owned() },
         15 if random.random_bool(0.05) => SenderInput::Close,
+        16 => SenderInput::Unheard { receiver },
         _ => SenderInput::Message { from: receiver, file, message: message(random) },
     }
 }
 
 fn message(random: &mut ChaCha8Rng) -> Message {
     let (start, end) = (position(random), position(random));
-    match random.random_range(0..17) {
+    match random.random_range(0..20) {
         14 => Message::Move(Move::new(random.random_range(0..4)).expect("one of eight")),
         15 => RetransmissionRequest::new(start..end).map_or(Message::EndOfFile, Message::Lacking),
         0 | 1 => Message::BeginOfFile(begin(position(random))),
+        16 => {
+            let first = [0, 1, 31, start as u32][random.random_range(0..4)];
+            let pages = first..first.saturating_add(random.random_range(0..40));
+            ChunkHashesRequest::new(pages).map_or(Message::EndOfFile, Message::ChunkHashesRequest)
+        }
+        17 => {
+            let hashes = vec![hash(random); random.random_range(0..20)];
+            let page = ChunkHashes::new(random.random_range(0..3), hashes, Vec::new());
+            page.map_or(Message::EndOfFile, Message::ChunkHashes)
+        }
+        18 => Message::NotWanted,
         2 => Message::EndOfFile,
         3 => Message::BeginOfFileRequest,
         4 => Message::EndOfRetransmissionRequests,
