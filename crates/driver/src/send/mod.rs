@@ -348,7 +348,7 @@ pub struct ReceiverProgress {
     pub objects_not_wanted: u64,
     /// Objects of a feed that were done before it came: it was never told of them, and they are no failures.
     pub objects_missed: u64,
-    /// The objects that it does not have, and why: the first of them ...
+    /// The objects that it does not have, and why, at the end of the session: the first of them ...
     pub failures: Vec<(String, String)>,
     /// ... and how many there are.
     pub failed: u64,

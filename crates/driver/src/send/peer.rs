@@ -15,8 +15,11 @@ use crate::{
 /// More packets than any session has. As many receivers as there may be can be added up.
 const MAX_COUNT: u64 = 1 << 48;
 
-/// The most failures of a receiver that are told one by one.
+/// The most failures of a receiver that are told one by one ...
 const MAX_FAILURES: usize = 1000;
+
+/// ... and of all receivers together, but for the first of each.
+const MAX_ALL_FAILURES: usize = 10_000;
 
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -172,11 +175,13 @@ impl Peer {
         };
     }
 
-    /// It has ended with an object without having it.
-    pub fn fail(&mut self, name: String, bytes: u64, reason: String) {
+    /// It has ended with an object without having it. `told` counts what of all receivers is told one by one.
+    pub fn fail(&mut self, told: &mut usize, name: String, bytes: u64, reason: String) {
         self.forgone_bytes = self.forgone_bytes.saturating_add(bytes);
         self.failed += 1;
-        if self.failures.len() < MAX_FAILURES {
+        let has_room = self.failures.len() < MAX_FAILURES && *told < MAX_ALL_FAILURES;
+        if self.failures.is_empty() || has_room {
+            *told += 1;
             self.failures.push((name, reason));
         }
     }
@@ -228,6 +233,7 @@ impl Peer {
         self.connection.is_none() && has_nothing && !self.has_spoken && !self.was_there_at_start
     }
 
+    /// Without its failures, which are told at the end: there may be many, and reports are frequent.
     pub fn report(&mut self, now: Instant, seen: Seen) -> ReceiverProgress {
         // Its last report may be older than its last object.
         let received_bytes = self.progress.received_bytes.max(self.complete_bytes);
@@ -259,7 +265,7 @@ impl Peer {
             objects_complete: self.objects_complete,
             objects_not_wanted: self.objects_not_wanted,
             objects_missed: self.missed,
-            failures: self.failures.clone(),
+            failures: Vec::new(),
             failed: self.failed,
             requests: self.requests,
             is_connected: self.connection.is_some(),
@@ -340,10 +346,27 @@ mod tests {
         let gone = Peer { left: Some("it closed".to_owned()), objects_complete: 4, ..peer() };
         assert_eq!(settled(gone, true), [row("1 of 5 files", "the receiver left: it closed")]);
         let mut failed = Peer { objects_complete: 3, ..peer() };
-        failed.fail("a".into(), 7, "it was lost".into());
+        failed.fail(&mut 0, "a".into(), 7, "it was lost".into());
         assert_eq!(settled(failed, false), [row("a", "it was lost"), row("1 file more", late)]);
         assert_eq!(settled(Peer { objects_complete: 5, ..peer() }, true), []);
         assert_eq!(settled(Peer { objects_complete: 1, missed: 4, ..peer() }, false), [], "a feed goes on");
+    }
+
+    #[test]
+    fn of_many_failures_the_first_of_each_receiver_and_so_many_of_all_are_kept() {
+        let (mut peers, mut told) = ([peer(), peer(), peer()], 0);
+        let fail = |peer: &mut Peer, told: &mut usize| peer.fail(told, "a".into(), 1, "it is full".into());
+        (0..2 * MAX_FAILURES).for_each(|_| fail(&mut peers[0], &mut told));
+        told = MAX_ALL_FAILURES - 2;
+        (0..10).for_each(|_| fail(&mut peers[1], &mut told));
+        (0..10).for_each(|_| fail(&mut peers[2], &mut told));
+        assert_eq!(peers.each_ref().map(|peer| peer.failures.len()), [MAX_FAILURES, 2, 1]);
+        assert!(peers[2].report(Instant::ZERO, seen(0, false)).failures.is_empty(), "it is not the end");
+        peers[2].settle(10, false);
+        let more = ("9 files more".to_owned(), "as those before".to_owned());
+        assert_eq!((peers[2].failures.last(), peers[2].failed), (Some(&more), 10));
+        peers[0].settle(2 * MAX_FAILURES as u64, false);
+        assert_eq!(peers[0].failures[MAX_FAILURES].0, "1000 files more");
     }
 
     fn seen(run_bytes: u64, goes_on: bool) -> Seen {
@@ -376,15 +399,5 @@ mod tests {
             peer.report(at(second), seen(1080 + 100 * second, false));
         }
         assert_eq!(peer.report(at(10), seen(2080, false)).now_bps, Some(0), "it stands still");
-    }
-
-    #[test]
-    fn of_very_many_failures_only_the_number_is_kept() {
-        let mut peer = peer();
-        (0..MAX_FAILURES + 7).for_each(|index| peer.fail(index.to_string(), 7, "it was lost".into()));
-        peer.settle(MAX_FAILURES as u64 + 7, false);
-        let told = peer.report(Instant::ZERO, seen(0, false));
-        assert_eq!((told.failures.len(), told.failed), (MAX_FAILURES + 1, MAX_FAILURES as u64 + 7));
-        assert_eq!(told.failures[MAX_FAILURES].0, "7 files more");
     }
 }

@@ -130,6 +130,8 @@ pub(super) struct Session<'a> {
     /// Hashes of objects that an earlier sender has sent in part; none where there are none.
     hashing: Option<Hashing>,
     peers: BTreeMap<ReceiverId, Peer>,
+    /// How many of their failures are kept to be told one by one.
+    told_failures: usize,
     last_served: ReceiverId,
     /// Where copies go.
     destinations: Arc<[Target]>,
@@ -217,6 +219,7 @@ impl<'a> Session<'a> {
             marks: None,
             hashing: None,
             peers: BTreeMap::new(),
+            told_failures: 0,
             last_served: ReceiverId(0),
             destinations: Arc::new([]),
             ways: None,
@@ -585,9 +588,12 @@ impl<'a> Session<'a> {
                     }
                     // Why is told of the object, once for all.
                     Outcome::Failed(_) if self.summary.withdrawn.iter().any(|(other, _)| *other == name) => {
-                        peer.fail(name, size, "the sender could not send it to its end".into());
+                        let reason = "the sender could not send it to its end".into();
+                        peer.fail(&mut self.told_failures, name, size, reason);
                     }
-                    Outcome::Failed(reason) => peer.fail(name, size, shown(&reason)),
+                    Outcome::Failed(reason) => {
+                        peer.fail(&mut self.told_failures, name, size, shown(&reason));
+                    }
                 }
             }
             SenderEvent::FileDone { file, outcomes } => {
@@ -662,7 +668,11 @@ impl<'a> Session<'a> {
     fn finish(mut self, now: Instant) -> SendSummary {
         let (objects, interrupted) = (self.summary.objects, self.summary.interrupted);
         self.peers.values_mut().for_each(|peer| peer.settle(objects, interrupted));
-        self.summary.progress = self.progress(now);
+        let mut progress = self.progress(now);
+        for (receiver, peer) in progress.receivers.iter_mut().zip(self.peers.values_mut()) {
+            receiver.failures = std::mem::take(&mut peer.failures);
+        }
+        self.summary.progress = progress;
         (self.on_event)(SendEvent::Progress(self.summary.progress.clone()));
         self.summary
     }

@@ -153,6 +153,16 @@ pub enum Outcome {
     Failed(String),
 }
 
+impl Outcome {
+    /// What is kept of it while others are still at the object: receivers may fail at many, with long reasons.
+    fn without_reason(&self) -> Self {
+        match self {
+            Self::Failed(_) => Self::Failed(String::new()),
+            other => other.clone(),
+        }
+    }
+}
+
 /// Something to tell the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderEvent {
@@ -160,7 +170,7 @@ pub enum SenderEvent {
     ReceiverDone { file: FileId, receiver: ReceiverId, outcome: Outcome },
     /// API_File_Done: every receiver has ended with the object, or its time is up. Somebody who comes later may still
     /// ask for it, unless the session is a feed; once more it is done when an object goes on that nobody was left to
-    /// have.
+    /// have. Outcomes come without reasons, which [`SenderEvent::ReceiverDone`] has told.
     FileDone { file: FileId, outcomes: Vec<(ReceiverId, Outcome)> },
     /// A receiver listens to another group now, of which 0 is the first.
     Moved { receiver: ReceiverId, group: u8 },

@@ -147,7 +147,7 @@ impl Coordinator {
         let file = objects.file_id(index);
         let Some(object) = objects.get_mut(index) else { return false };
         let Some(status @ None) = object.status.get_mut(&receiver) else { return false };
-        *status = Some(outcome.clone());
+        *status = Some(outcome.without_reason());
         object.unfinished -= 1;
         if let Some(objects) = self.at_work.get_mut(&receiver) {
             *objects = objects.saturating_sub(1);
