@@ -164,7 +164,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     let doubled = members_file("doubled", "fd00:1::2\nfd00:1::2\n");
     let doubled = doubled.to_str().expect("a plain name");
     let to = "fd00:1::2";
-    let cases: [(&str, Vec<&str>, &str); 18] = [
+    let cases: [(&str, Vec<&str>, &str); 20] = [
         ("s", vec!["--ok", "13", to, "5000"], "--ok 13 is no good where a packet has at most 12 addresses"),
         ("s", vec!["--ok", "1", "--max", "8", to, "5000"], "name 2 to 8"),
         ("s", vec!["--members", doubled, "5000"], "line 2: the receiver fd00:1::2 is named twice"),
@@ -172,6 +172,12 @@ fn what_cannot_be_is_refused_in_one_line() {
         ("s", vec!["192.0.2.1", "5000"], "192.0.2.1 is an IPv4 address"),
         ("s", vec!["::ffff:192.0.2.1", "5000"], "is an IPv4 address"),
         ("s", vec![to, to, "5000"], "fd00:1::2 is named twice"),
+        (
+            "s",
+            vec!["--tun-address", to, to, "5000"],
+            "the receiver fd00:1::2 has the address of the TUN device",
+        ),
+        ("s", vec!["--tun-address", to, "--members", members, "5000"], "line 1: the receiver fd00:1::2 has"),
         ("s", vec!["--max", "33", to, "5000"], "33 addresses in a packet are no good"),
         ("s", vec!["fd99::1", "5000"], "fd99::1 cannot be reached"),
         ("s", vec!["ff02::1", "5000"], "ff02::1 is no receiver's address"),

@@ -154,6 +154,10 @@ pub enum Error {
     Ipv4(IpAddr),
     #[error("{0} is no receiver's address: name a global or unique local one")]
     NoReceiver(Ipv6Addr),
+    #[error(
+        "the receiver {0} has the address of the TUN device: name another --tun-address, which no host has"
+    )]
+    Device(Ipv6Addr),
     #[error("the receiver {0} is named twice: name each once")]
     Twice(Ipv6Addr),
     #[error("{0} is no group to be served by: name a multicast address that leaves a link, like ff15::4242")]

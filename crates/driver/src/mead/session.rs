@@ -362,6 +362,8 @@ fn reason(error: &std::io::Error) -> String {
 /// The receivers: those named once and for all, and those in a file.
 struct Members {
     named: BTreeMap<Ipv6Addr, u16>,
+    /// The TUN device's own address: a packet to a receiver there would come back from the device for ever.
+    device: Ipv6Addr,
     path: Option<std::path::PathBuf>,
     port: u16,
     /// Whether receivers may have other ports than that.
@@ -383,10 +385,15 @@ impl Members {
         for (address, port) in &settings.receivers {
             add(&mut named, *address, *port)?;
         }
+        let device = settings.tun_address;
+        if named.contains_key(&device) {
+            return Err(Error::Device(device));
+        }
         let path = settings.members.clone();
         let mut members = Self {
             known: named.clone(),
             named,
+            device,
             path,
             port: settings.port,
             has_ports: settings.has_ports,
@@ -419,6 +426,9 @@ impl Members {
                     return Err(wrong(format!("line {number}: a port of its own, which needs --ports")));
                 }
                 add(&mut receivers, address, port)
+                    .and_then(
+                        |()| if address == self.device { Err(Error::Device(self.device)) } else { Ok(()) },
+                    )
                     .map_err(|error| wrong(format!("line {number}: {error}")))?;
             }
         }
