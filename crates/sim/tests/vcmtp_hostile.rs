@@ -161,7 +161,7 @@ fn receiver_input(random: &mut ChaCha8Rng) -> ReceiverInput {
         }
         44 => {
             let start = position(random);
-            ReceiverInput::Have { file, ranges: vec![start..start.saturating_add(3000)] }
+            ReceiverInput::Have { file, ranges: std::iter::once(start..start.saturating_add(3000)).collect() }
         }
         45 => ReceiverInput::DiskWaited { total_ms: random.random() },
         _ => ReceiverInput::Connected,
