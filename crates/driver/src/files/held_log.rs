@@ -84,9 +84,16 @@ impl SharedLog {
         }
     }
 
-    /// Does what takes room on the disk. Where there is none, gives the log up and tries once more.
+    /// Does what takes room on the disk. Where there is none, gives the log up and tries once more, also when the thread
+    /// that writes it has given it up meanwhile.
     pub fn with_room<T>(&self, mut act: impl FnMut() -> Result<T, TargetError>) -> Result<T, TargetError> {
-        act().or_else(|error| if error.is_full() && self.give_up() { act() } else { Err(error) })
+        act().or_else(|error| {
+            if !error.is_full() {
+                return Err(error);
+            }
+            self.give_up();
+            act()
+        })
     }
 
     /// Gives back the room of the log, to which nothing is written any more; false when there is none.
@@ -410,7 +417,13 @@ mod tests {
         assert_eq!(log.with_room(|| attempt(2)).unwrap(), 3);
         write(&log);
         assert_eq!(lens(), [0, 0]);
-        assert!(log.with_room(|| attempt(4)).is_err(), "there is nothing to give back");
+        assert!(log.with_room(|| attempt(5)).is_err(), "there is nothing to give back");
+        // The thread that writes it gives it up in the moment when there is no room for another.
+        log.set(open(&path).0);
+        let mut is_first = true;
+        let meanwhile = log
+            .with_room(|| if std::mem::take(&mut is_first) && log.give_up() { Err(full()) } else { Ok(()) });
+        assert!(meanwhile.is_ok(), "{meanwhile:?}");
         // Nor has one that cannot be written any room.
         log.set(open(&path).0);
         write(&log);
