@@ -574,16 +574,17 @@ mod tests {
 
     #[test]
     fn with_forward_error_correction_later_loops_are_symbols_that_nobody_has_had() {
-        let mut sender = sender(&[3_000_000], true);
+        // Two source blocks of 2,200 blocks.
+        let mut sender = sender(&[4_400_000], true);
         (sender.config.fec, sender.config.announce) = (true, false);
         sender.handle(NOW, SenderInput::Listeners { present: true });
         let third = |first: u32| format!("0 symbols of 0 {first}..{}", first + 400);
-        let all = sent(&mut sender, 8 + 8 + 8);
-        assert_eq!((&*all[0], &*all[7]), ("0 0..400000", "0 2800000..3000000"));
-        assert_eq!(all[8], third(1500));
-        assert_eq!(all[11], "0 symbols of 0 2700..3000");
-        assert_eq!(all[12], "0 symbols of 1 1500..1900");
-        assert_eq!(all[16], third(3000), "the third loop goes on where the second ended");
+        let all = sent(&mut sender, 11 + 12 + 12);
+        assert_eq!((&*all[0], &*all[10]), ("0 0..400000", "0 4000000..4400000"));
+        assert_eq!(all[11], third(2200));
+        assert_eq!(all[16], "0 symbols of 0 4200..4400");
+        assert_eq!(all[17], "0 symbols of 1 2200..2600");
+        assert_eq!(all[23], third(4400), "the third loop goes on where the second ended");
     }
 
     #[test]
