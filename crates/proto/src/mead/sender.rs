@@ -25,8 +25,9 @@ use treecast_wire::{
     mead::{Header, Kind, NONCE_LEN, Proof},
 };
 
+pub(crate) use self::paths::Paths;
+use self::paths::is_of_the_packet;
 pub use self::paths::{LEAST_MTU, Lost};
-pub(crate) use self::paths::{Paths, is_of_the_packet};
 use super::{
     authentication::{DomainKey, Said},
     cost::{self, Model},
@@ -285,14 +286,7 @@ impl Sender {
 
     fn replace(&mut self, mut group: TransmissionGroup) {
         group.path_mtus = self.paths.mtus();
-        if !group.is_as(&self.group) {
-            // Who has not looked yet needs only the newest, and it has the other's number.
-            let waiting = self.events.len();
-            self.events.retain(|event| !matches!(event, Event::Group(_)));
-            group.number = self.group.number + u64::from(self.events.len() == waiting);
-            self.group = group;
-            self.events.push_back(Event::Group(self.group.clone()));
-        }
+        replace(&mut self.group, group, &mut self.events);
     }
 
     fn begin(&mut self, now: Instant) {
@@ -367,31 +361,22 @@ impl Sender {
         let is_member = |receiver: &Ipv6Addr| self.group.ports.contains_key(receiver);
         let of_designated = self.group.designated(&packet.alone());
         let receivers = packet.receivers().into_iter().chain(of_designated);
-        let mut receivers: Vec<_> = receivers.filter(is_member).collect();
+        let receivers: Vec<_> = receivers.filter(is_member).collect();
         let ports = receivers.iter().map(|receiver| self.group.ports.get(receiver).copied());
         let can_be = packet.can_be(cause, ports);
         if receivers.is_empty() || !can_be {
             self.counters.stray += 1;
             return;
         }
-        match cause {
-            Cause::TooBig { mtu_bytes } => {
-                receivers.retain(|receiver| self.paths.narrow(now, *receiver, mtu_bytes as usize));
-                if !receivers.is_empty() {
-                    self.events.push_back(Event::Narrow(receivers, mtu_bytes as usize));
-                    self.change(|_| {});
-                }
-            }
-            Cause::Unreachable(why) => {
-                if packet.is_by_mead() && is_of_the_packet(why) {
-                    receivers.iter().for_each(|receiver| self.paths.avoid(now, *receiver));
-                    self.change(|group| receivers.iter().for_each(|receiver| group.use_unicast(*receiver)));
-                }
-                receivers.retain(|receiver| self.paths.tell(now, *receiver, why));
-                if !receivers.is_empty() {
-                    self.events.push_back(Event::Unreachable(receivers, why));
-                }
-            }
+        let is_by_mead = packet.is_by_mead();
+        if matches!(cause, Cause::Unreachable(why) if is_by_mead && is_of_the_packet(why)) {
+            self.change(|group| receivers.iter().for_each(|receiver| group.use_unicast(*receiver)));
+        }
+        let event = self.paths.lose(now, receivers, cause, is_by_mead);
+        let is_narrower = matches!(event, Some(Event::Narrow(..)));
+        self.events.extend(event);
+        if is_narrower {
+            self.change(|_| {});
         }
     }
 
@@ -447,6 +432,23 @@ impl Config {
         let all = spacing.saturating_mul(requests).max(self.timeout / 4);
         (spacing, all + self.timeout / 4)
     }
+}
+
+/// Puts another group in the place of `current`, and has `events` tell of it; leaves one alone that is the same.
+pub(crate) fn replace(
+    current: &mut TransmissionGroup,
+    mut group: TransmissionGroup,
+    events: &mut VecDeque<Event>,
+) {
+    if group.is_as(current) {
+        return;
+    }
+    // Who has not looked yet needs only the newest, and it has the other's number.
+    let waiting = events.len();
+    events.retain(|event| !matches!(event, Event::Group(_)));
+    group.number = current.number + u64::from(events.len() == waiting);
+    *current = group;
+    events.push_back(Event::Group(current.clone()));
 }
 
 /// The receivers for which a response seems to be lost: a router has answered before, or is passed over by the

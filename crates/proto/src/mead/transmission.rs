@@ -154,8 +154,9 @@ impl TransmissionGroup {
 
     /// Whether it differs from another by its number at most.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
-        let numbered = Self { number: self.number, ..other.clone() };
-        *self == numbered
+        let Self { number: _, lists, unicast, routers, ports, path_mtus } = self;
+        (lists, unicast, routers, ports, path_mtus)
+            == (&other.lists, &other.unicast, &other.routers, &other.ports, &other.path_mtus)
     }
 
     pub(super) fn add(&mut self, receiver: Ipv6Addr, port: u16) {

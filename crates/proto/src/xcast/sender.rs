@@ -20,7 +20,7 @@ use crate::{
     Instant, Step,
     mead::{
         authentication::DomainKey,
-        sender::{Event, Lost, Paths, is_of_the_packet},
+        sender::{Event, Lost, Paths, replace},
         transmission::{List, TransmissionGroup},
     },
 };
@@ -80,6 +80,8 @@ pub struct Sender {
     group: TransmissionGroup,
     counters: Counters,
     events: VecDeque<Event>,
+    /// When the group is to be made anew; none: not before something happens.
+    due: Option<Instant>,
 }
 
 impl Sender {
@@ -94,6 +96,7 @@ impl Sender {
             group: TransmissionGroup::default(),
             counters: Counters::default(),
             events: VecDeque::new(),
+            due: None,
         }
     }
 
@@ -113,19 +116,20 @@ impl Sender {
             Input::Registration(registration) => self.register(now, registration),
             Input::Lost(packet, cause) => self.lose(now, &packet, cause),
         }
-        self.regroup(now);
+        self.due = Some(now);
     }
 
     /// What is to be done next.
     pub fn poll(&mut self, now: Instant) -> Step<std::convert::Infallible, Event, Reason> {
-        if self.deadline(now).is_some_and(|deadline| now >= deadline) {
+        if self.due.is_some_and(|due| now >= due) {
             self.paths.expire(now);
             self.registered.expire(now);
+            self.regroup(now);
+            self.due = self.deadline(now);
         }
-        self.regroup(now);
         match self.events.pop_front() {
             Some(event) => Step::Event(event),
-            None => Step::Wait(self.deadline(now), Reason::Expiry),
+            None => Step::Wait(self.due, Reason::Expiry),
         }
     }
 
@@ -159,22 +163,15 @@ impl Sender {
             .partition(|list| list.designated.len() > 1);
         unicast.extend(single.iter().flat_map(List::receivers));
         let channel = self.config.channel;
-        let mut group = TransmissionGroup {
-            number: self.group.number,
+        let group = TransmissionGroup {
             lists,
             unicast,
             routers: channel.map(|channel| self.registered.routers(now, channel)).unwrap_or_default(),
             ports: self.members.clone(),
             path_mtus: self.paths.mtus(),
+            ..TransmissionGroup::default()
         };
-        if group != self.group {
-            // Who has not looked yet needs only the newest, and it has the other's number.
-            let waiting = self.events.len();
-            self.events.retain(|event| !matches!(event, Event::Group(_)));
-            group.number += u64::from(self.events.len() == waiting);
-            self.group = group;
-            self.events.push_back(Event::Group(self.group.clone()));
-        }
+        replace(&mut self.group, group, &mut self.events);
     }
 
     /// What is to be done about a packet that did not arrive.
@@ -190,23 +187,7 @@ impl Sender {
             self.counters.stray += 1;
             return;
         }
-        match cause {
-            Cause::TooBig { mtu_bytes } => {
-                receivers.retain(|receiver| self.paths.narrow(now, *receiver, mtu_bytes as usize));
-                if !receivers.is_empty() {
-                    self.events.push_back(Event::Narrow(receivers, mtu_bytes as usize));
-                }
-            }
-            Cause::Unreachable(why) => {
-                if packet.header.is_some() && is_of_the_packet(why) {
-                    receivers.iter().for_each(|receiver| self.paths.avoid(now, *receiver));
-                }
-                receivers.retain(|receiver| self.paths.tell(now, *receiver, why));
-                if !receivers.is_empty() {
-                    self.events.push_back(Event::Unreachable(receivers, why));
-                }
-            }
-        }
+        self.events.extend(self.paths.lose(now, receivers, cause, packet.header.is_some()));
     }
 }
 

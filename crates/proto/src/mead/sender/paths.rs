@@ -16,6 +16,7 @@ use treecast_wire::{
     mead::{Header, Kind},
 };
 
+use super::Event;
 use crate::Instant;
 
 /// Every link takes so much (RFC 8200, 5); less is not believed (RFC 8201, 4).
@@ -92,7 +93,7 @@ impl Lost<'_> {
 }
 
 /// Whether another packet to the same place might have got there. A port is asked about by whoever has got the packet.
-pub(crate) fn is_of_the_packet(why: Unreachable) -> bool {
+pub(super) fn is_of_the_packet(why: Unreachable) -> bool {
     !matches!(why, Unreachable::Port | Unreachable::NoRoute | Unreachable::Address)
 }
 
@@ -108,8 +109,33 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
+    /// Takes note of what is said about a packet that was still to be delivered to these receivers, with a list of addresses or
+    /// without. Returns what to tell of those of whom it is news.
+    pub fn lose(
+        &mut self,
+        now: Instant,
+        mut receivers: Vec<Ipv6Addr>,
+        cause: Cause,
+        has_list: bool,
+    ) -> Option<Event> {
+        match cause {
+            Cause::TooBig { mtu_bytes } => {
+                let mtu = mtu_bytes as usize;
+                receivers.retain(|receiver| self.narrow(now, *receiver, mtu));
+                (!receivers.is_empty()).then_some(Event::Narrow(receivers, mtu))
+            }
+            Cause::Unreachable(why) => {
+                if has_list && is_of_the_packet(why) {
+                    receivers.iter().for_each(|receiver| self.avoid(now, *receiver));
+                }
+                receivers.retain(|receiver| self.tell(now, *receiver, why));
+                (!receivers.is_empty()).then_some(Event::Unreachable(receivers, why))
+            }
+        }
+    }
+
     /// Notes that only so many bytes fit on the way to a receiver. Returns whether that is news.
-    pub fn narrow(&mut self, now: Instant, receiver: Ipv6Addr, mtu: usize) -> bool {
+    fn narrow(&mut self, now: Instant, receiver: Ipv6Addr, mtu: usize) -> bool {
         let is_news = self.narrow.get(&receiver).is_none_or(|(known, _)| mtu < *known);
         if is_news {
             self.narrow.insert(receiver, (mtu, now + AGE));
@@ -118,7 +144,7 @@ impl Paths {
     }
 
     /// Notes that a receiver cannot be reached. Returns whether to tell that.
-    pub fn tell(&mut self, now: Instant, receiver: Ipv6Addr, why: Unreachable) -> bool {
+    fn tell(&mut self, now: Instant, receiver: Ipv6Addr, why: Unreachable) -> bool {
         let is_due = |(told, at): &(Unreachable, Instant)| *told != why || now >= *at + TELLING;
         let is_told = !self.told.get(&receiver).is_none_or(is_due);
         if !is_told {
@@ -127,7 +153,7 @@ impl Paths {
         !is_told
     }
 
-    pub fn avoid(&mut self, now: Instant, receiver: Ipv6Addr) {
+    fn avoid(&mut self, now: Instant, receiver: Ipv6Addr) {
         self.avoided.insert(receiver, now + AVOIDANCE);
     }
 
