@@ -1,16 +1,16 @@
 //! The rules of the MEADcast router, one by one, and its golden packets.
 //!
 //! `TREECAST_WRITE_VECTORS=1` writes `vectors/router-*.txt` anew.
-#![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
 #[path = "mead_router/packets.rs"]
 mod packets;
+mod router_packets;
 
-use std::{fs, net::Ipv6Addr, path::PathBuf};
+use std::net::Ipv6Addr;
 
 use packets::{
-    ARRIVED, GROUP, LANS, R5, R6, SENDER, Triple, designated, example, node, packet, router, segment, text,
-    triples,
+    ARRIVED, GROUP, LANS, R5, R6, SENDER, Triple, designated, example, must_be_in_vectors, node, packet,
+    router, segment, text, triples,
 };
 use proptest::prelude::*;
 use treecast_proto::mead::{
@@ -25,13 +25,7 @@ use treecast_wire::{
 #[test]
 fn triples_are_those_in_vectors() {
     for triple in triples() {
-        let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors"));
-        let path = folder.join(format!("router-{}.txt", triple.name));
-        let text = text(&triple);
-        if std::env::var_os("TREECAST_WRITE_VECTORS").is_some() {
-            fs::write(&path, &text).expect("vectors/ can be written");
-        }
-        assert_eq!(fs::read_to_string(&path).expect("a vector"), text, "{}", triple.name);
+        must_be_in_vectors(&format!("router-{}.txt", triple.name), &text(&triple));
     }
 }
 

@@ -25,7 +25,11 @@ use treecast_wire::{
     xcast::{Header, MAX_DESTINATIONS, Malformed, ROUTING_TYPE, Reason, is_all_xcast_routers, parse_ports},
 };
 
-use crate::{mead::router::Router, membership::is_routable_group, payload::Payload};
+use crate::{
+    mead::router::{self, Router},
+    membership::is_routable_group,
+    payload::Payload,
+};
 
 /// Where packets to a destination go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,15 +52,7 @@ pub enum Outcome {
 }
 
 /// A packet that leaves instead of another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outgoing {
-    /// What it is, for the counters.
-    pub kind: OutgoingKind,
-    /// From the IPv6 header on.
-    pub packet: Vec<u8>,
-    /// The interface that it has to leave by; none: where routes lead.
-    pub interface: Option<u32>,
-}
+pub type Outgoing = router::Outgoing<OutgoingKind>;
 
 /// The kinds of copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,15 +1,14 @@
 //! Packets for the tests of the MEADcast router, and the triples in `vectors/` that model and eBPF program share.
 #![allow(dead_code, reason = "each of the tests uses a part")]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write,
-    net::Ipv6Addr,
-};
+use std::{fmt::Write, net::Ipv6Addr};
 
+use super::router_packets;
+#[allow(unused_imports, reason = "as above")]
+pub use super::router_packets::{ARRIVED, GROUP, LANS, designated, hex, must_be_in_vectors, router};
 use treecast_proto::mead::router::{Outcome, OutgoingKind, Router};
 use treecast_wire::{
-    ipv6::{self, next_header, upper_layer_checksum},
+    ipv6::{self, next_header},
     mead::{Dialect, Header, Options},
 };
 
@@ -22,56 +21,20 @@ pub const SENDER: Ipv6Addr = node(0x1000);
 pub const R5: Ipv6Addr = node(0x50);
 pub const R6: Ipv6Addr = node(0x60);
 
-pub const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x77);
-
-/// Numbers of interfaces: that by which packets come, and two others.
-pub const ARRIVED: u32 = 10;
-pub const LANS: [u32; 2] = [11, 12];
-
 /// Meadcast-thesis-2024, 2.1.4, "Data Delivery": R5 with E2 and E3, R6 with E4 and E5.
 pub fn example(next: u8) -> Header {
     let groups = [(R5, vec![node(2), node(3)]), (R6, vec![node(4), node(5)])];
     Header::data(next, &groups).expect("a good list")
 }
 
-pub fn router(own: &[Ipv6Addr]) -> Router {
-    let own: BTreeSet<_> = own.iter().copied().collect();
-    Router { is_enabled: true, min_dsts: 0, dialect: Dialect::Rfc, own, groups: BTreeMap::new() }
-}
-
-/// A router with listeners on three links.
-pub fn designated(own: &[Ipv6Addr]) -> Router {
-    Router { groups: [(GROUP, [ARRIVED, LANS[0], LANS[1]].into())].into(), ..router(own) }
-}
-
 /// A segment with its right checksum.
 pub fn segment(kind: u8, destination: Ipv6Addr) -> Vec<u8> {
-    let mut segment: Vec<u8> = match kind {
-        next_header::UDP => [&[0x12, 0x34, 0x15, 0x16, 0, 17, 0, 0][..], b"nine byte"].concat(),
-        next_header::TCP => {
-            [&[0x12, 0x34, 0x15, 0x16, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 2, 1, 0, 0, 0, 0, 0][..], b"odd"]
-                .concat()
-        }
-        _ => vec![128, 0, 0, 0, 1, 2, 3, 4, 5],
-    };
-    let at = ipv6::checksum_offset(kind).expect("a layer with a checksum");
-    let checksum = upper_layer_checksum(SENDER, destination, kind, &segment);
-    segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
-    segment
+    router_packets::segment((SENDER, destination), kind, 0x1516)
 }
 
 /// A packet from [`SENDER`], in the router's dialect; the header names what follows it.
 pub fn packet(dialect: Dialect, header: &Header, destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
-    let header = header.to_bytes(dialect);
-    let ip = ipv6::Header {
-        class_and_label: 0x0ab1_2345,
-        payload_len: (header.len() + rest.len()) as u16,
-        next_header: next_header::ROUTING,
-        hop_limit: 64,
-        source: SENDER,
-        destination,
-    };
-    [&ip.to_bytes()[..], &header, rest].concat()
+    router_packets::packet((SENDER, destination), &header.to_bytes(dialect), rest)
 }
 
 /// One packet and what a router makes of it.
@@ -118,10 +81,6 @@ fn kind_name(kind: OutgoingKind) -> &'static str {
         OutgoingKind::Premature => "premature",
         OutgoingKind::Multicast => "multicast",
     }
-}
-
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// One for each rule.

@@ -1,18 +1,17 @@
 //! Packets for the tests of the Xcast router, its routes, and the triples in `vectors/` that model and eBPF program share.
 #![allow(dead_code, reason = "each of the tests uses a part")]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write,
-    net::Ipv6Addr,
-};
+use std::{fmt::Write, net::Ipv6Addr};
 
+use super::router_packets;
+#[allow(unused_imports, reason = "as above")]
+pub use super::router_packets::{ARRIVED, GROUP, LANS, designated, hex, must_be_in_vectors, router};
 use treecast_proto::{
     mead::router::Router,
     xcast::router::{NextHop, Outcome, OutgoingKind, forward},
 };
 use treecast_wire::{
-    ipv6::{self, next_header, upper_layer_checksum},
+    ipv6::{self, next_header},
     mead::{Dialect, Map},
     xcast::{ALL_XCAST_ROUTERS, Header, ports_to_bytes},
 };
@@ -24,12 +23,6 @@ pub const fn node(network: u16, number: u16) -> Ipv6Addr {
 
 pub const SENDER: Ipv6Addr = node(0x1000, 1);
 pub const OWN: Ipv6Addr = node(0x50, 1);
-
-pub const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x77);
-
-/// Numbers of interfaces: that by which packets come, and two others.
-pub const ARRIVED: u32 = 10;
-pub const LANS: [u32; 2] = [11, 12];
 
 /// Networks (/32), the interface towards each, and the router there; none: the network is on the link. There is no route to others.
 pub const ROUTES: [(Ipv6Addr, u32, Option<Ipv6Addr>); 5] = [
@@ -61,44 +54,14 @@ pub fn header(next: u8, destinations: &[Ipv6Addr]) -> Header {
     Header::new(next, Ipv6Addr::UNSPECIFIED, destinations.to_vec()).expect("a good list")
 }
 
-pub fn router(own: &[Ipv6Addr]) -> Router {
-    let own: BTreeSet<_> = own.iter().copied().collect();
-    Router { is_enabled: true, min_dsts: 0, dialect: Dialect::Rfc, own, groups: BTreeMap::new() }
-}
-
-/// A router with listeners on three links.
-pub fn designated(own: &[Ipv6Addr]) -> Router {
-    Router { groups: [(GROUP, [ARRIVED, LANS[0], LANS[1]].into())].into(), ..router(own) }
-}
-
 /// A segment with its right checksum; `port` is the destination's.
 pub fn segment(kind: u8, destination: Ipv6Addr, port: u16) -> Vec<u8> {
-    let ports = [[0x12, 0x34], port.to_be_bytes()].concat();
-    let mut segment: Vec<u8> = match kind {
-        next_header::UDP => [&ports[..], &[0, 17, 0, 0], b"nine byte"].concat(),
-        next_header::TCP => {
-            [&ports[..], &[0, 0, 0, 1, 0, 0, 0, 2, 0x50, 2, 1, 0, 0, 0, 0, 0], b"odd"].concat()
-        }
-        _ => vec![128, 0, 0, 0, 1, 2, 3, 4, 5],
-    };
-    let at = ipv6::checksum_offset(kind).expect("a layer with a checksum");
-    let checksum = upper_layer_checksum(SENDER, destination, kind, &segment);
-    segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
-    segment
+    router_packets::segment((SENDER, destination), kind, port)
 }
 
 /// A packet from [`SENDER`]; the header names what follows it.
 pub fn packet(header: &Header, destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
-    let header = header.to_bytes();
-    let ip = ipv6::Header {
-        class_and_label: 0x0ab1_2345,
-        payload_len: (header.len() + rest.len()) as u16,
-        next_header: next_header::ROUTING,
-        hop_limit: 64,
-        source: SENDER,
-        destination,
-    };
-    [&ip.to_bytes()[..], &header, rest].concat()
+    router_packets::packet((SENDER, destination), &header.to_bytes(), rest)
 }
 
 /// To the first valid destination, with a datagram.
@@ -150,10 +113,6 @@ fn kind_name(kind: OutgoingKind) -> &'static str {
         OutgoingKind::Unrouted => "unrouted",
         OutgoingKind::Multicast => "multicast",
     }
-}
-
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// One for each rule.

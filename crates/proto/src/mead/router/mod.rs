@@ -73,11 +73,11 @@ pub enum Outcome {
     Drop(Dropped),
 }
 
-/// A packet that leaves instead of another.
+/// A packet that leaves instead of another, of MEADcast's kinds or others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outgoing {
+pub struct Outgoing<Kind = OutgoingKind> {
     /// What it is, for the counters.
-    pub kind: OutgoingKind,
+    pub kind: Kind,
     /// From the IPv6 header on.
     pub packet: Vec<u8>,
     /// The interface that it has to leave by; none: where routes lead.

@@ -1,0 +1,73 @@
+//! What the tests of both routers share: routers, packets, and the files in `vectors/`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    net::Ipv6Addr,
+    path::PathBuf,
+};
+
+use treecast_proto::mead::router::Router;
+use treecast_wire::{
+    ipv6::{self, next_header, upper_layer_checksum},
+    mead::Dialect,
+};
+
+pub const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x77);
+
+/// Numbers of interfaces: that by which packets come, and two others.
+pub const ARRIVED: u32 = 10;
+pub const LANS: [u32; 2] = [11, 12];
+
+pub fn router(own: &[Ipv6Addr]) -> Router {
+    let own: BTreeSet<_> = own.iter().copied().collect();
+    Router { is_enabled: true, min_dsts: 0, dialect: Dialect::Rfc, own, groups: BTreeMap::new() }
+}
+
+/// A router with listeners on three links.
+pub fn designated(own: &[Ipv6Addr]) -> Router {
+    Router { groups: [(GROUP, [ARRIVED, LANS[0], LANS[1]].into())].into(), ..router(own) }
+}
+
+/// A segment with its right checksum; `port` is the destination's.
+pub fn segment((source, destination): (Ipv6Addr, Ipv6Addr), kind: u8, port: u16) -> Vec<u8> {
+    let ports = [[0x12, 0x34], port.to_be_bytes()].concat();
+    let mut segment: Vec<u8> = match kind {
+        next_header::UDP => [&ports[..], &[0, 17, 0, 0], b"nine byte"].concat(),
+        next_header::TCP => {
+            [&ports[..], &[0, 0, 0, 1, 0, 0, 0, 2, 0x50, 2, 1, 0, 0, 0, 0, 0], b"odd"].concat()
+        }
+        _ => vec![128, 0, 0, 0, 1, 2, 3, 4, 5],
+    };
+    let at = ipv6::checksum_offset(kind).expect("a layer with a checksum");
+    let checksum = upper_layer_checksum(source, destination, kind, &segment);
+    segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    segment
+}
+
+/// A packet with this routing header, which names what follows it.
+pub fn packet((source, destination): (Ipv6Addr, Ipv6Addr), header: &[u8], rest: &[u8]) -> Vec<u8> {
+    let ip = ipv6::Header {
+        class_and_label: 0x0ab1_2345,
+        payload_len: (header.len() + rest.len()) as u16,
+        next_header: next_header::ROUTING,
+        hop_limit: 64,
+        source,
+        destination,
+    };
+    [&ip.to_bytes()[..], header, rest].concat()
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The file of this name in `vectors/` must hold the text. With `TREECAST_WRITE_VECTORS=1` it is written anew.
+#[allow(clippy::disallowed_methods, reason = "the vectors are files")]
+pub fn must_be_in_vectors(name: &str, text: &str) {
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors")).join(name);
+    if std::env::var_os("TREECAST_WRITE_VECTORS").is_some() {
+        fs::write(&path, text).expect("vectors/ can be written");
+    }
+    assert_eq!(fs::read_to_string(&path).expect("a vector"), text, "{name}");
+}
