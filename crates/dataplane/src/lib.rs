@@ -14,5 +14,6 @@ pub mod mroute;
 mod netlink;
 mod nftables;
 mod notices;
+mod raw_output;
 mod sys;
 pub mod tcx;

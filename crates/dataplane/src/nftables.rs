@@ -6,11 +6,11 @@
 
 use std::{
     io::{self, Read},
-    ops::RangeInclusive,
     time::Duration,
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
+use treecast_wire::{ipv6::next_header, mead::ROUTING_TYPES};
 
 use crate::netlink::{NLMSG_ERROR, NetlinkMessage, messages, parse_error};
 
@@ -48,8 +48,6 @@ const AT_LEAST: u32 = 5;
 const AT_NEXT_HEADER: u32 = 6;
 const AT_ROUTING_TYPE: u32 = 42;
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
-const ROUTING: u8 = 43;
-const ROUTING_TYPES: RangeInclusive<u8> = 253..=254;
 
 /// The kernel answers at once.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -124,10 +122,10 @@ fn expressions() -> Vec<u8> {
         meta,
         compare(EQUAL, &ETHERTYPE_IPV6),
         octet(AT_NEXT_HEADER),
-        compare(EQUAL, &[ROUTING]),
+        compare(EQUAL, &[next_header::ROUTING]),
         octet(AT_ROUTING_TYPE),
-        compare(AT_LEAST, &[*ROUTING_TYPES.start()]),
-        compare(AT_MOST, &[*ROUTING_TYPES.end()]),
+        compare(AT_LEAST, &ROUTING_TYPES[..1]),
+        compare(AT_MOST, &ROUTING_TYPES[1..]),
         expression("immediate", &[number(1, REGISTER_VERDICT), verdict].concat()),
     ]
     .concat()

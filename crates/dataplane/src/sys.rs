@@ -253,8 +253,7 @@ pub fn receive_from_link(socket: &Socket, buffer: &mut [u8]) -> io::Result<Optio
     Ok((kind != libc::PACKET_OUTGOING).then_some(len))
 }
 
-/// Reads a frame from a packet socket: its length and its kind (`packet(7)`).
-/// Reads a frame from a packet socket, and for whom it was (`PACKET_HOST` and so on).
+/// Reads a frame from a packet socket: its length, and for whom it was (`PACKET_HOST` and so on, `packet(7)`).
 pub fn receive_frame(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, u8)> {
     // SAFETY: the pointers and lengths are those of live values; all zeros are an address.
     unsafe {

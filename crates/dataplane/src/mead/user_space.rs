@@ -8,11 +8,10 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::{Ipv6Addr, SocketAddr, SocketAddrV6},
     os::fd::{AsFd, AsRawFd, RawFd},
 };
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{SockAddr, Socket};
 use treecast_proto::{
     mead::router::{Dropped, Outcome, OutgoingKind, Router},
     xcast::router as xcast,
@@ -31,6 +30,7 @@ use super::{
 };
 use crate::{
     netlink::Interface,
+    raw_output::RawOutput,
     sys::{self, Poll},
     tcx,
 };
@@ -53,7 +53,7 @@ pub struct UserSpace {
     router: Router,
     interfaces: BTreeMap<u32, (String, Socket)>,
     poll: Poll,
-    out: Socket,
+    out: RawOutput,
     /// To this host's own forwarding, by the loopback: for what the kernel has an answer to.
     kernel: (Socket, SockAddr),
     routes: Routes,
@@ -64,10 +64,7 @@ pub struct UserSpace {
 
 impl UserSpace {
     pub fn start(router: Router) -> Result<Self, Failure> {
-        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
-        let out = Socket::new(Domain::IPV6, Type::RAW.nonblocking(), raw)?;
-        out.set_send_buffer_size(4 << 20)?;
-        let poll = Poll::new()?;
+        let (out, poll) = (RawOutput::open()?, Poll::new()?);
         let (interfaces, counters) = (BTreeMap::new(), [0; COUNTERS]);
         let (routes, blocking, kernel) = (Routes::open()?, Blocking::new(), sys::loopback_socket()?);
         let buffer = vec![0; 1 << 17];
@@ -183,10 +180,7 @@ impl UserSpace {
 
     fn send_copy(&mut self, counter: Counter, packet: &[u8], interface: Option<u32>) {
         self.count(counter, 1);
-        match interface.map(|interface| self.out.set_multicast_if_v6(interface)) {
-            Some(Err(_)) => self.count(Counter::NotSent, 1),
-            _ => self.send(packet),
-        }
+        self.send(packet, interface);
     }
 
     /// Has the kernel answer a packet that it cannot forward.
@@ -216,14 +210,12 @@ impl UserSpace {
             let _ = kernel.send_to(&packet, loopback);
         } else {
             packet[7] -= 1;
-            self.send(&packet);
+            self.send(&packet, None);
         }
     }
 
-    fn send(&mut self, packet: &[u8]) {
-        let destination = packet[24..40].try_into().map(<[u8; 16]>::into).unwrap_or(Ipv6Addr::UNSPECIFIED);
-        let to = SocketAddr::V6(SocketAddrV6::new(destination, 0, 0, 0));
-        if self.out.send_to(packet, &to.into()).is_err() {
+    fn send(&mut self, packet: &[u8], interface: Option<u32>) {
+        if self.out.send(packet, interface).is_err() {
             self.count(Counter::NotSent, 1);
         }
     }

@@ -7,12 +7,12 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
+    net::{Ipv6Addr, UdpSocket},
     os::fd::{AsRawFd, RawFd},
     time::{Duration, SystemTime},
 };
 
-use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+use socket2::{SockFilter, Socket};
 use treecast_proto::{
     Instant,
     mead::{authentication::DomainKey, router::Router},
@@ -30,6 +30,7 @@ use super::{listeners::Registrations, routes::Routes, user_space::packets};
 use crate::{
     classic_bpf::{AND, JUMP_EQUAL, JUMP_GREATER, LOAD_BYTE, LOAD_HALF, RETURN},
     netlink::Interface,
+    raw_output::RawOutput,
     sys::{self, Poll},
 };
 
@@ -51,7 +52,7 @@ pub struct XcastPlus {
     /// The least one of the links: lists are so short that packets fit there, where they can.
     mtu: usize,
     poll: Poll,
-    out: Socket,
+    out: RawOutput,
     routes: Routes,
     counts: Counts,
     buffer: Vec<u8>,
@@ -70,9 +71,6 @@ pub struct Counts {
 
 impl XcastPlus {
     pub fn open(key: Option<DomainKey>) -> io::Result<Self> {
-        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
-        let out = Socket::new(Domain::IPV6, Type::RAW.nonblocking(), raw)?;
-        out.set_send_buffer_size(4 << 20)?;
         Ok(Self {
             registrar: Registrar::default(),
             registered: Registered::new(key.clone()),
@@ -81,7 +79,7 @@ impl XcastPlus {
             links: BTreeMap::new(),
             mtu: 0,
             poll: Poll::new()?,
-            out,
+            out: RawOutput::open()?,
             routes: Routes::open()?,
             counts: Counts::default(),
             buffer: vec![0; 1 << 17],
@@ -218,9 +216,8 @@ impl XcastPlus {
             let towards = &mut |destination| routes.towards(destination);
             let Outcome::Forward(copies) = forward(router, &xcast, interface, towards) else { continue };
             for copy in copies {
-                if copy.interface.is_none_or(|interface| out.set_multicast_if_v6(interface).is_ok()) {
-                    send(out, &copy.packet);
-                }
+                // What the kernel does not take is lost, as it would be on a link.
+                let _ = out.send(&copy.packet, copy.interface);
             }
         }
     }
@@ -249,14 +246,6 @@ fn registration(ip: &ipv6::Header, segment: &[u8]) -> Option<Registration> {
     let registration = is_whole.then(|| Registration::parse(&segment[UDP_HEADER_LEN..]).ok()).flatten()?;
     let is_from_router = registration.source == ip.destination && registration.router == ip.source;
     is_from_router.then_some(registration)
-}
-
-/// What the kernel does not take is lost, as it would be on a link.
-fn send(out: &Socket, packet: &[u8]) {
-    if let Ok((ip, _)) = ipv6::Header::parse_start(packet) {
-        let to = SocketAddr::V6(SocketAddrV6::new(ip.destination, 0, 0, 0));
-        let _ = out.send_to(packet, &to.into());
-    }
 }
 
 fn listen(interface: u32) -> io::Result<Socket> {
