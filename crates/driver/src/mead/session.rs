@@ -381,13 +381,9 @@ struct Change {
 
 impl Members {
     fn new(settings: &Settings) -> Result<Self, Error> {
-        let mut named = BTreeMap::new();
+        let (mut named, device) = (BTreeMap::new(), settings.tun_address);
         for (address, port) in &settings.receivers {
-            add(&mut named, *address, *port)?;
-        }
-        let device = settings.tun_address;
-        if named.contains_key(&device) {
-            return Err(Error::Device(device));
+            admit(&mut named, device, *address, *port)?;
         }
         let path = settings.members.clone();
         let mut members = Self {
@@ -425,10 +421,7 @@ impl Members {
                 if port != self.port && !self.has_ports {
                     return Err(wrong(format!("line {number}: a port of its own, which needs --ports")));
                 }
-                add(&mut receivers, address, port)
-                    .and_then(
-                        |()| if address == self.device { Err(Error::Device(self.device)) } else { Ok(()) },
-                    )
+                admit(&mut receivers, self.device, address, port)
                     .map_err(|error| wrong(format!("line {number}: {error}")))?;
             }
         }
@@ -456,6 +449,19 @@ fn parse_member(line: &str, port: u16) -> Option<(IpAddr, u16)> {
     let address = words.next()?.parse().ok()?;
     let port = words.next().map_or(Some(port), |word| word.parse().ok().filter(|port| *port > 0))?;
     words.next().is_none().then_some((address, port))
+}
+
+/// Adds a receiver that is not the TUN device itself.
+fn admit(
+    receivers: &mut BTreeMap<Ipv6Addr, u16>,
+    device: Ipv6Addr,
+    address: IpAddr,
+    port: u16,
+) -> Result<(), Error> {
+    match address == device {
+        true => Err(Error::Device(device)),
+        false => add(receivers, address, port),
+    }
 }
 
 fn add(receivers: &mut BTreeMap<Ipv6Addr, u16>, address: IpAddr, port: u16) -> Result<(), Error> {
