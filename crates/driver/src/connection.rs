@@ -12,6 +12,7 @@ use std::{
 
 use socket2::{SockRef, TcpKeepalive};
 use thiserror::Error;
+use treecast_proto::Instant;
 use treecast_wire::{
     ParseError,
     header::{HEADER_LEN, Header},
@@ -38,9 +39,6 @@ const TLS_ALERT: [u8; 2] = [21, 3];
 /// 20 % loss each way would end one idle connection in 20, that of a receiver that only waits for the others:
 /// a probe gets no answer with probability 0.36, and three were enough.
 const LOST_AFTER: Duration = Duration::from_secs(120);
-
-/// How often [`Connection::feel_pulse`] is called.
-pub const PULSE: Duration = Duration::from_secs(1);
 
 /// How often an idle connection is probed.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
@@ -133,9 +131,9 @@ impl Connection {
         Ok(Self { stream, secure: None, peer, max_payload, input, parsed: 0, output, written: 0, pulse })
     }
 
-    /// To be called once a second ([`PULSE`]): TCP that has come to a halt is started anew.
-    pub fn feel_pulse(&mut self) {
-        self.pulse.look(&self.stream);
+    /// To be called a few times in a second: TCP that has come to a halt is started anew.
+    pub fn feel_pulse(&mut self, now: Instant) {
+        self.pulse.look(now, &self.stream);
     }
 
     /// The key that the other side has proved to have; none in a plain session, and before it has.

@@ -5,9 +5,14 @@
 //! next one a second later, and never sees more: measured, 2 kbit/s for minutes on a path of 100 Mbit/s. Congestion
 //! controls that are paced by a window do not get there, and starting them anew leaves their window as it is.
 
-use std::net::TcpStream;
+use std::{net::TcpStream, time::Duration};
+
+use treecast_proto::Instant;
 
 use crate::tcp_info::{self, Delivery};
+
+/// From look to look.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A connection of which a packet takes longer than this share of a second stands still.
 const PACKETS_A_SECOND: u64 = 4;
@@ -18,13 +23,18 @@ const LOOKS: u32 = 2;
 /// How a connection has got on, from look to look.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
+    next: Instant,
     acknowledged: u64,
     still: u32,
 }
 
 impl Pulse {
-    /// Looks at a connection, once a second.
-    pub fn look(&mut self, stream: &TcpStream) {
+    /// Looks at a connection, if it is time.
+    pub fn look(&mut self, now: Instant, stream: &TcpStream) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + INTERVAL;
         if tcp_info::delivery(stream).is_some_and(|delivery| self.is_halted(&delivery)) {
             match tcp_info::restart_congestion_control(stream) {
                 Ok(()) => {

@@ -116,8 +116,6 @@ pub(super) struct Session<'a> {
     dropped: u64,
     disk_wait_ms: u64,
     next_progress: Instant,
-    /// When the connection is looked at, whether it stands still.
-    next_pulse: Instant,
     meter: Meter<4>,
     /// Requests for retransmissions, and bytes of objects that failed.
     requests: u64,
@@ -198,7 +196,6 @@ impl<'a> Session<'a> {
             dropped: 0,
             disk_wait_ms: 0,
             next_progress: clock.now(),
-            next_pulse: clock.now(),
             meter: Meter::default(),
             requests: 0,
             failed_bytes: 0,

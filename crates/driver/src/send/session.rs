@@ -147,8 +147,6 @@ pub(super) struct Session<'a> {
     /// Of a feed: the size of those that are done.
     done_bytes: u64,
     next_progress: Instant,
-    /// When connections are looked at, whether they stand still.
-    next_pulse: Instant,
     watch: progress::Watch,
     summary: SendSummary,
     /// Whether the group's lane may have something new to do.
@@ -226,7 +224,6 @@ impl<'a> Session<'a> {
             started: None,
             ended: None,
             next_progress: clock.now(),
-            next_pulse: clock.now(),
             watch: progress::Watch::default(),
             summary: SendSummary { objects: plan.sources.len() as u64, ..SendSummary::default() },
             has_news: false,

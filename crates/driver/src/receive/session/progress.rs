@@ -6,20 +6,14 @@ use super::{
     super::{ReceiveEvent, ReceiveProgress},
     PROGRESS_INTERVAL, Session,
 };
-use crate::{
-    connection::{Connection, PULSE},
-    status::{Hindrance, Symptoms, bits, judge, time_for},
-};
+use crate::status::{Hindrance, Symptoms, bits, judge, time_for};
 
 impl Session<'_> {
     pub(super) fn report_progress(&mut self) {
         let now = self.clock.now();
-        if now >= self.next_pulse {
-            self.next_pulse = now + PULSE;
-            self.connection.iter_mut().for_each(Connection::feel_pulse);
-        }
         if now >= self.next_progress {
             self.next_progress = now + PROGRESS_INTERVAL;
+            self.connection.iter_mut().for_each(|connection| connection.feel_pulse(now));
             let progress = self.progress(now);
             (self.on_event)(ReceiveEvent::Progress(progress));
         }

@@ -11,10 +11,7 @@ use super::{
     super::{ReceiverProgress, SendEvent, SendProgress, Standing, peer::Seen},
     PROGRESS_INTERVAL, Session,
 };
-use crate::{
-    connection::{Connection, PULSE},
-    status::{Hindrance, Holder, Meter, bits, time_for},
-};
+use crate::status::{Hindrance, Holder, Meter, bits, time_for};
 
 /// The share of the time for which the multicast has waited for somebody's buffer from which that one is named.
 const WAITED_SHARE: f64 = 0.2;
@@ -50,15 +47,10 @@ impl Session<'_> {
         if let Some(line) = self.refusals.sum_up(now) {
             (self.on_event)(SendEvent::Warning(line));
         }
-        if now >= self.next_pulse {
-            self.next_pulse = now + PULSE;
-            self.peers
-                .values_mut()
-                .filter_map(|peer| peer.connection.as_mut())
-                .for_each(Connection::feel_pulse);
-        }
         if self.started.is_some() && now >= self.next_progress {
             self.next_progress = now + PROGRESS_INTERVAL;
+            let connections = self.peers.values_mut().filter_map(|peer| peer.connection.as_mut());
+            connections.for_each(|connection| connection.feel_pulse(now));
             let progress = self.progress(now);
             (self.on_event)(SendEvent::Progress(progress));
         }
