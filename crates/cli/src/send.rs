@@ -138,8 +138,8 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400),
           allow_negative_numbers = true)]
     stall_limit: Option<u64>,
-    /// When all others are done, wait so many seconds for a receiver that has broken off to come again [default: 10; a
-    /// carousel waits for nobody]
+    /// When all others are done, wait so many seconds for a receiver that has broken off, and has not said that it ends,
+    /// to come again [default: 10; a carousel waits for nobody]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     linger: Option<u64>,
     /// Bytes of a file in each packet [default: what the interface's MTU allows]

@@ -144,6 +144,22 @@ fn a_receiver_that_is_put_out_is_waited_for_as_one_that_has_left() {
 }
 
 #[test]
+fn a_receiver_that_is_told_to_stop_is_not_waited_for() {
+    for stopped_by in ["-INT", "-TERM"] {
+        let scratch = Scratch::new("farewell");
+        let sender = scratch.send(&["--rate", "8M", "--linger", "600"]);
+        let receiver = scratch.receive("leaver", &[]);
+        scratch.wait_for_part("leaver");
+        signal(&receiver, stopped_by);
+        let (code, said) = finish(receiver);
+        assert_eq!(code, Some(1), "{said}");
+        let (code, said) = finish(sender);
+        assert_eq!(code, Some(3), "it lacks the file: {said}");
+        assert!(said.contains("leaver") && said.contains("it was told to stop"), "{said}");
+    }
+}
+
+#[test]
 fn a_receiver_learns_that_the_others_have_not_come() {
     let scratch = Scratch::new("alone");
     let sender = scratch.send(&["--wait", "2", "--wait-timeout", "3"]);

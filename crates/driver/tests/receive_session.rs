@@ -8,7 +8,7 @@ use std::{
 
 use treecast_driver::{
     connection::{Connection, ConnectionError},
-    receive::{self, ReceiveError, ReceiveOptions, ReceiveSummary},
+    receive::{self, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary},
     security::{Identity, tls::SenderTls},
     stop::Stop,
 };
@@ -31,31 +31,34 @@ impl Drop for Folder {
     }
 }
 
-/// The sender's end: takes one receiver, and says what it is told to.
-fn sender(listener: &TcpListener, identity: &Identity, packets: &[Vec<u8>]) {
+/// The sender's end: takes one receiver, and says what it is told to. Returns what it hears.
+fn sender(listener: &TcpListener, identity: &Identity, packets: &[Vec<u8>]) -> Vec<Message> {
     let (stream, _) = listener.accept().unwrap();
     let tls = SenderTls::new(identity).unwrap();
     let mut connection = Connection::to_receiver(stream, 1024, Some(&tls)).unwrap();
     let mut is_greeted = false;
+    let mut heard = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(30);
     while Instant::now() < deadline {
         match connection.read() {
-            Err(ConnectionError::Closed | ConnectionError::CutOff | ConnectionError::Broken(_)) => return,
+            Err(ConnectionError::Closed | ConnectionError::CutOff | ConnectionError::Broken(_)) => {
+                return heard;
+            }
             result => drop(result.unwrap()),
         }
         while let Some((header, payload)) = connection.next_packet().unwrap() {
-            if let Message::Hello(_) = Message::parse(&header, payload).unwrap() {
-                is_greeted = true;
-            }
+            heard.push(Message::parse(&header, payload).unwrap());
+            is_greeted |= matches!(heard.last(), Some(Message::Hello(_)));
         }
         if std::mem::take(&mut is_greeted) {
             packets.iter().for_each(|packet| connection.queue(packet));
         }
         if connection.flush().is_err() {
-            return;
+            return heard;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+    heard
 }
 
 fn file(index: u32) -> FileId {
@@ -69,6 +72,17 @@ fn welcome() -> Vec<u8> {
 
 /// Receives from a sender that says all this.
 fn run(folder: &Folder, identity: &Identity, packets: &[Vec<u8>]) -> Result<ReceiveSummary, ReceiveError> {
+    run_and_hear(folder, identity, packets, &Stop::new().unwrap(), &mut |_| {}).0
+}
+
+/// As [`run`], and what the sender has heard.
+fn run_and_hear(
+    folder: &Folder,
+    identity: &Identity,
+    packets: &[Vec<u8>],
+    stop: &Stop,
+    on_event: &mut dyn FnMut(ReceiveEvent),
+) -> (Result<ReceiveSummary, ReceiveError>, Vec<Message>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ticket = Ticket {
         session: SESSION,
@@ -86,8 +100,9 @@ fn run(folder: &Folder, identity: &Identity, packets: &[Vec<u8>]) -> Result<Rece
     let options =
         ReceiveOptions { interface: Some("lo".into()), ..ReceiveOptions::new(ticket, folder.0.clone()) };
     std::thread::scope(|scope| {
-        scope.spawn(|| sender(&listener, identity, packets));
-        receive::run(&options, &Stop::new().unwrap(), &mut |_| {})
+        let sender = scope.spawn(|| sender(&listener, identity, packets));
+        let result = receive::run(&options, stop, on_event);
+        (result, sender.join().unwrap())
     })
 }
 
@@ -190,6 +205,29 @@ fn nothing_stays_of_a_session_that_nobody_can_go_on_with() {
         assert!(summary.cut_short.as_ref().is_some_and(|reason| reason.contains("it is so")), "{summary:?}");
         assert_eq!(!names.is_empty(), stays, "{code:?}: {names:?}");
     }
+}
+
+/// A sender would wait for a receiver that it takes to have broken off.
+#[test]
+fn a_receiver_that_ends_before_its_session_tells_its_sender_why() {
+    let identity = Identity::generate().unwrap();
+    let folder = Folder(std::env::temp_dir().join(format!("treecast-farewell-{}", std::process::id())));
+    let stop = Stop::new().unwrap();
+    let mut stop_when_admitted = |event: ReceiveEvent| {
+        if matches!(event, ReceiveEvent::Joined { .. }) {
+            stop.request();
+        }
+    };
+    let (result, heard) = run_and_hear(&folder, &identity, &[welcome()], &stop, &mut stop_when_admitted);
+    assert!(result.unwrap().interrupted);
+    let said = |reason: &str| Message::PutOut(PutOut::new(PutOutCode::Ended, reason));
+    assert!(heard.contains(&said("it was told to stop")), "{heard:?}");
+
+    let other = Welcome { version: PROTOCOL_VERSION, block_len: 999, receiver: 1 };
+    let packets = [Message::Welcome(other).to_packet(file(0))];
+    let stop = Stop::new().unwrap();
+    let (result, heard) = run_and_hear(&folder, &identity, &packets, &stop, &mut |_| {});
+    assert!(heard.contains(&said(&result.unwrap_err().to_string())), "{heard:?}");
 }
 
 /// What a sender of another version answers makes the receiver say so, whether it is a word of version 2 or none at all.

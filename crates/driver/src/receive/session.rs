@@ -2,6 +2,7 @@
 
 mod backlog;
 mod ears;
+mod farewell;
 mod groups;
 mod progress;
 
@@ -211,6 +212,17 @@ impl<'a> Session<'a> {
     }
 
     pub fn run(mut self, stop: &Stop) -> Result<Ended, ReceiveError> {
+        match self.take_part(stop) {
+            Ok(()) => Ok(self.finish()),
+            Err(error) => {
+                self.say_farewell(&error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns when the session is over for this receiver.
+    fn take_part(&mut self, stop: &Stop) -> Result<(), ReceiveError> {
         self.poller.add(stop, STOP, Interest::Read)?;
         let mut ready = Vec::new();
         // What the connection holds already wakes nobody.
@@ -220,7 +232,7 @@ impl<'a> Session<'a> {
             self.intake.hand_over(self.clock.now(), false);
             self.flush()?;
             if self.closed {
-                return Ok(self.finish());
+                return Ok(());
             }
             (self.on_event)(ReceiveEvent::Idle);
             self.poller.wait(self.timeout(deadline), &mut ready)?;
@@ -241,10 +253,10 @@ impl<'a> Session<'a> {
                 self.summary.interrupted = true;
                 // What is right has its name in the end, and a folder that files are in its mode.
                 self.take_reports();
+                self.say_farewell(farewell::STOPPED);
                 self.handle(ReceiverInput::Close, None);
                 self.intake.hand_over(self.clock.now(), true);
-                self.flush()?;
-                return Ok(self.finish());
+                return Ok(());
             }
             if !self.is_welcome && self.clock.now() > Instant::ZERO + WELCOME_TIMEOUT {
                 return Err(ReceiveError::Dropped("no answer".into()));
@@ -317,6 +329,28 @@ impl<'a> Session<'a> {
 
     fn receive_control(&mut self) -> Result<(), ReceiveError> {
         let Some(mut connection) = self.connection.take() else { return Ok(()) };
+        match self.take_packets(&mut connection) {
+            Ok(Ok(())) => self.connection = Some(connection),
+            Ok(Err(ConnectionError::Protocol(error))) if !self.is_welcome => {
+                return Err(ReceiveError::OtherVersion(error));
+            }
+            Ok(Err(error)) if !self.is_welcome => return Err(ReceiveError::Dropped(error.to_string())),
+            // Without its Goodbye, nobody knows whether the sender had more.
+            Ok(Err(error)) => self.handle(ReceiverInput::Disconnected { reason: error.to_string() }, None),
+            Err(error) => {
+                // The sender is told.
+                self.connection = Some(connection);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what has come over the connection, and returns how that is. What makes this receiver end is the outer error.
+    fn take_packets(
+        &mut self,
+        connection: &mut Connection,
+    ) -> Result<Result<(), ConnectionError>, ReceiveError> {
         // What came before its end counts.
         let end = connection.read().err();
         let mut result = Ok(());
@@ -346,16 +380,7 @@ impl<'a> Session<'a> {
             }
         }
         self.process(Channel::Control);
-        match result.and(end.map_or(Ok(()), Err)) {
-            Ok(()) => self.connection = Some(connection),
-            Err(ConnectionError::Protocol(error)) if !self.is_welcome => {
-                return Err(ReceiveError::OtherVersion(error));
-            }
-            Err(error) if !self.is_welcome => return Err(ReceiveError::Dropped(error.to_string())),
-            // Without its Goodbye, nobody knows whether the sender had more.
-            Err(error) => self.handle(ReceiverInput::Disconnected { reason: error.to_string() }, None),
-        }
-        Ok(())
+        Ok(result.and(end.map_or(Ok(()), Err)))
     }
 
     fn control_message(&mut self, file: FileId, message: Message) -> Result<(), ReceiveError> {

@@ -69,7 +69,9 @@ pub(super) struct Peer {
     pub has_spoken: bool,
     /// Why it went before the session was over ...
     pub left: Option<String>,
-    /// ... and whether the session waits for it to come again.
+    /// ... and whether it has said itself that it ends, ...
+    pub has_quit: bool,
+    /// ... or the session waits for it to come again.
     pub is_awaited: bool,
 }
 
@@ -159,6 +161,7 @@ impl Peer {
             was_there_at_start: false,
             has_spoken: false,
             left: None,
+            has_quit: false,
             is_awaited: false,
         }
     }
@@ -276,7 +279,7 @@ impl Peer {
             now_bps: rates.map(|[received, ..]| bits(received)),
             silent_seconds: seen.silent.as_secs_f64(),
             why: match standing {
-                Standing::Gone => Some(Hindrance::Gone),
+                Standing::Gone if !self.has_quit => Some(Hindrance::Gone),
                 _ if is_behind && self.connection.is_some() => Some(self.judge(seen, lacking, rates)),
                 _ => None,
             },

@@ -1,4 +1,5 @@
-//! PutOut: a Goodbye to one receiver that is not served, or no longer, although others may be.
+//! PutOut: a Goodbye to one receiver that is not served, or no longer, although others may be; or that of a receiver that ends
+//! before its session.
 //!
 //! ```text
 //!  0      1
@@ -35,7 +36,7 @@ pub enum PutOutCode {
     Stalled = 2,
     /// It has itself come again, over another connection.
     Replaced = 3,
-    /// The sender ends the session.
+    /// Who says it ends: the sender the session, or a receiver its part in it.
     Ended = 4,
     /// Its key is not on the sender's allow list.
     NotListed = 5,

@@ -119,12 +119,12 @@ impl Session<'_> {
         self.handle(now, SenderInput::Hashed { file, hash });
     }
 
-    /// A receiver has left: it may come again.
+    /// A receiver has left: it may come again, unless it has said that it ends.
     pub(super) fn await_return(&mut self, receiver: ReceiverId) {
         let objects = self.summary.objects;
         if let Some(peer) = self.peers.get_mut(&receiver) {
             // What the machine has ended for it, as it left, is not what it has ended with.
-            peer.is_awaited = peer.standing(objects) == Standing::Gone;
+            peer.is_awaited = !peer.has_quit && peer.standing(objects) == Standing::Gone;
         }
         self.update_hold();
     }

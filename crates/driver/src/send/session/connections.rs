@@ -12,7 +12,10 @@ use treecast_wire::{
 };
 
 use super::{
-    super::{SendEvent, peer::Peer},
+    super::{
+        SendEvent,
+        peer::{Peer, shown},
+    },
     FIRST_CONNECTION, Session, Turn,
 };
 use crate::{connection::Connection, poller::Interest};
@@ -132,6 +135,10 @@ impl Session<'_> {
                         Message::Heard(heard) => {
                             self.heard(now, from, heard);
                             continue;
+                        }
+                        Message::PutOut(word) => {
+                            peer.has_quit = true;
+                            return self.disconnect(from, &shown(word.reason.as_str()));
                         }
                         _ => {}
                     }

@@ -1,0 +1,25 @@
+//! What a receiver that ends before its session tells the sender, which would wait for it otherwise (`--linger`).
+
+use treecast_wire::{
+    header::FileId,
+    message::{Message, PutOut, PutOutCode},
+};
+
+use super::Session;
+
+/// Why one ends that a signal or its caller has stopped.
+pub(super) const STOPPED: &str = "it was told to stop";
+
+impl Session<'_> {
+    /// Says that this receiver will not come again, and why, if the connection takes it at once: a sender that hangs must not
+    /// hold it up.
+    pub(super) fn say_farewell(&mut self, reason: &str) {
+        if !self.is_over {
+            let word = PutOut::new(PutOutCode::Ended, reason);
+            self.outbox.push(FileId::new(self.session, 0), Message::PutOut(word));
+        }
+        self.closes = true;
+        // Where it cannot be written, the connection's end says the same.
+        _ = self.flush();
+    }
+}
