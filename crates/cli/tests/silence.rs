@@ -109,6 +109,33 @@ fn a_stopped_sender_is_given_up_and_a_waiting_one_is_not() {
 }
 
 #[test]
+fn a_sender_that_cannot_be_reached_is_told_of_before_it_is_given_up() {
+    let scratch = Scratch::new("unreachable");
+    let mut sender = scratch.send(&[]);
+    signal(&sender, "-STOP");
+    let more = "it takes the connection, but does not answer";
+    for reason in [more, "refused"] {
+        let into = format!("into-{}", reason.len());
+        let (code, said) = finish(scratch.receive(&into, &["--connect-timeout", "5"]));
+        assert_eq!(code, Some(1), "{said}");
+        let lines: Vec<&str> = said.lines().filter(|line| line.contains("cannot reach the sender")).collect();
+        let [first, last] = lines[..] else {
+            panic!("one while it tries, and one when it has given up: {said}")
+        };
+        assert!(first.contains(" yet (") && first.contains(" s more; "), "{first}");
+        assert!(first.contains(reason) && last.contains(reason), "{said}");
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+    }
+    let (_, said) = finish(scratch.receive("json", &["--connect-timeout", "4", "--json"]));
+    let told = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let told: Vec<_> = told.filter(|event| event["event"] == "unreachable").collect();
+    let [event] = &told[..] else { panic!("{said}") };
+    assert!(event["reason"].as_str().unwrap().contains("refused"), "{event}");
+    assert!(event["addresses"][0].is_string() && event["seconds_left"].as_f64().unwrap() < 4.0, "{event}");
+}
+
+#[test]
 fn a_receiver_that_is_put_out_learns_why() {
     let scratch = Scratch::new("putout");
     let sender = scratch.send(&[&STALL_LIMIT[..], &["--rate", "20M"]].concat());

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::{Value, json};
 use treecast_driver::{
-    receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary},
+    receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary, in_a_row},
     status::Hindrance,
 };
 use treecast_wire::message::ObjectKind;
@@ -71,6 +71,13 @@ impl Display {
         }
         match event {
             ReceiveEvent::Warning(line) => self.line(line),
+            ReceiveEvent::Unreachable { addresses, reason, left } => {
+                let (addresses, seconds) = (in_a_row(addresses), left.as_secs());
+                self.line(&format!(
+                    "cannot reach the sender at {addresses} yet ({reason}): it is tried for {seconds} s more; see that `treecast \
+                     send` runs and that its port is open"
+                ));
+            }
             ReceiveEvent::Joined { sender, interface } => {
                 self.line(&format!("joined the session of {sender} on {interface}"));
                 self.line.wait("waiting for the first file".to_owned());
@@ -152,6 +159,10 @@ impl Display {
         let seconds = self.started.elapsed().as_secs_f64();
         let line = match event {
             ReceiveEvent::Warning(line) => json!({"event": "warning", "text": line}),
+            ReceiveEvent::Unreachable { addresses, reason, left } => {
+                let seconds_left = left.as_secs_f64();
+                json!({"event": "unreachable", "addresses": addresses, "reason": reason, "seconds_left": seconds_left})
+            }
             ReceiveEvent::Joined { sender, interface } => {
                 json!({"event": "joined", "sender": sender, "interface": interface})
             }

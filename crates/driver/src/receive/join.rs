@@ -103,11 +103,11 @@ fn parse_myself(text: &str) -> Option<(Option<[u8; 32]>, String)> {
     Some((seed, name.to_owned()))
 }
 
-/// `is_return` says whether it has been there before, and `deadline` how long it tries.
+/// `until` says whether it has been there before, and how long it tries.
 pub(super) fn join(
     options: &ReceiveOptions,
     member: &Member,
-    (is_return, deadline): (bool, Instant),
+    until: (bool, Instant),
     stop: &Stop,
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<Joined, ReceiveError> {
@@ -131,7 +131,7 @@ pub(super) fn join(
     let hello = Hello::new(PROTOCOL_VERSION, udp_port, announced_bytes(&buffer), name)
         .map_err(|error| ReceiveError::Name { name: name.clone(), reason: error.to_string() })?;
     let opened = Instant::now();
-    let reach = Reach { options, tls: tls.as_ref(), stop, deadline, is_return };
+    let mut reach = Reach::new(options, tls.as_ref(), stop, until, on_event);
     let connection = reach.sender(&mut |connection| {
         if has_joined {
             let needed = membership_time(&interface, connection.peer().ip());

@@ -8,6 +8,10 @@ use crate::SESSION_LOG as LOG;
 pub(crate) fn note(event: &ReceiveEvent) {
     match event {
         ReceiveEvent::Warning(text) => warn!(target: LOG, "{text}"),
+        ReceiveEvent::Unreachable { addresses, reason, left } => {
+            let seconds_left = left.as_secs();
+            warn!(target: LOG, ?addresses, reason, seconds_left, "the sender cannot be reached yet");
+        }
         ReceiveEvent::Joined { sender, interface } => info!(target: LOG, %sender, interface, "joined"),
         ReceiveEvent::Announced { name, bytes } => info!(target: LOG, name, bytes, "object begins"),
         ReceiveEvent::Ignored { name } => info!(target: LOG, name, "object not wanted"),

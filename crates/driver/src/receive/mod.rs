@@ -105,6 +105,12 @@ impl ReceiveOptions {
 pub enum ReceiveEvent {
     /// Something is not as good as it could be.
     Warning(String),
+    /// The sender has not been reached for a while, for this reason, and is tried for so long still.
+    Unreachable {
+        addresses: Vec<SocketAddr>,
+        reason: String,
+        left: Duration,
+    },
     /// The sender has admitted this receiver.
     Joined {
         sender: SocketAddr,
@@ -279,6 +285,11 @@ pub enum ReceiveError {
     Interrupted,
     #[error("cannot run the session: {0}")]
     Io(#[from] io::Error),
+}
+
+/// Addresses for a line.
+pub fn in_a_row(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Receives a session until the sender ends it, or `stop` is requested.

@@ -10,7 +10,7 @@ use std::{
 
 use treecast_wire::header::MAX_PAYLOAD_LEN;
 
-use super::{ReceiveError, ReceiveOptions};
+use super::{ReceiveError, ReceiveEvent, ReceiveOptions};
 use crate::{
     clock,
     connection::{Connection, ConnectionError},
@@ -31,24 +31,44 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// So that a sender that many have lost at once is not run over when it is back.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 
+/// A sender that has not been reached for so long is told of, once.
+const TELL_AFTER: Duration = Duration::from_secs(2);
+
+const NO_ANSWER: &str = "it takes the connection, but does not answer";
+
 /// Where to, with what, and until when.
 pub(super) struct Reach<'a> {
-    pub options: &'a ReceiveOptions,
-    pub tls: Option<&'a ReceiverTls>,
-    pub stop: &'a Stop,
-    pub deadline: Instant,
+    options: &'a ReceiveOptions,
+    tls: Option<&'a ReceiverTls>,
+    stop: &'a Stop,
+    deadline: Instant,
     /// Whether the receiver has been there before.
-    pub is_return: bool,
+    is_return: bool,
+    /// When it is told that the sender has not been reached; none once it is.
+    tells_at: Option<Instant>,
+    on_event: &'a mut dyn FnMut(ReceiveEvent),
 }
 
-impl Reach<'_> {
+impl<'a> Reach<'a> {
+    pub fn new(
+        options: &'a ReceiveOptions,
+        tls: Option<&'a ReceiverTls>,
+        stop: &'a Stop,
+        (is_return, deadline): (bool, Instant),
+        on_event: &'a mut dyn FnMut(ReceiveEvent),
+    ) -> Self {
+        // That the connection broke has been told, and for how long the sender is looked for.
+        let tells_at = (!is_return).then(|| Instant::now() + TELL_AFTER);
+        Self { options, tls, stop, deadline, is_return, tells_at, on_event }
+    }
+
     /// Connects, lets `greet` say who the receiver is once the sender has proved who it is, and waits for the answer,
     /// which the connection then holds.
-    pub fn sender(&self, greet: &mut dyn FnMut(&mut Connection)) -> Result<Connection, ReceiveError> {
+    pub fn sender(&mut self, greet: &mut dyn FnMut(&mut Connection)) -> Result<Connection, ReceiveError> {
         let mut interval = RETRY_INTERVAL;
         let mut failure = None;
         loop {
-            let mut reason = String::new();
+            let mut reasons = Vec::new();
             for address in &self.options.ticket.control {
                 match self.attempt(*address, greet) {
                     Ok(connection) => return Ok(connection),
@@ -58,7 +78,13 @@ impl Reach<'_> {
                     Err(ConnectionError::Tls(error)) => {
                         failure.get_or_insert(ReceiveError::Security { address: *address, error });
                     }
-                    Err(error) => reason = error.to_string(),
+                    Err(error) => {
+                        let reason = error.to_string();
+                        if !reasons.contains(&reason) {
+                            reasons.push(reason);
+                        }
+                        self.tell_if_due(&reasons.join("; "));
+                    }
                 }
                 if self.stop.is_requested() {
                     return Err(ReceiveError::Interrupted);
@@ -67,7 +93,7 @@ impl Reach<'_> {
             // It would be the same the next time; but where the sender was, somebody else may answer while it is away.
             let is_over = Instant::now() >= self.deadline;
             if is_over || (failure.is_some() && !self.is_return) {
-                return Err(failure.unwrap_or_else(|| self.unreachable(reason)));
+                return Err(failure.unwrap_or_else(|| self.unreachable(reasons.join("; "))));
             }
             std::thread::sleep(interval);
             if self.is_return {
@@ -77,7 +103,7 @@ impl Reach<'_> {
     }
 
     fn attempt(
-        &self,
+        &mut self,
         address: SocketAddr,
         greet: &mut dyn FnMut(&mut Connection),
     ) -> Result<Connection, ConnectionError> {
@@ -93,7 +119,7 @@ impl Reach<'_> {
     }
 
     fn wait(
-        &self,
+        &mut self,
         connection: &mut Connection,
         poller: &mut Poller,
         is_done: impl Fn(&Connection) -> bool,
@@ -104,19 +130,33 @@ impl Reach<'_> {
         while !is_done(connection) || !is_written {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || self.stop.is_requested() {
-                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER).into());
             }
+            self.tell_if_due(NO_ANSWER);
+            let tells_in = self.tells_at.map(|time| time.saturating_duration_since(Instant::now()));
             // What is queued is a few hundred bytes: it leaves with the next answer at the latest.
-            poller.wait(Some(left), &mut Vec::new())?;
+            poller.wait(Some(tells_in.map_or(left, |tells_in| tells_in.min(left))), &mut Vec::new())?;
             connection.read()?;
             is_written = connection.flush()?;
         }
         Ok(())
     }
 
+    /// Says once that nothing has been reached yet, and how long it will be tried.
+    fn tell_if_due(&mut self, reason: &str) {
+        let now = Instant::now();
+        if self.tells_at.take_if(|time| *time <= now).is_some() {
+            (self.on_event)(ReceiveEvent::Unreachable {
+                addresses: self.options.ticket.control.clone(),
+                reason: reason.to_owned(),
+                left: self.deadline.saturating_duration_since(now),
+            });
+        }
+    }
+
     fn unreachable(&self, reason: String) -> ReceiveError {
         let ticket = &self.options.ticket;
-        let addresses = ticket.control.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let addresses = super::in_a_row(&ticket.control);
         let ago = ticket.expires.and_then(|expires| clock::unix_seconds().checked_sub(expires.get()));
         let expired = ago.map(|ago| format!("; the ticket expired {} ago", clock::duration_in_words(ago)));
         ReceiveError::Unreachable { addresses, reason, expired: expired.unwrap_or_default() }
