@@ -5,10 +5,29 @@
 set -eu
 
 RUST_NEEDED=1.88
+LOCK_SECONDS=5
+LOCK_TRIES=120
 
 die() { echo "treecast: $*" >&2; exit 1; }
 # why FILE: the last line of a log that says what went wrong, else its last line.
 why() { { grep -E '^(E:|error)' "$1" || cat "$1"; } | tail -n 1; }
+
+# apt_get LOG ARGUMENT...: runs apt-get. Another process that holds one of its locks, such as the system's own upgrade, is waited
+# for; apt itself waits for dpkg's lock only, and not for that of its lists.
+apt_get() {
+    apt_log=$1
+    shift
+    tries=0
+    until LC_ALL=C apt-get "$@" >"$apt_log" 2>&1; do
+        grep -q -E '^E: (Could not get lock|Unable to (lock|acquire))' "$apt_log" || return 1
+        holder=$(grep -o -E 'held by process [0-9]+ \(.*\)' "$apt_log" | head -n 1)
+        [ $tries -gt 0 ] || echo "treecast: another apt or dpkg is at work${holder:+ (its lock is $holder)}: waiting for it"
+        tries=$((tries + 1))
+        [ $tries -lt $LOCK_TRIES ] ||
+            die "another apt or dpkg is still at work after $((LOCK_TRIES * LOCK_SECONDS / 60)) minutes${holder:+ (its lock is $holder)}: let it end, and try again"
+        sleep $LOCK_SECONDS
+    done
+}
 
 [ "$(id -u)" = 0 ] || die "this needs root, for network namespaces and apt: run it as root, or with sudo"
 
@@ -61,7 +80,7 @@ if [ -n "$packages" ]; then
     export DEBIAN_FRONTEND=noninteractive
     log=$(mktemp)
     # shellcheck disable=SC2086 # one word a package
-    { apt-get update && apt-get install -y --no-install-recommends $packages; } >"$log" 2>&1 ||
+    { apt_get "$log" update && apt_get "$log" install -y --no-install-recommends $packages; } ||
         die "apt-get could not install$packages ($(why "$log")): see $log, mend the network or apt's sources, and try again"
     rm -f "$log"
     case $packages in *openssh-server*) systemctl disable ssh >/dev/null 2>&1 || true ;; esac

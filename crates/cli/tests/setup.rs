@@ -103,6 +103,37 @@ fn what_apt_says_without_a_network_is_in_the_line() {
     );
 }
 
+/// What apt says while another one holds the lock of its lists, or dpkg's.
+const LOCKED: [&str; 2] = [
+    "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 123 (apt-get)\n\
+     E: Unable to lock directory /var/lib/apt/lists/",
+    "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 123 (apt-get)\n\
+     E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?",
+];
+
+#[test]
+fn another_apt_that_is_at_work_is_waited_for() {
+    for (number, locked) in LOCKED.into_iter().enumerate() {
+        let apt = format!(
+            "echo x >> \"$HOME/calls\"; case $(cat \"$HOME/calls\") in *x*x*x*) echo 'E: no such package';; *) echo '{locked}';; \
+             esac >&2; exit 100"
+        );
+        let machine = Machine::new(&format!("lock-{number}")).with("apt-get", &apt).with("sleep", "exit 0");
+        let output = machine.set_up("");
+        let [said, told] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert_eq!(said.matches("held by process 123 (apt-get)").count(), 1, "{said}");
+        assert!(told.contains("(E: no such package)") && told.contains("mend the network"), "{told}");
+    }
+}
+
+#[test]
+fn another_apt_that_does_not_end_is_not_taken_for_a_broken_network() {
+    let apt = format!("echo '{}' >&2; exit 100", LOCKED[0]);
+    let said = Machine::new("locked").with("apt-get", &apt).with("sleep", "exit 0").refuses("");
+    assert!(said.contains("held by process 123 (apt-get)") && said.contains("let it end"), "{said}");
+    assert!(!said.contains("network"), "{said}");
+}
+
 #[test]
 fn without_a_way_to_rust_it_is_said_which_is_needed() {
     let curl = "echo 'curl: (6) Could not resolve host' >&2; exit 6";
