@@ -109,23 +109,27 @@ pub fn run(args: Args) -> Outcome {
     if !args.no_uftp {
         uftp::check()?;
     }
+    let report = measure(&args)?;
+    let json = report.as_json();
+    if let Some(path) = &args.out {
+        let failed = |error| format!("cannot write {}: {error}", path.display());
+        std::fs::write(path, format!("{json:#}\n")).map_err(failed)?;
+    }
+    if args.json {
+        say!("{json}");
+    } else {
+        output::to_stdout(format_args!("{}", report.as_table()));
+    }
+    Ok(if report.is_met() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+/// All that was asked for; what was set up for it is gone when this returns.
+fn measure(args: &Args) -> stage::Result<Report> {
     let stop = Stop::on_signals()?;
     let bytes = args.size * 1024 * 1024;
     let stage = Stage::set(args.receivers, bytes, &args.folder, stop)?;
     let mut report = Report::new(args.receivers, bytes);
-    remark!("warming up");
-    let plain = Delivery { source: &stage.source, receivers: args.receivers, plain: true };
-    let secure = Delivery { plain: false, ..plain };
-    ours::measure(&stage, plain)?;
-    let whole_runs = if args.only_small { 0 } else { args.runs };
-    for number in 1..=whole_runs {
-        remark!("run {number} of {}: floor", args.runs);
-        let floor = floor::measure(&stage)?;
-        remark!("run {number} of {}: treecast", args.runs);
-        let ours = ours::measure(&stage, plain)?;
-        let secure = ours::measure(&stage, secure)?;
-        report.runs.push(Run { floor, ours, secure });
-    }
+    measure_whole_runs(args, &stage, &mut report)?;
     if !args.no_small {
         let sources = small::Sources::fill(&stage)?;
         for number in 1..=args.runs {
@@ -147,18 +151,25 @@ pub fn run(args: Args) -> Outcome {
         remark!("memory");
         report.large = Some(memory::measure(&stage)?);
     }
-    drop(stage);
-    let json = report.as_json();
-    if let Some(path) = &args.out {
-        let failed = |error| format!("cannot write {}: {error}", path.display());
-        std::fs::write(path, format!("{json:#}\n")).map_err(failed)?;
+    Ok(report)
+}
+
+/// One large file: the floor, a plain session and a secure one.
+fn measure_whole_runs(args: &Args, stage: &Stage, report: &mut Report) -> stage::Result<()> {
+    remark!("warming up");
+    let plain = Delivery { source: &stage.source, receivers: args.receivers, plain: true };
+    let secure = Delivery { plain: false, ..plain };
+    ours::measure(stage, plain)?;
+    let runs = if args.only_small { 0 } else { args.runs };
+    for number in 1..=runs {
+        remark!("run {number} of {}: floor", args.runs);
+        let floor = floor::measure(stage)?;
+        remark!("run {number} of {}: treecast", args.runs);
+        let ours = ours::measure(stage, plain)?;
+        let secure = ours::measure(stage, secure)?;
+        report.runs.push(Run { floor, ours, secure });
     }
-    if args.json {
-        say!("{json}");
-    } else {
-        output::to_stdout(format_args!("{}", report.as_table()));
-    }
-    Ok(if report.is_met() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    Ok(())
 }
 
 /// What would only be found out after minutes.

@@ -264,27 +264,21 @@ fn is_carousel(args: &Args) -> bool {
 
 /// Options that what is asked for cannot obey.
 fn check(args: &Args) -> Result<(), String> {
+    let refused = refused(args).into_iter().chain(refused_by_iotup(args));
+    let mut refused = refused.chain(refused_by_carousel(args)).chain(refused_by_fanout(args));
+    refused.find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))?;
+    check_sharing(args)
+}
+
+/// Whether options are refused, and what to do about it.
+type Refusal = (bool, &'static str);
+
+fn refused(args: &Args) -> [Refusal; 7] {
     let is_carousel = is_carousel(args);
-    let is_multicast = args.fanout == Fanout::Multicast;
-    let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
-    let is_copied = matches!(args.fanout, Fanout::Mead | Fanout::Auto);
     let mends = !is_carousel && args.repair != Repair::None;
     let has_keys = args.key.is_some() || args.allow.is_some();
-    let refused = [
+    [
         (args.plain && has_keys, "a plain session has no keys: leave out --plain, or --key and --allow"),
-        (
-            args.dialect == Dialect::Iotup && has_keys,
-            "the IoT updater's packets know no keys: leave out --key and --allow",
-        ),
-        (
-            is_carousel && args.allow.is_some(),
-            "a carousel cannot see who listens: leave out --allow, and give its ticket to nobody else",
-        ),
-        (is_carousel && args.expires.is_some(), "a carousel cannot see who listens: leave out --expires"),
-        (
-            args.dialect == Dialect::Iotup && args.session.is_some(),
-            "the IoT updater knows no sessions, and its sender can be started again as it is: leave out --session",
-        ),
         (
             args.feed.is_some() && args.session.is_some(),
             "what came by a feed cannot be told again: leave out --feed or --session",
@@ -294,20 +288,55 @@ fn check(args: &Args) -> Result<(), String> {
             "--rates says all that --rate and --rate-floor could: leave these out, or --rates",
         ),
         (
+            !is_carousel && args.idle.is_some(),
+            "--idle is for a carousel: leave it out, or add --repair carousel",
+        ),
+        (
+            !mends && args.retx_factor.is_some(),
+            "--retx-factor bounds retransmissions, and there are none: leave it out, or take --repair nack or after",
+        ),
+        (
+            !mends && args.priority.is_some(),
+            "--priority is between multicast and retransmissions, and there are none: leave it out, or take --repair \
+             nack or after",
+        ),
+        (
+            args.retx_factor.is_none() && args.retx_minimum.is_some(),
+            "--retx-minimum is the least that --retx-factor comes to: leave it out, or add --retx-factor",
+        ),
+    ]
+}
+
+/// What the IoT updater's packets have no place for.
+fn refused_by_iotup(args: &Args) -> [Refusal; 3] {
+    let is_iotup = args.dialect == Dialect::Iotup;
+    let has_keys = args.key.is_some() || args.allow.is_some();
+    [
+        (is_iotup && has_keys, "the IoT updater's packets know no keys: leave out --key and --allow"),
+        (
+            is_iotup && args.session.is_some(),
+            "the IoT updater knows no sessions, and its sender can be started again as it is: leave out --session",
+        ),
+        (
+            is_iotup && args.fec.is_some(),
+            "the IoT updater knows no repair symbols: leave out --fec, or --dialect iotup",
+        ),
+    ]
+}
+
+/// What needs somebody to answer.
+fn refused_by_carousel(args: &Args) -> [Refusal; 11] {
+    let is_carousel = is_carousel(args);
+    let is_multicast = args.fanout == Fanout::Multicast;
+    [
+        (
+            is_carousel && args.allow.is_some(),
+            "a carousel cannot see who listens: leave out --allow, and give its ticket to nobody else",
+        ),
+        (is_carousel && args.expires.is_some(), "a carousel cannot see who listens: leave out --expires"),
+        (
             args.rates.is_some() && is_carousel,
             "a carousel hears nothing of what receivers have missed where they moved: name one --rate instead of --rates",
-        ),
-        (
-            !is_copied && args.receivers.is_some(),
-            "--receivers says where MEADcast is to reach: leave it out, or take --fanout mead or auto",
-        ),
-        (
-            !is_copied && args.domain_key.is_some(),
-            "--domain-key is that of MEADcast routers: leave it out, or take --fanout mead or auto",
-        ),
-        (
-            !is_copied && args.mead_dialect.is_some(),
-            "--mead-dialect is of MEADcast's headers: leave it out, or take --fanout mead or auto",
         ),
         (
             is_carousel && !is_multicast,
@@ -335,22 +364,34 @@ fn check(args: &Args) -> Result<(), String> {
             "a carousel sends one file behind the other: leave out --at-once",
         ),
         (
-            args.dialect == Dialect::Iotup && args.fec.is_some(),
-            "the IoT updater knows no repair symbols: leave out --fec, or --dialect iotup",
-        ),
-        (
             is_carousel && matches!(args.fec, Some(Share::Percent(_))),
             "from its second loop on, a carousel with forward error correction sends nothing but repair symbols: take --fec \
              auto",
+        ),
+    ]
+}
+
+/// What the way that packets take has no use for.
+fn refused_by_fanout(args: &Args) -> [Refusal; 6] {
+    let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
+    let is_copied = is_copied(args);
+    [
+        (
+            !is_copied && args.receivers.is_some(),
+            "--receivers says where MEADcast is to reach: leave it out, or take --fanout mead or auto",
+        ),
+        (
+            !is_copied && args.domain_key.is_some(),
+            "--domain-key is that of MEADcast routers: leave it out, or take --fanout mead or auto",
+        ),
+        (
+            !is_copied && args.mead_dialect.is_some(),
+            "--mead-dialect is of MEADcast's headers: leave it out, or take --fanout mead or auto",
         ),
         (
             args.fanout == Fanout::Unicast && args.fec.is_some(),
             "a repair symbol mends several receivers' losses at once, and with unicast each gets its own packets: leave \
              out --fec, or take another --fanout",
-        ),
-        (
-            !is_carousel && args.idle.is_some(),
-            "--idle is for a carousel: leave it out, or add --repair carousel",
         ),
         (
             !has_group && args.group.is_some(),
@@ -360,32 +401,22 @@ fn check(args: &Args) -> Result<(), String> {
             !has_group && args.source.is_some(),
             "unicast, MEADcast and Xcast have no multicast source: leave out --source, or take --fanout auto",
         ),
-        (
-            !mends && args.retx_factor.is_some(),
-            "--retx-factor bounds retransmissions, and there are none: leave it out, or take --repair nack or after",
-        ),
-        (
-            !mends && args.priority.is_some(),
-            "--priority is between multicast and retransmissions, and there are none: leave it out, or take --repair \
-             nack or after",
-        ),
-        (
-            args.retx_factor.is_none() && args.retx_minimum.is_some(),
-            "--retx-minimum is the least that --retx-factor comes to: leave it out, or add --retx-factor",
-        ),
-    ];
-    refused.into_iter().find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))?;
-    check_sharing(args, is_copied)
+    ]
+}
+
+/// Whether receivers may get MEADcast packets.
+fn is_copied(args: &Args) -> bool {
+    matches!(args.fanout, Fanout::Mead | Fanout::Auto)
 }
 
 /// Options of packets that receivers share.
-fn check_sharing(args: &Args, is_copied: bool) -> Result<(), String> {
+fn check_sharing(args: &Args) -> Result<(), String> {
     // What lists there are with Xcast follows from addresses, and what it needs no more than how long they may be.
     let is_xcast = args.fanout == Fanout::Xcast;
     if let Some(option) = args.sharing.named_but_max().filter(|_| is_xcast) {
         return Err(format!("{option} is of MEADcast: leave it out, or take --fanout mead or auto"));
     }
-    if let Some(option) = args.sharing.named().filter(|_| !is_copied && !is_xcast) {
+    if let Some(option) = args.sharing.named().filter(|_| !is_copied(args) && !is_xcast) {
         return Err(format!(
             "{option} says how receivers share MEADcast packets: leave it out, or take --fanout mead or auto"
         ));

@@ -24,7 +24,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, GroupKey, Message, ObjectKind, PROTOCOL_VERSION, PutOutCode},
+    message::{BeginOfFile, GroupKey, Message, ObjectKind, PROTOCOL_VERSION, PutOutCode, Welcome},
     ticket,
 };
 
@@ -385,24 +385,7 @@ impl<'a> Session<'a> {
 
     fn control_message(&mut self, file: FileId, message: Message) -> Result<(), ReceiveError> {
         if let Message::Welcome(welcome) = message {
-            if welcome.version != PROTOCOL_VERSION || welcome.block_len != self.block_len {
-                let line = format!(
-                    "it speaks version {} with blocks of {} bytes, and the ticket says {PROTOCOL_VERSION} and {}: \
-                     install the same version of treecast on both hosts, and ask for the ticket anew",
-                    welcome.version, welcome.block_len, self.block_len
-                );
-                return Err(ReceiveError::NotAdmitted(line));
-            }
-            if file.session() != self.session {
-                let line = "another session is held there now: ask for its ticket".to_owned();
-                return Err(ReceiveError::NotAdmitted(line));
-            }
-            if !self.is_welcome {
-                let interface = self.groups.interface_name().to_owned();
-                (self.on_event)(ReceiveEvent::Joined { sender: self.sender, interface });
-            }
-            self.is_welcome = true;
-            self.congestion.handle(self.clock.now(), tfmcc::ReceiverInput::Named(welcome.receiver));
+            self.admitted(file, welcome)?;
         }
         if let Message::GroupKey(key) = message {
             return self.take_key(&key);
@@ -434,6 +417,29 @@ impl<'a> Session<'a> {
         {
             self.add(Task::Reserve { file, size: begin.file_size });
         }
+        Ok(())
+    }
+
+    /// The sender has admitted this receiver, to a session that should be the ticket's.
+    fn admitted(&mut self, file: FileId, welcome: Welcome) -> Result<(), ReceiveError> {
+        if welcome.version != PROTOCOL_VERSION || welcome.block_len != self.block_len {
+            let line = format!(
+                "it speaks version {} with blocks of {} bytes, and the ticket says {PROTOCOL_VERSION} and {}: \
+                 install the same version of treecast on both hosts, and ask for the ticket anew",
+                welcome.version, welcome.block_len, self.block_len
+            );
+            return Err(ReceiveError::NotAdmitted(line));
+        }
+        if file.session() != self.session {
+            let line = "another session is held there now: ask for its ticket".to_owned();
+            return Err(ReceiveError::NotAdmitted(line));
+        }
+        if !self.is_welcome {
+            let interface = self.groups.interface_name().to_owned();
+            (self.on_event)(ReceiveEvent::Joined { sender: self.sender, interface });
+        }
+        self.is_welcome = true;
+        self.congestion.handle(self.clock.now(), tfmcc::ReceiverInput::Named(welcome.receiver));
         Ok(())
     }
 
