@@ -48,7 +48,16 @@ pub fn run_seed(seed: u64, verbose: bool) -> Verdict {
 
 /// Runs a scenario to its end and judges it.
 pub fn run(scenario: &Scenario, verbose: bool) -> Verdict {
-    World::new(scenario, verbose).run()
+    World::new(scenario, verbose).run().0
+}
+
+/// Runs a scenario to its end: how many bytes of blocks and symbols left the sender between each receiver's coming and its end.
+///
+/// # Errors
+/// What is wrong with the run, one line each.
+pub fn sent_until_done(scenario: &Scenario) -> Result<Vec<u64>, Vec<String>> {
+    let (Verdict { faults, .. }, sent) = World::new(scenario, false).run();
+    if faults.is_empty() { Ok(sent) } else { Err(faults) }
 }
 
 #[derive(Debug)]
@@ -76,6 +85,9 @@ struct World<'a> {
     /// When the sender's link takes the next packet.
     free_at: Instant,
     closed: bool,
+    /// Bytes of blocks and symbols, and how many of them left while each receiver was there.
+    sent_bytes: u64,
+    sent_until_done: Vec<u64>,
     /// None before they join.
     receivers: Vec<Option<ReceiverNode>>,
     links: Vec<Link>,
@@ -97,6 +109,8 @@ impl<'a> World<'a> {
             contents: scenario.contents(),
             free_at: Instant::ZERO,
             closed: false,
+            sent_bytes: 0,
+            sent_until_done: vec![0; scenario.receivers.len()],
             receivers: scenario.receivers.iter().map(|_| None).collect(),
             links: links.collect(),
             wake_sender_at: None,
@@ -123,7 +137,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn run(mut self) -> Verdict {
+    fn run(mut self) -> (Verdict, Vec<u64>) {
         let deadline = Instant::ZERO + self.scenario.deadline();
         let mut faults = Vec::new();
         let mut events = 0;
@@ -143,7 +157,7 @@ impl<'a> World<'a> {
             let found = receiver.faults(self.scenario, number, &self.contents);
             faults.extend(found.into_iter().map(|fault| format!("receiver {number}: {fault}")));
         }
-        Verdict { trace: self.trace, faults }
+        (Verdict { trace: self.trace, faults }, self.sent_until_done)
     }
 
     fn event(&mut self, event: Event) {
@@ -151,6 +165,7 @@ impl<'a> World<'a> {
         match event {
             Event::Join(number) => {
                 self.receivers[number] = Some(ReceiverNode::new(self.scenario, number));
+                self.sent_until_done[number] = self.sent_bytes;
                 self.note(Node::Receiver(number), "joins", 0, 0..0);
                 self.schedule.at(now + REPORT, Event::Listeners);
                 return self.receiver_event(now, Event::WakeReceiver(number));
@@ -219,6 +234,7 @@ impl<'a> World<'a> {
             self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file));
         }
         if closes {
+            self.sent_until_done[number] = self.sent_bytes - self.sent_until_done[number];
             self.schedule.at(now + REPORT, Event::Listeners);
         }
         if wake != self.wake_receivers_at[number] {
@@ -282,6 +298,7 @@ impl<'a> World<'a> {
         let len = match &packet {
             Packet::Message(bytes) => bytes.len(),
             Packet::Block(_, range) | Packet::Symbol(_, range) => {
+                self.sent_bytes += range.end - range.start;
                 HEADER_LEN + (range.end - range.start) as usize
             }
         };

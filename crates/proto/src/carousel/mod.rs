@@ -14,7 +14,7 @@
 //!
 //! With forward error correction ([`crate::fec`]) the first loop is as it is without, and every later one is of new
 //! repair symbols: who listens, from whatever moment on, needs as many packets of each source block as it has blocks,
-//! and no particular one.
+//! and no particular one. Such a loop is several passes (see `pass.rs`), each a share of every source block.
 //!
 //! The IoT updater's dialect has no messages, since each of its frames carries the file's size and hash:
 //! there the sender only sends blocks, and [`iotup_inputs`] turns a frame into a receiver's inputs.
@@ -25,6 +25,7 @@
 mod check;
 mod iotup;
 mod object;
+mod pass;
 mod receiver;
 mod sender;
 

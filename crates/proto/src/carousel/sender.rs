@@ -8,7 +8,7 @@ use treecast_wire::{
     message::{BeginOfFile, Contents, Digest, Message, Reason},
 };
 
-use super::ANNOUNCE_BYTES;
+use super::{ANNOUNCE_BYTES, pass::Pass};
 use crate::{
     Instant, Step,
     chunks::{self, Chunks},
@@ -17,6 +17,9 @@ use crate::{
 
 /// A loop takes at least so long: small objects are not to keep a network busy for nothing.
 const SHORTEST_LOOP: Duration = Duration::from_millis(20);
+
+/// An object of which a pass sends fewer symbols than this is not announced in it, but for the first.
+const MANY_SYMBOLS: u64 = 32;
 
 /// How many times the end is said, since no receiver can ask for it.
 const GOODBYES: usize = 3;
@@ -116,7 +119,9 @@ pub struct Sender {
     state: State,
     listeners: bool,
     loops: u64,
-    /// Where each loop begins: an object's index, and a position in it.
+    /// Of a loop of repair symbols; always the first in others.
+    pass: Pass,
+    /// Where each loop and pass begins: an object's index, and a position in it.
     start: (usize, u64),
     /// Nothing of the loop has been sent.
     is_fresh: bool,
@@ -163,12 +168,13 @@ impl Sender {
             Object { file, begin, hash: None, withdrawn: None }
         };
         let start = place(&config, &objects);
-        Ok(Self {
+        let mut sender = Self {
             contents,
             objects: (0..).zip(objects).map(object).collect(),
             state: State::Waiting(None),
             listeners: false,
             loops: 0,
+            pass: Pass::default(),
             start,
             is_fresh: true,
             next_loop: Instant::ZERO,
@@ -179,7 +185,9 @@ impl Sender {
             events: VecDeque::new(),
             messages: VecDeque::new(),
             config,
-        })
+        };
+        sender.align();
+        Ok(sender)
     }
 
     /// What an object is announced as.
@@ -270,22 +278,44 @@ impl Sender {
         if std::mem::take(&mut self.is_fresh) {
             self.next_loop = now + SHORTEST_LOOP;
         }
-        let object = &self.objects[self.current];
-        if object.withdrawn.is_some() {
+        if self.objects[self.current].withdrawn.is_some() {
             self.finish_object();
             None
-        } else if self.config.announce && self.position >= self.announce_at {
+        } else if self.speaks() && self.position >= self.announce_at {
             self.announce();
             None
         } else if let Some(page) = self.next_page() {
             self.next_page = page + 1;
-            Some(SenderTransmit::ChunkHashes { file: object.file, page })
-        } else if self.position < object.begin.file_size {
-            Some(self.next_run())
+            Some(SenderTransmit::ChunkHashes { file: self.objects[self.current].file, page })
         } else {
-            self.finish_object();
-            None
+            let transmit = self.next_run();
+            if transmit.is_none() {
+                self.finish_object();
+            }
+            transmit
         }
+    }
+
+    /// How the current object is cut for repair symbols, in a loop of those.
+    fn fountain(&self) -> Option<Layout> {
+        let is_fountain = self.config.fec && self.row() > 0;
+        let size = self.objects[self.current].begin.file_size;
+        Layout::new(size, self.config.block_len).filter(|_| is_fountain)
+    }
+
+    /// Which repair symbols this loop sends; none, but blocks, with 0.
+    fn row(&self) -> u64 {
+        self.config.first_row.saturating_add(self.loops)
+    }
+
+    /// Whether messages of the current object go out.
+    fn speaks(&self) -> bool {
+        let object = &self.objects[self.current];
+        let is_large = || {
+            let run = self.fountain().and_then(|layout| self.pass.next_from(&layout, 0));
+            object.withdrawn.is_none() && run.is_some_and(|run| run.end - run.start >= MANY_SYMBOLS)
+        };
+        self.config.announce && (self.pass.is_first() || is_large())
     }
 
     /// Whether a loop is over before its time.
@@ -300,7 +330,8 @@ impl Sender {
         if let Some(hash) = object.hash {
             self.messages.push_back((object.file, Message::Digest(Digest::unsigned(hash))));
         }
-        self.announce_at = self.position + ANNOUNCE_BYTES;
+        let stride = if self.fountain().is_some() { self.pass.stride() } else { 1 };
+        self.announce_at = self.position + ANNOUNCE_BYTES * stride;
         if let Some(chunks) = Chunks::new(object.begin.file_size) {
             // What lies behind is told in the next loop.
             self.next_page = self.next_page.max(chunks.page_at(self.position));
@@ -310,42 +341,59 @@ impl Sender {
     /// The next page of chunk hashes whose chunks begin before the next announcement.
     fn next_page(&self) -> Option<u32> {
         let object = &self.objects[self.current];
-        let may_tell = self.config.announce && chunks::fit_in(self.config.block_len) && object.hash.is_some();
+        let may_tell = self.config.announce
+            && self.pass.is_first()
+            && chunks::fit_in(self.config.block_len)
+            && object.hash.is_some();
         let chunks = Chunks::new(object.begin.file_size).filter(|_| may_tell)?;
         let is_due =
             self.next_page < chunks.pages() && chunks.page_bytes(self.next_page).start < self.announce_at;
         is_due.then_some(self.next_page)
     }
 
-    fn next_run(&mut self) -> SenderTransmit {
+    /// The next blocks or symbols of the current object; none when it has no more of them in this pass.
+    fn next_run(&mut self) -> Option<SenderTransmit> {
         let object = &self.objects[self.current];
         let (file, size) = (object.file, object.begin.file_size);
-        let (start, row) = (self.start.1, self.config.first_row.saturating_add(self.loops));
-        let is_before_start = self.current == self.start.0 && self.position < start;
-        let end = self.position.saturating_add(u64::from(self.config.max_run_len));
-        let range = self.position..end.min(if is_before_start { start } else { size });
-        let layout = Layout::new(size, self.config.block_len).filter(|_| self.config.fec && row > 0);
-        if let Some(layout) = layout {
-            let first = range.start / layout.block_len();
-            let (source_block, symbols) =
-                layout.instead(&(first..range.end.div_ceil(layout.block_len())), row);
-            let next = first + u64::from(symbols.end - symbols.start);
-            self.go_on(next.saturating_mul(layout.block_len()).min(size));
-            return SenderTransmit::Symbols { file, source_block, symbols };
+        let end = if self.is_before_start() { self.start.1 } else { size };
+        let most = u64::from(self.config.max_run_len);
+        let Some(layout) = self.fountain() else {
+            let range = self.position..self.position.saturating_add(most).min(end);
+            return (!range.is_empty()).then(|| {
+                self.go_on(range.end);
+                SenderTransmit::Blocks { file, range }
+            });
+        };
+        let block_len = layout.block_len();
+        let blocks = self.pass.next_from(&layout, self.position.div_ceil(block_len))?;
+        if blocks.start * block_len >= end {
+            return None;
         }
-        self.go_on(range.end);
-        SenderTransmit::Blocks { file, range }
+        let blocks = blocks.start..blocks.end.min(blocks.start + (most / block_len).max(1));
+        let (source_block, symbols) = layout.instead(&blocks, self.row());
+        let next = blocks.start + u64::from(symbols.end - symbols.start);
+        self.go_on(next.saturating_mul(block_len).min(size));
+        Some(SenderTransmit::Symbols { file, source_block, symbols })
+    }
+
+    /// Whether the loop or pass, which has come round, ends in the current object.
+    fn is_before_start(&self) -> bool {
+        self.current == self.start.0 && self.position < self.start.1
     }
 
     fn go_on(&mut self, position: u64) {
         self.position = position;
         if position > 0 && (self.current, position) == self.start {
-            self.finish_loop();
+            self.finish_pass();
         }
     }
 
+    /// Goes on to the next object, or to the next pass where this one has come round.
     fn finish_object(&mut self) {
-        if self.config.announce {
+        if self.is_before_start() {
+            return self.finish_pass();
+        }
+        if self.speaks() {
             let object = &self.objects[self.current];
             let end = match (&object.withdrawn, object.hash) {
                 (Some(reason), _) => {
@@ -360,16 +408,39 @@ impl Sender {
         (self.position, self.announce_at, self.next_page) = (0, 0, 0);
         self.current = (self.current + 1) % self.objects.len();
         if (self.current, 0) == self.start {
-            self.finish_loop();
+            self.finish_pass();
+        }
+    }
+
+    fn finish_pass(&mut self) {
+        match self.pass.next().filter(|_| self.config.fec && self.row() > 0) {
+            Some(next) => {
+                self.pass = next;
+                (self.current, self.position) = self.start;
+                (self.announce_at, self.next_page) = (0, 0);
+            }
+            None => self.finish_loop(),
         }
     }
 
     fn finish_loop(&mut self) {
         self.loops += 1;
+        self.pass = Pass::default();
+        self.align();
         self.is_fresh = true;
         self.events.push_back(SenderEvent::Looped { loops: self.loops });
         if self.objects.iter().all(|object| object.withdrawn.is_some()) {
             self.close();
+        }
+    }
+
+    /// Passes begin where a source block does.
+    fn align(&mut self) {
+        self.current = self.start.0;
+        if let Some(layout) = self.fountain() {
+            let source_block = layout.source_block(self.start.1 / layout.block_len());
+            self.start.1 = layout.blocks(source_block).start * layout.block_len();
+            (self.position, self.announce_at) = (self.start.1, 0);
         }
     }
 }
@@ -575,16 +646,19 @@ mod tests {
     #[test]
     fn with_forward_error_correction_later_loops_are_symbols_that_nobody_has_had() {
         // Two source blocks of 2,200 blocks.
-        let mut sender = sender(&[4_400_000], true);
+        let mut sender = sender(&[4_399_999], true);
         (sender.config.fec, sender.config.announce) = (true, false);
         sender.handle(NOW, SenderInput::Listeners { present: true });
-        let third = |first: u32| format!("0 symbols of 0 {first}..{}", first + 400);
-        let all = sent(&mut sender, 11 + 12 + 12);
-        assert_eq!((&*all[0], &*all[10]), ("0 0..400000", "0 4000000..4400000"));
-        assert_eq!(all[11], third(2200));
-        assert_eq!(all[16], "0 symbols of 0 4200..4400");
-        assert_eq!(all[17], "0 symbols of 1 2200..2600");
-        assert_eq!(all[23], third(4400), "the third loop goes on where the second ended");
+        let all = sent(&mut sender, 11 + 14 + 1);
+        assert_eq!((&*all[0], &*all[10]), ("0 0..400000", "0 4000000..4399999"));
+        let runs = |block: u32, ends: &[u32]| -> Vec<String> {
+            ends.windows(2).map(|ends| format!("0 symbols of {block} {}..{}", ends[0], ends[1])).collect()
+        };
+        let first = [&runs(0, &[2200, 2384])[..], &runs(1, &[2200, 2384]), &runs(0, &[2384, 2567])].concat();
+        assert_eq!(all[11..14], first, "in passes");
+        let last = runs(1, &[3667, 4067, 4400]);
+        assert_eq!(all[23..25], last, "which end with the numbers of the loop");
+        assert_eq!(all[25..], runs(0, &[4400, 4584]), "the third loop goes on where the second ended");
     }
 
     #[test]
