@@ -67,8 +67,8 @@ impl Auto {
         self.next_number - 1
     }
 
-    pub fn sent(&mut self, now: Instant, group_bytes: u64) {
-        self.sender.handle(now, SenderInput::Sent { group_bytes, repair_bytes: 0 });
+    pub fn sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
+        self.sender.handle(now, SenderInput::Sent { group_bytes, repair_bytes });
     }
 
     pub fn arrived(&mut self, now: Instant, packets: Arrived) {

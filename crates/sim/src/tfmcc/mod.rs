@@ -1,6 +1,7 @@
 //! Congestion control on a shared link: flows of `--rate auto` and TCP connections behind one drop-tail queue.
 //!
-//! What is not modelled: retransmissions of `auto` (the lab has them), and queues on the way back.
+//! Of the retransmissions of `auto` only those are modelled that leave when nothing is due for the group, and not what TCP makes of
+//! them (the lab has that). Nor are queues on the way back.
 
 mod auto;
 mod cubic;
@@ -8,7 +9,7 @@ mod link;
 mod slow_start;
 mod world;
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 pub use world::run;
 
@@ -37,6 +38,8 @@ pub struct Scenario {
     pub length: Duration,
     /// `auto` does not follow receivers that can bear less.
     pub floor_bps: Option<u64>,
+    /// Meanwhile `auto` has nothing for the group and fills its rate with retransmissions.
+    pub retransmits: Option<Range<Duration>>,
 }
 
 /// What became of a flow, in spans of [`SPAN`].
@@ -47,6 +50,8 @@ pub struct Figures {
     pub most_reports_a_round: u32,
     /// The highest rate that the sender allowed itself, in bits a second.
     pub highest_bps: u64,
+    /// The lowest while it had nothing for the group.
+    pub alone_bps: Option<u64>,
 }
 
 pub const SPAN: Duration = Duration::from_millis(100);

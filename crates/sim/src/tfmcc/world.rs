@@ -171,9 +171,30 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A run of packets at once, as a super-packet leaves. What of it is not lost comes as it was cut by losses.
     fn send_run(&mut self, now: Instant, flow: usize) {
         let (packets, next) = self.auto(flow).run_len();
+        let retransmits = self.scenario.retransmits.as_ref();
+        if retransmits.is_some_and(|span| span.contains(&now.saturating_duration_since(Instant::ZERO))) {
+            self.retransmit(now, flow, packets);
+        } else {
+            self.send_to_group(now, flow, packets);
+        }
+        self.poll_sender(now, flow);
+        let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
+        self.schedule.at(now + (next + jitter).saturating_sub(JITTER / 2), Event::Send(flow));
+    }
+
+    /// Over a connection, of which congestion control hears nothing.
+    fn retransmit(&mut self, now: Instant, flow: usize, packets: u32) {
+        (0..packets).for_each(|_| _ = self.carry(now, flow, u64::from(PACKET_BYTES)));
+        self.auto(flow).sent(now, 0, u64::from(packets * PACKET_BYTES));
+        let rate = self.auto(flow).sender.rate_bps();
+        let lowest = self.figures[flow].alone_bps.unwrap_or(rate);
+        self.figures[flow].alone_bps = Some(lowest.min(rate));
+    }
+
+    /// A run of packets at once, as a super-packet leaves. What of it is not lost comes as it was cut by losses.
+    fn send_to_group(&mut self, now: Instant, flow: usize, packets: u32) {
         let mut whole: Option<(Arrived, Instant)> = None;
         for _ in 0..packets {
             let first = self.auto(flow).take_number();
@@ -188,10 +209,7 @@ impl<'a> World<'a> {
             };
         }
         self.deliver(flow, whole);
-        self.auto(flow).sent(now, u64::from(packets * PACKET_BYTES));
-        self.poll_sender(now, flow);
-        let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
-        self.schedule.at(now + (next + jitter).saturating_sub(JITTER / 2), Event::Send(flow));
+        self.auto(flow).sent(now, u64::from(packets * PACKET_BYTES), 0);
     }
 
     fn deliver(&mut self, flow: usize, run: Option<(Arrived, Instant)>) {

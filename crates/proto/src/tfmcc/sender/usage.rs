@@ -38,7 +38,9 @@ impl Usage {
             return;
         }
         let all = self.group_bits + self.repair_bits;
-        self.is_unused = all < self.allowed_bits * USED_SHARE;
+        // More retransmissions leave only where there was not more for the group: its packets were then too few to tell what
+        // the path bears (RFC 5348, 4.3 and 8.2.1: an interval that was limited by data).
+        self.is_unused = all.min(self.group_bits * MOST_SHARE) < self.allowed_bits * USED_SHARE;
         if self.group_bits > 0.0 {
             self.share = Some((all / self.group_bits).min(MOST_SHARE));
         }
@@ -85,6 +87,7 @@ mod tests {
     fn what_is_used_and_for_what_is_known_after_a_round_trip() {
         assert!(!after(1000, 0).is_unused() && !after(500, 500).is_unused() && after(300, 300).is_unused());
         assert_eq!((after(1000, 0).share(), after(500, 250).share(), after(1, 999).share()), (1.0, 1.5, 2.0));
-        assert_eq!((after(0, 1000).share(), after(0, 1000).is_unused()), (1.0, false));
+        assert!(after(0, 1000).is_unused() && after(300, 700).is_unused() && !after(450, 550).is_unused());
+        assert_eq!(after(0, 1000).share(), 1.0);
     }
 }
