@@ -212,7 +212,8 @@ const ROUTING_HEADERS: &str = "4,48 0 0 20,21 0 1 43,6 0 0 2,6 0 0 4294967295";
 const TENTH: &str = "6,48 0 0 20,21 3 0 6,32 0 0 4294963256,53 0 1 3865470566,6 0 0 2,6 0 0 4294967295";
 
 /// What slow start has sent too much on one receiver's link comes again at that link's rate: with nothing but retransmissions to
-/// send, the rate fell to next to nothing, for the congestion control had taken its own messages for all that arrived.
+/// send, the rate was next to nothing. First the congestion control had taken its own messages for all that arrived; then the
+/// rate that it had found last, with the last of the group's packets, stood until the end.
 #[test]
 fn what_one_receiver_has_lost_by_slow_start_comes_again_at_its_links_rate() {
     const LEN: usize = 12_000_000;

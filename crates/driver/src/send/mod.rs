@@ -136,6 +136,11 @@ impl Rate {
             Self::Auto { .. } | Self::Max => None,
         }
     }
+
+    /// Whether congestion control finds it.
+    pub fn is_auto(self) -> bool {
+        matches!(self, Self::Auto { .. })
+    }
 }
 
 /// How a session is secured.

@@ -4,6 +4,10 @@
 //! push packets of the multicast out of the queue, for all receivers, who then ask for yet more. While
 //! there is something to multicast, retransmissions get a share of it only: a receiver that loses much, comes late
 //! or was stopped must not hold up all others.
+//!
+//! A rate that congestion control finds for the group (`--rate auto`) is for what the group gets. While nothing can be multicast nobody
+//! reports on it, and whatever it was last would stand until all is mended: then each connection's TCP says alone how
+//! much may leave.
 
 /// Who goes first when the rate is not enough for both (interdomain-2013, 4.7.2, figures 4.12 and 4.13).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,12 +38,15 @@ pub(super) struct RepairShare {
     least: Credit,
     /// Nothing can be multicast now.
     multicast_waits: bool,
+    /// The rate is congestion control's, and not one that was given.
+    is_auto: bool,
 }
 
 impl RepairShare {
-    pub fn new(priority: Priority) -> Self {
+    /// `is_auto`: the rate is congestion control's, and not one that was given.
+    pub fn new(priority: Priority, is_auto: bool) -> Self {
         let credit = |price: u64| Credit { price: price as i64, bytes: 0 };
-        Self { priority, half: credit(1), least: credit(LEAST_SHARE), multicast_waits: false }
+        Self { priority, half: credit(1), least: credit(LEAST_SHARE), multicast_waits: false, is_auto }
     }
 
     pub fn multicast_sent(&mut self, bytes: u64) {
@@ -53,20 +60,28 @@ impl RepairShare {
         self.multicast_waits = true;
     }
 
-    pub fn repaired(&mut self, bytes: u64) {
+    /// Returns whether they count for the rate.
+    #[must_use]
+    pub fn repaired(&mut self, bytes: u64) -> bool {
         // What leaves while nothing can be multicast costs the multicast nothing.
         if !self.multicast_waits {
             self.half.spend(bytes);
             self.least.spend(bytes);
         }
+        !self.is_tcps()
+    }
+
+    /// Whether TCP alone says how much may leave.
+    fn is_tcps(&self) -> bool {
+        self.is_auto && self.multicast_waits
     }
 
     /// Whether retransmissions may leave, given that the rate leaves room for more bytes now or not, and that they are
     /// urgent or not. While there is multicast it waits for the rate, and pays for what leaves on credit; when there is
-    /// none, retransmissions have to wait themselves.
+    /// none, retransmissions have to wait themselves, for a rate that was given.
     pub fn may_leave(&self, is_urgent: impl FnOnce() -> bool, has_rate: impl FnOnce() -> bool) -> bool {
         if self.multicast_waits {
-            return has_rate();
+            return self.is_tcps() || has_rate();
         }
         let half = self.half.bytes > 0;
         half && (self.priority == Priority::Fair || self.least.bytes > 0 || is_urgent())
@@ -99,18 +114,18 @@ mod tests {
 
     /// How many bytes of retransmissions leave beside 6 MB of multicast.
     fn repairs(priority: Priority, is_urgent: bool) -> u64 {
-        let mut share = RepairShare::new(priority);
+        let mut share = RepairShare::new(priority, false);
         let mut repairs = 0;
         for _ in 0..100 {
             share.multicast_sent(60_000);
             while share.may_leave(|| is_urgent, || true) {
-                share.repaired(50_000);
+                assert!(share.repaired(50_000));
                 repairs += 50_000;
             }
         }
         assert!(!share.may_leave(|| is_urgent, || true));
         share.multicast_waits();
-        share.repaired(1 << 30);
+        assert!(share.repaired(1 << 30));
         assert!(share.may_leave(|| false, || true));
         assert!(!share.may_leave(|| true, || false), "the rate is for them, too");
         repairs
@@ -126,11 +141,24 @@ mod tests {
     }
 
     #[test]
+    fn with_an_auto_rate_tcp_alone_says_what_leaves_while_nothing_is_multicast() {
+        let mut share = RepairShare::new(Priority::Multicast, true);
+        share.multicast_sent(LEAST_SHARE * 50_000);
+        assert!(share.repaired(50_000), "it counts for the rate while there is multicast");
+        assert!(!share.may_leave(|| false, || true));
+        share.multicast_waits();
+        assert!(share.may_leave(|| false, || false) && !share.repaired(1 << 30));
+        share.multicast_sent(LEAST_SHARE * 1_000);
+        assert!(share.may_leave(|| false, || true) && share.repaired(1_000), "nothing of that is owed");
+        assert!(!share.may_leave(|| false, || true));
+    }
+
+    #[test]
     fn what_was_not_used_is_saved_up_only_so_far() {
         for priority in [Priority::Multicast, Priority::Fair] {
-            let mut share = RepairShare::new(priority);
+            let mut share = RepairShare::new(priority, false);
             share.multicast_sent(u64::MAX);
-            share.repaired(MAX_CREDIT_BYTES as u64);
+            assert!(share.repaired(MAX_CREDIT_BYTES as u64));
             assert!(!share.may_leave(|| true, || true));
         }
     }

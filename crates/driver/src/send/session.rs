@@ -194,7 +194,7 @@ impl<'a> Session<'a> {
             slower: SlowerLane::all(&plan, clock.now()),
             moves: 0,
             congestion: Congestion::new(&plan),
-            repairs: RepairShare::new(plan.options.priority),
+            repairs: RepairShare::new(plan.options.priority, plan.options.rate.is_auto()),
             run_bytes,
             total_bytes: plan.total_bytes(),
             before_bytes: 0,
@@ -535,9 +535,7 @@ impl<'a> Session<'a> {
             Ok(()) => {
                 peer.retransmitted_bytes += len as u64;
                 let sent = pacer::tcp_bytes((HEADER_LEN + len) as u64);
-                self.repairs.repaired(sent);
-                self.pacer.sent(now, sent);
-                self.note_sent(now, 0, sent);
+                self.note_repaired(now, sent);
             }
             Err(error) => self.withdraw(now, file, &error),
         }

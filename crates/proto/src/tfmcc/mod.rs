@@ -12,6 +12,8 @@
 //! - Such a connection tells a first round trip before anything is sent, so nobody starts with half a second.
 //! - A rate is what leaves in all, retransmissions included. What arrives from the group is compared with what was sent
 //!   to the group, and with nothing while that is little: it says nothing of the path then (RFC 5348, 4.3).
+//! - With nothing for the group there are no reports, and no rate that is found anew: who sends has the connections'
+//!   own congestion control say what of retransmissions may leave.
 //! - What the receiver that is followed asks for is not the equation's rate but that of a TCP window which it emulates
 //!   (`window`, after TEAR): the equation looks back on eight loss events, with CUBIC's long intervals on a minute, and
 //!   smoothness is worth nothing to files. The equation says who is to be followed, together with that window.

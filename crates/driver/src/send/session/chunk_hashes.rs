@@ -36,8 +36,6 @@ impl Session<'_> {
             }
         }
         let sent = pacer::tcp_bytes(queued);
-        self.repairs.repaired(sent);
-        self.pacer.sent(now, sent);
-        self.note_sent(now, 0, sent);
+        self.note_repaired(now, sent);
     }
 }

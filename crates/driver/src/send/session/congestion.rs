@@ -52,6 +52,14 @@ impl Session<'_> {
         self.congestion(now, SenderInput::Sent { group_bytes, repair_bytes });
     }
 
+    /// What mends a receiver's copy has been given to its connection, so many bytes of IP packets.
+    pub(super) fn note_repaired(&mut self, now: Instant, bytes: u64) {
+        if self.repairs.repaired(bytes) {
+            self.pacer.sent(now, bytes);
+            self.note_sent(now, 0, bytes);
+        }
+    }
+
     fn congestion(&mut self, now: Instant, input: SenderInput) {
         if let Some(congestion) = &mut self.congestion {
             congestion.machine.handle(now, input);

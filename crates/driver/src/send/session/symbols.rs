@@ -77,8 +77,6 @@ impl Session<'_> {
         connection.queue(run);
         peer.retransmitted_bytes += run.len() as u64;
         let sent = pacer::tcp_bytes((HEADER_LEN + run.len()) as u64);
-        self.repairs.repaired(sent);
-        self.pacer.sent(now, sent);
-        self.note_sent(now, 0, sent);
+        self.note_repaired(now, sent);
     }
 }
