@@ -230,9 +230,10 @@ fn what_one_receiver_has_lost_by_slow_start_comes_again_at_its_links_rate() {
         let (done, _) = sender.end();
         receivers.into_iter().for_each(|receiver| _ = receiver.end());
         check_files(&scratch, "file", LEN);
-        // 3.2 s at best, 30 s and more on a very busy machine; it never came to an end.
+        // 3.2 s at best; on a very busy machine it was a minute and more.
         let seconds = done["seconds"].as_f64().expect("a number");
-        assert!(seconds < 90.0, "{fanout}: {done}");
+        println!("{fanout}: {seconds} s");
+        assert!(seconds < 45.0, "{fanout}: {done}");
     }
 }
 
