@@ -1,6 +1,6 @@
 //! Receiving: headers into one array, blocks side by side into one buffer.
 
-use std::{io, mem, net::UdpSocket, os::fd::AsRawFd};
+use std::{fmt, io, mem, net::UdpSocket, os::fd::AsRawFd};
 
 use treecast_wire::{
     header::HEADER_LEN,
@@ -36,9 +36,24 @@ pub struct Collector {
     opener: Option<Opener>,
     /// As many as there are datagrams in the largest super-packet.
     slots: Vec<Slot>,
+    pieces: Pieces,
     dropped: DropCounter,
     taken: u64,
 }
+
+/// The list of pieces that the kernel scatters messages into, empty between calls: to allocate it each time cost as much as
+/// several small allocations, of which it made the allocator tidy up.
+#[derive(Default)]
+struct Pieces(Vec<libc::iovec>);
+
+impl fmt::Debug for Pieces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pieces")
+    }
+}
+
+// SAFETY: between calls it is empty, so that nothing it points at goes to another thread with it.
+unsafe impl Send for Pieces {}
 
 /// A socket that is not received from now.
 #[derive(Debug)]
@@ -97,6 +112,7 @@ impl Collector {
             block_len,
             opener,
             slots: vec![Slot::EMPTY; count],
+            pieces: Pieces::default(),
             dropped: DropCounter::default(),
             taken: 0,
         })
@@ -180,10 +196,13 @@ impl Collector {
     /// What the kernel says, other than that nothing is there.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<bool> {
         loop {
+            let mut pieces = mem::take(&mut self.pieces);
             let result = match self.offload {
-                Offload::Batches => self.receive_many(batch),
-                _ => self.receive_one(batch),
+                Offload::Batches => self.receive_many(batch, &mut pieces.0),
+                _ => self.receive_one(batch, &mut pieces.0),
             };
+            pieces.0.clear();
+            self.pieces = pieces;
             match result {
                 Ok(()) => return Ok(true),
                 Err(error) => match error.raw_os_error() {
@@ -197,11 +216,11 @@ impl Collector {
     }
 
     /// One super-packet or datagram, scattered over the header slots and the batch's buffer.
-    fn receive_one(&mut self, batch: &mut Batch) -> io::Result<()> {
+    fn receive_one(&mut self, batch: &mut Batch, iovecs: &mut Vec<libc::iovec>) -> io::Result<()> {
         let start = batch.used();
-        let mut iovecs = self.iovecs(batch);
+        self.point_at(batch, iovecs);
         let mut control = ControlBuffer::new();
-        let mut message = message_into(&mut iovecs);
+        let mut message = message_into(iovecs);
         message.msg_control = control.as_mut_ptr();
         message.msg_controllen = ControlBuffer::LEN;
         // SAFETY: `message` points at `iovecs` and `control`, and those at the slots and the batch.
@@ -280,11 +299,11 @@ impl Collector {
     }
 
     /// As many datagrams as are there, have a slot and fit.
-    fn receive_many(&mut self, batch: &mut Batch) -> io::Result<()> {
+    fn receive_many(&mut self, batch: &mut Batch, iovecs: &mut Vec<libc::iovec>) -> io::Result<()> {
         let start = batch.used();
         let count = self.slots.len().min(batch.room() / self.block_len);
         let pieces = self.lens().pieces();
-        let mut iovecs = self.iovecs(batch);
+        self.point_at(batch, iovecs);
         let mut controls = [ControlBuffer::new(); BATCH_MESSAGES];
         let mut messages: Vec<_> = iovecs
             .chunks_mut(pieces)
@@ -331,16 +350,15 @@ impl Collector {
     }
 
     /// Room for a header, for a block, and where packets are sealed for a tag; and so on.
-    fn iovecs(&mut self, batch: &mut Batch) -> Vec<libc::iovec> {
+    fn point_at(&mut self, batch: &mut Batch, iovecs: &mut Vec<libc::iovec>) {
         let lens = self.lens();
-        let mut iovecs = Vec::with_capacity(self.slots.len() * lens.pieces());
+        iovecs.reserve(self.slots.len() * lens.pieces());
         for (slot, room) in self.slots.iter_mut().zip(batch.free().chunks_exact_mut(self.block_len)) {
             iovecs.extend([iovec(&mut slot.head[SEALED_HEADER_LEN - lens.head..]), iovec(room)]);
             if lens.tag > 0 {
                 iovecs.push(iovec(&mut slot.tag[..lens.tag]));
             }
         }
-        iovecs
     }
 
     fn lens(&self) -> Lens {
