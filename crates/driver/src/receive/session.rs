@@ -72,6 +72,8 @@ const WELCOME_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Session<'a> {
     on_event: &'a mut dyn FnMut(ReceiveEvent),
     clock: Clock,
+    /// When what is being dealt with began: asking the clock at each of a small object's steps would cost as much as one of them.
+    now: Instant,
     poller: Poller,
     collector: Collector,
     /// What has come where; none where there is one way only.
@@ -205,6 +207,7 @@ impl<'a> Session<'a> {
             comes_back: !options.reconnect.is_zero(),
             failing: Vec::new(),
             closed: false,
+            now: clock.now(),
             clock,
         };
         session.machine.handle(clock.now(), ReceiverInput::Connected);
@@ -472,7 +475,7 @@ impl<'a> Session<'a> {
             if let Some(digest) = manifests.release(file, begin) {
                 let message = Message::Digest(digest);
                 let input = ReceiverInput::Message { from: Channel::Control, file, message };
-                self.machine.handle(self.clock.now(), input);
+                self.machine.handle(self.now, input);
                 self.settle(None);
             }
         }
@@ -551,15 +554,17 @@ impl<'a> Session<'a> {
     }
 
     fn handle(&mut self, input: ReceiverInput, blocks: Option<(Range<u64>, usize)>) {
-        self.machine.handle(self.clock.now(), input);
+        self.now = self.clock.now();
+        self.machine.handle(self.now, input);
         self.settle(blocks);
         self.release_digests();
     }
 
     /// As [`Session::settle`], for both machines.
     fn settle_all(&mut self) -> Option<Instant> {
-        let deadline = self.settle(None);
         let now = self.clock.now();
+        self.now = now;
+        let deadline = self.settle(None);
         self.tell_heard(now);
         loop {
             match self.congestion.poll(now) {
@@ -576,8 +581,7 @@ impl<'a> Session<'a> {
     /// the batch they lie. Returns when it wants to be asked again.
     fn settle(&mut self, blocks: Option<(Range<u64>, usize)>) -> Option<Instant> {
         loop {
-            let now = self.clock.now();
-            match self.machine.poll(now) {
+            match self.machine.poll(self.now) {
                 Step::Transmit(transmit) => self.carry_out(transmit, blocks.as_ref()),
                 Step::Event(event) => self.note(event),
                 Step::Wait(deadline, _) => return deadline,
@@ -625,7 +629,7 @@ impl<'a> Session<'a> {
             }
             ReceiverTransmit::ForgetSymbols { file } => self.add(Task::ForgetSymbols { file }),
             ReceiverTransmit::Hash { file } => match self.small.hash(file) {
-                Some(hash) => self.machine.handle(self.clock.now(), ReceiverInput::Hashed { file, hash }),
+                Some(hash) => self.machine.handle(self.now, ReceiverInput::Hashed { file, hash }),
                 None => self.add(Task::Hash { file }),
             },
             ReceiverTransmit::CheckChunks { file, hash, page } => {
@@ -660,7 +664,7 @@ impl<'a> Session<'a> {
         }
         ranges.extend(self.small.restore(file));
         let before = self.machine.received_bytes();
-        self.machine.handle(self.clock.now(), ReceiverInput::Have { file, ranges });
+        self.machine.handle(self.now, ReceiverInput::Have { file, ranges });
         self.kept_bytes += self.machine.received_bytes().saturating_sub(before);
     }
 
@@ -673,7 +677,7 @@ impl<'a> Session<'a> {
     }
 
     fn add(&mut self, task: Task) {
-        self.intake.add(self.clock.now(), task);
+        self.intake.add(self.now, task);
     }
 
     fn note(&mut self, event: ReceiverEvent) {
@@ -687,12 +691,12 @@ impl<'a> Session<'a> {
                     self.small.forget_left(file);
                     (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned() });
                 }
-                self.machine.handle(self.clock.now(), ReceiverInput::Respond { file, response });
+                self.machine.handle(self.now, ReceiverInput::Respond { file, response });
             }
             // Its name is not known yet; once it is, the machine asks again.
             ReceiverEvent::EndOfFileOnly { file } => {
                 let input = ReceiverInput::Respond { file, response: Response::Accept };
-                self.machine.handle(self.clock.now(), input);
+                self.machine.handle(self.now, input);
             }
             ReceiverEvent::Received { file, begin } => {
                 self.forget(file);
