@@ -57,6 +57,21 @@ name = "none"
 kind = "mead"
 support = "none"
 
+[[delivery]]
+name = "xcast"
+kind = "xcast"
+
+[[delivery]]
+name = "xcast, anonymous, twice"
+kind = "xcast"
+max = 2
+anonymous = true
+
+[[delivery]]
+name = "xcast+"
+kind = "xcast-plus"
+key = true
+
 [[claim]]
 says = "nothing is lost"
 measure = "loss"
@@ -87,7 +102,7 @@ fn each_way_gets_all_to_everybody_and_takes_what_the_tree_says() {
     assert!(report.contains("Bytes on all links, saved against unicast"));
 
     let infos = infos(&out);
-    assert_eq!(infos.len(), 4, "{told}");
+    assert_eq!(infos.len(), 7, "{told}");
     for info in &infos {
         let measured = measured(info);
         assert_eq!((measured.came, measured.duplicates), (measured.expected, 0), "{}: {told}", info.delivery);
@@ -99,6 +114,9 @@ fn each_way_gets_all_to_everybody_and_takes_what_the_tree_says() {
     let of = |delivery: &str| infos.iter().find(|info| info.delivery == delivery).expect("it was run");
     let sent = |delivery: &str| measured(of(delivery)).bytes.sender as f64;
     assert!(sent("mead") < sent("unicast") * 0.5 && sent("multicast") < sent("mead"));
+    // One list of four, or two of two; one of the two routers.
+    assert!(sent("xcast") < sent("unicast") * 0.5 && sent("xcast") < sent("xcast, anonymous, twice"));
+    assert!(sent("multicast") < sent("xcast+") && sent("xcast+") < sent("xcast"));
     // Where no router speaks MEADcast, everybody gets unicast.
     assert!((0.95..1.1).contains(&(sent("none") / sent("unicast"))));
     fs::remove_dir_all(&folder).expect("it is ours");

@@ -34,6 +34,7 @@ impl Lab {
             let upstream = upstream.map(|interface| ["--upstream", interface]);
             std::iter::once("mroute").chain(upstream.into_iter().flatten()).collect()
         })
+        .map(drop)
     }
 
     /// The same for source-specific groups alone: their joins follow the routes to their sources, also where there are loops.
@@ -41,13 +42,13 @@ impl Lab {
         &self,
         program: &Path,
         prepare: impl Fn(&mut Command),
-    ) -> Result<()> {
+    ) -> Result<Vec<Daemon>> {
         self.start_in_routers(program, prepare, |_| vec!["mroute"])
     }
 
     /// Starts `program router run --all` in every router, and returns when all of them are ready.
     pub fn start_mead_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<()> {
-        self.start_in_routers(program, prepare, |_| vec!["router", "run", "--all"])
+        self.start_in_routers(program, prepare, |_| vec!["router", "run", "--all"]).map(drop)
     }
 
     fn start_in_routers<'a>(
@@ -55,7 +56,7 @@ impl Lab {
         program: &Path,
         prepare: impl Fn(&mut Command),
         arguments: impl Fn(Option<&'a str>) -> Vec<&'a str>,
-    ) -> Result<()> {
+    ) -> Result<Vec<Daemon>> {
         const PATIENCE: Duration = Duration::from_secs(60);
         let start = |(node, upstream): (&LabNode, Option<&'a str>)| {
             let mut command = Command::new(program);
@@ -66,7 +67,8 @@ impl Lab {
         let nodes = self.nodes().iter().zip(self.topology().multicast_upstreams());
         let routers = nodes.filter(|(node, _)| node.role == Role::Router);
         let mut daemons = routers.map(start).collect::<Result<Vec<_>>>()?;
-        daemons.iter_mut().try_for_each(|daemon| daemon.wait_for_line("ready", PATIENCE))
+        daemons.iter_mut().try_for_each(|daemon| daemon.wait_for_line("ready", PATIENCE))?;
+        Ok(daemons)
     }
 }
 
@@ -111,6 +113,16 @@ impl Daemon {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Ends it by SIGTERM, and waits until it has ended.
+    pub(crate) fn end(mut self) -> Result<()> {
+        if !self.has_ended() {
+            // SAFETY: takes no pointers. It has not been waited for, so the number is still its own.
+            unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        }
+        let ended = self.child.wait().map(drop);
+        ended.map_err(Error::system(format!("wait for a program in {}", self.node)))
     }
 
     /// Whether it has ended by itself.

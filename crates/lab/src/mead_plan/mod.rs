@@ -6,6 +6,7 @@
 
 mod participants;
 mod ways;
+mod xcast;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +22,7 @@ use treecast_proto::mead::{
 
 pub use self::participants::{Participants, Reduction, UseCase};
 use self::ways::Ways;
-use crate::topology::{Role, Topology};
+use crate::topology::{Node, Role, Topology};
 
 /// What is compared.
 #[derive(Debug, Clone)]
@@ -115,6 +116,10 @@ pub enum Way {
         dont_replicate: bool,
         designated: bool,
     },
+    /// All receivers in lists.
+    Xcast,
+    /// The receivers' routers in lists, and one packet on each of their links (Xcast+).
+    XcastPlus,
 }
 
 /// Who sends to whom, by their nodes' names.
@@ -163,8 +168,21 @@ pub fn cost(
             let model = Model { payload_bytes, dont_replicate, designated };
             stage.loads(&stage.group(grouping.as_ref(), max, &model), &model)
         }
+        Way::Xcast => stage.xcast_loads(max, payload_bytes),
+        Way::XcastPlus => stage.xcast_plus_loads(max, payload_bytes),
     };
     Ok(loads.cost(stage.sender))
+}
+
+/// The routers on the receivers' links, by which they are reached.
+///
+/// # Errors
+/// One line when the group has what the topology has not.
+pub fn last_routers(topology: &Topology, group: &Group) -> Result<BTreeSet<String>, String> {
+    let options = Options { max: None, payload_bytes: None, support: None };
+    let stage = Stage::new(topology, group, &options)?;
+    let name = |router: usize| topology.nodes[router].name.clone();
+    Ok(stage.last_routers().into_iter().map(name).collect())
 }
 
 /// The data in a datagram that leaves room for so many addresses, as the thesis took it (listing A.8).
@@ -200,6 +218,8 @@ struct Stage<'a> {
     sender: usize,
     receivers: Vec<usize>,
     node_of: BTreeMap<Ipv6Addr, usize>,
+    /// The routers that act, by name; none: all.
+    support: Option<BTreeSet<String>>,
     tree: Tree,
 }
 
@@ -217,11 +237,7 @@ impl<'a> Stage<'a> {
         for node in 0..topology.nodes.len() {
             node_of.extend(ways.address(node).map(|address| (address, node)));
         }
-        let speaks = |node: &usize| {
-            let node = &topology.nodes[*node];
-            let is_named = options.support.as_ref().is_none_or(|named| named.contains(&node.name));
-            node.role == Role::Router && is_named
-        };
+        let speaks = |node: &usize| speaks(&topology.nodes[*node], options.support.as_ref());
         let addresses = receivers.iter().map(|node| address(*node)).collect::<Result<Vec<_>, _>>()?;
         let mut answers = Answers::new(address(sender)?, addresses.iter().copied());
         for (receiver, to) in receivers.iter().zip(&addresses) {
@@ -231,7 +247,8 @@ impl<'a> Stage<'a> {
                 answers.add_offer(address(*router)?, *to, hops).map_err(|anomaly| anomaly.to_string())?;
             }
         }
-        Ok(Self { topology, tree: Tree::new(&answers), ways, sender, receivers, node_of })
+        let support = options.support.clone();
+        Ok(Self { topology, tree: Tree::new(&answers), ways, sender, receivers, node_of, support })
     }
 
     /// By the thesis' algorithm, or by cost.
@@ -302,12 +319,19 @@ impl<'a> Stage<'a> {
     /// Adds a packet to each link from one node to another. Hosts on one LAN share its link.
     fn carry(&self, loads: &mut Loads, from: usize, to: usize, bytes: u64) {
         let way = self.ways.way(from, to).unwrap_or_default();
-        for hop in way.windows(2) {
-            let is_host = hop[1] == to && self.topology.nodes[to].role != Role::Router;
-            let link = if is_host { (hop[0], self.lan(to)) } else { (hop[0], hop[1] as u128) };
-            loads.add(link, bytes);
-        }
+        way.windows(2).for_each(|hop| loads.add(self.link(hop[0], hop[1]), bytes));
     }
+
+    /// From a node to its neighbour.
+    fn link(&self, from: usize, to: usize) -> (usize, u128) {
+        let is_host = self.topology.nodes[to].role != Role::Router;
+        (from, if is_host { self.lan(to) } else { to as u128 })
+    }
+}
+
+/// Whether a node is a router that acts on packets for several.
+fn speaks(node: &Node, support: Option<&BTreeSet<String>>) -> bool {
+    node.role == Role::Router && support.is_none_or(|named| named.contains(&node.name))
 }
 
 /// Bytes on each link in one direction: from a node to another, or to a LAN with hosts.
@@ -467,6 +491,25 @@ mod tests {
     fn without_any_router_everybody_gets_unicast() {
         let rows = rows("uc2", &Options { support: Some(BTreeSet::new()), ..ALL });
         assert_eq!((rows["cost"].unicast, rows["cost"].network_share), (45, 1.0));
+    }
+
+    #[test]
+    fn xcast_parts_where_routers_know_it_and_is_lost_where_they_do_not() {
+        let (testbed, group) = (testbed(), Group::of(&use_case("uc2"), 5));
+        let cost = |support: Option<&BTreeSet<String>>, max, way| {
+            cost(&testbed, &group, support, (max, 1000), &way).expect("a group of the testbed")
+        };
+        let [unicast, multicast, all, plus] = [Way::Unicast, Way::Multicast, Way::Xcast, Way::XcastPlus]
+            .map(|way| cost(None, 23, way).network_bytes);
+        assert!(multicast < plus && plus < all && all < unicast);
+        assert_eq!(last_routers(&testbed, &group).expect("routers").len(), 6);
+        // 45 receivers in two lists, and the six routers of their nine networks in one.
+        assert_eq!(cost(None, 23, Way::Xcast).sender_bytes, 2 * (1048 + 32) + 45 * 16);
+        assert_eq!(cost(None, 23, Way::XcastPlus).sender_bytes, 1048 + 32 + 6 * 16);
+        // Only the first of each list is reached.
+        let nowhere = BTreeSet::new();
+        let alone = cost(Some(&nowhere), 23, Way::Xcast);
+        assert!(alone.network_bytes < all && alone.sender_bytes == cost(None, 23, Way::Xcast).sender_bytes);
     }
 
     #[test]

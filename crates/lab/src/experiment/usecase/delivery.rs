@@ -26,7 +26,7 @@ pub struct Delivery {
     /// The ways that the thesis' figures are of, which stand beside this one's.
     #[serde(default)]
     pub thesis: Vec<String>,
-    /// The most addresses in a packet; none: the use case's.
+    /// The most addresses in a packet; none: the use case's, or with Xcast one less: the rest of its header is longer by one.
     pub max: Option<usize>,
     /// As `treecast mead --ok`, as a part of `max`; the thesis took 80 % (4.4.3).
     pub ok: Option<f64>,
@@ -59,10 +59,13 @@ pub struct Delivery {
     /// Whether the sender believes only routers that prove what they answer (5.2.4).
     #[serde(default)]
     pub key: bool,
+    /// Whether Xcast's routers overwrite the addresses of those whom a copy is not for (RFC 5058, the A bit).
+    #[serde(default)]
+    pub anonymous: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A copy for each receiver.
     Unicast,
@@ -70,6 +73,22 @@ pub enum Kind {
     Multicast,
     /// `treecast mead`.
     Mead,
+    /// `treecast mead --xcast`: all receivers stand in lists.
+    Xcast,
+    /// `treecast mead --xcast --group`: the routers of those who have joined stand in lists, and multicast on their own links.
+    XcastPlus,
+}
+
+impl Kind {
+    /// Whether receivers join a group with the sender as its source.
+    pub fn is_source_specific(self) -> bool {
+        matches!(self, Self::Multicast | Self::XcastPlus)
+    }
+
+    /// Whether its packets leave by a `treecast mead`.
+    pub fn has_sender(self) -> bool {
+        matches!(self, Self::Mead | Self::Xcast | Self::XcastPlus)
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -83,21 +102,33 @@ pub enum Grouping {
 impl Delivery {
     /// The most addresses in a packet.
     pub fn max(&self, of_use_case: usize) -> usize {
-        self.max.unwrap_or(of_use_case)
+        self.max.unwrap_or(if self.is_xcast() { of_use_case.saturating_sub(1).max(2) } else { of_use_case })
+    }
+
+    fn is_xcast(&self) -> bool {
+        matches!(self.kind, Kind::Xcast | Kind::XcastPlus)
     }
 
     pub fn check(&self) -> Result<(), String> {
         let name = &self.name;
-        if !(2..=MAX_ADDRESSES).contains(&self.max(2)) {
+        if !(2..=MAX_ADDRESSES).contains(&self.max(MAX_ADDRESSES)) {
             return Err(format!("delivery `{name}`: max must be 2 to {MAX_ADDRESSES}"));
         }
         if !self.ok.is_none_or(|ok| (0.1..=1.0).contains(&ok)) {
             return Err(format!("delivery `{name}`: ok is a part of max, 0.1 to 1"));
         }
-        if self.kind != Kind::Mead && (self.discovery.is_some() || self.max.is_some() || self.key) {
-            return Err(format!("delivery `{name}`: only mead has max, discovery and key"));
+        let kind = self.kind;
+        let without_meaning = [
+            ("max", self.max.is_some() && !kind.has_sender()),
+            ("discovery", self.discovery.is_some() && kind != Kind::Mead),
+            ("key", self.key && !matches!(kind, Kind::Mead | Kind::XcastPlus)),
+            ("designated", self.designated && kind != Kind::Mead),
+            ("anonymous", self.anonymous && !self.is_xcast()),
+        ];
+        match without_meaning.iter().find(|(_, is_set)| *is_set) {
+            Some((key, _)) => Err(format!("delivery `{name}`: {key} has no meaning for its kind")),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Leaves it to a routing protocol when routes avoid a link.
@@ -128,6 +159,8 @@ impl Delivery {
                 dont_replicate: self.dont_replicate,
                 designated: self.designated,
             },
+            Kind::Xcast => Way::Xcast,
+            Kind::XcastPlus => Way::XcastPlus,
         }
     }
 
@@ -135,9 +168,21 @@ impl Delivery {
         self.ok.map_or(max, |ok| (max as f64 * ok).round() as usize)
     }
 
-    /// The options of `treecast mead`.
+    /// The options of `treecast mead`, but for addresses.
     pub fn arguments(&self, max: usize, data_bytes: usize) -> Vec<String> {
         let mut words: Vec<String> = vec!["--max".into(), max.to_string()];
+        match self.is_xcast() {
+            true => {
+                words.push("--xcast".into());
+                words.extend(self.anonymous.then(|| "--anonymous".into()));
+            }
+            false => words.extend(self.mead_arguments(max, data_bytes)),
+        }
+        words
+    }
+
+    fn mead_arguments(&self, max: usize, data_bytes: usize) -> Vec<String> {
+        let mut words: Vec<String> = vec!["--print-tree".into()];
         let mut add = |option: &str, value: Option<String>| {
             words.push(option.into());
             words.extend(value);

@@ -1,6 +1,6 @@
 //! A whole experiment: the testbed is built once, and all runs are made in it.
 
-use std::{path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use treecast_measure::{
     Db,
@@ -76,12 +76,12 @@ pub fn run(
     observe(&Event::Building { network: &topology.name, nodes: topology.nodes.len() });
     let db = Db::open(&order.database)?;
     let baseline = Baseline::measure().map_err(Error::Machine)?;
-    let has = |kind| experiment.deliveries.iter().any(|delivery| delivery.kind == kind);
     let any = |wanted: fn(&Delivery) -> bool| experiment.deliveries.iter().any(wanted);
     let daemons = Daemons {
-        mead: has(Kind::Mead),
+        mead: any(|delivery| delivery.kind.has_sender()),
         designated: any(|delivery| delivery.designated),
-        multicast: has(Kind::Multicast),
+        multicast: experiment.has(Kind::Multicast),
+        xcast_plus: experiment.has(Kind::XcastPlus),
         key: any(|delivery| delivery.key),
     };
     let stage = Stage::build(topology.clone(), experiment, &order.treecast, daemons)?;
@@ -175,8 +175,7 @@ impl Director<'_> {
         });
         let failed = |error| Error::Sharing { run: name.to_owned(), error };
         let topology = self.stage.topology.clone();
-        let support = planned.delivery.support.routers(&topology);
-        self.stage.set_support(support.map_err(std::io::Error::other).map_err(failed)?).map_err(failed)?;
+        prepare_routers(&mut self.stage, experiment, planned).map_err(failed)?;
         let scene =
             Scene::set(&self.stage, planned, number as u32, experiment.payload_bytes).map_err(failed)?;
         // Senders that look for routers are not what is measured.
@@ -328,6 +327,17 @@ impl Director<'_> {
             measured: None,
         }
     }
+}
+
+/// Has the routers be what they are in a run.
+fn prepare_routers(stage: &mut Stage, experiment: &UseCases, planned: &Planned) -> io::Result<()> {
+    if experiment.has(Kind::XcastPlus) {
+        // Each passes the other's joins on, as if its own routers were listeners.
+        let is_wanted = planned.delivery.kind == Kind::Multicast;
+        stage.route_multicast(is_wanted).map_err(io::Error::other)?;
+    }
+    let support = planned.routers(experiment, &stage.topology).map_err(io::Error::other)?;
+    stage.set_support(support)
 }
 
 /// Packets that are for a receiver.

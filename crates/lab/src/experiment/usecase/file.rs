@@ -14,7 +14,7 @@ use super::{
         quantity::{Rate, Size, Time},
     },
     claims::Claim,
-    delivery::Delivery,
+    delivery::{Delivery, Kind},
     figures::Figures,
     traffic::Load,
 };
@@ -120,6 +120,11 @@ impl UseCases {
         let experiment = document.complete().map_err(invalid)?;
         experiment.check().map_err(invalid)?;
         Ok(experiment)
+    }
+
+    /// Whether it has a delivery of this kind.
+    pub(super) fn has(&self, kind: Kind) -> bool {
+        self.deliveries.iter().any(|delivery| delivery.kind == kind)
     }
 
     fn check(&self) -> Result<(), String> {
@@ -315,6 +320,10 @@ max = 24
                 "x.toml: receivers: expected how many hosts of each network receive, such as [1, 3, 5]",
             ),
             (broken("max = 24", "max = 33"), "x.toml: delivery `mead`: max must be 2 to 32"),
+            (
+                broken("max = 24", "anonymous = true"),
+                "x.toml: delivery `mead`: anonymous has no meaning for its kind",
+            ),
             (broken("name = \"mead\"", "name = \"unicast\""), "x.toml: delivery `unicast` is there twice"),
             (
                 parse(SMALL, &["deliveries=fast"]).unwrap_err(),

@@ -1,6 +1,6 @@
 //! The runs of an experiment in their order, who sends to whom in each, and what the tree says that it costs.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use treecast_measure::db::Bytes;
 
@@ -45,6 +45,19 @@ impl Planned<'_> {
         Cell { use_case: &experiment.use_case.name, load, receivers_per_network: self.receivers_per_network }
     }
 
+    /// The routers that speak MEADcast and Xcast in it; none: all. Those of Xcast+ would make Xcast of what a source multicasts,
+    /// and IP multicast is to be by `treecast mroute` alone.
+    pub fn routers(
+        &self,
+        experiment: &UseCases,
+        topology: &Topology,
+    ) -> Result<Option<BTreeSet<String>>, String> {
+        match self.delivery.kind == Kind::Multicast && experiment.has(Kind::XcastPlus) {
+            true => Ok(Some(BTreeSet::new())),
+            false => self.delivery.support.routers(topology),
+        }
+    }
+
     /// The same traffic at a lower rate.
     pub fn slower(&self) -> Self {
         Self { interval: self.interval.mul_f64(SLOWER), ..self.clone() }
@@ -57,7 +70,7 @@ impl Planned<'_> {
 
     /// What comes before and behind it.
     pub fn overhead(&self) -> Duration {
-        Duration::from_secs(if self.delivery.kind == Kind::Mead { 5 } else { 3 })
+        Duration::from_secs(if matches!(self.delivery.kind, Kind::Mead | Kind::XcastPlus) { 5 } else { 3 })
     }
 }
 

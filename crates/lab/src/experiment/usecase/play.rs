@@ -21,6 +21,7 @@ use super::{
 use crate::{
     Lab, LabNode,
     events::{Event, Player, Step},
+    mead_plan::{self, Group},
 };
 
 /// The group of source-specific multicast (RFC 4607, and listing A.7).
@@ -88,12 +89,13 @@ impl<'a> Scene<'a> {
         match planned.delivery.kind {
             Kind::Unicast => {}
             Kind::Multicast => thread::sleep(JOINING),
-            Kind::Mead => {
+            Kind::Mead | Kind::Xcast | Kind::XcastPlus => {
                 if planned.delivery.designated {
                     // Routers are to know who listens before they are asked.
                     thread::sleep(JOINING);
                 }
                 scene.start_senders()?;
+                scene.wait_for_groups()?;
             }
         }
         scene.flows = scene.flows()?;
@@ -102,15 +104,7 @@ impl<'a> Scene<'a> {
 
     fn start_senders(&mut self) -> io::Result<()> {
         for group in &self.planned.groups {
-            let mut arguments = self.planned.delivery.arguments(self.planned.max, self.pace.payload_bytes);
-            if self.planned.delivery.key {
-                arguments.extend(["--key".to_owned(), self.stage.key().display().to_string()]);
-            }
-            for receiver in &group.receivers {
-                arguments.push(address(self.stage, receiver)?.to_string());
-            }
-            arguments.push(PORT.to_string());
-            let command = self.stage.mead(&arguments);
+            let command = self.stage.mead(&self.arguments(group)?);
             let sender = MeadSender::start(command, |command| self.stage.spawn(&group.sender, command))?;
             // Else each datagram is two packets.
             if let Some(room) = sender.mtu_bytes.checked_sub(IP_AND_UDP_LEN)
@@ -123,16 +117,58 @@ impl<'a> Scene<'a> {
             }
             self.senders.push(sender);
             if let Some(earlier) = self.senders.len().checked_sub(AT_ONCE)
-                && self.planned.delivery.discovery.is_none()
+                && self.awaits_discovery()
             {
                 self.senders[earlier].wait_discovered()?;
             }
         }
-        if self.planned.delivery.discovery.is_none() {
+        Ok(())
+    }
+
+    fn arguments(&self, group: &Group) -> io::Result<Vec<String>> {
+        let Self { stage, planned, .. } = self;
+        let mut arguments = planned.delivery.arguments(planned.max, self.pace.payload_bytes);
+        if planned.delivery.key {
+            arguments.extend(["--key".to_owned(), stage.key().display().to_string()]);
+        }
+        if planned.delivery.kind == Kind::XcastPlus {
+            let own = address(stage, &group.sender)?.to_string();
+            arguments.extend(["--group".to_owned(), GROUP.to_string(), "--address".to_owned(), own]);
+        } else {
+            for receiver in &group.receivers {
+                arguments.push(address(stage, receiver)?.to_string());
+            }
+        }
+        arguments.push(PORT.to_string());
+        Ok(arguments)
+    }
+
+    /// Whether the first discovery is to be over before anything is measured.
+    fn awaits_discovery(&self) -> bool {
+        self.planned.delivery.kind == Kind::Mead && self.planned.delivery.discovery.is_none()
+    }
+
+    /// Waits until all senders know by whom they serve their receivers.
+    fn wait_for_groups(&mut self) -> io::Result<()> {
+        if self.awaits_discovery() {
             let last = self.senders.len().saturating_sub(AT_ONCE - 1);
             self.senders[last..].iter_mut().try_for_each(MeadSender::wait_discovered)?;
-            thread::sleep(REPLACING);
+        } else if self.planned.delivery.kind == Kind::Mead {
+            return Ok(());
         }
+        let Self { stage, planned, senders, .. } = self;
+        for (sender, group) in senders.iter_mut().zip(&planned.groups) {
+            match planned.delivery.kind {
+                Kind::Xcast => sender.wait_registered(0)?,
+                Kind::XcastPlus => {
+                    let routers =
+                        mead_plan::last_routers(&stage.topology, group).map_err(io::Error::other)?;
+                    sender.wait_registered(routers.len())?;
+                }
+                _ => {}
+            }
+        }
+        thread::sleep(REPLACING);
         Ok(())
     }
 
@@ -144,10 +180,10 @@ impl<'a> Scene<'a> {
                     .map(|receiver| address(self.stage, receiver))
                     .collect::<io::Result<_>>()?,
                 Kind::Multicast => vec![GROUP],
-                Kind::Mead => TUN_ADDRESS.parse().into_iter().collect(),
+                Kind::Mead | Kind::Xcast | Kind::XcastPlus => TUN_ADDRESS.parse().into_iter().collect(),
             })
         };
-        let flow = |group: &crate::mead_plan::Group| {
+        let flow = |group: &Group| {
             let socket = self.stage.lab().enter(&group.sender, || open(node(self.stage, &group.sender)?));
             let socket = socket.map_err(io::Error::other)??;
             let to = to(&group.receivers)?.into_iter().map(|address| SocketAddrV6::new(address, PORT, 0, 0));
@@ -277,14 +313,16 @@ fn address(stage: &Stage, name: &str) -> io::Result<Ipv6Addr> {
 fn place(stage: &Stage, planned: &Planned, receiver: &str) -> io::Result<Where> {
     let at = node(stage, receiver)?;
     let group = match (planned.delivery.kind, &planned.groups[..], at.interfaces.first()) {
-        (Kind::Multicast, [group], Some(interface)) => {
+        (kind, [group], Some(interface)) if kind.is_source_specific() => {
             let source = Some(address(stage, &group.sender)?);
             Some(Membership { group: GROUP, source, interface: interface.index })
         }
         (Kind::Mead, _, Some(interface)) if planned.delivery.designated => {
             Some(Membership { group: delivery::GROUP, source: None, interface: interface.index })
         }
-        (Kind::Multicast, ..) => return Err(io::Error::other("multicast is for one sender")),
+        (kind, ..) if kind.is_source_specific() => {
+            return Err(io::Error::other("a group is for one sender"));
+        }
         _ => None,
     };
     Ok(Where { node: receiver.to_owned(), group })

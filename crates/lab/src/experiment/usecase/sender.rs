@@ -24,6 +24,8 @@ pub struct MeadSender {
     events: Receiver<(Instant, Said)>,
     /// When its first discovery was over.
     discovered: Option<Instant>,
+    /// How many routers have registered for the newest group (Xcast+).
+    registered: usize,
     /// The longest packet that its device takes, in bytes.
     pub mtu_bytes: u64,
 }
@@ -68,7 +70,7 @@ impl MeadSender {
             let last = errors.into_iter().flat_map(BufRead::lines).map_while(Result::ok).last();
             _ = tell.send((Instant::now(), Said::Ended(reaper.wait(child).ok(), last)));
         });
-        let mut sender = Self { process, events, discovered: None, mtu_bytes: 0 };
+        let mut sender = Self { process, events, discovered: None, registered: 0, mtu_bytes: 0 };
         sender.mtu_bytes = sender.wait_for("ready")?["mtu_bytes"].as_u64().unwrap_or(0);
         Ok(sender)
     }
@@ -78,6 +80,15 @@ impl MeadSender {
         self.wait_for("tree").map(drop)
     }
 
+    /// Waits until it has a group in which so many routers have registered, and no others any more.
+    pub fn wait_registered(&mut self, routers: usize) -> io::Result<()> {
+        self.wait_for("group")?;
+        while self.registered != routers {
+            self.wait_for("group")?;
+        }
+        Ok(())
+    }
+
     fn wait_for(&mut self, kind: &str) -> io::Result<Value> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -85,6 +96,9 @@ impl MeadSender {
                 (at, Said::Event(event)) => {
                     if event["event"] == "tree" {
                         self.discovered.get_or_insert(at);
+                    }
+                    if let Some(routers) = event["registered"].as_array() {
+                        self.registered = routers.len();
                     }
                     if event["event"] == kind {
                         return Ok(event);

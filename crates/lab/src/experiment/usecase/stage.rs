@@ -18,7 +18,7 @@ use super::{
     file::UseCases,
 };
 use crate::{
-    Lab, LabNode, Options, parallel,
+    Daemon, Lab, LabNode, Options, parallel,
     topology::{Role, Topology},
 };
 
@@ -29,6 +29,8 @@ pub struct Stage {
     treecast: PathBuf,
     /// The routers that speak MEADcast now; none: all.
     support: Option<BTreeSet<String>>,
+    /// The routers' `treecast mroute`, while they route multicast.
+    multicast: Vec<Daemon>,
 }
 
 /// Which daemons routers run.
@@ -38,6 +40,9 @@ pub struct Daemons {
     /// Whether they are the designated routers of hosts that join groups.
     pub designated: bool,
     pub multicast: bool,
+    /// Whether MEADcast's routers are those of Xcast+, too, for hosts that join groups: then none routes multicast before
+    /// [`Stage::route_multicast`].
+    pub xcast_plus: bool,
     /// Whether MEADcast's routers can prove what they answer.
     pub key: bool,
 }
@@ -64,7 +69,8 @@ impl Stage {
         let lab_name = format!("x{}-{:.20}", std::process::id(), name.to_lowercase());
         let options = Options { routing: experiment.routing, ..Options::default() };
         let lab = Lab::up(&topology, &lab_name, &options).map_err(|error| refused(error.to_string()))?;
-        let stage = Self { network: Network(lab), topology, treecast: treecast.to_owned(), support: None };
+        let (network, treecast) = (Network(lab), treecast.to_owned());
+        let mut stage = Self { network, topology, treecast, support: None, multicast: Vec::new() };
         let lab = stage.lab();
         if daemons.key {
             write_key(&stage.key())
@@ -76,18 +82,30 @@ impl Stage {
                 if daemons.key {
                     command.arg("--key").arg(stage.key());
                 }
-                if daemons.designated {
-                    command.arg("--designated");
-                }
+                let roles = [("--designated", daemons.designated), ("--xcast-plus", daemons.xcast_plus)];
+                command.args(roles.iter().filter(|(_, is_played)| *is_played).map(|(option, _)| option));
             };
-            let started = lab.start_mead_routers(treecast, prepare);
+            let started = lab.start_mead_routers(&stage.treecast, prepare);
             started.map_err(|error| refused(format!("MEADcast routers: {error}")))?;
         }
-        if daemons.multicast {
-            let started = lab.start_source_specific_routers(treecast, process::die_with_parent);
-            started.map_err(|error| refused(format!("multicast routing: {error}")))?;
+        if daemons.multicast && !daemons.xcast_plus {
+            stage.route_multicast(true).map_err(|error| refused(format!("multicast routing: {error}")))?;
         }
         Ok(stage)
+    }
+
+    /// Has all routers route multicast, or none.
+    pub fn route_multicast(&mut self, is_wanted: bool) -> crate::Result<()> {
+        match is_wanted {
+            true if self.multicast.is_empty() => {
+                let started =
+                    self.lab().start_source_specific_routers(&self.treecast, process::die_with_parent);
+                self.multicast = started?;
+                Ok(())
+            }
+            true => Ok(()),
+            false => self.multicast.drain(..).try_for_each(Daemon::end),
+        }
     }
 
     pub fn lab(&self) -> &Lab {
@@ -120,7 +138,7 @@ impl Stage {
     /// A `treecast mead` with these arguments, started in a node.
     pub fn mead(&self, arguments: &[String]) -> Command {
         let mut command = Command::new(&self.treecast);
-        command.args(["mead", "--json", "--print-tree"]).args(arguments);
+        command.args(["mead", "--json"]).args(arguments);
         command
     }
 
