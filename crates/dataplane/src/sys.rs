@@ -232,11 +232,14 @@ pub fn loopback_socket() -> io::Result<(Socket, SockAddr)> {
     Ok((socket, address))
 }
 
-/// Has each frame that is read from a packet socket come behind a struct virtio_net_hdr, which says what the device
-/// would still have to do to it.
-pub fn with_offload_headers(socket: &Socket) -> io::Result<()> {
+/// A packet socket to forward from. Each frame comes behind a struct virtio_net_hdr, which says what the device would still have
+/// to do to it, and there is room for a burst.
+pub fn forwarding_socket(interface: u32) -> io::Result<Socket> {
     const PACKET_VNET_HDR: i32 = 15;
-    set_option(socket, libc::SOL_PACKET, PACKET_VNET_HDR, &1_i32)
+    let socket = packet_socket(interface)?;
+    set_option(&socket, libc::SOL_PACKET, PACKET_VNET_HDR, &1_i32)?;
+    socket.set_recv_buffer_size(4 << 20)?;
+    Ok(socket)
 }
 
 /// Reads a frame from a packet socket, and says whether its Ethernet address is a group's. None, when it was for another

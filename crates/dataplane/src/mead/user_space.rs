@@ -76,9 +76,7 @@ impl UserSpace {
     }
 
     pub fn attach(&mut self, interface: &Interface) -> Result<(), Failure> {
-        let socket = sys::packet_socket(interface.index)?;
-        sys::with_offload_headers(&socket)?;
-        socket.set_recv_buffer_size(4 << 20)?;
+        let socket = sys::forwarding_socket(interface.index)?;
         if let Some(left) = left_at(interface) {
             let _ = tcx::detach(left.as_fd(), interface.index);
         }

@@ -249,10 +249,8 @@ fn registration(ip: &ipv6::Header, segment: &[u8]) -> Option<Registration> {
 }
 
 fn listen(interface: u32) -> io::Result<Socket> {
-    let socket = sys::packet_socket(interface)?;
-    sys::with_offload_headers(&socket)?;
+    let socket = sys::forwarding_socket(interface)?;
     socket.attach_filter(&is_wanted())?;
-    socket.set_recv_buffer_size(4 << 20)?;
     sys::take_all_groups(&socket, interface)?;
     Ok(socket)
 }
