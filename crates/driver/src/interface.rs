@@ -124,6 +124,12 @@ impl Interface {
     }
 }
 
+/// Whether no router lies between this host and `address`, by the networks of its interfaces. What cannot be told is no.
+pub(crate) fn is_on_link(address: Ipv6Addr) -> bool {
+    let reaches = |interface: &Interface| interface.is_up && interface.is_on_link(address.into());
+    list().is_ok_and(|all| all.iter().any(reaches))
+}
+
 /// All interfaces of this network namespace, by index.
 ///
 /// # Errors

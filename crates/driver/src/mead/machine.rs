@@ -13,6 +13,7 @@ use treecast_proto::{
 use treecast_wire::{icmpv6::Cause, xcast::Registration};
 
 use super::raw::{Failure, Response, RoutingHeader};
+use crate::interface::is_on_link;
 
 pub(super) enum Machine {
     Mead(Box<Sender>),
@@ -30,7 +31,12 @@ impl Machine {
     pub fn join(&mut self, now: Instant, receiver: Ipv6Addr, port: u16) {
         match self {
             Self::Mead(sender) => sender.handle(now, Input::Join(receiver, port)),
-            Self::Xcast(sender) => sender.handle(now, xcast::Input::Join(receiver, port)),
+            Self::Xcast(sender) => {
+                sender.handle(now, xcast::Input::Join(receiver, port));
+                if is_on_link(receiver) {
+                    sender.handle(now, xcast::Input::OnLink(receiver));
+                }
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! Whom an Xcast sender sends what: all receivers in lists, and in Xcast+ the routers that have registered.
 //!
-//! Nothing is looked for: where no router knows Xcast, only the first destination of a list hears. Neighbouring addresses stand in one
-//! list, for they mostly lie behind one next hop. What ICMPv6 says about packets is heeded as by MEADcast's sender
+//! Nothing is looked for: where no router knows Xcast, only the first destination of a list hears. So whoever is on the sender's own
+//! link stands in none: a list that is addressed to it would pass no router. Neighbouring addresses stand in one list, for they mostly
+//! lie behind one next hop. What ICMPv6 says about packets is heeded as by MEADcast's sender
 //! ([`crate::mead::sender`]): receivers behind narrow ways get shorter lists, and those whose lists are turned away get
 //! unicast for a minute.
 
@@ -41,6 +42,8 @@ pub struct Config {
 pub enum Input<'a> {
     /// A receiver, and its UDP port.
     Join(Ipv6Addr, u16),
+    /// A receiver is on the sender's own link.
+    OnLink(Ipv6Addr),
     /// A receiver is served no longer.
     Leave(Ipv6Addr),
     /// A router has registered, or is gone.
@@ -75,6 +78,7 @@ pub struct Counters {
 pub struct Sender {
     config: Config,
     members: BTreeMap<Ipv6Addr, u16>,
+    on_link: BTreeSet<Ipv6Addr>,
     registered: Registered,
     paths: Paths,
     group: TransmissionGroup,
@@ -91,6 +95,7 @@ impl Sender {
         Self {
             config,
             members: BTreeMap::new(),
+            on_link: BTreeSet::new(),
             registered,
             paths: Paths::default(),
             group: TransmissionGroup::default(),
@@ -109,8 +114,10 @@ impl Sender {
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
             Input::Join(receiver, port) => _ = self.members.insert(receiver, port),
+            Input::OnLink(receiver) => _ = self.on_link.insert(receiver),
             Input::Leave(receiver) => {
                 self.members.remove(&receiver);
+                self.on_link.remove(&receiver);
                 self.paths.forget(receiver);
             }
             Input::Registration(registration) => self.register(now, registration),
@@ -155,8 +162,8 @@ impl Sender {
     /// Makes the group anew, and tells of it when it is another.
     fn regroup(&mut self, now: Instant) {
         let avoided: BTreeSet<_> = self.paths.avoided(now).into_iter().collect();
-        let (mut unicast, listed): (Vec<_>, Vec<_>) =
-            self.members.keys().copied().partition(|receiver| avoided.contains(receiver));
+        let is_alone = |receiver: &Ipv6Addr| avoided.contains(receiver) || self.on_link.contains(receiver);
+        let (mut unicast, listed): (Vec<_>, Vec<_>) = self.members.keys().copied().partition(is_alone);
         // A list with one is none.
         let (lists, single): (Vec<_>, Vec<_>) = List::of_neighbours(&listed, self.config.max)
             .into_iter()
@@ -248,6 +255,18 @@ mod tests {
         sender.handle(at(1), Input::Leave(node(2)));
         let left = told(&mut sender, at(1)).0.expect("another group");
         assert_eq!((lists(&left), left.number), (vec![2], 2));
+    }
+
+    #[test]
+    fn who_is_on_the_senders_link_is_in_no_list() {
+        let mut sender = sender(12, 4);
+        sender.handle(at(0), Input::OnLink(node(1)));
+        let group = told(&mut sender, at(0)).0.expect("a group");
+        assert_eq!((lists(&group), &group.unicast), (vec![3], &vec![node(1)]));
+        // It comes again from elsewhere.
+        sender.handle(at(1), Input::Leave(node(1)));
+        sender.handle(at(1), Input::Join(node(1), 5000));
+        assert_eq!(lists(&told(&mut sender, at(1)).0.expect("another group")), [4]);
     }
 
     #[test]
