@@ -367,6 +367,25 @@ fn xcast_serves_who_is_behind_a_router_and_others_by_unicast() {
     }
 }
 
+/// A link on the way takes a packet for one or two, and no whole list; the router there says so.
+#[test]
+fn xcast_lists_are_cut_to_what_fits_on_the_way() {
+    const LEN: usize = 8_000_000;
+    let (network, scratch) = (network(), Scratch::new());
+    for (node, interface) in [("rf", "r1"), ("r1", "rf")] {
+        network.configure(node, &format!("link set dev {interface} mtu 1330\n"));
+    }
+    let _router = router(&network);
+    let file = scratch.file("file", LEN);
+    let arguments = ["--fanout", "xcast", "--rate", "20M", "--max", "12", path(&file)];
+    let (sender, receivers) = start(&network, &scratch, &arguments);
+    let (done, events) = sender.end();
+    receivers.into_iter().for_each(|receiver| _ = receiver.end());
+    check_files(&scratch, "file", LEN);
+    assert!(ways(&events).len() >= 2, "{events:?}");
+    assert!(left_bytes(&done, "xcast") > LEN as u64, "two lists, for most of the time: {done}");
+}
+
 #[test]
 fn without_an_xcast_router_all_end_with_unicast_and_lists_are_seldom_tried() {
     const LEN: usize = 8_000_000;

@@ -1,5 +1,6 @@
 //! Who could share packets: with MEADcast, by discovery of the routers on the ways to a session's receivers; with Xcast, by their
-//! addresses.
+//! addresses. What ICMPv6 says about the packets is heeded as by `treecast mead`: lists are as short as the narrowest way needs, and
+//! those whose lists are turned away are in none for a minute.
 
 use std::{
     collections::BTreeMap,
@@ -14,9 +15,10 @@ use treecast_proto::{
     Instant, Step,
     fanout::{Plan, Way},
     mead::{
-        sender::{Config, Event, Input, Sender},
+        sender::{Config, Event, Sender},
         transmission::{Form, List},
     },
+    xcast::sender as xcast,
 };
 use treecast_wire::ipv6::is_forwardable;
 
@@ -25,7 +27,7 @@ use super::{
     lists::{Common, SharedList},
 };
 use crate::{
-    mead::{KeyWatch, request_packet},
+    mead::{KeyWatch, Machine, request_packet},
     security::random,
 };
 
@@ -41,6 +43,9 @@ const REQUESTS_PER_SECOND: u32 = 1000;
 /// From one discovery to the next (meadcast-thesis-2024, listing A.3).
 const INTERVAL: Duration = Duration::from_secs(5);
 
+/// Errors that are looked at before packets leave again.
+const ERRORS_AT_ONCE: usize = 256;
+
 /// What names the domain's key where sessions are sent.
 const KEY_OPTION: &str = "--domain-key";
 
@@ -52,7 +57,7 @@ pub(crate) struct Discovery {
     payload_bytes: usize,
     source_port: u16,
     heeds_marks: bool,
-    /// Asks for routers; none before there is anybody to ask about, and with Xcast.
+    /// Says who is in which list; none before there is anybody.
     machine: Option<Machine>,
     /// Who has which address; the first who has one is served by lists.
     hosts: BTreeMap<Ipv6Addr, Vec<(u32, u16)>>,
@@ -61,14 +66,6 @@ pub(crate) struct Discovery {
     key_watch: KeyWatch,
     /// What the user should know.
     warning: Option<String>,
-}
-
-struct Machine(Sender);
-
-impl std::fmt::Debug for Machine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Machine")
-    }
 }
 
 impl Discovery {
@@ -100,22 +97,31 @@ impl Discovery {
             return Ok(());
         }
         for ip in self.how.expected.clone() {
-            self.machine(now)?.handle(now, Input::Join(ip, port));
+            self.machine(now)?.join(now, ip, port);
         }
         Ok(())
     }
 
-    fn machine(&mut self, now: Instant) -> io::Result<&mut Sender> {
+    fn machine(&mut self, now: Instant) -> io::Result<&mut Machine> {
         if self.machine.is_none() {
-            self.machine = Some(Machine(Sender::new(now, config(&self.how, self.payload_bytes)?)));
+            self.machine = Some(match self.how.kind {
+                Kind::Mead => {
+                    Machine::Mead(Box::new(Sender::new(now, config(&self.how, self.payload_bytes)?)))
+                }
+                Kind::Xcast => {
+                    let max = self.how.limits.max;
+                    let config = xcast::Config { max, channel: None, key: None };
+                    Machine::Xcast(Box::new(xcast::Sender::new(config)))
+                }
+            });
         }
-        let machine = self.machine.as_mut().ok_or(io::ErrorKind::NotFound)?;
-        Ok(&mut machine.0)
+        self.machine.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// Whether nothing is known yet, and will be soon.
     pub fn is_first(&self) -> bool {
-        self.machine.as_ref().is_some_and(|machine| machine.0.counters().discoveries == 0)
+        let awaits = |machine: &Machine| machine.counters().discoveries == 0;
+        self.how.kind == Kind::Mead && self.machine.as_ref().is_some_and(awaits)
     }
 
     /// A receiver hears packets at `address`. False when no list can reach that.
@@ -128,57 +134,47 @@ impl Discovery {
         here.push((receiver, address.port()));
         let is_first = here.len() == 1;
         self.has_news = true;
-        match self.how.kind {
-            Kind::Xcast => self.regroup(),
-            Kind::Mead if is_first => self.machine(now)?.handle(now, Input::Join(ip, address.port())),
-            Kind::Mead => {}
+        if is_first {
+            self.machine(now)?.join(now, ip, address.port());
         }
         Ok(true)
     }
 
     pub fn leave(&mut self, now: Instant, receiver: u32) {
         self.has_news = true;
-        let Some(machine) = &mut self.machine else {
-            for here in self.hosts.values_mut() {
-                here.retain(|(other, _)| *other != receiver);
-            }
-            self.hosts.retain(|_, here| !here.is_empty());
-            return self.regroup();
-        };
+        let Some(machine) = &mut self.machine else { return };
+        let is_expected = |ip: &Ipv6Addr| self.how.kind == Kind::Mead && self.how.expected.contains(ip);
         self.hosts.retain(|ip, here| {
             let first = here.first().copied();
             here.retain(|(other, _)| *other != receiver);
             match here.first() {
-                None if self.how.expected.contains(ip) => {}
-                None => machine.0.handle(now, Input::Leave(*ip)),
-                Some(next) if first != Some(*next) => machine.0.handle(now, Input::Join(*ip, next.1)),
+                None if is_expected(ip) => {}
+                None => machine.leave(now, *ip),
+                Some(next) if first != Some(*next) => machine.join(now, *ip, next.1),
                 Some(_) => {}
             }
             !here.is_empty()
         });
     }
 
-    /// With Xcast, whoever is there is in a list.
-    fn regroup(&mut self) {
-        if self.how.kind == Kind::Xcast {
-            let addresses: Vec<Ipv6Addr> = self.hosts.keys().copied().collect();
-            self.lists = List::of_neighbours(&addresses, self.how.limits.max);
-        }
-    }
-
-    /// Where routers' answers come; none with Xcast.
+    /// Where routers' answers come; with Xcast, which asks nothing, their errors.
     pub fn responses(&self) -> Option<BorrowedFd<'_>> {
-        self.how.responses.as_ref().map(AsFd::as_fd)
+        Some(self.how.responses.as_ref().map_or(self.how.errors.as_fd(), AsFd::as_fd))
     }
 
-    /// Takes what routers have answered.
+    /// Takes what routers have answered, and what they have said about packets.
     pub fn hear(&mut self, now: Instant) -> io::Result<()> {
-        let Some(responses) = &mut self.how.responses else { return Ok(()) };
-        while let Some(response) = responses.receive()? {
-            if let (Some(machine), Ok(response)) = (&mut self.machine, response) {
-                let (router, header) = (response.router, &response.header);
-                let (proof, group) = (response.proof, response.group);
-                machine.0.handle(now, Input::Response { router, header, proof, group });
+        if let Some(responses) = &mut self.how.responses {
+            while let Some(response) = responses.receive()? {
+                if let (Some(machine), Ok(response)) = (&mut self.machine, response) {
+                    machine.respond(now, &response);
+                }
+            }
+        }
+        for _ in 0..ERRORS_AT_ONCE {
+            let Some(failure) = self.how.errors.receive()? else { break };
+            if let Some(machine) = &mut self.machine {
+                machine.fail(now, &failure);
             }
         }
         Ok(())
@@ -186,7 +182,7 @@ impl Discovery {
 
     /// Asks what is to be asked. Returns when there is more to do.
     pub fn carry_out(&mut self, now: Instant) -> Option<Instant> {
-        let machine = &mut self.machine.as_mut()?.0;
+        let machine = self.machine.as_mut()?;
         loop {
             match machine.poll(now) {
                 Step::Transmit(request) => {
@@ -196,7 +192,7 @@ impl Discovery {
                     let _ = self.how.out.packets.send(&[(request.receiver, packet)]);
                 }
                 Step::Event(Event::Group(group)) => {
-                    self.lists = group.lists;
+                    self.lists = group.fitted_lists(&self.how.form, self.payload_bytes);
                     self.has_news = true;
                 }
                 // Who hears nothing for that is back at unicast.
@@ -205,7 +201,7 @@ impl Discovery {
                     self.warning =
                         self.key_watch.note(machine.counters(), KEY_OPTION).or(self.warning.take());
                 }
-                Step::Wait(deadline, _) => return deadline,
+                Step::Wait(deadline, ()) => return deadline,
             }
         }
     }

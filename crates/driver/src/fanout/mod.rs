@@ -24,7 +24,7 @@ use treecast_wire::ipv6::is_forwardable;
 pub(crate) use self::{discovery::Discovery, lists::SharedList};
 use crate::{
     interface::Interface,
-    mead::{PacketSocket, ResponseSocket, Sharing, SuperSocket, check_receivers},
+    mead::{ErrorSocket, PacketSocket, ResponseSocket, Sharing, SuperSocket, check_receivers},
     udp::Offload,
 };
 
@@ -54,6 +54,8 @@ pub(crate) struct Lists {
     out: Arc<Out>,
     /// None with Xcast, which asks for no routers.
     responses: Option<ResponseSocket>,
+    /// What routers say about packets that they cannot pass on.
+    errors: ErrorSocket,
 }
 
 /// Whose headers packets have.
@@ -109,6 +111,7 @@ impl Lists {
         packets.hold_at_most(SEND_BUFFER_BYTES).map_err(refused)?;
         let responses = (kind == Kind::Mead).then(|| ResponseSocket::open(source, form.dialect));
         let responses = responses.transpose().map_err(refused)?;
+        let errors = ErrorSocket::open(source, form.dialect).map_err(refused)?;
         let supers = match offload {
             // Without, packets leave one by one.
             Offload::SuperPackets => SuperSocket::open(None).ok(),
@@ -126,6 +129,7 @@ impl Lists {
             expected,
             out: Arc::new(Out { packets, supers: Mutex::new(supers) }),
             responses,
+            errors,
         })
     }
 

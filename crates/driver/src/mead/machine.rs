@@ -1,6 +1,6 @@
 //! Who decides whom packets go to: MEADcast's sender, which discovers routers, or Xcast's, to which routers may register.
 
-use std::net::Ipv6Addr;
+use std::{fmt, net::Ipv6Addr};
 
 use treecast_proto::{
     Instant, Step,
@@ -15,9 +15,15 @@ use treecast_wire::{icmpv6::Cause, xcast::Registration};
 use super::raw::{Failure, Response, RoutingHeader};
 use crate::interface::is_on_link;
 
-pub(super) enum Machine {
+pub(crate) enum Machine {
     Mead(Box<Sender>),
     Xcast(Box<xcast::Sender>),
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Machine")
+    }
 }
 
 impl Machine {

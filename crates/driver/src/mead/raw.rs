@@ -168,7 +168,7 @@ impl AsFd for ResponseSocket {
 
 /// Gets ICMPv6's errors about packets of this host.
 #[derive(Debug)]
-pub(super) struct ErrorSocket {
+pub(crate) struct ErrorSocket {
     socket: Socket,
     source: Ipv6Addr,
     dialect: Dialect,
@@ -176,7 +176,7 @@ pub(super) struct ErrorSocket {
 
 /// A packet that did not arrive, and who says so.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     pub cause: Cause,
     pub destination: Ipv6Addr,
     /// Bytes with the IPv6 header.
@@ -187,7 +187,7 @@ pub(super) struct Failure {
 
 /// Of a packet of ours.
 #[derive(Debug)]
-pub(super) enum RoutingHeader {
+pub(crate) enum RoutingHeader {
     Mead(Header),
     Xcast(xcast::Header),
 }

@@ -267,8 +267,7 @@ impl TransmissionGroup {
     /// What a packet becomes beside which so many addresses fit, by MTU. Unicast goes first, as in the thesis.
     fn copies(&self, form: &Form, fitting: &BTreeMap<usize, usize>, upper_layer: u8) -> Vec<Copy> {
         let parts: Vec<_> = self.lists.iter().flat_map(|list| self.parts(list, form.mtu, fitting)).collect();
-        let is_list = |(part, fitting): &&(List, usize)| *fitting >= 2 && part.receiver_count() > 1;
-        let (lists, single): (Vec<_>, Vec<_>) = parts.iter().partition(is_list);
+        let (lists, single): (Vec<_>, Vec<_>) = parts.iter().partition(|part| is_shared(part));
         let (lists, single) = [lists, single].map(|parts| parts.into_iter().map(|(part, _)| part)).into();
         let single = single.flat_map(List::receivers);
         let unicast = self.unicast.iter().copied().chain(single).map(|receiver| self.unicast_copy(receiver));
@@ -292,6 +291,14 @@ impl TransmissionGroup {
         }
         copies.extend(self.copies_for_routers(form, fitting, upper_layer));
         copies
+    }
+
+    /// The lists, cut so that each is one packet that carries so much behind the IPv6 header. Who is left alone is in none.
+    pub fn fitted_lists(&self, form: &Form, payload_len: usize) -> Vec<List> {
+        let mtus = std::iter::once(form.mtu).chain(self.path_mtus.values().copied());
+        let fitting = mtus.map(|mtu| (mtu, form.fitting_addresses(mtu, payload_len))).collect();
+        let parts = self.lists.iter().flat_map(|list| self.parts(list, form.mtu, &fitting));
+        parts.filter(is_shared).map(|(part, _)| part).collect()
     }
 
     /// What a list goes out as, and how many addresses each part may have: the list, where it fits on the narrowest way,
@@ -345,6 +352,11 @@ impl TransmissionGroup {
         bytes.extend_from_slice(&options);
         Some(bytes)
     }
+}
+
+/// Whether a part of a list, beside which so many addresses fit, is a packet for several.
+fn is_shared((part, fitting): &(List, usize)) -> bool {
+    *fitting >= 2 && part.receiver_count() > 1
 }
 
 impl Copy {

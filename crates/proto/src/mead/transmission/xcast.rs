@@ -208,6 +208,27 @@ mod tests {
     }
 
     #[test]
+    fn lists_are_cut_to_what_fits_where_they_go() {
+        let (form, payload_len) = (xcast_form(true), 8 + 1000);
+        let lens = |group: &TransmissionGroup| -> Vec<usize> {
+            let lists = group.fitted_lists(&form, payload_len);
+            lists.iter().map(|list| list.receivers().count()).collect()
+        };
+        let group = group(&[&[1, 2, 3, 4, 5]]);
+        assert_eq!(lens(&group), [5]);
+        let for_two = ipv6::HEADER_LEN + payload_len + form.header_len(2);
+        let path_mtus = [2, 3, 4].map(|number| (e(number), for_two)).into();
+        let narrow = TransmissionGroup { path_mtus, ..group.clone() };
+        assert_eq!(
+            lens(&narrow),
+            [2, 2],
+            "behind wide ways, and behind narrow ones; the third there is alone"
+        );
+        let path_mtus = [(e(1), for_two - 1)].into();
+        assert_eq!(lens(&TransmissionGroup { path_mtus, ..group }), [4]);
+    }
+
+    #[test]
     fn routers_that_serve_a_group_get_packets_that_stay_xcast() {
         let one = TransmissionGroup { routers: vec![r(1)], ..group(&[&[1, 2]]) };
         let packets = sent(&xcast_form(true), one, 100);
