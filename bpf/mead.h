@@ -108,7 +108,9 @@ enum mead_counter {
 	XCAST_LOCAL = 46,
 	XCAST_UNROUTED = 47,
 	XCAST_MULTICAST = 48,
-	MEAD_COUNTERS = 49,
+	/* Packets to all Xcast routers on a link that end here because others serve all of whom they are for. */
+	XCAST_FOR_OTHERS = 49,
+	MEAD_COUNTERS = 50,
 };
 
 /* One entry of the table `macs`. */

@@ -137,7 +137,10 @@ static long join(mead_u32 index, struct work *work)
 	return 1;
 }
 
-/* Asks for the way to the destination at this place. Packets to hosts on a link of this router are for each alone. */
+/*
+ * Asks for the way to the destination at this place. Packets to hosts on a link of this router are for each alone. What came to all
+ * routers on a link goes on by other links: who is behind that one, or has no route, is another router's or the sender's own.
+ */
 static long find_next_hop(mead_u32 place, struct work *work)
 {
 	struct packet *packet = work->packet;
@@ -145,6 +148,7 @@ static long find_next_hop(mead_u32 place, struct work *work)
 	mead_u32 *destination = packet->addresses[place & 31];
 	struct bpf_fib_lookup route = {};
 	long answer;
+	int is_routed;
 
 	if (!(packet->delivery & bit(place)))
 		return 0;
@@ -154,7 +158,10 @@ static long find_next_hop(mead_u32 place, struct work *work)
 	}
 	/* Of no length that could be too much for a link: that is asked when the packet goes there. */
 	answer = find_route(work->skb, packet, destination, 1, &route);
-	if (answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH) {
+	is_routed = answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH;
+	if (packet->came_by_group && (!is_routed || route.ifindex == work->skb->ifindex))
+		return 0;
+	if (!is_routed) {
 		work->served |= bit(place);
 		work->unrouted++;
 		return 0;
@@ -260,7 +267,7 @@ INLINE int forward_xcast(struct __sk_buff *skb, struct packet *packet, struct me
 		return drop(MEAD_NOT_REWRITTEN);
 	sort_destinations(packet, &work);
 	if (!(work.replicas | work.served | work.early | work.lans))
-		return drop(XCAST_NO_LISTENER);
+		return drop(work.is_designated ? XCAST_NO_LISTENER : XCAST_FOR_OTHERS);
 	repeat(work.ways, copy, &work, 0);
 	return serve(skb, packet, &work);
 }

@@ -55,12 +55,17 @@ const RECEIVERS: [(&str, &str); 3] = [("c1", "fd00:3::2"), ("c2", "fd00:4::2"), 
 
 /// Plain UDP programs.
 fn receivers(network: &Network, ports: [u16; 3]) -> BTreeMap<&'static str, UdpSocket> {
-    let open = |((node, _), port): ((&'static str, &str), u16)| {
-        let socket = network.within(node, || UdpSocket::bind(("::", port)).expect("the port is free"));
+    let nodes = RECEIVERS.map(|(node, _)| node);
+    receivers_at(network, &[0, 1, 2].map(|at| (nodes[at], ports[at])))
+}
+
+fn receivers_at(network: &Network, at: &[(&'static str, u16)]) -> BTreeMap<&'static str, UdpSocket> {
+    let open = |(node, port): &(&'static str, u16)| {
+        let socket = network.within(node, || UdpSocket::bind(("::", *port)).expect("the port is free"));
         socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a good time");
-        (node, socket)
+        (*node, socket)
     };
-    RECEIVERS.into_iter().zip(ports).map(open).collect()
+    at.iter().map(open).collect()
 }
 
 fn router(network: &Network, node: &str, arguments: &[&str]) -> Router {
@@ -158,13 +163,18 @@ fn udp(source: Ipv6Addr, destination: Ipv6Addr, ports: [u16; 2], payload: &[u8])
 
 /// Sends a hand-made packet from a node; to a group by its interface to `r1`.
 fn inject(network: &Network, node: &str, ip: ipv6::Header, payload: &[u8]) {
+    inject_by(network, (node, "r1"), ip, payload);
+}
+
+/// The same; to a group by the interface that is named.
+fn inject_by(network: &Network, (node, interface): (&str, &str), ip: ipv6::Header, payload: &[u8]) {
     let ip = ipv6::Header { payload_len: payload.len() as u16, ..ip };
     let packet = [&ip.to_bytes()[..], payload].concat();
     network.within(node, || {
         let raw = Some(Protocol::from(libc::IPPROTO_RAW));
         let socket = Socket::new(Domain::IPV6, Type::RAW, raw).expect("root may");
         if ip.destination.is_multicast() {
-            let interface = treecast_driver::interface::Interface::named("r1").expect("a cable");
+            let interface = treecast_driver::interface::Interface::named(interface).expect("a cable");
             socket.set_multicast_if_v6(interface.index).expect("it is there");
         }
         let to = SocketAddr::V6(SocketAddrV6::new(ip.destination, 0, 0, 0));
@@ -235,10 +245,56 @@ fn takes_and_drops(network: &Network, plane: &[&str], at_r1: &UdpSocket, at_c3: 
     inject(network, "s", ip, &wrong);
     eventually("it is counted", || status(network, "r1").xcast.malformed.get("checksum") == Some(&1));
     let xcast = status(network, "r1").xcast;
-    assert_eq!((xcast.packets, xcast.local, xcast.unicast, xcast.unrouted), (1, 1, 1, 1), "{xcast:?}");
+    // Another router on the link may have the route.
+    assert_eq!((xcast.packets, xcast.local, xcast.unicast, xcast.unrouted), (1, 1, 1, 0), "{xcast:?}");
+    let (ip, payload) = xcast_packet(&[NOWHERE], ALL_XCAST_ROUTERS);
+    inject(network, "s", ip, &payload);
+    eventually("it is counted", || status(network, "r1").xcast.dropped.get("for-others") == Some(&1));
     let shown = network.treecast("r1", &["router", "status"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(shown.contains("malformed: checksum") && shown.contains("without a route"), "{shown}");
+    assert!(shown.contains("malformed: checksum") && shown.contains("dropped: for-others"), "{shown}");
+}
+
+/// s and three routers on a LAN, with a host behind each, and another one on the LAN.
+fn lan() -> Network {
+    let network = Network::new(&["s", "r1", "r2", "r3", "c0", "c1", "c2", "c3", "lan0"]);
+    network.lan(0, "lan0", &["s", "r1", "r2", "r3", "c0"]);
+    let routers = [("r1", "c1", 1), ("r2", "c2", 2), ("r3", "c3", 3)];
+    for (router, host, id) in routers {
+        network.connect(id, router, host);
+        network.route(host, &[0, 1, 2, 3].map(|other| if other == id { 9 } else { other }), id, 1);
+        for node in ["s", "r1", "r2", "r3"].into_iter().filter(|node| *node != router) {
+            network.route(node, &[id], 0, id + 1);
+        }
+    }
+    network
+}
+
+/// Of several routers on the sender's link each serves those behind it, whatever Ethernet address the packets have.
+#[test]
+fn routers_on_one_lan_do_not_serve_a_destination_twice() {
+    let network = lan();
+    let hosts = [("c1", "fd00:1::2"), ("c2", "fd00:2::2"), ("c3", "fd00:3::2")];
+    let sockets = receivers_at(&network, &hosts.map(|(node, _)| (node, 5000)));
+    let on_lan = receivers_at(&network, &[("c0", 5000)]).remove("c0").expect("it is there");
+    let addresses = hosts.map(|(_, address)| address);
+    for plane in PLANES {
+        let _routers = ["r1", "r2", "r3"].map(|node| router(&network, node, plane));
+        let sender =
+            Sender::start(&network, &[&["--xcast", "fd00:0::5"], &addresses[..], &["5000"]].concat());
+        send(&network, 20, 1000);
+        everybody_hears(&sockets, 20, 1000);
+        everybody_hears(&[("c0", on_lan.try_clone().expect("a socket"))].into(), 20, 1000);
+        sender.end();
+        let destinations = addresses.map(|address| address.parse().expect("an address"));
+        let (ip, payload) = xcast_packet(&destinations, ALL_XCAST_ROUTERS);
+        inject_by(&network, ("s", "lan0"), ip, &payload);
+        for (node, socket) in &sockets {
+            hears(socket, "by hand");
+            let again = socket.recv(&mut [0; 100]);
+            assert!(again.is_err(), "{plane:?}: {node} hears it twice");
+        }
+    }
 }
 
 const GROUP: &str = "ff35::4242";

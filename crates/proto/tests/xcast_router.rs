@@ -9,7 +9,7 @@ mod router_packets;
 use std::net::Ipv6Addr;
 
 use packets::{
-    ARRIVED, GROUP, LANS, NOWHERE, OWN, SENDER, Triple, designated, destinations, header, must_be_in_vectors,
+    ALONE, GROUP, LANS, NOWHERE, OWN, SENDER, Triple, designated, destinations, header, must_be_in_vectors,
     node, packet, route, router, segment, text, triples, udp_packet,
 };
 use proptest::prelude::*;
@@ -70,7 +70,7 @@ fn plain(kind: OutgoingKind, to: Ipv6Addr) -> Seen {
 #[test]
 fn each_next_hop_gets_one_copy_and_the_last_destination_unicast() {
     let both = [copy(node(1, 1), "101001"), copy(node(2, 1), "01001"), plain(Unicast, node(4, 1))];
-    for name in ["copies", "to-all-routers", "to-another"] {
+    for name in ["copies", "to-all-routers", "to-all-routers-by-group", "to-another"] {
         assert_eq!(seen(name), both, "{name}");
     }
     let some = [copy(node(1, 2), "001001"), plain(Unicast, node(2, 1))];
@@ -116,6 +116,17 @@ fn who_is_here_or_nowhere_gets_unicast_whatever_the_x_bit_says() {
     for name in ["no-route", "no-route-stays"] {
         assert_eq!(seen(name), [copy(node(1, 1), "0101"), nowhere(1), nowhere(2)], "{name}");
     }
+}
+
+/// Each router on the link has got it, and one of them is nearer.
+#[test]
+fn of_what_came_to_all_routers_each_serves_whom_it_forwards_to() {
+    let nowhere = plain(Unrouted, node(NOWHERE, 1));
+    let whole = [copy(node(5, 1), "10001"), copy(node(1, 1), "010001"), nowhere, plain(Local, OWN)];
+    assert_eq!(seen("to-all-routers-mixed"), whole, "it came to this router alone");
+    assert_eq!(seen("to-all-routers-by-group-mixed"), [copy(node(1, 1), "010001"), plain(Local, OWN)]);
+    let others = named("to-all-routers-by-group-others").outcome();
+    assert_eq!(others, Outcome::Drop(Dropped::ForOthers));
 }
 
 #[test]
@@ -210,7 +221,7 @@ fn a_multicast_packet_crosses_as_xcast_and_leaves_as_it_came() {
     };
     let (header, _) = Header::parse(&wrapped[ipv6::HEADER_LEN..]).expect("a header");
     assert_eq!((header.channel, header.stays_xcast, header.destinations.len()), (GROUP, true, 3));
-    let on_lans = |packet: &[u8], own| match forward(&designated(&[own]), packet, ARRIVED, &mut route) {
+    let on_lans = |packet: &[u8], own| match forward(&designated(&[own]), packet, ALONE, &mut route) {
         Outcome::Forward(copies) => copies,
         other => panic!("{other:?}"),
     };
@@ -264,7 +275,7 @@ fn what_is_wrong_ends_here_and_what_is_no_xcast_is_the_kernels() {
     let with = |at: usize, bytes: &[u8]| {
         let mut changed = good.clone();
         changed[at..at + bytes.len()].copy_from_slice(bytes);
-        forward(&router(&[]), &changed, ARRIVED, &mut route)
+        forward(&router(&[]), &changed, ALONE, &mut route)
     };
     for (what, at, bytes) in [
         ("not IPv6", 0, &[0x45][..]),
@@ -287,7 +298,7 @@ proptest! {
     ) {
         let own = is_own.then_some(node(1, 1)).into_iter().collect();
         let router = Router { min_dsts, own, ..designated(&[]) };
-        if let Outcome::Forward(copies) = forward(&router, &seed, ARRIVED, &mut route) {
+        if let Outcome::Forward(copies) = forward(&router, &seed, ALONE, &mut route) {
             prop_assert!(copies.len() < MAX_DESTINATIONS + LANS.len());
             for copy in copies {
                 prop_assert!(copy.packet.len() <= seed.len());
@@ -306,7 +317,7 @@ proptest! {
         let mut waiting = vec![udp_packet(&header)];
         for _ in 0..3 {
             for packet in std::mem::take(&mut waiting) {
-                match forward(&first, &packet, ARRIVED, &mut |to| on_link_next(&packet, to)) {
+                match forward(&first, &packet, ALONE, &mut |to| on_link_next(&packet, to)) {
                     Outcome::Forward(copies) => waiting.extend(copies.into_iter().map(|copy| copy.packet)),
                     _ => reached.push(ipv6::Header::parse(&packet).expect("a packet").0.destination),
                 }

@@ -124,7 +124,7 @@ impl Stage {
 
     fn check_frame(&mut self, group: Option<[u8; 6]>, packet: &[u8]) -> Result<(), Failure> {
         let head = self.network.incoming_head(group);
-        let (answer, frames) = self.expect(&head, packet);
+        let (answer, frames) = self.expect(&head, packet, group.is_some());
         let result = self.program.test(ENTRANCE, &[&head[..], packet].concat());
         let (answered, last) = result.map_err(text)?;
         let mut seen = self.network.left()?;
@@ -150,8 +150,8 @@ impl Stage {
     }
 
     /// The answer and the frames that the model says.
-    fn expect(&mut self, head: &[u8], packet: &[u8]) -> (i32, Vec<Vec<u8>>) {
-        let Expected { name, verdict, counters } = Expected::of(&self.router, packet);
+    fn expect(&mut self, head: &[u8], packet: &[u8], is_for_all: bool) -> (i32, Vec<Vec<u8>>) {
+        let Expected { name, verdict, counters } = Expected::of(&self.router, packet, is_for_all);
         *self.report.outcomes.entry(name).or_default() += 1;
         counters.into_iter().for_each(|counter| self.expected[counter] += 1);
         match verdict {

@@ -91,7 +91,7 @@ unsafe impl aya::Pod for NeighbourKey {}
 unsafe impl aya::Pod for Neighbour {}
 
 /// `MEAD_COUNTERS`.
-pub const COUNTERS: usize = 49;
+pub const COUNTERS: usize = 50;
 
 /// `XCAST_TRUNCATED`: from here on malformed Xcast packets are counted, by their reasons.
 pub const FIRST_XCAST_REASON: usize = 28;
@@ -124,12 +124,13 @@ pub enum Counter {
     XcastLocal = 46,
     XcastUnrouted = 47,
     XcastMulticast = 48,
+    XcastForOthers = 49,
 }
 
 const _: () = assert!(Reason::ALL.len() == Counter::HopLimit as usize);
 const _: () = assert!(Counter::NoListener as usize + 1 == FIRST_XCAST_REASON);
 const _: () = assert!(FIRST_XCAST_REASON + xcast::Reason::ALL.len() == Counter::XcastHopLimit as usize);
-const _: () = assert!(Counter::XcastMulticast as usize + 1 == COUNTERS);
+const _: () = assert!(Counter::XcastForOthers as usize + 1 == COUNTERS);
 
 /// `enum mead_dialect`.
 pub fn dialect_number(dialect: Dialect) -> u32 {

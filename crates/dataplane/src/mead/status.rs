@@ -168,7 +168,11 @@ impl Counted<'_> {
     pub fn xcast(&self) -> Xcast {
         let reasons = xcast::Reason::ALL.iter();
         let malformed = reasons.map(|reason| (reason.name(), self.0[FIRST_XCAST_REASON + *reason as usize]));
-        let dropped = [("hop-limit", Counter::XcastHopLimit), ("no-listener", Counter::XcastNoListener)];
+        let dropped = [
+            ("hop-limit", Counter::XcastHopLimit),
+            ("no-listener", Counter::XcastNoListener),
+            ("for-others", Counter::XcastForOthers),
+        ];
         Xcast {
             packets: self.of(Counter::XcastData),
             copies: self.of(Counter::XcastCopies),

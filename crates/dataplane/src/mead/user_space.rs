@@ -111,8 +111,10 @@ impl UserSpace {
                 let Ok(len) = sys::receive_for_this_host(socket, &mut self.buffer) else { break };
                 let (len, is_for_all) = len.unwrap_or_default();
                 let frame = self.buffer[..len].to_vec();
-                for packet in datagrams(&frame).into_iter().filter(|one| is_for_all == is_to_all(one)) {
-                    requests.extend(self.forward(packet, token as u32));
+                let arrival = xcast::Arrival { interface: token as u32, is_for_all };
+                // What came to a group's Ethernet address is for all Xcast routers, or not for this host as a router.
+                for packet in datagrams(&frame).into_iter().filter(|one| !is_for_all || is_to_all(one)) {
+                    requests.extend(self.forward(packet, arrival));
                 }
             }
         }
@@ -120,11 +122,11 @@ impl UserSpace {
     }
 
     /// Returns the packet, if it is a request that is to be answered.
-    fn forward(&mut self, packet: Vec<u8>, interface: u32) -> Option<Vec<u8>> {
+    fn forward(&mut self, packet: Vec<u8>, arrival: xcast::Arrival) -> Option<Vec<u8>> {
         let routes = &mut |destination| self.routes.towards(destination);
-        match xcast::forward(&self.router, &packet, interface, routes) {
+        match xcast::forward(&self.router, &packet, arrival, routes) {
             // What Xcast is not, MEADcast may be.
-            xcast::Outcome::Pass => return self.forward_mead(packet, interface),
+            xcast::Outcome::Pass => return self.forward_mead(packet, arrival.interface),
             xcast::Outcome::Drop(xcast::Dropped::Malformed(reason)) => {
                 self.counters[FIRST_XCAST_REASON + reason as usize] += 1;
             }
@@ -132,6 +134,10 @@ impl UserSpace {
             xcast::Outcome::Drop(xcast::Dropped::NoListener) => {
                 self.count(Counter::XcastData, 1);
                 self.count(Counter::XcastNoListener, 1);
+            }
+            xcast::Outcome::Drop(xcast::Dropped::ForOthers) => {
+                self.count(Counter::XcastData, 1);
+                self.count(Counter::XcastForOthers, 1);
             }
             xcast::Outcome::Forward(copies) => {
                 self.count(Counter::XcastData, 1);
@@ -250,7 +256,7 @@ pub fn xcast_counter(kind: xcast::OutgoingKind) -> Counter {
     }
 }
 
-/// Whether a packet is for all Xcast routers on the link, as its frame must be then and only then.
+/// Whether a packet is for all Xcast routers on the link.
 fn is_to_all(packet: &[u8]) -> bool {
     ipv6::Header::parse_start(packet).is_ok_and(|(ip, _)| is_all_xcast_routers(ip.destination))
 }

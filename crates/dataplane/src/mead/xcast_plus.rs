@@ -18,7 +18,7 @@ use treecast_proto::{
     mead::{authentication::DomainKey, router::Router},
     xcast::{
         registration::{Channel, MAX_CHANNELS, Registered, Registrar},
-        router::{Outcome, encapsulate, forward},
+        router::{Arrival, Outcome, encapsulate, forward},
     },
 };
 use treecast_wire::{
@@ -214,7 +214,8 @@ impl XcastPlus {
         counts.encapsulated += 1;
         for xcast in encapsulate(packet, &routers, *mtu) {
             let towards = &mut |destination| routes.towards(destination);
-            let Outcome::Forward(copies) = forward(router, &xcast, interface, towards) else { continue };
+            let arrival = Arrival { interface, is_for_all: false };
+            let Outcome::Forward(copies) = forward(router, &xcast, arrival, towards) else { continue };
             for copy in copies {
                 // What the kernel does not take is lost, as it would be on a link.
                 let _ = out.send(&copy.packet, copy.interface);

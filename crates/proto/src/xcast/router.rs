@@ -10,6 +10,9 @@
 //!   for listeners, and then what is unicast, in the order of the list.
 //! - A copy for one destination becomes unicast (X2U), with its own port where the packet has a list; with the X bit it stays Xcast.
 //!   A copy for fewer than `min_dsts` becomes unicast for each (premature X2U, 11.2), but not with the X bit.
+//! - What came to the Ethernet group of all Xcast routers on a link has come to each of them. A router then serves whom it would forward
+//!   to from there by another link, and itself. Whoever has a route back to the link, or none, is left to another router or to the sender,
+//!   and no ICMPv6 answers for them (RFC 4443, 2.4).
 //! - Who is on the router's own link is always alone: two of its ports may stand in the list.
 //! - What has no route goes the kernel's own way as unicast, which answers it. What is for the router itself has arrived: it becomes
 //!   unicast, whatever the X bit says; or, when the channel is a multicast group (Xcast+), one packet to the group on
@@ -38,6 +41,15 @@ pub struct NextHop {
     pub interface: u32,
     /// The router that they go to; none: the destination is on the link.
     pub gateway: Option<Ipv6Addr>,
+}
+
+/// How a packet has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// The interface that it came by.
+    pub interface: u32,
+    /// Whether its frame was for all Xcast routers on the link, and not for this one.
+    pub is_for_all: bool,
 }
 
 /// What becomes of a packet.
@@ -80,14 +92,16 @@ pub enum Dropped {
     HopLimit,
     /// It was for the listeners on this router's links alone, and there are none.
     NoListener,
+    /// It came to all Xcast routers on a link, and this one serves nobody of whom it is for.
+    ForOthers,
 }
 
-/// Decides on a packet that came by an interface, and asks `routes` for the way to its destinations. It begins with the IPv6
-/// header; bytes behind its payload are a frame's padding.
+/// Decides on a packet, and asks `routes` for the way to its destinations. It begins with the IPv6 header; bytes behind its
+/// payload are a frame's padding.
 pub fn forward(
     router: &Router,
     packet: &[u8],
-    interface: u32,
+    arrival: Arrival,
     routes: &mut dyn FnMut(Ipv6Addr) -> Option<NextHop>,
 ) -> Outcome {
     let acts = router.is_enabled && router.dialect == Dialect::Rfc;
@@ -95,7 +109,7 @@ pub fn forward(
         return Outcome::Pass;
     };
     match Packet::parse(ip, payload) {
-        Ok(packet) => act(router, &packet, interface, routes),
+        Ok(packet) => act(router, &packet, arrival, routes),
         Err(malformed) => Outcome::Drop(Dropped::Malformed(malformed.reason())),
     }
 }
@@ -103,7 +117,7 @@ pub fn forward(
 fn act(
     router: &Router,
     packet: &Packet<'_>,
-    interface: u32,
+    arrival: Arrival,
     routes: &mut dyn FnMut(Ipv6Addr) -> Option<NextHop>,
 ) -> Outcome {
     let destination = packet.ip.destination;
@@ -111,15 +125,15 @@ fn act(
         let is_here = router.own.contains(&destination) || is_all_xcast_routers(destination);
         return if is_here { Outcome::Drop(Dropped::HopLimit) } else { Outcome::Pass };
     }
-    let Shares { copies, group, unicast } = Shares::of(router, &packet.header, routes);
+    let Shares { copies, group, unicast } = Shares::of(router, &packet.header, arrival, routes);
     let copies = copies.into_iter().map(|places| packet.copy(places));
-    let multicast = group.into_iter().flat_map(|own| packet.multicast(router, own, interface));
+    let multicast = group.into_iter().flat_map(|own| packet.multicast(router, own, arrival.interface));
     let unicast = unicast.into_iter().map(|(place, kind)| packet.unicast(kind, place));
     let leaving: Vec<_> = copies.chain(multicast).chain(unicast).collect();
-    // All that may leave nothing is what is for a group.
-    match leaving.is_empty() {
-        true => Outcome::Drop(Dropped::NoListener),
-        false => Outcome::Forward(leaving),
+    match (leaving.is_empty(), group) {
+        (false, _) => Outcome::Forward(leaving),
+        (true, Some(_)) => Outcome::Drop(Dropped::NoListener),
+        (true, None) => Outcome::Drop(Dropped::ForOthers),
     }
 }
 
@@ -135,13 +149,23 @@ struct Shares {
 }
 
 impl Shares {
-    fn of(router: &Router, header: &Header, routes: &mut dyn FnMut(Ipv6Addr) -> Option<NextHop>) -> Self {
+    fn of(
+        router: &Router,
+        header: &Header,
+        arrival: Arrival,
+        routes: &mut dyn FnMut(Ipv6Addr) -> Option<NextHop>,
+    ) -> Self {
         let mut shares = Self::default();
         let mut behind: Vec<(NextHop, Map)> = Vec::new();
         for place in header.valid.iter() {
             let destination = header.destinations[place];
             let is_own = router.own.contains(&destination);
-            match (!is_own).then(|| routes(destination)).flatten() {
+            let hop = (!is_own).then(|| routes(destination)).flatten();
+            let leads_on = hop.is_some_and(|hop| hop.interface != arrival.interface);
+            if arrival.is_for_all && !is_own && !leads_on {
+                continue;
+            }
+            match hop {
                 None if is_own && header.channel.is_multicast() => _ = shares.group.get_or_insert(place),
                 None if is_own => _ = shares.unicast.insert(place, OutgoingKind::Local),
                 None => _ = shares.unicast.insert(place, OutgoingKind::Unrouted),

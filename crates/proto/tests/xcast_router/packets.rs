@@ -8,7 +8,7 @@ use super::router_packets;
 pub use super::router_packets::{ARRIVED, GROUP, LANS, designated, hex, must_be_in_vectors, router};
 use treecast_proto::{
     mead::router::Router,
-    xcast::router::{NextHop, Outcome, OutgoingKind, forward},
+    xcast::router::{Arrival, NextHop, Outcome, OutgoingKind, forward},
 };
 use treecast_wire::{
     ipv6::{self, next_header},
@@ -75,11 +75,16 @@ pub struct Triple {
     pub name: &'static str,
     pub router: Router,
     pub packet: Vec<u8>,
+    /// Whether it came to all Xcast routers on the link.
+    pub is_for_all: bool,
 }
+
+/// A packet to this router's Ethernet address.
+pub const ALONE: Arrival = Arrival { interface: ARRIVED, is_for_all: false };
 
 impl Triple {
     pub fn outcome(&self) -> Outcome {
-        forward(&self.router, &self.packet, ARRIVED, &mut route)
+        forward(&self.router, &self.packet, Arrival { is_for_all: self.is_for_all, ..ALONE }, &mut route)
     }
 }
 
@@ -93,7 +98,8 @@ pub fn text(triple: &Triple) -> String {
     for (group, interfaces) in &router.groups {
         put(format_args!(" group={group}@{interfaces:?}"));
     }
-    put(format_args!("\nin {}\n", hex(packet)));
+    let to = if triple.is_for_all { "in-to-all" } else { "in" };
+    put(format_args!("\n{to} {}\n", hex(packet)));
     match triple.outcome() {
         Outcome::Pass => put(format_args!("pass\n")),
         Outcome::Drop(reason) => put(format_args!("drop {reason:?}\n")),
@@ -118,6 +124,7 @@ fn kind_name(kind: OutgoingKind) -> &'static str {
 /// One for each rule.
 pub fn triples() -> Vec<Triple> {
     let mut triples = replication();
+    triples.extend(to_all());
     triples.extend(ends());
     triples.extend(payloads());
     triples.extend(xcast_plus());
@@ -126,7 +133,7 @@ pub fn triples() -> Vec<Triple> {
 }
 
 fn of(name: &'static str, router: Router, header: &Header) -> Triple {
-    Triple { name, router, packet: udp_packet(header) }
+    Triple { name, router, packet: udp_packet(header), is_for_all: false }
 }
 
 fn replication() -> Vec<Triple> {
@@ -145,15 +152,31 @@ fn replication() -> Vec<Triple> {
         of("back", router(&[]), &header(next_header::UDP, &[node(5, 1), node(5, 2)])),
         of("on-link-twice", router(&[]), &header(next_header::UDP, &[node(4, 1), node(4, 1), node(4, 2)])),
         Triple {
-            name: "to-all-routers",
-            router: router(&[]),
-            packet: packet(&all, ALL_XCAST_ROUTERS, &segment(next_header::UDP, ALL_XCAST_ROUTERS, 0x1516)),
-        },
-        Triple {
             name: "to-another",
             router: router(&[OWN]),
             packet: packet(&all, OWN, &segment(next_header::UDP, OWN, 0x1516)),
+            is_for_all: false,
         },
+    ]
+}
+
+/// To all Xcast routers by the IPv6 header, and to one or all by Ethernet. Some have a route back to the link, and some none.
+fn to_all() -> Vec<Triple> {
+    let of = |name, is_for_all, destinations: &[Ipv6Addr]| {
+        let header = header(next_header::UDP, destinations);
+        let segment = segment(next_header::UDP, ALL_XCAST_ROUTERS, 0x1516);
+        let own: Vec<_> = destinations.iter().copied().filter(|one| *one == OWN).collect();
+        let packet = packet(&header, ALL_XCAST_ROUTERS, &segment);
+        Triple { name, router: router(&own), packet, is_for_all }
+    };
+    let mixed = [node(5, 1), node(1, 1), node(NOWHERE, 1), OWN, node(5, 2), node(1, 2)];
+    let others = [node(5, 1), node(NOWHERE, 1)];
+    vec![
+        of("to-all-routers", false, &destinations()),
+        of("to-all-routers-mixed", false, &mixed),
+        of("to-all-routers-by-group", true, &destinations()),
+        of("to-all-routers-by-group-mixed", true, &mixed),
+        of("to-all-routers-by-group-others", true, &others),
     ]
 }
 
@@ -175,7 +198,7 @@ fn payloads() -> Vec<Triple> {
     let to = node(1, 1);
     let of = |name, next, rest: Vec<u8>| {
         let packet = packet(&header(next, &destinations()), to, &rest);
-        Triple { name, router: router(&[]), packet }
+        Triple { name, router: router(&[]), packet, is_for_all: false }
     };
     let udp = segment(next_header::UDP, to, 0x1516);
     let without_checksum = [&udp[..6], &[0, 0], &udp[8..]].concat();
@@ -209,7 +232,7 @@ fn xcast_plus() -> Vec<Triple> {
         let ports: Vec<u16> = (0..header.destinations.len() as u16).map(|place| 4242 + place).collect();
         let to = header.destinations[0];
         let rest = [ports_to_bytes(&ports, next_header::UDP), segment(next_header::UDP, to, 0)].concat();
-        Triple { name, router, packet: packet(header, to, &rest) }
+        Triple { name, router, packet: packet(header, to, &rest), is_for_all: false }
     };
     let (far, near, other) = (node(1, 1), OWN, node(0x50, 2));
     let only_arrived = Router { groups: [(GROUP, [ARRIVED].into())].into(), ..router(&[OWN]) };
@@ -234,7 +257,7 @@ fn refused() -> Vec<Triple> {
     let last_hop = |name, destination| {
         let mut packet = packet(&all, destination, &segment(next_header::UDP, destination, 1));
         packet[7] = 1;
-        Triple { name, router: router(&[OWN]), packet }
+        Triple { name, router: router(&[OWN]), packet, is_for_all: false }
     };
     let rest = [ports_to_bytes(&[1, 2], next_header::UDP), segment(next_header::UDP, node(1, 1), 0)].concat();
     let too_few_ports = packet(&header(next_header::DESTINATION_OPTIONS, &destinations()), node(1, 1), &rest);
@@ -248,7 +271,7 @@ fn refused() -> Vec<Triple> {
         changed("checksum", 40, 0x11),
         of("disabled", Router { is_enabled: false, ..router(&[OWN]) }, &all),
         of("linux-6.5", Router { dialect: Dialect::Linux65, ..router(&[OWN]) }, &all),
-        Triple { name: "too-few-ports", router: router(&[OWN]), packet: too_few_ports },
+        Triple { name: "too-few-ports", router: router(&[OWN]), packet: too_few_ports, is_for_all: false },
         last_hop("hop-limit", node(1, 1)),
         last_hop("hop-limit-here", OWN),
         last_hop("hop-limit-all-routers", ALL_XCAST_ROUTERS),

@@ -31,9 +31,10 @@ pub enum Verdict {
 }
 
 impl Expected {
-    /// Of a packet with whatever padding is behind it.
-    pub fn of(router: &Router, packet: &[u8]) -> Self {
-        match xcast::forward(router, packet, ENTRANCE, &mut network::next_hop) {
+    /// Of a packet with whatever padding is behind it, that came to this host's Ethernet address or to that of all Xcast routers.
+    pub fn of(router: &Router, packet: &[u8], is_for_all: bool) -> Self {
+        let arrival = xcast::Arrival { interface: ENTRANCE, is_for_all };
+        match xcast::forward(router, packet, arrival, &mut network::next_hop) {
             // What Xcast is not, MEADcast may be.
             xcast::Outcome::Pass => Self::of_mead(router, packet),
             outcome => Self::of_xcast(outcome),
@@ -87,6 +88,9 @@ impl Expected {
             }
             xcast::Outcome::Drop(xcast::Dropped::NoListener) => {
                 Self::new("xcast no-listener", Verdict::Drop, &[Counter::XcastData, Counter::XcastNoListener])
+            }
+            xcast::Outcome::Drop(xcast::Dropped::ForOthers) => {
+                Self::new("xcast for-others", Verdict::Drop, &[Counter::XcastData, Counter::XcastForOthers])
             }
             xcast::Outcome::Forward(copies) => {
                 let kinds = copies.iter().map(|copy| xcast_counter(copy.kind));
