@@ -75,7 +75,7 @@ pub(super) fn open_at(folder: &OwnedFd, name: &CStr, flags: i32, mode: libc::mod
 
 /// Makes a file without a name, to be written and given one with [`give_name`].
 pub(super) fn open_unnamed(folder: &OwnedFd, mode: libc::mode_t) -> io::Result<OwnedFd> {
-    open_at(folder, c".", libc::O_WRONLY | libc::O_TMPFILE | libc::O_CLOEXEC, mode)
+    open_at(folder, c".", libc::O_RDWR | libc::O_TMPFILE | libc::O_CLOEXEC, mode)
 }
 
 /// Gives a file without a name one that nothing has.

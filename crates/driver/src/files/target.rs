@@ -146,7 +146,10 @@ impl TargetFolder {
     /// # Errors
     /// What the kernel says.
     pub fn scratch(&self, file: FileId) -> Result<File, TargetError> {
-        // Named for an instant: not every file system makes files without names.
+        if let Ok(unnamed) = sys::open_unnamed(&self.folder, 0o600) {
+            return Ok(unnamed.into());
+        }
+        // Not every file system makes files without names: it has one for an instant.
         let (session, index, process) = (file.session().0, file.index(), std::process::id());
         let name = format!(".treecast-{session:08x}-{index}-symbols-{process}.part");
         let failed = |source| self.error(format!("make {name}"), source);
