@@ -16,9 +16,10 @@ pub const LEAD_TIME: Duration = Duration::from_millis(500);
 /// read on for at most this and [`LEAD_TIME`].
 pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Packets that one key seals. AES-GCM keeps its margin up to 2^34.5 blocks of 16 bytes (RFC 8446, 5.5), which are
-/// 2^28 packets of 1,420 bytes; its counter would last for 2^64.
-pub const MAX_PACKETS: u64 = 1 << 28;
+/// Packets that one key seals, about 47 GB: so few that a receiver can remember each of them
+/// ([`crate::taken_counters`]). AES-GCM keeps its margin up to 2^34.5 blocks of 16 bytes (RFC 8446, 5.5), which are 2^28
+/// packets of 1,420 bytes; its counter would last for 2^64.
+pub const MAX_PACKETS: u64 = 1 << 25;
 
 /// Something that has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

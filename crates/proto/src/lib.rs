@@ -27,6 +27,7 @@ mod payload;
 pub mod rates;
 pub mod replay_window;
 mod stored;
+pub mod taken_counters;
 pub mod tfmcc;
 pub mod time;
 pub mod unicast;

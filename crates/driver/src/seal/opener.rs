@@ -1,6 +1,6 @@
 //! The receiver's side: sealed packets in; what is not the sender's, or came before, is counted and goes no further.
 
-use treecast_proto::replay_window::ReplayWindow;
+use treecast_proto::taken_counters::{COUNTERS, TakenCounters};
 use treecast_wire::{
     message::GroupKey,
     seal::{KeyId, PREFIX_LEN, Prefix, SEALED_HEADER_LEN, TAG_LEN},
@@ -27,13 +27,14 @@ pub struct Opener {
 struct Known {
     id: KeyId,
     key: PacketKey,
-    window: ReplayWindow,
+    taken: TakenCounters,
 }
 
 /// Packets that were not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Refused {
-    /// Not sealed by the sender, or changed on the way, or sealed with a key that is not known (any more).
+    /// Not sealed by the sender, or changed on the way, or sealed with a key that is not known (any more), or with a counter
+    /// that no sender uses.
     pub forged: u64,
     /// Sealed by the sender and taken before.
     pub replayed: u64,
@@ -73,13 +74,16 @@ impl Opener {
             return self.open_first(prefix, head, payload, tag);
         }
         let Some(known) = self.keys.last_mut() else { return false };
-        if !known.window.is_new(prefix.counter) {
-            self.refused.replayed += 1;
+        if !known.taken.is_new(prefix.counter) {
+            match prefix.counter < COUNTERS {
+                true => self.refused.replayed += 1,
+                false => self.refused.forged += 1,
+            }
             return false;
         }
         let is_open = known.key.open(prefix, head, payload, tag);
         match is_open {
-            true => known.window.take(prefix.counter),
+            true => known.taken.take(prefix.counter),
             false => self.refused.forged += 1,
         }
         is_open
@@ -115,7 +119,7 @@ impl Opener {
         };
         self.remember(prefix.key, key, MAX_DERIVED_KEYS);
         if let Some(known) = self.keys.last_mut() {
-            known.window.take(prefix.counter);
+            known.taken.take(prefix.counter);
         }
         true
     }
@@ -131,7 +135,7 @@ impl Opener {
         if self.keys.len() >= limit {
             self.keys.remove(0);
         }
-        self.keys.push(Known { id, key, window: ReplayWindow::default() });
+        self.keys.push(Known { id, key, taken: TakenCounters::default() });
     }
 }
 
@@ -186,7 +190,7 @@ mod tests {
         keys.iter().for_each(|key| opener.add(key));
         let taken: Vec<_> = sealers.iter_mut().map(|sealer| takes(&mut opener, &sealed(sealer))).collect();
         assert_eq!(taken, [false, true, true, true]);
-        // Told again, the key's window stays.
+        // Told again, what was taken stays.
         let datagram = sealed(&mut sealers[3]);
         assert!(takes(&mut opener, &datagram));
         opener.add(&keys[3]);
