@@ -207,6 +207,36 @@ fn a_sender_that_is_silent_is_given_up() {
     assert_eq!(summary.cut_short.as_deref(), Some("nothing has come from the sender for 0.2 s"));
 }
 
+#[test]
+fn what_has_come_before_a_sender_stopped_need_not_come_again() {
+    const SIZE: usize = 20_000_000;
+    let bench = Bench::new(10);
+    bench.write("large", SIZE);
+    let (first, second) = (Stop::new().unwrap(), Stop::new().unwrap());
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
+        thread::sleep(Duration::from_millis(300));
+        let sender = scope.spawn(|| bench.send("from/large", Dialect::Session, &first));
+        thread::sleep(Duration::from_millis(500));
+        first.request();
+        sender.join().unwrap().unwrap();
+        let summary = receiver.join().unwrap().unwrap();
+        assert_eq!(summary.cut_short.as_deref(), Some("the sender has stopped"));
+        assert!(summary.progress.received_bytes > 0, "{summary:?}");
+
+        let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
+        thread::sleep(Duration::from_millis(300));
+        let sender = scope.spawn(|| bench.send("from/large", Dialect::Session, &second));
+        let again = receiver.join().unwrap().unwrap();
+        second.request();
+        assert_eq!(again.progress.kept_bytes, summary.progress.received_bytes);
+        assert!(again.is_complete(), "{again:?}");
+        sender.join().unwrap().unwrap();
+    });
+    bench.assert_same("from/large", "a/large");
+    assert_eq!(fs::read_dir(bench.folder.join("a")).unwrap().count(), 1, "nothing else is left");
+}
+
 /// A member has the group's secret, and can say whatever the sender can. What it says first, of name, size and hash, does no
 /// harm but for the time of a loop, and a whole sender of its own nothing.
 #[test]

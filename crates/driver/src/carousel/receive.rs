@@ -114,9 +114,12 @@ pub fn receive(
         on_event,
     };
     session.run(stop)?;
-    // What is not whole has been given up by then.
-    let is_early = session.summary.interrupted || session.summary.cut_short.is_some();
-    let ending = if is_early { Ending::Interrupted } else { Ending::Over };
+    session.intake.hand_over(session.clock.now(), true);
+    let ending = match &session.summary {
+        ReceiveSummary { interrupted: true, .. } => Ending::Interrupted,
+        ReceiveSummary { cut_short: Some(_), .. } => Ending::CutShort,
+        _ => Ending::Over,
+    };
     if let Some(warning) = session.intake.end(ending) {
         (session.on_event)(ReceiveEvent::Warning(warning));
     }

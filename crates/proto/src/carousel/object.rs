@@ -88,6 +88,12 @@ impl Object {
         self.resume();
     }
 
+    /// Nothing of it is kept.
+    pub fn forget(&mut self) {
+        self.stored.clear();
+        self.gatherer = None;
+    }
+
     /// More is to come, and whose symbols have come is not known.
     fn resume(&mut self) {
         self.gatherer = self.gatherer.take().map(|gatherer| Gatherer::new(gatherer.layout()));

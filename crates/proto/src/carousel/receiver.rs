@@ -210,6 +210,8 @@ pub struct Receiver {
     goodbye: Option<Instant>,
     /// Why the sender will send nothing more.
     over: Option<String>,
+    /// Whether some of what has come waits for a receiver that goes on later.
+    keeps_unfinished: bool,
     closed: bool,
     steps: VecDeque<Step<ReceiverTransmit, ReceiverEvent, ReceiverWait>>,
 }
@@ -230,6 +232,7 @@ impl Receiver {
             busy: BTreeSet::new(),
             goodbye: None,
             over: None,
+            keeps_unfinished: false,
             closed: false,
             steps: VecDeque::new(),
         }
@@ -552,6 +555,9 @@ impl Receiver {
         let object = self.object(file).filter(|object| object.phase != Phase::Ended);
         let Some(object) = object else { return false };
         object.phase = Phase::Ended;
+        let chunks = object.chunks();
+        object.forget();
+        self.chunks = self.chunks.saturating_sub(chunks);
         self.ended += 1;
         self.busy.remove(&file.index());
         self.transmit(ReceiverTransmit::Discard { file });
@@ -563,19 +569,20 @@ impl Receiver {
         if self.closed {
             return;
         }
-        if self.expected.is_some_and(|expected| self.ended >= expected) {
-            self.closed = true;
-            self.steps.push_back(Step::Event(ReceiverEvent::Closed { reason: None }));
-        } else if let Some(reason) = self.over.clone() {
+        if let Some(reason) = self.over.clone() {
             self.give_up_unfinished(&reason);
-            if self.busy.is_empty() {
-                self.closed = true;
-                self.steps.push_back(Step::Event(ReceiverEvent::Closed { reason: Some(reason) }));
-            }
+        }
+        let have_all_ended = self.expected.is_some_and(|expected| self.ended >= expected);
+        let is_over = self.over.is_some() && self.busy.is_empty();
+        if have_all_ended || is_over {
+            self.closed = true;
+            let reason = self.over.take().filter(|_| self.keeps_unfinished || !have_all_ended);
+            self.steps.push_back(Step::Event(ReceiverEvent::Closed { reason }));
         }
     }
 
-    /// What needs more from the sender has failed; what is only being hashed has not.
+    /// What needs more from the sender has failed; what is only being hashed has not. What has come of it stays, for a receiver
+    /// that goes on later, unless the sender has withdrawn it.
     fn give_up_unfinished(&mut self, reason: &str) {
         let needs_more = |object: &Object| match object.phase {
             Phase::Receiving => true,
@@ -585,9 +592,17 @@ impl Receiver {
         let unfinished: Vec<u32> =
             self.objects.iter().filter(|(_, object)| needs_more(object)).map(|(index, _)| *index).collect();
         for index in unfinished {
-            let withdrawn = self.objects.get(&index).and_then(|object| object.withdrawn.as_ref());
-            let reason = withdrawn.map_or(reason, |withdrawn| &withdrawn.reason).to_owned();
-            self.fail(FileId::new(self.config.session, index), reason);
+            let file = FileId::new(self.config.session, index);
+            let Some(object) = self.objects.get_mut(&index) else { continue };
+            if let Some(withdrawn) = object.withdrawn.take() {
+                self.fail(file, withdrawn.reason);
+                continue;
+            }
+            object.phase = Phase::Ended;
+            self.ended += 1;
+            self.keeps_unfinished = true;
+            self.busy.remove(&index);
+            self.steps.push_back(Step::Event(ReceiverEvent::Failed { file, reason: reason.to_owned() }));
         }
     }
 

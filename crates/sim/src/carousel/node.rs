@@ -217,7 +217,8 @@ impl ReceiverNode {
         if let Some(reason) = self.reason.as_ref().filter(|_| !may_end) {
             faults.push(format!("it was cut short: {reason}"));
         }
-        if self.storage.leftovers() > 0 {
+        // Whoever goes on later has what came before the session was cut short.
+        if self.storage.leftovers() > 0 && self.reason.is_none() {
             faults.push("temporary files are left".into());
         }
         for index in 0..scenario.sizes.len() as u32 {
