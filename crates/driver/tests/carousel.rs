@@ -16,13 +16,19 @@ use treecast_driver::{
     seal::{Sealer, Secret},
     security::Identity,
     stop::Stop,
-    udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, Offload, Transmitter, open_group_sender},
+    udp::{
+        DEFAULT_MULTICAST_HOPS, GroupAddress, Offload, Transmitter, open_group_receiver, open_group_sender,
+    },
 };
 use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     iotup,
-    message::{BeginOfFile, Digest, Message, TransferType},
+    message::{BeginOfFile, Digest, GroupKey, Message, TransferType},
+    seal::Prefix,
 };
+
+/// What the ticket of each session here would carry.
+const SECRET: [u8; 32] = [77; 32];
 
 /// One test's group, folder and data.
 struct Bench {
@@ -53,7 +59,7 @@ impl Bench {
 
     /// Sessions are sealed; the IoT updater's frames cannot be.
     fn secret_for(&self, dialect: &Dialect) -> Option<Secret> {
-        (*dialect == Dialect::Session).then(|| Secret::from([self.session.0 as u8; 32]))
+        (*dialect == Dialect::Session).then(|| Secret::from(SECRET))
     }
 
     fn write(&self, name: &str, len: usize) {
@@ -279,6 +285,48 @@ fn what_a_member_forges_is_never_accepted() {
         fs::read_dir(bench.folder.join("a/from")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["deep", "file"], "nothing else is there");
+}
+
+/// A member says first that an object is larger than any disk, and seals one packet with a counter far ahead of the sender's.
+#[test]
+fn a_member_can_neither_doom_an_object_nor_hide_what_the_sender_says() {
+    let bench = Bench::new(11);
+    bench.write("file", 3_000_000);
+    let (socket, _) = open_group_receiver(&bench.group, 1 << 20).unwrap();
+    let transmitter = Transmitter::new(
+        open_group_sender(&bench.group, DEFAULT_MULTICAST_HOPS).unwrap(),
+        Offload::SuperPackets,
+    );
+    // The last of so many packets is sent.
+    let say = |sealer: &mut Sealer, message: &Message, packets: usize| {
+        let mut sealed = Vec::new();
+        for _ in 0..packets {
+            sealed.clear();
+            sealer.seal_packet(&message.to_packet(FileId::new(bench.session, 0)), &mut sealed).unwrap();
+        }
+        transmitter.send_datagram(bench.group.scoped(), &sealed).unwrap();
+    };
+    let secret = || bench.secret_for(&Dialect::Session).unwrap();
+    let stop = Stop::new().unwrap();
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
+        thread::sleep(Duration::from_millis(300));
+        let huge = BeginOfFile::new(TransferType::DiskToDisk, 1 << 50, "from/file").unwrap();
+        let mut datagram = vec![0; 65_536];
+        say(&mut Sealer::from_secret(secret()).unwrap(), &Message::BeginOfFile(huge), 1);
+        socket.recv(&mut datagram).unwrap();
+        let sender = scope.spawn(|| bench.send("from", Dialect::Session, &stop));
+        let len = socket.recv(&mut datagram).unwrap();
+        let prefix = Prefix::parse(&datagram[..len]).unwrap();
+        let key = GroupKey { id: prefix.key, secret: SECRET };
+        say(&mut Sealer::for_group(&key), &Message::EndOfFile, 200_000);
+        let summary = receiver.join().unwrap().unwrap();
+        stop.request();
+        sender.join().unwrap().unwrap();
+        assert!(summary.is_complete() && summary.received == 1, "{summary:?}");
+        assert_eq!(summary.progress.replayed_packets, 0, "{summary:?}");
+    });
+    bench.assert_same("from/file", "a/from/file");
 }
 
 /// What a member forges lies in a few chunks, and these are taken again, from a later loop: once it stops, so does the harm.

@@ -1,6 +1,11 @@
 //! Receiving from a carousel: joins, keeps what is new, leaves when it has everything.
 
-use std::{collections::BTreeMap, io, ops::Range, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    ops::Range,
+    time::Duration,
+};
 
 use treecast_proto::{
     Instant, Step,
@@ -105,6 +110,8 @@ pub fn receive(
         only: options.only,
         manifests: options.sender_key.map(GroupManifests::new),
         names: BTreeMap::new(),
+        doomed: BTreeMap::new(),
+        cramped: BTreeSet::new(),
         started: None,
         next_progress: Instant::ZERO,
         meter: Meter::default(),
@@ -212,6 +219,10 @@ struct Session<'a> {
     manifests: Option<GroupManifests>,
     /// Of the objects announced so far.
     names: BTreeMap<FileId, String>,
+    /// Objects that cannot be stored as they were announced, and why: they fail once the sender has signed that announcement.
+    doomed: BTreeMap<FileId, String>,
+    /// Objects for which there is no room; what an earlier receiver has left of them stays.
+    cramped: BTreeSet<FileId>,
     started: Option<Instant>,
     next_progress: Instant,
     meter: Meter<1>,
@@ -257,9 +268,20 @@ impl Session<'_> {
                 Report::Decoded { file, source_block, is_right } => {
                     ReceiverInput::Decoded { file, source_block, is_right }
                 }
-                Report::Refused { file, reason, .. } | Report::Failed { file, reason } => {
+                Report::Refused { file, begin, .. } if self.machine.announced(file) != Some(&begin) => {
+                    continue;
+                }
+                Report::Refused { file, reason, is_full, .. } => {
+                    if is_full {
+                        self.cramped.insert(file);
+                    }
+                    if self.manifests.is_some() && self.machine.digest(file).is_none() {
+                        self.doomed.insert(file, reason);
+                        continue;
+                    }
                     ReceiverInput::StoreFailed { file, reason }
                 }
+                Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
             };
             self.machine.handle(now, input);
             self.carry_out(now, None);
@@ -298,7 +320,20 @@ impl Session<'_> {
             }
         };
         self.machine.handle(now, input);
+        if !self.doomed.is_empty() {
+            self.fail_doomed(now);
+        }
         at
+    }
+
+    fn fail_doomed(&mut self, now: Instant) {
+        let doomed = std::mem::take(&mut self.doomed);
+        for (file, reason) in doomed {
+            match self.machine.digest(file) {
+                Some(_) => self.machine.handle(now, ReceiverInput::StoreFailed { file, reason }),
+                None => drop(self.doomed.insert(file, reason)),
+            }
+        }
     }
 
     /// What ends something counts in a secure session only if the sender has signed it: all members can seal packets.
@@ -324,6 +359,8 @@ impl Session<'_> {
                 Verdict::Right => true,
                 Verdict::RightWith(begin) => {
                     self.machine.handle(now, ReceiverInput::Disown { file });
+                    self.doomed.remove(&file);
+                    self.cramped.remove(&file);
                     self.carry_out(now, None);
                     let message = Message::BeginOfFile(begin);
                     self.machine.handle(now, ReceiverInput::Message { file, message });
@@ -346,7 +383,7 @@ impl Session<'_> {
                 Step::Transmit(ReceiverTransmit::Announce { file, begin }) => self.announce(now, file, begin),
                 Step::Transmit(ReceiverTransmit::Discard { file }) => {
                     // Of one that is not announced, nothing has been taken from there.
-                    if self.names.contains_key(&file) {
+                    if self.names.contains_key(&file) && !self.cramped.contains(&file) {
                         self.leftovers.forget(file);
                     }
                     self.intake.add(now, Task::Discard { file });
@@ -387,6 +424,7 @@ impl Session<'_> {
                 (self.on_event)(event);
             }
             ReceiverEvent::Failed { file, reason } => {
+                let reason = self.doomed.remove(&file).unwrap_or(reason);
                 let name = self.names.get(&file).cloned();
                 let name = name.unwrap_or_else(|| format!("object {}", file.index()));
                 self.summary.failed += 1;
