@@ -8,7 +8,7 @@ use treecast_wire::header::FileId;
 
 use super::{code, is_repair};
 
-/// What all encoders may hold, which is about twice their source blocks.
+/// What all encoders may hold: about twice their source blocks, where these are not tiny.
 const MAX_BYTES: usize = 64 << 20;
 
 /// One source block, ready to give repair symbols.
@@ -41,8 +41,9 @@ impl Encoder {
         Some(run)
     }
 
+    /// The symbols, and the intermediate ones, of which there are 27 even for one symbol (RFC 6330, 5.3.3.3 and 5.6).
     fn bytes(&self) -> usize {
-        2 * self.symbols as usize * usize::from(self.symbol_len)
+        (2 * self.symbols as usize + 27) * usize::from(self.symbol_len)
     }
 }
 
@@ -136,5 +137,16 @@ mod tests {
         encoders.forget(FileId(1));
         assert!(encoders.recent.is_empty());
         assert_eq!(reads, 20);
+    }
+
+    #[test]
+    fn tiny_files_are_not_taken_for_nothing() {
+        let mut encoders = Encoders::default();
+        for file in 0..5000 {
+            let encoder = encoders.get(FileId(file), 0, 1400, || Ok::<_, ()>(vec![0; 1400]));
+            assert!(encoder.is_ok_and(|encoder| encoder.is_some()));
+        }
+        // Each has 27 intermediate symbols, 38 kB.
+        assert!((1000..1800).contains(&encoders.recent.len()), "{}", encoders.recent.len());
     }
 }
