@@ -14,7 +14,7 @@ pub(super) struct Withdrawn {
     pub reason: String,
 }
 
-/// One object, from the first thing heard of it to its end.
+/// One object, from the first thing heard of it to its end, committed or given up.
 #[derive(Debug)]
 pub(super) struct Object {
     pub begin: Option<BeginOfFile>,
@@ -42,8 +42,6 @@ pub(super) enum Phase {
     Hashing,
     /// Its hash is right; it does not have its name yet.
     Committing,
-    /// Committed, or given up.
-    Ended,
 }
 
 impl Object {
@@ -72,10 +70,14 @@ impl Object {
         self.begin = Some(begin);
     }
 
+    /// Its size; 0 before it is announced.
+    pub fn announced_bytes(&self) -> u64 {
+        self.begin.as_ref().map_or(0, |begin| begin.file_size)
+    }
+
     /// Keeps the blocks until their chunks are known to be wrong. False when it is a single chunk.
     pub fn doubt(&mut self) -> bool {
-        let size = self.begin.as_ref().map_or(0, |begin| begin.file_size);
-        self.check = Chunks::new(size).map(Check::new);
+        self.check = Chunks::new(self.announced_bytes()).map(Check::new);
         if self.check.is_some() {
             self.resume();
         }
@@ -86,12 +88,6 @@ impl Object {
     pub fn start_again(&mut self) {
         self.stored.clear();
         self.resume();
-    }
-
-    /// Nothing of it is kept.
-    pub fn forget(&mut self) {
-        self.stored.clear();
-        self.gatherer = None;
     }
 
     /// More is to come, and whose symbols have come is not known.

@@ -193,10 +193,15 @@ pub struct Progress {
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
+    /// Those that have not ended.
     objects: BTreeMap<u32, Object>,
     /// How many objects there are.
     expected: Option<u32>,
-    ended: u32,
+    /// Committed or given up; what their hashes should be, as far as that is known.
+    ended: BTreeMap<u32, Option<[u8; 32]>>,
+    /// What they were announced with, and what is there of them, in bytes.
+    ended_announced_bytes: u64,
+    ended_received_bytes: u64,
     duplicate_blocks: u64,
     repair_symbols: u64,
     decoded_blocks: u64,
@@ -222,7 +227,9 @@ impl Receiver {
             config,
             objects: BTreeMap::new(),
             expected: None,
-            ended: 0,
+            ended: BTreeMap::new(),
+            ended_announced_bytes: 0,
+            ended_received_bytes: 0,
             duplicate_blocks: 0,
             repair_symbols: 0,
             decoded_blocks: 0,
@@ -295,21 +302,23 @@ impl Receiver {
     /// What an object that is not complete was announced as.
     pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
         let object = self.objects.get(&file.index()).filter(|_| file.session() == self.config.session)?;
-        object.begin.as_ref().filter(|_| object.phase != Phase::Ended)
+        object.begin.as_ref()
     }
 
     /// The hash that an object should have.
     pub fn digest(&self, file: FileId) -> Option<[u8; 32]> {
-        self.objects.get(&file.index())?.digest
+        let index = file.index();
+        self.objects.get(&index).map_or_else(|| *self.ended.get(&index)?, |object| object.digest)
     }
 
     pub fn progress(&self) -> Progress {
-        let announced = self.objects.values().filter_map(|object| object.begin.as_ref());
+        let announced = self.objects.values().map(Object::announced_bytes);
+        let received = self.objects.values().map(|object| object.stored.bytes());
         Progress {
             objects: self.expected,
-            ended_objects: self.ended,
-            announced_bytes: announced.map(|begin| begin.file_size).fold(0, u64::saturating_add),
-            received_bytes: self.objects.values().map(|o| o.stored.bytes()).fold(0, u64::saturating_add),
+            ended_objects: self.ended.len() as u32,
+            announced_bytes: announced.fold(self.ended_announced_bytes, u64::saturating_add),
+            received_bytes: received.fold(self.ended_received_bytes, u64::saturating_add),
             duplicate_blocks: self.duplicate_blocks,
             repair_symbols: self.repair_symbols,
             decoded_blocks: self.decoded_blocks,
@@ -351,12 +360,9 @@ impl Receiver {
             return;
         }
         let layout = Layout::new(begin.file_size, self.config.block_len).filter(|_| self.config.fec);
-        let is_unfinished = |object: &&Object| object.begin.is_some() && object.phase != Phase::Ended;
-        let is_full = self.objects.values().filter(is_unfinished).count() >= MAX_UNFINISHED;
+        let unfinished = self.objects.values().filter(|object| object.begin.is_some()).count();
+        let is_full = unfinished >= MAX_UNFINISHED;
         let Some(object) = self.note(file, MAX_UNFINISHED).filter(|_| !is_full) else { return };
-        if object.phase == Phase::Ended {
-            return;
-        }
         object.announce(begin.clone());
         object.gatherer = layout.map(Gatherer::new);
         self.transmit(ReceiverTransmit::Announce { file, begin });
@@ -378,6 +384,10 @@ impl Receiver {
 
     fn on_blocks(&mut self, file: FileId, range: Range<u64>) {
         let (block_len, len) = (self.config.block_len, range.end.saturating_sub(range.start));
+        if self.ended.contains_key(&file.index()) {
+            self.duplicate_blocks += len.div_ceil(u64::from(block_len));
+            return;
+        }
         let Some(object) = self.note(file, MAX_UNANNOUNCED) else { return };
         object.withdrawn = None;
         if object.phase != Phase::Receiving {
@@ -526,10 +536,8 @@ impl Receiver {
         let Some(object) = self.object(file).filter(|object| object.phase == Phase::Committing) else {
             return;
         };
-        object.phase = Phase::Ended;
         let begin = object.begin.clone();
-        self.busy.remove(&file.index());
-        self.ended += 1;
+        self.end(file.index(), true);
         self.steps.extend(begin.map(|begin| Step::Event(ReceiverEvent::Received { file, begin })));
     }
 
@@ -552,16 +560,23 @@ impl Receiver {
 
     /// Ends an object without success; false when it has ended already.
     fn give_up(&mut self, file: FileId) -> bool {
-        let object = self.object(file).filter(|object| object.phase != Phase::Ended);
-        let Some(object) = object else { return false };
-        object.phase = Phase::Ended;
-        let chunks = object.chunks();
-        object.forget();
-        self.chunks = self.chunks.saturating_sub(chunks);
-        self.ended += 1;
-        self.busy.remove(&file.index());
+        if self.object(file).is_none() {
+            return false;
+        }
+        self.end(file.index(), false);
         self.transmit(ReceiverTransmit::Discard { file });
         true
+    }
+
+    /// Notes that an object has ended, and whether what has come of it is kept.
+    fn end(&mut self, index: u32, is_kept: bool) {
+        let Some(object) = self.objects.remove(&index) else { return };
+        self.chunks = self.chunks.saturating_sub(object.chunks());
+        self.busy.remove(&index);
+        self.ended.insert(index, object.digest);
+        let received = if is_kept { object.stored.bytes() } else { 0 };
+        self.ended_announced_bytes = self.ended_announced_bytes.saturating_add(object.announced_bytes());
+        self.ended_received_bytes = self.ended_received_bytes.saturating_add(received);
     }
 
     /// Closes when every object has ended, or nothing more will come and no hash is awaited.
@@ -572,7 +587,7 @@ impl Receiver {
         if let Some(reason) = self.over.clone() {
             self.give_up_unfinished(&reason);
         }
-        let have_all_ended = self.expected.is_some_and(|expected| self.ended >= expected);
+        let have_all_ended = self.expected.is_some_and(|expected| self.ended.len() >= expected as usize);
         let is_over = self.over.is_some() && self.busy.is_empty();
         if have_all_ended || is_over {
             self.closed = true;
@@ -587,7 +602,7 @@ impl Receiver {
         let needs_more = |object: &Object| match object.phase {
             Phase::Receiving => true,
             Phase::Hashing => object.digest.is_none(),
-            Phase::Committing | Phase::Ended => false,
+            Phase::Committing => false,
         };
         let unfinished: Vec<u32> =
             self.objects.iter().filter(|(_, object)| needs_more(object)).map(|(index, _)| *index).collect();
@@ -598,15 +613,13 @@ impl Receiver {
                 self.fail(file, withdrawn.reason);
                 continue;
             }
-            object.phase = Phase::Ended;
-            self.ended += 1;
+            self.end(index, true);
             self.keeps_unfinished = true;
-            self.busy.remove(&index);
             self.steps.push_back(Step::Event(ReceiverEvent::Failed { file, reason: reason.to_owned() }));
         }
     }
 
-    /// The object, noted when it is new; none when the carousel has no such object.
+    /// The object, noted when it is new; none when it has ended, or the carousel has no such object.
     fn object(&mut self, file: FileId) -> Option<&mut Object> {
         self.note(file, MAX_UNANNOUNCED)
     }
@@ -614,16 +627,16 @@ impl Receiver {
     /// As [`Self::object`]; a new one is noted only while fewer than `most` are not announced.
     fn note(&mut self, file: FileId, most: usize) -> Option<&mut Object> {
         let index = file.index();
-        let is_new = !self.objects.contains_key(&index);
-        if is_new {
-            let is_unannounced = |object: &&Object| object.begin.is_none() && object.phase != Phase::Ended;
-            let unannounced = self.objects.values().filter(is_unannounced).count();
+        if file.session() != self.config.session || self.ended.contains_key(&index) {
+            return None;
+        }
+        if !self.objects.contains_key(&index) {
+            let unannounced = self.objects.values().filter(|object| object.begin.is_none()).count();
             if index >= self.expected.unwrap_or(MAX_OBJECTS) || unannounced >= most {
                 return None;
             }
         }
-        (file.session() == self.config.session)
-            .then(|| self.objects.entry(index).or_insert_with(|| Object::new(self.config.block_len)))
+        Some(self.objects.entry(index).or_insert_with(|| Object::new(self.config.block_len)))
     }
 
     /// What is kept of objects that are not announced.
