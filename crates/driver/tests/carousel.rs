@@ -12,7 +12,7 @@ use treecast_driver::{
     carousel::{CarouselError, Dialect, ReceiveOptions, SendOptions, SendSummary, receive, send},
     files::{TargetFolder, find_sources},
     interface::Interface,
-    receive::ReceiveSummary,
+    receive::{ReceiveEvent, ReceiveSummary},
     seal::{Sealer, Secret},
     security::Identity,
     stop::Stop,
@@ -209,8 +209,15 @@ fn a_sender_that_is_silent_is_given_up() {
         offload: Offload::SuperPackets,
     };
     let folder = TargetFolder::open(&bench.folder.join("a")).unwrap();
-    let summary = receive(options, folder, &Stop::new().unwrap(), &mut |_| {}).unwrap();
+    let mut warnings = Vec::new();
+    let mut on_event = |event| {
+        if let ReceiveEvent::Warning(line) = event {
+            warnings.push(line);
+        }
+    };
+    let summary = receive(options, folder, &Stop::new().unwrap(), &mut on_event).unwrap();
     assert_eq!(summary.cut_short.as_deref(), Some("nothing has come from the sender for 0.2 s"));
+    assert!(warnings.iter().any(|line| line.starts_with("the session is plain")), "{warnings:?}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::{
     clock::Clock,
     files::{Buffers, Ending, Intake, Journal, Leftovers, Report, SourceBlock, TargetFolder, Task},
     poller::{Interest, Poller},
-    receive::{NameFilter, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
+    receive::{NameFilter, PLAIN, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
     seal::{Opener, Refused, Secret},
     security::{
         PublicKey,
@@ -73,6 +73,9 @@ pub fn receive(
     stop: &Stop,
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<ReceiveSummary, CarouselError> {
+    if options.dialect == Dialect::Session && options.sender_key.is_none() {
+        on_event(ReceiveEvent::Warning(PLAIN.to_owned()));
+    }
     let (socket, buffer) = open_group_receiver(&options.group, RECEIVE_BUFFER_BYTES)?;
     if let Some(warning) = buffer.warning {
         on_event(ReceiveEvent::Warning(warning));

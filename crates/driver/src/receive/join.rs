@@ -33,6 +33,10 @@ const SNOOPING_TIME: Duration = Duration::from_millis(8);
 /// For all of it where routers lie between, each of which joins for itself, some ticks after the one before.
 const ROUTED_MEMBERSHIP_TIME: Duration = Duration::from_millis(40);
 
+/// What is said of a plain session.
+pub(crate) const PLAIN: &str =
+    "the session is plain: nothing is encrypted, and nobody proves who he is; --secure refuses such tickets";
+
 /// A receiver with its sockets, that the sender has answered.
 #[derive(Debug)]
 pub(super) struct Joined {
@@ -155,9 +159,7 @@ fn tls(
         if options.secure_only {
             return Err(ReceiveError::Plain);
         }
-        let line = "the session is plain: nothing is encrypted, and nobody proves who he is; --secure refuses such \
-                    tickets";
-        on_event(ReceiveEvent::Warning(line.to_owned()));
+        on_event(ReceiveEvent::Warning(PLAIN.to_owned()));
         return Ok(None);
     };
     let sender = PublicKey::from_bytes(security.sender_key).map_err(|_| ReceiveError::SenderKey)?;

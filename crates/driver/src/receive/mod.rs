@@ -12,6 +12,8 @@ mod reach;
 mod refusal;
 mod session;
 
+pub(crate) use join::PLAIN;
+
 use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use thiserror::Error;
