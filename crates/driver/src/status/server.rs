@@ -66,6 +66,9 @@ mod tests {
     fn a_session_is_found_while_it_is_there_and_stale_sockets_are_removed() {
         let folder = std::env::temp_dir().join(format!("treecast-server-{}", std::process::id()));
         let board = Board::new(Snapshot { objects: 7, ..Snapshot::default() });
+        // A killed process may have had this one's number.
+        folder::prepare(&folder).unwrap();
+        drop(UnixListener::bind(folder.join(format!("{}.sock", std::process::id()))).unwrap());
         let server = serve_in(&folder, &board).unwrap();
         // No process has such a number: it is above the kernel's limit.
         let stale = folder.join("2000000000.sock");
