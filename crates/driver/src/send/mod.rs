@@ -428,7 +428,9 @@ pub enum SendError {
     Udp(#[from] UdpError),
     #[error("{0}")]
     Options(String),
-    #[error("TCP port {port} is in use on this host: choose another with --control, or none")]
+    #[error(
+        "TCP port {port} is in use on this host: choose another with --control, or none; or, with --session, end that session first, if it is still running"
+    )]
     PortInUse { port: u16 },
     #[error(
         "cannot take control connections at {address}: {source}; choose an address of this host with --control"
