@@ -10,7 +10,7 @@ LOCK_TRIES=120
 
 die() { echo "treecast: $*" >&2; exit 1; }
 # why FILE: the last line of a log that says what went wrong, else its last line.
-why() { { grep -E '^(E:|error)' "$1" || cat "$1"; } | tail -n 1; }
+why() { { grep -E '^(E:|error|curl:)' "$1" || cat "$1"; } | tail -n 1; }
 
 # apt_get LOG ARGUMENT...: runs apt-get. Another process that holds one of its locks, such as the system's own upgrade, is waited
 # for; apt itself waits for dpkg's lock only, and not for that of its lists.
