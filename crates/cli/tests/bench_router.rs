@@ -1,14 +1,17 @@
 //! `treecast bench router`, briefly: that it measures what it says, and leaves nothing behind. How fast anything is, is not looked
 //! at. Needs root.
 
+mod child;
+
 use std::{
     fs,
     io::{BufRead, BufReader},
-    os::unix::process::CommandExt,
     process::{Command, Stdio},
 };
 
 use serde_json::Value;
+
+use child::treecast_as_nobody;
 
 fn bench(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
@@ -83,8 +86,7 @@ fn it_can_be_interrupted_and_says_what_it_needs() {
     assert_eq!(child.wait().expect("it ends").code(), Some(1));
     assert_eq!(left_behind(child.id()), 0);
 
-    const NOBODY: u32 = 65_534;
-    let output = bench(&[]).uid(NOBODY).output().expect("anybody may run it");
+    let output = treecast_as_nobody(&["bench", "router"]);
     let line = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && line.lines().count() == 1 && line.contains("root"), "{line}");
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use child::SpawnGuarded;
+use child::{SpawnGuarded, treecast_as_nobody};
 use treecast_lab::{Lab, Options, Topology};
 
 const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
@@ -339,13 +339,7 @@ fn links_of_labs() -> Vec<String> {
 
 #[test]
 fn a_user_is_told_to_be_root() {
-    let place = Place::new("user");
-    let command = "exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$0\" lab up lan:clients=1";
-    // A copy that another user may start, wherever the build is.
-    let copy = std::env::temp_dir().join(format!("{}-treecast", place.prefix));
-    fs::copy(TREECAST, &copy).unwrap();
-    let output = Command::new("sh").arg("-c").arg(command).arg(&copy).output().unwrap();
-    let _ = fs::remove_file(&copy);
+    let output = treecast_as_nobody(&["lab", "up", "lan:clients=1"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert_eq!(said, "treecast: a lab makes network namespaces, which needs root: run it with sudo\n");

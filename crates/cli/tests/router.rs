@@ -12,15 +12,13 @@ use std::{
     io::{Read, Write},
     mem,
     net::Ipv6Addr,
-    os::{
-        fd::AsRawFd,
-        unix::{fs::PermissionsExt, process::CommandExt},
-    },
+    os::{fd::AsRawFd, unix::fs::PermissionsExt},
     path::PathBuf,
     process::Command,
 };
 
-use mroute_network::{Network, PATIENCE, eventually, treecast};
+use child::treecast_as_nobody;
+use mroute_network::{Network, PATIENCE, eventually};
 use packets::packet_socket;
 use router_network::{
     C1, C2, C3, R1, R2, SENDER, groups, heard, inject, packet, receivers, send, set, start, status, tree,
@@ -344,17 +342,11 @@ fn what_keeps_a_router_from_starting_is_one_line() {
     let asked = network.treecast("r1", &["router", "status"]);
     assert!(String::from_utf8_lossy(&asked.stderr).contains("no MEADcast router answers here"));
 
-    const NOBODY: u32 = 65_534;
-    let refused = network.within("r1", || {
-        let mut command = treecast(&["router", "run", "--all"]);
-        command.uid(NOBODY).output().expect("anybody may run it")
-    });
+    let refused = network.within("r1", || treecast_as_nobody(&["router", "run", "--all"]));
     let line = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(line.contains("not allowed here") && line.lines().count() == 1, "{line}");
     let _router = start(&network, "r1", &[]);
-    let refused = network.within("r1", || {
-        treecast(&["router", "set", "disable"]).uid(NOBODY).output().expect("anybody may run it")
-    });
+    let refused = network.within("r1", || treecast_as_nobody(&["router", "set", "disable"]));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("by the user that runs it alone"));
     assert!(status(&network, "r1").is_enabled);
 }

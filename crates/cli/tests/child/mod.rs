@@ -3,10 +3,25 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::{
-    io,
+    fs, io,
     ops::{Deref, DerefMut},
-    process::{Child, Command, Output},
+    os::unix::process::CommandExt,
+    process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
 };
+
+const NOBODY: u32 = 65_534;
+
+/// What `treecast` does for a user without any rights: a copy of it that anybody may start, wherever the build is.
+pub fn treecast_as_nobody(arguments: &[&str]) -> Output {
+    static COPIES: AtomicU32 = AtomicU32::new(0);
+    let number = COPIES.fetch_add(1, Ordering::Relaxed);
+    let copy = std::env::temp_dir().join(format!("treecast-nobody-{}-{number}", std::process::id()));
+    fs::copy(env!("CARGO_BIN_EXE_treecast"), &copy).expect("it is there");
+    let output = Command::new(&copy).args(arguments).stdin(Stdio::null()).uid(NOBODY).gid(NOBODY).output();
+    let _ = fs::remove_file(&copy);
+    output.expect("anybody may run it")
+}
 
 /// A child process that is killed when this is dropped.
 pub struct Guarded(Option<Child>);
