@@ -108,13 +108,18 @@ impl Peer {
         self.wait_for_end();
     }
 
-    /// Has all of the file sent again, and is done.
-    fn fetch(&mut self) {
+    /// Has all of the file sent again.
+    fn fetch_again(&mut self) {
         self.say(&Message::RetransmissionRequest(RetransmissionRequest::new(0..SIZE as u64).unwrap()));
         let mut missing = SIZE;
         while missing > 0 {
             missing -= self.hear().err().unwrap_or(0);
         }
+    }
+
+    /// Has all of the file sent again, and is done.
+    fn fetch(&mut self) {
+        self.fetch_again();
         self.say(&Message::EndOfRetransmissionRequests);
     }
 }
@@ -136,6 +141,28 @@ fn the_rate_is_for_multicast_and_retransmissions_together() {
     let (bits, seconds) = (3.0 * 8.0 * SIZE as f64, start.elapsed().as_secs_f64());
     // But for what the token bucket and half a connection's buffer let out at once.
     assert!(bits / seconds < 1.1 * RATE_BPS as f64, "{bits} bits in {seconds} s");
+}
+
+/// Once a connection has taken all that was queued, more is queued at once, and not when something else wakes the sender, as
+/// its progress does five times a second: a half of a megabyte each time, however fast the way.
+#[test]
+fn without_a_rate_retransmissions_are_as_fast_as_they_are_taken() {
+    const TIMES: u32 = 50;
+    for rate in [Rate::Max, Rate::Auto { floor_bps: None }] {
+        let sending = Sending::start("taken", |options| {
+            options.rate = rate;
+            options.wait_for = 1;
+        });
+        let mut peer = sending.join("one");
+        peer.wait_for_digest();
+        let start = Instant::now();
+        (0..TIMES).for_each(|_| peer.fetch_again());
+        let elapsed = start.elapsed();
+        peer.say(&Message::EndOfRetransmissionRequests);
+        peer.leave();
+        assert!(sending.finish().is_complete());
+        assert!(elapsed < Duration::from_millis(100) * TIMES, "{rate:?}: {elapsed:?}");
+    }
 }
 
 #[test]

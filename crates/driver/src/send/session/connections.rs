@@ -40,18 +40,16 @@ impl Session<'_> {
         let first = receivers.partition_point(|receiver| *receiver <= self.last_served);
         receivers.rotate_left(first);
         for receiver in receivers {
-            if self.machine.is_ready(receiver) {
-                if self.has_room(now, receiver) {
-                    self.last_served = receiver;
-                    self.turn_receiver(now, receiver);
-                }
-                let is_ready = self.machine.is_ready(receiver);
-                again |= is_ready && self.has_room(now, receiver);
-                if is_ready {
-                    paced = Some(now + self.pacer.delay(now, self.run_bytes)).filter(|time| *time > now);
-                }
+            if self.machine.is_ready(receiver) && self.has_room(now, receiver) {
+                self.last_served = receiver;
+                self.turn_receiver(now, receiver);
             }
             self.flush(now, receiver);
+            // Only now: where the kernel has taken all that was queued, nothing else would wake this loop.
+            if self.machine.is_ready(receiver) {
+                again |= self.has_room(now, receiver);
+                paced = Some(now + self.pacer.delay(now, self.run_bytes)).filter(|time| *time > now);
+            }
         }
         if again { Turn::Again } else { Turn::Until(paced) }
     }
