@@ -218,7 +218,10 @@ impl<'a> Session<'a> {
         match self.take_part(stop) {
             Ok(()) => Ok(self.finish()),
             Err(error) => {
-                self.say_farewell(&error.to_string());
+                // Who has come again tries once more.
+                if self.is_welcome && !self.carried.has_come_back {
+                    self.say_farewell(&error.to_string());
+                }
                 Err(error)
             }
         }
