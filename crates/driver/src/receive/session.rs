@@ -219,7 +219,7 @@ impl<'a> Session<'a> {
             Ok(()) => Ok(self.finish()),
             Err(error) => {
                 // Who has come again tries once more.
-                if self.is_welcome && !self.carried.has_come_back {
+                if !self.carried.has_come_back {
                     self.say_farewell(&error.to_string());
                 }
                 Err(error)
