@@ -296,11 +296,15 @@ impl Sender {
         }
     }
 
+    /// Whether this loop is one of repair symbols.
+    fn is_fountain(&self) -> bool {
+        self.config.fec && self.row() > 0
+    }
+
     /// How the current object is cut for repair symbols, in a loop of those.
     fn fountain(&self) -> Option<Layout> {
-        let is_fountain = self.config.fec && self.row() > 0;
         let size = self.objects[self.current].begin.file_size;
-        Layout::new(size, self.config.block_len).filter(|_| is_fountain)
+        Layout::new(size, self.config.block_len).filter(|_| self.is_fountain())
     }
 
     /// Which repair symbols this loop sends; none, but blocks, with 0.
@@ -413,7 +417,7 @@ impl Sender {
     }
 
     fn finish_pass(&mut self) {
-        match self.pass.next().filter(|_| self.config.fec && self.row() > 0) {
+        match self.pass.next().filter(|_| self.is_fountain()) {
             Some(next) => {
                 self.pass = next;
                 (self.current, self.position) = self.start;
