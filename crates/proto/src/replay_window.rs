@@ -1,4 +1,5 @@
-//! Which packets of a key have been taken already (RFC 4303, 3.4.3): a window that slides with the highest counter.
+//! Which packets have been heard already, of those that may come by two ways: a window that slides with the highest counter (as
+//! RFC 4303, 3.4.3). What was sealed with a key is remembered without one ([`crate::taken_counters`]).
 
 /// Packets that the window reaches back: 80 ms at 10 Gbit/s, far more than any network keeps packets in disorder.
 pub const WINDOW: u64 = 1 << 16;
@@ -26,7 +27,7 @@ impl ReplayWindow {
         counter >= self.next || (self.next - counter <= WINDOW && !self.is_taken(counter))
     }
 
-    /// Takes note of a packet that has proved to be the sender's. Whoever calls it has asked [`Self::is_new`].
+    /// Takes note of a packet. Whoever calls it has asked [`Self::is_new`].
     pub fn take(&mut self, counter: u64) {
         if counter >= self.next {
             self.slide(counter);
