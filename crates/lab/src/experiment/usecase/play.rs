@@ -150,23 +150,22 @@ impl<'a> Scene<'a> {
 
     /// Waits until all senders know by whom they serve their receivers.
     fn wait_for_groups(&mut self) -> io::Result<()> {
-        if self.awaits_discovery() {
-            let last = self.senders.len().saturating_sub(AT_ONCE - 1);
-            self.senders[last..].iter_mut().try_for_each(MeadSender::wait_discovered)?;
-        } else if self.planned.delivery.kind == Kind::Mead {
-            return Ok(());
-        }
+        let awaits_discovery = self.awaits_discovery();
         let Self { stage, planned, senders, .. } = self;
-        for (sender, group) in senders.iter_mut().zip(&planned.groups) {
-            match planned.delivery.kind {
-                Kind::Xcast => sender.wait_registered(0)?,
-                Kind::XcastPlus => {
+        match planned.delivery.kind {
+            Kind::Mead if awaits_discovery => {
+                let last = senders.len().saturating_sub(AT_ONCE - 1);
+                senders[last..].iter_mut().try_for_each(MeadSender::wait_discovered)?;
+            }
+            Kind::Xcast => senders.iter_mut().try_for_each(|sender| sender.wait_registered(0))?,
+            Kind::XcastPlus => {
+                for (sender, group) in senders.iter_mut().zip(&planned.groups) {
                     let routers =
                         mead_plan::last_routers(&stage.topology, group).map_err(io::Error::other)?;
                     sender.wait_registered(routers.len())?;
                 }
-                _ => {}
             }
+            Kind::Mead | Kind::Unicast | Kind::Multicast => return Ok(()),
         }
         thread::sleep(REPLACING);
         Ok(())
