@@ -36,12 +36,21 @@ pub struct Path {
     pub hold: Duration,
     /// The probability that a packet arrives twice.
     pub duplicated: f64,
+    /// From this time of the run on, nothing arrives.
+    pub cut_at: Option<Duration>,
 }
 
 impl Path {
     /// Nothing but a delay.
     pub const fn clean(delay: Duration) -> Self {
-        Self { loss: Loss::Uniform(0.0), delay, reordered: 0.0, hold: Duration::ZERO, duplicated: 0.0 }
+        Self {
+            loss: Loss::Uniform(0.0),
+            delay,
+            reordered: 0.0,
+            hold: Duration::ZERO,
+            duplicated: 0.0,
+            cut_at: None,
+        }
     }
 }
 
@@ -85,7 +94,7 @@ impl Link {
 
     /// When a packet that is sent now arrives: never, once or twice.
     pub fn carry(&mut self, now: Instant) -> Vec<Instant> {
-        if self.loses() {
+        if self.loses() || self.path.cut_at.is_some_and(|cut_at| now >= Instant::ZERO + cut_at) {
             return Vec::new();
         }
         let copies = 1 + usize::from(self.random.random_bool(self.path.duplicated));

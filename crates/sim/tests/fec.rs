@@ -74,6 +74,26 @@ fn a_receiver_far_behind_the_others_does_not_cost_the_group() {
     assert!(group < 1.2, "{group:.3} times the object went to the group: {figures:?}");
 }
 
+/// A network that gives the group up in the middle of a transfer, as a switch does that has lost a membership: whoever hears nothing
+/// any more is mended over its connection, one as soon as several.
+#[test]
+fn receivers_that_the_group_reaches_no_more_are_mended_about_as_soon_as_without() {
+    for count in 1..=3 {
+        let [with, percent, without] = [Some(Share::Auto), Some(Share::Percent(20)), None].map(|fec| {
+            let mut scenario = scenario(Repair::Nack, fec, &[0.0; 4]);
+            for receiver in &mut scenario.receivers[..count] {
+                receiver.path.cut_at = Some(Duration::from_secs(1));
+                receiver.control_rate_bps = RATE_BPS;
+            }
+            whole(&scenario)
+        });
+        for figures in [with, percent] {
+            let later = figures.time.as_secs_f64() / without.time.as_secs_f64();
+            assert!(later < 1.3, "{count} cut off, {later:.2} times the time: {figures:?} {without:?}");
+        }
+    }
+}
+
 /// A carousel hears nothing, so what it sends does for any loss: a receiver is done at the end of the pass in which it has had as
 /// many packets as there are blocks. In theory 1/(1 - loss) times the object does. What leaves while the hash is computed counts, too.
 #[test]

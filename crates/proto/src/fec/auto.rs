@@ -17,6 +17,12 @@ const MAX_LOSS: f64 = 0.8;
 /// Who loses more than this of the group's packets is not reached by them: mostly its own host drops them.
 const HOPELESS_LOSS: f64 = 0.75;
 
+/// Who gets nothing of so many symbols is not reached by the group, at least for now.
+const ENOUGH: u32 = 64;
+
+/// So many symbols tell whether it is again.
+const PROBE: u32 = 2 * ENOUGH;
+
 /// What a symbol over a receiver's own connection costs, in symbols to the group: packet headers and acknowledgements,
 /// and what the same link loses again.
 const APART_COST: f64 = 2.0;
@@ -69,6 +75,10 @@ struct Loss {
     is_apart: bool,
     /// The object of which it was last served apart. It goes on so when the others, who are done sooner, have left.
     apart_of: Option<u32>,
+    /// Nothing has arrived of the source block that it reported last ...
+    got_none: bool,
+    /// ... nor of the symbols that the group has been sent for it since.
+    got_none_again: bool,
     /// [`Estimate::out`] when it last reported anything.
     reported: u64,
 }
@@ -104,11 +114,14 @@ impl Estimate {
     }
 
     /// A receiver lacks symbols of a source block of an object that has `symbols` blocks, of which `to_go` symbols are to
-    /// go to the group anyway. Counts what it has lost.
+    /// go to the group anyway. All that it says at a time has been noted before: what it lost last says most of how to
+    /// mend what it lost first.
     pub(crate) fn lack(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack, to_go: ToGo) -> Wish {
-        let lacking = lack.lacking.min(symbols.saturating_add(64));
-        self.note(receiver, index, symbols, Lack { lacking, ..lack });
         let rate = self.rate(receiver);
+        let lacking = lack.lacking.min(symbols.saturating_add(64));
+        if self.may_be_reached_again(receiver) {
+            return Wish::Group(lack.next.saturating_add(lacking.min(PROBE)));
+        }
         let want = f64::from(lacking);
         // A round costs no time while the object is going out. Later it costs more than the symbols of one standard
         // deviation, so these go, too.
@@ -118,7 +131,8 @@ impl Estimate {
         let alike = self.receivers.len() - others;
         let is_cheaper_apart = alike as f64 * APART_COST < 1.0 / (1.0 - rate);
         let was_apart = self.receivers.get(&receiver).is_some_and(|loss| loss.apart_of == Some(index));
-        if rate > HOPELESS_LOSS || is_cheaper_apart && (others > 0 || was_apart) {
+        let is_hopeless = rate > HOPELESS_LOSS || self.is_unreached(receiver);
+        if is_hopeless || is_cheaper_apart && (others > 0 || was_apart) {
             if let Some(loss) = self.receivers.get_mut(&receiver) {
                 loss.is_apart = true;
                 loss.apart_of = Some(index);
@@ -129,7 +143,26 @@ impl Estimate {
         Wish::Group(lack.next.saturating_add(wanted))
     }
 
-    fn note(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack) {
+    /// Whether the group is of no use to a receiver: nothing has reached it, and nobody else was in its case, or nothing has again.
+    fn is_unreached(&self, receiver: u32) -> bool {
+        let loss = self.receivers.get(&receiver);
+        loss.is_some_and(|loss| loss.got_none && (loss.got_none_again || self.unreached() == 1))
+    }
+
+    /// Whether nothing has reached a receiver and others. If that is over the group mends all of them at once, which is worth
+    /// finding out.
+    fn may_be_reached_again(&self, receiver: u32) -> bool {
+        let loss = self.receivers.get(&receiver);
+        loss.is_some_and(|loss| loss.got_none && !loss.got_none_again) && self.unreached() > 1
+    }
+
+    fn unreached(&self) -> usize {
+        self.receivers.values().filter(|loss| loss.got_none).count()
+    }
+
+    /// Counts what a receiver has lost of a source block of so many symbols, by what it says that it lacks.
+    pub(crate) fn note(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack) {
+        let lack = Lack { lacking: lack.lacking.min(symbols.saturating_add(64)), ..lack };
         let out = self.out;
         let Some(loss) = self.receivers.get_mut(&receiver) else { return };
         loss.reported = out;
@@ -142,9 +175,17 @@ impl Estimate {
             }
             _ => (lack.next.max(symbols), received),
         };
+        // That nothing arrives is no loss of which there is more or less.
+        if received == 0 && sent >= ENOUGH {
+            (loss.got_none, loss.got_none_again) = (true, loss.got_none_again || loss.last == Some(this));
+        } else {
+            if received > 0 {
+                (loss.got_none, loss.got_none_again) = (false, false);
+            }
+            loss.add(f64::from(sent), f64::from(sent.saturating_sub(received)));
+        }
         (loss.last, loss.last_next, loss.last_lacking) = (Some(this), lack.next, lack.lacking);
         loss.is_apart = false;
-        loss.add(f64::from(sent), f64::from(sent.saturating_sub(received)));
     }
 
     /// What a receiver loses, between 0 and [`MAX_LOSS`].
@@ -195,10 +236,14 @@ mod tests {
         let lacks = losses.iter().map(|loss| lacking(*loss)).enumerate().filter(|(_, lacking)| *lacking > 0);
         lacks
             .map(|(receiver, lacking)| {
-                let lack = Lack { source_block: number, lacking, next: sent };
-                estimate.lack(receiver as u32, 0, SYMBOLS, lack, NOTHING)
+                say(estimate, receiver as u32, 0, Lack { source_block: number, lacking, next: sent })
             })
             .collect()
+    }
+
+    fn say(estimate: &mut Estimate, receiver: u32, index: u32, lack: Lack) -> Wish {
+        estimate.note(receiver, index, SYMBOLS, lack);
+        estimate.lack(receiver, index, SYMBOLS, lack, NOTHING)
     }
 
     #[test]
@@ -239,6 +284,7 @@ mod tests {
             let mut auto = estimate(1);
             auto.ahead(SYMBOLS);
             let lack = Lack { source_block: 0, lacking: 600, next: SYMBOLS };
+            auto.note(0, 0, SYMBOLS, lack);
             match auto.lack(0, 0, SYMBOLS, lack, ToGo { symbols: 0, is_out }) {
                 Wish::Group(goal) => goal - SYMBOLS,
                 Wish::Apart(_) => panic!("it is alone"),
@@ -263,28 +309,45 @@ mod tests {
         }
         (0..20).filter(|other| *other != 7).for_each(|other| auto.leave(other));
         let lack = Lack { source_block: 5, lacking: SYMBOLS * 7 / 10, next: SYMBOLS };
-        assert!(
-            matches!(auto.lack(7, 0, SYMBOLS, lack, NOTHING), Wish::Apart(_)),
-            "it goes on when they are done"
-        );
-        assert!(
-            matches!(auto.lack(7, 1, SYMBOLS, lack, NOTHING), Wish::Group(_)),
-            "and is alone in the next object"
-        );
+        assert!(matches!(say(&mut auto, 7, 0, lack), Wish::Apart(_)), "it goes on when they are done");
+        assert!(matches!(say(&mut auto, 7, 1, lack), Wish::Group(_)), "and is alone in the next object");
         let mut alone = estimate(1);
         alone.ahead(SYMBOLS);
         assert!(matches!(report(&mut alone, 0, 0, &[0.7])[0], Wish::Group(_)), "nobody else is in its way");
     }
 
     #[test]
-    fn who_gets_nothing_from_the_group_is_served_apart_although_alone() {
+    fn who_gets_little_from_the_group_is_served_apart_although_alone() {
         let mut auto = estimate(1);
         auto.ahead(SYMBOLS);
-        let lack = |next| Lack { source_block: 0, lacking: 900, next };
-        assert!(matches!(auto.lack(0, 0, SYMBOLS, lack(SYMBOLS), NOTHING), Wish::Group(_)));
-        let wishes: Vec<Wish> =
-            (1..9).map(|round| auto.lack(0, 0, SYMBOLS, lack(SYMBOLS + round * 2_000), NOTHING)).collect();
-        assert!(wishes.contains(&Wish::Apart(900)), "{wishes:?}");
+        let lack = |round: u32| Lack { source_block: 0, lacking: 900 - round, next: SYMBOLS + round * 2_000 };
+        let wishes: Vec<Wish> = (0..9).map(|round| say(&mut auto, 0, 0, lack(round))).collect();
+        assert!(matches!(wishes[0], Wish::Group(_)), "{wishes:?}");
+        assert!(wishes.contains(&Wish::Apart(900 - 8)), "{wishes:?}");
+    }
+
+    #[test]
+    fn who_gets_nothing_from_the_group_is_served_apart_at_once_and_several_when_the_group_has_tried() {
+        let lack = |next| Lack { source_block: 0, lacking: SYMBOLS, next };
+        let mut alone = estimate(3);
+        assert_eq!(say(&mut alone, 0, 0, lack(SYMBOLS)), Wish::Apart(SYMBOLS));
+        // The group has come back to it before the next object.
+        let next = Lack { lacking: 100, ..lack(SYMBOLS) };
+        assert!(matches!(say(&mut alone, 0, 1, next), Wish::Group(_)));
+        let mut several = estimate(9);
+        several.note(0, 0, SYMBOLS, lack(SYMBOLS));
+        for receiver in [1, 0] {
+            assert_eq!(
+                say(&mut several, receiver, 0, lack(SYMBOLS)),
+                Wish::Group(SYMBOLS + PROBE),
+                "{receiver}"
+            );
+        }
+        assert_eq!(say(&mut several, 0, 0, lack(SYMBOLS + PROBE)), Wish::Apart(SYMBOLS));
+        // The other one is reached again: it gets what it lacks, as one that has hardly lost anything.
+        let rest = Lack { lacking: SYMBOLS - PROBE, ..lack(SYMBOLS + PROBE) };
+        let Wish::Group(goal) = say(&mut several, 1, 0, rest) else { panic!("it is reached") };
+        assert!((2 * SYMBOLS..2 * SYMBOLS + 50).contains(&goal), "{goal}");
     }
 
     #[test]
@@ -305,7 +368,7 @@ mod tests {
         auto.ahead(SYMBOLS);
         let lack = Lack { source_block: 0, lacking: u32::MAX, next: u32::MAX };
         for lack in [lack, Lack { source_block: 1, next: 0, ..lack }] {
-            match auto.lack(0, 0, SYMBOLS, lack, NOTHING) {
+            match say(&mut auto, 0, 0, lack) {
                 Wish::Group(goal) => {
                     assert!(goal == u32::MAX || goal < 20_000, "the schedule bounds it: {goal}")
                 }

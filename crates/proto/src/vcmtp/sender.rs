@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use treecast_wire::{
     header::{FileId, PacketType, SessionId},
-    message::{BeginOfFile, Digest, Message, Move, PROTOCOL_VERSION, Reason, Welcome},
+    message::{BeginOfFile, Digest, Message, Move, PROTOCOL_VERSION, Reason, SymbolsSent, Welcome},
 };
 
 use self::{
@@ -642,6 +642,10 @@ fn retransmission(
         Action::ChunkHashes(index, pages) => {
             let file = objects.file_id(index);
             return Some(SenderTransmit::ChunkHashes { to: receiver, file, pages });
+        }
+        Action::SymbolsSent(index, source_block) => {
+            let next = objects.get(index)?.schedule.as_ref()?.next(source_block)?;
+            (objects.file_id(index), Message::SymbolsSent(SymbolsSent { source_block, next }))
         }
         Action::Symbols(index, source_block, symbols) => {
             let file = objects.file_id(index);

@@ -150,8 +150,12 @@ impl Sender {
         let Some(object) = self.objects.get_mut(index) else { return };
         retransmitter.lack(index);
         for lack in request.lacks() {
+            self.symbols.note(from, index, object, *lack);
+        }
+        for lack in request.lacks() {
             match self.symbols.lack(from, index, object, *lack) {
                 Answer::Group => {}
+                Answer::Out => retransmitter.say_sent((index, lack.source_block)),
                 Answer::Apart(count) => {
                     retransmitter.request_symbols((index, lack.source_block), count, request.arrived());
                 }

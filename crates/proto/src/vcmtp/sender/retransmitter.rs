@@ -64,6 +64,8 @@ pub(super) enum Action {
     Blocks(u32, Range<u64>),
     /// Of an object's source block.
     Symbols(u32, u32, Range<u32>),
+    /// Of which the receiver does not know how many symbols are out.
+    SymbolsSent(u32, u32),
     /// Pages of an object's chunk hashes.
     ChunkHashes(u32, Range<u32>),
     Goodbye,
@@ -95,6 +97,10 @@ pub(super) struct Retransmitter {
     /// arrived, what it says that it lacks is on its way.
     sent_symbols: u64,
     on_the_way: BTreeMap<(u32, u32), u64>,
+    /// Object and source block of symbols that it did not know to be out, though the group has been told ...
+    unheard: BTreeSet<(u32, u32)>,
+    /// ... and still did not know when it asked again: it is told so itself.
+    sent_due: BTreeSet<(u32, u32)>,
     /// Pages of chunk hashes that it has asked for last, by object.
     chunk_hashes: BTreeMap<u32, Range<u32>>,
     /// The group that it is in.
@@ -141,6 +147,8 @@ impl Retransmitter {
             symbols: BTreeMap::new(),
             sent_symbols: 0,
             on_the_way: BTreeMap::new(),
+            unheard: BTreeSet::new(),
+            sent_due: BTreeSet::new(),
             chunk_hashes: BTreeMap::new(),
             group: 0,
             unanswered_moves: 0,
@@ -240,6 +248,15 @@ impl Retransmitter {
         }
     }
 
+    /// The receiver did not know that symbols of a source block are out. The group is told; who asks again without having heard
+    /// that does not hear it.
+    pub(super) fn say_sent(&mut self, of: (u32, u32)) {
+        if !self.unheard.insert(of) {
+            self.unheard.remove(&of);
+            self.sent_due.insert(of);
+        }
+    }
+
     /// The receiver speaks of an object that has not begun: somebody else has told it of one. Should there be such
     /// an object, the receiver is told when it begins.
     pub(super) fn mislead(&mut self, file: FileId) {
@@ -278,6 +295,8 @@ impl Retransmitter {
         self.owed.remove(&index);
         self.symbols.retain(|(other, _), _| *other != index);
         self.on_the_way.retain(|(other, _), _| *other != index);
+        self.unheard.retain(|(other, _)| *other != index);
+        self.sent_due.retain(|(other, _)| *other != index);
         self.chunk_hashes.remove(&index);
         self.lacking.remove(&index);
         while let Some(due) = self.due.range((index, Due::BeginOfFile)..(index, Due::Reject)).next().copied()
@@ -323,6 +342,7 @@ impl Retransmitter {
             || self.unanswered_moves > 0
             || !self.due.is_empty()
             || !self.withdrawn.is_empty()
+            || !self.sent_due.is_empty()
             || self.may_be_told()
     }
 
@@ -355,6 +375,9 @@ impl Retransmitter {
         }
         if let Some((index, reason)) = self.withdrawn.pop_first() {
             return Some(Action::Withdraw(index, reason));
+        }
+        if let Some((index, source_block)) = self.sent_due.pop_first() {
+            return Some(Action::SymbolsSent(index, source_block));
         }
         if let Some((index, pages)) = self.chunk_hashes.pop_first() {
             return Some(Action::ChunkHashes(index, pages));

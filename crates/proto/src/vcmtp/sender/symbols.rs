@@ -11,7 +11,7 @@ use super::{
     objects::{Object, Objects},
     to_group,
 };
-use crate::fec::{Estimate, Share, ToGo, Wish};
+use crate::fec::{Estimate, Schedule, Share, ToGo, Wish};
 
 /// What a receiver's word that it lacks symbols of a source block leads to.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(super) enum Answer {
     Apart(u32),
     /// These blocks to this receiver: there are no more symbols.
     Blocks(Range<u64>),
+    /// All that it needs is out, which the group has been told.
+    Out,
     /// There is no such source block, or it has not been out.
     Correction,
 }
@@ -100,20 +102,23 @@ impl Symbols {
         }
     }
 
+    /// Counts what a receiver has lost. [`Self::lack`] says what follows, when all that it says at a time is counted.
+    pub(super) fn note(&mut self, from: ReceiverId, index: u32, object: &Object, lack: Lack) {
+        let known = known(object, lack);
+        if let Some(((schedule, lack), estimate)) = known.zip(self.estimate.as_mut()) {
+            estimate.note(from.0, index, schedule.layout().source_symbols(lack.source_block), lack);
+        }
+    }
+
     /// A receiver lacks symbols of a source block.
     pub(super) fn lack(&mut self, from: ReceiverId, index: u32, object: &mut Object, lack: Lack) -> Answer {
-        let (is_out, out) = (object.out.is_some(), object.sent);
-        let size = object.begin.file_size;
+        let Some((_, lack)) = known(object, lack) else { return Answer::Correction };
+        let is_out = object.out.is_some();
         let Some((estimate, schedule)) = self.estimate.as_mut().zip(object.schedule.as_mut()) else {
             return Answer::Correction;
         };
         let (layout, source_block) = (schedule.layout(), lack.source_block);
-        let Some(next) = schedule.next(source_block) else { return Answer::Correction };
-        let blocks = layout.blocks(source_block);
-        if out < size && layout.source_block(out / layout.block_len()) <= source_block {
-            return Answer::Correction;
-        }
-        let lack = Lack { next: lack.next.min(next), ..lack };
+        let (next, blocks) = (schedule.next(source_block), layout.blocks(source_block));
         let to_go = ToGo { symbols: schedule.to_go(source_block), is_out };
         match estimate.lack(from.0, index, layout.source_symbols(source_block), lack, to_go) {
             Wish::Apart(count) => Answer::Apart(count),
@@ -124,7 +129,10 @@ impl Symbols {
                     (true, true) => _ = self.later.insert((index, source_block)),
                     (true, false) => _ = self.due.insert((index, source_block)),
                     // All that it needs is out, and it does not know.
-                    (false, _) if lack.next < next => _ = self.told.insert((index, source_block)),
+                    (false, _) if Some(lack.next) < next => {
+                        self.told.insert((index, source_block));
+                        return Answer::Out;
+                    }
                     (false, _) => {}
                 }
                 Answer::Group
@@ -140,6 +148,15 @@ impl Symbols {
     pub(super) fn sent_symbols(&self) -> u64 {
         self.sent
     }
+}
+
+/// What a receiver says that it lacks, of a source block that has been out; it cannot have heard of more symbols than those.
+fn known(object: &Object, lack: Lack) -> Option<(&Schedule, Lack)> {
+    let schedule = object.schedule.as_ref()?;
+    let (layout, next) = (schedule.layout(), schedule.next(lack.source_block)?);
+    let is_under_way = object.sent < object.begin.file_size
+        && layout.source_block(object.sent / layout.block_len()) <= lack.source_block;
+    (!is_under_way).then(|| (schedule, Lack { next: lack.next.min(next), ..lack }))
 }
 
 impl Sender {
