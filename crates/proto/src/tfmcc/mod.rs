@@ -17,7 +17,8 @@
 //! - What the receiver that is followed asks for is not the equation's rate but that of a TCP window which it emulates
 //!   (`window`, after TEAR): the equation looks back on eight loss events, with CUBIC's long intervals on a minute, and
 //!   smoothness is worth nothing to files. The equation says who is to be followed, together with that window.
-//! - That window is divided by a round trip that follows the queue, so that the rate falls as the queue grows.
+//! - That window is divided by a round trip that follows the queue, so that the rate falls as the queue grows. Where a queue stands,
+//!   hardly more leaves than arrives, as a window's acknowledgements would have it.
 //! - A receiver in trouble loses no more than it must: where packets were lost, the rate falls at least to what has
 //!   arrived, at once.
 //! - When the current limiting receiver falls silent, the sender first asks another and only then slows down: one that
