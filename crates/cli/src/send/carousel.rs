@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
         options.port.get_or_insert(iotup::PORT);
     }
     let stop = Stop::on_signals()?;
-    let plan = Plan::new(&options)?;
+    let plan = Plan::new(&options, &stop)?;
     plan.keep_session(&[])?;
     let dialect = dialect(args, &plan)?;
     let listeners = listeners(&plan);

@@ -38,4 +38,4 @@ pub use store::{Report, Store, Task};
 pub use symbols::SourceBlock;
 pub use target::{TargetError, TargetFolder, check_name};
 pub use unsendable::Unsendable;
-pub use walk::{Found, NamedSource, Skipped, find_sources};
+pub use walk::{Found, NamedSource, Skipped, find_sources, find_sources_until};

@@ -35,6 +35,8 @@ pub enum SourceError {
     Name { path: PathBuf, why: String },
     #[error(transparent)]
     Several(Unsendable),
+    #[error("interrupted while files were looked for: nothing has been sent")]
+    Interrupted,
 }
 
 /// Files up to this size are read at once.

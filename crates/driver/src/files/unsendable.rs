@@ -70,8 +70,9 @@ fn why(error: &SourceError) -> String {
             format!("would be called {}, as {}", name.escape_debug(), other.to_string_lossy().escape_debug())
         }
         SourceError::Name { why, .. } => format!("its name: {why}"),
-        SourceError::Changed { .. } | SourceError::Shrunk { .. } | SourceError::Several(_) => {
-            error.to_string()
-        }
+        SourceError::Changed { .. }
+        | SourceError::Shrunk { .. }
+        | SourceError::Several(_)
+        | SourceError::Interrupted => error.to_string(),
     }
 }

@@ -477,7 +477,7 @@ pub fn run(
     stop: &Stop,
     on_event: &mut dyn FnMut(SendEvent),
 ) -> Result<SendSummary, SendError> {
-    let plan = Plan::new(options)?;
+    let plan = Plan::new(options, stop)?;
     let id = format!("{:08x}", plan.session.0);
     let _span = tracing::info_span!(target: crate::SESSION_LOG, "send", session = id).entered();
     let mut log = log::Log::default();

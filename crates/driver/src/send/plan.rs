@@ -18,11 +18,12 @@ use super::{FeedSource, SendError, SendOptions, SendSecurity, session_file};
 use crate::{
     clock,
     fanout::{Kind, Lists},
-    files::{Found, NamedSource, find_sources},
+    files::{Found, NamedSource, find_sources_until},
     interface::Interface,
     pacer,
     seal::Secret,
     security::{self, Identity},
+    stop::Stop,
     udp::GroupAddress,
 };
 
@@ -57,14 +58,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Looks at files and interfaces, and draws what is random; sends nothing.
+    /// Looks at files, as long as no stop is requested, and interfaces, and draws what is random; sends nothing.
     ///
     /// # Errors
     /// One line for each thing that does not fit.
-    pub fn new(options: &SendOptions) -> Result<Self, SendError> {
+    pub fn new(options: &SendOptions, stop: &Stop) -> Result<Self, SendError> {
         let kept = options.session_file.as_deref().map(session_file::read).transpose()?.flatten();
         let options = &filled(options, kept.as_ref());
-        let Found { sources, skipped } = find_sources(&options.paths)?;
+        let Found { sources, skipped } = find_sources_until(&options.paths, &|| stop.is_requested())?;
         let interface = interface(options)?;
         check_feed(options)?;
         check_rates(options)?;
@@ -433,7 +434,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_in_one_line() {
-        let line = |options: SendOptions| Plan::new(&options).unwrap_err().to_string();
+        let line = |options: SendOptions| Plan::new(&options, &Stop::new().unwrap()).unwrap_err().to_string();
         let unicast = line(SendOptions { group: Some("192.0.2.1".parse().unwrap()), ..options() });
         assert!(unicast.contains("192.0.2.1") && unicast.contains("multicast"), "{unicast}");
         let foreign = line(SendOptions { source: Some("192.0.2.9".parse().unwrap()), ..options() });

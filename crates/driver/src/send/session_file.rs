@@ -363,6 +363,7 @@ mod tests {
     use crate::{
         files::find_sources,
         send::{Plan, SendError, SendOptions},
+        stop::Stop,
     };
 
     /// A plan for these files with a session file, as a sender makes it.
@@ -371,7 +372,8 @@ mod tests {
         options.interface = Some("lo".into());
         options.session_file = Some(folder.join("session"));
         change(&mut options);
-        let plan = Plan::new(&options).map_err(|error| error.to_string())?;
+        let stop = Stop::new().map_err(|error| error.to_string())?;
+        let plan = Plan::new(&options, &stop).map_err(|error| error.to_string())?;
         plan.keep_session(&["127.0.0.1:7000".parse().unwrap()]).map_err(|error| error.to_string())?;
         Ok(plan)
     }
