@@ -26,6 +26,9 @@ use crate::{
     send::{Dialect, Group, parse_group},
 };
 
+/// What a session has and a carousel has not: options that do nothing with a carousel's ticket.
+const CONNECTION_HEADING: &str = "Connection to the sender, which a carousel has not";
+
 /// A sender that lives speaks twice in this time.
 const LEAST_STALL_LIMIT_SECONDS: u64 = 2 * KEEPALIVE.as_secs();
 
@@ -46,10 +49,10 @@ pub struct Args {
     #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
     only: Option<glob::Pattern>,
     /// What the sender calls this receiver [default: host name and process id]
-    #[arg(long)]
+    #[arg(long, help_heading = CONNECTION_HEADING)]
     name: Option<String>,
     /// Who this receiver is: a key's name (see `treecast keys`) or file [default: a key made for the session]
-    #[arg(long, value_name = "NAME|PATH")]
+    #[arg(long, value_name = "NAME|PATH", help_heading = CONNECTION_HEADING)]
     key: Option<String>,
     /// Refuse the ticket of a plain session (`treecast send --plain`)
     #[arg(long)]
@@ -60,11 +63,13 @@ pub struct Args {
     connect_timeout: u64,
     /// When the connection to the sender breaks, try for so many seconds to reach it again, and fetch what is missing; 0
     /// gives up at once
-    #[arg(long, value_name = "SECONDS", default_value_t = receive::RECONNECT_TIME.as_secs(), value_parser = arguments::seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = receive::RECONNECT_TIME.as_secs(), value_parser = arguments::seconds, allow_negative_numbers = true,
+          help_heading = CONNECTION_HEADING)]
     reconnect: u64,
     /// Give up on a sender that has said nothing for so many seconds (stopped, or its host hangs); one that only waits
     /// for other receivers speaks every few seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = receive::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = receive::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400),
+          help_heading = CONNECTION_HEADING)]
     stall_limit: u64,
     /// Answer Prometheus at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
