@@ -69,22 +69,10 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
     for receiver in members.known.keys() {
         check_route(source, *receiver, settings.interface.as_deref(), &interface)?;
     }
-    let form = Form {
-        source_port: settings.source_port,
-        has_ports: settings.has_ports,
-        group: settings.group.filter(|_| settings.xcast.is_none()),
-        xcast: settings.xcast.map(|super::Xcast { is_anonymous }| transmission::Xcast {
-            is_anonymous,
-            group: settings.group.map(|group| (group, settings.port)),
-        }),
-        ..settings.sharing.form(source, &interface)
-    };
+    let form = form(settings, source, &interface);
     let parameters = settings.sharing.limits(&form, &interface)?;
     let mtu = tun_mtu(&form, parameters.max, form.mtu);
     let packets = PacketSocket::open(settings.interface.as_deref()).map_err(Error::Socket)?;
-    // Without one, super-packets are divided here.
-    let leaves_by = settings.interface.is_some().then_some(interface.index);
-    let super_socket = if settings.divides { None } else { SuperSocket::open(leaves_by).ok() };
     let responses =
         ResponseSocket::open(source, form.dialect).map_err(|error| Error::Source(source, error))?;
     let errors = ErrorSocket::open(source, form.dialect).map_err(|error| Error::Source(source, error))?;
@@ -95,16 +83,9 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
     warn_of_long_packets(&form, parameters.max, mtu, notify);
 
     let clock = Clock::start();
-    let sender = match settings.xcast {
-        Some(_) => {
-            let config = xcast::Config { max: parameters.max, channel, key: settings.sharing.key.clone() };
-            Machine::Xcast(Box::new(xcast::Sender::new(config)))
-        }
-        None => Machine::Mead(Box::new(Sender::new(clock.now(), config(settings, parameters, &form)?))),
-    };
     let shared = Shared::new()?;
     let mut session = Session {
-        sender,
+        sender: machine(settings, parameters, &form, channel, clock)?,
         clock,
         shared: &shared,
         packets: &packets,
@@ -122,6 +103,9 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         unreachable: BTreeSet::new(),
     };
     session.join(&members.known);
+    // Without one, super-packets are divided here.
+    let leaves_by = settings.interface.is_some().then_some(interface.index);
+    let super_socket = if settings.divides { None } else { SuperSocket::open(leaves_by).ok() };
     let mut result = Ok(());
     std::thread::scope(|scope| {
         // The first group is there before the first packet.
@@ -138,6 +122,37 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         }
     });
     result.map(|()| session.totals())
+}
+
+/// How packets look.
+fn form(settings: &Settings, source: Ipv6Addr, interface: &Interface) -> Form {
+    Form {
+        source_port: settings.source_port,
+        has_ports: settings.has_ports,
+        group: settings.group.filter(|_| settings.xcast.is_none()),
+        xcast: settings.xcast.map(|super::Xcast { is_anonymous }| transmission::Xcast {
+            is_anonymous,
+            group: settings.group.map(|group| (group, settings.port)),
+        }),
+        ..settings.sharing.form(source, interface)
+    }
+}
+
+/// The sender's protocol: MEADcast or Xcast.
+fn machine(
+    settings: &Settings,
+    parameters: Parameters,
+    form: &Form,
+    channel: Option<(Ipv6Addr, Ipv6Addr)>,
+    clock: Clock,
+) -> Result<Machine, Error> {
+    Ok(match settings.xcast {
+        Some(_) => {
+            let config = xcast::Config { max: parameters.max, channel, key: settings.sharing.key.clone() };
+            Machine::Xcast(Box::new(xcast::Sender::new(config)))
+        }
+        None => Machine::Mead(Box::new(Sender::new(clock.now(), config(settings, parameters, form)?))),
+    })
 }
 
 struct Session<'a> {
