@@ -10,6 +10,7 @@ use std::{
 use treecast_measure::{
     Db, analysis,
     db::{FeedInfo, Machine, ObjectTime, RunInfo},
+    sample::Recorder,
     statistics::percentile,
 };
 
@@ -30,7 +31,7 @@ use super::{
     run::{Cast, Played},
     schedule::{Schedule, seed_for},
     settle::Baseline,
-    sharing::{self, Scene, SharedPath},
+    sharing::{self, Scene, SharedPath, Sharing},
     source::Source,
     ssh::Ssh,
     stage::Stage,
@@ -123,6 +124,17 @@ pub fn check(experiment: &Experiment) -> Result<(), Error> {
 pub(super) fn require_root() -> Result<(), Error> {
     // SAFETY: takes no arguments and cannot fail.
     if unsafe { libc::geteuid() } == 0 { Ok(()) } else { Err(Error::NotRoot) }
+}
+
+/// A run that has begun.
+struct Begun<'a> {
+    stage: &'a Stage,
+    planned: &'a Planned,
+    name: &'a str,
+    seed: u64,
+    cargo: &'a Cargo,
+    record: &'a Record,
+    recorder: Recorder,
 }
 
 /// What an experiment will do, without doing it.
@@ -260,11 +272,6 @@ impl Director<'_> {
             return Ok(());
         }
         let seed = seed_for(experiment.seed, &name);
-        let waits = planned.schedule.waits(
-            stage.main.clients.len(),
-            self.immediate_duration(planned, &stage.facts),
-            seed,
-        );
         self.number += 1;
         let info = self.info(stage, planned, seed);
         let record = Record::begin(&mut self.db, &info, &stage.topology, unsettled, |name| {
@@ -281,56 +288,72 @@ impl Director<'_> {
             expected: planned.estimate(&stage.facts),
         });
         let recorder = record.recorder(&self.db, experiment.sample.0, stage.node_sources())?;
-        let scene = experiment.sharing.as_ref().zip(stage.shared.as_ref()).map(|(sharing, path)| Scene {
-            stage,
-            planned,
+        let run = Begun { stage, planned, name: &name, seed, cargo, record: &record, recorder };
+        let played = match experiment.sharing.as_ref().zip(stage.shared.as_ref()) {
+            Some((sharing, path)) => self.play_shared(run, sharing, path)?,
+            None => self.play_alone(run)?,
+        };
+        self.conclude(stage, planned, &name, &record, cargo, &played)
+    }
+
+    /// A run on a link that others use, too.
+    fn play_shared(&mut self, run: Begun<'_>, sharing: &Sharing, path: &SharedPath) -> Result<Played, Error> {
+        let experiment = &self.order.experiment;
+        let scene = Scene {
+            stage: run.stage,
+            planned: run.planned,
             sharing,
             path,
-            description: &experiment.networks[planned.network],
-            cargo,
+            description: &experiment.networks[run.planned.network],
+            cargo: run.cargo,
             store: &self.store,
-            record: &record,
+            record: run.record,
             timeout: experiment.timeout.0,
-        });
-        if let Some(scene) = &scene {
-            record.sharing(&mut self.db, &scene.info(None))?;
-            let failed = |error| Error::Sharing { run: name.clone(), error };
-            let outcome = scene.play(&recorder, self.stop).map_err(failed)?;
-            recorder.stop()?;
-            record.sharing(&mut self.db, &scene.info(Some(&outcome)))?;
-            for (index, fared) in outcome.played.clients.iter().enumerate() {
-                record.client_done(&mut self.db, index, fared)?;
-            }
-            let failure = |reason| Failure { run: name.clone(), node: "rival".into(), reason };
-            self.results.failures.extend(outcome.rival_failure.map(failure));
-            return self.conclude(stage, planned, &name, &record, cargo, &outcome.played);
+        };
+        run.record.sharing(&mut self.db, &scene.info(None))?;
+        let failed = |error| Error::Sharing { run: run.name.to_owned(), error };
+        let outcome = scene.play(&run.recorder, self.stop).map_err(failed)?;
+        run.recorder.stop()?;
+        run.record.sharing(&mut self.db, &scene.info(Some(&outcome)))?;
+        for (index, fared) in outcome.played.clients.iter().enumerate() {
+            run.record.client_done(&mut self.db, index, fared)?;
         }
+        let failure = |reason| Failure { run: run.name.to_owned(), node: "rival".into(), reason };
+        self.results.failures.extend(outcome.rival_failure.map(failure));
+        Ok(outcome.played)
+    }
+
+    /// A run that has the network for itself.
+    fn play_alone(&mut self, run: Begun<'_>) -> Result<Played, Error> {
+        let (experiment, stage) = (&self.order.experiment, run.stage);
+        let immediate = self.immediate_duration(run.planned, &stage.facts);
         let cast = Cast {
             stage,
             party: &stage.main,
-            planned,
-            cargo,
+            planned: run.planned,
+            cargo: run.cargo,
             store: &self.store,
-            waits,
-            origin: record.origin,
+            waits: run.planned.schedule.waits(stage.main.clients.len(), immediate, run.seed),
+            origin: run.record.origin,
             timeout: experiment.timeout.0,
-            recorder: &recorder,
-            server_node: record.server,
-            client_nodes: record.clients.clone(),
-            stopped: experiment.networks[planned.network].stopped.as_ref(),
+            recorder: &run.recorder,
+            server_node: run.record.server,
+            client_nodes: run.record.clients.clone(),
+            stopped: experiment.networks[run.planned.network].stopped.as_ref(),
             begun: None,
         };
         let mut filed = Ok(());
         let mut each = |index: usize, fared: &Fared| {
-            (self.observe)(&Event::Client { run: &name, node: &stage.main.clients[index].name, fared });
+            let node = &stage.main.clients[index].name;
+            (self.observe)(&Event::Client { run: run.name, node, fared });
             if filed.is_ok() {
-                filed = record.client_done(&mut self.db, index, fared);
+                filed = run.record.client_done(&mut self.db, index, fared);
             }
         };
         let played = cast.play(&mut each, self.stop).map_err(store_failed(experiment))?;
         filed?;
-        recorder.stop()?;
-        self.conclude(stage, planned, &name, &record, cargo, &played)
+        run.recorder.stop()?;
+        Ok(played)
     }
 
     /// Files how a run went.
