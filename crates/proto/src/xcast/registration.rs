@@ -7,6 +7,9 @@
 //!
 //! With a key of the domain, only registrations that were made with it count, and of a router's only newer ones than the last, so
 //! that nothing that was recorded counts again as long as the router is remembered.
+//!
+//! No flood pushes out a router that is registered: what is forged or played again uses up nothing, and who renews needs no place.
+//! Looking at a code costs less than taking the datagram from the kernel, so all codes are looked at.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +42,7 @@ const SPACING: Duration = Duration::from_millis(10);
 /// Channels that a router registers for.
 pub const MAX_CHANNELS: usize = 1024;
 
-/// Registrations that are remembered, and in a second that are looked at.
+/// Registrations that are remembered, and in a second those that are not renewals.
 const MAX_REGISTERED: usize = 4096;
 const MAX_A_SECOND: u32 = 2000;
 
@@ -62,8 +65,9 @@ pub enum Refused {
 pub struct Registered {
     key: Option<DomainKey>,
     routers: BTreeMap<(Channel, Ipv6Addr), Entry>,
+    /// When the second began in which so many routers have been new.
     second: Instant,
-    heard: u32,
+    new: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +80,7 @@ struct Entry {
 impl Registered {
     /// With a key, only registrations that were made with it count.
     pub fn new(key: Option<DomainKey>) -> Self {
-        Self { key, routers: BTreeMap::new(), second: Instant::ZERO, heard: 0 }
+        Self { key, routers: BTreeMap::new(), second: Instant::ZERO, new: 0 }
     }
 
     /// Takes note of a registration. Returns whether the routers of its channel are others now.
@@ -84,13 +88,6 @@ impl Registered {
     /// # Errors
     /// When it does not count.
     pub fn hear(&mut self, now: Instant, registration: &Registration) -> Result<bool, Refused> {
-        if now - self.second >= Duration::from_secs(1) {
-            (self.second, self.heard) = (now, 0);
-        }
-        self.heard += 1;
-        if self.heard > MAX_A_SECOND {
-            return Err(Refused::TooMany);
-        }
         if self.key.as_ref().is_some_and(|key| !key.opens(registration)) {
             return Err(Refused::Forged);
         }
@@ -101,15 +98,30 @@ impl Registered {
             return Err(Refused::Replayed);
         }
         let was_there = known.is_some_and(|known| now < known.until);
-        if known.is_none() && self.routers.len() >= MAX_REGISTERED {
-            self.routers.retain(|_, entry| now < entry.until);
-            if self.routers.len() >= MAX_REGISTERED {
-                return Err(Refused::TooMany);
-            }
+        let is_known = known.is_some();
+        if !was_there && !(self.is_in_budget(now) && (is_known || self.has_place(now))) {
+            return Err(Refused::TooMany);
         }
         let holding = Duration::from_secs(holding_seconds.into()).min(HOLDING);
         self.routers.insert(place, Entry { until: now + holding, sequence });
         Ok(was_there == holding.is_zero())
+    }
+
+    /// Whether one more may be new in this second.
+    fn is_in_budget(&mut self, now: Instant) -> bool {
+        if now - self.second >= Duration::from_secs(1) {
+            (self.second, self.new) = (now, 0);
+        }
+        self.new += 1;
+        self.new <= MAX_A_SECOND
+    }
+
+    /// Whether one more can be remembered, if need be in place of those that have ended.
+    fn has_place(&mut self, now: Instant) -> bool {
+        if self.routers.len() >= MAX_REGISTERED {
+            self.routers.retain(|_, entry| now < entry.until);
+        }
+        self.routers.len() < MAX_REGISTERED
     }
 
     /// The routers that have registered for a channel.
@@ -266,6 +278,59 @@ mod tests {
             refused += usize::from(registered.hear(now, &registration) == Err(Refused::TooMany));
         }
         assert!(registered.routers.len() <= MAX_REGISTERED && refused >= 5904, "{refused}");
+    }
+
+    /// An honest router registers each 10 s for a minute, each time behind 3000 others of the same second, which are all of
+    /// `flood`. Returns whether it was there all the time, once it was registered.
+    fn stays_through(
+        registered: &mut Registered,
+        honest: impl Fn(u64) -> Registration,
+        flood: impl Fn(u64) -> Registration,
+    ) -> bool {
+        let mut stays = true;
+        for second in 0..60 {
+            // Before any flood the first one is heard.
+            let others = if second == 0 { 0 } else { 3000 };
+            for number in 0..others {
+                let _ = registered.hear(at(second * 1000), &flood(second * 3000 + number));
+            }
+            if second % 10 == 0 {
+                let _ = registered.hear(at(second * 1000 + 500), &honest(second + 1));
+            }
+            stays &= registered.routers(at(second * 1000 + 999), CHANNEL).contains(&address(2));
+        }
+        stays
+    }
+
+    #[test]
+    fn a_flood_of_forged_ones_pushes_no_router_out() {
+        let key = DomainKey::new(&[7; 32]);
+        let honest = |sequence| key.seal(registration(2, sequence, HOLDING));
+        let mut registered = Registered::new(Some(key.clone()));
+        let forged = |number| registration(3 + number as u16 % 1000, number, HOLDING);
+        assert!(stays_through(&mut registered, honest, forged), "forged in the name of others");
+        let mut registered = Registered::new(Some(key.clone()));
+        let forged = |number| registration(2, u64::MAX - number, Duration::ZERO);
+        assert!(stays_through(&mut registered, honest, forged), "forged in its own name");
+        let mut registered = Registered::new(Some(key.clone()));
+        assert!(stays_through(&mut registered, honest, |_| honest(1)), "played again");
+        assert_eq!(registered.routers(at(60_000), CHANNEL), [address(2)]);
+
+        let mut registered = Registered::new(Some(key.clone()));
+        for number in 0..10_000 {
+            let heard = registered.hear(at(0), &forged(number));
+            assert_eq!(heard, Err(Refused::Forged), "and counted as that, however many");
+        }
+        assert_eq!(registered.hear(at(0), &honest(1)), Ok(true), "a new one is heard behind them");
+    }
+
+    #[test]
+    fn without_a_key_a_flood_of_new_ones_pushes_out_nobody_who_renews() {
+        let mut registered = Registered::new(None);
+        let honest = |sequence| registration(2, sequence, HOLDING);
+        let new = |number| registration(3 + (number % 60_000) as u16, number, HOLDING);
+        assert!(stays_through(&mut registered, honest, new));
+        assert_eq!(registered.routers.len(), MAX_REGISTERED, "it was a flood");
     }
 
     /// All that a registrar says, and when, in milliseconds.
