@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mroute_network::{Network, Router};
+use mroute_network::{Network, Router, eventually};
 use serde_json::Value;
 use session::{Scratch, contents, path, refused, treecast};
 
@@ -271,6 +271,29 @@ fn a_firewall_in_mid_transfer_stalls_nobody_for_long() {
     sender.end();
     receivers.into_iter().for_each(|receiver| _ = receiver.end());
     check_files(&scratch, "file", LEN);
+}
+
+/// What has come to a node's router.
+fn router_packets(network: &Network, node: &str) -> u64 {
+    let output = network.treecast(node, &["router", "status", "--json"]);
+    let status: Value = serde_json::from_slice(&output.stdout).expect("a status");
+    status["packets"].as_u64().expect("a number")
+}
+
+/// The receivers of a list stay the same when another router is found on the way to some of them, and packets name it then.
+#[test]
+fn a_router_that_comes_in_mid_transfer_is_used() {
+    const LEN: usize = 30_000_000;
+    let (network, scratch) = (network(), Scratch::new());
+    let _first = network.daemon("rf", &["router", "run", "--all"], Stdio::inherit());
+    let file = scratch.file("file", LEN);
+    let (mut sender, _receivers) =
+        start(&network, &scratch, &["--fanout", "mead", "--rate", "4M", path(&file)]);
+    for _ in RECEIVERS {
+        sender.wait_for("MEADcast", |event| event["event"] == "way" && event["way"] == "mead");
+    }
+    let _second = router(&network);
+    eventually("packets name it", || router_packets(&network, "r1") > 0);
 }
 
 /// A repair symbol in a MEADcast packet mends what any of its receivers has lost.

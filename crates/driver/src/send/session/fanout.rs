@@ -140,17 +140,19 @@ impl Session<'_> {
     /// Carries out what the machines want.
     pub(super) fn turn_ways(&mut self, now: Instant) -> Turn {
         let Some(ways) = &mut self.ways else { return Turn::Until(None) };
-        let mut deadline = None;
+        let (mut deadline, mut is_changed) = (None, false);
         if let Some(discovery) = &mut ways.discovery {
             deadline = discovery.carry_out(now);
             if let Some(lists) = discovery.take_lists() {
                 ways.machine.handle(now, Input::Lists(lists));
+                // The same receivers may be behind other routers.
+                is_changed = true;
             }
             if let Some(line) = discovery.take_warning() {
                 (self.on_event)(SendEvent::Warning(line));
             }
         }
-        let (mut is_changed, mut moved, mut unheard) = (false, Vec::new(), Vec::new());
+        let (mut moved, mut unheard) = (Vec::new(), Vec::new());
         let deadline = loop {
             match ways.machine.poll(now) {
                 Step::Event(Event::Plan) => is_changed = true,
