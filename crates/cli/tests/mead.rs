@@ -14,7 +14,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use mead_sender::{Sender, received, send, send_super};
@@ -74,6 +74,7 @@ fn without_routers_everybody_gets_unicast_and_nothing_is_left_behind() {
     let network = network();
     let sockets = receivers(&network);
     let addresses = RECEIVERS.map(|(_, address)| address);
+    let start = Instant::now();
     let mut sender = Sender::start(
         &network,
         &[&["-T", "0.2", "-I", "1", "-p", "6000", "--statistics", "0.5"], &addresses[..], &["5000"]].concat(),
@@ -85,7 +86,12 @@ fn without_routers_everybody_gets_unicast_and_nothing_is_left_behind() {
         assert_eq!(numbers, (0..20).collect::<Vec<_>>());
         assert_eq!(source, Some("[fd00:1::1]:6000".parse().expect("an address")));
     }
-    while sender.next("statistics")["packets"] != 20 {}
+    let mut told = 1;
+    while sender.next("statistics")["packets"] != 20 {
+        told += 1;
+    }
+    (0..4).for_each(|_| _ = sender.next("statistics"));
+    assert!(start.elapsed() >= Duration::from_millis(500) * (told + 4), "one each half second");
     let done = sender.end();
     assert_eq!(
         (&done["packets"], &done["unicast_packets"], &done["mead_packets"]),
@@ -118,6 +124,20 @@ fn receivers_join_and_leave_with_the_file_that_names_them() {
     send(&network, 5, 100);
     assert_eq!(received(&sockets["e4"], 5, 100).0.len(), 5);
     assert_eq!(received(&sockets["e1"], 0, 100).0.len(), 0);
+    // A file that is gone is told once, however often it is looked for.
+    fs::remove_file(&path).expect("it is ours");
+    let warning = sender.next("warning");
+    assert!(warning["text"].as_str().is_some_and(|text| text.contains("No such file")), "{warning}");
+    std::thread::sleep(Duration::from_millis(2500));
+    replace(&path, "fd00:3::2\nfd00:4::2\n");
+    let group = loop {
+        let event = sender.any();
+        assert_ne!(event["event"], "warning", "{event}");
+        if event["event"] == "group" {
+            break event;
+        }
+    };
+    assert_eq!(group["unicast"].as_array().map(Vec::len), Some(2));
     assert_eq!(sender.end()["unicast_packets"], 15);
     fs::remove_file(&path).expect("it is ours");
 }

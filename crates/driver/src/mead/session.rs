@@ -2,8 +2,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     net::{IpAddr, Ipv6Addr, SocketAddrV6, UdpSocket},
-    os::fd::AsRawFd,
+    os::{fd::AsRawFd, unix::fs::MetadataExt},
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -202,8 +203,8 @@ impl Session<'_> {
             let wait =
                 if members.path.is_some() { Some(wait.map_or(LOOK, |wait| wait.min(LOOK))) } else { wait };
             let now = self.clock.now();
-            let statistics = statistics.map(|_| self.next_statistics.max(now) - now);
-            let wait = wait.into_iter().chain(statistics).min();
+            let until_statistics = statistics.map(|_| self.next_statistics.max(now) - now);
+            let wait = wait.into_iter().chain(until_statistics).min();
             ready.clear();
             poller.wait(wait, &mut ready)?;
             if self.shared.news().take() && self.shared.has_traffic() {
@@ -374,6 +375,21 @@ fn reason(error: &std::io::Error) -> String {
     }
 }
 
+/// By which a file that was read is known again, also one that has been put in its place with its length and time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    modified: SystemTime,
+    bytes: u64,
+    inode: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let data = std::fs::metadata(path)?;
+        Ok(Self { modified: data.modified()?, bytes: data.len(), inode: data.ino() })
+    }
+}
+
 /// The receivers: those named once and for all, and those in a file.
 struct Members {
     named: BTreeMap<Ipv6Addr, u16>,
@@ -383,8 +399,8 @@ struct Members {
     port: u16,
     /// Whether receivers may have other ports than that.
     has_ports: bool,
-    /// When the file that was read was changed, and how long it was.
-    read: Option<(SystemTime, u64)>,
+    /// What was found last: a file, which may have been wrong, or none.
+    found: Option<Result<Stamp, String>>,
     known: BTreeMap<Ipv6Addr, u16>,
 }
 
@@ -408,7 +424,7 @@ impl Members {
             path,
             port: settings.port,
             has_ports: settings.has_ports,
-            read: None,
+            found: None,
         };
         members.look()?;
         Ok(members)
@@ -418,13 +434,13 @@ impl Members {
     fn look(&mut self) -> Result<Change, Error> {
         let Some(path) = &self.path else { return Ok(Change::default()) };
         let wrong = |why: String| Error::Members { path: path.clone(), why };
-        let changed = std::fs::metadata(path).and_then(|data| Ok((data.modified()?, data.len())));
-        let changed = changed.map_err(|error| wrong(error.to_string()))?;
-        if self.read == Some(changed) {
+        let found = Stamp::of(path).map_err(|error| error.to_string());
+        if self.found.as_ref() == Some(&found) {
             return Ok(Change::default());
         }
-        // Also when it is wrong: that is told once.
-        self.read = Some(changed);
+        // Also when it is wrong, or gone: that is told once.
+        self.found = Some(found.clone());
+        found.map_err(wrong)?;
         let text = read_text(path).map_err(wrong)?;
         let mut receivers = self.named.clone();
         for (number, line) in (1..).zip(text.lines()) {
