@@ -57,7 +57,7 @@ pub struct Args {
     /// Refuse the ticket of a plain session (`treecast send --plain`)
     #[arg(long)]
     secure: bool,
-    /// Give up when the sender cannot be reached in so many seconds
+    /// Give up when the sender cannot be reached in so many seconds, and on a carousel of which nothing comes for so long
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = arguments::seconds,
           allow_negative_numbers = true)]
     connect_timeout: u64,

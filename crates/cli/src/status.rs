@@ -169,7 +169,7 @@ fn receivers(snapshot: &Snapshot) -> String {
     let standings = standings(done, snapshot.receivers_failed, snapshot.receivers_gone);
     let slowest =
         if slowest.is_empty() { String::new() } else { format!("; slowest: {}", slowest.join(", ")) };
-    format!("{}, {standings}{slowest}", counted(snapshot.joined as usize, "receiver"))
+    format!("{} there, {standings}{slowest}", counted(snapshot.joined as usize, "receiver"))
 }
 
 /// Who has broken off, and why.
@@ -228,7 +228,7 @@ mod tests {
         let expected = "send 0000feed  pid 7  [ff15::1]:5000 (nack)  0:42\n  \
                         1 of 3 files, 50 % of 1.0 GiB; 94.1 Mbit/s; time left unknown\n  \
                         0 B sent again (0 requests), 0.0 % twice, 0 packets dropped\n  \
-                        2 receivers, 0 done; slowest: client7 25 %\n  \
+                        2 receivers there, 0 done; slowest: client7 25 %\n  \
                         waits for client7: silent for 12 s\n";
         assert_eq!(text, expected);
         assert!(text.lines().all(|line| line.len() <= 80));
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn nobody_is_slowest_of_none() {
         let text = session_as_text(&Snapshot { receivers: Vec::new(), joined: 0, ..snapshot() });
-        assert!(text.contains("\n  0 receivers, 0 done\n"), "{text}");
+        assert!(text.contains("\n  0 receivers there, 0 done\n"), "{text}");
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn status_tells_what_runs_and_how_it_gets_on() {
     assert_eq!(sending["receivers"].as_array().unwrap().len(), 2);
     let text = scratch.command(&["status"]).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("Mbit/s") && text.contains("2 receivers, 0 done"), "{text}");
+    assert!(text.contains("Mbit/s") && text.contains("2 receivers there, 0 done"), "{text}");
 
     let folder = scratch.0.join("run/treecast");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);

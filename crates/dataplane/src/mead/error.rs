@@ -8,8 +8,8 @@ use crate::control::Failure;
 #[derive(Debug, Error)]
 pub enum Error {
     #[error(
-        "loading eBPF programs is not allowed here: a MEADcast router needs root, or CAP_BPF and CAP_NET_ADMIN \
-         (without CAP_BPF: `treecast router run --user-space`)"
+        "loading eBPF programs is not allowed here: a MEADcast router needs root, or CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and \
+         CAP_NET_RAW (without the first two: `treecast router run --user-space`)"
     )]
     Permission,
     #[error(
