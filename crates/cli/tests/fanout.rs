@@ -390,6 +390,52 @@ fn xcast_serves_who_is_behind_a_router_and_others_by_unicast() {
     }
 }
 
+/// A link that is as narrow as one may be takes no lists, and what goes to a receiver alone.
+#[test]
+fn nothing_is_lost_on_a_link_that_takes_1280_bytes() {
+    const LEN: usize = 3_000_000;
+    for fanout in ["mead", "xcast", "auto"] {
+        let (network, scratch) = (network(), Scratch::new());
+        for (node, interface) in [("rf", "e4"), ("e4", "rf")] {
+            network.configure(node, &format!("link set dev {interface} mtu 1280\n"));
+        }
+        let _router = router(&network);
+        let file = scratch.file("file", LEN);
+        let (sender, receivers) =
+            start(&network, &scratch, &["--fanout", fanout, "--rate", "10M", path(&file)]);
+        sender.end();
+        for receiver in receivers {
+            let (done, _) = receiver.end();
+            let again = done["retransmitted_bytes"].as_u64().expect("a number");
+            assert!(again < LEN as u64 / 2, "{fanout}: {done}");
+        }
+        check_files(&scratch, "file", LEN);
+    }
+}
+
+/// A list that does not fit on a way is told of, with what to do, where packets to single receivers do not fit either.
+#[test]
+fn a_way_that_is_too_narrow_for_the_session_is_told_of() {
+    const LEN: usize = 3_000_000;
+    let (network, scratch) = (network(), Scratch::new());
+    for (node, interface) in [("rf", "r1"), ("r1", "rf")] {
+        network.configure(node, &format!("link set dev {interface} mtu 1280\n"));
+    }
+    let _routers =
+        ["rf", "r1"].map(|node| network.daemon(node, &["router", "run", "--all"], Stdio::inherit()));
+    let file = scratch.file("file", LEN);
+    let arguments = ["--fanout", "mead", "--max", "3", "--rate", "10M", path(&file)];
+    let (sender, receivers) = start(&network, &scratch, &arguments);
+    let (_, events) = sender.end();
+    receivers.into_iter().for_each(|receiver| _ = receiver.end());
+    check_files(&scratch, "file", LEN);
+    let is_told = |event: &Value| {
+        let text = event["text"].as_str().unwrap_or_default();
+        event["event"] == "warning" && text.contains("up to 1280 bytes fit") && text.contains("--block")
+    };
+    assert!(events.iter().any(is_told), "{events:?}");
+}
+
 /// A link on the way takes a packet for one or two, and no whole list; the router there says so.
 #[test]
 fn xcast_lists_are_cut_to_what_fits_on_the_way() {

@@ -46,6 +46,9 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Errors that are looked at before packets leave again.
 const ERRORS_AT_ONCE: usize = 256;
 
+/// Of an IPv6 header.
+const IP_LEN: usize = 40;
+
 /// What names the domain's key where sessions are sent.
 const KEY_OPTION: &str = "--domain-key";
 
@@ -65,7 +68,7 @@ pub(crate) struct Discovery {
     has_news: bool,
     key_watch: KeyWatch,
     /// What the user should know.
-    warning: Option<String>,
+    warnings: Vec<String>,
 }
 
 impl Discovery {
@@ -82,7 +85,7 @@ impl Discovery {
             lists: Vec::new(),
             has_news: false,
             key_watch: KeyWatch::default(),
-            warning: None,
+            warnings: Vec::new(),
         }
     }
 
@@ -196,10 +199,15 @@ impl Discovery {
                     self.has_news = true;
                 }
                 // Who hears nothing for that is back at unicast.
-                Step::Event(Event::Narrow(..) | Event::Unreachable(..)) => {}
+                Step::Event(Event::Narrow(receivers, mtu)) => {
+                    let longest = IP_LEN + self.payload_bytes;
+                    self.warnings.extend((longest > mtu).then(|| narrow(&receivers, mtu, longest)));
+                }
+                Step::Event(Event::Unreachable(receivers, why)) => {
+                    self.warnings.push(format!("{} cannot be reached: {why}", some_of(&receivers)));
+                }
                 Step::Event(Event::Discovered) => {
-                    self.warning =
-                        self.key_watch.note(machine.counters(), KEY_OPTION).or(self.warning.take());
+                    self.warnings.extend(self.key_watch.note(machine.counters(), KEY_OPTION));
                 }
                 Step::Wait(deadline, ()) => return deadline,
             }
@@ -207,8 +215,8 @@ impl Discovery {
     }
 
     /// What the user should know, once.
-    pub fn take_warning(&mut self) -> Option<String> {
-        self.warning.take()
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// The receivers of each list, when there is news of them.
@@ -248,6 +256,24 @@ impl Discovery {
                 Arc::new(SharedList::new(&common, list))
             })
             .collect()
+    }
+}
+
+/// Full packets do not arrive, whichever way they take.
+fn narrow(receivers: &[Ipv6Addr], mtu: usize, longest: usize) -> String {
+    format!(
+        "only packets of up to {mtu} bytes fit on the way to {}, and the session's have up to {longest}: what it loses comes again \
+         over its connection; start a session whose --block is {} bytes less",
+        some_of(receivers),
+        longest - mtu
+    )
+}
+
+fn some_of(receivers: &[Ipv6Addr]) -> String {
+    let first = receivers.first().map(ToString::to_string).unwrap_or_default();
+    match receivers.len() {
+        0 | 1 => first,
+        several => format!("{first} and {} more", several - 1),
     }
 }
 

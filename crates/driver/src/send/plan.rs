@@ -381,9 +381,9 @@ fn block_len(options: &SendOptions, group: &GroupAddress, lists: Option<&Lists>)
     // Unicast packets may go to hosts of either family.
     let is_ipv4 = group.group.is_ipv4() && options.fanout == Fanout::Multicast;
     let headers = pacer::ip_overhead(is_ipv4) + (HEADER_LEN + seal_len(options)) as u64;
-    let headers = headers + lists.map_or(0, Lists::header_len) as u64;
-    let fits = u64::from(group.interface.mtu).saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64)
-        as u16;
+    let room = u64::from(group.interface.mtu);
+    let room = lists.map_or(room, |lists| without_list(room.saturating_sub(lists.header_len() as u64)));
+    let fits = room.saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64) as u16;
     let block_len = options.block_len.unwrap_or(fits);
     if !(MIN_BLOCK_LEN..=fits).contains(&block_len) {
         return Err(SendError::Options(format!(
@@ -392,6 +392,14 @@ fn block_len(options: &SendOptions, group: &GroupAddress, lists: Option<&Lists>)
         )));
     }
     Ok(block_len)
+}
+
+/// What a packet has that goes to one receiver, where the longest list leaves so much: when that is hardly more than every IPv6 link takes
+/// (RFC 8200, 5), just that. No link on the way is then too narrow for it.
+fn without_list(room: u64) -> u64 {
+    const LEAST_MTU: u64 = 1280;
+    const ADDRESS_LEN: u64 = 16;
+    if (LEAST_MTU..LEAST_MTU + ADDRESS_LEN).contains(&room) { LEAST_MTU } else { room }
 }
 
 fn seal_len(options: &SendOptions) -> usize {

@@ -148,7 +148,7 @@ impl Session<'_> {
                 // The same receivers may be behind other routers.
                 is_changed = true;
             }
-            if let Some(line) = discovery.take_warning() {
+            for line in discovery.take_warnings() {
                 (self.on_event)(SendEvent::Warning(line));
             }
         }
