@@ -299,9 +299,10 @@ static __attribute__((noinline)) int route_mead(struct __sk_buff *skb, struct pa
 		if (wrong >= 0)
 			return drop(wrong);
 	}
+	if (find_upper(skb, packet, AT_HEADER + rest, AT_HEADER + payload_len))
+		return drop(MEAD_SECOND_ROUTING_HEADER);
 	if (is_discovery)
 		return pass_on_request(skb, packet, IP_LEN + payload_len);
-	find_upper(skb, packet, AT_HEADER + rest, AT_HEADER + payload_len);
 	return forward_data(skb, packet, settings, IP_LEN + payload_len);
 }
 

@@ -6,8 +6,9 @@
 #include "packet.h"
 
 /* Finds the upper layer whose checksum covers the addresses: behind two Destination Options headers and the
- * Fragment header of a first fragment. */
-INLINE void find_upper(struct __sk_buff *skb, struct packet *packet, mead_u32 at, mead_u32 end)
+ * Fragment header of a first fragment. Answers whether another routing header is there, or a fragment in a fragment,
+ * which may hide one: without the first one, copies would be copied again. */
+INLINE int find_upper(struct __sk_buff *skb, struct packet *packet, mead_u32 at, mead_u32 end)
 {
 	mead_u32 next = packet->next_header, checksum;
 	mead_u8 head[4];
@@ -17,24 +18,27 @@ INLINE void find_upper(struct __sk_buff *skb, struct packet *packet, mead_u32 at
 		if (next != DESTINATION_OPTIONS)
 			break;
 		if (at + 2 > end || load(skb, at, head, 2))
-			return;
+			return 0;
 		next = head[0];
 		at += (head[1] + 1) * 8;
 	}
 	if (next == FRAGMENT) {
 		if (at + 8 > end || load(skb, at, head, 4) || head[2] || head[3] >> 3)
-			return;
+			return 0;
 		next = head[0];
 		at += 8;
 	}
+	if (next == ROUTING || next == FRAGMENT)
+		return 1;
 	checksum = next == UDP ? 6 : next == TCP ? 16 : 2;
 	if ((next != UDP && next != TCP && next != ICMPV6) || at + checksum + 2 > end)
-		return;
+		return 0;
 	packet->upper = next;
 	packet->at_upper = at;
 	if (next == UDP)
 		load(skb, at + 2, &packet->senders_port, 2);
 	packet->port = packet->senders_port;
+	return 0;
 }
 
 /* Lengths as routes know them: of the packet, or of one of a super-packet's datagrams. */

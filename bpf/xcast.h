@@ -290,9 +290,10 @@ static __attribute__((noinline)) int route_xcast(struct __sk_buff *skb, struct p
 		if (wrong >= 0)
 			return drop(wrong == MEAD_OPTIONS ? XCAST_PORTS : XCAST_TRUNCATED);
 	}
+	if (find_upper(skb, packet, AT_HEADER + rest, AT_HEADER + payload_len))
+		return drop(XCAST_SECOND_ROUTING_HEADER);
 	if (packet->ip.hop_limit <= 1)
 		return packet->is_to_all || is_own(packet->ip.destination) ? drop(XCAST_HOP_LIMIT) : NEXT;
-	find_upper(skb, packet, AT_HEADER + rest, AT_HEADER + payload_len);
 	return forward_xcast(skb, packet, settings, IP_LEN + payload_len);
 }
 

@@ -4,7 +4,7 @@
 
 use std::net::Ipv6Addr;
 
-use treecast_wire::ipv6::{self, checksum_offset, next_header, updated_checksum};
+use treecast_wire::ipv6::{self, behind_extensions, checksum_offset, next_header, updated_checksum};
 
 /// What follows the routing header of a packet.
 pub(crate) struct Payload<'a> {
@@ -85,24 +85,11 @@ fn readdress(kind: u8, segment: &mut [u8], old: Ipv6Addr, new: Ipv6Addr) {
     correct(kind, segment, &old.octets(), &new.octets());
 }
 
-/// Looks behind up to two Destination Options headers and the Fragment header of a first fragment. None when the
-/// upper layer has no checksum over the addresses, or it is not there.
-fn upper_layer(mut next: u8, bytes: &[u8]) -> Option<(u8, usize)> {
-    let mut at = 0;
-    for _ in 0..2 {
-        if next == next_header::DESTINATION_OPTIONS {
-            next = *bytes.get(at)?;
-            at += (usize::from(*bytes.get(at + 1)?) + 1) * 8;
-        }
-    }
-    if next == next_header::FRAGMENT {
-        let fragment = bytes.get(at..at + 8)?;
-        let offset = u16::from_be_bytes([fragment[2], fragment[3]]) >> 3;
-        next = if offset == 0 { fragment[0] } else { return None };
-        at += 8;
-    }
-    let checksum = checksum_offset(next)?;
-    (bytes.len() >= at + checksum + 2).then_some((next, at))
+/// None when the upper layer has no checksum over the addresses, or it is not there.
+fn upper_layer(next: u8, bytes: &[u8]) -> Option<(u8, usize)> {
+    let (kind, at) = behind_extensions(next, bytes)?;
+    let checksum = checksum_offset(kind)?;
+    (bytes.len() >= at + checksum + 2).then_some((kind, at))
 }
 
 /// Corrects a segment's checksum (RFC 1624). 0 in UDP is none, which IPv6 does not have (RFC 8200, 8.1), and it stays.

@@ -248,6 +248,9 @@ fn a_multicast_packet_crosses_as_xcast_and_leaves_as_it_came() {
     {
         assert!(encapsulate(&none, &many, 1500).is_empty());
     }
+    let mut routed = sent.clone();
+    routed[6] = next_header::ROUTING;
+    assert!(encapsulate(&routed, &many, 1500).is_empty(), "a second routing header");
     assert!(encapsulate(&sent[..50], &many, 1500).is_empty() && encapsulate(&sent, &[], 1500).is_empty());
 }
 
@@ -263,6 +266,10 @@ fn what_is_wrong_ends_here_and_what_is_no_xcast_is_the_kernels() {
         ("segments-left", malformed(Reason::SegmentsLeft)),
         ("checksum", malformed(Reason::Checksum)),
         ("too-few-ports", malformed(Reason::Ports)),
+        ("nested", malformed(Reason::SecondRoutingHeader)),
+        ("nested-behind-ports", malformed(Reason::SecondRoutingHeader)),
+        ("nested-behind-others-options", malformed(Reason::SecondRoutingHeader)),
+        ("nested-in-fragment", malformed(Reason::SecondRoutingHeader)),
         ("disabled", Outcome::Pass),
         ("linux-6.5", Outcome::Pass),
         ("hop-limit", Outcome::Pass),
@@ -302,7 +309,8 @@ proptest! {
             prop_assert!(copies.len() < MAX_DESTINATIONS + LANS.len());
             for copy in copies {
                 prop_assert!(copy.packet.len() <= seed.len());
-                prop_assert!(ipv6::Header::parse(&copy.packet).is_ok());
+                let (ip, _) = ipv6::Header::parse(&copy.packet).expect("a packet");
+                prop_assert_eq!(ip.next_header == next_header::ROUTING, copy.kind == Copy);
             }
         }
     }
@@ -342,7 +350,7 @@ fn on_link_next(packet: &[u8], to: Ipv6Addr) -> Option<treecast_proto::xcast::ro
 prop_compose! {
     fn packet_and_changes()(
         rest in prop::collection::vec(any::<u8>(), 0..200),
-        next in prop::sample::select(vec![6, 17, 44, 58, 59, 60]),
+        next in prop::sample::select(vec![6, 17, 43, 44, 58, 59, 60]),
         bits in 1_u32..64,
         flags: (bool, bool, bool),
         changes in prop::collection::vec((0_usize..240, any::<u8>()), 0..3),

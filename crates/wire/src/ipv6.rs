@@ -101,6 +101,33 @@ pub fn is_forwardable(address: Ipv6Addr) -> bool {
         || address.to_ipv4_mapped().is_some())
 }
 
+/// Looks behind up to two Destination Options headers and the Fragment header of a first fragment, at the beginning of what
+/// follows a router's routing header: the number of the header there, and where it begins. None when there is none.
+pub fn behind_extensions(mut next: u8, bytes: &[u8]) -> Option<(u8, usize)> {
+    let mut at = 0;
+    for _ in 0..2 {
+        if next == next_header::DESTINATION_OPTIONS {
+            next = *bytes.get(at)?;
+            at += (usize::from(*bytes.get(at + 1)?) + 1) * 8;
+        }
+    }
+    if next == next_header::FRAGMENT {
+        let fragment = bytes.get(at..at + 8)?;
+        let offset = u16::from_be_bytes([fragment[2], fragment[3]]) >> 3;
+        next = if offset == 0 { fragment[0] } else { return None };
+        at += 8;
+    }
+    Some((next, at))
+}
+
+/// Whether that header is a routing header, or may hide one. Of a packet that gets copies it would be a second one (RFC 8200, 4.1, has
+/// one at most): without the first one the copies would be copied again, and a few headers would make thousands of packets of one.
+/// Fragments count, because a firewall on the way may put them together and send on what is in them, as often as it is a fragment again.
+pub fn has_routing_header(next: u8, bytes: &[u8]) -> bool {
+    let hides = [next_header::ROUTING, next_header::FRAGMENT];
+    behind_extensions(next, bytes).is_some_and(|(next, _)| hides.contains(&next))
+}
+
 /// Where the checksum of an upper layer stands, if it covers the addresses (RFC 8200, 8.1).
 pub fn checksum_offset(next_header: u8) -> Option<usize> {
     match next_header {
@@ -171,5 +198,22 @@ mod tests {
         assert_eq!(error(&bytes[..42]), "payload: 2 bytes are there, 3 are needed");
         bytes[0] = 0x45;
         assert_eq!(error(&bytes), "version: 4 found, expected 6");
+    }
+
+    #[test]
+    fn a_routing_header_is_found_behind_options_and_first_fragments() {
+        let options = |next: u8| vec![next, 0, 1, 4, 0, 0, 0, 0];
+        let fragment = |next: u8, offset: u8| vec![next, 0, 0, offset << 3 | 1, 0, 0, 0, 9];
+        let (first, second) = (next_header::DESTINATION_OPTIONS, next_header::FRAGMENT);
+        let found = |next, headers: &[Vec<u8>]| has_routing_header(next, &headers.concat());
+        assert!(found(next_header::ROUTING, &[]));
+        assert!(found(first, &[options(43)]));
+        assert!(found(first, &[options(first), options(43)]));
+        assert!(found(second, &[fragment(43, 0)]));
+        assert!(found(second, &[fragment(second, 0), fragment(43, 0)]));
+        assert!(found(first, &[options(second), fragment(43, 0)]));
+        assert!(!found(second, &[fragment(43, 1)]), "of a later fragment that says nothing");
+        assert!(!found(first, &[options(17), vec![43; 8]]));
+        assert!(!found(next_header::UDP, &[vec![43; 8]]) && !found(first, &[]) && !found(second, &[]));
     }
 }

@@ -138,6 +138,10 @@ fn each_malformed_shape_has_its_line() {
             Options::parse(&[17, 0, 0x1e, 2, 1, 0, 1, 0]).expect_err("odd"),
             "options: a list of ports of a wrong length found",
         ),
+        (
+            Header { next_header: next_header::ROUTING, ..example() }.check_rest(&good).expect_err("nested"),
+            "next header: a second routing header (43) found, expected none",
+        ),
     ];
     let reasons: Vec<_> = seen.iter().map(|(malformed, _)| malformed.reason()).collect();
     for reason in Reason::ALL {

@@ -138,6 +138,10 @@ fn each_malformed_shape_has_its_line() {
         (ports(&[17, 0, 0x45, 4, 0, 0, 0, 0]), "list of ports: one that may not be skipped found"),
         (ports(&[17, 0, 0x5e, 6, 0, 1, 0, 2]), "list of ports: one beyond the header's end found"),
         (ports(&[17, 1, 0, 0, 0, 0, 0, 0]), "packet: 8 bytes are there, 16 are needed"),
+        (
+            Header { next_header: next_header::ROUTING, ..example() }.check_rest(&good).expect_err("nested"),
+            "next header: a second routing header (43) found, expected none",
+        ),
     ];
     let reasons: Vec<_> = seen.iter().map(|(malformed, _)| malformed.reason()).collect();
     for reason in Reason::ALL {

@@ -91,40 +91,40 @@ unsafe impl aya::Pod for NeighbourKey {}
 unsafe impl aya::Pod for Neighbour {}
 
 /// `MEAD_COUNTERS`.
-pub const COUNTERS: usize = 50;
+pub const COUNTERS: usize = 52;
 
 /// `XCAST_TRUNCATED`: from here on malformed Xcast packets are counted, by their reasons.
-pub const FIRST_XCAST_REASON: usize = 28;
+pub const FIRST_XCAST_REASON: usize = 29;
 
 /// `enum mead_counter`, behind the malformed packets' reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Counter {
-    HopLimit = 13,
-    NothingToDeliver = 14,
-    NotRewritten = 15,
-    Data = 16,
-    Requests = 17,
-    Responses = 18,
-    RequestsUnheard = 19,
-    Replicas = 20,
-    Whole = 21,
-    Unicast = 22,
-    Premature = 23,
-    ByKernel = 24,
-    NotSent = 25,
-    Multicast = 26,
-    NoListener = 27,
-    XcastHopLimit = 40,
-    XcastNoListener = 41,
-    XcastData = 42,
-    XcastCopies = 43,
-    XcastUnicast = 44,
-    XcastPremature = 45,
-    XcastLocal = 46,
-    XcastUnrouted = 47,
-    XcastMulticast = 48,
-    XcastForOthers = 49,
+    HopLimit = 14,
+    NothingToDeliver = 15,
+    NotRewritten = 16,
+    Data = 17,
+    Requests = 18,
+    Responses = 19,
+    RequestsUnheard = 20,
+    Replicas = 21,
+    Whole = 22,
+    Unicast = 23,
+    Premature = 24,
+    ByKernel = 25,
+    NotSent = 26,
+    Multicast = 27,
+    NoListener = 28,
+    XcastHopLimit = 42,
+    XcastNoListener = 43,
+    XcastData = 44,
+    XcastCopies = 45,
+    XcastUnicast = 46,
+    XcastPremature = 47,
+    XcastLocal = 48,
+    XcastUnrouted = 49,
+    XcastMulticast = 50,
+    XcastForOthers = 51,
 }
 
 const _: () = assert!(Reason::ALL.len() == Counter::HopLimit as usize);

@@ -17,13 +17,14 @@
 //! - What has no route goes the kernel's own way as unicast, which answers it. What is for the router itself has arrived: it becomes
 //!   unicast, whatever the X bit says; or, when the channel is a multicast group (Xcast+), one packet to the group on
 //!   each link with listeners (X2M), but not back to the link that the packet came from.
+//! - What has another routing header behind its own is malformed: routers would copy the copies again.
 //! - Each copy has one less of hop limit. The checksum of UDP, TCP or ICMPv6 is right for the destination that it has.
 #![warn(missing_docs)]
 
 use std::{collections::BTreeMap, net::Ipv6Addr};
 
 use treecast_wire::{
-    ipv6::{self, is_forwardable, next_header},
+    ipv6::{self, has_routing_header, is_forwardable, next_header},
     mead::{Dialect, Map},
     xcast::{Header, MAX_DESTINATIONS, Malformed, ROUTING_TYPE, Reason, is_all_xcast_routers, parse_ports},
 };
@@ -193,10 +194,11 @@ impl Shares {
 
 /// What a sender's multicast packet becomes at the router on its link, when these routers have registered for its channel (M2X): packets
 /// to them of at most `mtu` bytes, where those can be, with the group as channel identifier. With the X bit they stay Xcast until they are
-/// where the listeners are. None, when it is no IPv6 packet to a group that is to leave its link.
+/// where the listeners are. None, when it is no IPv6 packet to a group that is to leave its link, or has a routing header already.
 pub fn encapsulate(packet: &[u8], routers: &[Ipv6Addr], mtu: usize) -> Vec<Vec<u8>> {
     let Ok((ip, payload)) = ipv6::Header::parse(packet) else { return Vec::new() };
-    if !is_routable_group(ip.destination.into()) || ip.hop_limit <= 1 {
+    let is_ours = is_routable_group(ip.destination.into()) && ip.hop_limit > 1;
+    if !is_ours || has_routing_header(ip.next_header, payload) {
         return Vec::new();
     }
     let room = mtu.saturating_sub(ipv6::HEADER_LEN + payload.len());
@@ -230,6 +232,7 @@ impl<'a> Packet<'a> {
             ours = listed.is_some().then_some((next, len));
             ports = listed;
         }
+        header.check_rest(rest)?;
         let payload = Payload::new(header.next_header, rest, ours);
         Ok(Self { ip, header, ports, payload })
     }

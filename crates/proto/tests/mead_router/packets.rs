@@ -8,7 +8,10 @@ use super::router_packets;
 pub use super::router_packets::{ARRIVED, GROUP, LANS, designated, hex, must_be_in_vectors, router};
 use treecast_proto::mead::router::{Outcome, OutgoingKind, Router};
 use treecast_wire::{
-    ipv6::{self, next_header},
+    ipv6::{
+        self,
+        next_header::{self, DESTINATION_OPTIONS, FRAGMENT, ROUTING},
+    },
     mead::{Dialect, Header, Options},
 };
 
@@ -90,6 +93,7 @@ pub fn triples() -> Vec<Triple> {
     triples.extend(revision());
     triples.extend(designated_routers());
     triples.extend(others());
+    triples.extend(nested());
     triples
 }
 
@@ -241,5 +245,31 @@ fn others() -> Vec<Triple> {
         last_hop("hop-limit-here", &[R5], R5),
         of("all-delivered", &Header { delivery: Default::default(), ..example(next_header::NONE) }, &[]),
         wrong_flags,
+    ]
+}
+
+/// With a second routing header: data or a request as payload, behind options and in a fragment.
+fn nested() -> Vec<Triple> {
+    let of = |name, header: &Header, rest: &[&[u8]]| {
+        let packet = packet(Dialect::Rfc, header, node(2), &rest.concat());
+        Triple { name, router: router(&[R5]), packet }
+    };
+    let data = [example(next_header::UDP).to_bytes(Dialect::Rfc), segment(next_header::UDP, R5)].concat();
+    let request = Header::request(node(2)).to_bytes(Dialect::Rfc);
+    let ports = Options { ports: Some(vec![0, 4242]), ..Options::default() }.to_bytes(ROUTING);
+    let fragment = |next| [next, 0, 0, 0, 0, 0, 0, 9];
+    let asked = Header { next_header: DESTINATION_OPTIONS, ..Header::request(node(2)) };
+    vec![
+        of("nested", &example(ROUTING), &[&data]),
+        of("nested-request", &example(ROUTING), &[&request]),
+        of("nested-behind-ports", &example(DESTINATION_OPTIONS), &[&ports, &data]),
+        of(
+            "nested-behind-others-options",
+            &example(DESTINATION_OPTIONS),
+            &[&[ROUTING, 0, 1, 4, 0, 0, 0, 0], &data],
+        ),
+        of("nested-in-fragment", &example(FRAGMENT), &[&fragment(ROUTING), &data]),
+        of("nested-in-two-fragments", &example(FRAGMENT), &[&fragment(FRAGMENT), &fragment(ROUTING), &data]),
+        of("nested-in-request", &asked, &[&ports, &data]),
     ]
 }

@@ -11,7 +11,10 @@ use treecast_proto::{
     xcast::router::{Arrival, NextHop, Outcome, OutgoingKind, forward},
 };
 use treecast_wire::{
-    ipv6::{self, next_header},
+    ipv6::{
+        self,
+        next_header::{self, DESTINATION_OPTIONS, FRAGMENT, ROUTING},
+    },
     mead::{Dialect, Map},
     xcast::{ALL_XCAST_ROUTERS, Header, ports_to_bytes},
 };
@@ -129,6 +132,7 @@ pub fn triples() -> Vec<Triple> {
     triples.extend(payloads());
     triples.extend(xcast_plus());
     triples.extend(refused());
+    triples.extend(nested());
     triples
 }
 
@@ -275,5 +279,22 @@ fn refused() -> Vec<Triple> {
         last_hop("hop-limit", node(1, 1)),
         last_hop("hop-limit-here", OWN),
         last_hop("hop-limit-all-routers", ALL_XCAST_ROUTERS),
+    ]
+}
+
+/// With a second routing header, behind a list of ports and in a fragment, too.
+fn nested() -> Vec<Triple> {
+    let all = destinations();
+    let payload = udp_packet(&header(next_header::UDP, &all)).split_off(ipv6::HEADER_LEN);
+    let of = |name, next, before: &[u8]| {
+        let packet = packet(&header(next, &all), all[0], &[before, &payload].concat());
+        Triple { name, router: router(&[]), packet, is_for_all: false }
+    };
+    let ports = ports_to_bytes(&[4242, 4243, 0, 9, 10, 11], ROUTING);
+    vec![
+        of("nested", ROUTING, &[]),
+        of("nested-behind-ports", DESTINATION_OPTIONS, &ports),
+        of("nested-behind-others-options", DESTINATION_OPTIONS, &[ROUTING, 0, 1, 4, 0, 0, 0, 0]),
+        of("nested-in-fragment", FRAGMENT, &[ROUTING, 0, 0, 0, 0, 0, 0, 9]),
     ]
 }

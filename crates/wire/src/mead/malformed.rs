@@ -33,6 +33,8 @@ pub enum Malformed {
     Address(Ipv6Addr),
     #[error("options: {0}")]
     Options(&'static str),
+    #[error("next header: a second routing header (43) found, expected none")]
+    SecondRoutingHeader,
 }
 
 /// The same without values: what is counted. The numbers are those of `bpf/mead.h`.
@@ -52,10 +54,11 @@ pub enum Reason {
     ReceiverWithoutRouter = 10,
     Address = 11,
     Options = 12,
+    SecondRoutingHeader = 13,
 }
 
 impl Reason {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Truncated,
         Self::NoAddress,
         Self::TooManyAddresses,
@@ -69,6 +72,7 @@ impl Reason {
         Self::ReceiverWithoutRouter,
         Self::Address,
         Self::Options,
+        Self::SecondRoutingHeader,
     ];
 
     /// As it stands in tables and JSON.
@@ -87,6 +91,7 @@ impl Reason {
             Self::ReceiverWithoutRouter => "receiver-without-router",
             Self::Address => "address",
             Self::Options => "options",
+            Self::SecondRoutingHeader => "second-routing-header",
         }
     }
 }
@@ -107,6 +112,7 @@ impl Malformed {
             Self::ReceiverWithoutRouter => Reason::ReceiverWithoutRouter,
             Self::Address(_) => Reason::Address,
             Self::Options(_) => Reason::Options,
+            Self::SecondRoutingHeader => Reason::SecondRoutingHeader,
         }
     }
 }

@@ -27,7 +27,7 @@ pub use self::{
     map::Map,
     options::{CODE_LEN, MAX_OPTIONS_LEN, NONCE_LEN, Options, Proof},
 };
-use crate::ipv6::{is_forwardable, next_header};
+use crate::ipv6::{has_routing_header, is_forwardable, next_header};
 
 /// The most addresses: the maps have no more bits.
 pub const MAX_ADDRESSES: usize = 32;
@@ -161,6 +161,17 @@ impl Header {
         };
         header.check()?;
         Ok((header, rest))
+    }
+
+    /// Looks at what follows this header in a packet.
+    ///
+    /// # Errors
+    /// When another routing header follows ([`has_routing_header`]).
+    pub fn check_rest(&self, rest: &[u8]) -> Result<(), Malformed> {
+        match has_routing_header(self.next_header, rest) {
+            true => Err(Malformed::SecondRoutingHeader),
+            false => Ok(()),
+        }
     }
 
     pub fn to_bytes(&self, dialect: Dialect) -> Vec<u8> {

@@ -33,6 +33,8 @@ pub enum Malformed {
     Address(Ipv6Addr),
     #[error("list of ports: {0}")]
     Ports(&'static str),
+    #[error("next header: a second routing header (43) found, expected none")]
+    SecondRoutingHeader,
 }
 
 /// The same without values: what is counted. Behind MEADcast's, the numbers are those of `bpf/mead.h`.
@@ -51,10 +53,11 @@ pub enum Reason {
     NothingValid = 9,
     Address = 10,
     Ports = 11,
+    SecondRoutingHeader = 12,
 }
 
 impl Reason {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Truncated,
         Self::Version,
         Self::Dscps,
@@ -67,6 +70,7 @@ impl Reason {
         Self::NothingValid,
         Self::Address,
         Self::Ports,
+        Self::SecondRoutingHeader,
     ];
 
     /// As it stands in tables and JSON.
@@ -84,6 +88,7 @@ impl Reason {
             Self::NothingValid => "nothing-valid",
             Self::Address => "address",
             Self::Ports => "ports",
+            Self::SecondRoutingHeader => "second-routing-header",
         }
     }
 }
@@ -103,6 +108,7 @@ impl Malformed {
             Self::NothingValid => Reason::NothingValid,
             Self::Address(_) => Reason::Address,
             Self::Ports(_) => Reason::Ports,
+            Self::SecondRoutingHeader => Reason::SecondRoutingHeader,
         }
     }
 }

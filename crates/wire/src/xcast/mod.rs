@@ -29,7 +29,7 @@ pub use self::{
     registration::{REGISTRATION_CODE_LEN, REGISTRATION_LEN, REGISTRATION_PORT, Registration},
 };
 use crate::{
-    ipv6::is_forwardable,
+    ipv6::{has_routing_header, is_forwardable},
     mead::Map,
     membership::{fold, ones_complement_sum},
 };
@@ -124,6 +124,17 @@ impl Header {
         };
         header.check()?;
         Ok((header, rest))
+    }
+
+    /// Looks at what follows this header in a packet.
+    ///
+    /// # Errors
+    /// When another routing header follows ([`has_routing_header`]).
+    pub fn check_rest(&self, rest: &[u8]) -> Result<(), Malformed> {
+        match has_routing_header(self.next_header, rest) {
+            true => Err(Malformed::SecondRoutingHeader),
+            false => Ok(()),
+        }
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {

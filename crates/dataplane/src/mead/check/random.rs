@@ -157,7 +157,8 @@ impl Random {
         }
         let rest = if self.one_in(2) {
             header.next_header = next_header::DESTINATION_OPTIONS;
-            self.options(1).to_bytes(next_header::NONE)
+            let next = if self.one_in(16) { next_header::ROUTING } else { next_header::NONE };
+            self.options(1).to_bytes(next)
         } else {
             Vec::new()
         };
@@ -194,7 +195,8 @@ impl Random {
         let (mut next, mut rest) = self.segment(destination);
         if self.one_in(8) {
             let offset = (self.below(2) << 3) as u8;
-            let fragment = [next, 0, 0, offset | self.below(8) as u8, 0, 0, 0, 1];
+            let of = if self.one_in(16) { next_header::FRAGMENT } else { next };
+            let fragment = [of, 0, 0, offset | self.below(8) as u8, 0, 0, 0, 1];
             (next, rest) = (next_header::FRAGMENT, [&fragment[..], &rest].concat());
         }
         if self.one_in(8) {
@@ -205,6 +207,10 @@ impl Random {
     }
 
     fn segment(&mut self, destination: Ipv6Addr) -> (u8, Vec<u8>) {
+        if self.one_in(16) {
+            let header = Header::request(destination).to_bytes(Dialect::Rfc);
+            return (next_header::ROUTING, header);
+        }
         let kind = self.of(&[
             next_header::UDP,
             next_header::UDP,

@@ -13,6 +13,7 @@
 //!   taken off. It keeps its destination unless that was this router or behind it.
 //! - A router named without receivers is *designated*: when the packet names a group, it sends one packet to that on each
 //!   of its links with listeners, but not back to the link that the packet came from. Those go before the unicast ones.
+//! - What has another routing header behind its own is malformed: routers would copy the copies again.
 //! - Each copy has counted one more hop, at most 63, and has one less of hop limit. The checksum of UDP, TCP or ICMPv6
 //!   is right for the destination that it has.
 //!
@@ -131,6 +132,7 @@ impl Router {
         }
         let has_options = header.next_header == next_header::DESTINATION_OPTIONS;
         let options = if has_options { Some(Options::parse(rest)?) } else { None };
+        header.check_rest(rest)?;
         let packet = Packet::new(ip, header, rest, options, self.dialect);
         Ok(match packet.header.kind {
             Kind::Request => self.request(packet),
