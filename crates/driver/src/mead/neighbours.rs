@@ -1,7 +1,7 @@
 //! Which frame takes a packet to its next hop, by the kernel's own routes and neighbours (rtnetlink(7)).
 //!
 //! Super-packets leave by a packet socket, which the kernel neither routes nor resolves neighbours for. What it knows is asked for
-//! once a second: the route for each destination, and the Ethernet addresses for each next hop, of which there are few. Once in
+//! five times a second: the route for each destination, and the Ethernet addresses for each next hop, of which there are few. Once in
 //! ten seconds there is no answer: then a packet goes the kernel's own way, by which it notices that a neighbour has gone.
 
 use std::{
@@ -13,8 +13,9 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// For so long an answer is good.
-const GOOD: Duration = Duration::from_secs(1);
+/// For so long an answer is good: when a route changes, packets leave by it well within the half second that a receiver may hear
+/// nothing.
+const GOOD: Duration = Duration::from_millis(200);
 
 /// How often a packet goes the kernel's own way.
 const OWN_WAY: Duration = Duration::from_secs(10);
