@@ -11,20 +11,21 @@ use std::{
     fs,
     io::{Read, Write},
     mem,
-    net::Ipv6Addr,
+    net::{Ipv6Addr, UdpSocket},
     os::{fd::AsRawFd, unix::fs::PermissionsExt},
-    path::PathBuf,
-    process::Command,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
-use child::treecast_as_nobody;
-use mroute_network::{Network, PATIENCE, eventually};
+use child::{SpawnGuarded, treecast_as_nobody};
+use mroute_network::{Network, PATIENCE, eventually, treecast};
 use packets::packet_socket;
 use router_network::{
     C1, C2, C3, R1, R2, SENDER, groups, heard, inject, packet, receivers, send, set, start, status, tree,
     udp, with_header,
 };
 use socket2::{Domain, Protocol, Socket, Type};
+use treecast_dataplane::mead::{process, show};
 use treecast_proto::mead::authentication::{DomainKey, Said};
 use treecast_wire::{
     ipv6::{self, next_header},
@@ -318,6 +319,101 @@ fn nothing_is_left_behind_and_a_killed_routers_program_is_replaced() {
     eventually("it is served when it comes back", || late() == 1);
     assert_eq!(router.terminate(), Some(0));
     assert_eq!((count(), late()), ([0, 0, 0], 0));
+}
+
+/// The process of the router on r1 that has no other control socket than that of its network namespace.
+fn first_process(network: &Network) -> i32 {
+    network.within("r1", || process(None)).expect("it runs")
+}
+
+/// What a router on r1 says that does not start.
+fn refusal(network: &Network, arguments: &[&str]) -> String {
+    let mut command = treecast(&[&["router", "run"], arguments].concat());
+    command.stderr(Stdio::piped());
+    let mut child = network.within("r1", move || command.spawn_guarded());
+    eventually("it ends", || child.try_wait().expect("it is our child").is_some());
+    let output = child.wait_with_output().expect("it has ended");
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A path for a control socket, which is not there yet.
+fn control_path(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("treecast-router-{name}-{}", std::process::id()))
+}
+
+fn assert_forwards(network: &Network, receivers: &[UdpSocket; 3], text: &str) {
+    send(network, text);
+    assert_eq!(receivers.each_ref().map(heard), [0; 3].map(|_| vec![text.to_owned()]), "{text}");
+}
+
+#[test]
+fn a_living_routers_interfaces_are_left_alone_and_a_killed_ones_are_taken() {
+    let network = tree();
+    let _r2 = start(&network, "r2", &[]);
+    let receivers = receivers(&network);
+    let control = control_path("second");
+    let path = control.to_str().expect("a plain path");
+    for of_first in [&[][..], &["--as-filter"], &["--user-space"]] {
+        let first = start(&network, "r1", of_first);
+        for of_second in [&[][..], &["--as-filter"], &["--user-space"]] {
+            let line = refusal(&network, &[&["--all", "--control", path], of_second].concat());
+            let by = format!(
+                "is served by another MEADcast router (pid {}): stop it first",
+                first_process(&network)
+            );
+            assert!(
+                line.contains(&by) && line.lines().count() == 1,
+                "{of_second:?} after {of_first:?}: {line}"
+            );
+            assert!(!control.exists(), "it leaves no socket behind");
+            assert_forwards(&network, &receivers, &format!("{of_second:?} after {of_first:?}"));
+        }
+        // Killed, it leaves its program there.
+        drop(first);
+        let second = start(&network, "r1", &["--control", path]);
+        assert_forwards(&network, &receivers, &format!("after {of_first:?} was killed"));
+        assert_eq!(second.terminate(), Some(0));
+    }
+}
+
+/// Also of interfaces that come up while the routers run.
+#[test]
+fn two_routers_share_a_host_by_interface() {
+    let network = tree();
+    let _r2 = start(&network, "r2", &[]);
+    let receivers = receivers(&network);
+    network.configure("r1", "link add name late type veth peer name later\nlink set later up\n");
+    network.configure("r1", "link set late up\naddr add fd00:9::1/64 dev late nodad\n");
+    let of_late = network.daemon("r1", &["router", "run", "--interface", "late"], Stdio::inherit());
+    network.configure("r1", "link set late down\nlink set later down\n");
+    let (control, warnings) = (control_path("other"), control_path("warnings"));
+    let file = fs::File::create(&warnings).expect("it can be written");
+    let arguments = ["router", "run", "--all", "--control", control.to_str().expect("a plain path")];
+    let other = network.daemon("r1", &arguments, file.into());
+    assert_forwards(&network, &receivers, "by the other one");
+
+    network
+        .configure("r1", "link set later up\nlink set late up\naddr replace fd00:9::1/64 dev late nodad\n");
+    let warned = || fs::read_to_string(&warnings).expect("it is there");
+    let warning =
+        format!("interface late is served by another MEADcast router (pid {})", first_process(&network));
+    eventually("it says so", || warned().contains(&warning));
+    let serves = |control: Option<&Path>, name: &str| {
+        let status = network.within("r1", || show(control)).expect("it answers");
+        status.interfaces.iter().any(|one| one.name == name)
+    };
+    eventually("the first one has it back", || serves(None, "late"));
+    assert!(!serves(Some(&control), "late"));
+    // Something else changes: all interfaces are looked at again.
+    network
+        .configure("r1", "link add name more type veth peer name most\nlink set most up\nlink set more up\n");
+    eventually("what is nobody's is served", || serves(Some(&control), "more"));
+    assert_eq!(warned().matches(&warning).count(), 1, "once: {}", warned());
+    assert_eq!(of_late.terminate(), Some(0));
+    eventually("it is served by the other one then", || serves(Some(&control), "late"));
+    assert_eq!(other.terminate(), Some(0));
+    fs::remove_file(&warnings).expect("it is ours");
 }
 
 #[test]

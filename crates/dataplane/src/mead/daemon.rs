@@ -20,6 +20,7 @@ use treecast_wire::{ipv6::is_forwardable, mead::Dialect, xcast::ALL_XCAST_ROUTER
 
 use super::{
     Config, Discovery, Error, Group, Neighbour, Notice, Registered, Setting, Status, Xcast,
+    claims::{self, Claims},
     listeners::Registrations,
     plane::Plane,
     shared::{Counter, MAX_GROUPS, MAX_LANS},
@@ -39,6 +40,9 @@ const SETTLE: Duration = Duration::from_millis(50);
 
 /// The time to wait when they cannot be looked at.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// An interface of another router is looked at so often: that one may have ended.
+const LEFT: Duration = Duration::from_secs(10);
 
 /// How long a client that may change settings has to say what it wants.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
@@ -142,6 +146,10 @@ struct Daemon<'a> {
     monitor: Monitor,
     control: Server,
     plane: Plane,
+    /// Of interfaces that the program is at; given up when it is there no longer.
+    claims: Claims,
+    /// Interfaces that another router serves, and of which that has been said.
+    left_alone: BTreeSet<u32>,
     router: Router,
     /// An address on the loopback.
     of_no_link: Option<Ipv6Addr>,
@@ -162,8 +170,11 @@ impl<'a> Daemon<'a> {
         let monitor = Monitor::open().map_err(Error::system(WATCH))?;
         let mut netlink =
             Netlink::open().map_err(Error::system("cannot ask for the network's interfaces"))?;
-        check_names(config, &list(&mut netlink)?)?;
+        let interfaces = list(&mut netlink)?;
+        check_names(config, &interfaces)?;
         let control = Server::listen(place(config.control.as_deref()), FIRST_CLIENT)?;
+        // All of them before anything is changed at one.
+        let claims = claim(chosen(config, &interfaces))?;
         let clock = Clock::start();
         let poll = Poll::new().map_err(Error::system(WAIT))?;
         let router = Router {
@@ -203,6 +214,8 @@ impl<'a> Daemon<'a> {
             monitor,
             control,
             plane,
+            claims,
+            left_alone: BTreeSet::new(),
             router,
             of_no_link: None,
             served: BTreeMap::new(),
@@ -232,7 +245,8 @@ impl<'a> Daemon<'a> {
                         self.plane.forget_routes();
                         self.xcast_plus.iter_mut().for_each(XcastPlus::forget_routes);
                         if changes.interfaces {
-                            self.look_again.get_or_insert(self.clock.now() + SETTLE);
+                            let soon = self.clock.now() + SETTLE;
+                            self.look_again = Some(self.look_again.map_or(soon, |at| at.min(soon)));
                         }
                     }
                     CONTROL => self.serve_client(),
@@ -260,6 +274,9 @@ impl<'a> Daemon<'a> {
         self.router.own = interfaces.values().flat_map(global).collect();
         self.of_no_link = interfaces.get("lo").into_iter().flat_map(global).next();
         self.configure()?;
+        let is_there = |index| interfaces.values().any(|one| one.index == index);
+        self.claims.retain(is_there);
+        self.left_alone.retain(|index| is_there(*index));
         let chosen = chosen(self.config, &interfaces).filter(|interface| interface.is_up);
         let chosen: BTreeMap<u32, Interface> = chosen.map(|one| (one.index, one.clone())).collect();
         // The filters of interfaces that are gone have gone with them.
@@ -268,16 +285,8 @@ impl<'a> Daemon<'a> {
         }
         self.served.retain(|index, _| chosen.contains_key(index));
         for (index, interface) in chosen {
-            if !self.served.contains_key(&index)
-                && let Err(failure) = self.plane.attach(&interface)
-            {
-                let reason = failure.to_string();
-                let error = Error::Attach { name: interface.name.clone(), reason };
-                if self.config.interfaces.is_empty() {
-                    notices.warn(self.clock.now(), error.to_string());
-                    continue;
-                }
-                return Err(error);
+            if !self.served.contains_key(&index) && !self.attach(&interface, notices)? {
+                continue;
             }
             if self.router.dialect == Dialect::Rfc {
                 // It may have joined before, when the interface was up the last time.
@@ -292,6 +301,27 @@ impl<'a> Daemon<'a> {
             xcast_plus.attend(self.served.values()).map_err(Error::system(XCAST_PLUS))?;
         }
         Ok(())
+    }
+
+    /// Has the program be at an interface, unless another router serves that. Returns whether it is there.
+    fn attach(&mut self, interface: &Interface, notices: &mut Notices<'_>) -> Result<bool, Error> {
+        let Interface { index, ref name, .. } = *interface;
+        if !self.claims.take(index)? {
+            if self.left_alone.insert(index) {
+                notices.warn(self.clock.now(), claims::refusal(interface).to_string());
+            }
+            self.look_again = Some(self.clock.now() + LEFT);
+            return Ok(false);
+        }
+        self.left_alone.remove(&index);
+        let Err(failure) = self.plane.attach(interface) else { return Ok(true) };
+        self.claims.retain(|claimed| claimed != index);
+        let error = Error::Attach { name: name.clone(), reason: failure.to_string() };
+        if self.config.interfaces.is_empty() {
+            notices.warn(self.clock.now(), error.to_string());
+            return Ok(false);
+        }
+        Err(error)
     }
 
     /// Has the program know all groups that are listened to.
@@ -510,6 +540,17 @@ fn check_names(config: &Config, interfaces: &BTreeMap<String, Interface>) -> Res
         true => Ok(()),
         false => Err(Error::NothingToServe),
     }
+}
+
+/// Claims those that are up: another router may serve none of them.
+fn claim<'a>(interfaces: impl Iterator<Item = &'a Interface>) -> Result<Claims, Error> {
+    let mut claims = Claims::default();
+    for interface in interfaces.filter(|interface| interface.is_up) {
+        if !claims.take(interface.index)? {
+            return Err(claims::refusal(interface));
+        }
+    }
+    Ok(claims)
 }
 
 fn chosen<'a>(

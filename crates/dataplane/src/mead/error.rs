@@ -23,6 +23,10 @@ pub enum Error {
     UserSpace(String),
     #[error("interface {name} refuses the router's program ({reason})")]
     Attach { name: String, reason: String },
+    #[error(
+        "interface {name} is served by another MEADcast router ({by}): stop it first, or leave out {name}"
+    )]
+    Served { name: String, by: String },
     #[error("interface {0} does not exist: `ip link` lists those that do")]
     NoInterface(String),
     #[error("interface {0} is down: bring it up with `ip link set {0} up`")]
@@ -42,7 +46,8 @@ pub enum Error {
     #[error("control socket {}: {source}; name another path with --control", path.display())]
     Control { path: PathBuf, source: io::Error },
     #[error(
-        "another MEADcast router runs in this network namespace: stop it first, or name a path with --control"
+        "another MEADcast router runs in this network namespace: stop it first, or serve other interfaces than it does, and \
+         name a path with --control"
     )]
     AlreadyRuns,
     #[error(

@@ -6,6 +6,7 @@
 
 mod blocking;
 pub mod check;
+mod claims;
 mod daemon;
 mod error;
 mod listeners;

@@ -1,0 +1,66 @@
+//! Which interfaces this router serves: no two routers serve one.
+//!
+//! A router that was killed leaves its program at its interfaces, and the next one is to take it over; the program of one that lives
+//! looks the same and is to be left alone. So a router has an abstract Unix socket for each interface that it serves. Such
+//! sockets belong to a network namespace, as interfaces' numbers do, and go with their process, however that ends (unix(7)).
+
+use std::{
+    collections::BTreeMap,
+    io::{self, ErrorKind},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener},
+    },
+};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::Error;
+use crate::{netlink::Interface, sys};
+
+/// Interfaces, by number, that no other router serves as long as this is there.
+#[derive(Debug, Default)]
+pub struct Claims(BTreeMap<u32, UnixListener>);
+
+impl Claims {
+    /// Claims an interface. Returns whether it is this router's now.
+    pub fn take(&mut self, interface: u32) -> Result<bool, Error> {
+        if self.0.contains_key(&interface) {
+            return Ok(true);
+        }
+        let bound =
+            SocketAddr::from_abstract_name(name(interface)).and_then(|at| UnixListener::bind_addr(&at));
+        match bound {
+            Ok(listener) => self.0.insert(interface, listener),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => return Ok(false),
+            Err(source) => {
+                return Err(Error::System { what: "cannot claim an interface for this router", source });
+            }
+        };
+        Ok(true)
+    }
+
+    /// Leaves to others what is not to be kept.
+    pub fn retain(&mut self, is_kept: impl Fn(u32) -> bool) {
+        self.0.retain(|index, _| is_kept(*index));
+    }
+}
+
+/// That an interface is another router's.
+pub fn refusal(interface: &Interface) -> Error {
+    // A process of another PID namespace has no number here.
+    let process = owner(interface.index).ok().filter(|process| *process != 0);
+    let by = process.map_or_else(|| "in another container".into(), |process| format!("pid {process}"));
+    Error::Served { name: interface.name.clone(), by }
+}
+
+fn owner(interface: u32) -> io::Result<i32> {
+    // Its owner takes no connections: when many have asked, there is no place for one more, and nothing to wait for.
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    socket.connect(&SockAddr::unix(format!("\0{}", name(interface)))?)?;
+    Ok(sys::peer(&socket)?.process)
+}
+
+fn name(interface: u32) -> String {
+    format!("treecast-router-interface-{interface}")
+}
