@@ -438,6 +438,12 @@ fn what_keeps_a_router_from_starting_is_one_line() {
     let asked = network.treecast("r1", &["router", "status"]);
     assert!(String::from_utf8_lossy(&asked.stderr).contains("no MEADcast router answers here"));
 
+    let mut without_right = Command::new("setpriv");
+    without_right.args(["--bounding-set", "-net_admin", env!("CARGO_BIN_EXE_treecast")]);
+    without_right.args(["router", "run", "--all", "--user-space"]);
+    let refused = network.within("r1", move || without_right.output().expect("util-linux is installed"));
+    let line = String::from_utf8_lossy(&refused.stderr);
+    assert!(line.contains("it needs CAP_NET_ADMIN, CAP_NET_RAW") && line.lines().count() == 1, "{line}");
     let refused = network.within("r1", || treecast_as_nobody(&["router", "run", "--all"]));
     let line = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(line.contains("not allowed here") && line.lines().count() == 1, "{line}");

@@ -2,7 +2,7 @@
 //! is here, in functions that are safe to call.
 
 use std::{
-    io, mem,
+    fs, io, mem,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
     ptr,
@@ -212,6 +212,19 @@ fn packet_socket_of(interface: u32, ethertype: libc::c_int) -> io::Result<Socket
         check(libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), len))?;
     }
     Ok(socket)
+}
+
+/// Whether this thread has CAP_NET_ADMIN (capabilities(7)). Some of what needs it is asked of programs of others, which say that it is
+/// lacking in words of their own.
+///
+/// # Errors
+/// When there is no procfs.
+pub fn may_administer_networks() -> io::Result<bool> {
+    const CAP_NET_ADMIN: u32 = 12;
+    let status = fs::read_to_string("/proc/thread-self/status")?;
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    Ok(effective.is_some_and(|capabilities| capabilities & 1 << CAP_NET_ADMIN != 0))
 }
 
 /// A socket and the address to send IPv6 packets to that this host is to take as if they had come in by its loopback.

@@ -64,6 +64,9 @@ pub struct UserSpace {
 
 impl UserSpace {
     pub fn start(router: Router) -> Result<Self, Failure> {
+        if !sys::may_administer_networks()? {
+            return Err(io::Error::from_raw_os_error(libc::EPERM).into());
+        }
         let (out, poll) = (RawOutput::open()?, Poll::new()?);
         let (interfaces, counters) = (BTreeMap::new(), [0; COUNTERS]);
         let (routes, blocking, kernel) = (Routes::open()?, Blocking::new(), sys::loopback_socket()?);
