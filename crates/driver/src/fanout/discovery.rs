@@ -20,7 +20,7 @@ use treecast_proto::{
     },
     xcast::sender as xcast,
 };
-use treecast_wire::ipv6::is_forwardable;
+use treecast_wire::ipv6::{self, is_forwardable};
 
 use super::{
     Kind, Lists,
@@ -45,9 +45,6 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Errors that are looked at before packets leave again.
 const ERRORS_AT_ONCE: usize = 256;
-
-/// Of an IPv6 header.
-const IP_LEN: usize = 40;
 
 /// What names the domain's key where sessions are sent.
 const KEY_OPTION: &str = "--domain-key";
@@ -200,7 +197,7 @@ impl Discovery {
                 }
                 // Who hears nothing for that is back at unicast.
                 Step::Event(Event::Narrow(receivers, mtu)) => {
-                    let longest = IP_LEN + self.payload_bytes;
+                    let longest = ipv6::HEADER_LEN + self.payload_bytes;
                     self.warnings.extend((longest > mtu).then(|| narrow(&receivers, mtu, longest)));
                 }
                 Step::Event(Event::Unreachable(receivers, why)) => {
