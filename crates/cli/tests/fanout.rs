@@ -36,6 +36,13 @@ fn network() -> Network {
     network
 }
 
+/// Has the link between rf and a node take packets of so many bytes.
+fn narrow(network: &Network, node: &str, mtu: u32) {
+    for (end, interface) in [("rf", node), (node, "rf")] {
+        network.configure(end, &format!("link set dev {interface} mtu {mtu}\n"));
+    }
+}
+
 const RECEIVERS: [(&str, &str); 4] = [("e1", "b1"), ("e2", "b1"), ("e3", "b1"), ("e4", "rf")];
 
 fn router(network: &Network) -> Router {
@@ -396,9 +403,7 @@ fn nothing_is_lost_on_a_link_that_takes_1280_bytes() {
     const LEN: usize = 3_000_000;
     for fanout in ["mead", "xcast", "auto"] {
         let (network, scratch) = (network(), Scratch::new());
-        for (node, interface) in [("rf", "e4"), ("e4", "rf")] {
-            network.configure(node, &format!("link set dev {interface} mtu 1280\n"));
-        }
+        narrow(&network, "e4", 1280);
         let _router = router(&network);
         let file = scratch.file("file", LEN);
         let (sender, receivers) =
@@ -418,9 +423,7 @@ fn nothing_is_lost_on_a_link_that_takes_1280_bytes() {
 fn a_way_that_is_too_narrow_for_the_session_is_told_of() {
     const LEN: usize = 3_000_000;
     let (network, scratch) = (network(), Scratch::new());
-    for (node, interface) in [("rf", "r1"), ("r1", "rf")] {
-        network.configure(node, &format!("link set dev {interface} mtu 1280\n"));
-    }
+    narrow(&network, "r1", 1280);
     let _routers =
         ["rf", "r1"].map(|node| network.daemon(node, &["router", "run", "--all"], Stdio::inherit()));
     let file = scratch.file("file", LEN);
@@ -441,9 +444,7 @@ fn a_way_that_is_too_narrow_for_the_session_is_told_of() {
 fn xcast_lists_are_cut_to_what_fits_on_the_way() {
     const LEN: usize = 8_000_000;
     let (network, scratch) = (network(), Scratch::new());
-    for (node, interface) in [("rf", "r1"), ("r1", "rf")] {
-        network.configure(node, &format!("link set dev {interface} mtu 1330\n"));
-    }
+    narrow(&network, "r1", 1330);
     let _router = router(&network);
     let file = scratch.file("file", LEN);
     let arguments = ["--fanout", "xcast", "--rate", "20M", "--max", "12", path(&file)];
