@@ -108,13 +108,14 @@ fn start(network: &Network, scratch: &Scratch, arguments: &[&str]) -> (Program, 
     }
     let mut sender = Program::start(network, "s", command.args(arguments));
     sender.wait_for("ticket", |event| event["event"] == "ticket");
-    let receive = |(node, interface): &(&str, &str)| {
-        let mut command = treecast();
-        command.args(["receive", "--json", "--name", node, "--interface", interface, "--into"]);
-        command.arg(scratch.path(node)).arg(format!("@{}", ticket.display()));
-        Program::start(network, node, &mut command)
-    };
-    (sender, RECEIVERS.iter().map(receive).collect())
+    (sender, RECEIVERS.iter().map(|receiver| receive(network, scratch, receiver)).collect())
+}
+
+fn receive(network: &Network, scratch: &Scratch, (node, interface): &(&str, &str)) -> Program {
+    let mut command = treecast();
+    command.args(["receive", "--json", "--name", node, "--interface", interface, "--into"]);
+    command.arg(scratch.path(node)).arg(format!("@{}", path(&scratch.path("ticket"))));
+    Program::start(network, node, &mut command)
 }
 
 fn check_files(scratch: &Scratch, name: &str, len: usize) {
@@ -303,10 +304,35 @@ fn a_router_that_comes_in_mid_transfer_is_used() {
     eventually("packets name it", || router_packets(&network, "r1") > 0);
 }
 
+/// They were sent to alone until the next discovery of everybody, five seconds later, and so on a busy machine was whoever
+/// started a second later than the first.
+#[test]
+fn receivers_that_come_later_are_looked_for_at_once() {
+    const LEN: usize = 8_000_000;
+    let (network, scratch) = (network(), Scratch::new());
+    let _router = router(&network);
+    let file = scratch.file("file", LEN);
+    let mut command = treecast();
+    command.args(["send", "--json", "--interface", "rf", "--wait", "4", "--fanout", "mead", "--rate", "20M"]);
+    command.arg("--ticket-file").arg(scratch.path("ticket")).arg(&file);
+    let mut sender = Program::start(&network, "s", &mut command);
+    sender.wait_for("ticket", |event| event["event"] == "ticket");
+    let first = receive(&network, &scratch, &RECEIVERS[0]);
+    sender.wait_for("the first", |event| event["event"] == "joined");
+    // The discovery that began with it is over.
+    std::thread::sleep(Duration::from_millis(1500));
+    let others = RECEIVERS[1..].iter().map(|receiver| receive(&network, &scratch, receiver));
+    let receivers: Vec<_> = std::iter::once(first).chain(others).collect();
+    let (done, _) = sender.end();
+    receivers.into_iter().for_each(|receiver| _ = receiver.end());
+    check_files(&scratch, "file", LEN);
+    assert!(left_bytes(&done, "mead") > LEN as u64 / 3, "{done}");
+}
+
 /// A repair symbol in a MEADcast packet mends what any of its receivers has lost.
 #[test]
 fn repair_symbols_go_by_lists_and_copies() {
-    const LEN: usize = 6_000_000;
+    const LEN: usize = 12_000_000;
     for fanout in ["mead", "auto"] {
         let (network, scratch) = (network(), Scratch::new());
         let _router = router(&network);

@@ -8,7 +8,8 @@
 //!   given number leave in a second. The timeout is longer by that.
 //! - A receiver for which a router is missing that has answered before, or that others have met, is asked about a second
 //!   time when half of the timeout is over, so that a lost packet changes no group.
-//! - Receivers join and leave at any time. Who joins gets unicast until the next discovery is over.
+//! - Receivers join and leave at any time. Who joins gets unicast until a discovery is over that asks about nobody else, and
+//!   begins at once; or with the others, where these are just being asked about.
 //! - It hears what ICMPv6 says about its packets ([`Lost`]).
 
 mod paths;
@@ -167,10 +168,11 @@ enum Phase {
 }
 
 struct Discovery {
-    began: Instant,
-    answers: Answers,
     /// Still to be asked about.
     queue: VecDeque<Ipv6Addr>,
+    asked: BTreeSet<Ipv6Addr>,
+    /// Until then, who joins is asked about as well.
+    closes: Instant,
     next_request: Instant,
     spacing: Duration,
     /// The end of this part: the first requests', or all of it once some have been repeated.
@@ -182,6 +184,12 @@ struct Discovery {
 pub struct Sender {
     config: Config,
     phase: Phase,
+    /// When everybody is asked about again.
+    next_discovery: Instant,
+    /// Of the last discovery of everybody, and of those since.
+    answers: Answers,
+    /// Have joined since, and are to be asked about.
+    joined: BTreeSet<Ipv6Addr>,
     tree: Tree,
     group: TransmissionGroup,
     counters: Counters,
@@ -192,12 +200,15 @@ pub struct Sender {
 impl Sender {
     /// Without receivers: they join.
     pub fn new(now: Instant, config: Config) -> Self {
-        let tree = Tree::new(&Answers::new(config.source, []));
+        let answers = Answers::new(config.source, []);
         let first = (!config.waits_for_traffic).then(|| now + config.delay);
         Self {
             config,
             phase: Phase::Idle(first),
-            tree,
+            next_discovery: now,
+            tree: Tree::new(&answers),
+            answers,
+            joined: BTreeSet::new(),
             group: TransmissionGroup::default(),
             counters: Counters::default(),
             paths: Paths::default(),
@@ -223,11 +234,8 @@ impl Sender {
                     *until = Some(now + self.config.delay);
                 }
             }
-            Input::Join(receiver, port) => self.change(|group| group.add(receiver, port)),
-            Input::Leave(receiver) => {
-                self.paths.forget(receiver);
-                self.change(|group| group.remove(receiver));
-            }
+            Input::Join(receiver, port) => self.join(now, receiver, port),
+            Input::Leave(receiver) => self.leave(receiver),
             Input::Response { router, header, proof, group } => self.respond(router, header, proof, group),
             Input::Lost(packet, cause) => self.lose(now, &packet, cause),
         }
@@ -256,7 +264,11 @@ impl Sender {
             match &mut self.phase {
                 Phase::Idle(None) => return Step::Wait(None, Reason::Traffic),
                 Phase::Idle(Some(until)) if now < *until => {
-                    return Step::Wait(Some(*until), Reason::Interval);
+                    let is_first = self.counters.discoveries == 0;
+                    if is_first || self.joined.is_empty() {
+                        return Step::Wait(Some(*until), Reason::Interval);
+                    }
+                    self.begin_about_joined(now);
                 }
                 Phase::Idle(Some(_)) => self.begin(now),
                 Phase::Asking(_) => {
@@ -268,19 +280,34 @@ impl Sender {
         }
     }
 
+    fn join(&mut self, now: Instant, receiver: Ipv6Addr, port: u16) {
+        if !self.group.ports.contains_key(&receiver) {
+            self.answers.expect(receiver);
+            match &mut self.phase {
+                Phase::Asking(discovery) if now < discovery.closes => {
+                    discovery.queue.push_back(receiver);
+                    discovery.spread(now, &self.config);
+                }
+                _ => _ = self.joined.insert(receiver),
+            }
+        }
+        self.change(|group| group.add(receiver, port));
+    }
+
+    fn leave(&mut self, receiver: Ipv6Addr) {
+        self.paths.forget(receiver);
+        self.answers.forget(receiver);
+        self.joined.remove(&receiver);
+        if let Phase::Asking(discovery) = &mut self.phase {
+            discovery.queue.retain(|other| *other != receiver);
+            discovery.asked.remove(&receiver);
+        }
+        self.change(|group| group.remove(receiver));
+    }
+
     fn change(&mut self, act: impl FnOnce(&mut TransmissionGroup)) {
         let mut group = self.group.clone();
         act(&mut group);
-        if let Phase::Asking(discovery) = &mut self.phase {
-            for receiver in group.ports.keys().filter(|receiver| !self.group.ports.contains_key(receiver)) {
-                discovery.answers.expect(*receiver);
-                discovery.queue.push_back(*receiver);
-            }
-            for receiver in self.group.ports.keys().filter(|receiver| !group.ports.contains_key(receiver)) {
-                discovery.answers.forget(*receiver);
-                discovery.queue.retain(|other| other != receiver);
-            }
-        }
         self.replace(group);
     }
 
@@ -289,19 +316,19 @@ impl Sender {
         replace(&mut self.group, group, &mut self.events);
     }
 
+    /// Asks about everybody.
     fn begin(&mut self, now: Instant) {
         let receivers: VecDeque<_> = self.group.ports.keys().copied().collect();
-        let answers = Answers::new(self.config.source, receivers.iter().copied());
-        let (spacing, part) = self.config.spread(receivers.len());
-        self.phase = Phase::Asking(Discovery {
-            began: now,
-            answers,
-            queue: receivers,
-            next_request: now,
-            spacing,
-            end: now + part,
-            has_repeated: false,
-        });
+        self.answers = Answers::new(self.config.source, receivers.iter().copied());
+        self.joined.clear();
+        self.next_discovery = now + self.config.interval.max(self.config.timeout);
+        self.phase = Phase::Asking(Discovery::new(now, receivers, &self.config));
+    }
+
+    /// Asks about those who have joined; of the others is known what it was.
+    fn begin_about_joined(&mut self, now: Instant) {
+        let receivers = std::mem::take(&mut self.joined).into_iter().collect();
+        self.phase = Phase::Asking(Discovery::new(now, receivers, &self.config));
     }
 
     /// One step of a discovery; none when it is over.
@@ -314,12 +341,8 @@ impl Sender {
                 self.finish(now);
                 return None;
             }
-            let lacking = lacking(&discovery.answers, &self.tree, may_join);
-            let (spacing, part) = self.config.spread(lacking.len());
-            (discovery.spacing, discovery.end) = (spacing, discovery.end + part);
-            discovery.next_request = discovery.next_request.max(now);
-            discovery.has_repeated = true;
-            discovery.queue.extend(lacking);
+            let lacking = lacking(&self.answers, &self.tree, may_join);
+            discovery.repeat(now, lacking, &self.config);
         }
         let Some(receiver) = discovery.queue.front().copied() else {
             return Some(Step::Wait(Some(discovery.end), Reason::Responses));
@@ -328,6 +351,7 @@ impl Sender {
             return Some(Step::Wait(Some(discovery.next_request.min(discovery.end)), Reason::Responses));
         }
         discovery.queue.pop_front();
+        discovery.asked.insert(receiver);
         let behind = (now - discovery.next_request).min(discovery.spacing * CATCH_UP);
         let planned = discovery.spacing.saturating_sub(behind);
         discovery.next_request = now + planned;
@@ -338,12 +362,9 @@ impl Sender {
     }
 
     fn finish(&mut self, now: Instant) {
-        let idle = Phase::Idle(None);
-        let Phase::Asking(discovery) = std::mem::replace(&mut self.phase, idle) else { return };
-        let pause = self.config.interval.max(self.config.timeout);
-        self.phase = Phase::Idle(Some(discovery.began + pause));
+        self.phase = Phase::Idle(Some(self.next_discovery));
         self.counters.discoveries += 1;
-        self.tree = Tree::new(&discovery.answers);
+        self.tree = Tree::new(&self.answers);
         let parameters = &self.config.parameters;
         let grouping = match &self.config.algorithm {
             Algorithm::Thesis => grouping::group(&self.tree, parameters),
@@ -404,10 +425,9 @@ impl Sender {
                 return;
             }
         }
-        let Phase::Asking(discovery) = &mut self.phase else { return };
         let is_offered = group.is_some() && group == self.config.designated.map(|(group, _)| group);
         let add = if is_offered { Answers::add_offer } else { Answers::add };
-        let counted: Result<(), Anomaly> = add(&mut discovery.answers, router, receiver, header.hops);
+        let counted: Result<(), Anomaly> = add(&mut self.answers, router, receiver, header.hops);
         match counted {
             Ok(()) => self.counters.responses += 1,
             Err(_) => self.counters.anomalous += 1,
@@ -419,6 +439,39 @@ impl Sender {
         let message = [&self.counters.discoveries.to_be_bytes()[..], &receiver.octets()].concat();
         let hash = blake3::keyed_hash(&self.config.seed, &message);
         *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
+    }
+}
+
+impl Discovery {
+    fn new(now: Instant, queue: VecDeque<Ipv6Addr>, config: &Config) -> Self {
+        let (spacing, part) = config.spread(queue.len());
+        Self {
+            queue,
+            asked: BTreeSet::new(),
+            closes: now + config.timeout / 4,
+            next_request: now,
+            spacing,
+            end: now + part,
+            has_repeated: false,
+        }
+    }
+
+    /// Has the requests that have become more leave closer together.
+    fn spread(&mut self, now: Instant, config: &Config) {
+        let (spacing, part) = config.spread(self.queue.len());
+        self.spacing = spacing;
+        self.next_request = self.next_request.min(now + spacing);
+        self.end = self.end.max(now + part);
+    }
+
+    /// Begins the second part: asks again about those of the first for whom something is lacking.
+    fn repeat(&mut self, now: Instant, mut lacking: Vec<Ipv6Addr>, config: &Config) {
+        lacking.retain(|receiver| self.asked.contains(receiver));
+        let (spacing, part) = config.spread(lacking.len());
+        (self.spacing, self.end) = (spacing, self.end + part);
+        self.next_request = self.next_request.max(now);
+        self.has_repeated = true;
+        self.queue.extend(lacking);
     }
 }
 

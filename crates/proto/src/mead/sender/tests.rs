@@ -378,6 +378,61 @@ fn receivers_join_and_leave_while_the_sender_runs() {
     assert_eq!(world.sender.counters().anomalous, 0);
 }
 
+/// Whoever starts a second later than the others was asked about five seconds later, and sent to alone until then.
+#[test]
+fn who_joins_is_asked_about_at_once_and_nobody_else_is() {
+    let mut world = World::new(config(), 15);
+    world.run_until(seconds(3));
+    for (number, millis) in [(20, 0), (21, 100), (22, 1200)] {
+        world.run_until(seconds(3) + Duration::from_millis(millis));
+        world.ways.insert(e(number), vec![r(1), r(2)]);
+        world.sender.handle(world.now, Input::Join(e(number), 5000));
+    }
+    // 20 and 21 together until 5.1; then everybody, 22 among them.
+    let since = |world: &World, number: usize| world.requests[number..].iter().map(|(_, one)| *one).collect();
+    world.run_until(seconds(5) + Duration::from_millis(100));
+    assert_eq!(BTreeSet::from([e(20), e(21)]), since(&world, 10));
+    assert_eq!((world.requests.len(), &world.group().unicast[..]), (12, &[e(20), e(21), e(22)][..]));
+    world.run_until(seconds(5) + Duration::from_millis(101));
+    assert_eq!(world.group().unicast, [e(22)]);
+    world.run_until(seconds(10));
+    assert_eq!((world.requests.len(), world.sender.counters().discoveries), (25, 3));
+    assert!(world.group().unicast.is_empty());
+}
+
+#[test]
+fn whoever_joins_while_requests_leave_is_asked_about_with_the_others() {
+    let mut world = World::new(config(), 16);
+    (2..=10).for_each(|number| world.sender.handle(world.now, Input::Leave(e(number))));
+    world.run_until(seconds(0) + Duration::from_millis(20));
+    (2..=10).for_each(|number| world.sender.handle(world.now, Input::Join(e(number), 5000)));
+    world.run_until(seconds(3));
+    assert!(world.group().unicast.is_empty(), "{:?}", world.group());
+    assert_eq!((world.requests.len(), world.sender.counters().discoveries), (10, 1));
+}
+
+/// One tenth of a second after another, some only to leave again: nobody is passed over, and nobody asked about more often.
+#[test]
+fn whoever_comes_and_goes_holds_up_nobody() {
+    let mut world = World::new(config(), 17);
+    for step in 0..200 {
+        world.run_until(seconds(3) + Duration::from_millis(100 * step));
+        let number = 100 + step as u16;
+        world.ways.insert(e(number), vec![r(1), r(3)]);
+        world.sender.handle(world.now, Input::Join(e(number), 5000));
+        if step % 2 == 1 {
+            world.sender.handle(world.now, Input::Leave(e(number - 1)));
+        }
+    }
+    world.run_until(seconds(27));
+    assert!(world.group().unicast.is_empty(), "{:?}", world.group());
+    assert_eq!(served(world.group()).len(), 110);
+    // Everybody about every five seconds, as soon as a discovery of those who have joined is over.
+    let mut times = BTreeMap::<_, u32>::new();
+    world.requests.iter().for_each(|(_, receiver)| *times.entry(*receiver).or_default() += 1);
+    assert!((1..=10).all(|number| (5..=6).contains(&times[&e(number)])), "{times:?}");
+}
+
 #[test]
 fn the_first_discovery_waits_for_traffic_and_then_for_the_delay() {
     let config = Config { waits_for_traffic: true, delay: Duration::from_secs(3), ..config() };
