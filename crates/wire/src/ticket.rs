@@ -66,6 +66,18 @@ impl Fanout {
     }
 }
 
+impl fmt::Display for Fanout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Multicast => "multicast",
+            Self::Unicast => "unicast",
+            Self::Mead => "mead",
+            Self::Auto => "auto",
+            Self::Xcast => "xcast",
+        })
+    }
+}
+
 /// How loss is mended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -74,6 +86,17 @@ pub enum Repair {
     Carousel = 1,
     After = 2,
     Nack = 3,
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Carousel => "carousel",
+            Self::After => "after",
+            Self::Nack => "nack",
+        })
+    }
 }
 
 /// What makes a session trusted. Whoever has a ticket with a secret can read the session.

@@ -64,6 +64,7 @@ impl Plan {
     /// One line for each thing that does not fit.
     pub fn new(options: &SendOptions, stop: &Stop) -> Result<Self, SendError> {
         let kept = options.session_file.as_deref().map(session_file::read).transpose()?.flatten();
+        kept.as_ref().map_or(Ok(()), |kept| kept.check_options(options))?;
         let options = &filled(options, kept.as_ref());
         let Found { sources, skipped } = find_sources_until(&options.paths, &|| stop.is_requested())?;
         let interface = interface(options)?;
@@ -118,7 +119,7 @@ impl Plan {
         }
         let secret = kept.ticket.security.as_ref().and_then(|security| security.secret);
         self.secret = self.secret.take().and(secret).map(Secret::from);
-        kept.check_options(&self.ticket(kept.ticket.control.clone()), self.has_allow_list())?;
+        kept.check_ticket(&self.ticket(kept.ticket.control.clone()))?;
         kept.check_expiry()?;
         kept.check_sources(&self.sources)?;
         self.warnings.extend(kept.other_rates(&self.rates()));

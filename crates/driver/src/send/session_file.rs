@@ -30,6 +30,7 @@ use thiserror::Error;
 use treecast_wire::{message::BeginOfFile, ticket::Ticket};
 use zeroize::Zeroizing;
 
+use super::SendOptions;
 use crate::{
     clock,
     files::NamedSource,
@@ -71,8 +72,8 @@ pub enum SessionFileError {
     Exposed { path: PathBuf, mode: u32 },
     #[error("{} is no session file, or is cut short ({why}): name another with --session", path.display())]
     Foreign { path: PathBuf, why: &'static str },
-    #[error("the session in {} has another {what}: start the sender with the options that it began with, or name another file with --session", path.display())]
-    Options { path: PathBuf, what: &'static str },
+    #[error("the session in {} began {how}: start the sender so again, or name another file with --session", path.display())]
+    Options { path: PathBuf, how: String },
     #[error(
         "the ticket of the session in {} expired {ago} ago by this host's clock, so that nobody can join: set the clock if \
          it is wrong, or name another file with --session to begin anew", path.display()
@@ -234,30 +235,56 @@ impl Marks {
 }
 
 impl Kept {
-    /// Refuses a sender whose options would make another ticket than `ticket`, or that would let in whom the session did
-    /// not. The list itself may have changed.
+    /// Refuses a sender whose options are others than those that the session began with, before anything is made of
+    /// them: how long blocks may be and which addresses fit follows from them. The list of whom it admits may have changed.
     ///
     /// # Errors
     /// What differs.
-    pub fn check_options(&self, ticket: &Ticket, has_allow_list: bool) -> Result<(), SessionFileError> {
-        let (kept, path) = (&self.ticket, self.path.clone());
+    pub fn check_options(&self, options: &SendOptions) -> Result<(), SessionFileError> {
+        let kept = &self.ticket;
+        let admits_listed = options.security.as_ref().is_some_and(|security| security.allow.is_some());
+        let group = options.group.is_some_and(|group| group != kept.group.ip());
+        let port = options.port.is_some_and(|port| port != kept.group.port());
+        let block = options.block_len.is_some_and(|len| len != kept.block_len);
+        let rates = usize::from(kept.groups) != options.slower_rates.len() + 1;
+        let with = |has: bool, option: &str| format!("{} {option}", if has { "with" } else { "without" });
+        let source = kept.source.map_or("--source".to_owned(), |source| format!("--source {source}"));
+        self.refuse([
+            (kept.fanout != options.fanout, format!("with --fanout {}", kept.fanout)),
+            (kept.repair != options.repair, format!("with --repair {}", kept.repair)),
+            (kept.fec != options.fec.is_some(), with(kept.fec, "--fec")),
+            (group || port, format!("with --group {}", kept.group)),
+            (
+                rates,
+                self.rates
+                    .as_ref()
+                    .map_or("without --rates".to_owned(), |rates| format!("with --rates {rates}")),
+            ),
+            (kept.source != options.source, with(kept.source.is_some(), &source)),
+            (kept.security.is_some() != options.security.is_some(), with(kept.security.is_none(), "--plain")),
+            (self.has_allow_list != admits_listed, with(self.has_allow_list, "--allow")),
+            (
+                kept.expires.is_some() != options.expires_in.is_some(),
+                with(kept.expires.is_some(), "--expires"),
+            ),
+            (block, format!("with --block {}", kept.block_len)),
+        ])
+    }
+
+    /// Refuses a sender that would have another ticket than the session, though its options are the same.
+    ///
+    /// # Errors
+    /// What differs.
+    pub fn check_ticket(&self, ticket: &Ticket) -> Result<(), SessionFileError> {
         let key = |ticket: &Ticket| ticket.security.as_ref().map(|security| security.sender_key);
-        let differs = [
-            (kept.fanout != ticket.fanout, "--fanout"),
-            (kept.repair != ticket.repair, "--repair"),
-            (kept.fec != ticket.fec, "--fec"),
-            (kept.block_len != ticket.block_len, "--block"),
-            (kept.group != ticket.group, "--group"),
-            (kept.groups != ticket.groups, "number of --rates"),
-            (kept.source != ticket.source, "--source"),
-            (kept.security.is_some() != ticket.security.is_some(), "--plain"),
-            (key(kept) != key(ticket), "--key"),
-            (self.has_allow_list != has_allow_list, "--allow"),
-            (kept.expires.is_some() != ticket.expires.is_some(), "--expires"),
-            (kept != ticket, "ticket"),
-        ];
+        let has_other_key = key(&self.ticket) != key(ticket);
+        let is_other = self.ticket != *ticket;
+        self.refuse([(has_other_key, "with another --key".to_owned()), (is_other, "otherwise".to_owned())])
+    }
+
+    fn refuse<const N: usize>(&self, differs: [(bool, String); N]) -> Result<(), SessionFileError> {
         match differs.into_iter().find(|(differs, _)| *differs) {
-            Some((_, what)) => Err(SessionFileError::Options { path, what }),
+            Some((_, how)) => Err(SessionFileError::Options { path: self.path.clone(), how }),
             None => Ok(()),
         }
     }
@@ -359,10 +386,12 @@ fn object_line(begin: &BeginOfFile) -> String {
 mod tests {
     use std::fs;
 
+    use treecast_wire::ticket::Fanout;
+
     use super::*;
     use crate::{
         files::find_sources,
-        send::{Plan, SendError, SendOptions},
+        send::{Plan, SendError},
         stop::Stop,
     };
 
@@ -437,6 +466,32 @@ mod tests {
         assert!(line(&["a", "b"], |options| options.block_len = Some(1000)).contains("--block"));
         fs::write(folder.join("b"), "changed").unwrap();
         assert!(line(&["a", "b"], |_| {}).contains("has changed"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// Its blocks would be too long, or its group of another family: what the user has changed is another thing.
+    #[test]
+    fn what_follows_from_another_option_is_not_blamed() {
+        let folder = filled("session-follows");
+        let ipv4 = |options: &mut SendOptions| options.group = Some("239.255.9.9".parse().unwrap());
+        let plain_ipv4 = |options: &mut SendOptions| {
+            ipv4(options);
+            options.security = None;
+        };
+        let line = |change: fn(&mut SendOptions)| plan(&folder, &["a"], change).unwrap_err();
+        plan(&folder, &["a"], ipv4).unwrap();
+        assert!(line(|options| options.fanout = Fanout::Unicast).contains("began with --fanout multicast:"));
+        assert!(line(|options| options.fanout = Fanout::Mead).contains("began with --fanout multicast:"));
+        assert!(
+            line(|options| options.source = Some("::1".parse().unwrap())).contains("began without --source:")
+        );
+        assert!(
+            line(|options| options.group = Some("ff15::9".parse().unwrap()))
+                .contains("began with --group 239.255.9.9:")
+        );
+        fs::remove_file(folder.join("session")).unwrap();
+        plan(&folder, &["a"], plain_ipv4).unwrap();
+        assert!(line(|_| {}).contains("began with --plain:"));
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -1,7 +1,7 @@
 //! The state of a session at a moment, flat and serialisable: what `treecast status --json` prints of it.
 
 use serde::{Deserialize, Serialize};
-use treecast_wire::ticket::{Fanout, Repair, Ticket};
+use treecast_wire::ticket::{Fanout, Ticket};
 
 use super::{Hindrance, Holder};
 use crate::{
@@ -153,18 +153,10 @@ impl Snapshot {
         self.session = format!("{:08x}", ticket.session.0);
         self.group = match ticket.fanout {
             Fanout::Multicast => ticket.group.to_string(),
-            Fanout::Unicast => "unicast".to_owned(),
-            Fanout::Mead => "mead".to_owned(),
-            Fanout::Xcast => "xcast".to_owned(),
+            Fanout::Unicast | Fanout::Mead | Fanout::Xcast => ticket.fanout.to_string(),
             Fanout::Auto => format!("auto {}", ticket.group),
         };
-        self.repair = match ticket.repair {
-            Repair::None => "none",
-            Repair::After => "after",
-            Repair::Nack => "nack",
-            Repair::Carousel => "carousel",
-        }
-        .to_owned();
+        self.repair = ticket.repair.to_string();
     }
 
     /// Takes over how far a sender is.
