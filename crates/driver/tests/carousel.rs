@@ -216,7 +216,8 @@ fn a_sender_that_is_silent_is_given_up() {
         }
     };
     let summary = receive(options, folder, &Stop::new().unwrap(), &mut on_event).unwrap();
-    assert_eq!(summary.cut_short.as_deref(), Some("nothing has come from the sender for 0.2 s"));
+    let cut_short = "nothing has come from the sender for 0.2 s, the time that --connect-timeout gives";
+    assert_eq!(summary.cut_short.as_deref(), Some(cut_short));
     assert!(warnings.iter().any(|line| line.starts_with("the session is plain")), "{warnings:?}");
 }
 

@@ -9,7 +9,9 @@ use std::{
 
 use treecast_proto::{
     Instant, Step,
-    carousel::{Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait},
+    carousel::{
+        CutShort, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
+    },
     fec::symbol_number,
 };
 use treecast_wire::{
@@ -134,6 +136,14 @@ pub fn receive(
         (session.on_event)(ReceiveEvent::Warning(warning));
     }
     Ok(session.summary)
+}
+
+/// Who has waited in vain learns which option says for how long.
+fn in_words(reason: CutShort) -> String {
+    match reason {
+        CutShort::Silent(_) => format!("{reason}, the time that --connect-timeout gives"),
+        CutShort::SenderStopped | CutShort::ToldToStop => reason.to_string(),
+    }
 }
 
 /// Where packets come from, by dialect.
@@ -433,7 +443,7 @@ impl Session<'_> {
                 self.summary.failed += 1;
                 (self.on_event)(ReceiveEvent::Failed { name, reason });
             }
-            ReceiverEvent::Closed { reason } => self.summary.cut_short = reason,
+            ReceiverEvent::Closed { reason } => self.summary.cut_short = reason.map(in_words),
         }
     }
 

@@ -31,7 +31,8 @@ mod sender;
 
 pub use iotup::iotup_inputs;
 pub use receiver::{
-    Progress, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
+    CutShort, Progress, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
+    ReceiverWait,
 };
 pub use sender::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, SenderWait};
 

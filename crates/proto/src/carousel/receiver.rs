@@ -7,6 +7,7 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
     ops::Range,
     time::Duration,
 };
@@ -154,8 +155,28 @@ pub enum ReceiverEvent {
     /// The session is over for this receiver: it may leave the group. With a reason, it did not get
     /// all objects.
     Closed {
-        reason: Option<String>,
+        reason: Option<CutShort>,
     },
+}
+
+/// Why the sender is listened to no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CutShort {
+    /// Nothing has come for so long: patience has ended.
+    Silent(Duration),
+    SenderStopped,
+    /// By the application.
+    ToldToStop,
+}
+
+impl fmt::Display for CutShort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silent(time) => write!(f, "nothing has come from the sender for {} s", time.as_secs_f64()),
+            Self::SenderStopped => f.write_str("the sender has stopped"),
+            Self::ToldToStop => f.write_str("it was told to stop"),
+        }
+    }
 }
 
 /// What the receiver waits for.
@@ -214,7 +235,7 @@ pub struct Receiver {
     /// When a sender has said Goodbye, unless something has come since.
     goodbye: Option<Instant>,
     /// Why the sender will send nothing more.
-    over: Option<String>,
+    over: Option<CutShort>,
     /// Whether some of what has come waits for a receiver that goes on later.
     keeps_unfinished: bool,
     closed: bool,
@@ -274,7 +295,7 @@ impl Receiver {
             ReceiverInput::Committed { file } => self.on_committed(file),
             ReceiverInput::Ignore { file } => drop(self.give_up(file)),
             ReceiverInput::Disown { file } => self.disown(file),
-            ReceiverInput::Close => self.over = Some("it was told to stop".into()),
+            ReceiverInput::Close => self.over = Some(CutShort::ToldToStop),
         }
         self.close_when_done();
     }
@@ -284,8 +305,8 @@ impl Receiver {
         if deadline.is_some_and(|deadline| now >= deadline) {
             let patience = self.config.patience.unwrap_or_default();
             self.over = Some(match self.goodbye {
-                Some(_) => "the sender has stopped".to_owned(),
-                None => format!("nothing has come from the sender for {} s", patience.as_secs_f64()),
+                Some(_) => CutShort::SenderStopped,
+                None => CutShort::Silent(patience),
             });
             self.close_when_done();
         }
@@ -584,8 +605,8 @@ impl Receiver {
         if self.closed {
             return;
         }
-        if let Some(reason) = self.over.clone() {
-            self.give_up_unfinished(&reason);
+        if let Some(reason) = self.over {
+            self.give_up_unfinished(&reason.to_string());
         }
         let have_all_ended = self.expected.is_some_and(|expected| self.ended.len() >= expected as usize);
         let is_over = self.over.is_some() && self.busy.is_empty();

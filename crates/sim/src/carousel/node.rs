@@ -125,7 +125,7 @@ impl ReceiverNode {
                 }
                 Step::Event(ReceiverEvent::Closed { reason }) => {
                     self.closed = true;
-                    self.reason = reason;
+                    self.reason = reason.map(|reason| reason.to_string());
                 }
                 Step::Wait(wake, _) => {
                     effects.wake = wake;

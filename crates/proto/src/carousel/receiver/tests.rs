@@ -63,8 +63,8 @@ fn failed(reason: &str) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
     Step::Event(ReceiverEvent::Failed { file: FILE, reason: reason.into() })
 }
 
-fn closed(reason: Option<&str>) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
-    Step::Event(ReceiverEvent::Closed { reason: reason.map(str::to_owned) })
+fn closed(reason: Option<CutShort>) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
+    Step::Event(ReceiverEvent::Closed { reason })
 }
 
 /// Hands in the inputs; returns all steps up to the next wait.
@@ -122,7 +122,7 @@ fn a_part_is_not_taken_for_all_whoever_says_so() {
     let steps = take(&mut receiver, NOW, [contents(3), contents(1)].into_iter().chain(whole));
     assert!(!steps.contains(&closed(None)), "{steps:?}");
     assert_eq!(receiver.progress().objects, Some(3));
-    let reason = "the sender has stopped";
+    let reason = CutShort::SenderStopped;
     assert_eq!(take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]), []);
     assert_eq!(take(&mut receiver, NOW + LEAVING, []), []);
     assert_eq!(receiver.poll(NOW + LEAVING), closed(Some(reason)));
@@ -265,9 +265,8 @@ fn a_silent_sender_is_given_up() {
     take(&mut receiver, NOW, [contents(1), message(FILE, Message::BeginOfFile(begin()))]);
     let late = NOW + Duration::from_secs(30);
     assert_eq!(receiver.poll(NOW), Step::Wait(Some(late), ReceiverWait::Sender));
-    let reason = "nothing has come from the sender for 30 s";
-    assert_eq!(receiver.poll(late), failed(reason));
-    assert_eq!(receiver.poll(late), closed(Some(reason)));
+    assert_eq!(receiver.poll(late), failed("nothing has come from the sender for 30 s"));
+    assert_eq!(receiver.poll(late), closed(Some(CutShort::Silent(Duration::from_secs(30)))));
 }
 
 #[test]
@@ -283,9 +282,13 @@ fn a_goodbye_waits_for_the_hash_that_is_under_way() {
 fn a_goodbye_ends_what_is_unfinished() {
     let mut receiver = receiver();
     take(&mut receiver, NOW, [contents(1), message(FILE, Message::BeginOfFile(begin())), blocks(0..50)]);
-    let reason = "the sender has stopped";
+    let reason = CutShort::SenderStopped;
     assert_eq!(take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]), []);
-    assert_eq!(receiver.poll(NOW + LEAVING), failed(reason), "what has come is kept for who goes on");
+    assert_eq!(
+        receiver.poll(NOW + LEAVING),
+        failed(&reason.to_string()),
+        "what has come is kept for who goes on"
+    );
     assert_eq!(receiver.poll(NOW + LEAVING), closed(Some(reason)));
 }
 
