@@ -187,6 +187,23 @@ fn a_receiver_that_is_told_to_stop_is_not_waited_for() {
 }
 
 #[test]
+fn a_sender_says_which_of_the_receivers_named_have_not_come() {
+    let scratch = Scratch::new("named");
+    let named = ["--fanout", "auto", "--receivers", "127.0.0.1,::1,127.0.0.7,fd00::9", "--wait-timeout", "3"];
+    let sender = scratch.send(&named);
+    let receiver = scratch.receive("one", &[]);
+    let (code, said) = finish(sender);
+    assert_eq!(code, Some(1), "{said}");
+    let line =
+        said.lines().find(|line| line.contains("1 of 4 receivers came")).unwrap_or_else(|| panic!("{said}"));
+    // It has come from one address of the host.
+    let one_of_two =
+        line.contains("none from 127.0.0.1, 127.0.0.7") || line.contains("none from ::1, 127.0.0.7");
+    assert!(one_of_two && line.contains("127.0.0.7, fd00::9: start"), "{line}");
+    finish(receiver);
+}
+
+#[test]
 fn a_receiver_learns_that_the_others_have_not_come() {
     let scratch = Scratch::new("alone");
     let sender = scratch.send(&["--wait", "2", "--wait-timeout", "3"]);

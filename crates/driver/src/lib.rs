@@ -32,3 +32,4 @@ pub mod udp;
 pub mod unicast;
 mod user;
 pub mod wake;
+pub mod words;

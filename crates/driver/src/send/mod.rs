@@ -42,6 +42,7 @@ use crate::{
     status::{Hindrance, Holder},
     stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, Offload, UdpError},
+    words::some_of,
 };
 
 /// How long a receiver may say nothing while it owes an answer. One that lives speaks every
@@ -437,11 +438,17 @@ pub enum SendError {
     )]
     Listen { address: SocketAddr, source: io::Error },
     #[error(
-        "{joined} of {wanted} receiver{s} came within {seconds} s: start them with the ticket, or wait longer with \
+        "{joined} of {wanted} receiver{s} came within {seconds} s{missing}: start them with the ticket, or wait longer with \
          --wait-timeout",
-        s = if *wanted == 1 { "" } else { "s" }
+        s = if *wanted == 1 { "" } else { "s" }, missing = none_from(missing)
     )]
-    NoReceivers { joined: u32, wanted: u32, seconds: u64 },
+    NoReceivers {
+        joined: u32,
+        wanted: u32,
+        seconds: u64,
+        /// Those of the receivers named that nobody has come from.
+        missing: Vec<IpAddr>,
+    },
     #[error("cannot send to {to}: {source}; check the interface and its routes")]
     Send { to: SocketAddr, source: io::Error },
     #[error(transparent)]
@@ -458,13 +465,20 @@ impl SendError {
     /// What receivers are told, who cannot do anything about it.
     fn to_receivers(&self) -> String {
         match self {
-            Self::NoReceivers { joined, wanted, seconds } => {
+            Self::NoReceivers { joined, wanted, seconds, .. } => {
                 format!("it waited for {wanted} receivers, and {joined} came within {seconds} s")
             }
             Self::Interrupted => "it was stopped".to_owned(),
             other => other.to_string(),
         }
     }
+}
+
+/// ", and none from ...", where receivers were named.
+fn none_from(missing: &[IpAddr]) -> String {
+    /// As many as are still read.
+    const MOST: usize = 8;
+    if missing.is_empty() { String::new() } else { format!(", and none from {}", some_of(missing, MOST)) }
 }
 
 /// Sends everything to everyone. Returns when every receiver has ended with every object, or `stop` is

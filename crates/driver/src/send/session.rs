@@ -306,7 +306,8 @@ impl<'a> Session<'a> {
             if now < Instant::ZERO + waited {
                 return Ok(());
             }
-            return Err(SendError::NoReceivers { joined, wanted, seconds: waited.as_secs() });
+            let (seconds, missing) = (waited.as_secs(), self.missing());
+            return Err(SendError::NoReceivers { joined, wanted, seconds, missing });
         }
         self.started = Some(now);
         self.peers.values_mut().for_each(|peer| peer.was_there_at_start = true);

@@ -1,6 +1,6 @@
 //! The receivers' connections: who comes, what they say, what they are told, who goes.
 
-use std::{io, time::Duration};
+use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
@@ -230,6 +230,18 @@ impl Session<'_> {
         self.note_leaver();
         self.update_destinations();
         (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
+    }
+
+    /// The receivers named before (`--receivers`) from whose addresses nobody is there.
+    pub(super) fn missing(&self) -> Vec<IpAddr> {
+        let here: BTreeSet<IpAddr> = self
+            .peers
+            .values()
+            .filter(|peer| peer.connection.is_some())
+            .map(|peer| peer.address.ip().to_canonical())
+            .collect();
+        let named = self.plan.options.receivers.iter().copied();
+        named.filter(|ip| !here.contains(&ip.to_canonical())).collect()
     }
 
     /// How many receivers are there.
