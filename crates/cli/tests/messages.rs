@@ -117,6 +117,8 @@ const CASES: &[Case] = &[
     (&["router", "run"], &["--interface", "--all"]),
     (&["router", "run", "--all", "--min-dsts", "x"], &["'x'", "a whole number"]),
     (&["mead", "--tun-address", "10.0.0.1", "fd00::1", "5000"], &["'10.0.0.1'", "an IPv6 address"]),
+    (&["mead", "--key", "nofile", "fd00::1", "5000"], &["nofile", "No such file", "openssl rand -hex 32"]),
+    (&["send", "--fanout", "mead", "--domain-key", "nofile", "file"], &["nofile", "openssl rand -hex 32"]),
     (&["mead", "--key", "folder", "fd00::1", "5000"], &["folder", "name the file"]),
     (&["bench", "--size", "0"], &["'0'", "a number from 1 to"]),
     (&["bench", "--size", "99999999999999"], &["99999999999999", "a number from 1 to"]),

@@ -434,14 +434,19 @@ impl Members {
     fn look(&mut self) -> Result<Change, Error> {
         let Some(path) = &self.path else { return Ok(Change::default()) };
         let wrong = |why: String| Error::Members { path: path.clone(), why };
+        let advice = match &self.found {
+            None => "name a file with a receiver's address a line with --members",
+            Some(_) => "until it can be read, the receivers are those of before",
+        };
+        let unreadable = |why: String| wrong(format!("{why}; {advice}"));
         let found = Stamp::of(path).map_err(|error| error.to_string());
         if self.found.as_ref() == Some(&found) {
             return Ok(Change::default());
         }
         // Also when it is wrong, or gone: that is told once.
         self.found = Some(found.clone());
-        found.map_err(wrong)?;
-        let text = read_text(path).map_err(wrong)?;
+        found.map_err(unreadable)?;
+        let text = read_text(path).map_err(unreadable)?;
         let mut receivers = self.named.clone();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
