@@ -9,6 +9,7 @@ use std::{
 };
 
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
+use treecast_wire::mld;
 
 /// A type that is plain bytes to the kernel: no padding that matters, no pointers.
 ///
@@ -110,21 +111,8 @@ fn take_control(level: i32, kind: i32, data: &[u8], received: &mut Received) {
         (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
             received.hop_limit = word(0).and_then(|limit| u8::try_from(limit).ok());
         }
-        (libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS) => received.router_alert = has_router_alert(data),
+        (libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS) => received.router_alert = mld::has_router_alert(data),
         _ => {}
-    }
-}
-
-/// Whether a hop-by-hop options header holds the router alert of MLD (RFC 2711, 2.1).
-pub fn has_router_alert(header: &[u8]) -> bool {
-    let mut options = header.get(2..).unwrap_or_default();
-    loop {
-        match options {
-            [5, 2, 0, 0, ..] => return true,
-            [0, rest @ ..] => options = rest,
-            [_, len, rest @ ..] if rest.len() >= usize::from(*len) => options = &rest[usize::from(*len)..],
-            _ => return false,
-        }
     }
 }
 
@@ -430,21 +418,4 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 fn check_size(result: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn finds_the_router_alert_behind_any_padding() {
-        assert!(has_router_alert(&[58, 0, 5, 2, 0, 0, 1, 0]), "as hosts send it");
-        assert!(has_router_alert(&[58, 0, 5, 2, 0, 0, 0, 0]), "as bridges send it");
-        assert!(has_router_alert(&[58, 0, 0, 0, 5, 2, 0, 0]));
-        assert!(has_router_alert(&[58, 0, 1, 0, 5, 2, 0, 0]));
-        assert!(!has_router_alert(&[58, 0, 5, 2, 0, 1, 1, 0]), "RSVP's");
-        assert!(!has_router_alert(&[58, 0, 1, 4, 0, 0, 0, 0]));
-        assert!(!has_router_alert(&[58, 0, 1, 9, 0, 0, 0, 0]), "a length beyond the end");
-        assert!(!has_router_alert(&[58]));
-    }
 }

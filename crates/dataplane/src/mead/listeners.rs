@@ -13,10 +13,7 @@ use treecast_proto::{
     mead::listeners::{Host, Listeners},
     xcast::registration::Channel,
 };
-use treecast_wire::{
-    ipv6::{self, next_header},
-    mld,
-};
+use treecast_wire::mld;
 
 use crate::{
     classic_bpf::{JUMP_EQUAL, JUMP_GREATER, JUMP_GREATER_OR_EQUAL, LOAD_BYTE, LOAD_HALF, RETURN},
@@ -29,9 +26,6 @@ use crate::{
 const BATCH: usize = 256;
 
 const ETHERNET_LEN: usize = 14;
-
-/// Hop-by-hop options with nothing but the router alert and padding.
-const ALERT_LEN: usize = 8;
 
 /// Longer than any report.
 const MAX_FRAME_LEN: usize = 1 << 16;
@@ -164,26 +158,25 @@ fn is_mld() -> [SockFilter; 12] {
     ]
 }
 
-/// What a frame says by MLD, and who says it, if it may (RFC 9777, 5.1.14 and 5.2.13).
+/// What a frame says by MLD, and who says it, if it may.
 fn message(frame: &[u8]) -> Option<(Host, Ipv6Addr, mld::Message)> {
     let (ethernet, packet) = frame.split_at_checked(ETHERNET_LEN)?;
     let host = ethernet[6..12].try_into().ok()?;
-    let (ip, payload) = ipv6::Header::parse(packet).ok()?;
-    let (options, body) = payload.split_at_checked(ALERT_LEN)?;
-    let is_alert =
-        ip.next_header == 0 && options[..2] == [next_header::ICMPV6, 0] && sys::has_router_alert(options);
-    if !is_alert || ip.hop_limit != 1 || !ip.source.is_unicast_link_local() {
-        return None;
-    }
-    mld::verify(body, ip.source, ip.destination).ok()?;
-    Some((host, ip.source, mld::Message::parse(body).ok()?))
+    let (from, said) = mld::parse_packet(packet)?;
+    Some((host, from, said))
 }
 
 #[cfg(test)]
 mod tests {
-    use treecast_wire::membership::RecordKind;
+    use treecast_wire::{
+        ipv6::{self, next_header},
+        membership::RecordKind,
+    };
 
     use super::*;
+
+    /// Hop-by-hop options with nothing but the router alert and padding.
+    const ALERT: [u8; 8] = [next_header::ICMPV6, 0, 5, 2, 0, 0, 1, 0];
 
     fn frame(hop_limit: u8, source: Ipv6Addr) -> Vec<u8> {
         let group = "ff15::9".parse().expect("an address");
@@ -192,15 +185,14 @@ mod tests {
         mld::seal(&mut body, source, mld::REPORT_DESTINATION);
         let ip = ipv6::Header {
             class_and_label: 0,
-            payload_len: (ALERT_LEN + body.len()) as u16,
+            payload_len: (ALERT.len() + body.len()) as u16,
             next_header: 0,
             hop_limit,
             source,
             destination: mld::REPORT_DESTINATION,
         };
         let ethernet = [0x33, 0x33, 0, 0, 0, 0x16, 2, 0, 0, 0, 0, 7, 0x86, 0xdd];
-        let alert = [next_header::ICMPV6, 0, 5, 2, 0, 0, 1, 0];
-        [&ethernet[..], &ip.to_bytes(), &alert, &body].concat()
+        [&ethernet[..], &ip.to_bytes(), &ALERT, &body].concat()
     }
 
     #[test]

@@ -3,13 +3,15 @@
 //!
 //! The checksum covers addresses that are not in the message, so [`Message::parse`] leaves it alone: a
 //! kernel checks it before a raw ICMPv6 socket sees the message, and fills it in behind one.
-//! Who reads whole frames calls [`verify`] first; who writes them calls [`seal`].
+//! Who reads whole packets calls [`parse_packet`]; who writes them calls [`seal`].
 
+mod packet;
 mod query;
 mod v1;
 
 use std::{fmt, net::Ipv6Addr};
 
+pub use packet::{has_router_alert, parse_packet};
 pub use v1::V1;
 
 use crate::{

@@ -1,0 +1,114 @@
+//! MLD in its IPv6 packet, for who reads whole packets instead of what a raw ICMPv6 socket hands over.
+
+use std::net::Ipv6Addr;
+
+use super::{Message, NEXT_HEADER_ICMPV6, verify};
+use crate::ipv6;
+
+/// The next header that says: hop-by-hop options follow (RFC 8200, 4.3).
+const NEXT_HEADER_HOP_BY_HOP: u8 = 0;
+
+/// What an IPv6 packet says by MLD, and who says it. None when it is damaged, or not as MLD's have to be: from a link-local
+/// address, with a hop limit of 1 and the router alert (RFC 9777, 5.1.14 and 5.2.13).
+pub fn parse_packet(packet: &[u8]) -> Option<(Ipv6Addr, Message)> {
+    let (ip, payload) = ipv6::Header::parse(packet).ok()?;
+    if ip.next_header != NEXT_HEADER_HOP_BY_HOP
+        || ip.hop_limit != 1
+        || !ip.source.is_unicast_link_local()
+        || *payload.first()? != NEXT_HEADER_ICMPV6
+    {
+        return None;
+    }
+    let (options, body) = payload.split_at_checked((usize::from(*payload.get(1)?) + 1) * 8)?;
+    if !has_router_alert(options) {
+        return None;
+    }
+    verify(body, ip.source, ip.destination).ok()?;
+    Some((ip.source, Message::parse(body).ok()?))
+}
+
+/// Whether a hop-by-hop options header holds the router alert of MLD (RFC 2711, 2.1).
+pub fn has_router_alert(header: &[u8]) -> bool {
+    let mut options = header.get(2..).unwrap_or_default();
+    loop {
+        match options {
+            [5, 2, 0, 0, ..] => return true,
+            [0, rest @ ..] => options = rest,
+            [_, len, rest @ ..] if rest.len() >= usize::from(*len) => options = &rest[usize::from(*len)..],
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{
+        super::{Query, V1, seal},
+        *,
+    };
+
+    const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 9);
+    const QUERIER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7);
+
+    fn packet(hop_limit: u8, source: Ipv6Addr, options: &[u8], message: &Message) -> Vec<u8> {
+        let mut body = message.to_bytes();
+        seal(&mut body, source, GROUP);
+        let payload_len = (options.len() + body.len()) as u16;
+        let ip = ipv6::Header {
+            class_and_label: 0,
+            payload_len,
+            next_header: 0,
+            hop_limit,
+            source,
+            destination: GROUP,
+        };
+        [&ip.to_bytes(), options, &body].concat()
+    }
+
+    fn query() -> Message {
+        Message::Query(Query {
+            max_response: Duration::from_secs(1),
+            group: Some(GROUP),
+            suppress_router_processing: false,
+            robustness: 2,
+            query_interval: Duration::from_secs(20),
+            sources: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn only_a_neighbours_message_is_one() {
+        let alert = [58, 0, 5, 2, 0, 0, 1, 0];
+        let longer = [58, 1, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0, 5, 2, 0, 0];
+        let good = packet(1, QUERIER, &alert, &query());
+        assert_eq!(parse_packet(&good), Some((QUERIER, query())));
+        let old = Message::QueryV1(V1 { max_response: Duration::from_secs(1), group: Some(GROUP) });
+        assert_eq!(parse_packet(&packet(1, QUERIER, &longer, &old)), Some((QUERIER, old)));
+        let padded = [&good[..], &[0; 6]].concat();
+        assert_eq!(parse_packet(&padded), Some((QUERIER, query())), "padding of a short frame");
+
+        assert_eq!(parse_packet(&packet(2, QUERIER, &alert, &query())), None, "from afar");
+        assert_eq!(parse_packet(&packet(1, Ipv6Addr::LOCALHOST, &alert, &query())), None);
+        assert_eq!(parse_packet(&packet(1, QUERIER, &[58, 0, 1, 4, 0, 0, 0, 0], &query())), None);
+        for at in [6, 40, 41, 42, 48, 52] {
+            let mut changed = good.clone();
+            changed[at] ^= 0x40;
+            assert_eq!(parse_packet(&changed), None, "octet {at}");
+        }
+        assert!((0..good.len()).all(|len| parse_packet(&good[..len]).is_none()));
+    }
+
+    #[test]
+    fn the_router_alert_is_found_wherever_it_stands() {
+        assert!(has_router_alert(&[58, 0, 5, 2, 0, 0, 1, 0]), "as hosts send it");
+        assert!(has_router_alert(&[58, 0, 5, 2, 0, 0, 0, 0]), "as bridges send it");
+        assert!(has_router_alert(&[58, 0, 0, 0, 5, 2, 0, 0]));
+        assert!(has_router_alert(&[58, 0, 1, 0, 5, 2, 0, 0]));
+        assert!(!has_router_alert(&[58, 0, 5, 2, 0, 1, 1, 0]), "RSVP's");
+        assert!(!has_router_alert(&[58, 0, 1, 4, 0, 0, 0, 0]));
+        assert!(!has_router_alert(&[58, 0, 1, 9, 0, 0, 0, 0]), "a length beyond the end");
+        assert!(!has_router_alert(&[58]));
+    }
+}
