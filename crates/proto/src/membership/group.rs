@@ -139,8 +139,11 @@ impl Group {
     ///
     /// A query of the whole group lowers the sources' timers, too, which the RFCs do not ask for: the querier
     /// may know less of them, since routers do not hear themselves, and whoever listens answers with all it
-    /// wants.
+    /// wants. But a listener of IGMPv1 does not (RFC 2236, 7).
     pub fn heard_query(&mut self, now: Instant, sources: &[IpAddr], timers: &Timers) {
+        if self.has_igmp_v1_listener(now) {
+            return;
+        }
         let limit = now + timers.last_listener_query_time();
         if sources.is_empty() {
             self.exclude_until = self.exclude_until.map(|until| until.min(limit));

@@ -105,8 +105,12 @@ impl Link {
         }
         match message {
             Message::Query(query) => self.heard_query(now, from, &query),
-            Message::OldQuery { .. } if self.yields_to(from) => self.follow(now, from),
-            Message::OldQuery { .. } => {}
+            Message::OldQuery { group, max_response } => {
+                if self.yields_to(from) {
+                    self.follow(now, from);
+                }
+                self.lower(now, group, &[], max_response);
+            }
             Message::Report(records) => records.into_iter().for_each(|record| self.apply(now, record)),
             Message::OldReport(group) if !is_source_specific(group) => {
                 self.update(now, group, |group, timers, _| {
@@ -252,14 +256,18 @@ impl Link {
             self.adopt(query);
             self.follow(now, from);
         }
-        let Some(group) = query.group.filter(|group| self.groups.contains_key(group)) else { return };
-        if query.suppress_router_processing {
-            return;
+        if !query.suppress_router_processing {
+            self.lower(now, query.group, &query.sources, query.max_response);
         }
+    }
+
+    /// Another router asks about a group: whoever answers does so within the querier's time, not one's own.
+    fn lower(&mut self, now: Instant, group: Option<IpAddr>, sources: &[IpAddr], max_response: Duration) {
+        let Some(group) = group.filter(|group| self.groups.contains_key(group)) else { return };
         self.update(now, group, |group, timers, _| {
-            let interval = timers.last_listener_query_interval.max(query.max_response);
+            let interval = timers.last_listener_query_interval.max(max_response);
             let timers = Timers { last_listener_query_interval: interval, ..*timers };
-            group.heard_query(now, &query.sources, &timers);
+            group.heard_query(now, sources, &timers);
             Ask::default()
         });
     }
@@ -531,6 +539,9 @@ mod tests {
         };
         link.handle(at(1), host, Message::IgmpV1Report(group));
         assert_eq!(leave(&mut link, 2), Duration::from_secs(259));
+        let max_response = Duration::from_secs(1);
+        link.handle(at(2), address("192.0.2.4"), Message::OldQuery { group: Some(group), max_response });
+        assert_eq!(leave(&mut link, 2), Duration::from_secs(259), "nor would it answer this");
         link.handle(at(200), host, Message::OldReport(group));
         assert_eq!(leave(&mut link, 260), Duration::from_secs(200));
         assert_eq!(leave(&mut link, 261), Duration::from_secs(2), "the version 1 host is long gone");
@@ -557,6 +568,72 @@ mod tests {
         other.handle(at(60), address("fe80::4"), Message::Query(specific));
         assert_eq!(queries(&mut other, 60, 63), []);
         assert_eq!(other.groups().count(), 0);
+    }
+
+    /// Both routers of a link forget a group at the same time: the one that asks, and the one that hears it ask.
+    #[test]
+    fn who_hears_the_querier_ask_forgets_a_group_when_it_does() {
+        let host = address("fe80::9");
+        let mut routers = ["fe80::4", "fe80::5"]
+            .map(|own| (address(own), Link::new(START, address(own), Timers::default(), Limits::default())));
+        let mut forgotten = BTreeMap::new();
+        for milliseconds in (0..20_000).step_by(50) {
+            let now = START + Duration::from_millis(milliseconds);
+            let said = match milliseconds {
+                5_000 => Some(report(RecordKind::ToExclude, "ff15::1", &[])),
+                10_000 => Some(report(RecordKind::ToInclude, "ff15::1", &[])),
+                _ => None,
+            };
+            let mut heard: Vec<_> = said.into_iter().map(|said| (host, said)).collect();
+            for (own, link) in &mut routers {
+                while let Some(output) = link.poll(now) {
+                    match output {
+                        Output::Send(message) => heard.push((*own, message)),
+                        Output::Changed(changed) if link.filter(changed).is_nothing() => {
+                            forgotten.insert(*own, milliseconds);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            for (_, link) in &mut routers {
+                heard.iter().for_each(|(from, message)| link.handle(now, *from, message.clone()));
+            }
+        }
+        let [querier, other] = routers.map(|(_, link)| link.is_querier());
+        assert!(querier && !other);
+        let times: Vec<_> = forgotten.into_values().collect();
+        assert!(times.len() == 2 && times.iter().all(|at| (12_000..=12_100).contains(at)), "{times:?}");
+    }
+
+    /// RFC 2710, 6, and RFC 2236, 7: a querier of the older version says how long listeners take to answer.
+    #[test]
+    fn an_old_queriers_question_lowers_timers_too() {
+        for (own, querier, host, group) in [
+            ("fe80::5", "fe80::4", "fe80::9", "ff15::1"),
+            ("192.0.2.5", "192.0.2.4", "192.0.2.9", "239.1.2.3"),
+        ] {
+            let mut link = Link::new(START, address(own), Timers::default(), Limits::default());
+            let ask = |link: &mut Link, seconds, group: Option<&str>| {
+                let max_response = Duration::from_secs(3);
+                let query = Message::OldQuery { group: group.map(address), max_response };
+                link.handle(at(seconds), address(querier), query);
+            };
+            let left = |link: &Link, seconds| {
+                link.groups()
+                    .next()
+                    .map(|(_, group)| group.exclude_until().expect("any source") - at(seconds))
+            };
+            outputs(&mut link, 0);
+            ask(&mut link, 1, None);
+            link.handle(at(1), address(host), Message::OldReport(address(group)));
+            ask(&mut link, 2, None);
+            assert_eq!(left(&link, 2), Some(Duration::from_secs(259)), "asked about all groups");
+            ask(&mut link, 3, Some(group));
+            assert_eq!(left(&link, 3), Some(Duration::from_secs(6)), "two questions, 3 s each");
+            outputs(&mut link, 9);
+            assert_eq!(left(&link, 9), None);
+        }
     }
 
     #[test]
