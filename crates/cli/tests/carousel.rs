@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::{ChildStdout, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use child::{Guarded, SpawnGuarded};
@@ -50,6 +50,8 @@ impl Lan {
             format!("-n {namespace} link set lo up"),
             format!("-n {namespace} link add eth0 type veth peer name p{host} netns {bridge}"),
             format!("-n {bridge} link set p{host} master br0 up"),
+            // The lower host number has the lower link-local address, and is the querier.
+            format!("-n {namespace} link set eth0 address 02:00:00:00:00:{number:02x}"),
             format!("-n {namespace} addr add fd77::{number}/64 dev eth0 nodad"),
             format!("-n {namespace} addr add 10.77.0.{number}/24 dev eth0"),
             format!("-n {namespace} link set eth0 up"),
@@ -189,6 +191,64 @@ fn listeners_make_the_carousel_turn_by_mld() {
 #[test]
 fn listeners_make_the_carousel_turn_by_igmp() {
     listeners_make_the_carousel_turn("igmp", "239.255.7.1");
+}
+
+/// When the last listener has left, the sender that is not the querier pauses, too: it hears the querier ask about the group,
+/// which neither has joined. By its own timers alone it would send for 45 s more.
+fn all_senders_pause_when_the_last_listener_leaves(test: &str, group: &str) {
+    let lan = Lan::new(test, 3);
+    let file = lan.file(2_000_000);
+    let session = lan.folder.join("session");
+    let arguments = ["--repair", "carousel", "--group", group, "--session", session.to_str().unwrap()];
+    let mut other = lan.send_from(1, "4M", &arguments, &file);
+    let ticket = other.wait_for("ticket")["ticket"].as_str().unwrap().to_owned();
+    let mut querier = lan.send_from(0, "4M", &arguments, &file);
+    querier.wait_for("ticket");
+    // Its first question has made it the querier.
+    thread::sleep(Duration::from_secs(1));
+    let receiver = lan.receive(2, &[&ticket]);
+    other.wait_for("started");
+    querier.wait_for("started");
+    assert_whole(receiver, &file, &lan.copies(2).join("file"));
+    let left = Instant::now();
+    querier.wait_for("paused");
+    other.wait_for("paused");
+    let seconds = left.elapsed().as_secs();
+    assert!(seconds < 25, "it went on sending for {seconds} s");
+}
+
+#[test]
+fn all_senders_pause_when_the_last_listener_leaves_by_mld() {
+    all_senders_pause_when_the_last_listener_leaves("twoa", "ff15::7:2");
+}
+
+#[test]
+fn all_senders_pause_when_the_last_listener_leaves_by_igmp() {
+    all_senders_pause_when_the_last_listener_leaves("twob", "239.255.7.2");
+}
+
+/// A listener of MLDv1 or IGMPv2 reports to the group itself, not to routers.
+fn listeners_of_the_older_version_are_heard(test: &str, group: &str, setting: &str) {
+    let lan = Lan::new(test, 2);
+    lan.ip(&format!("netns exec {} sysctl -q -w {setting}", lan.namespace("1")));
+    let file = lan.file(2_000_000);
+    let mut sender = lan.send(&["--repair", "carousel", "--group", group], &file);
+    let ticket = sender.wait_for("ticket")["ticket"].as_str().unwrap().to_owned();
+    let receiver = lan.receive(1, &[&ticket]);
+    sender.wait_for("started");
+    assert_whole(receiver, &file, &lan.copies(1).join("file"));
+    sender.wait_for("paused");
+}
+
+#[test]
+fn listeners_of_the_older_version_are_heard_by_mld() {
+    listeners_of_the_older_version_are_heard("olda", "ff15::7:3", "net.ipv6.conf.all.force_mld_version=1");
+}
+
+#[test]
+fn listeners_of_the_older_version_are_heard_by_igmp() {
+    let setting = "net.ipv4.conf.all.force_igmp_version=2";
+    listeners_of_the_older_version_are_heard("oldb", "239.255.7.3", setting);
 }
 
 /// Two hosts with the same file and the same session are one carousel. They come and go as they like, with a Goodbye or

@@ -27,15 +27,8 @@ impl FrameSocket {
         let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
         option::set(&socket, libc::SOL_PACKET, OFFLOAD_HEADERS, 1_i32)?;
         option::set(&socket, libc::SOL_PACKET, QDISC_BYPASS, 1_i32)?;
-        // SAFETY: all zeros are a value of it, and it lives until the call returns.
-        let bound = unsafe {
-            let mut address = mem::zeroed::<libc::sockaddr_ll>();
-            address.sll_family = libc::AF_PACKET as _;
-            address.sll_ifindex = interface as i32;
-            let len = mem::size_of_val(&address) as libc::socklen_t;
-            libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len)
-        };
-        if bound == 0 { Ok(Self(socket)) } else { Err(io::Error::last_os_error()) }
+        bind(&socket, interface, 0)?;
+        Ok(Self(socket))
     }
 
     /// Sends frames, each with its [`Offload`](crate::offload::Offload) before it. Returns how many the kernel has taken, at most
@@ -56,4 +49,18 @@ impl FrameSocket {
         let sent = unsafe { libc::sendmmsg(self.0.as_raw_fd(), messages.as_mut_ptr(), count as u32, 0) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
+}
+
+/// Binds a packet socket to the interface with this index, where it hears packets of this Ethernet type, and none where it is 0.
+pub(crate) fn bind(socket: &Socket, interface: u32, ethertype: u16) -> io::Result<()> {
+    // SAFETY: all zeros are a value of it, and it lives until the call returns.
+    let bound = unsafe {
+        let mut address = mem::zeroed::<libc::sockaddr_ll>();
+        address.sll_family = libc::AF_PACKET as _;
+        address.sll_protocol = ethertype.to_be();
+        address.sll_ifindex = interface as i32;
+        let len = mem::size_of_val(&address) as libc::socklen_t;
+        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len)
+    };
+    if bound == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

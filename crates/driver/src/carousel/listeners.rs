@@ -6,13 +6,13 @@
 
 use std::{
     io,
-    mem::MaybeUninit,
+    mem::{self, MaybeUninit},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
     time::Duration,
 };
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use thiserror::Error;
 use treecast_proto::{
     Instant,
@@ -22,8 +22,14 @@ use treecast_wire::{igmp, mld};
 
 use crate::{
     interface::Interface,
-    udp::{GroupAddress, option},
+    udp::{
+        GroupAddress,
+        control::{self, ControlBuffer},
+        option,
+    },
 };
+
+use super::group_messages::GroupMessages;
 
 /// Time between queries while no other querier is on the link: a listener that crashed is noticed after a
 /// little more than two of them.
@@ -61,6 +67,7 @@ pub enum ListenError {
 #[derive(Debug)]
 pub struct ListenerWatch {
     socket: Socket,
+    group_messages: GroupMessages,
     link: Link,
     /// The group, and the source that packets to it come from, if the group is for one source.
     group: IpAddr,
@@ -74,7 +81,7 @@ pub struct ListenerWatch {
 }
 
 impl ListenerWatch {
-    /// Opens a raw socket and asks, at the first [`ListenerWatch::look`], who is there.
+    /// Opens its sockets and asks, at the first [`ListenerWatch::look`], who is there.
     ///
     /// # Errors
     /// When this process is not allowed to, or nobody reports such a group.
@@ -85,14 +92,17 @@ impl ListenerWatch {
         }
         let interface = address.interface.clone();
         let own = own_address(&interface, group)?;
-        let socket = open_socket(&interface, group).map_err(|source| match source.kind() {
+        let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::PermissionDenied => ListenError::Permission,
             _ => ListenError::Socket { interface: interface.name.clone(), source },
-        })?;
+        };
+        let socket = open_socket(&interface, group).map_err(failed)?;
+        let group_messages = GroupMessages::open(&interface, group).map_err(failed)?;
         let link = Link::new(now, own, Timers::with_query_interval(QUERY_INTERVAL), Limits::default());
         let buffer = vec![0; MAX_MESSAGE_LEN].into();
         Ok(Self {
             socket,
+            group_messages,
             link,
             group,
             source: address.source,
@@ -117,6 +127,9 @@ impl ListenerWatch {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(self.failed(error)),
             }
+        }
+        for (from, message) in self.group_messages.read().map_err(|error| self.failed(error))? {
+            self.link.handle(now, from, message);
         }
         while let Some(output) = self.link.poll(now) {
             if let LinkOutput::Send(message) = output {
@@ -164,6 +177,11 @@ impl ListenerWatch {
         let _ = self.send(&Message::RouterTermination);
     }
 
+    /// Readable when [`ListenerWatch::look`] has something to read.
+    pub fn sockets(&self) -> [BorrowedFd<'_>; 2] {
+        [self.socket.as_fd(), self.group_messages.as_fd()]
+    }
+
     fn receive(&mut self) -> io::Result<Option<(IpAddr, Message)>> {
         // SAFETY: recv_from only writes, and `u8` may take any value it writes.
         let buffer = unsafe {
@@ -198,7 +216,10 @@ impl ListenerWatch {
 
     fn send(&self, message: &Message) -> io::Result<()> {
         let Some((to, bytes)) = self.packet(message) else { return Ok(()) };
-        self.socket.send_to(&bytes, &to.into()).map(drop)
+        match self.link.address() {
+            IpAddr::V6(own) => send_from(&self.socket, own, self.interface.index, to, &bytes),
+            IpAddr::V4(_) => self.socket.send_to(&bytes, &to.into()).map(drop),
+        }
     }
 
     /// Where a message goes, and its bytes. The kernel fills in ICMPv6's checksum.
@@ -228,12 +249,6 @@ impl ListenerWatch {
     }
 }
 
-impl AsFd for ListenerWatch {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
 /// The address that queries come from: link-local for MLD (RFC 9777, 5.1.14).
 fn own_address(interface: &Interface, group: IpAddr) -> Result<IpAddr, ListenError> {
     let suits = |address: &&IpAddr| match address {
@@ -242,6 +257,29 @@ fn own_address(interface: &Interface, group: IpAddr) -> Result<IpAddr, ListenErr
     };
     let found = interface.addresses.iter().find(suits).copied();
     found.ok_or_else(|| ListenError::NoAddress(interface.name.clone()))
+}
+
+/// From the address to be compared by who else asks. To a group of wider scope a kernel would take a wider address, and all
+/// would discard the query (RFC 9777, 5.1.14).
+fn send_from(
+    socket: &Socket,
+    source: Ipv6Addr,
+    interface: u32,
+    to: SocketAddr,
+    bytes: &[u8],
+) -> io::Result<()> {
+    let (to, mut control) = (SockAddr::from(to), ControlBuffer::new());
+    let slice = io::IoSlice::new(bytes);
+    // SAFETY: all zeros are a value of it.
+    let mut message = unsafe { mem::zeroed::<libc::msghdr>() };
+    message.msg_name = to.as_ptr().cast_mut().cast();
+    message.msg_namelen = to.len();
+    message.msg_iov = (&raw const slice).cast_mut().cast();
+    message.msg_iovlen = 1;
+    control::set_source(&mut message, &mut control, source, interface);
+    // SAFETY: address, slice and control buffer outlive the call, and the kernel only reads them; IoSlice is as iovec.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, 0) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn open_socket(interface: &Interface, group: IpAddr) -> io::Result<Socket> {

@@ -1,5 +1,6 @@
 //! Carousels on real networks: sending to whoever listens, and receiving without a word back.
 
+mod group_messages;
 mod hashing;
 mod iotup;
 mod listeners;

@@ -181,8 +181,8 @@ impl<'a> Carousel<'a> {
         let clock = Clock::start();
         let poller = Poller::new()?;
         poller.add(stop, 0, Interest::Read)?;
-        if let Some(listeners) = &listeners {
-            poller.add(listeners, 1, Interest::Read)?;
+        for socket in listeners.iter().flat_map(ListenerWatch::sockets) {
+            poller.add(&socket, 1, Interest::Read)?;
         }
         let has_messages = options.dialect == Dialect::Session;
         let hashing = has_messages.then(|| Hashing::start(options.session, &sources)).transpose()?;

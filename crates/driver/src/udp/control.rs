@@ -1,11 +1,11 @@
-//! Control messages of `sendmsg` and `recvmsg`: the segment size of a super-packet and the drop counter.
+//! Control messages of `sendmsg` and `recvmsg`: the segment size of a super-packet, the drop counter, and the source.
 
-use std::mem;
+use std::{mem, net::Ipv6Addr};
 
 /// Room for the control messages that this crate sends and receives, aligned as the kernel wants it.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-pub(super) struct ControlBuffer([u8; Self::LEN]);
+pub(crate) struct ControlBuffer([u8; Self::LEN]);
 
 impl ControlBuffer {
     pub const LEN: usize = 128;
@@ -36,16 +36,34 @@ pub(super) struct Ancillary {
 
 /// Makes `message` a super-packet of datagrams of `segment_len` bytes.
 pub(super) fn set_segment_len(message: &mut libc::msghdr, control: &mut ControlBuffer, segment_len: u16) {
-    // SAFETY: the buffer is aligned and larger than CMSG_SPACE(2); `message` points at it while the
+    set(message, control, libc::SOL_UDP, libc::UDP_SEGMENT, segment_len);
+}
+
+/// Has `message` leave by this interface, from `source`, instead of from the address that the kernel would choose (RFC 3542, 6).
+pub(crate) fn set_source(
+    message: &mut libc::msghdr,
+    control: &mut ControlBuffer,
+    source: Ipv6Addr,
+    interface: u32,
+) {
+    let ipi6_addr = libc::in6_addr { s6_addr: source.octets() };
+    let info = libc::in6_pktinfo { ipi6_addr, ipi6_ifindex: interface as _ };
+    set(message, control, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+}
+
+/// Gives `message` one control message, with a value that has room in the buffer.
+fn set<T: Copy>(message: &mut libc::msghdr, control: &mut ControlBuffer, level: i32, kind: i32, value: T) {
+    const { assert!(mem::size_of::<T>() <= ControlBuffer::LEN / 2, "with its header it has room") };
+    // SAFETY: the buffer is aligned and larger than CMSG_SPACE of the value; `message` points at it while the
     // header and the value are written through pointers that libc computes inside it.
     unsafe {
         message.msg_control = control.as_mut_ptr();
-        message.msg_controllen = libc::CMSG_SPACE(mem::size_of::<u16>() as u32) as usize;
+        message.msg_controllen = libc::CMSG_SPACE(mem::size_of::<T>() as u32) as usize;
         let header = libc::CMSG_FIRSTHDR(message);
-        (*header).cmsg_level = libc::SOL_UDP;
-        (*header).cmsg_type = libc::UDP_SEGMENT;
-        (*header).cmsg_len = libc::CMSG_LEN(mem::size_of::<u16>() as u32) as usize;
-        libc::CMSG_DATA(header).cast::<u16>().write_unaligned(segment_len);
+        (*header).cmsg_level = level;
+        (*header).cmsg_type = kind;
+        (*header).cmsg_len = libc::CMSG_LEN(mem::size_of::<T>() as u32) as usize;
+        libc::CMSG_DATA(header).cast::<T>().write_unaligned(value);
     }
 }
 

@@ -13,7 +13,7 @@
 mod arrivals;
 mod batch;
 mod collector;
-mod control;
+pub(crate) mod control;
 mod datagrams;
 mod open;
 pub(crate) mod option;

@@ -1,0 +1,188 @@
+//! Hearing the messages of MLD and IGMP that are addressed to the group itself: what another querier asks about it, and reports of the
+//! older versions.
+//!
+//! A kernel passes on only what is for groups that its host has joined. A sender must not join, or it would be a listener that
+//! never leaves. So a packet socket hears them.
+
+use std::{
+    io::{self, Read as _},
+    net::{IpAddr, Ipv4Addr},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use socket2::{Domain, SockFilter, Socket, Type};
+use treecast_proto::membership::Message;
+use treecast_wire::{igmp, mld};
+
+use crate::{frames, interface::Interface, udp::option};
+
+/// The longest query that a link of ordinary MTU carries, and more.
+const MAX_PACKET_LEN: usize = 2048;
+
+/// How many messages are read at a time, so that a flood of them cannot keep a sender from sending.
+const MAX_MESSAGES: usize = 64;
+
+/// The messages to one group on one link.
+#[derive(Debug)]
+pub(super) struct GroupMessages(Socket);
+
+impl GroupMessages {
+    /// # Errors
+    /// When this process is not allowed to, or the interface is gone.
+    pub fn open(interface: &Interface, group: IpAddr) -> io::Result<Self> {
+        // Of no protocol: nothing is heard before the filter is there.
+        let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), None)?;
+        socket.attach_filter(&membership_messages_to(group))?;
+        let ethertype = if group.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
+        frames::bind(&socket, interface.index, ethertype as u16)?;
+        let request = link_layer_membership(interface.index, group);
+        option::set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, request)?;
+        Ok(Self(socket))
+    }
+
+    /// What has come: who says it, and what.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn read(&self) -> io::Result<Vec<(IpAddr, Message)>> {
+        let mut buffer = [0; MAX_PACKET_LEN];
+        let mut heard = Vec::new();
+        for _ in 0..MAX_MESSAGES {
+            let len = match (&self.0).read(&mut buffer) {
+                Ok(len) => len,
+                // Said once when the interface goes down; the socket hears again when it comes up.
+                Err(error) if error.kind() == io::ErrorKind::NetworkDown => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            };
+            heard.extend(message(&buffer[..len]));
+        }
+        Ok(heard)
+    }
+}
+
+impl AsFd for GroupMessages {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The message in an IP packet. None where it is something else, is damaged, or comes from beyond the link.
+fn message(packet: &[u8]) -> Option<(IpAddr, Message)> {
+    if packet.first()? >> 4 == 4 {
+        return parse_igmp_packet(packet);
+    }
+    let (from, message) = mld::parse_packet(packet)?;
+    Some((from.into(), Message::from_mld(message)?))
+}
+
+/// Every message has a TTL of 1 (RFC 9776, 4). What stands behind the packet's end is padding of the frame.
+fn parse_igmp_packet(packet: &[u8]) -> Option<(IpAddr, Message)> {
+    let total = usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]));
+    let (header, body) = packet.get(..total)?.split_at_checked(usize::from(packet[0] & 0x0f) * 4)?;
+    let from = Ipv4Addr::from(*header.get(12..)?.first_chunk::<4>()?);
+    if header[8] != 1 || header[9] != libc::IPPROTO_IGMP as u8 {
+        return None;
+    }
+    Some((from.into(), Message::from_igmp(igmp::Message::parse(body).ok()?)?))
+}
+
+/// Instructions of classic BPF (linux/bpf_common.h): a word and a byte of the packet, a comparison, and the end.
+const LOAD_WORD: u16 = 0x20;
+const LOAD_BYTE: u16 = 0x30;
+const JUMP_EQUAL: u16 = 0x15;
+const RETURN: u16 = 0x06;
+
+/// A program that passes packets to the group that are IGMP (protocol at 9), or whose IPv6 header (next header at 6) is followed by
+/// hop-by-hop options: nothing of what other senders send there.
+fn membership_messages_to(group: IpAddr) -> Vec<SockFilter> {
+    let (kind_at, kind, group_at, octets) = match group {
+        IpAddr::V4(group) => (9, libc::IPPROTO_IGMP as u32, 16, group.octets().to_vec()),
+        IpAddr::V6(group) => (6, libc::IPPROTO_HOPOPTS as u32, 24, group.octets().to_vec()),
+    };
+    let words = octets.chunks_exact(4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
+    let mut comparisons = vec![(LOAD_BYTE, kind_at, kind)];
+    comparisons.extend(words.zip((group_at..).step_by(4)).map(|(word, at)| (LOAD_WORD, at, word)));
+    let mut program = Vec::new();
+    let count = comparisons.len();
+    for (index, (load, at, value)) in comparisons.into_iter().enumerate() {
+        // Over what is left to compare, and over the return that passes.
+        let skip = 2 * (count - 1 - index) + 1;
+        program.push(SockFilter::new(load, 0, 0, at));
+        program.push(SockFilter::new(JUMP_EQUAL, 0, skip as u8, value));
+    }
+    program.push(SockFilter::new(RETURN, 0, 0, u32::MAX));
+    program.push(SockFilter::new(RETURN, 0, 0, 0));
+    program
+}
+
+/// `struct packet_mreq` (packet(7)): the interface takes frames to the group's Ethernet address (RFC 2464, 7; RFC 1112, 6.4),
+/// which nobody else is told.
+fn link_layer_membership(interface: u32, group: IpAddr) -> [u8; 16] {
+    let mut request = [0; 16];
+    request[..4].copy_from_slice(&interface.to_ne_bytes());
+    request[4..6].copy_from_slice(&(libc::PACKET_MR_MULTICAST as u16).to_ne_bytes());
+    request[6..8].copy_from_slice(&6_u16.to_ne_bytes());
+    match group {
+        IpAddr::V4(group) => {
+            let [_, second, third, fourth] = group.octets();
+            request[8..14].copy_from_slice(&[1, 0, 0x5e, second & 0x7f, third, fourth]);
+        }
+        IpAddr::V6(group) => {
+            request[8..10].fill(0x33);
+            request[10..14].copy_from_slice(&group.octets()[12..]);
+        }
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use treecast_proto::membership::Query;
+
+    use super::*;
+
+    fn question() -> Message {
+        Message::Query(Query {
+            max_response: Duration::from_secs(1),
+            group: Some(IpAddr::from([239, 1, 2, 3])),
+            suppress_router_processing: false,
+            robustness: 2,
+            query_interval: Duration::from_secs(20),
+            sources: Vec::new(),
+        })
+    }
+
+    fn igmp_packet(ttl: u8, message: &Message) -> Vec<u8> {
+        let body = message.to_igmp().expect("IGMP says it").to_bytes();
+        let mut packet = vec![0x46, 0xc0, 0, 24 + body.len() as u8, 0, 0, 0, 0, ttl, 2, 0, 0];
+        packet.extend([192, 0, 2, 8, 239, 1, 2, 3, 0x94, 4, 0, 0]);
+        packet.extend(body);
+        packet
+    }
+
+    #[test]
+    fn only_a_neighbours_message_is_one() {
+        let good = igmp_packet(1, &question());
+        let from = IpAddr::from([192, 0, 2, 8]);
+        assert_eq!(message(&good), Some((from, question())));
+        assert_eq!(message(&[&good[..], &[0; 10]].concat()), Some((from, question())), "a padded frame");
+        assert_eq!(message(&igmp_packet(2, &question())), None, "from afar");
+        let changed = |at: usize| {
+            let mut packet = good.clone();
+            packet[at] ^= 0x40;
+            message(&packet)
+        };
+        assert!([9, 24, 28].into_iter().all(|at| changed(at).is_none()));
+        assert!((0..good.len()).all(|len| message(&good[..len]).is_none()));
+    }
+
+    #[test]
+    fn an_interface_takes_the_groups_ethernet_address() {
+        let address = |group: &str| link_layer_membership(1, group.parse().unwrap())[8..14].to_vec();
+        assert_eq!(address("239.255.7.1"), [1, 0, 0x5e, 0x7f, 7, 1]);
+        assert_eq!(address("ff15::7:1"), [0x33, 0x33, 0, 7, 0, 1]);
+    }
+}
