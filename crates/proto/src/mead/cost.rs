@@ -219,6 +219,9 @@ impl Search<'_> {
 
     /// Both in one list; routers give way to one that they share while that is cheaper, or needed for all to fit.
     fn joined(&self, one: &Bundle, other: &Bundle) -> Option<Bundle> {
+        if self.least_addresses(one) + self.least_addresses(other) > self.max + 1 {
+            return None;
+        }
         let entries = one.list.entries.iter().chain(&other.list.entries).cloned();
         let mut joined = self.bundle(side_by_side(entries));
         loop {
@@ -229,6 +232,12 @@ impl Search<'_> {
                 None => return fits.then_some(joined),
             }
         }
+    }
+
+    /// Behind whichever router: those whom none serves by a group, and one router.
+    fn least_addresses(&self, bundle: &Bundle) -> usize {
+        let is_listed = |receiver: &Ipv6Addr| !(self.model.designated && self.tree.is_designated(*receiver));
+        1 + bundle.list.receivers().filter(is_listed).count()
     }
 
     /// The list with two of its routers replaced by the nearest that they share, for each two.

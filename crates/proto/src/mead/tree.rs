@@ -235,9 +235,12 @@ impl Tree {
     }
 
     /// The node at which the ways to both part, which may be one of them.
-    pub fn common_ancestor(&self, one: usize, other: usize) -> usize {
-        let of_one: BTreeSet<_> = self.ancestors(one).collect();
-        self.ancestors(other).find(|index| of_one.contains(index)).unwrap_or(Self::ROOT)
+    pub fn common_ancestor(&self, mut one: usize, mut other: usize) -> usize {
+        // Each node stands behind its parent.
+        while one != other {
+            (one, other) = (one.min(other), self.nodes[one.max(other)].parent.unwrap_or(Self::ROOT));
+        }
+        one
     }
 }
 
