@@ -43,6 +43,9 @@ pub(super) struct Peer {
     pub progress: Progress,
     pub retransmitted_bytes: u64,
     pub fresh: Fresh,
+    /// How many bytes of objects had been sent to the group when it came. What it lacks of them it gets over its connection,
+    /// without having lost it.
+    pub sent_before: u64,
     pub objects_complete: u64,
     pub objects_not_wanted: u64,
     /// Objects of a feed that were done before it came.
@@ -61,7 +64,7 @@ pub(super) struct Peer {
     pub group: u8,
     /// The way that serves it, or did when it went; none where all are served by multicast.
     pub way: Option<Way>,
-    /// Bytes received and sent again, packets dropped, and milliseconds of waiting for its disk.
+    /// Bytes received, and those of them that were lost and sent again, packets dropped, and milliseconds of waiting for its disk.
     meter: Meter<4>,
     /// Whether it was one of those that the session has waited for.
     pub was_there_at_start: bool,
@@ -147,6 +150,7 @@ impl Peer {
             progress: Progress::default(),
             retransmitted_bytes: 0,
             fresh: Fresh::default(),
+            sent_before: 0,
             objects_complete: 0,
             missed: 0,
             objects_not_wanted: 0,
@@ -243,9 +247,12 @@ impl Peer {
         let fresh_bytes =
             self.fresh.note(received_bytes, seen.run_bytes.saturating_add(self.retransmitted_bytes));
         let run_bytes = if seen.goes_on { fresh_bytes } else { received_bytes };
+        // As far as can be known: it does not say how much it had.
+        let had = received_bytes.saturating_sub(fresh_bytes).saturating_add(self.forgone_bytes);
+        let missed = self.sent_before.saturating_sub(had);
         let counters = [
             fresh_bytes,
-            self.retransmitted_bytes,
+            self.retransmitted_bytes.saturating_sub(missed),
             self.progress.dropped_packets,
             self.progress.disk_wait_ms,
         ];
@@ -280,19 +287,23 @@ impl Peer {
             silent_seconds: seen.silent.as_secs_f64(),
             why: match standing {
                 Standing::Gone if !self.has_quit => Some(Hindrance::Gone),
-                _ if is_behind && self.connection.is_some() => Some(self.judge(seen, lacking, rates)),
+                _ if is_behind && self.connection.is_some() => {
+                    let catches_up = self.retransmitted_bytes < missed;
+                    Some(self.judge(seen, lacking, catches_up, rates))
+                }
                 _ => None,
             },
             seconds_left: time_for(lacking, rates.map(|[received, ..]| received)),
         }
     }
 
-    fn judge(&self, seen: Seen, lacking: u64, rates: Option<[f64; 4]>) -> Hindrance {
+    fn judge(&self, seen: Seen, lacking: u64, catches_up: bool, rates: Option<[f64; 4]>) -> Hindrance {
         let [received, again, dropped, disk_wait_ms] = rates.unwrap_or_default();
         judge(&Symptoms {
             silent: seen.silent,
             has_all: lacking == 0,
             waits_for_connection: self.waits_for_room && !seen.is_answered,
+            catches_up,
             received_bytes_a_second: received,
             retransmitted_bytes_a_second: again,
             dropped_packets_a_second: dropped,
@@ -402,5 +413,23 @@ mod tests {
             peer.report(at(second), seen(1080 + 100 * second, false));
         }
         assert_eq!(peer.report(at(10), seen(2080, false)).now_bps, Some(0), "it stands still");
+    }
+
+    /// 600 of 1000 bytes had been sent when it came again with 100: it is sent 500 without having lost any.
+    #[test]
+    fn what_had_been_sent_before_it_came_is_caught_up_with_and_not_lost() {
+        let mut peer = Peer { fresh: Fresh::since(600), sent_before: 600, ..peer() };
+        let seen = |run_bytes| Seen { objects: 1, sent_bytes: run_bytes, ..seen(run_bytes, false) };
+        let mut why = |second, received_bytes, retransmitted_bytes| {
+            let sent_bytes = if second == 0 { 600 } else { 1000 };
+            peer.note_progress(Progress { received_bytes, ..Progress::default() }, 1000);
+            peer.retransmitted_bytes = retransmitted_bytes;
+            peer.report(Instant::ZERO + Duration::from_secs(second), seen(sent_bytes)).why
+        };
+        why(0, 100, 0);
+        assert_eq!(why(1, 500, 300), Some(Hindrance::CatchingUp));
+        assert_eq!(why(2, 700, 450), Some(Hindrance::CatchingUp));
+        assert_eq!(why(3, 900, 500), Some(Hindrance::Behind), "all of it is on its way");
+        assert!(matches!(why(4, 950, 600), Some(Hindrance::Loss(_))), "that was lost");
     }
 }

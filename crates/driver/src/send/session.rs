@@ -314,6 +314,8 @@ impl<'a> Session<'a> {
         let objects = self.summary.objects;
         (self.on_event)(SendEvent::Started { objects, bytes: self.total_bytes });
         self.send_all(now)?;
+        let before_bytes = self.before_bytes;
+        self.peers.values_mut().for_each(|peer| peer.sent_before = before_bytes);
         if self.feed.is_none() {
             self.handle(now, SenderInput::Close);
         }

@@ -29,9 +29,11 @@ pub enum Hindrance {
     Connection,
     /// This share of what came lately had to be sent again.
     Loss(f64),
+    /// It came late, or came again, and is still sent what the others had been sent before.
+    CatchingUp,
     /// All is there and is being verified.
     Checking,
-    /// None of these: it came late, or the sender's rate is all there is.
+    /// None of these: the sender's rate is all there is.
     Behind,
     /// Its connection has broken.
     Gone,
@@ -52,6 +54,8 @@ pub(crate) struct Symptoms {
     pub has_all: bool,
     /// Whether something that it has asked for waits for its connection.
     pub waits_for_connection: bool,
+    /// Whether it is sent what had been sent before it came; that is no loss.
+    pub catches_up: bool,
     pub received_bytes_a_second: f64,
     pub retransmitted_bytes_a_second: f64,
     pub dropped_packets_a_second: f64,
@@ -70,6 +74,7 @@ pub(crate) fn judge(symptoms: &Symptoms) -> Hindrance {
         _ if symptoms.dropped_packets_a_second >= 1.0 => Hindrance::Buffer(symptoms.dropped_packets_a_second),
         _ if symptoms.waits_for_connection => Hindrance::Connection,
         _ if loss >= LOSS_SHARE => Hindrance::Loss(loss),
+        _ if symptoms.catches_up => Hindrance::CatchingUp,
         _ => Hindrance::Behind,
     }
 }
@@ -83,6 +88,7 @@ impl Hindrance {
             Self::Buffer(_) => "buffer",
             Self::Connection => "connection",
             Self::Loss(_) => "loss",
+            Self::CatchingUp => "catching_up",
             Self::Checking => "checking",
             Self::Behind => "behind",
             Self::Gone => "gone",
@@ -98,6 +104,7 @@ impl fmt::Display for Hindrance {
             Self::Buffer(packets) => write!(f, "too slow: its kernel drops {packets:.0} packets/s"),
             Self::Connection => write!(f, "slow connection"),
             Self::Loss(share) => write!(f, "loss ({:.0} % comes again)", share * 100.0),
+            Self::CatchingUp => write!(f, "it came late and catches up"),
             Self::Checking => write!(f, "verifies what it has"),
             Self::Behind => write!(f, "behind"),
             Self::Gone => write!(f, "it has broken off and may come again"),
@@ -113,6 +120,8 @@ mod tests {
     fn the_most_telling_reason_comes_first() {
         let mut symptoms = Symptoms { received_bytes_a_second: 1000.0, ..Symptoms::default() };
         assert_eq!(judge(&symptoms), Hindrance::Behind);
+        symptoms.catches_up = true;
+        assert_eq!(judge(&symptoms), Hindrance::CatchingUp);
         symptoms.retransmitted_bytes_a_second = 250.0;
         assert_eq!(judge(&symptoms), Hindrance::Loss(0.25));
         symptoms.waits_for_connection = true;

@@ -64,6 +64,7 @@ impl Session<'_> {
             silent: now.saturating_duration_since(self.machine.last_heard()),
             has_all: lacking == 0,
             waits_for_connection: false,
+            catches_up: false,
             received_bytes_a_second: received,
             retransmitted_bytes_a_second: again,
             dropped_packets_a_second: dropped,

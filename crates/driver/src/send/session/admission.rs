@@ -93,6 +93,7 @@ impl Session<'_> {
         let is_taken = |name: &str| self.peers.values().any(|peer| peer.name == name);
         let mut peer = Peer::new(connection, hello, listed, is_taken);
         peer.fresh = Fresh::since(self.all_run_bytes());
+        peer.sent_before = self.machine.multicast_bytes();
         if self.plan.options.feed.is_some() {
             peer.missed = self.objects_done;
             peer.forgone_bytes = self.done_bytes;
