@@ -158,16 +158,14 @@ fn in_one_line(summary: &SendSummary) -> String {
     let has_all = |receiver: &&ReceiverProgress| lacking(receiver) == 0;
     let have_all = progress.receivers.iter().filter(has_all).count();
     let choosy = progress.receivers.iter().filter(|receiver| receiver.objects_not_wanted > 0).count();
-    let received = sum(|receiver| receiver.run_bytes) / progress.receivers.len().max(1) as u64;
     format!(
-        "{have_all} of {} {} all of {} bytes in {}, after {:.2} s ({:.0} Mbit/s at each on average); {} bytes \
-         retransmitted, {} packets dropped{}",
+        "{have_all} of {} {} all of {} bytes in {}, after {:.2} s{}; {} bytes retransmitted, {} packets dropped{}",
         counted(progress.receivers.len(), "receiver"),
         if have_all == 1 || progress.receivers.len() == 1 { "has" } else { "have" },
         progress.total_bytes,
         counted(summary.objects as usize, "object"),
         progress.seconds,
-        received as f64 * 8.0 / 1e6 / progress.seconds.max(1e-9),
+        average(progress),
         sum(|receiver| receiver.retransmitted_bytes),
         sum(|receiver| receiver.dropped_packets),
         if choosy > 0 {
@@ -179,6 +177,20 @@ fn in_one_line(summary: &SendSummary) -> String {
         0 => String::new(),
         symbols => format!(", {symbols} repair symbols sent"),
     } + &progress.fanout.as_deref().map(left_bytes).unwrap_or_default()
+}
+
+/// How fast receivers have got what they have. Those that failed are left out, and it is said that they are.
+fn average(progress: &SendProgress) -> String {
+    let rates = || {
+        progress.receivers.iter().filter(|receiver| receiver.failed == 0).map(|receiver| receiver.run_bytes)
+    };
+    let count = rates().count();
+    if count == 0 {
+        return String::new();
+    }
+    let whom = if count == progress.receivers.len() { "each" } else { "each that has not failed" };
+    let mean = rates().sum::<u64>() as f64 / count as f64;
+    format!(" ({:.0} Mbit/s at {whom} on average)", mean * 8.0 / 1e6 / progress.seconds.max(1e-9))
 }
 
 /// What has left the sender by which way.
@@ -401,6 +413,19 @@ mod tests {
         summary.progress.receivers.truncate(1);
         summary.progress.receivers[0].failed = 1;
         assert!(in_one_line(&summary).starts_with("0 of 1 receiver has all of 0 bytes in 1 object, "));
+    }
+
+    #[test]
+    fn the_average_is_of_those_that_have_not_failed() {
+        let mut summary = SendSummary::default();
+        summary.progress.seconds = 2.0;
+        let got = |run_bytes, failed| ReceiverProgress { run_bytes, failed, ..ReceiverProgress::default() };
+        summary.progress.receivers = vec![got(10_000_000, 0), got(20_000_000, 0)];
+        assert!(in_one_line(&summary).contains(" s (60 Mbit/s at each on average); "));
+        summary.progress.receivers.push(got(0, 1));
+        assert!(in_one_line(&summary).contains(" s (60 Mbit/s at each that has not failed on average); "));
+        summary.progress.receivers.drain(..2);
+        assert!(in_one_line(&summary).contains(" s; 0 bytes retransmitted"));
     }
 
     #[test]
