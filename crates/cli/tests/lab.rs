@@ -163,6 +163,13 @@ fn faults_come_and_go() {
     assert!(carrier().contains("LOWER_UP"));
     place.print(&["fault", name, "client0", "unplug"]);
     assert!(carrier().contains("NO-CARRIER"));
+    let said = place.refuse(&["fault", name, "client0", "up"]);
+    assert!(
+        said.contains("client0 is a node") && said.contains("`plug`") && said.contains(": none\n"),
+        "{said}"
+    );
+    let said = place.refuse(&["fault", name, "client9", "up"]);
+    assert!(said.contains("no link client9 between two nodes: it has none"), "{said}");
     place.print(&["fault", name, "client0", "plug"]);
     assert!(carrier().contains("LOWER_UP"));
 

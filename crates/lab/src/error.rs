@@ -32,6 +32,10 @@ pub enum Error {
         "lab {lab} has no link {link} between two nodes: it has {known} (a LAN's cables have a node and an interface)"
     )]
     NoSuchLink { lab: String, link: String, known: String },
+    #[error(
+        "{node} is a node of lab {lab}, and no link: `unplug` and `plug` are for its cables; links between two nodes: {known}"
+    )]
+    NodeForLink { lab: String, node: String, known: String },
     #[error("node {node} is in no LAN and no link")]
     NoInterface { node: String },
     #[error("the MEADcast router of {node}: {reason}")]

@@ -137,7 +137,12 @@ impl Lab {
         ends.ok_or_else(|| {
             let links = networks().filter(|(_, network)| network.kind == NetworkKind::Link);
             let known = list(links.map(|(_, network)| network.name.as_str()));
-            Error::NoSuchLink { lab: self.name().to_owned(), link: name.to_owned(), known }
+            let known = if known.is_empty() { "none".to_owned() } else { known };
+            let (lab, name) = (self.name().to_owned(), name.to_owned());
+            match self.node(&name) {
+                Ok(_) => Error::NodeForLink { lab, node: name, known },
+                Err(_) => Error::NoSuchLink { lab, link: name, known },
+            }
         })
     }
 
