@@ -552,6 +552,11 @@ pub(crate) fn parse_group(text: &str) -> Result<Group, String> {
     })
 }
 
+const LEAST_RATE_BPS: f64 = 1e3;
+
+/// No link of a host is faster.
+const MOST_RATE_BPS: f64 = 400e9;
+
 pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
     if text == "max" {
         return Ok(Rate(None));
@@ -563,8 +568,8 @@ pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
         _ => (text, 1.0),
     };
     let rate = number.parse::<f64>().map(|number| number * unit).unwrap_or(f64::NAN);
-    if !(1000.0..=1e12).contains(&rate) {
-        return Err("expected bits a second from 1k to 1000G, like 500M, or max".into());
+    if !(LEAST_RATE_BPS..=MOST_RATE_BPS).contains(&rate) {
+        return Err("expected bits a second from 1k to 400G, like 500M, or max".into());
     }
     Ok(Rate(Some(rate as u64)))
 }
@@ -603,7 +608,7 @@ mod tests {
         assert_eq!(parse_rate("max"), Ok(Rate(None)));
         assert_eq!(parse_rate("2.5G"), Ok(Rate(Some(2_500_000_000))));
         assert_eq!(parse_rate("64000"), Ok(Rate(Some(64_000))));
-        for bad in ["", "M", "-1M", "1T", "nan", "0", "12"] {
+        for bad in ["", "M", "-1M", "1T", "nan", "0", "12", "401G", "1000G"] {
             assert!(parse_rate(bad).is_err(), "{bad}");
         }
     }

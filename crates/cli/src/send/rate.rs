@@ -48,7 +48,7 @@ pub(super) fn parse_rates(text: &str) -> Result<Rates, String> {
 
 /// Bits a second of the floor.
 pub(super) fn parse_floor(text: &str) -> Result<u64, String> {
-    let refused = || "expected bits a second from 1k to 1000G, like 2M".to_owned();
+    let refused = || "expected bits a second from 1k to 400G, like 2M".to_owned();
     parse_rate(text).ok().and_then(|rate| rate.0).ok_or_else(refused)
 }
 
@@ -116,7 +116,7 @@ mod tests {
         assert!(line.contains("above the rate"), "{line}");
         let line = rate(Some(Asked::Max), Some(2_000_000), false).unwrap_err();
         assert!(line.contains("--rate auto"), "{line}");
-        for bad in ["0", "max", "auto", "1T", "-5"] {
+        for bad in ["0", "max", "auto", "1T", "-5", "1000G"] {
             assert!(parse_floor(bad).is_err(), "{bad}");
         }
         assert!(parse_asked("0").unwrap_err().contains("auto"));
