@@ -212,7 +212,7 @@ fn print_status(status: &Status) {
         ("discovery responses", discovery.responses),
     ];
     let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
-    table(["COUNTED", ""], counts.chain(ended(&status.malformed, &status.dropped)));
+    table(["PACKETS, SUPER-PACKETS AS ONE", ""], counts.chain(ended(&status.malformed, &status.dropped)));
     print_xcast(&status.xcast);
     if !status.groups.is_empty() {
         let groups = status.groups.iter().map(|one| [one.group.to_string(), one.interfaces.join(" ")]);
@@ -222,7 +222,7 @@ fn print_status(status: &Status) {
         let (packets, bytes) = (neighbour.packets.to_string(), neighbour.bytes.to_string());
         [neighbour.interface.clone(), neighbour.address.to_string(), packets, bytes]
     });
-    table(["TO INTERFACE", "NEIGHBOUR", "PACKETS", "BYTES"], neighbours);
+    table(["TO INTERFACE", "NEIGHBOUR", "DATAGRAMS, EACH", "BYTES"], neighbours);
 }
 
 fn print_xcast(xcast: &Xcast) {
@@ -242,7 +242,7 @@ fn print_xcast(xcast: &Xcast) {
         ("registrations not sent", xcast.registrations_unsent),
     ];
     let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
-    table(["XCAST", ""], counts.chain(ended(&xcast.malformed, &xcast.dropped)));
+    table(["XCAST PACKETS, SUPER-PACKETS AS ONE", ""], counts.chain(ended(&xcast.malformed, &xcast.dropped)));
     if !xcast.registered.is_empty() {
         let routers =
             |one: &Registered| one.routers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");

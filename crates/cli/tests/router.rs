@@ -52,6 +52,14 @@ fn each_receiver_gets_each_datagram_once_and_a_right_one() {
     assert_eq!((r2.packets, r2.copies.replicas, r2.copies.unicast), (3, 0, 6), "{r2:?}");
     assert!(r1.neighbours.iter().any(|neighbour| neighbour.address == C3 && neighbour.packets > 0), "{r1:?}");
 
+    let output = network.treecast("r1", &["router", "status"]);
+    let shown = String::from_utf8(output.stdout).expect("it is text");
+    let heading = |words: &str| shown.lines().any(|line| line.contains(words));
+    assert!(
+        heading("PACKETS, SUPER-PACKETS AS ONE") && heading("NEIGHBOUR") && heading("DATAGRAMS, EACH"),
+        "{shown}"
+    );
+
     let mut wrong = packet(&groups(), C3, &udp(C3, b"never"));
     wrong[ipv6::HEADER_LEN + 3] = 1;
     inject(&network, &wrong);
