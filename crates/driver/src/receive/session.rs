@@ -523,7 +523,7 @@ impl<'a> Session<'a> {
     fn process(&mut self, from: Channel) {
         let batch = self.intake.batch();
         self.malformed += batch.take_malformed();
-        let (arrivals, items) = (batch.take_arrivals(), batch.take_items());
+        let (arrivals, mut items) = (batch.take_arrivals(), batch.take_items());
         let now = self.clock.now();
         let session = self.session;
         for (_, packets) in arrivals.into_iter().filter(|(of, _)| *of == session) {
@@ -531,7 +531,7 @@ impl<'a> Session<'a> {
             self.congestion.handle(now, tfmcc::ReceiverInput::Packets(packets));
             self.note_arrived(now, packets);
         }
-        for item in items {
+        for item in items.drain(..) {
             match item {
                 Item::Message { file, message: Message::Pace(pace) } => {
                     if from == Channel::Group && file.session() == self.session {
@@ -551,6 +551,7 @@ impl<'a> Session<'a> {
                 }
             }
         }
+        self.intake.batch().take_back(items);
         self.small.note();
         let is_full = !self.collector.fits(self.intake.batch());
         self.intake.hand_over(self.clock.now(), is_full);

@@ -16,6 +16,9 @@ use super::arrivals::Arrivals;
 /// large pieces, and little enough to stay in a core's second-level cache.
 pub const BATCH_LEN: usize = 256 * 1024;
 
+/// The longest list of items that is used again: each of many batches may keep one.
+const MAX_SPARE_ITEMS: usize = 512;
+
 /// One thing that came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
@@ -73,9 +76,15 @@ impl Batch {
 
     /// Takes the list of what came in, oldest first; the blocks' bytes stay until [`Batch::clear`].
     pub fn take_items(&mut self) -> Vec<Item> {
-        // As many come the next time.
-        let room = self.items.len();
-        std::mem::replace(&mut self.items, Vec::with_capacity(room))
+        std::mem::take(&mut self.items)
+    }
+
+    /// Takes back a list that is done with, unless it has become long: about as many come the next time.
+    pub fn take_back(&mut self, mut items: Vec<Item>) {
+        items.clear();
+        if self.items.is_empty() && items.capacity() <= MAX_SPARE_ITEMS {
+            self.items = items;
+        }
     }
 
     /// Takes the numbers of the packets that were received, by session.
@@ -273,6 +282,15 @@ mod tests {
         ];
         assert_eq!(batch.take_items(), expected);
         assert_eq!((batch.used(), batch.malformed()), (250, 0));
+    }
+
+    #[test]
+    fn a_list_of_items_is_used_again_unless_it_has_become_long() {
+        let mut batch = Batch::default();
+        for (room, is_kept) in [(MAX_SPARE_ITEMS, true), (MAX_SPARE_ITEMS + 1, false)] {
+            batch.take_back(Vec::with_capacity(room));
+            assert_eq!(batch.take_items().capacity() >= room, is_kept);
+        }
     }
 
     #[test]

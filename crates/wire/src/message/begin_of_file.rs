@@ -12,7 +12,7 @@
 //! (its bytes are what it points to). The mode is the nine permission bits, the time that of the last change, in
 //! seconds since 1970 (signed) and nanoseconds.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use crate::{ParseError, field::Reader};
 
@@ -65,7 +65,8 @@ pub struct Attributes {
 pub struct BeginOfFile {
     pub transfer_type: TransferType,
     pub file_size: u64,
-    file_name: String,
+    /// Shared: receivers keep several copies of an announcement.
+    file_name: Arc<str>,
     attributes: Option<Attributes>,
 }
 
@@ -86,7 +87,7 @@ impl BeginOfFile {
         if file_name.contains('\0') {
             return Err(ParseError::invalid("file name", format!("{file_name:?}"), "no zero byte"));
         }
-        Ok(Self { transfer_type, file_size, file_name: file_name.to_owned(), attributes: None })
+        Ok(Self { transfer_type, file_size, file_name: file_name.into(), attributes: None })
     }
 
     /// The same announcement of an object with these attributes.
