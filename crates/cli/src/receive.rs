@@ -42,6 +42,11 @@ pub struct Args {
     /// Network interface to listen on [default: the one of the route to the sender]
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
+    /// UDP port at which to hear what is sent to this host's own address, for a firewall that lets in one: with --fanout
+    /// unicast, mead, xcast and auto [default: the port behind the group's, with unicast a free one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true,
+          help_heading = CONNECTION_HEADING)]
+    port: Option<u16>,
     /// Folder for the files; made if it is missing
     #[arg(long, value_name = "DIR", default_value = ".")]
     into: PathBuf,
@@ -91,6 +96,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> Outcome {
     if args.dialect == Dialect::Iotup {
+        check_port(&args)?;
         return carousel::run_iotup(&args);
     }
     if args.group.is_some() {
@@ -98,6 +104,7 @@ pub fn run(args: Args) -> Outcome {
     }
     let options = options(&args)?;
     if options.ticket.repair == Repair::Carousel {
+        check_port(&args)?;
         return carousel::run(&args, options);
     }
     let stop = Stop::on_signals()?;
@@ -113,11 +120,20 @@ pub fn run(args: Args) -> Outcome {
     exit_code(&summary)
 }
 
+/// A carousel comes to its group.
+fn check_port(args: &Args) -> Result<(), &'static str> {
+    match args.port {
+        None => Ok(()),
+        Some(_) => Err("a carousel comes to the port of its multicast group: leave out --port"),
+    }
+}
+
 fn options(args: &Args) -> Result<ReceiveOptions, String> {
     let ticket = read_ticket(&args.ticket)?;
     Ok(ReceiveOptions {
         name: args.name.clone(),
         interface: args.interface.clone(),
+        port: args.port,
         only: args.only.clone().map(|pattern| NameFilter::new(move |name| pattern.matches(name))),
         connect_timeout: Duration::from_secs(args.connect_timeout),
         reconnect: Duration::from_secs(args.reconnect),

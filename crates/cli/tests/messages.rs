@@ -69,6 +69,11 @@ const CASES: &[Case] = &[
     (&["receive", "@binary"], &["binary", "no text", "--ticket-file"]),
     (&["receive", "@/dev/zero"], &["/dev/zero", "too long", "--ticket-file"]),
     (&["receive", "--connect-timeout", "-1", "x"], &["'-1'", "whole seconds from 0"]),
+    (&["receive", "--port", "0", "x"], &["'0'", "a number from 1 to 65535"]),
+    (
+        &["receive", "--dialect", "iotup", "--group", "ff15::1", "--port", "5000", "x"],
+        &["carousel", "leave out --port"],
+    ),
     (&["receive", "--group", "ff15::1", "x"], &["leave out --group"]),
     (&["receive", "@empty"], &["no ticket", "empty", "treecast send"]),
     (&["receive", "--only", "[", "x"], &["'['", "--only", "like '*.iso'"]),

@@ -161,6 +161,51 @@ fn what_cannot_be_sent_is_refused_in_one_line() {
 }
 
 #[test]
+fn a_receiver_hears_at_the_port_that_it_names() {
+    const LEN: usize = 300_000;
+    let scratch = Scratch::new();
+    let file = scratch.file("file", LEN);
+    let taken = UdpSocket::bind("[::]:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let number = port.to_string();
+    let sender = scratch.send(&["--fanout", "unicast", "--wait", "2", path(&file)]);
+    let ticket = format!("@{}", path(&scratch.path("ticket")));
+    let named = ["--port", number.as_str()];
+    refused(
+        scratch.receive_command("a").args(named).arg(&ticket),
+        &["UDP port", &number, "in use", "--port"],
+    );
+    drop(taken);
+    let receiver = scratch.receive("a", &[&named[..], &["--json"]].concat());
+    let is_bound = || {
+        let sockets = fs::read_to_string("/proc/net/udp6").unwrap();
+        sockets.contains(&format!(":{port:04X} "))
+    };
+    wait_until("it has the port", is_bound);
+    let other = scratch.receive("b", &[]);
+    let told = finish_well(receiver);
+    let done: Value = told.lines().last().unwrap().parse().unwrap();
+    assert!(done["retransmitted_bytes"].as_u64().unwrap() < LEN as u64, "packets come there: {done}");
+    finish_well(other);
+    finish_well(sender);
+}
+
+#[test]
+fn a_port_is_of_no_use_where_all_comes_to_a_group() {
+    for (more, words) in [
+        (&[][..], ["multicast group, at port", "leave out --port"]),
+        (&["--repair", "carousel"], ["a carousel comes to the port", "leave out --port"]),
+    ] {
+        let scratch = Scratch::new();
+        let file = scratch.file("file", 10);
+        let _sender = scratch.send(&[more, &[path(&file)]].concat());
+        let ticket = format!("@{}", path(&scratch.path("ticket")));
+        refused(scratch.receive_command("a").args(["--port", "21993"]).arg(&ticket), &words);
+        assert!(scratch.names("a").is_empty(), "nothing is left");
+    }
+}
+
+#[test]
 fn what_cannot_be_received_is_refused_in_one_line() {
     let scratch = Scratch::new();
     let receive = |args: &[&str]| {

@@ -119,7 +119,7 @@ pub(super) fn join(
     let first = ticket.control.first().ok_or(ReceiveError::NoControl)?;
     let Member { name, tls, .. } = member;
     let interface = interface(options, *first)?;
-    let (socket, buffer) = open(ticket, &interface)?;
+    let (socket, buffer) = open(options, &interface)?;
     if let Some(warning) = &buffer.warning {
         on_event(ReceiveEvent::Warning(warning.clone()));
     }
@@ -198,15 +198,21 @@ fn interface(options: &ReceiveOptions, sender: SocketAddr) -> Result<Interface, 
     })
 }
 
-fn open(ticket: &Ticket, interface: &Interface) -> Result<(UdpSocket, ReceiveBuffer), ReceiveError> {
-    if ticket.fanout != Fanout::Multicast {
-        return Ok(match open_unicast_receiver(ticket.own_port(), RECEIVE_BUFFER_BYTES) {
+fn open(options: &ReceiveOptions, interface: &Interface) -> Result<(UdpSocket, ReceiveBuffer), ReceiveError> {
+    let (ticket, named) = (&options.ticket, options.port);
+    match (ticket.fanout, named) {
+        (Fanout::Multicast, Some(_)) => Err(ReceiveError::NoPort { port: ticket.group.port() }),
+        (Fanout::Multicast, None) => {
+            Ok(open_group_receiver(&group_address(ticket, interface), RECEIVE_BUFFER_BYTES)?)
+        }
+        _ => match open_unicast_receiver(named.unwrap_or(ticket.own_port()), RECEIVE_BUFFER_BYTES) {
+            // A port that a firewall lets in is not to be had by another.
+            Err(UdpError::PortInUse { port }) if named.is_some() => Err(ReceiveError::PortInUse { port }),
             // Another receiver on this host has it.
-            Err(UdpError::PortInUse { .. }) => open_unicast_receiver(0, RECEIVE_BUFFER_BYTES)?,
-            opened => opened?,
-        });
+            Err(UdpError::PortInUse { .. }) => Ok(open_unicast_receiver(0, RECEIVE_BUFFER_BYTES)?),
+            opened => Ok(opened?),
+        },
     }
-    Ok(open_group_receiver(&group_address(ticket, interface), RECEIVE_BUFFER_BYTES)?)
 }
 
 /// The group, where a receiver can do without it.

@@ -48,6 +48,8 @@ pub struct ReceiveOptions {
     /// What the sender is to call this receiver; none takes the host's name and the process id.
     pub name: Option<String>,
     pub interface: Option<String>,
+    /// The UDP port at which it hears what is sent to this host's own address; none takes the ticket's, or one that is free.
+    pub port: Option<u16>,
     pub into: PathBuf,
     /// Objects whose names it accepts; none accepts all.
     pub only: Option<NameFilter>,
@@ -90,6 +92,7 @@ impl ReceiveOptions {
             ticket,
             name: None,
             interface: None,
+            port: None,
             into,
             only: None,
             connect_timeout: Duration::from_secs(30),
@@ -245,6 +248,12 @@ pub enum ReceiveError {
     Interface(#[from] InterfaceError),
     #[error(transparent)]
     Udp(#[from] UdpError),
+    #[error("UDP port {port} is in use on this host: name another with --port, or leave it out")]
+    PortInUse { port: u16 },
+    #[error(
+        "the session comes to a multicast group, at port {port} (its sender's --group names it): leave out --port"
+    )]
+    NoPort { port: u16 },
     #[error(
         "cannot reach the sender at {addresses} ({reason}): see that `treecast send` runs and that its port is \
          open{expired}"
