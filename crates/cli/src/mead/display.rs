@@ -3,7 +3,10 @@
 use std::{net::Ipv6Addr, time::Instant};
 
 use serde_json::{Value, json};
-use treecast_driver::mead::{Notice, Totals};
+use treecast_driver::{
+    mead::{Notice, Totals},
+    words::some_of,
+};
 use treecast_proto::mead::{
     transmission::{List, TransmissionGroup},
     tree::Tree,
@@ -13,6 +16,9 @@ use crate::arguments::counted;
 
 /// Bytes of both headers.
 const IP_AND_UDP_LEN: usize = 48;
+
+/// Receivers that a line names.
+const NAMED: usize = 3;
 
 pub struct Display {
     prints_groups: bool,
@@ -51,7 +57,7 @@ impl Display {
                         ),
                         false => String::new(),
                     };
-                    let whom = some_of(receivers);
+                    let whom = some_of(receivers, NAMED);
                     remark!(
                         "treecast mead: only packets of up to {mtu} bytes fit on the way to {whom}: the device takes \
                          {tun_mtu} now{by_unicast}"
@@ -65,7 +71,7 @@ impl Display {
                 ),
                 false => remark!(
                     "treecast mead: {} cannot be reached: {why}; it is still sent to",
-                    some_of(receivers)
+                    some_of(receivers, NAMED)
                 ),
             },
             Notice::Ready { tun, mtu, source } => {
@@ -248,14 +254,6 @@ fn joined(addresses: &[Ipv6Addr]) -> String {
 }
 
 /// The first of them, and how many others there are.
-fn some_of(receivers: &[Ipv6Addr]) -> String {
-    match receivers {
-        [] => String::new(),
-        [one] => one.to_string(),
-        [first, others @ ..] => format!("{first} and {}", counted(others.len(), "other")),
-    }
-}
-
 /// At most as deep as hops are counted.
 fn print_tree(tree: &Tree, index: usize, depth: usize) {
     let node = tree.node(index);

@@ -54,6 +54,12 @@ pub(crate) struct ToGo {
     pub is_out: bool,
 }
 
+/// What a receiver can lack of a source block of so many symbols, whatever it says: a few more than it has, where decoding has failed.
+fn possible(lacking: u32, symbols: u32) -> u32 {
+    const SPARE: u32 = 64;
+    lacking.min(symbols.saturating_add(SPARE))
+}
+
 /// How much each receiver loses, as far as it says so.
 #[derive(Debug)]
 pub(crate) struct Estimate {
@@ -118,7 +124,7 @@ impl Estimate {
     /// mend what it lost first.
     pub(crate) fn lack(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack, to_go: ToGo) -> Wish {
         let rate = self.rate(receiver);
-        let lacking = lack.lacking.min(symbols.saturating_add(64));
+        let lacking = possible(lack.lacking, symbols);
         if self.may_be_reached_again(receiver) {
             return Wish::Group(lack.next.saturating_add(lacking.min(PROBE)));
         }
@@ -162,7 +168,7 @@ impl Estimate {
 
     /// Counts what a receiver has lost of a source block of so many symbols, by what it says that it lacks.
     pub(crate) fn note(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack) {
-        let lack = Lack { lacking: lack.lacking.min(symbols.saturating_add(64)), ..lack };
+        let lack = Lack { lacking: possible(lack.lacking, symbols), ..lack };
         let out = self.out;
         let Some(loss) = self.receivers.get_mut(&receiver) else { return };
         loss.reported = out;
