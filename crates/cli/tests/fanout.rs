@@ -465,6 +465,36 @@ fn a_way_that_is_too_narrow_for_the_session_is_told_of() {
     assert!(events.iter().any(is_told), "{events:?}");
 }
 
+/// Whoever has copies of its own gets them in fragments, and the user learns it once, whichever way others are served.
+#[test]
+fn a_way_that_is_too_narrow_for_copies_is_told_of() {
+    const LEN: usize = 3_000_000;
+    for fanout in ["unicast", "xcast", "auto"] {
+        let (network, scratch) = (network(), Scratch::new());
+        narrow(&network, "e4", 1280);
+        let file = scratch.file("file", LEN);
+        let arguments = ["--fanout", fanout, "--max", "3", "--rate", "10M", path(&file)];
+        let arguments = if fanout == "unicast" {
+            [&arguments[..2], &arguments[4..]].concat()
+        } else {
+            arguments.to_vec()
+        };
+        let (sender, receivers) = start(&network, &scratch, &arguments);
+        let (_, events) = sender.end();
+        for receiver in receivers {
+            let (done, _) = receiver.end();
+            let again = done["retransmitted_bytes"].as_u64().expect("a number");
+            assert!(again < LEN as u64 / 2, "{fanout}: {done}");
+        }
+        check_files(&scratch, "file", LEN);
+        let told = events.iter().filter(|event| event["event"] == "warning");
+        let told: Vec<_> = told.filter_map(|event| event["text"].as_str()).collect();
+        let narrow: Vec<_> =
+            told.iter().filter(|text| text.contains("1280 bytes fit on the way to fd00:4::2,")).collect();
+        assert!(narrow.len() == 1 && narrow[0].contains("--block"), "{fanout}: {told:?}");
+    }
+}
+
 /// A link on the way takes a packet for one or two, and no whole list; the router there says so.
 #[test]
 fn xcast_lists_are_cut_to_what_fits_on_the_way() {

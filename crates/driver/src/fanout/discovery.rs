@@ -23,12 +23,14 @@ use treecast_proto::{
 use treecast_wire::ipv6::{self, is_forwardable};
 
 use super::{
-    Kind, Lists,
+    Kind, Lists, NAMED,
     lists::{Common, SharedList},
 };
 use crate::{
     mead::{KeyWatch, Machine, request_packet},
     security::random,
+    udp::NarrowWay,
+    words::some_of,
 };
 
 /// Receivers that come together are asked about together.
@@ -64,8 +66,10 @@ pub(crate) struct Discovery {
     lists: Vec<List>,
     has_news: bool,
     key_watch: KeyWatch,
-    /// What the user should know.
+    /// What the user should know ...
     warnings: Vec<String>,
+    /// ... and about which ways.
+    narrow: Vec<NarrowWay>,
 }
 
 impl Discovery {
@@ -83,6 +87,7 @@ impl Discovery {
             has_news: false,
             key_watch: KeyWatch::default(),
             warnings: Vec::new(),
+            narrow: Vec::new(),
         }
     }
 
@@ -195,13 +200,14 @@ impl Discovery {
                     self.lists = group.fitted_lists(&self.how.form, self.payload_bytes);
                     self.has_news = true;
                 }
-                // Who hears nothing for that is back at unicast.
+                // Who hears nothing for that is back at unicast, of which the kernel makes fragments.
                 Step::Event(Event::Narrow(receivers, mtu)) => {
                     let longest = ipv6::HEADER_LEN + self.payload_bytes;
-                    self.warnings.extend((longest > mtu).then(|| narrow(&receivers, mtu, longest)));
+                    let way = |to| NarrowWay { to, mtu_bytes: mtu, packet_bytes: longest };
+                    self.narrow.extend(receivers.into_iter().filter(|_| longest > mtu).map(way));
                 }
                 Step::Event(Event::Unreachable(receivers, why)) => {
-                    self.warnings.push(format!("{} cannot be reached: {why}", some_of(&receivers)));
+                    self.warnings.push(format!("{} cannot be reached: {why}", some_of(&receivers, NAMED)));
                 }
                 Step::Event(Event::Discovered) => {
                     self.warnings.extend(self.key_watch.note(machine.counters(), KEY_OPTION));
@@ -214,6 +220,11 @@ impl Discovery {
     /// What the user should know, once.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
+    }
+
+    /// Receivers, lately found, to whom full packets do not fit, whichever way they take.
+    pub fn take_narrow(&mut self) -> Vec<NarrowWay> {
+        std::mem::take(&mut self.narrow)
     }
 
     /// The receivers of each list, when there is news of them.
@@ -253,24 +264,6 @@ impl Discovery {
                 Arc::new(SharedList::new(&common, list))
             })
             .collect()
-    }
-}
-
-/// Full packets do not arrive, whichever way they take.
-fn narrow(receivers: &[Ipv6Addr], mtu: usize, longest: usize) -> String {
-    format!(
-        "only packets of up to {mtu} bytes fit on the way to {}, and the session's have up to {longest}: what it loses comes again \
-         over its connection; start a session whose --block is {} bytes less",
-        some_of(receivers),
-        longest - mtu
-    )
-}
-
-fn some_of(receivers: &[Ipv6Addr]) -> String {
-    let first = receivers.first().map(ToString::to_string).unwrap_or_default();
-    match receivers.len() {
-        0 | 1 => first,
-        several => format!("{first} and {} more", several - 1),
     }
 }
 

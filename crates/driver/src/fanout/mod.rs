@@ -26,6 +26,7 @@ use crate::{
     interface::Interface,
     mead::{ErrorSocket, PacketSocket, ResponseSocket, Sharing, SuperSocket, check_receivers},
     udp::Offload,
+    words::some_of,
 };
 
 /// As much as other sockets of a sender hold: one that fills holds the sender back before a link's queue overflows.
@@ -33,6 +34,20 @@ const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
 /// Explicit congestion notification's ECT(0) in the traffic class (RFC 3168, 5).
 const CAPABLE_TRANSPORT: u32 = 2 << 20;
+
+/// Receivers that a line names.
+const NAMED: usize = 3;
+
+/// What the user should know where full packets do not fit, whichever way they take: the kernel sends fragments of them, or
+/// routers do.
+pub(crate) fn too_narrow(receivers: &[Ipv6Addr], mtu: usize, longest: usize) -> String {
+    format!(
+        "only packets of up to {mtu} bytes fit on the way to {}, and the session's have up to {longest}: they go there in \
+         fragments, which is slower and loses more; start a session whose --block is {} bytes less",
+        some_of(receivers, NAMED),
+        longest - mtu
+    )
+}
 
 /// Where such packets leave.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::{IpAddr, Ipv6Addr, SocketAddrV6, UdpSocket},
-    os::{fd::AsRawFd, unix::fs::MetadataExt},
+    os::unix::fs::MetadataExt,
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -37,6 +37,7 @@ use crate::{
     poller::{Interest, Poller},
     security::random,
     stop::Stop,
+    udp::option,
 };
 
 /// Bytes of both headers.
@@ -568,14 +569,7 @@ fn route_source(receiver: Ipv6Addr, bound: Option<(Ipv6Addr, u32)>) -> std::io::
 fn path_mtu(source: Ipv6Addr, scope: u32, receiver: Ipv6Addr) -> std::io::Result<u32> {
     let socket = UdpSocket::bind(SocketAddrV6::new(source, 0, 0, scope))?;
     socket.connect(SocketAddrV6::new(receiver, 9, 0, scope))?;
-    let (mut mtu, mut len): (libc::c_int, _) = (0, size_of::<libc::c_int>() as libc::socklen_t);
-    let value = std::ptr::from_mut(&mut mtu).cast();
-    // SAFETY: the option fills in an int, for which there is room.
-    match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU, value, &mut len) }
-    {
-        0 => Ok(mtu as u32),
-        _ => Err(std::io::Error::last_os_error()),
-    }
+    option::path_mtu(&socket)
 }
 
 fn check_route(

@@ -19,7 +19,7 @@ use crate::{
     fanout::SharedList,
     pacer::{self, Pacer},
     seal::Sealer,
-    udp::{Outage, Transmitter, UdpError, open_group_sender, open_unicast_sender, option},
+    udp::{NarrowWay, Outage, Transmitter, UdpError, open_group_sender, open_unicast_sender, option},
 };
 
 /// Sends one packet to many.
@@ -273,6 +273,12 @@ impl GroupLane {
             Way::Multicast { outage, .. } => outage.rests_until(now),
             Way::Copies(_) => None,
         }
+    }
+
+    /// Hosts, lately found, on the way to which less fits than was to be sent.
+    pub fn take_narrow(&mut self) -> Vec<NarrowWay> {
+        let Way::Copies(CopiesWay { v6: Some(transmitter), .. }) = &mut self.way else { return Vec::new() };
+        transmitter.take_narrow()
     }
 
     /// A line about the first packet that could not be sent, once.

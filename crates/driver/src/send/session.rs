@@ -17,8 +17,8 @@ mod slower;
 mod symbols;
 
 use std::{
-    collections::BTreeMap,
-    net::TcpListener,
+    collections::{BTreeMap, BTreeSet},
+    net::{Ipv6Addr, TcpListener},
     ops::Range,
     sync::{Arc, mpsc::TryRecvError},
     time::Duration,
@@ -137,6 +137,8 @@ pub(super) struct Session<'a> {
     destinations: Arc<[Target]>,
     /// Who is served by which way; none where all are by one.
     ways: Option<Ways>,
+    /// To whom less fits than was to be sent, as the user knows.
+    told_narrow: BTreeSet<Ipv6Addr>,
     started: Option<Instant>,
     /// When the last object was done.
     ended: Option<Instant>,
@@ -221,6 +223,7 @@ impl<'a> Session<'a> {
             last_served: ReceiverId(0),
             destinations: Arc::new([]),
             ways: None,
+            told_narrow: BTreeSet::new(),
             started: None,
             ended: None,
             next_progress: clock.now(),

@@ -15,6 +15,7 @@ mod batch;
 mod collector;
 pub(crate) mod control;
 mod datagrams;
+mod narrow;
 mod open;
 pub(crate) mod option;
 mod outage;
@@ -23,6 +24,7 @@ mod transmitter;
 pub use batch::{BATCH_LEN, Batch, Item};
 pub use collector::{Collector, Spare};
 pub use datagrams::DatagramReceiver;
+pub(crate) use narrow::NarrowWay;
 pub use open::{
     DEFAULT_MULTICAST_HOPS, GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_group_sender,
     open_unicast_client, open_unicast_receiver, open_unicast_sender, open_unicast_server,

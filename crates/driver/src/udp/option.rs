@@ -23,6 +23,18 @@ pub(crate) fn set<T: Copy>(socket: &impl AsRawFd, level: i32, name: i32, value: 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// What the kernel knows to fit on the way from this socket to the host that it is connected to, in bytes of IPv6 packets.
+pub(crate) fn path_mtu(socket: &impl AsRawFd) -> io::Result<u32> {
+    let (mut mtu, mut len): (libc::c_int, _) = (0, mem::size_of::<libc::c_int>() as libc::socklen_t);
+    let value = (&raw mut mtu).cast();
+    // SAFETY: the option fills in an int, for which there is room.
+    match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU, value, &mut len) }
+    {
+        0 => Ok(mtu as u32),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Joins `group` on the interface with this index, from one source only when `source` names it
 /// (RFC 3678, 5.1.1 and 5.1.2: the same options for both families).
 pub(super) fn join(

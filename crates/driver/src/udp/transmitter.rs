@@ -10,7 +10,11 @@ use std::{
 use socket2::SockAddr;
 use treecast_wire::header::{HEADER_LEN, Header};
 
-use super::{Offload, control, control::ControlBuffer};
+use super::{
+    Offload, control,
+    control::ControlBuffer,
+    narrow::{NarrowWay, NarrowWays},
+};
 
 /// The most datagrams in a super-packet: `UDP_MAX_SEGMENTS` of kernels before 6.9; later ones take 128.
 const MAX_SEGMENTS: usize = 64;
@@ -38,11 +42,14 @@ pub struct Transmitter {
     /// Those of one super-packet, one behind the other.
     headers: Vec<u8>,
     header_len: usize,
+    /// Seldom any.
+    narrow: Box<NarrowWays>,
 }
 
 impl Transmitter {
     pub fn new(socket: UdpSocket, offload: Offload) -> Self {
-        Self { socket, offload, headers: Vec::new(), header_len: HEADER_LEN }
+        let narrow = Box::default();
+        Self { socket, offload, headers: Vec::new(), header_len: HEADER_LEN, narrow }
     }
 
     /// The way in use: what was asked for, or what was left when the kernel had refused that.
@@ -52,6 +59,11 @@ impl Transmitter {
 
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
+    }
+
+    /// The hosts, lately found, on the way to which less fits than was to be sent.
+    pub(crate) fn take_narrow(&mut self) -> Vec<NarrowWay> {
+        self.narrow.take_untold()
     }
 
     /// Sends one whole datagram.
@@ -116,13 +128,18 @@ impl Transmitter {
 
     /// Sends one piece, stepping down to simpler ways until one is taken.
     fn send_piece(&mut self, to: &SockAddr, block_len: usize, piece: &[u8]) -> io::Result<()> {
+        let segment_len = self.header_len + block_len;
         loop {
+            if self.offload == Offload::SuperPackets && self.narrow.contains(to, segment_len) {
+                return self.send_batch(to, block_len, piece);
+            }
             let result = match self.offload {
                 Offload::SuperPackets => self.send_super_packet(to, block_len, piece),
                 Offload::Batches => self.send_batch(to, block_len, piece),
                 Offload::Single => self.send_singly(to, block_len, piece),
             };
             match (result, self.offload.step_down()) {
+                (Err(error), _) if is_too_long(&error) && self.narrow.note(to, segment_len) => {}
                 (Err(error), Some(next)) if is_unsupported(&error) => self.offload = next,
                 (result, _) => return result,
             }
@@ -211,6 +228,12 @@ fn retry_if_interrupted() -> io::Result<()> {
         error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
         error => Err(error),
     }
+}
+
+/// What the kernel says when segments do not fit on the way to a host: EINVAL, and EMSGSIZE in newer ones. It takes
+/// single datagrams, of which it makes fragments, and super-packets to others.
+fn is_too_long(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE))
 }
 
 /// Whether the kernel refuses the way and not the packet: no such call or option, or a device that

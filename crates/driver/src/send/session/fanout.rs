@@ -1,6 +1,11 @@
 //! Who is served by which way, carried out: copies go where the machine of `treecast_proto::fanout` says.
 
-use std::{collections::BTreeSet, io, net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::{Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use treecast_proto::{
     Instant, Step,
@@ -13,7 +18,10 @@ use super::{
     super::{FanoutProgress, Rate, SendEvent, multicast::Target, peer::Peer},
     ROUTERS, Session, Turn,
 };
-use crate::{fanout::Discovery, poller::Interest};
+use crate::{
+    fanout::{Discovery, too_narrow},
+    poller::Interest,
+};
 
 /// A receiver that has heard nothing of what left for so long, and a round trip, is back at unicast. Reports come every
 /// 100 ms, and some late.
@@ -114,6 +122,21 @@ impl Session<'_> {
                 peer.udp.map_or(peer.address.ip(), |address| address.ip())
             );
             (self.on_event)(SendEvent::Warning(line));
+        }
+    }
+
+    /// Says of each receiver once that full packets go there in fragments: the kernel knows it of copies, and routers say it
+    /// of lists.
+    pub(super) fn warn_of_narrow_ways(&mut self) {
+        let mut found = self.group.take_narrow();
+        let discovery = self.ways.as_mut().and_then(|ways| ways.discovery.as_mut());
+        found.extend(discovery.map(Discovery::take_narrow).unwrap_or_default());
+        let mut ways: BTreeMap<_, Vec<Ipv6Addr>> = BTreeMap::new();
+        for way in found.into_iter().filter(|way| self.told_narrow.insert(way.to)) {
+            ways.entry((way.mtu_bytes, way.packet_bytes)).or_default().push(way.to);
+        }
+        for ((mtu_bytes, packet_bytes), receivers) in ways {
+            (self.on_event)(SendEvent::Warning(too_narrow(&receivers, mtu_bytes, packet_bytes)));
         }
     }
 

@@ -47,6 +47,7 @@ impl Session<'_> {
         if let Some(line) = self.refusals.sum_up(now) {
             (self.on_event)(SendEvent::Warning(line));
         }
+        self.warn_of_narrow_ways();
         if self.started.is_some() && now >= self.next_progress {
             self.next_progress = now + PROGRESS_INTERVAL;
             let connections = self.peers.values_mut().filter_map(|peer| peer.connection.as_mut());
