@@ -11,6 +11,7 @@ mod arguments;
 mod bench;
 mod domain_key;
 mod figures;
+mod group;
 mod keys;
 mod lab;
 mod log;

@@ -20,11 +20,7 @@ use treecast_driver::{
 };
 use treecast_wire::ticket::{Repair, Ticket};
 
-use crate::{
-    Outcome, arguments,
-    observers::Observers,
-    send::{Dialect, Group, parse_group},
-};
+use crate::{Outcome, arguments, group::Group, observers::Observers, send::Dialect};
 
 /// What a session has and a carousel has not: options that do nothing with a carousel's ticket.
 const CONNECTION_HEADING: &str = "Connection to the sender, which a carousel has not";
@@ -86,7 +82,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "session")]
     dialect: Dialect,
     /// The IoT updater's group
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_group)]
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = Group::parse)]
     group: Option<Group>,
     /// The first line that `treecast send` prints, or @ and a file that holds it; with --dialect iotup what the
     /// file is to be called

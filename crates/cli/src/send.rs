@@ -31,6 +31,7 @@ use treecast_wire::{header::MAX_PAYLOAD_LEN, ticket};
 
 use crate::{
     Outcome, arguments,
+    group::Group,
     mead::sharing::{Grouping, SharingArgs, WireDialect},
     observers::Observers,
 };
@@ -74,7 +75,7 @@ pub struct Args {
     #[arg(long, value_name = "N%|auto", value_parser = parse_fec, allow_hyphen_values = true)]
     fec: Option<Share>,
     /// Multicast group, with or without a port [default: a random one of site scope]
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_group)]
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = Group::parse)]
     group: Option<Group>,
     /// Network interface to send on [default: the one of the route]
     #[arg(long, value_name = "IF")]
@@ -209,18 +210,6 @@ pub(crate) enum Dialect {
     Iotup,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Group {
-    pub address: IpAddr,
-    port: Option<u16>,
-}
-
-impl Group {
-    pub fn with_default_port(&self, port: u16) -> SocketAddr {
-        SocketAddr::new(self.address, self.port.unwrap_or(port))
-    }
-}
-
 /// Bits a second; none follows the receivers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rate(pub Option<u64>);
@@ -228,6 +217,9 @@ pub(crate) struct Rate(pub Option<u64>);
 pub fn run(args: Args) -> Outcome {
     check(&args)?;
     let options = options(&args)?;
+    if let Some(hint) = args.group.as_ref().and_then(Group::hint) {
+        remark!("treecast: {hint}");
+    }
     if is_carousel(&args) {
         return carousel::run(&args, options);
     }
@@ -542,16 +534,6 @@ impl TicketFile {
     }
 }
 
-pub(crate) fn parse_group(text: &str) -> Result<Group, String> {
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(Group { address, port: None });
-    }
-    let both = text.parse::<SocketAddr>().ok().filter(|both| both.port() != 0);
-    both.map(|both| Group { address: both.ip(), port: Some(both.port()) }).ok_or_else(|| {
-        "expected an address like ff15::1 or 239.255.1.1, or one with a port like [ff15::1]:5000".into()
-    })
-}
-
 const LEAST_RATE_BPS: f64 = 1e3;
 
 /// No link of a host is faster.
@@ -633,16 +615,6 @@ mod tests {
         assert_eq!((parse_fec("auto"), parse_fec("20%")), (Ok(Share::Auto), Ok(Share::Percent(20))));
         for bad in ["", "0%", "301%", "20", "-5%", "99999999999%", "on", "1.5%"] {
             assert!(parse_fec(bad).unwrap_err().contains("1% to 300%"), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_group_may_have_a_port() {
-        let group = parse_group("[ff15::7]:5000").unwrap();
-        assert_eq!((group.address, group.port), ("ff15::7".parse().unwrap(), Some(5000)));
-        assert_eq!(parse_group("239.255.0.1").unwrap().port, None);
-        for bad in ["ff15::7:port", "[ff15::7]:0", "[ff15::7]:99999", "host"] {
-            assert!(parse_group(bad).is_err(), "{bad}");
         }
     }
 }

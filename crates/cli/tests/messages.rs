@@ -22,6 +22,14 @@ const CASES: &[Case] = &[
     (&["send", "--control", "127.0.0.1:22x", "file"], &["'127.0.0.1:22x'", "192.0.2.1:5000"]),
     (&["send", "--source", "host", "file"], &["'host'", "fd00::1"]),
     (&["send", "--group", "[ff15::1]:0", "file"], &["'[ff15::1]:0'", "[ff15::1]:5000"]),
+    (&["send", "--group", "ff15::42:50000", "file"], &["'ff15::42:50000'", "write [ff15::42]:50000"]),
+    (&["send", "--group", "ff01::1", "file"], &["ff01::1 never leaves its host", "like ff15::1"]),
+    (&["send", "--group", "ff02::1", "file"], &["ff02::1 belongs to another protocol", "like ff15::1"]),
+    (&["send", "--group", "224.0.0.5:5000", "file"], &["224.0.0.5 belongs to", "like 239.255.1.1"]),
+    (
+        &["receive", "--dialect", "iotup", "--group", "[ff02::2]:4242", "x"],
+        &["ff02::2 belongs to", "ff15::1"],
+    ),
     (&["send", "--retx-factor", "-1", "file"], &["'-1'", "0 or more"]),
     (&["send", "--stall-limit", "9", "file"], &["'9'", "a number from 10 to 86400"]),
     (&["send", "--rate", "-5", "file"], &["'-5'", "like 500M"]),
@@ -133,7 +141,7 @@ const CASES: &[Case] = &[
 
 #[test]
 fn whatever_is_wrong_is_told_in_one_line_that_says_what_to_do() {
-    let folder = Folder::new();
+    let folder = Folder::new("wrong");
     let before = folder.files();
     for (arguments, expected) in CASES {
         let output = folder.run(arguments);
@@ -148,12 +156,27 @@ fn whatever_is_wrong_is_told_in_one_line_that_says_what_to_do() {
     }
 }
 
+/// `ff15::42:7001` is an address, and somebody's group perhaps: it is taken for one, and what else it may be is said.
+#[test]
+fn a_group_that_seems_to_have_a_port_is_remarked_on() {
+    let folder = Folder::new("group");
+    let wait = ["--interface", "lo", "--wait-timeout", "0", "file"];
+    for (group, says) in [("ff15::42:7001", true), ("[ff15::42:7001]", false), ("ff15::7:1", false)] {
+        let output = folder.run(&[&["send", "--group", group][..], &wait].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        let hints: Vec<_> = said.lines().filter(|line| line.contains("write [ff15::42]:7001")).collect();
+        assert_eq!(hints.len(), usize::from(says), "{group}: {said}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("treecast2."), "{group} is good: {said}");
+    }
+}
+
 /// Where the cases run, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("treecast-messages-{}", std::process::id()));
+    fn new(test: &str) -> Self {
+        let name = format!("treecast-messages-{test}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         fs::create_dir_all(path.join("folder")).unwrap();
         fs::create_dir_all(path.join("damaged")).unwrap();
         fs::write(path.join("file"), "hello").unwrap();

@@ -53,6 +53,9 @@ pub(super) fn run(args: &Args, options: ReceiveOptions) -> Outcome {
 /// Receives the one file of an IoT updater, which is named where a ticket would be.
 pub(super) fn run_iotup(args: &Args) -> Outcome {
     let group = args.group.ok_or("the IoT updater has no ticket: name its group with --group")?;
+    if let Some(hint) = group.hint() {
+        remark!("treecast: {hint}");
+    }
     let name = args.ticket.as_str();
     if Path::new(name).file_name() != Some(name.as_ref()) {
         return Err(format!("{name:?} is no plain name for a file: choose its folder with --into").into());
