@@ -169,6 +169,9 @@ pub struct DiscoveryCost {
     /// Responses that were not believed: they contradict others, or prove nothing where they should.
     #[serde(default)]
     pub refused: u64,
+    /// How many groups the senders have had.
+    #[serde(default)]
+    pub groups: u64,
     /// When the first one was over, after the first datagram; 0 when it was before.
     pub first_over_s: f64,
 }

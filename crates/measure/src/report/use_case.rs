@@ -143,7 +143,11 @@ fn packets_table(rows: &[UseCaseRow<'_>]) -> Table {
         Table::new("Packets at all receivers: loss and latency (figure 5.6), and processors", &columns);
     for row in rows {
         let (measured, latency) = (row.measured, row.measured.latency);
-        let ms = |value: f64| Cell::from(format!("{value:.3}"));
+        // Of a session's packets it is not known.
+        let ms = |value: f64| match latency.max_ms {
+            0.0 => Cell::from("-"),
+            _ => Cell::from(format!("{value:.3}")),
+        };
         let share = |share: f64| Cell::from(format!("{:.1} %", share * 100.0));
         table.rows.push(vec![
             row.cell.load.clone().into(),

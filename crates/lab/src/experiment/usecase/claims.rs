@@ -47,6 +47,10 @@ pub enum Measure {
     LaterLoss,
     /// Bytes of all discoveries but the first, as a part of all that left the sender.
     Discovery,
+    /// The longest time in which one of the receivers heard nothing, in seconds.
+    Silence,
+    /// How many groups the senders had, as a part of the other delivery's.
+    Groups,
     /// The mean latency of the worst second, as a part of the mean of the whole run.
     Peak,
 }
@@ -60,13 +64,15 @@ impl Measure {
             Self::Loss => "loss",
             Self::LaterLoss => "later-loss",
             Self::Discovery => "discovery",
+            Self::Silence => "silence",
+            Self::Groups => "groups",
             Self::Peak => "peak",
         }
     }
 
     /// Whether it is by itself, and not a part of another delivery's.
     fn is_value(self) -> bool {
-        matches!(self, Self::Loss | Self::LaterLoss | Self::Peak | Self::Discovery)
+        matches!(self, Self::Loss | Self::LaterLoss | Self::Peak | Self::Discovery | Self::Silence)
     }
 
     fn of(self, info: &UseCaseInfo) -> Option<f64> {
@@ -78,6 +84,8 @@ impl Measure {
             Self::Loss => measured.loss(),
             Self::LaterLoss => measured.later_loss()?,
             Self::Discovery => measured.later_discovery_bytes()? / measured.bytes.sender as f64,
+            Self::Silence => measured.longest_gap_ms / 1e3,
+            Self::Groups => measured.discovery?.groups as f64,
             Self::Peak => measured.latency_peak()?,
         })
     }
@@ -150,9 +158,11 @@ fn judge(
         at_most,
         at_least: None,
         holds: ratio.zip(at_most).is_some_and(|(ratio, most)| ratio <= most),
-        is_value: matches!(claim.measure, Measure::Loss | Measure::LaterLoss),
+        is_value: matches!(claim.measure, Measure::Loss | Measure::LaterLoss | Measure::Silence),
         measure: match claim.measure {
             Measure::Loss | Measure::LaterLoss => super::super::file::Measure::Loss,
+            // In seconds, too.
+            Measure::Silence => super::super::file::Measure::Calm,
             _ => super::super::file::Measure::Time,
         },
     })
@@ -162,7 +172,7 @@ fn judge(
 mod tests {
     use std::path::Path;
 
-    use treecast_measure::db::{Bytes, Measured};
+    use treecast_measure::db::{Bytes, DiscoveryCost, Measured};
 
     use super::*;
 
@@ -202,6 +212,22 @@ mod tests {
         let loss = claim("measure = \"loss\"\nreceivers = 1\nat_most = 0.015");
         let lost = judged(&[loss], &runs);
         assert!(lost[0].1 && (lost[0].0.unwrap() - 0.01).abs() < 1e-9);
+    }
+
+    #[test]
+    fn groups_are_compared_and_silence_is_in_seconds() {
+        let with = |delivery: &str, groups: u64, longest_gap_ms: f64| {
+            let mut run = run(delivery, 1, 100);
+            let measured = run.measured.as_mut().unwrap();
+            measured.longest_gap_ms = longest_gap_ms;
+            measured.discovery = Some(DiscoveryCost { groups, ..DiscoveryCost::default() });
+            run
+        };
+        let runs = [with("quiet", 2, 30.0), with("mead", 3, 480.0)];
+        let groups = claim("measure = \"groups\"\nto = \"quiet\"\nat_most = 1");
+        assert_eq!(judged(&[groups], &runs), [(Some(1.5), false)]);
+        let silence = claim("measure = \"silence\"\nat_most = 0.5");
+        assert_eq!(judged(&[silence], &runs), [(Some(0.48), true)]);
     }
 
     #[test]

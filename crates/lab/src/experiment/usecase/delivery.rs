@@ -7,7 +7,10 @@ use treecast_measure::db::ThesisLevels;
 use treecast_proto::mead::grouping::Parameters;
 use treecast_wire::mead::MAX_ADDRESSES;
 
-use super::{super::quantity::Time, support::Support};
+use super::{
+    super::quantity::{Rate, Size, Time},
+    support::Support,
+};
 use crate::{
     events::{self, Fault},
     mead_plan::Way,
@@ -62,6 +65,10 @@ pub struct Delivery {
     /// Whether Xcast's routers overwrite the addresses of those whom a copy is not for (RFC 5058, the A bit).
     #[serde(default)]
     pub anonymous: bool,
+    /// Of the packets that a session sends, all copies together.
+    pub rate: Option<Rate>,
+    /// Of the file that a session delivers, in place of the experiment's load.
+    pub size: Option<Size>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -73,6 +80,8 @@ pub enum Kind {
     Multicast,
     /// `treecast mead`.
     Mead,
+    /// `treecast send --fanout auto`, to `treecast receive`.
+    Send,
     /// `treecast mead --xcast`: all receivers stand in lists.
     Xcast,
     /// `treecast mead --xcast --group`: the routers of those who have joined stand in lists, and multicast on their own links.
@@ -83,6 +92,11 @@ impl Kind {
     /// Whether receivers join a group with the sender as its source.
     pub fn is_source_specific(self) -> bool {
         matches!(self, Self::Multicast | Self::XcastPlus)
+    }
+
+    /// Whether routers of MEADcast or Xcast can serve its receivers.
+    pub fn needs_routers(self) -> bool {
+        self == Self::Send || self.has_sender()
     }
 
     /// Whether its packets leave by a `treecast mead`.
@@ -118,12 +132,17 @@ impl Delivery {
             return Err(format!("delivery `{name}`: ok is a part of max, 0.1 to 1"));
         }
         let kind = self.kind;
+        if kind == Kind::Send && (self.rate.is_none() || self.size.is_none()) {
+            return Err(format!("delivery `{name}`: a session needs a rate and a size"));
+        }
         let without_meaning = [
             ("max", self.max.is_some() && !kind.has_sender()),
             ("discovery", self.discovery.is_some() && kind != Kind::Mead),
             ("key", self.key && !matches!(kind, Kind::Mead | Kind::XcastPlus)),
             ("designated", self.designated && kind != Kind::Mead),
             ("anonymous", self.anonymous && !self.is_xcast()),
+            ("rate", self.rate.is_some() && kind != Kind::Send),
+            ("size", self.size.is_some() && kind != Kind::Send),
         ];
         match without_meaning.iter().find(|(_, is_set)| *is_set) {
             Some((key, _)) => Err(format!("delivery `{name}`: {key} has no meaning for its kind")),
@@ -154,7 +173,7 @@ impl Delivery {
         match self.kind {
             Kind::Unicast => Way::Unicast,
             Kind::Multicast => Way::Multicast,
-            Kind::Mead => Way::Mead {
+            Kind::Mead | Kind::Send => Way::Mead {
                 grouping: (self.grouping == Grouping::Thesis).then_some(thesis),
                 dont_replicate: self.dont_replicate,
                 designated: self.designated,

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf, time::Duration};
 
 use treecast_measure::{
     Db,
-    db::{Machine, Measured, ReceiverOfRun, RunInfo, ThesisFigure, Transfer, UseCaseInfo},
+    db::{Latency, Machine, Measured, ReceiverOfRun, RunInfo, ThesisFigure, Transfer, UseCaseInfo},
 };
 
 use super::{
@@ -21,6 +21,7 @@ use super::{
     measure::{self, Traffic},
     plan::{self, Planned},
     play::{self, Played, Scene},
+    session::Session,
     stage::{self, Daemons, Stage},
     traffic::{Load, Sent, Tally},
 };
@@ -78,7 +79,7 @@ pub fn run(
     let baseline = Baseline::measure().map_err(Error::Machine)?;
     let any = |wanted: fn(&Delivery) -> bool| experiment.deliveries.iter().any(wanted);
     let daemons = Daemons {
-        mead: any(|delivery| delivery.kind.has_sender()),
+        mead: any(|delivery| delivery.kind.needs_routers()),
         designated: any(|delivery| delivery.designated),
         multicast: experiment.has(Kind::Multicast),
         xcast_plus: experiment.has(Kind::XcastPlus),
@@ -177,11 +178,11 @@ impl Director<'_> {
         let topology = self.stage.topology.clone();
         prepare_routers(&mut self.stage, experiment, planned).map_err(failed)?;
         let scene =
-            Scene::set(&self.stage, planned, number as u32, experiment.payload_bytes).map_err(failed)?;
+            Setting::of(&self.stage, planned, number as u32, experiment.payload_bytes).map_err(failed)?;
         // Senders that look for routers are not what is measured.
         let is_quiet = settle()?;
         let unsettled = (!is_quiet && !experiment.settle.is_zero()).then_some(experiment.settle);
-        let receivers = scene.receivers.clone();
+        let receivers = scene.receivers().to_vec();
         let run_info = self.run_info(planned, receivers.len());
         let record = Record::begin(&mut self.db, &run_info, &topology, unsettled, |name| {
             receivers.iter().any(|receiver| receiver == name)
@@ -329,6 +330,35 @@ impl Director<'_> {
     }
 }
 
+/// A run that is about to begin.
+enum Setting<'a> {
+    Traffic(Scene<'a>),
+    Session(Box<Session<'a>>),
+}
+
+impl<'a> Setting<'a> {
+    fn of(stage: &'a Stage, planned: &'a Planned, run: u32, payload_bytes: usize) -> io::Result<Self> {
+        Ok(match planned.delivery.kind {
+            Kind::Send => Self::Session(Box::new(Session::set(stage, planned, payload_bytes)?)),
+            _ => Self::Traffic(Scene::set(stage, planned, run, payload_bytes)?),
+        })
+    }
+
+    fn receivers(&self) -> &[String] {
+        match self {
+            Self::Traffic(scene) => &scene.receivers,
+            Self::Session(session) => &session.receivers,
+        }
+    }
+
+    fn play(self, stop: &(dyn Fn() -> bool + Sync)) -> io::Result<Played> {
+        match self {
+            Self::Traffic(scene) => scene.play(stop),
+            Self::Session(session) => session.play(stop),
+        }
+    }
+}
+
 /// Has the routers be what they are in a run.
 fn prepare_routers(stage: &mut Stage, experiment: &UseCases, planned: &Planned) -> io::Result<()> {
     if experiment.has(Kind::XcastPlus) {
@@ -360,19 +390,25 @@ fn receiver(name: &str, tally: &Tally, expected: u64, sent: &Sent) -> ReceiverOf
 fn sentence(info: &UseCaseInfo) -> String {
     let Some(measured) = &info.measured else { return "nothing was measured".into() };
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
-    let worst = measured.receivers.iter().max_by_key(|receiver| receiver.lost);
+    let worse = |one: &&ReceiverOfRun, other: &&ReceiverOfRun| {
+        one.lost.cmp(&other.lost).then(one.silent_s.total_cmp(&other.silent_s))
+    };
+    let worst = measured.receivers.iter().max_by(worse);
     let events = worst.filter(|_| !measured.events.is_empty()).map(|worst| {
         let (lost, name) = (worst.lost, &worst.name);
         format!("; {name} lost most, {lost}, and heard nothing for {:.2} s", worst.silent_s)
     });
     let events = events.unwrap_or_default();
+    // Of a session it is not known.
+    let latency = match measured.latency {
+        Latency { max_ms: 0.0, .. } => String::new(),
+        Latency { mean_ms, p99_ms, .. } => format!(", latency {mean_ms:.2} ms (99 % {p99_ms:.2})"),
+    };
     format!(
-        "{:.1} MB on all links, {:.1} MB from the sender, {:.2} s, {:.3} % lost, latency {:.2} ms (99 % {:.2}){events}",
+        "{:.1} MB on all links, {:.1} MB from the sender, {:.2} s, {:.3} % lost{latency}{events}",
         megabytes(measured.bytes.network),
         megabytes(measured.bytes.sender),
         measured.seconds,
         measured.loss() * 100.0,
-        measured.latency.mean_ms,
-        measured.latency.p99_ms,
     )
 }

@@ -324,6 +324,14 @@ max = 24
                 broken("max = 24", "anonymous = true"),
                 "x.toml: delivery `mead`: anonymous has no meaning for its kind",
             ),
+            (
+                broken("kind = \"mead\"\nmax = 24", "kind = \"send\"\nrate = \"10M\""),
+                "x.toml: delivery `mead`: a session needs a rate and a size",
+            ),
+            (
+                broken("max = 24", "size = \"1M\""),
+                "x.toml: delivery `mead`: size has no meaning for its kind",
+            ),
             (broken("name = \"mead\"", "name = \"unicast\""), "x.toml: delivery `unicast` is there twice"),
             (
                 parse(SMALL, &["deliveries=fast"]).unwrap_err(),

@@ -131,15 +131,18 @@ fn plan<'a>(
         Ok(sum)
     };
     let (computed, floor) = (cost(&delivery.way(max))?, cost(&Way::Multicast)?);
-    let packets = load.packets(payload_bytes);
+    let file = delivery.size.map(|size| Load::File { bytes: size.0 });
+    let packets = file.unwrap_or(load).packets(payload_bytes);
     let whole = |cost: Cost| Bytes {
         network: cost.network_bytes * u64::from(packets),
         sender: cost.sender_bytes * u64::from(packets),
     };
     let (computed_bytes, floor_bytes) = (whole(computed), whole(floor));
-    let interval = match load {
-        Load::Stream { seconds, .. } => Duration::from_secs(seconds.into()) / packets.max(1),
-        Load::File { .. } => {
+    let interval = match (delivery.rate, load) {
+        // Of the file alone; copies take their part of the rate, too.
+        (Some(rate), _) => Duration::from_secs_f64(payload_bytes as f64 * 8.0 / rate.0 as f64),
+        (None, Load::Stream { seconds, .. }) => Duration::from_secs(seconds.into()) / packets.max(1),
+        (None, Load::File { .. }) => {
             let Some(rate) = experiment.link_rate else {
                 return Err("a file goes as fast as its links bear it: name their `link_rate`".into());
             };

@@ -87,7 +87,7 @@ impl<'a> Scene<'a> {
             pace: Pace { run, payload_bytes, packets, interval: planned.interval },
         };
         match planned.delivery.kind {
-            Kind::Unicast => {}
+            Kind::Unicast | Kind::Send => {}
             Kind::Multicast => thread::sleep(JOINING),
             Kind::Mead | Kind::Xcast | Kind::XcastPlus => {
                 if planned.delivery.designated {
@@ -104,7 +104,8 @@ impl<'a> Scene<'a> {
 
     fn start_senders(&mut self) -> io::Result<()> {
         for group in &self.planned.groups {
-            let command = self.stage.mead(&self.arguments(group)?);
+            let mut command = self.stage.treecast("mead");
+            command.args(self.arguments(group)?);
             let sender = MeadSender::start(command, |command| self.stage.spawn(&group.sender, command))?;
             // Else each datagram is two packets.
             if let Some(room) = sender.mtu_bytes.checked_sub(IP_AND_UDP_LEN)
@@ -165,7 +166,7 @@ impl<'a> Scene<'a> {
                     sender.wait_registered(routers.len())?;
                 }
             }
-            Kind::Mead | Kind::Unicast | Kind::Multicast => return Ok(()),
+            Kind::Mead | Kind::Unicast | Kind::Multicast | Kind::Send => return Ok(()),
         }
         thread::sleep(REPLACING);
         Ok(())
@@ -174,7 +175,7 @@ impl<'a> Scene<'a> {
     fn flows(&self) -> io::Result<Vec<Flow>> {
         let to = |receivers: &[String]| -> io::Result<Vec<Ipv6Addr>> {
             Ok(match self.planned.delivery.kind {
-                Kind::Unicast => receivers
+                Kind::Unicast | Kind::Send => receivers
                     .iter()
                     .map(|receiver| address(self.stage, receiver))
                     .collect::<io::Result<_>>()?,
@@ -218,6 +219,7 @@ impl<'a> Scene<'a> {
             played.sender_cpu += done.cpu;
             let counted = |name: &str| done.counted[name].as_u64().unwrap_or(0);
             let discovery = played.discovery.get_or_insert_default();
+            discovery.groups += done.groups;
             discovery.discoveries += counted("discoveries");
             discovery.bytes += counted("discovery_bytes");
             discovery.refused +=
@@ -266,7 +268,12 @@ impl Played {
 }
 
 /// Has events happen until the run is over, and undoes them.
-fn happen(lab: &Lab, events: &[Event], origin: Instant, is_over: &AtomicBool) -> io::Result<Vec<EventOfRun>> {
+pub fn happen(
+    lab: &Lab,
+    events: &[Event],
+    origin: Instant,
+    is_over: &AtomicBool,
+) -> io::Result<Vec<EventOfRun>> {
     const LOOK: Duration = Duration::from_millis(5);
     let mut player = Player::new(lab, events);
     let mut happened = Vec::new();
@@ -299,11 +306,11 @@ pub fn latency(tally: &Tally) -> Latency {
     }
 }
 
-fn node<'a>(stage: &'a Stage, name: &str) -> io::Result<&'a LabNode> {
+pub fn node<'a>(stage: &'a Stage, name: &str) -> io::Result<&'a LabNode> {
     stage.lab().node(name).map_err(io::Error::other)
 }
 
-fn address(stage: &Stage, name: &str) -> io::Result<Ipv6Addr> {
+pub fn address(stage: &Stage, name: &str) -> io::Result<Ipv6Addr> {
     let address = node(stage, name)?.v6();
     address.ok_or_else(|| io::Error::other(format!("{name} is on no network")))
 }

@@ -135,11 +135,11 @@ impl Stage {
         Ok(())
     }
 
-    /// A `treecast mead` with these arguments, started in a node.
-    pub fn mead(&self, arguments: &[String]) -> Command {
-        let mut command = Command::new(&self.treecast);
-        command.args(["mead", "--json"]).args(arguments);
-        command
+    /// One of treecast's commands, which is to say what happens as JSON.
+    pub fn treecast(&self, command: &str) -> Command {
+        let mut treecast = Command::new(&self.treecast);
+        treecast.args([command, "--json"]);
+        treecast
     }
 
     /// Starts a program in a node; it ends with the thread that calls.
