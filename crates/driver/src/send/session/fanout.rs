@@ -136,7 +136,8 @@ impl Session<'_> {
             ways.entry((way.mtu_bytes, way.packet_bytes)).or_default().push(way.to);
         }
         for ((mtu_bytes, packet_bytes), receivers) in ways {
-            (self.on_event)(SendEvent::Warning(too_narrow(&receivers, mtu_bytes, packet_bytes)));
+            let line = too_narrow(&receivers, mtu_bytes, packet_bytes, self.plan.block_len);
+            (self.on_event)(SendEvent::Warning(line));
         }
     }
 
