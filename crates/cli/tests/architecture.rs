@@ -19,7 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const WITHOUT_AN_OS: [&str; 2] = ["wire", "proto"];
 
 /// What of the standard library those crates may name: no clock, socket, file, thread, process or environment.
-const ALLOWED_THERE: [&str; 13] = [
+const ALLOWED_THERE: [&str; 14] = [
     "cmp",
     "collections",
     "convert",
@@ -32,6 +32,7 @@ const ALLOWED_THERE: [&str; 13] = [
     "num",
     "ops",
     "str",
+    "sync::Arc",
     "time::Duration",
 ];
 
