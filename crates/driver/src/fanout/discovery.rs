@@ -203,7 +203,8 @@ impl Discovery {
                 // Who hears nothing for that is back at unicast, of which the kernel makes fragments.
                 Step::Event(Event::Narrow(receivers, mtu)) => {
                     let longest = ipv6::HEADER_LEN + self.payload_bytes;
-                    let way = |to| NarrowWay { to, mtu_bytes: mtu, packet_bytes: longest };
+                    let way =
+                        |to: Ipv6Addr| NarrowWay { to: to.into(), mtu_bytes: mtu, packet_bytes: longest };
                     self.narrow.extend(receivers.into_iter().filter(|_| longest > mtu).map(way));
                 }
                 Step::Event(Event::Unreachable(receivers, why)) => {

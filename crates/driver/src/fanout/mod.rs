@@ -38,9 +38,8 @@ const CAPABLE_TRANSPORT: u32 = 2 << 20;
 /// Receivers that a line names.
 const NAMED: usize = 3;
 
-/// What the user should know where full packets do not fit, whichever way they take: the kernel sends fragments of them, or
-/// routers do.
-pub(crate) fn too_narrow(receivers: &[Ipv6Addr], mtu: usize, longest: usize, block_len: u16) -> String {
+/// What the user should know where full packets do not fit, whichever way they take: the kernel sends fragments of them.
+pub(crate) fn too_narrow(receivers: &[IpAddr], mtu: usize, longest: usize, block_len: u16) -> String {
     format!(
         "only packets of up to {mtu} bytes fit on the way to {}, and the session's have up to {longest}: they go there in \
          fragments, which is slower and loses more; start a session with --block {}",

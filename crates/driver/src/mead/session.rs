@@ -569,7 +569,7 @@ fn route_source(receiver: Ipv6Addr, bound: Option<(Ipv6Addr, u32)>) -> std::io::
 fn path_mtu(source: Ipv6Addr, scope: u32, receiver: Ipv6Addr) -> std::io::Result<u32> {
     let socket = UdpSocket::bind(SocketAddrV6::new(source, 0, 0, scope))?;
     socket.connect(SocketAddrV6::new(receiver, 9, 0, scope))?;
-    option::path_mtu(&socket)
+    option::path_mtu(&socket, receiver.into())
 }
 
 fn check_route(

@@ -277,8 +277,8 @@ impl GroupLane {
 
     /// Hosts, lately found, on the way to which less fits than was to be sent.
     pub fn take_narrow(&mut self) -> Vec<NarrowWay> {
-        let Way::Copies(CopiesWay { v6: Some(transmitter), .. }) = &mut self.way else { return Vec::new() };
-        transmitter.take_narrow()
+        let Way::Copies(CopiesWay { v4, v6, .. }) = &mut self.way else { return Vec::new() };
+        [v4, v6].into_iter().flatten().flat_map(Transmitter::take_narrow).collect()
     }
 
     /// A line about the first packet that could not be sent, once.

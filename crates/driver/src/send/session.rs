@@ -18,7 +18,7 @@ mod symbols;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{Ipv6Addr, TcpListener},
+    net::{IpAddr, TcpListener},
     ops::Range,
     sync::{Arc, mpsc::TryRecvError},
     time::Duration,
@@ -138,7 +138,7 @@ pub(super) struct Session<'a> {
     /// Who is served by which way; none where all are by one.
     ways: Option<Ways>,
     /// To whom less fits than was to be sent, as the user knows.
-    told_narrow: BTreeSet<Ipv6Addr>,
+    told_narrow: BTreeSet<IpAddr>,
     started: Option<Instant>,
     /// When the last object was done.
     ended: Option<Instant>,

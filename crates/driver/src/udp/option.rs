@@ -23,13 +23,16 @@ pub(crate) fn set<T: Copy>(socket: &impl AsRawFd, level: i32, name: i32, value: 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the kernel knows to fit on the way from this socket to the host that it is connected to, in bytes of IPv6 packets.
-pub(crate) fn path_mtu(socket: &impl AsRawFd) -> io::Result<u32> {
+/// What the kernel knows to fit on the way from this socket to `to`, to which it is connected, in bytes of IP packets.
+pub(crate) fn path_mtu(socket: &impl AsRawFd, to: IpAddr) -> io::Result<u32> {
+    let (level, name) = match to {
+        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
     let (mut mtu, mut len): (libc::c_int, _) = (0, mem::size_of::<libc::c_int>() as libc::socklen_t);
     let value = (&raw mut mtu).cast();
     // SAFETY: the option fills in an int, for which there is room.
-    match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU, value, &mut len) }
-    {
+    match unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value, &mut len) } {
         0 => Ok(mtu as u32),
         _ => Err(io::Error::last_os_error()),
     }

@@ -139,7 +139,11 @@ impl Transmitter {
                 Offload::Single => self.send_singly(to, block_len, piece),
             };
             match (result, self.offload.step_down()) {
-                (Err(error), _) if is_too_long(&error) && self.narrow.note(to, segment_len) => {}
+                // The loop's first line goes round the super-packets then.
+                (Err(error), _)
+                    if self.offload == Offload::SuperPackets
+                        && is_too_long(&error)
+                        && self.narrow.note(to, segment_len) => {}
                 (Err(error), Some(next)) if is_unsupported(&error) => self.offload = next,
                 (result, _) => return result,
             }

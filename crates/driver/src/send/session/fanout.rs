@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    net::{Ipv6Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
@@ -131,7 +131,7 @@ impl Session<'_> {
         let mut found = self.group.take_narrow();
         let discovery = self.ways.as_mut().and_then(|ways| ways.discovery.as_mut());
         found.extend(discovery.map(Discovery::take_narrow).unwrap_or_default());
-        let mut ways: BTreeMap<_, Vec<Ipv6Addr>> = BTreeMap::new();
+        let mut ways: BTreeMap<_, Vec<IpAddr>> = BTreeMap::new();
         for way in found.into_iter().filter(|way| self.told_narrow.insert(way.to)) {
             ways.entry((way.mtu_bytes, way.packet_bytes)).or_default().push(way.to);
         }
