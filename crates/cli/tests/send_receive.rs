@@ -190,6 +190,22 @@ fn a_receiver_hears_at_the_port_that_it_names() {
     finish_well(sender);
 }
 
+/// A firewall may have one hole for both, and what comes to the group is not taken for what comes to the receiver alone.
+#[test]
+fn a_receiver_hears_a_group_at_the_port_that_it_names() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 4_000_000);
+    let free = UdpSocket::bind("[::]:0").unwrap().local_addr().unwrap().port().to_string();
+    let group = format!("239.255.5.92:{free}");
+    let arguments = ["--group", &group, "--fanout", "auto", "--rate", "20M", "--json", path(&file)];
+    let sender = scratch.send(&arguments);
+    finish_well(scratch.receive("a", &["--port", &free]));
+    let told = finish_well(sender);
+    let done = told.lines().rfind(|line| line.contains(r#""event":"done""#)).unwrap();
+    let done: Value = done.parse().unwrap();
+    assert_eq!(done["receivers"][0]["way"], "multicast", "{done}");
+}
+
 #[test]
 fn a_port_is_of_no_use_where_all_comes_to_a_group() {
     for (more, words) in [

@@ -20,7 +20,10 @@ use crate::{
     interface::Interface,
     security::{Identity, PublicKey, tls::ReceiverTls},
     stop::Stop,
-    udp::{GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_unicast_receiver},
+    udp::{
+        GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_unicast_receiver,
+        share_port_with_group,
+    },
 };
 
 /// The kernel sends its membership report two to three ticks after the join. A sender that starts before it is out
@@ -127,6 +130,9 @@ pub(super) fn join(
         Fanout::Multicast => 0,
         Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => socket.local_addr()?.port(),
     };
+    if udp_port == ticket.group.port() && ticket.fanout == Fanout::Auto {
+        share_port_with_group(&socket)?;
+    }
     let group_socket = match ticket.fanout {
         Fanout::Auto => open_group(ticket, &interface, on_event),
         Fanout::Multicast | Fanout::Unicast | Fanout::Mead | Fanout::Xcast => None,

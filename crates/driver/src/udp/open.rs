@@ -6,7 +6,7 @@ use std::{
     os::fd::AsRawFd,
 };
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use thiserror::Error;
 
 use super::option;
@@ -132,6 +132,19 @@ pub fn open_unicast_receiver(port: u16, want_bytes: usize) -> Result<(UdpSocket,
     let buffer = grow_receive_buffer(&socket, want_bytes)
         .map_err(|source| UdpError::Socket { doing: "size a receive buffer".into(), source })?;
     Ok((socket.into(), buffer))
+}
+
+/// Lets a group's socket have the port of one that hears unicast packets, which goes on hearing only those.
+///
+/// # Errors
+/// What the kernel says.
+pub fn share_port_with_group(socket: &UdpSocket) -> io::Result<()> {
+    if socket.local_addr()?.is_ipv6() {
+        option::set(socket, libc::IPPROTO_IPV6, option::IPV6_MULTICAST_ALL, 0_i32)?;
+    }
+    option::set(socket, libc::IPPROTO_IP, option::IP_MULTICAST_ALL, 0_i32)?;
+    // Only now: the port was nobody else's.
+    SockRef::from(socket).set_reuse_address(true)
 }
 
 /// A socket that sends unicast packets to hosts of one family.
