@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub struct Group {
     pub address: IpAddr,
     pub port: Option<u16>,
-    /// What its end, written without brackets, would be as a port.
-    seeming_port: Option<u16>,
+    /// What it would be with its end, written without brackets, as a port.
+    seeming: Option<(Ipv6Addr, u16)>,
 }
 
 impl Group {
@@ -21,8 +21,8 @@ impl Group {
             _ => return Err(expected(text)),
         };
         usable(address)?;
-        let seeming_port = split_port(text).filter(|_| bare.is_some()).map(|(_, port)| port);
-        Ok(Self { address, port, seeming_port })
+        let seeming = split_port(text).filter(|_| bare.is_some());
+        Ok(Self { address, port, seeming })
     }
 
     pub fn with_default_port(&self, port: u16) -> SocketAddr {
@@ -31,9 +31,7 @@ impl Group {
 
     /// What to say of an address that may be meant to have a port. It is one all the same, and somebody's group, so it is not refused.
     pub fn hint(&self) -> Option<String> {
-        let (address, port) = (self.address, self.seeming_port?);
-        let text = address.to_string();
-        let (group, _) = text.rsplit_once(':')?;
+        let (address, (group, port)) = (self.address, self.seeming?);
         Some(format!(
             "{address} is taken for a group without a port: for port {port} write [{group}]:{port}, or if it is meant so \
              [{address}]"
@@ -122,6 +120,7 @@ mod tests {
             let said = hint(text).unwrap();
             assert!(said.contains("write [ff15::42]:7001") && said.contains("so [ff15::42:7001]"), "{said}");
         }
+        assert!(hint("ff15::0:7001").unwrap().contains("write [ff15::]:7001"));
         for meant in
             ["ff15::7:1", "ff15::42", "ff15::7001", "ff15::42:70a1", "ff15::42:0999", "[ff15::42:7001]"]
         {
