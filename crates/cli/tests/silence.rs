@@ -189,7 +189,8 @@ fn a_receiver_that_is_told_to_stop_is_not_waited_for() {
 #[test]
 fn a_sender_says_which_of_the_receivers_named_have_not_come() {
     let scratch = Scratch::new("named");
-    let named = ["--fanout", "auto", "--receivers", "127.0.0.1,::1,127.0.0.7,fd00::9", "--wait-timeout", "3"];
+    let named =
+        ["--fanout", "auto", "--receivers", "127.0.0.1,::1,127.0.0.7,fd00::9", "--wait-timeout", "10"];
     let sender = scratch.send(&named);
     let receiver = scratch.receive("one", &[]);
     let (code, said) = finish(sender);
@@ -206,10 +207,10 @@ fn a_sender_says_which_of_the_receivers_named_have_not_come() {
 #[test]
 fn a_receiver_learns_that_the_others_have_not_come() {
     let scratch = Scratch::new("alone");
-    let sender = scratch.send(&["--wait", "2", "--wait-timeout", "3"]);
+    let sender = scratch.send(&["--wait", "2", "--wait-timeout", "10"]);
     let (code, said) = finish(scratch.receive("one", &[]));
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("it waited for 2 receivers, and 1 came within 3 s"), "{said}");
+    assert!(said.contains("it waited for 2 receivers, and 1 came within 10 s"), "{said}");
     assert!(said.contains("start anew") && !said.contains("is kept"), "nobody can go on with it: {said}");
     let (code, said) = finish(sender);
     assert!(code == Some(1) && said.contains("--wait-timeout"), "{said}");

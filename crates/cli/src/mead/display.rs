@@ -253,7 +253,6 @@ fn joined(addresses: &[Ipv6Addr]) -> String {
     addresses.iter().map(Ipv6Addr::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// The first of them, and how many others there are.
 /// At most as deep as hops are counted.
 fn print_tree(tree: &Tree, index: usize, depth: usize) {
     let node = tree.node(index);

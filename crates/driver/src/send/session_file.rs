@@ -256,9 +256,12 @@ impl Kept {
             (group || port, format!("with --group {}", kept.group)),
             (
                 rates,
-                self.rates
-                    .as_ref()
-                    .map_or("without --rates".to_owned(), |rates| format!("with --rates {rates}")),
+                match (&self.rates, kept.groups) {
+                    (Some(rates), _) => format!("with --rates {rates}"),
+                    (None, 1) => "without --rates".to_owned(),
+                    // Of a version that kept only how many.
+                    (None, groups) => format!("with {groups} rates in --rates"),
+                },
             ),
             (kept.source != options.source, with(kept.source.is_some(), &source)),
             (kept.security.is_some() != options.security.is_some(), with(kept.security.is_none(), "--plain")),
