@@ -65,7 +65,7 @@ pub struct Delivery {
     /// Whether Xcast's routers overwrite the addresses of those whom a copy is not for (RFC 5058, the A bit).
     #[serde(default)]
     pub anonymous: bool,
-    /// Of the packets that a session sends, all copies together.
+    /// Of the packets that a session sends: each copy has it.
     pub rate: Option<Rate>,
     /// Of the file that a session delivers, in place of the experiment's load.
     pub size: Option<Size>,

@@ -139,7 +139,7 @@ fn plan<'a>(
     };
     let (computed_bytes, floor_bytes) = (whole(computed), whole(floor));
     let interval = match (delivery.rate, load) {
-        // Of the file alone; copies take their part of the rate, too.
+        // Each copy has the rate. Headers, which take their part of it, are left out.
         (Some(rate), _) => Duration::from_secs_f64(payload_bytes as f64 * 8.0 / rate.0 as f64),
         (None, Load::Stream { seconds, .. }) => Duration::from_secs(seconds.into()) / packets.max(1),
         (None, Load::File { .. }) => {
