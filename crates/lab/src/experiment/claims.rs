@@ -96,20 +96,24 @@ fn finding(claim: &Claim, size: Size, runs: &[RunTime]) -> Finding {
         None => Some(1.0),
     };
     let ratio = of.zip(to).map(|(of, to)| of / to);
-    let holds = |ratio: f64| {
-        claim.at_most.is_none_or(|most| ratio <= most) && claim.at_least.is_none_or(|least| ratio >= least)
-    };
     Finding {
         says: claim.says.clone(),
         size_bytes: size.0,
         ratio,
         at_most: claim.at_most,
         at_least: claim.at_least,
-        holds: ratio.is_some_and(holds),
+        holds: is_within(ratio, claim.at_most, claim.at_least),
         is_value: claim.to.is_none()
             && !matches!(claim.measure, Measure::Time | Measure::Median | Measure::Sent),
         measure: claim.measure,
     }
+}
+
+/// Whether there is a ratio, and it is within its bounds.
+pub fn is_within(ratio: Option<f64>, at_most: Option<f64>, at_least: Option<f64>) -> bool {
+    ratio.is_some_and(|ratio| {
+        at_most.is_none_or(|most| ratio <= most) && at_least.is_none_or(|least| ratio >= least)
+    })
 }
 
 /// The median of the runs' slowest clients; none when there is no run, or one failed.

@@ -4,7 +4,10 @@ use serde::Deserialize;
 use treecast_measure::{db::UseCaseInfo, statistics::percentile};
 
 use super::{
-    super::{Finding, quantity::Size},
+    super::{
+        claims::{Finding, is_within},
+        quantity::Size,
+    },
     figures::{Cell, Figures},
 };
 
@@ -23,12 +26,24 @@ pub struct Claim {
     /// Only of this load.
     pub load: Option<String>,
     pub at_most: Option<f64>,
+    pub at_least: Option<f64>,
     /// At most what the thesis measured of this way; cells of which it says nothing do not count.
     pub thesis: Option<String>,
 }
 
 fn unicast() -> String {
     "unicast".into()
+}
+
+impl Claim {
+    pub fn check(&self) -> Result<(), String> {
+        match (self.at_most, self.at_least, &self.thesis) {
+            (None, None, None) => {
+                Err(format!("claim `{}` needs `at_most`, `at_least` or `thesis`", self.says))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What a claim is about.
@@ -156,8 +171,8 @@ fn judge(
         size_bytes: size.0,
         ratio,
         at_most,
-        at_least: None,
-        holds: ratio.zip(at_most).is_some_and(|(ratio, most)| ratio <= most),
+        at_least: claim.at_least,
+        holds: is_within(ratio, at_most, claim.at_least),
         is_value: matches!(claim.measure, Measure::Loss | Measure::LaterLoss | Measure::Silence),
         measure: match claim.measure {
             Measure::Loss | Measure::LaterLoss => super::super::file::Measure::Loss,
@@ -224,10 +239,20 @@ mod tests {
             run
         };
         let runs = [with("quiet", 2, 30.0), with("mead", 3, 480.0)];
-        let groups = claim("measure = \"groups\"\nto = \"quiet\"\nat_most = 1");
-        assert_eq!(judged(&[groups], &runs), [(Some(1.5), false)]);
+        let groups = |bounds: &str| claim(&format!("measure = \"groups\"\nto = \"quiet\"\n{bounds}"));
+        assert_eq!(judged(&[groups("at_most = 1")], &runs), [(Some(1.5), false)]);
+        assert_eq!(judged(&[groups("at_least = 1.6")], &runs), [(Some(1.5), false)]);
+        assert_eq!(judged(&[groups("at_least = 0.5\nat_most = 1.5")], &runs), [(Some(1.5), true)]);
         let silence = claim("measure = \"silence\"\nat_most = 0.5");
         assert_eq!(judged(&[silence], &runs), [(Some(0.48), true)]);
+    }
+
+    #[test]
+    fn a_claim_has_a_bound() {
+        assert!(claim("measure = \"loss\"").check().unwrap_err().contains("at_most"));
+        for bound in ["at_most = 1", "at_least = 1", "thesis = \"mead\""] {
+            claim(&format!("measure = \"loss\"\n{bound}")).check().unwrap();
+        }
     }
 
     #[test]

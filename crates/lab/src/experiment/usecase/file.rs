@@ -129,6 +129,7 @@ impl UseCases {
 
     fn check(&self) -> Result<(), String> {
         self.deliveries.iter().try_for_each(Delivery::check)?;
+        self.claims.iter().try_for_each(Claim::check)?;
         for (index, delivery) in self.deliveries.iter().enumerate() {
             if self.deliveries[..index].iter().any(|other| other.name == delivery.name) {
                 return Err(format!("delivery `{}` is there twice", delivery.name));
