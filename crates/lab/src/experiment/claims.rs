@@ -34,6 +34,9 @@ pub struct Finding {
     pub size_bytes: u64,
     /// None when there is nothing to compare: a client failed, or the run was cut short.
     pub ratio: Option<f64>,
+    /// Why there is nothing to compare, where that is known.
+    #[serde(default)]
+    pub missing: Option<String>,
     pub at_most: Option<f64>,
     pub at_least: Option<f64>,
     pub holds: bool,
@@ -59,8 +62,12 @@ impl Finding {
 
     /// The ratio, for a person.
     pub fn measured(&self) -> String {
-        let none = if self.measure == Measure::Calm { "never" } else { "nothing: a client failed" };
-        self.ratio.map_or(none.into(), |ratio| format!("{ratio:.3}{}", self.unit()))
+        match (self.ratio, &self.missing) {
+            (Some(ratio), _) => format!("{ratio:.3}{}", self.unit()),
+            (None, Some(why)) => format!("nothing: {why}"),
+            (None, None) if self.measure == Measure::Calm => "never".into(),
+            (None, None) => "nothing: a client failed".into(),
+        }
     }
 
     /// The bounds, for a person.
@@ -100,6 +107,7 @@ fn finding(claim: &Claim, size: Size, runs: &[RunTime]) -> Finding {
         says: claim.says.clone(),
         size_bytes: size.0,
         ratio,
+        missing: None,
         at_most: claim.at_most,
         at_least: claim.at_least,
         holds: is_within(ratio, claim.at_most, claim.at_least),

@@ -62,7 +62,8 @@ pub enum Measure {
     LaterLoss,
     /// Bytes of all discoveries but the first, as a part of all that left the sender.
     Discovery,
-    /// The longest time in which one of the receivers heard nothing, in seconds.
+    /// The longest time in which one of the receivers heard nothing, in seconds. It is of deliveries in which all has come: after
+    /// the last packet there is no silence, and a sender that dies would leave none.
     Silence,
     /// How many groups the senders had, as a part of the other delivery's.
     Groups,
@@ -99,10 +100,18 @@ impl Measure {
             Self::Loss => measured.loss(),
             Self::LaterLoss => measured.later_loss()?,
             Self::Discovery => measured.later_discovery_bytes()? / measured.bytes.sender as f64,
-            Self::Silence => measured.longest_gap_ms / 1e3,
+            Self::Silence => (measured.came == measured.expected).then_some(measured.longest_gap_ms / 1e3)?,
             Self::Groups => measured.discovery?.groups as f64,
             Self::Peak => measured.latency_peak()?,
         })
+    }
+
+    /// Why it has no value.
+    fn missing(self, info: &UseCaseInfo) -> Option<String> {
+        let measured = info.measured.as_ref()?;
+        let (missing, expected) = (measured.expected.saturating_sub(measured.came), measured.expected);
+        (self == Self::Silence && missing > 0)
+            .then(|| format!("{missing} of {expected} packets did not come"))
     }
 }
 
@@ -166,10 +175,12 @@ fn judge(
     };
     let to = if claim.measure.is_value() { Some(1.0) } else { median(&claim.to) };
     let ratio = median(&claim.of).zip(to).map(|(of, to)| of / to);
+    let missing = runs.iter().filter(|run| is_of(&claim.of, run)).find_map(|run| claim.measure.missing(run));
     Some(Finding {
         says: format!("{}: {}, {} a network", claim.says, cell.load, cell.receivers_per_network),
         size_bytes: size.0,
         ratio,
+        missing,
         at_most,
         at_least: claim.at_least,
         holds: is_within(ratio, at_most, claim.at_least),
@@ -235,6 +246,7 @@ mod tests {
             let mut run = run(delivery, 1, 100);
             let measured = run.measured.as_mut().unwrap();
             measured.longest_gap_ms = longest_gap_ms;
+            measured.came = measured.expected;
             measured.discovery = Some(DiscoveryCost { groups, ..DiscoveryCost::default() });
             run
         };
@@ -245,6 +257,17 @@ mod tests {
         assert_eq!(judged(&[groups("at_least = 0.5\nat_most = 1.5")], &runs), [(Some(1.5), true)]);
         let silence = claim("measure = \"silence\"\nat_most = 0.5");
         assert_eq!(judged(&[silence], &runs), [(Some(0.48), true)]);
+    }
+
+    /// A sender that dies leaves all receivers at the same time, and none of them in silence.
+    #[test]
+    fn silence_has_no_value_where_not_all_has_come() {
+        let mut died = run("mead", 1, 100);
+        died.measured.as_mut().unwrap().longest_gap_ms = 5.0;
+        let silence = claim("measure = \"silence\"\nat_most = 0.5");
+        let found = findings(&[silence], &Figures::default(), &[died], |_| Size(1));
+        assert!(!found[0].holds);
+        assert_eq!(found[0].measured(), "nothing: 1 of 100 packets did not come");
     }
 
     #[test]

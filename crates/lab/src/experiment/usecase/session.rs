@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{
-    super::store::Store,
+    super::{process::Ended, store::Store},
     plan::Planned,
     play::{self, Played, happen},
     program::{Program, Said},
@@ -25,7 +25,7 @@ use crate::LabNode;
 /// How often it is looked whether something has come.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A session may take so many times as long as its file takes at its rate: unicast takes longer.
+/// A session may take so many times as long as its file takes at its rate: links may not bear a copy for each receiver.
 const SLOWEST: u32 = 20;
 
 /// How long programs may take for anything else.
@@ -40,6 +40,8 @@ pub struct Session<'a> {
     store: Store,
     ticket: PathBuf,
     sender: Program,
+    /// The processor time that it took, when it has ended.
+    sender_cpu: Option<Duration>,
     ears: Vec<Ear>,
 }
 
@@ -74,7 +76,7 @@ impl<'a> Session<'a> {
         let sender = Program::start(command, |command| stage.spawn(&group.sender, command))?;
         wait_for(&sender, "ticket")?;
         let ears = receivers.iter().map(|receiver| Ear::open(stage, receiver)).collect::<io::Result<_>>()?;
-        Ok(Self { stage, planned, receivers, bytes, store, ticket, sender, ears })
+        Ok(Self { stage, planned, receivers, bytes, store, ticket, sender, sender_cpu: None, ears })
     }
 
     /// Has receivers come, and returns when all have ended.
@@ -91,7 +93,7 @@ impl<'a> Session<'a> {
         });
         let (whole, events) = (whole?, events?);
         drop(programs);
-        let sender_cpu = self.end_sender()?;
+        let sender_cpu = self.end_sender(stop)?;
         let packets = if stop() { 0 } else { self.planned.packets };
         let lasted = origin.elapsed();
         // Afterwards there are retransmissions, over connections, and nothing to hear.
@@ -129,6 +131,7 @@ impl<'a> Session<'a> {
             if Instant::now() > end {
                 return Err(io::Error::other("the session does not come to its end"));
             }
+            self.hear_sender()?;
             for (index, program) in programs.iter().enumerate() {
                 if whole[index].is_none() {
                     self.ears[index].listen(origin)?;
@@ -148,14 +151,40 @@ impl<'a> Session<'a> {
         Ok(whole)
     }
 
+    /// Fails where the sender has: its receivers would wait for it.
+    fn hear_sender(&mut self) -> io::Result<()> {
+        while let Some((_, said)) = self.sender.said() {
+            if let Said::Ended(ended, last) = said {
+                self.sender_cpu = Some(processor_time(ended, last)?);
+            }
+        }
+        Ok(())
+    }
+
     /// It ends by itself. Returns the processor time that it took.
-    fn end_sender(&mut self) -> io::Result<Duration> {
+    fn end_sender(&self, stop: &dyn Fn() -> bool) -> io::Result<Duration> {
         let end = Instant::now() + PATIENCE;
         loop {
-            if let (_, Said::Ended(ended, _)) = self.sender.next(end)? {
-                let ended = ended.unwrap_or_default();
-                return Ok(ended.cpu_user + ended.cpu_system);
+            if let Some(cpu) = self.sender_cpu {
+                return Ok(cpu);
             }
+            match self.sender.next(end)? {
+                (_, Said::Ended(..)) if stop() => return Ok(Duration::ZERO),
+                (_, Said::Ended(ended, last)) => return processor_time(ended, last),
+                (_, Said::Event(_)) => {}
+            }
+        }
+    }
+}
+
+/// What a sender took whose session came to its end. Its exit code is 3 where a receiver lacks something: that is a result.
+fn processor_time(ended: Option<Ended>, last: Option<String>) -> io::Result<Duration> {
+    let ended = ended.unwrap_or_default();
+    match ended.code {
+        Some(0 | 3) => Ok(ended.cpu_user + ended.cpu_system),
+        _ => {
+            let (how, last) = (ended.describe(), last.unwrap_or_else(|| "it said nothing".into()));
+            Err(io::Error::other(format!("treecast send: {how}: {last}")))
         }
     }
 }
@@ -204,9 +233,12 @@ impl Ear {
     }
 
     /// As if each packet of the plan had come, where the file has; and none, where it has not. `last` is when anybody heard
-    /// anything last.
+    /// anything last: afterwards there is nothing to hear. Who has heard nothing at all was silent until it had the file.
     fn end(mut self, began: Duration, last: Duration, whole: Option<Duration>, packets: u32) -> Tally {
-        self.break_silence(whole.map_or(last, |whole| whole.min(last)));
+        match self.last {
+            Some(_) => self.break_silence(whole.map_or(last, |whole| whole.min(last))),
+            None => self.tally.longest_gap.0 = whole.unwrap_or(last),
+        }
         self.tally.longest_gap.1 += began;
         self.tally.latency_min = Duration::ZERO;
         if let Some(whole) = whole {
@@ -264,7 +296,27 @@ mod tests {
         assert_eq!(silence(&[900, 910, 1_100, 1_150], 1_150, Some(3_000)), (910, 190));
         assert_eq!(silence(&[10, 20], 5_000, None), (20, 4_980), "others went on hearing");
         assert_eq!(silence(&[10, 20], 5_000, Some(60)), (20, 40), "it had all that it wanted");
-        assert_eq!(silence(&[], 5_000, Some(60)), (0, 0), "it had it over its connection");
+        assert_eq!(silence(&[], 5_000, Some(7_000)), (0, 7_000), "it had it over its connection");
+        assert_eq!(silence(&[], 5_000, None), (0, 5_000), "it had nothing");
+    }
+
+    #[test]
+    fn a_sender_that_fails_is_told_of_with_its_last_words() {
+        let ended =
+            |code, signal| Some(Ended { code, signal, cpu_user: MS, cpu_system: MS, ..Ended::default() });
+        let last = || Some("error: no route".to_owned());
+        assert_eq!(processor_time(ended(Some(0), None), None).unwrap(), 2 * MS);
+        assert_eq!(
+            processor_time(ended(Some(3), None), last()).unwrap(),
+            2 * MS,
+            "a receiver lacks something"
+        );
+        let why = |ended, last| processor_time(ended, last).unwrap_err().to_string();
+        let said = "treecast send: its program ended with exit code 1: error: no route";
+        assert_eq!(why(ended(Some(1), None), last()), said);
+        let killed = "treecast send: its program was killed by signal 9: it said nothing";
+        assert_eq!(why(ended(None, Some(9)), None), killed);
+        assert!(processor_time(None, None).is_err(), "nobody knows how it ended");
     }
 
     #[test]
