@@ -260,6 +260,28 @@ fn listeners_of_the_older_version_are_heard_by_igmp() {
     listeners_of_the_older_version_are_heard("oldb", "239.255.7.3", setting);
 }
 
+/// The sender has another link-local address than when it started. When a listener leaves, it asks from that one whether there are
+/// others, and hears them.
+#[test]
+fn a_sender_may_change_its_link_local_address() {
+    let lan = Lan::new("addr", 3);
+    let file = lan.file(4_000_000);
+    let arguments = ["--repair", "carousel", "--group", "ff15::7:4"];
+    let mut sender = lan.send_from(0, "4M", &arguments, &file);
+    let ticket = sender.wait_for("ticket")["ticket"].as_str().unwrap().to_owned();
+    let mut leaves = lan.receive(1, &[&ticket]);
+    let stays = lan.receive(2, &[&ticket]);
+    sender.wait_for("started");
+    let host = lan.namespace("0");
+    lan.ip(&format!("-n {host} addr flush dev eth0 scope link"));
+    lan.ip(&format!("-n {host} addr add fe80::77/64 dev eth0 nodad"));
+    thread::sleep(Duration::from_secs(1));
+    signal(&leaves, "-INT");
+    leaves.wait().unwrap();
+    assert_whole(stays, &file, &lan.copies(2).join("file"));
+    sender.wait_for("paused");
+}
+
 /// Two hosts with the same file and the same session are one carousel. They come and go as they like, with a Goodbye or
 /// without, and what each sends counts.
 #[test]

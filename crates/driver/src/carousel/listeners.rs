@@ -173,7 +173,7 @@ impl ListenerWatch {
     }
 
     /// Says that no router is here any longer.
-    pub fn leave(&self) {
+    pub fn leave(&mut self) {
         let _ = self.send(&Message::RouterTermination);
     }
 
@@ -214,7 +214,24 @@ impl ListenerWatch {
         }
     }
 
-    fn send(&self, message: &Message) -> io::Result<()> {
+    /// Sends from the interface's address, also when that is another now.
+    fn send(&mut self, message: &Message) -> io::Result<()> {
+        match self.send_from_own(message) {
+            Err(error) if says_no_such_source(&error) && self.find_address() => self.send_from_own(message),
+            sent => sent,
+        }
+    }
+
+    /// Looks up the address that queries come from; true if it is another.
+    fn find_address(&mut self) -> bool {
+        let Ok(interface) = Interface::named(&self.interface.name) else { return false };
+        let Ok(own) = own_address(&interface, self.group) else { return false };
+        let is_other = own != self.link.address();
+        self.link.set_address(own);
+        is_other
+    }
+
+    fn send_from_own(&self, message: &Message) -> io::Result<()> {
         let Some((to, bytes)) = self.packet(message) else { return Ok(()) };
         match self.link.address() {
             IpAddr::V6(own) => send_from(&self.socket, own, self.interface.index, to, &bytes),
@@ -257,6 +274,11 @@ fn own_address(interface: &Interface, group: IpAddr) -> Result<IpAddr, ListenErr
     };
     let found = interface.addresses.iter().find(suits).copied();
     found.ok_or_else(|| ListenError::NoAddress(interface.name.clone()))
+}
+
+/// Whether the kernel refuses the source address: the interface has lost it, or checks whether another has it too.
+fn says_no_such_source(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EADDRNOTAVAIL))
 }
 
 /// From the address to be compared by who else asks. To a group of wider scope a kernel would take a wider address, and all

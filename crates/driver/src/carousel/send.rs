@@ -118,7 +118,7 @@ pub fn send(
     if carousel.hash_first(&mut tell)? {
         carousel.run(&mut tell)?;
     }
-    if let Some(listeners) = &carousel.listeners {
+    if let Some(listeners) = &mut carousel.listeners {
         listeners.leave();
     }
     Ok(carousel.summary)
