@@ -4,7 +4,7 @@ mod child;
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc,
@@ -280,6 +280,29 @@ fn a_sender_may_change_its_link_local_address() {
     leaves.wait().unwrap();
     assert_whole(stays, &file, &lan.copies(2).join("file"));
     sender.wait_for("paused");
+}
+
+/// TUN has no link-layer addresses, and so no filter of them.
+#[test]
+fn listeners_are_waited_for_on_an_interface_without_link_layer_addresses() {
+    for group in ["ff15::7:5", "239.255.7.5"] {
+        let lan = Lan::new("tun", 1);
+        let host = lan.namespace("0");
+        lan.ip(&format!("-n {host} tuntap add tun0 mode tun"));
+        lan.ip(&format!("-n {host} link set tun0 up"));
+        for address in ["fe80::1/64", "fd78::1/64", "10.78.0.1/24"] {
+            lan.ip(&format!("-n {host} addr add {address} dev tun0"));
+        }
+        let mut command = lan.treecast(0);
+        command.args(["send", "--repair", "carousel", "--interface", "tun0", "--wait-timeout", "1"]);
+        let file = lan.file(1_000);
+        let mut child = command.args(["--group", group]).arg(file).stderr(Stdio::piped()).spawn_guarded();
+        thread::sleep(Duration::from_secs(3));
+        let _ = child.kill();
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(said.contains("nobody"), "{said}");
+    }
 }
 
 /// Two hosts with the same file and the same session are one carousel. They come and go as they like, with a Goodbye or

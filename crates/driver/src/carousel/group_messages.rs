@@ -36,7 +36,12 @@ impl GroupMessages {
         let ethertype = if group.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
         frames::bind(&socket, interface.index, ethertype as u16)?;
         let request = link_layer_membership(interface.index, group);
-        option::set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, request)?;
+        match option::set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, request) {
+            // The interface's link-layer addresses are not of six octets. TUN, WireGuard, PPP and tunnels have none, and hand
+            // over whatever comes, so that nothing need be asked of them.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            set => set?,
+        }
         Ok(Self(socket))
     }
 
