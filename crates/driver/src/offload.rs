@@ -15,7 +15,7 @@ const GSO_UDP: u8 = 5;
 
 /// Where a UDP header has its checksum, and its length.
 const UDP_CHECKSUM_OFFSET: u16 = 6;
-const UDP_HEADER_LEN: usize = 8;
+pub(crate) const UDP_HEADER_LEN: usize = 8;
 
 /// What is left to do to one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

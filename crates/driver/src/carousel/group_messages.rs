@@ -14,6 +14,7 @@ use socket2::{Domain, SockFilter, Socket, Type};
 use treecast_proto::membership::Message;
 use treecast_wire::{igmp, mld};
 
+use super::listeners::split_ip_header;
 use crate::{frames, interface::Interface, udp::option};
 
 /// The longest query that a link of ordinary MTU carries, and more.
@@ -84,7 +85,7 @@ fn message(packet: &[u8]) -> Option<(IpAddr, Message)> {
 /// Every message has a TTL of 1 (RFC 9776, 4). What stands behind the packet's end is padding of the frame.
 fn parse_igmp_packet(packet: &[u8]) -> Option<(IpAddr, Message)> {
     let total = usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]));
-    let (header, body) = packet.get(..total)?.split_at_checked(usize::from(packet[0] & 0x0f) * 4)?;
+    let (header, body) = split_ip_header(packet.get(..total)?)?;
     let from = Ipv4Addr::from(*header.get(12..)?.first_chunk::<4>()?);
     if header[8] != 1 || header[9] != libc::IPPROTO_IGMP as u8 {
         return None;

@@ -6,9 +6,9 @@
 
 use std::{
     io,
-    mem::{self, MaybeUninit},
+    mem::MaybeUninit,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
 
@@ -25,7 +25,7 @@ use crate::{
     udp::{
         GroupAddress,
         control::{self, ControlBuffer},
-        option,
+        iovec, message_to, option, send_message,
     },
 };
 
@@ -194,8 +194,8 @@ impl ListenerWatch {
         let Some(from) = from.as_socket().map(|from| from.ip()) else { return Ok(None) };
         let message = match self.group {
             IpAddr::V6(_) => mld::Message::parse(&self.buffer[..len]).ok().and_then(Message::from_mld),
-            IpAddr::V4(_) => without_ip_header(&self.buffer[..len])
-                .and_then(|bytes| igmp::Message::parse(bytes).ok())
+            IpAddr::V4(_) => split_ip_header(&self.buffer[..len])
+                .and_then(|(_, bytes)| igmp::Message::parse(bytes).ok())
                 .and_then(Message::from_igmp),
         };
         Ok(message.map(|message| (self.speaker(from, &message), message)))
@@ -291,17 +291,10 @@ fn send_from(
     bytes: &[u8],
 ) -> io::Result<()> {
     let (to, mut control) = (SockAddr::from(to), ControlBuffer::new());
-    let slice = io::IoSlice::new(bytes);
-    // SAFETY: all zeros are a value of it.
-    let mut message = unsafe { mem::zeroed::<libc::msghdr>() };
-    message.msg_name = to.as_ptr().cast_mut().cast();
-    message.msg_namelen = to.len();
-    message.msg_iov = (&raw const slice).cast_mut().cast();
-    message.msg_iovlen = 1;
+    let mut iovecs = [iovec(bytes)];
+    let mut message = message_to(&to, &mut iovecs);
     control::set_source(&mut message, &mut control, source, interface);
-    // SAFETY: address, slice and control buffer outlive the call, and the kernel only reads them; IoSlice is as iovec.
-    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, 0) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    send_message(socket, &message)
 }
 
 fn open_socket(interface: &Interface, group: IpAddr) -> io::Result<Socket> {
@@ -354,10 +347,10 @@ fn filter_for_mld() -> [u32; 8] {
     blocked
 }
 
-/// A raw IPv4 socket hands the IP header over, too.
-fn without_ip_header(packet: &[u8]) -> Option<&[u8]> {
+/// An IPv4 packet's header, which a raw socket hands over, too, and what is behind it.
+pub(super) fn split_ip_header(packet: &[u8]) -> Option<(&[u8], &[u8])> {
     let words = packet.first()? & 0x0f;
-    packet.get(usize::from(words) * 4..)
+    packet.split_at_checked(usize::from(words) * 4)
 }
 
 #[cfg(test)]
@@ -377,9 +370,10 @@ mod tests {
         let mut packet = [0; 28];
         packet[0] = 0x46;
         packet[24] = 0x22;
-        assert_eq!(without_ip_header(&packet), Some(&[0x22, 0, 0, 0][..]));
-        assert_eq!(without_ip_header(&packet[..10]), None);
-        assert_eq!(without_ip_header(&[]), None);
+        let body = |packet| split_ip_header(packet).map(|(_, body)| body);
+        assert_eq!(body(&packet), Some(&[0x22, 0, 0, 0][..]));
+        assert_eq!(body(&packet[..10]), None);
+        assert_eq!(body(&[]), None);
     }
 
     #[test]

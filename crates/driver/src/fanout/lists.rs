@@ -15,8 +15,7 @@ use treecast_proto::{
 use treecast_wire::ipv6::{self, next_header};
 
 use super::{CAPABLE_TRANSPORT, Out};
-
-const UDP_HEADER_LEN: usize = 8;
+use crate::offload::UDP_HEADER_LEN;
 
 const HOP_LIMIT: u8 = 64;
 

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    net::{IpAddr, Ipv6Addr, SocketAddrV6, UdpSocket},
+    net::{IpAddr, Ipv6Addr, SocketAddrV6},
     os::unix::fs::MetadataExt,
     path::Path,
     time::{Duration, SystemTime},
@@ -567,9 +567,8 @@ fn route_source(receiver: Ipv6Addr, bound: Option<(Ipv6Addr, u32)>) -> std::io::
 
 /// What the kernel knows to fit on the way to a receiver, in bytes; sends nothing.
 fn path_mtu(source: Ipv6Addr, scope: u32, receiver: Ipv6Addr) -> std::io::Result<u32> {
-    let socket = UdpSocket::bind(SocketAddrV6::new(source, 0, 0, scope))?;
-    socket.connect(SocketAddrV6::new(receiver, 9, 0, scope))?;
-    option::path_mtu(&socket, receiver.into())
+    let at = |address, port| SocketAddrV6::new(address, port, 0, scope).into();
+    option::path_mtu(at(source, 0), at(receiver, 9))
 }
 
 fn check_route(

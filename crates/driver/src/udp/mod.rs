@@ -32,6 +32,7 @@ pub use open::{
 };
 pub use outage::Outage;
 pub use transmitter::{Transmitter, blocks_in_super_packet, frames_in_super_packet};
+pub(crate) use transmitter::{iovec, message_to, send_message};
 
 /// How datagrams cross the border to the kernel, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,19 +4,19 @@
 use std::{
     collections::BTreeMap,
     mem,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr},
 };
 
 use socket2::SockAddr;
 use treecast_wire::ipv6;
 
-use super::option;
+use super::{open::unspecified, option};
+use crate::offload::UDP_HEADER_LEN;
 
 /// More than a session has receivers. Beyond it, all are looked at anew.
 const MAX_HOSTS: usize = 20_000;
 
 const IPV4_HEADER_LEN: usize = 20;
-const UDP_HEADER_LEN: usize = 8;
 
 /// A host, and what fits on the way to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,10 +37,11 @@ pub(super) struct NarrowWays {
 impl NarrowWays {
     /// Whether it is known that datagrams of so many bytes do not fit on the way to `to`.
     pub fn contains(&self, to: &SockAddr, datagram_len: usize) -> bool {
-        let fits = |to: SocketAddr| {
-            self.mtu_bytes.get(&to.ip()).is_none_or(|mtu| *mtu >= packet_bytes(to.ip(), datagram_len))
-        };
-        !self.mtu_bytes.is_empty() && !to.as_socket().is_none_or(fits)
+        if self.mtu_bytes.is_empty() {
+            return false;
+        }
+        let Some(to) = to.as_socket().map(|to| to.ip()) else { return false };
+        self.mtu_bytes.get(&to).is_some_and(|mtu| *mtu < packet_bytes(to, datagram_len))
     }
 
     /// Looks whether that is so. What the kernel has learned of a way, it forgets after a while, but routers would only tell it again.
@@ -67,10 +68,7 @@ fn packet_bytes(to: IpAddr, datagram_len: usize) -> usize {
     header_len + UDP_HEADER_LEN + datagram_len
 }
 
-/// Sends nothing.
 fn path_mtu(to: SocketAddr) -> Option<usize> {
-    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect(to).ok()?;
-    Some(option::path_mtu(&socket, to.ip()).ok()? as usize)
+    let any = SocketAddr::new(unspecified(to.ip()), 0);
+    Some(option::path_mtu(any, to).ok()? as usize)
 }

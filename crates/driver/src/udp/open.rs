@@ -198,7 +198,7 @@ fn domain(address: IpAddr) -> Domain {
     if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 }
 }
 
-fn unspecified(family_of: IpAddr) -> IpAddr {
+pub(super) fn unspecified(family_of: IpAddr) -> IpAddr {
     if family_of.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     io, mem,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, UdpSocket},
     os::fd::AsRawFd,
 };
 
@@ -23,11 +23,13 @@ pub(crate) fn set<T: Copy>(socket: &impl AsRawFd, level: i32, name: i32, value: 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the kernel knows to fit on the way from this socket to `to`, to which it is connected, in bytes of IP packets.
-pub(crate) fn path_mtu(socket: &impl AsRawFd, to: IpAddr) -> io::Result<u32> {
+/// What the kernel knows to fit on the way from one address to another, in bytes of IP packets. Sends nothing.
+pub(crate) fn path_mtu(from: SocketAddr, to: SocketAddr) -> io::Result<u32> {
+    let socket = UdpSocket::bind(from)?;
+    socket.connect(to)?;
     let (level, name) = match to {
-        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
-        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
     };
     let (mut mtu, mut len): (libc::c_int, _) = (0, mem::size_of::<libc::c_int>() as libc::socklen_t);
     let value = (&raw mut mtu).cast();

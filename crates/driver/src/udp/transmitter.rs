@@ -200,11 +200,11 @@ impl Transmitter {
     }
 }
 
-fn iovec(bytes: &[u8]) -> libc::iovec {
+pub(crate) fn iovec(bytes: &[u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }
 
-fn message_to(to: &SockAddr, iovecs: &mut [libc::iovec]) -> libc::msghdr {
+pub(crate) fn message_to(to: &SockAddr, iovecs: &mut [libc::iovec]) -> libc::msghdr {
     // SAFETY: msghdr is plain data, for which zeroes are a value.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_name = to.as_ptr().cast_mut().cast();
@@ -217,7 +217,8 @@ fn message_to(to: &SockAddr, iovecs: &mut [libc::iovec]) -> libc::msghdr {
     message
 }
 
-fn send_message(socket: &UdpSocket, message: &libc::msghdr) -> io::Result<()> {
+/// Sends what `message` points at, all of which the caller keeps alive.
+pub(crate) fn send_message(socket: &impl AsRawFd, message: &libc::msghdr) -> io::Result<()> {
     loop {
         // SAFETY: the callers keep alive all that `message` points at.
         if unsafe { libc::sendmsg(socket.as_raw_fd(), message, 0) } >= 0 {
