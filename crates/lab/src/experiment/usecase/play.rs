@@ -197,18 +197,16 @@ impl<'a> Scene<'a> {
         let expected = self.expected(self.pace.packets);
         let origin = Instant::now();
         self.sinks.begin(traffic::now());
-        let is_over = AtomicBool::new(false);
         let (sent, tallies, events) = thread::scope(|scope| {
-            let (lab, events) = (self.stage.lab(), &self.planned.delivery.events);
-            let is_over = &is_over;
-            let happening = scope.spawn(move || happen(lab, events, origin, is_over));
             let listening = scope.spawn(|| self.sinks.run());
-            let sending = scope.spawn(|| traffic::send(&self.flows, &self.pace, stop));
-            let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            self.drain(expected);
-            self.sinks.end();
-            is_over.store(true, Ordering::Relaxed);
-            let events = happening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let (lab, events) = (self.stage.lab(), &self.planned.delivery.events);
+            let (sent, events) = while_they_happen(lab, events, origin, || {
+                let sending = scope.spawn(|| traffic::send(&self.flows, &self.pace, stop));
+                let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                self.drain(expected);
+                self.sinks.end();
+                sent
+            });
             let tallies = listening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (sent, tallies, events)
         });
@@ -267,13 +265,23 @@ impl Played {
     }
 }
 
-/// Has events happen until the run is over, and undoes them.
-pub fn happen(
+/// Has events happen until `run` is over, and undoes them. Returns what that returns, and which have happened.
+pub fn while_they_happen<T>(
     lab: &Lab,
     events: &[Event],
     origin: Instant,
-    is_over: &AtomicBool,
-) -> io::Result<Vec<EventOfRun>> {
+    run: impl FnOnce() -> T,
+) -> (T, io::Result<Vec<EventOfRun>>) {
+    let is_over = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let happening = scope.spawn(move || happen(lab, events, origin, is_over));
+        let result = run();
+        is_over.store(true, Ordering::Relaxed);
+        (result, happening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
+fn happen(lab: &Lab, events: &[Event], origin: Instant, is_over: &AtomicBool) -> io::Result<Vec<EventOfRun>> {
     const LOOK: Duration = Duration::from_millis(5);
     let mut player = Player::new(lab, events);
     let mut happened = Vec::new();

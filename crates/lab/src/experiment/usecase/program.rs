@@ -61,8 +61,27 @@ impl Program {
         self.said.try_recv().ok()
     }
 
-    /// Waits until `end` for what it says next.
-    pub fn next(&self, end: Instant) -> io::Result<(Instant, Said)> {
+    /// Waits until `end` for the next event, and fails when it ends instead.
+    pub fn event(&self, end: Instant) -> io::Result<(Instant, Value)> {
+        match self.next(end)? {
+            (at, Said::Event(event)) => Ok((at, event)),
+            (_, Said::Ended(_, last)) => {
+                let last = last.unwrap_or_else(|| "it said nothing".into());
+                Err(io::Error::other(format!("{} has ended: {last}", self.name)))
+            }
+        }
+    }
+
+    /// Waits until `end` for its end, whatever it says before: how it has ended, and its last words.
+    pub fn ended(&self, end: Instant) -> io::Result<(Option<Ended>, Option<String>)> {
+        loop {
+            if let (_, Said::Ended(ended, last)) = self.next(end)? {
+                return Ok((ended, last));
+            }
+        }
+    }
+
+    fn next(&self, end: Instant) -> io::Result<(Instant, Said)> {
         let left = end.saturating_duration_since(Instant::now());
         self.said.recv_timeout(left).map_err(|error| match error {
             RecvTimeoutError::Timeout => io::Error::other(format!("{} does not answer", self.name)),
@@ -72,17 +91,6 @@ impl Program {
 
     pub fn signal(&self, signal: i32) {
         self.process.signal(signal);
-    }
-}
-
-impl Said {
-    /// Why nothing more can be waited for.
-    pub fn as_error(&self) -> io::Error {
-        let last = match self {
-            Self::Ended(_, Some(last)) => last,
-            _ => "it said nothing",
-        };
-        io::Error::other(format!("the program has ended: {last}"))
     }
 }
 

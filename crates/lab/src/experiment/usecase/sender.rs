@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::program::{Program, Said};
+use super::program::Program;
 
 /// Where programs send to what goes to the group (listing A.8).
 pub const TUN_ADDRESS: &str = "fd15::1";
@@ -66,20 +66,16 @@ impl MeadSender {
     fn wait_for(&mut self, kind: &str) -> io::Result<Value> {
         let end = Instant::now() + PATIENCE;
         loop {
-            match self.program.next(end)? {
-                (at, Said::Event(event)) => {
-                    if event["event"] == "tree" {
-                        self.discovered.get_or_insert(at);
-                    }
-                    self.groups += u64::from(event["event"] == "group");
-                    if let Some(routers) = event["registered"].as_array() {
-                        self.registered = routers.len();
-                    }
-                    if event["event"] == kind {
-                        return Ok(event);
-                    }
-                }
-                (_, ended) => return Err(ended.as_error()),
+            let (at, event) = self.program.event(end)?;
+            if event["event"] == "tree" {
+                self.discovered.get_or_insert(at);
+            }
+            self.groups += u64::from(event["event"] == "group");
+            if let Some(routers) = event["registered"].as_array() {
+                self.registered = routers.len();
+            }
+            if event["event"] == kind {
+                return Ok(event);
             }
         }
     }
@@ -88,12 +84,8 @@ impl MeadSender {
     pub fn end(mut self) -> io::Result<Done> {
         self.program.signal(libc::SIGTERM);
         let counted = self.wait_for("done")?;
-        let end = Instant::now() + PATIENCE;
-        let ended = loop {
-            if let (_, Said::Ended(ended, _)) = self.program.next(end)? {
-                break ended.unwrap_or_default();
-            }
-        };
+        let (ended, _) = self.program.ended(Instant::now() + PATIENCE)?;
+        let ended = ended.unwrap_or_default();
         let cpu = ended.cpu_user + ended.cpu_system;
         Ok(Done { discovered: self.discovered, groups: self.groups, counted, cpu })
     }

@@ -7,7 +7,6 @@ use std::{
     io::{self, Read as _},
     os::unix::fs::FileExt,
     path::PathBuf,
-    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -15,7 +14,7 @@ use std::{
 use super::{
     super::{process::Ended, store::Store},
     plan::Planned,
-    play::{self, Played, happen},
+    play::{self, Played, while_they_happen},
     program::{Program, Said},
     stage::Stage,
     traffic::{self, Second, Sent, Tally},
@@ -83,14 +82,8 @@ impl<'a> Session<'a> {
     pub fn play(mut self, stop: &(dyn Fn() -> bool + Sync)) -> io::Result<Played> {
         let (origin, began) = (Instant::now(), traffic::now());
         let programs = self.start_receivers()?;
-        let is_over = AtomicBool::new(false);
-        let (whole, events) = thread::scope(|scope| {
-            let (lab, events, is_over) = (self.stage.lab(), &self.planned.delivery.events, &is_over);
-            let happening = scope.spawn(move || happen(lab, events, origin, is_over));
-            let whole = self.listen(&programs, origin, stop);
-            is_over.store(true, Ordering::Relaxed);
-            (whole, happening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        });
+        let (lab, events) = (self.stage.lab(), &self.planned.delivery.events);
+        let (whole, events) = while_they_happen(lab, events, origin, || self.listen(&programs, origin, stop));
         let (whole, events) = (whole?, events?);
         drop(programs);
         let sender_cpu = self.end_sender(stop)?;
@@ -163,17 +156,11 @@ impl<'a> Session<'a> {
 
     /// It ends by itself. Returns the processor time that it took.
     fn end_sender(&self, stop: &dyn Fn() -> bool) -> io::Result<Duration> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            if let Some(cpu) = self.sender_cpu {
-                return Ok(cpu);
-            }
-            match self.sender.next(end)? {
-                (_, Said::Ended(..)) if stop() => return Ok(Duration::ZERO),
-                (_, Said::Ended(ended, last)) => return processor_time(ended, last),
-                (_, Said::Event(_)) => {}
-            }
+        if let Some(cpu) = self.sender_cpu {
+            return Ok(cpu);
         }
+        let (ended, last) = self.sender.ended(Instant::now() + PATIENCE)?;
+        if stop() { Ok(Duration::ZERO) } else { processor_time(ended, last) }
     }
 }
 
@@ -262,13 +249,8 @@ fn interface(node: &LabNode) -> io::Result<&str> {
 
 fn wait_for(program: &Program, kind: &str) -> io::Result<()> {
     let end = Instant::now() + PATIENCE;
-    loop {
-        match program.next(end)? {
-            (_, Said::Event(event)) if event["event"] == kind => return Ok(()),
-            (_, Said::Event(_)) => {}
-            (_, ended) => return Err(ended.as_error()),
-        }
-    }
+    while program.event(end)?.1["event"] != kind {}
+    Ok(())
 }
 
 #[cfg(test)]
