@@ -100,15 +100,19 @@ impl Drop for Program {
 
 /// A sender on s with these arguments, and a receiver on each host.
 fn start(network: &Network, scratch: &Scratch, arguments: &[&str]) -> (Program, Vec<Program>) {
-    let ticket = scratch.path("ticket");
+    let sender = start_sender(network, scratch, arguments);
+    (sender, RECEIVERS.iter().map(|receiver| receive(network, scratch, receiver)).collect())
+}
+
+fn start_sender(network: &Network, scratch: &Scratch, arguments: &[&str]) -> Program {
     let mut command = treecast();
-    command.args(["send", "--json", "--interface", "rf", "--ticket-file"]).arg(&ticket);
+    command.args(["send", "--json", "--interface", "rf", "--ticket-file"]).arg(scratch.path("ticket"));
     if !arguments.contains(&"--receivers") {
         command.args(["--wait", "4"]);
     }
     let mut sender = Program::start(network, "s", command.args(arguments));
     sender.wait_for("ticket", |event| event["event"] == "ticket");
-    (sender, RECEIVERS.iter().map(|receiver| receive(network, scratch, receiver)).collect())
+    sender
 }
 
 fn receive(network: &Network, scratch: &Scratch, (node, interface): &(&str, &str)) -> Program {
@@ -316,11 +320,8 @@ fn receivers_that_come_later_are_looked_for_at_once() {
     let (network, scratch) = (network(), Scratch::new());
     let _router = router(&network);
     let file = scratch.file("file", LEN);
-    let mut command = treecast();
-    command.args(["send", "--json", "--interface", "rf", "--wait", "4", "--fanout", "mead", "--rate", "20M"]);
-    command.arg("--ticket-file").arg(scratch.path("ticket")).arg(&file);
-    let mut sender = Program::start(&network, "s", &mut command);
-    sender.wait_for("ticket", |event| event["event"] == "ticket");
+    let arguments = ["--fanout", "mead", "--rate", "20M", path(&file)];
+    let mut sender = start_sender(&network, &scratch, &arguments);
     let first = receive(&network, &scratch, &RECEIVERS[0]);
     sender.wait_for("the first", |event| event["event"] == "joined");
     // The discovery that began with it is over.
@@ -473,17 +474,12 @@ fn a_way_that_is_too_narrow_for_the_session_is_told_of() {
 #[test]
 fn a_way_that_is_too_narrow_for_copies_is_told_of() {
     const LEN: usize = 3_000_000;
-    for fanout in ["unicast", "xcast", "auto"] {
+    for (fanout, lists) in [("unicast", &[][..]), ("xcast", &["--max", "3"]), ("auto", &["--max", "3"])] {
         let (network, scratch) = (network(), Scratch::new());
         narrow(&network, "e4", 1280);
         let file = scratch.file("file", LEN);
-        let arguments = ["--fanout", fanout, "--max", "3", "--rate", "10M", path(&file)];
-        let arguments = if fanout == "unicast" {
-            [&arguments[..2], &arguments[4..]].concat()
-        } else {
-            arguments.to_vec()
-        };
-        let (sender, receivers) = start(&network, &scratch, &arguments);
+        let arguments = ["--fanout", fanout, "--rate", "10M", path(&file)];
+        let (sender, receivers) = start(&network, &scratch, &[lists, &arguments].concat());
         let (_, events) = sender.end();
         for receiver in receivers {
             let (done, _) = receiver.end();
