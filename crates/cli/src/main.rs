@@ -56,7 +56,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let arguments = receive::join_ticket(std::env::args_os().collect());
+    let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => return arguments::refuse(&error),
     };

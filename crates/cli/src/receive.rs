@@ -4,6 +4,7 @@ mod carousel;
 mod display;
 
 use std::{
+    ffi::OsString,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -49,7 +50,7 @@ pub struct Args {
     /// Take only files whose names match, like '*.iso' or 'docs/*'
     #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
     only: Option<glob::Pattern>,
-    /// What the sender calls this receiver [default: host name and process id]
+    /// What the sender calls this receiver [default: host name and process id; in a lab its node's name]
     #[arg(long, help_heading = CONNECTION_HEADING)]
     name: Option<String>,
     /// Who this receiver is: a key's name (see `treecast keys`) or file [default: a key made for the session]
@@ -85,9 +86,28 @@ pub struct Args {
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = Group::parse)]
     group: Option<Group>,
     /// The first line that `treecast send` prints, or @ and a file that holds it; with --dialect iotup what the
-    /// file is to be called
-    #[arg(value_name = "TICKET|@PATH")]
-    ticket: String,
+    /// file is to be called. White space and line breaks in a ticket mean nothing
+    #[arg(value_name = "TICKET|@PATH", required = true)]
+    ticket: Vec<String>,
+}
+
+impl Args {
+    /// The ticket, or what stands in its place, in one piece.
+    fn ticket(&self) -> String {
+        self.ticket.join(" ")
+    }
+}
+
+/// Joins the pieces of a ticket with spaces in it, so that none of them is taken for an option: they may begin with `-`.
+pub fn join_ticket(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    for start in 1..arguments.len() {
+        let pieces = arguments[start..].iter().map_while(|argument| argument.to_str());
+        if let Ok((ticket, count)) = Ticket::from_pieces(pieces) {
+            arguments.splice(start..start + count, [ticket.to_string().into()]);
+            break;
+        }
+    }
+    arguments
 }
 
 pub fn run(args: Args) -> Outcome {
@@ -125,7 +145,7 @@ fn check_port(args: &Args) -> Result<(), &'static str> {
 }
 
 fn options(args: &Args) -> Result<ReceiveOptions, String> {
-    let ticket = read_ticket(&args.ticket)?;
+    let ticket = read_ticket(&args.ticket())?;
     Ok(ReceiveOptions {
         name: args.name.clone(),
         interface: args.interface.clone(),
@@ -150,7 +170,7 @@ fn parse_pattern(text: &str) -> Result<glob::Pattern, String> {
     }
 }
 
-/// The ticket itself, or from the first line of the file behind `@`.
+/// The ticket itself, or from the first lines of the file behind `@`.
 fn read_ticket(text: &str) -> Result<Ticket, String> {
     /// More than the longest ticket.
     const MAX_TICKET_FILE_LEN: u64 = 64 * 1024;
@@ -161,11 +181,11 @@ fn read_ticket(text: &str) -> Result<Ticket, String> {
         let advice = "name the file that `treecast send --ticket-file` wrote, or give the ticket itself";
         format!("cannot read the ticket from {path:?}: {error}; {advice}")
     })?;
-    let line = content.lines().next().unwrap_or_default();
-    if line.is_empty() {
+    let mut lines = content.lines().skip_while(|line| line.trim().is_empty()).peekable();
+    if lines.peek().is_none() {
         return Err(format!("there is no ticket in {path:?}: see that `treecast send` has written it"));
     }
-    line.parse().map_err(|error| format!("{path}: {error}"))
+    Ticket::from_pieces(lines).map(|(ticket, _)| ticket).map_err(|error| format!("{path}: {error}"))
 }
 
 fn exit_code(summary: &ReceiveSummary) -> Outcome {
@@ -205,6 +225,43 @@ mod tests {
             let line = parse_pattern(wrong).unwrap_err();
             assert!(line.contains("like '*.iso'"), "{line}");
         }
+    }
+
+    /// A ticket whose base64 has a `-` behind a break.
+    const TICKET: &str = "treecast2.HzwCqgADBZgG_xUAAAAAAAAAAAAAAAAAQhtZAAEG_QAAAAAAAAAAAAAAAAAAARtYAUsid3fU3R_GHG\
+                          -IT0hkHQK00SHT_TKMsItVMfys2r-KAAAAAAAAAAB4mr4b";
+
+    #[test]
+    fn a_ticket_in_several_arguments_is_joined_and_nothing_else() {
+        let joined = |line: &str| {
+            let arguments = line.split('|').map(OsString::from).collect();
+            let joined = join_ticket(arguments);
+            joined.iter().map(|argument| argument.to_str().unwrap()).collect::<Vec<_>>().join("|")
+        };
+        let (first, others) = TICKET.split_at(TICKET.find('-').unwrap());
+        let (second, third) = others.split_at(9);
+        let broken = format!("treecast|receive|--into|x|{first}|{second}|{third} |--secure");
+        assert_eq!(joined(&broken), format!("treecast|receive|--into|x|{TICKET}|--secure"));
+        for other in ["treecast|receive|--into|treecast2.x|-h", "treecast|receive|@file|x", "treecast"] {
+            assert_eq!(joined(other), other);
+        }
+    }
+
+    #[test]
+    fn a_file_may_hold_a_ticket_in_several_lines_and_something_behind_it() {
+        let path = std::env::temp_dir().join(format!("treecast-ticket-{}", std::process::id()));
+        let (first, second) = TICKET.split_at(40);
+        let read = |text: String| {
+            std::fs::write(&path, text).unwrap();
+            read_ticket(&format!("@{}", path.display())).map(|ticket| ticket.to_string())
+        };
+        assert!(read(format!("\n {first}\nRegards\n")).unwrap_err().contains("cut short"));
+        for text in [format!("{TICKET}\nthe second line\n"), format!("\n{first}\r\n  {second}\n\nRegards\n")]
+        {
+            assert_eq!(read(text), Ok(TICKET.to_owned()));
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(read_ticket(&format!(" {first} \t{second}\n")).unwrap().to_string(), TICKET);
     }
 
     #[test]

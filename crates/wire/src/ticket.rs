@@ -2,7 +2,7 @@
 //!
 //! Text form: `treecast2.` and the URL-safe base64 of the fields below, followed by a CRC-32 of
 //! them, so that a ticket cut short or mistyped is told apart from a wrong one. The digit is the
-//! version; version 1 had no keys.
+//! version; version 1 had no keys. White space in it, as mail programs put it there, means nothing.
 //!
 //! ```text
 //! session 4 | fanout 1 | repair 1 | block length 2 | group | source | n 1 | n control addresses | security | expires 8
@@ -39,6 +39,9 @@ pub const KEY_LEN: usize = 32;
 
 /// The most control addresses that a ticket holds.
 pub const MAX_CONTROL_ADDRESSES: usize = 16;
+
+/// More than the characters of the longest ticket.
+const MAX_TEXT_LEN: usize = 4096;
 
 /// How one packet reaches many hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,6 +205,27 @@ impl Ticket {
         }
     }
 
+    /// Reads the ticket that stands in the first of `pieces`, such as a file's lines, and says in how many of them.
+    ///
+    /// # Errors
+    /// Those of the first piece where no number of pieces is a ticket.
+    pub fn from_pieces<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Result<(Self, usize), TicketError> {
+        let mut text = String::new();
+        let mut refused = None;
+        for (piece, count) in pieces.into_iter().zip(1..) {
+            text.extend(piece.split_whitespace());
+            match text.parse() {
+                Ok(ticket) => return Ok((ticket, count)),
+                Err(error @ TicketError::Field(_)) => return Err(error),
+                Err(error) => _ = refused.get_or_insert(error),
+            }
+            if text.len() > MAX_TEXT_LEN {
+                break;
+            }
+        }
+        Err(refused.unwrap_or(TicketError::Prefix))
+    }
+
     /// The text of a ticket whose fields are these bytes, right or wrong: prefix, base64, checksum.
     pub fn seal(fields: &[u8]) -> String {
         let checksum = crc32fast::hash(fields).to_be_bytes();
@@ -213,7 +237,8 @@ impl FromStr for Ticket {
     type Err = TicketError;
 
     fn from_str(text: &str) -> Result<Self, TicketError> {
-        let (version, text) = split_prefix(text.trim()).ok_or(TicketError::Prefix)?;
+        let text: String = text.split_whitespace().collect();
+        let (version, text) = split_prefix(&text).ok_or(TicketError::Prefix)?;
         if version != VERSION {
             return Err(TicketError::Version(version));
         }

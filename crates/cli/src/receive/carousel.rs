@@ -56,7 +56,8 @@ pub(super) fn run_iotup(args: &Args) -> Outcome {
     if let Some(hint) = group.hint() {
         remark!("treecast: {hint}");
     }
-    let name = args.ticket.as_str();
+    let name = args.ticket();
+    let name = name.as_str();
     if Path::new(name).file_name() != Some(name.as_ref()) {
         return Err(format!("{name:?} is no plain name for a file: choose its folder with --into").into());
     }
