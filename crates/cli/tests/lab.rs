@@ -110,6 +110,61 @@ fn a_lab_is_built_used_shown_and_removed() {
     assert!(place.refuse(&["down", name]).contains("there is no lab"));
 }
 
+/// A receiver in a lab is called after its node, however it is started there.
+#[test]
+fn receivers_in_a_lab_have_their_nodes_names() {
+    let place = Place::new("names");
+    let name = place.prefix.as_str();
+    place.print(&["up", "lan:clients=2", "--name", name]);
+    let folder = place.state.join("files");
+    fs::create_dir_all(&folder).unwrap();
+    let path = |file: &str| folder.join(file).display().to_string();
+    fs::write(path("file"), "hello").unwrap();
+    let send = [
+        "send",
+        "--json",
+        "--wait",
+        "2",
+        "--fanout",
+        "unicast",
+        "--ticket-file",
+        &path("ticket"),
+        &path("file"),
+    ];
+    let sender = place.command(&[&["exec", name, "server0", "--", TREECAST][..], &send].concat());
+    let sender = { sender }.stdout(Stdio::piped()).spawn_guarded();
+    let start = Instant::now();
+    while fs::read_to_string(path("ticket")).unwrap_or_default().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (ticket, into) = (format!("@{}", path("ticket")), [path("0"), path("1")]);
+    let mut by_lab =
+        place.command(&["exec", name, "client0", "--", TREECAST, "receive", &ticket, "--into", &into[0]]);
+    let mut by_ip = Command::new("ip");
+    by_ip.args([
+        "netns",
+        "exec",
+        &format!("{name}-client1"),
+        TREECAST,
+        "receive",
+        &ticket,
+        "--into",
+        &into[1],
+    ]);
+    for receiver in [by_lab.spawn_guarded(), by_ip.spawn_guarded()] {
+        let output = receiver.wait_with_output().unwrap();
+        assert!(output.status.success());
+    }
+    let said = String::from_utf8(sender.wait_with_output().unwrap().stdout).unwrap();
+    let events = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let joined = events.filter(|event| event["event"] == "joined");
+    let mut names: Vec<String> = joined.map(|event| event["receiver"].as_str().unwrap().to_owned()).collect();
+    names.sort();
+    assert_eq!(names[0], "client0", "{said}");
+    assert!(names[1].starts_with(&format!("{name}-client1-")), "{said}");
+}
+
 /// The routers are told where the server is, without which the joins would go round for ever.
 #[test]
 fn in_a_triangle_a_group_is_joined_and_left() {

@@ -17,6 +17,9 @@ use crate::state::{self, Locked, Phase, Record};
 use crate::topology::Topology;
 use crate::up;
 
+/// Tells a program in which node it runs: receivers are called after it.
+const NODE_VARIABLE: &str = "TREECAST_NODE";
+
 /// How a lab is built.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -226,9 +229,10 @@ impl Lab {
 
 // Running things in it.
 impl Lab {
-    /// Has `command` start inside `node`.
+    /// Has `command` start inside `node`, and know that node's name.
     pub fn place(&self, node: &str, command: &mut Command) -> Result<()> {
         namespace::place(self.namespace(node)?, command);
+        command.env(NODE_VARIABLE, node);
         Ok(())
     }
 

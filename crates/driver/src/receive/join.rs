@@ -2,6 +2,8 @@
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
+    os::unix::fs::MetadataExt,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -187,14 +189,35 @@ fn check_name(name: &str) -> Result<(), ReceiveError> {
         .map_err(|error| ReceiveError::Name { name: name.to_owned(), reason: error.to_string() })
 }
 
-/// The host's name and the process id: two receivers with one key are told apart by it, and one that comes again has its
-/// name from the journal.
+/// The environment variable that names the lab's node in which a program runs.
+const NODE_VARIABLE: &str = "TREECAST_NODE";
+
+/// Where the network namespaces that have names are, one file each (ip-netns(8)).
+const NAMESPACES: &str = "/run/netns";
+
+/// The node's name in a lab. Elsewhere the name of the network namespace or host and the process id: two receivers with
+/// one key are told apart by it, and one that comes again has its name from the journal.
 fn default_name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host: String = host.trim().chars().filter(|letter| letter.is_ascii_graphic()).collect();
-    let suffix = format!("-{}", std::process::id());
-    let len = host.len().min(MAX_RECEIVER_NAME_LEN - suffix.len());
-    format!("{}{suffix}", &host[..len])
+    if let Some(node) = std::env::var(NODE_VARIABLE).ok().filter(|node| !node.is_empty()) {
+        return plain_name(&node, "");
+    }
+    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    plain_name(&namespace_name().unwrap_or_else(host), &format!("-{}", std::process::id()))
+}
+
+/// What a receiver may be called, at most [`MAX_RECEIVER_NAME_LEN`] bytes, `suffix` at its end.
+fn plain_name(name: &str, suffix: &str) -> String {
+    let name: String = name.chars().filter(char::is_ascii_graphic).collect();
+    let len = name.len().min(MAX_RECEIVER_NAME_LEN - suffix.len());
+    format!("{}{suffix}", &name[..len])
+}
+
+/// The name of the network namespace that this process is in; none for the host's own.
+fn namespace_name() -> Option<String> {
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let ours = identity(Path::new("/proc/self/ns/net"))?;
+    let mut named = std::fs::read_dir(NAMESPACES).ok()?.flatten();
+    named.find(|name| identity(&name.path()) == Some(ours))?.file_name().into_string().ok()
 }
 
 fn interface(options: &ReceiveOptions, sender: SocketAddr) -> Result<Interface, ReceiveError> {
