@@ -52,6 +52,22 @@ fn every_packet_type_has_a_vector() {
     }
 }
 
+#[test]
+fn the_protocol_document_describes_every_packet_type_with_its_bit_and_every_format() {
+    let document = folder().join("../docs/protocol.md");
+    let document =
+        fs::read_to_string(&document).unwrap_or_else(|error| panic!("{}: {error}", document.display()));
+    for kind in PacketType::ALL {
+        let row = format!("| {} | {kind:?} |", (*kind as u64).trailing_zeros());
+        assert!(document.contains(&row), "docs/protocol.md, section 2, lacks the row \"{row}\"");
+    }
+    for name in names() {
+        let format = name.split('-').next().unwrap_or(&name);
+        let mention = format!("vectors/{format}");
+        assert!(document.contains(&mention), "docs/protocol.md does not say where {mention}-* belongs");
+    }
+}
+
 /// The text of a vector of this test's formats; those of others are named otherwise.
 fn read(name: &str, bytes: &[u8]) -> Option<String> {
     let (format, _) = name.split_once('-')?;
