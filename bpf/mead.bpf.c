@@ -9,6 +9,9 @@
 #include "send.h"
 #include "xcast.h"
 
+/* The one of MEADcast's in both dialects. */
+enum { MEAD_ROUTING_TYPE = 253 };
+
 /* What stands between the fourth octet of the header and its router map. */
 struct change {
 	mead_u8 flags;
@@ -61,8 +64,44 @@ INLINE int check_addresses(struct packet *packet)
 	return work.is_wrong ? MEAD_ADDRESS : -1;
 }
 
+/*
+ * Reads what stands otherwise in each dialect, and checks all that is in the header. Answers with a reason, or -1 when it is good.
+ * A function of its own, so that reading it in the other dialect takes no second one.
+ */
+static __attribute__((noinline)) int interpret(struct packet *packet, const mead_u8 *fixed, const mead_u32 *maps, mead_u32 dialect)
+{
+	int wrong;
+
+	if (!packet || !fixed || !maps)
+		return MEAD_TRUNCATED;
+	if (dialect == MEAD_RFC) {
+		packet->is_discovery = fixed[5] >> 7;
+		packet->is_response = fixed[5] >> 6 & 1;
+		packet->hops = fixed[5] & MEAD_MAX_HOPS;
+	} else {
+		packet->is_discovery = fixed[5] & 1;
+		packet->is_response = fixed[5] >> 1 & 1;
+		packet->hops = fixed[5] >> 2;
+	}
+	if (packet->is_response && !packet->is_discovery)
+		return MEAD_FLAGS;
+	packet->delivery = map_order(dialect, maps[0]);
+	packet->routers = map_order(dialect, maps[1]);
+	if (packet->is_discovery) {
+		if (packet->count != 1)
+			return MEAD_DISCOVERY_OF_MANY;
+		if (packet->next_header != NO_NEXT_HEADER && packet->next_header != DESTINATION_OPTIONS)
+			return MEAD_DISCOVERY_WITH_PAYLOAD;
+	} else {
+		wrong = check_data(packet);
+		if (wrong >= 0)
+			return wrong;
+	}
+	return check_addresses(packet);
+}
+
 /* Reads the routing header, whose first octets are there. */
-INLINE int read_header(struct __sk_buff *skb, struct packet *packet, mead_u32 payload_len, int *is_discovery)
+INLINE int read_header(struct __sk_buff *skb, struct packet *packet, mead_u32 payload_len)
 {
 	mead_u32 len, maps[2];
 	mead_u8 fixed[8];
@@ -83,32 +122,13 @@ INLINE int read_header(struct __sk_buff *skb, struct packet *packet, mead_u32 pa
 	packet->header_len = MEAD_FIXED_LEN + len;
 	if (payload_len < MEAD_FIXED_LEN + len || load(skb, AT_ADDRESSES, packet->addresses, len))
 		return MEAD_TRUNCATED;
-	if (packet->dialect == MEAD_RFC) {
-		*is_discovery = fixed[5] >> 7;
-		packet->is_response = fixed[5] >> 6 & 1;
-		packet->hops = fixed[5] & MEAD_MAX_HOPS;
-	} else {
-		*is_discovery = fixed[5] & 1;
-		packet->is_response = fixed[5] >> 1 & 1;
-		packet->hops = fixed[5] >> 2;
-	}
-	if (packet->is_response && !*is_discovery)
-		return MEAD_FLAGS;
 	packet->next_header = fixed[0];
 	packet->dont_replicate = fixed[7];
-	packet->delivery = map_order(packet->dialect, maps[0]);
-	packet->routers = map_order(packet->dialect, maps[1]);
-	if (*is_discovery) {
-		if (packet->count != 1)
-			return MEAD_DISCOVERY_OF_MANY;
-		if (packet->next_header != NO_NEXT_HEADER && packet->next_header != DESTINATION_OPTIONS)
-			return MEAD_DISCOVERY_WITH_PAYLOAD;
-	} else {
-		wrong = check_data(packet);
-		if (wrong >= 0)
-			return wrong;
-	}
-	return check_addresses(packet);
+	wrong = interpret(packet, fixed, maps, packet->dialect);
+	/* The second routing type is MEADcast's in the other dialect alone. */
+	if (wrong >= 0 && fixed[2] == MEAD_ROUTING_TYPE && interpret(packet, fixed, maps, !packet->dialect) < 0)
+		count(MEAD_OTHER_DIALECT, 1);
+	return wrong;
 }
 
 INLINE mead_u8 flags_octet(const struct packet *packet, mead_u32 hops, mead_u32 is_discovery)
@@ -117,13 +137,14 @@ INLINE mead_u8 flags_octet(const struct packet *packet, mead_u32 hops, mead_u32 
 }
 
 /* Gives the daemon a copy, and lets the kernel pass it on with one more hop. */
-INLINE int pass_on_request(struct __sk_buff *skb, struct packet *packet, mead_u32 len)
+INLINE int pass_on_request(struct __sk_buff *skb, struct packet *packet, mead_u32 mode, mead_u32 len)
 {
 	struct mead_request *request;
 	mead_u64 checked = len;
 	mead_u8 octets[2] = { flags_octet(packet, packet->hops + 1, 1), 0 };
 
-	if (packet->hops >= MEAD_MAX_HOPS || len > MEAD_MAX_REQUEST_LEN || is_own(packet->ip.destination))
+	if (mode == MEAD_LEAVES || packet->hops >= MEAD_MAX_HOPS || len > MEAD_MAX_REQUEST_LEN ||
+	    is_own(packet->ip.destination))
 		return NEXT;
 	count(MEAD_REQUESTS, 1);
 	request = reserve(&requests, sizeof(*request), 0);
@@ -280,13 +301,13 @@ INLINE int forward_data(struct __sk_buff *skb, struct packet *packet, struct mea
 static __attribute__((noinline)) int route_mead(struct __sk_buff *skb, struct packet *packet, struct mead_config *settings,
 						mead_u32 payload_len)
 {
-	int is_discovery = 0, wrong;
+	int wrong;
 	mead_u32 rest;
 
 	if (!packet || !settings)
 		return NEXT;
 	packet->dialect = settings->dialect;
-	wrong = read_header(skb, packet, payload_len, &is_discovery);
+	wrong = read_header(skb, packet, payload_len);
 	if (wrong >= 0)
 		return drop(wrong);
 	if (packet->is_response) {
@@ -301,8 +322,8 @@ static __attribute__((noinline)) int route_mead(struct __sk_buff *skb, struct pa
 	}
 	if (find_upper(skb, packet, AT_HEADER + rest, AT_HEADER + payload_len))
 		return drop(MEAD_SECOND_ROUTING_HEADER);
-	if (is_discovery)
-		return pass_on_request(skb, packet, IP_LEN + payload_len);
+	if (packet->is_discovery)
+		return pass_on_request(skb, packet, settings->mode, IP_LEN + payload_len);
 	return forward_data(skb, packet, settings, IP_LEN + payload_len);
 }
 
@@ -333,10 +354,11 @@ static __attribute__((noinline)) int route(struct __sk_buff *skb)
 	mead_u32 zero = 0, payload_len;
 	struct mead_config *settings = lookup(&config, &zero);
 	struct packet *packet = lookup(&packets, &zero);
+	const mead_u64 *until = lookup(&acts_until, &zero);
 	mead_u8 routing_type;
 	int is_xcast;
 
-	if (!settings || !packet || !settings->is_enabled)
+	if (!settings || !packet || settings->mode == MEAD_OFF || !until || *until <= now_ns())
 		return NEXT;
 	if (skb->mark == DONE_MARK) {
 		skb->mark = 0;
@@ -350,7 +372,7 @@ static __attribute__((noinline)) int route(struct __sk_buff *skb)
 		return NEXT;
 	payload_len = network16(packet->ip.payload_len);
 	if (network32(packet->ip.first) >> 28 != 6 || skb->len < AT_HEADER + payload_len || payload_len < 3 ||
-	    load(skb, AT_HEADER + 2, &routing_type, 1) || (routing_type != 253 && routing_type != 254))
+	    load(skb, AT_HEADER + 2, &routing_type, 1) || (routing_type != MEAD_ROUTING_TYPE && routing_type != XCAST_ROUTING_TYPE))
 		return NEXT;
 	is_xcast = routing_type == XCAST_ROUTING_TYPE && settings->dialect == MEAD_RFC;
 	if (!is_to_routers(skb, packet, is_xcast))

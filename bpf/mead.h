@@ -35,9 +35,17 @@ enum mead_dialect {
 	MEAD_LINUX_6_5 = 1,
 };
 
+enum mead_mode {
+	/* What comes is passed on as if there were no router. */
+	MEAD_OFF = 0,
+	MEAD_ACTS = 1,
+	/* Discovery requests are passed on as if there were no router. */
+	MEAD_LEAVES = 2,
+};
+
 /* One entry of the table `config`. */
 struct mead_config {
-	mead_u32 is_enabled;
+	mead_u32 mode;
 	mead_u32 min_dsts;
 	mead_u32 dialect;
 	/* Whether all copies go the kernel's own way, past its firewall and policies. */
@@ -112,7 +120,9 @@ enum mead_counter {
 	XCAST_MULTICAST = 50,
 	/* Packets to all Xcast routers on a link that end here because others serve all of whom they are for. */
 	XCAST_FOR_OTHERS = 51,
-	MEAD_COUNTERS = 52,
+	/* Malformed packets that are right in the other dialect. */
+	MEAD_OTHER_DIALECT = 52,
+	MEAD_COUNTERS = 53,
 };
 
 /* One entry of the table `macs`. */

@@ -74,6 +74,7 @@ struct packet {
 	/* Of the routing header. */
 	mead_u32 header_len;
 	mead_u32 hops;
+	mead_u32 is_discovery;
 	mead_u32 is_response;
 	mead_u32 dont_replicate;
 	/* In Xcast: the destinations that are valid. */
@@ -144,6 +145,14 @@ struct {
 	mead_u32 *key;
 	struct mead_config *value;
 } config SECTION(".maps");
+
+/* Until when the router acts, in nanoseconds of CLOCK_MONOTONIC. The daemon puts it off again and again while it lives. */
+struct {
+	int (*type)[BPF_MAP_TYPE_ARRAY];
+	int (*max_entries)[1];
+	mead_u32 *key;
+	mead_u64 *value;
+} acts_until SECTION(".maps");
 
 struct {
 	int (*type)[BPF_MAP_TYPE_HASH];

@@ -35,6 +35,8 @@ enum Command {
         #[command(flatten)]
         control: Control,
     },
+    /// Take away what a router that was killed has left at this host's interfaces
+    Clean,
     /// Compare the eBPF program of this build, in this kernel, with the reference model, on random packets
     Check {
         /// How many packets
@@ -133,6 +135,7 @@ pub fn run(args: Args) -> Outcome {
             };
             mead::set(control.path.as_deref(), setting)?;
         }
+        Command::Clean => print_clean(&mead::clean()?),
         Command::Check { packets, seed } => print_check(packets, seed)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -170,6 +173,13 @@ fn dialect(text: &str) -> Result<Dialect, &'static str> {
         "rfc" => Ok(Dialect::Rfc),
         "linux-6.5" => Ok(Dialect::Linux65),
         _ => Err("rfc or linux-6.5"),
+    }
+}
+
+fn print_clean(interfaces: &[String]) {
+    match interfaces {
+        [] => say!("no router that was killed has left anything here"),
+        interfaces => say!("taken away from {}", interfaces.join(", ")),
     }
 }
 
@@ -213,6 +223,10 @@ fn print_status(status: &Status) {
     ];
     let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
     table(["PACKETS, SUPER-PACKETS AS ONE", ""], counts.chain(ended(&status.malformed, &status.dropped)));
+    if let Some(other) = &status.other_dialect {
+        say!("{other}");
+        say!("");
+    }
     print_xcast(&status.xcast);
     if !status.groups.is_empty() {
         let groups = status.groups.iter().map(|one| [one.group.to_string(), one.interfaces.join(" ")]);

@@ -305,7 +305,7 @@ fn nothing_is_left_behind_and_a_killed_routers_program_is_replaced() {
     let router = start(&network, "r1", &[]);
     assert_eq!(count(), [1, 1, 1]);
     drop(router);
-    assert_eq!(count(), [1, 1, 1], "it forwards on");
+    assert_eq!(count(), [1, 1, 1], "it forwards on for a while");
     let router = start(&network, "r1", &[]);
     assert_eq!(count(), [1, 1, 1], "it has taken the killed one's places");
     let second = network.treecast("r1", &["router", "run", "--all"]);
@@ -459,4 +459,43 @@ fn what_keeps_a_router_from_starting_is_one_line() {
     let refused = network.within("r1", || treecast_as_nobody(&["router", "set", "disable"]));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("by the user that runs it alone"));
     assert!(status(&network, "r1").is_enabled);
+}
+
+/// A sender and a router that speak different dialects, either way.
+#[test]
+fn packets_of_the_other_dialect_are_told_with_the_option_to_take() {
+    let network = tree();
+    for (own, other) in [(Dialect::Rfc, Dialect::Linux65), (Dialect::Linux65, Dialect::Rfc)] {
+        let router = start(&network, "r1", &["--dialect", own.name()]);
+        inject(&network, &packet(&groups(), C3, &udp(C3, b"right")));
+        let malformed = with_header(&[59, 3, 253, 1, 1, 0, 0, 0], C1, &[0; 24]);
+        inject(&network, &malformed);
+        assert_eq!(status(&network, "r1").other_dialect.is_some(), own != Dialect::Rfc, "{own:?}");
+
+        let request = with_header(&Header::request(C1).to_bytes(other), C1, &[]);
+        if other == Dialect::Linux65 {
+            assert_eq!(request[ipv6::HEADER_LEN..][..8], [0x3b, 3, 0xfd, 0, 1, 1, 0, 0], "as was seen");
+        }
+        (0..9).for_each(|_| inject(&network, &request));
+        let data = with_header(&groups().to_bytes(other), C3, &udp(C3, b"never"));
+        inject(&network, &data);
+        let packets = if own == Dialect::Rfc { 10 } else { 11 };
+        let told = || status(&network, "r1").other_dialect.filter(|told| told.packets == packets);
+        eventually("it is counted", || told().is_some());
+        let told = told().expect("it has just been there");
+        let option = format!("--dialect {}", other.name());
+        let sender_option = format!("--dialect {}", own.name());
+        assert_eq!(
+            (told.dialect, &told.option, &told.sender_option),
+            (other.name().to_owned(), &option, &sender_option)
+        );
+        let shown = network.treecast("r1", &["router", "status"]);
+        let shown = String::from_utf8(shown.stdout).expect("it is text");
+        let line = format!(
+            "{packets} malformed packets are right in dialect {}: run this router with {option}, or",
+            other.name()
+        );
+        assert!(shown.contains(&line), "{shown}");
+        assert_eq!(router.terminate(), Some(0));
+    }
 }

@@ -27,6 +27,10 @@ const NDA_LLADDR: u16 = 2;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
+/// The ingress half of clsact.
+const TC_H_MIN_INGRESS: u32 = 0xffff_fff2;
+const TCA_BPF_NAME: u16 = 7;
+const TCA_BPF_ID: u16 = 11;
 const RTN_UNICAST: u8 = 1;
 const RT_SCOPE_LINK: u8 = 253;
 
@@ -63,6 +67,17 @@ pub struct Route {
     pub interface: u32,
     /// The router that they go to; none: the address is on the link.
     pub gateway: Option<IpAddr>,
+}
+
+/// A filter of `tc` at an interface's ingress that runs eBPF or classic BPF.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BpfFilter {
+    pub priority: u16,
+    pub handle: u32,
+    /// Empty where it has none.
+    pub name: String,
+    /// The number of its eBPF program. None: it is classic BPF.
+    pub program: Option<u32>,
 }
 
 /// What has changed.
@@ -156,6 +171,18 @@ impl Netlink {
         match answered {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
             _ => Ok(found),
+        }
+    }
+
+    /// The filters at an interface's ingress that run BPF; none, where nothing can hang.
+    pub fn ingress_filters(&mut self, interface: u32) -> io::Result<Vec<BpfFilter>> {
+        // struct tcmsg: family, padding, interface, handle, parent, info.
+        let words = [0, interface, 0, TC_H_MIN_INGRESS, 0].map(u32::to_ne_bytes).concat();
+        let mut filters = Vec::new();
+        let answered = self.dump(libc::RTM_GETTFILTER, &words, |body| filters.extend(parse_filter(body)));
+        match answered {
+            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
+            _ => Ok(filters),
         }
     }
 
@@ -304,6 +331,27 @@ fn add_address(body: &[u8], interfaces: &mut HashMap<u32, Interface>) {
             }
         }
     }
+}
+
+/// struct tcmsg: family, padding, interface, handle, parent, info with the priority in its upper half; then attributes.
+fn parse_filter(body: &[u8]) -> Option<BpfFilter> {
+    let handle = read_u32(body.get(8..)?)?;
+    let priority = (read_u32(body.get(16..)?)? >> 16) as u16;
+    let mut filter = BpfFilter { priority, handle, name: String::new(), program: None };
+    let mut is_bpf = false;
+    for (kind, value) in attributes(body.get(20..)?) {
+        match kind {
+            libc::TCA_KIND => is_bpf = text(value) == "bpf",
+            libc::TCA_OPTIONS => attributes(value).for_each(|(kind, value)| match kind {
+                TCA_BPF_NAME => filter.name = text(value),
+                TCA_BPF_ID => filter.program = read_u32(value),
+                _ => {}
+            }),
+            _ => {}
+        }
+    }
+    // The head of the filters of one priority has no handle.
+    (is_bpf && handle != 0).then_some(filter)
 }
 
 pub struct NetlinkMessage<'a> {

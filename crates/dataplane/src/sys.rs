@@ -294,6 +294,14 @@ pub fn enter_new_network() -> io::Result<()> {
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
 }
 
+/// CLOCK_MONOTONIC, in nanoseconds: the clock that eBPF programs see.
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec, which is live.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Who holds the other end of a Unix socket; of a listener, who began to listen.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {

@@ -91,11 +91,13 @@ impl Stage {
     pub fn enter() -> Result<Self, Failure> {
         let network = Network::enter()?;
         let mut program = Program::load().map_err(text)?;
+        program.act_until(u64::MAX).map_err(text)?;
         for (interface, mac) in network.macs() {
             program.set_mac(*interface, *mac).map_err(text)?;
         }
         let router = Router {
             is_enabled: false,
+            is_leaving: false,
             min_dsts: 0,
             dialect: Dialect::Rfc,
             own: BTreeSet::new(),

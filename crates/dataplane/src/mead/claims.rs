@@ -48,10 +48,20 @@ impl Claims {
 
 /// That an interface is another router's.
 pub fn refusal(interface: &Interface) -> Error {
+    Error::Served { name: interface.name.clone(), by: who(interface) }
+}
+
+/// Who serves an interface that is taken.
+pub fn who(interface: &Interface) -> String {
     // A process of another PID namespace has no number here.
     let process = owner(interface.index).ok().filter(|process| *process != 0);
-    let by = process.map_or_else(|| "in another container".into(), |process| format!("pid {process}"));
-    Error::Served { name: interface.name.clone(), by }
+    process.map_or_else(|| "in another container".into(), |process| format!("pid {process}"))
+}
+
+/// Whether a router that runs serves this interface.
+pub fn is_taken(interface: u32) -> bool {
+    // Where nobody listens, the name is refused. Whoever has no place for one more who asks is there.
+    !matches!(owner(interface), Err(error) if error.kind() == ErrorKind::ConnectionRefused)
 }
 
 fn owner(interface: u32) -> io::Result<i32> {

@@ -21,6 +21,8 @@ use treecast_wire::{ipv6::is_forwardable, mead::Dialect, xcast::ALL_XCAST_ROUTER
 use super::{
     Config, Discovery, Error, Group, Neighbour, Notice, Registered, Setting, Status, Xcast,
     claims::{self, Claims},
+    lease::BEAT,
+    left::why_nobody,
     listeners::Registrations,
     plane::Plane,
     shared::{Counter, MAX_GROUPS, MAX_LANS},
@@ -112,7 +114,10 @@ pub fn process(control: Option<&Path>) -> Result<i32, Error> {
 
 fn ask(control: Option<&Path>, asked: &Asked) -> Result<Answer, Error> {
     let request = serde_json::to_string(asked).map_err(Error::Answer)?;
-    let answer = place(control).ask(Some(&request))?;
+    let answer = place(control).ask(Some(&request)).map_err(|failure| match failure.is_nobody() {
+        true => why_nobody(),
+        false => failure.into(),
+    })?;
     serde_json::from_slice(&answer).map_err(Error::Answer)
 }
 
@@ -128,6 +133,7 @@ pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error>
     let mut notices = Notices::new(notify);
     let signals = sys::termination_signals().map_err(Error::system("cannot take the signals to end"))?;
     let mut daemon = Daemon::start(config, &signals)?;
+    daemon.beat(&mut notices)?;
     daemon.look_again(&mut notices)?;
     if fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding").is_ok_and(|value| value.trim() == "0") {
         let warning =
@@ -156,12 +162,20 @@ struct Daemon<'a> {
     /// Interfaces with the program, by number.
     served: BTreeMap<u32, Interface>,
     look_again: Option<Instant>,
+    pulse: Pulse,
     limiter: Limiter,
     answers: Socket,
     discovery: Discovery,
     /// Of a designated router.
     registrations: Option<Registrations>,
     xcast_plus: Option<XcastPlus>,
+}
+
+/// What is done again and again.
+struct Pulse {
+    next: Instant,
+    /// Whether it has been said that packets of the other dialect come.
+    has_told_dialect: bool,
 }
 
 impl<'a> Daemon<'a> {
@@ -179,6 +193,7 @@ impl<'a> Daemon<'a> {
         let poll = Poll::new().map_err(Error::system(WAIT))?;
         let router = Router {
             is_enabled: true,
+            is_leaving: false,
             min_dsts: config.min_dsts,
             dialect: config.dialect,
             own: BTreeSet::new(),
@@ -208,6 +223,7 @@ impl<'a> Daemon<'a> {
         Ok(Self {
             config,
             look_again: Some(clock.now()),
+            pulse: Pulse { next: clock.now(), has_told_dialect: false },
             clock,
             poll,
             netlink,
@@ -232,7 +248,8 @@ impl<'a> Daemon<'a> {
             let queries = self.registrations.as_ref().and_then(Registrations::deadline);
             let now = self.clock.now();
             let xcast_plus = self.xcast_plus.as_ref().and_then(|xcast_plus| xcast_plus.deadline(now));
-            let deadline = self.look_again.into_iter().chain(queries).chain(xcast_plus).min();
+            let deadline =
+                self.look_again.into_iter().chain([self.pulse.next]).chain(queries).chain(xcast_plus).min();
             let timeout = timeout_millis(now, deadline);
             let ready = self.poll.wait(timeout).map_err(Error::system(WAIT))?;
             if ready.contains(&SIGNALS) {
@@ -256,6 +273,7 @@ impl<'a> Daemon<'a> {
                     client => self.control.write(client),
                 }
             }
+            self.beat(notices)?;
             self.hear_listeners()?;
             self.serve_channels()?;
             if self.look_again.is_some_and(|at| at <= self.clock.now())
@@ -265,6 +283,26 @@ impl<'a> Daemon<'a> {
                 self.look_again = Some(self.clock.now() + RETRY);
             }
         }
+    }
+
+    /// Says to the program that the daemon lives, and looks at what that has counted, when that is due.
+    fn beat(&mut self, notices: &mut Notices<'_>) -> Result<(), Error> {
+        let now = self.clock.now();
+        if now < self.pulse.next {
+            return Ok(());
+        }
+        self.pulse.next = now + BEAT;
+        let mut live_on = || {
+            self.plane.live_on()?;
+            self.plane.counters()
+        };
+        let counters = live_on().map_err(|failure| Error::of_program(&*failure))?;
+        if let Some(other) = Counted(&counters).other_dialect(self.router.dialect)
+            && !std::mem::replace(&mut self.pulse.has_told_dialect, true)
+        {
+            notices.warn(now, other.to_string());
+        }
+        Ok(())
     }
 
     /// Has the program know all addresses and be at all interfaces.
@@ -478,10 +516,7 @@ fn report(
     Ok(Status {
         is_enabled: router.is_enabled,
         min_dsts: router.min_dsts,
-        dialect: match router.dialect {
-            Dialect::Rfc => "rfc".into(),
-            Dialect::Linux65 => "linux-6.5".into(),
-        },
+        dialect: router.dialect.name().into(),
         interfaces: served.values().map(interface).collect(),
         packets: counted.of(Counter::Data),
         copies: counted.copies(),
@@ -492,6 +527,7 @@ fn report(
             ..*discovery
         },
         malformed: counted.malformed(),
+        other_dialect: counted.other_dialect(router.dialect),
         dropped: counted.dropped(),
         xcast: counted.xcast(),
         groups: router.groups.iter().map(group).collect(),

@@ -2,6 +2,7 @@ use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
+use super::left::Remains;
 use crate::control::Failure;
 
 /// Why the router cannot start or go on, or cannot be asked.
@@ -54,6 +55,14 @@ pub enum Error {
         "no MEADcast router answers here: start one with `treecast router run` in this network namespace"
     )]
     NotRunning,
+    #[error(
+        "no MEADcast router answers here: {0}. `treecast router run` takes over, `treecast router clean` takes away what is left"
+    )]
+    Killed(Remains),
+    #[error(
+        "no MEADcast router answers here, but one ({1}) serves {0}: name its control socket with --control"
+    )]
+    Elsewhere(String, String),
     #[error("a MEADcast router's settings are changed by the user that runs it alone, or by root")]
     NotAllowed,
     #[error("the MEADcast router's answer is not understood ({0}): is it of the same version?")]

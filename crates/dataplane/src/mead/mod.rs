@@ -9,6 +9,8 @@ pub mod check;
 mod claims;
 mod daemon;
 mod error;
+mod lease;
+mod left;
 mod listeners;
 mod plane;
 mod program;
@@ -26,7 +28,10 @@ use treecast_wire::mead::Dialect;
 pub use crate::notices::Notice;
 pub use daemon::{process, run, set, show};
 pub use error::Error;
-pub use status::{Copies, Discovery, Group, Interface, Neighbour, Registered, Setting, Status, Xcast};
+pub use left::{Remains, clean};
+pub use status::{
+    Copies, Discovery, Group, Interface, Neighbour, OtherDialect, Registered, Setting, Status, Xcast,
+};
 
 /// Of its filters: behind those of others. What they drop has not come in.
 const PRIORITY: u16 = 60_000;

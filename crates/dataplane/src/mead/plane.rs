@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use treecast_proto::mead::router::Router;
 
 use super::{
-    Config, Error,
+    Config, Error, lease,
     program::Program,
     shared::{COUNTERS, Neighbour, NeighbourKey},
     user_space::UserSpace,
@@ -35,6 +35,14 @@ impl Plane {
         let program = Program::load().map_err(|failure| Error::of_program(&*failure))?;
         let Config { through_kernel, as_filter, .. } = *config;
         Ok(Self::Program { program: Box::new(program), through_kernel, as_filter })
+    }
+
+    /// The daemon lives: the program acts on for the next while. In user space nothing acts without it.
+    pub fn live_on(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Program { program, .. } => program.act_until(lease::end_ns()),
+            Self::UserSpace(_) => Ok(()),
+        }
     }
 
     /// Has it act like this router from now on.

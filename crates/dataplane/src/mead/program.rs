@@ -10,28 +10,29 @@ use aya::{
     Ebpf, EbpfLoader, include_bytes_aligned,
     maps::{Array, HashMap, MapData, PerCpuArray, RingBuf},
     programs::{
-        ProgramFd, SchedClassifier, TcAttachType, TestRun, TestRunOptions,
-        tc::{self, NlOptions, SchedClassifierLinkId, TcAttachOptions},
+        ProgramInfo, SchedClassifier, TcAttachType, TestRun, TestRunOptions,
+        tc::{self, NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttachOptions, TcHandle},
     },
 };
 use treecast_proto::mead::router::Router;
 
 use super::{
     PRIORITY,
-    blocking::remove_filter,
+    left::Left,
     shared::{
         COUNTERS, Config, Group, Lan, MAX_LANS, Mac, Neighbour, NeighbourKey, REQUEST_PACKET, dialect_number,
+        mode_number,
     },
 };
 use crate::{
-    netlink::Interface,
+    netlink::{BpfFilter, Interface},
     tcx::{self, Place},
 };
 
 /// `bpf/mead.bpf.c`, compiled by the build script.
 static PROGRAM: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/mead.bpf.o"));
 
-const NAME: &str = "mead_router";
+pub const NAME: &str = "mead_router";
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -39,6 +40,7 @@ type Failure = Box<dyn std::error::Error>;
 pub struct Program {
     objects: Ebpf,
     config: Array<MapData, Config>,
+    acts_until: Array<MapData, u64>,
     own: HashMap<MapData, [u8; 16], u8>,
     counters: PerCpuArray<MapData, u64>,
     groups: HashMap<MapData, [u8; 16], Group>,
@@ -55,11 +57,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads it, switched off.
+    /// Loads it, switched off. It acts when it has been configured, as long as [`Self::act_until`] says.
     pub fn load() -> Result<Self, Failure> {
         let mut objects = EbpfLoader::new().load(PROGRAM)?;
         let mut table = |name: &str| objects.take_map(name).ok_or_else(|| format!("it has no table {name}"));
         let config = Array::try_from(table("config")?)?;
+        let acts_until = Array::try_from(table("acts_until")?)?;
         let own = HashMap::try_from(table("own")?)?;
         let counters = PerCpuArray::try_from(table("counters")?)?;
         let groups = HashMap::try_from(table("groups")?)?;
@@ -71,6 +74,7 @@ impl Program {
         let mut program = Self {
             objects,
             config,
+            acts_until,
             own,
             counters,
             groups,
@@ -87,31 +91,56 @@ impl Program {
     }
 
     /// Has it look at what comes in by this interface, in place of one that a router which was killed has left there: before
-    /// all filters, unless it is to be one, behind those of others, or the kernel is older than 6.6.
+    /// all filters, unless it is to be one, behind those of others, or the kernel is older than 6.6. Where it takes the other one's
+    /// very place, no packet passes between the two.
     pub fn attach(&mut self, interface: &Interface, as_filter: bool) -> Result<(), Failure> {
-        let name = &interface.name;
-        let _ = tc::qdisc_detach_program(name, TcAttachType::Ingress, NAME);
-        remove_filter(name);
-        let left = left_at(interface);
-        if !as_filter {
-            let place = left.as_ref().map_or(Place::Last, |left| Place::InsteadOf(left.as_fd()));
-            if tcx::attach(self.classifier()?.fd()?.as_fd(), interface.index, place)? {
-                self.before_filters.insert(interface.index);
-                return Ok(());
+        let mut left = Left::at(interface);
+        left.unblock(interface);
+        if !as_filter && self.attach_first(interface, &mut left)? {
+            return Ok(());
+        }
+        let _ = left.leave_first_place(interface);
+        self.attach_filter(&interface.name, left.filter)
+    }
+
+    /// Has it look before all filters. Returns whether this kernel has such a place.
+    fn attach_first(&mut self, interface: &Interface, left: &mut Left) -> Result<bool, Failure> {
+        if left.before.is_none() {
+            let _ = left.leave_filters(interface);
+        }
+        let before = left.before.as_ref().map(ProgramInfo::fd).transpose()?;
+        let place = before.as_ref().map_or(Place::Last, |before| Place::InsteadOf(before.as_fd()));
+        let is_there = tcx::attach(self.classifier()?.fd()?.as_fd(), interface.index, place)?;
+        if is_there {
+            self.before_filters.insert(interface.index);
+        }
+        Ok(is_there)
+    }
+
+    fn attach_filter(&mut self, name: &str, left: Option<BpfFilter>) -> Result<(), Failure> {
+        let own = self.filters.remove(name);
+        let program = self.classifier()?;
+        // Its own, when the interface was down meanwhile.
+        let before = match own {
+            Some(own) => Some(program.take_link(own)?),
+            None => left.and_then(|BpfFilter { priority, handle, .. }| {
+                let handle = TcHandle::from(handle);
+                SchedClassifierLink::attached(name, TcAttachType::Ingress, priority, handle, None).ok()
+            }),
+        };
+        let replaced = before.and_then(|before| program.attach_to_link(before).ok());
+        let filter = match replaced {
+            Some(filter) => filter,
+            // There was none, or it has gone with its interface.
+            None => {
+                // What hangs there already has a queue to hang at; if there is none, the filter says so.
+                let _ = tc::qdisc_add_clsact(name);
+                let options = NlOptions { priority: PRIORITY, ..NlOptions::default() };
+                let options = TcAttachOptions::Netlink(options);
+                program.attach_with_options(name, TcAttachType::Ingress, options)?
             }
-        }
-        // What hangs there already has a queue to hang at; if there is none, the filter says so.
-        let _ = tc::qdisc_add_clsact(name);
-        if let Some(before) = self.filters.remove(name) {
-            // It went with its interface, or just now; only the library still counts it.
-            let _ = self.classifier()?.detach(before);
-        }
-        let options = TcAttachOptions::Netlink(NlOptions { priority: PRIORITY, ..NlOptions::default() });
-        let filter = self.classifier()?.attach_with_options(name, TcAttachType::Ingress, options)?;
-        self.filters.insert(name.clone(), filter);
-        if let Some(left) = left {
-            let _ = tcx::detach(left.as_fd(), interface.index);
-        }
+        };
+        self.filters.insert(name.to_owned(), filter);
         Ok(())
     }
 
@@ -136,13 +165,18 @@ impl Program {
         self.set_own(&router.own)?;
         self.set_groups(&router.groups)?;
         self.settings = Config {
-            is_enabled: router.is_enabled.into(),
+            mode: mode_number(router),
             min_dsts: router.min_dsts.into(),
             dialect: dialect_number(router.dialect),
             through_kernel: through_kernel.into(),
             refresh_ns,
         };
         Ok(self.config.set(0, self.settings, 0)?)
+    }
+
+    /// Has it act until then, in nanoseconds of CLOCK_MONOTONIC.
+    pub fn act_until(&mut self, monotonic_ns: u64) -> Result<(), Failure> {
+        Ok(self.acts_until.set(0, monotonic_ns, 0)?)
     }
 
     fn set_own(&mut self, own: &BTreeSet<Ipv6Addr>) -> Result<(), Failure> {
@@ -233,10 +267,4 @@ impl Drop for Program {
             let _ = tcx::detach(program.as_fd(), interface);
         }
     }
-}
-
-/// The program that a router has left before an interface's filters, or still has there.
-pub fn left_at(interface: &Interface) -> Option<ProgramFd> {
-    let (_, programs) = SchedClassifier::query_tcx(&interface.name, TcAttachType::Ingress).ok()?;
-    programs.into_iter().find(|program| program.name_as_str() == Some(NAME))?.fd().ok()
 }

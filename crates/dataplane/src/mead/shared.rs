@@ -2,7 +2,7 @@
 
 use std::mem::{offset_of, size_of};
 
-use treecast_proto::mead::router::MAX_REQUEST_LEN;
+use treecast_proto::mead::router::{MAX_REQUEST_LEN, Router};
 use treecast_wire::{
     mead::{Dialect, Reason},
     xcast,
@@ -12,7 +12,8 @@ use treecast_wire::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Config {
-    pub is_enabled: u32,
+    /// `enum mead_mode`.
+    pub mode: u32,
     pub min_dsts: u32,
     pub dialect: u32,
     pub through_kernel: u32,
@@ -91,7 +92,7 @@ unsafe impl aya::Pod for NeighbourKey {}
 unsafe impl aya::Pod for Neighbour {}
 
 /// `MEAD_COUNTERS`.
-pub const COUNTERS: usize = 52;
+pub const COUNTERS: usize = 53;
 
 /// `XCAST_TRUNCATED`: from here on malformed Xcast packets are counted, by their reasons.
 pub const FIRST_XCAST_REASON: usize = 29;
@@ -125,12 +126,22 @@ pub enum Counter {
     XcastUnrouted = 49,
     XcastMulticast = 50,
     XcastForOthers = 51,
+    OtherDialect = 52,
 }
 
 const _: () = assert!(Reason::ALL.len() == Counter::HopLimit as usize);
 const _: () = assert!(Counter::NoListener as usize + 1 == FIRST_XCAST_REASON);
 const _: () = assert!(FIRST_XCAST_REASON + xcast::Reason::ALL.len() == Counter::XcastHopLimit as usize);
-const _: () = assert!(Counter::XcastForOthers as usize + 1 == COUNTERS);
+const _: () = assert!(Counter::OtherDialect as usize + 1 == COUNTERS);
+
+/// `enum mead_mode`.
+pub fn mode_number(router: &Router) -> u32 {
+    match (router.is_enabled, router.is_leaving) {
+        (false, _) => 0,
+        (true, false) => 1,
+        (true, true) => 2,
+    }
+}
 
 /// `enum mead_dialect`.
 pub fn dialect_number(dialect: Dialect) -> u32 {

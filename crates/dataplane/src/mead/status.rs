@@ -1,9 +1,12 @@
 //! The router's state as it is shown, and what may be changed of it.
 
-use std::{collections::BTreeMap, net::Ipv6Addr};
+use std::{collections::BTreeMap, fmt, net::Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
-use treecast_wire::{mead::Reason, xcast};
+use treecast_wire::{
+    mead::{Dialect, Reason},
+    xcast,
+};
 
 use super::shared::{COUNTERS, Counter, FIRST_XCAST_REASON};
 
@@ -21,6 +24,8 @@ pub struct Status {
     pub discovery: Discovery,
     /// Packets that broke a rule of the header, by the rule.
     pub malformed: BTreeMap<String, u64>,
+    /// What came in the dialect that this router does not speak, if anything has.
+    pub other_dialect: Option<OtherDialect>,
     /// Other packets that ended here, by why.
     pub dropped: BTreeMap<String, u64>,
     pub xcast: Xcast,
@@ -34,6 +39,30 @@ pub struct Status {
 pub struct Interface {
     pub name: String,
     pub addresses: Vec<Ipv6Addr>,
+}
+
+/// Senders or routers that speak the other dialect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherDialect {
+    /// `rfc` or `linux-6.5`.
+    pub dialect: String,
+    /// Packets among the malformed ones that are right in that dialect.
+    pub packets: u64,
+    /// What a router is started with that acts on them.
+    pub option: String,
+    /// What a sender is started with whose packets this router acts on.
+    pub sender_option: String,
+}
+
+impl fmt::Display for OtherDialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { dialect, packets, option, sender_option } = self;
+        write!(
+            f,
+            "{packets} malformed packets are right in dialect {dialect}: run this router with {option}, or their sender with \
+             {sender_option} (treecast send: --mead-dialect)"
+        )
+    }
 }
 
 /// Packets that left instead of those that came in. A super-packet is one.
@@ -153,6 +182,18 @@ impl Counted<'_> {
 
     pub fn malformed(&self) -> BTreeMap<String, u64> {
         named(Reason::ALL.iter().map(|reason| (reason.name(), self.0[*reason as usize])))
+    }
+
+    /// What came in the other dialect than the router's.
+    pub fn other_dialect(&self, own: Dialect) -> Option<OtherDialect> {
+        let packets = self.of(Counter::OtherDialect);
+        let option = |dialect: Dialect| format!("--dialect {}", dialect.name());
+        (packets > 0).then(|| OtherDialect {
+            dialect: own.other().name().to_owned(),
+            packets,
+            option: option(own.other()),
+            sender_option: option(own),
+        })
     }
 
     pub fn dropped(&self) -> BTreeMap<String, u64> {

@@ -8,7 +8,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    os::fd::{AsFd, AsRawFd, RawFd},
+    os::fd::{AsRawFd, RawFd},
 };
 
 use socket2::{SockAddr, Socket};
@@ -24,7 +24,7 @@ use treecast_wire::{
 
 use super::{
     blocking::Blocking,
-    program::left_at,
+    left::Left,
     routes::Routes,
     shared::{COUNTERS, Counter, FIRST_XCAST_REASON},
 };
@@ -32,7 +32,6 @@ use crate::{
     netlink::Interface,
     raw_output::RawOutput,
     sys::{self, Poll},
-    tcx,
 };
 
 /// Packets taken off an interface before anything else is looked at.
@@ -80,9 +79,9 @@ impl UserSpace {
 
     pub fn attach(&mut self, interface: &Interface) -> Result<(), Failure> {
         let socket = sys::forwarding_socket(interface.index)?;
-        if let Some(left) = left_at(interface) {
-            let _ = tcx::detach(left.as_fd(), interface.index);
-        }
+        let mut left = Left::at(interface);
+        let _ = left.leave_first_place(interface);
+        let _ = left.leave_filters(interface);
         self.blocking.block(&interface.name)?;
         self.poll.watch(&socket, interface.index.into())?;
         self.interfaces.insert(interface.index, (interface.name.clone(), socket));
@@ -163,7 +162,11 @@ impl UserSpace {
                 self.count(Counter::Responses, u64::from(self.is_response(&packet)));
                 self.pass_on(packet);
             }
-            Outcome::Drop(Dropped::Malformed(reason)) => self.counters[reason as usize] += 1,
+            Outcome::Drop(Dropped::Malformed(reason)) => {
+                self.counters[reason as usize] += 1;
+                let is_of_other_dialect = self.router.is_of_other_dialect(&packet);
+                self.count(Counter::OtherDialect, is_of_other_dialect.into());
+            }
             Outcome::Drop(Dropped::HopLimit) => self.count(Counter::HopLimit, 1),
             Outcome::Drop(Dropped::NothingToDeliver) => self.count(Counter::NothingToDeliver, 1),
             Outcome::Drop(Dropped::NoListener) => {

@@ -58,6 +58,9 @@ pub fn text(triple: &Triple) -> String {
         router.dialect,
         router.is_enabled,
     );
+    if router.is_leaving {
+        text.push_str(" leaving");
+    }
     for (group, interfaces) in &router.groups {
         write!(text, " group={group}@{interfaces:?}").expect("a String takes all");
     }
@@ -223,6 +226,14 @@ fn others() -> Vec<Triple> {
         router: router(&[R5]),
         packet: packet(Dialect::Rfc, header, node(2), rest),
     };
+    let leaving =
+        |name, packet| Triple { name, router: Router { is_leaving: true, ..router(&[R5]) }, packet };
+    // To a router of one dialect, in the other one.
+    let other = |name, dialect: Dialect, header: &Header| Triple {
+        name,
+        router: Router { dialect, ..router(&[R5]) },
+        packet: packet(dialect.other(), header, node(2), &[]),
+    };
     let last_hop = |name, own: &[Ipv6Addr], destination| {
         let mut packet = packet(Dialect::Rfc, &example(next_header::NONE), destination, &[]);
         packet[7] = 1;
@@ -234,6 +245,11 @@ fn others() -> Vec<Triple> {
         of("request", &request, &[]),
         of("request-with-nonce", &with_nonce, &nonce),
         of("request-with-group", &with_nonce, &group),
+        leaving("leaving-request", packet(Dialect::Rfc, &request, node(2), &[])),
+        leaving("leaving-data", udp_example(router(&[R5]), "").packet),
+        other("other-dialect", Dialect::Rfc, &Header::request(node(2))),
+        other("other-dialect-rfc", Dialect::Linux65, &Header::request(node(2))),
+        other("other-dialect-data", Dialect::Rfc, &example(next_header::NONE)),
         of("request-63", &Header { hops: 63, ..request.clone() }, &[]),
         Triple {
             name: "request-linux-6.5",

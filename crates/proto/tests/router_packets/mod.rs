@@ -21,7 +21,14 @@ pub const LANS: [u32; 2] = [11, 12];
 
 pub fn router(own: &[Ipv6Addr]) -> Router {
     let own: BTreeSet<_> = own.iter().copied().collect();
-    Router { is_enabled: true, min_dsts: 0, dialect: Dialect::Rfc, own, groups: BTreeMap::new() }
+    Router {
+        is_enabled: true,
+        is_leaving: false,
+        min_dsts: 0,
+        dialect: Dialect::Rfc,
+        own,
+        groups: BTreeMap::new(),
+    }
 }
 
 /// A router with listeners on three links.

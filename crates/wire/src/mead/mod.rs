@@ -264,6 +264,22 @@ fn short(bytes: &[u8], need: usize) -> Malformed {
 }
 
 impl Dialect {
+    /// As options and JSON have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rfc => "rfc",
+            Self::Linux65 => "linux-6.5",
+        }
+    }
+
+    /// The one of the two that this is not.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Rfc => Self::Linux65,
+            Self::Linux65 => Self::Rfc,
+        }
+    }
+
     fn flags(self, kind: Kind, hops: u8) -> u8 {
         let (discovery, response) = (u8::from(kind != Kind::Data), u8::from(kind == Kind::Response));
         match self {

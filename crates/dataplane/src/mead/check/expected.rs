@@ -51,8 +51,11 @@ impl Expected {
     }
 
     fn of_mead(router: &Router, packet: &[u8]) -> Self {
-        let malformed =
-            |reason: usize, name| Self { counters: vec![reason], ..Self::new(name, Verdict::Drop, &[]) };
+        let malformed = |reason: usize, name| {
+            let other = router.is_of_other_dialect(packet).then_some(Counter::OtherDialect as usize);
+            let counters = [reason].into_iter().chain(other).collect();
+            Self { counters, ..Self::new(name, Verdict::Drop, &[]) }
+        };
         match router.forward(packet, ENTRANCE) {
             Outcome::Pass => Self::new("passed on", Verdict::Pass(packet.to_vec()), &[]),
             Outcome::Request { passed_on, .. } => {

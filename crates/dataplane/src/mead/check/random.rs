@@ -68,7 +68,8 @@ impl Random {
                 groups.insert(group, interfaces);
             }
         }
-        Router { is_enabled: !self.one_in(20), min_dsts: self.below(5) as u8, dialect, own, groups }
+        let (is_enabled, is_leaving) = (!self.one_in(20), self.one_in(8));
+        Router { is_enabled, is_leaving, min_dsts: self.below(5) as u8, dialect, own, groups }
     }
 
     /// A packet from its IPv6 header on, now and then with padding behind it.

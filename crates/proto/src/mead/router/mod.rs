@@ -45,6 +45,8 @@ pub const MAX_REQUEST_LEN: usize = ipv6::HEADER_LEN + FIXED_LEN + 16 + MAX_OPTIO
 pub struct Router {
     /// Whether it acts at all.
     pub is_enabled: bool,
+    /// Whether it only acts on data, and leaves discovery alone as if it were not there: senders then find other ways.
+    pub is_leaving: bool,
     /// Routers with fewer receivers than this are done without: premature unicast. 0 and 1: never.
     pub min_dsts: u8,
     /// How it reads and writes headers.
@@ -125,6 +127,15 @@ impl Router {
             .unwrap_or_else(|malformed| Outcome::Drop(Dropped::Malformed(malformed.reason())))
     }
 
+    /// Whether a packet that is malformed would not be in the other dialect: its sender speaks that one.
+    pub fn is_of_other_dialect(&self, packet: &[u8]) -> bool {
+        let other = self.dialect.other();
+        let payload = routing_header(packet, other).map(|(_, payload)| payload);
+        payload.is_some_and(|payload| {
+            Header::parse(payload, self.dialect).is_err() && Header::parse(payload, other).is_ok()
+        })
+    }
+
     fn act(&self, ip: ipv6::Header, payload: &[u8], interface: u32) -> Result<Outcome, Malformed> {
         let (header, rest) = Header::parse(payload, self.dialect)?;
         if header.kind == Kind::Response {
@@ -143,7 +154,11 @@ impl Router {
     fn request(&self, packet: Packet<'_>) -> Outcome {
         // A router at the 64th hop has no number, and one that is the receiver is on no way to it.
         let is_short = packet.len() <= MAX_REQUEST_LEN;
-        if packet.header.hops >= MAX_HOPS || !is_short || self.own.contains(&packet.ip.destination) {
+        if self.is_leaving
+            || packet.header.hops >= MAX_HOPS
+            || !is_short
+            || self.own.contains(&packet.ip.destination)
+        {
             return Outcome::Pass;
         }
         let (request, passed_on) = Request::of(packet);

@@ -1,0 +1,128 @@
+//! `treecast router` that is killed, started again, and told to stop, beside packets that go on.
+
+mod child;
+#[allow(dead_code, reason = "multicast routers and listeners are for another test")]
+mod mroute_network;
+mod router_network;
+
+use std::{
+    net::UdpSocket,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use mroute_network::{Network, eventually};
+use router_network::{heard, receivers, send, start, tree};
+
+/// Packets of a list of all three receivers, one every 5 ms, and how many each receiver has heard.
+struct Flow<'a> {
+    network: &'a Network,
+    ends: AtomicBool,
+    heard: [AtomicU32; 3],
+}
+
+impl<'a> Flow<'a> {
+    /// Counts at `receivers` while `act` goes on. Returns how many were sent, and how many each receiver lacks.
+    fn beside(network: &'a Network, receivers: &[UdpSocket; 3], act: impl FnOnce()) -> (u32, [u32; 3]) {
+        let flow = Self { network, ends: AtomicBool::new(false), heard: [const { AtomicU32::new(0) }; 3] };
+        let sent = thread::scope(|scope| {
+            let sending = scope.spawn(|| flow.send());
+            for (receiver, heard) in receivers.iter().zip(&flow.heard) {
+                scope.spawn(|| flow.count(receiver, heard));
+            }
+            act();
+            flow.ends.store(true, Ordering::Relaxed);
+            sending.join().expect("it sends")
+        });
+        (sent, flow.heard.map(|heard| sent - heard.into_inner()))
+    }
+
+    fn send(&self) -> u32 {
+        let mut sent = 0;
+        while !self.ends.load(Ordering::Relaxed) {
+            send(self.network, "x");
+            sent += 1;
+            thread::sleep(Duration::from_millis(5));
+        }
+        sent
+    }
+
+    fn count(&self, receiver: &UdpSocket, heard: &AtomicU32) {
+        receiver.set_read_timeout(Some(Duration::from_millis(300))).expect("a good time");
+        let mut buffer = [0; 16];
+        loop {
+            match receiver.recv(&mut buffer) {
+                Ok(_) => _ = heard.fetch_add(1, Ordering::Relaxed),
+                Err(_) if self.ends.load(Ordering::Relaxed) => return,
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// What `treecast router` says on r1 that cannot do what it is asked.
+fn refused(network: &Network, arguments: &[&str]) -> String {
+    let output = network.treecast("r1", &[&["router"], arguments].concat());
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && line.lines().count() == 1, "{line}");
+    line
+}
+
+#[test]
+fn a_killed_router_that_is_started_again_loses_nothing() {
+    let network = tree();
+    let _r2 = start(&network, "r2", &[]);
+    let receivers = receivers(&network);
+    for arguments in [&[][..], &["--as-filter"]] {
+        let first = start(&network, "r1", arguments);
+        send(&network, "first");
+        receivers.iter().for_each(|receiver| assert_eq!(heard(receiver), ["first"]));
+        let mut second = None;
+        let (sent, lost) = Flow::beside(&network, &receivers, || {
+            thread::sleep(Duration::from_millis(300));
+            drop(first);
+            let line = refused(&network, &["set", "disable"]);
+            let expected = ["was killed about", "its program at c3, r2, s acts for", "`treecast router run`"];
+            assert!(expected.iter().all(|words| line.contains(words)), "{line}");
+            thread::sleep(Duration::from_secs(1));
+            second = Some(start(&network, "r1", arguments));
+            thread::sleep(Duration::from_millis(300));
+        });
+        assert_eq!(lost, [0; 3], "{arguments:?}, of {sent}");
+        assert!(sent > 100, "{sent}");
+    }
+}
+
+#[test]
+fn a_killed_routers_program_ends_to_act_and_can_be_taken_away() {
+    let network = tree();
+    let receivers = receivers(&network);
+    let kill = |arguments: &[&str]| drop(start(&network, "r1", arguments));
+    kill(&[]);
+    let killed = Instant::now();
+    send(&network, "one");
+    let served = [vec!["one".to_owned()], vec![], vec!["one".to_owned()]];
+    assert_eq!(receivers.each_ref().map(heard), served, "a restart would lose nothing");
+    eventually("its program acts no more", || refused(&network, &["status"]).contains("acts no more"));
+    assert!(killed.elapsed() > Duration::from_secs(8), "{:?}", killed.elapsed());
+    send(&network, "plain");
+    assert_eq!(receivers.each_ref().map(heard), [vec![], vec![], vec!["plain".to_owned()]]);
+
+    let clean = || {
+        let output = network.treecast("r1", &["router", "clean"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("it is text")
+    };
+    for arguments in [&[][..], &["--as-filter"]] {
+        kill(arguments);
+        assert!(refused(&network, &["status"]).contains("its program at c3, r2, s acts for"));
+        assert_eq!(clean(), "taken away from c3, r2, s\n", "{arguments:?}");
+        assert!(refused(&network, &["status"]).contains("start one with `treecast router run`"));
+        send(&network, "plain");
+        assert_eq!(receivers.each_ref().map(heard), [vec![], vec![], vec!["plain".to_owned()]]);
+    }
+    let router = start(&network, "r1", &[]);
+    assert_eq!(clean(), "no router that was killed has left anything here\n", "a living one's stays");
+    assert_eq!(router.terminate(), Some(0));
+}

@@ -1,0 +1,180 @@
+//! What routers have left at interfaces: programs and filters of those that were killed. It is found, told of and taken away.
+
+use std::{collections::BTreeSet, fmt, io, os::fd::AsFd};
+
+use aya::{
+    maps::{Array, Map, MapData, MapInfo},
+    programs::{ProgramInfo, SchedClassifier, TcAttachType, loaded_programs, tc},
+};
+
+use super::{
+    Error, PRIORITY,
+    blocking::remove_filter,
+    claims::{self, Claims},
+    lease::{self, LEASE},
+    program::NAME,
+};
+use crate::{
+    netlink::{BpfFilter, Interface, Netlink},
+    sys, tcx,
+};
+
+/// What a router has left at one interface, or still has there.
+pub struct Left {
+    /// The program before all filters.
+    pub before: Option<ProgramInfo>,
+    /// The program as a filter.
+    pub filter: Option<BpfFilter>,
+    /// Whether there is the filter that stands behind a router in user space.
+    blocks: bool,
+}
+
+impl Left {
+    pub fn at(interface: &Interface) -> Self {
+        // Without the right to look, or before Linux 6.6, there is nothing to be seen.
+        let before = SchedClassifier::query_tcx(&interface.name, TcAttachType::Ingress);
+        let before = before.map(|(_, programs)| programs).unwrap_or_default();
+        let filters = Netlink::open().and_then(|mut netlink| netlink.ingress_filters(interface.index));
+        let filters = filters.unwrap_or_default();
+        Self {
+            before: before.into_iter().find(|program| program.name_as_str() == Some(NAME)),
+            blocks: filters.iter().any(|filter| filter.program.is_none() && filter.priority == PRIORITY),
+            filter: filters.into_iter().find(|filter| filter.name == NAME),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.before.is_none() && self.filter.is_none() && !self.blocks
+    }
+
+    /// Takes away the program before all filters.
+    pub fn leave_first_place(&mut self, interface: &Interface) -> io::Result<()> {
+        let Some(program) = self.before.take().and_then(|program| program.fd().ok()) else { return Ok(()) };
+        tcx::detach(program.as_fd(), interface.index)
+    }
+
+    /// Takes away the program where it is a filter.
+    pub fn leave_filters(&mut self, interface: &Interface) -> io::Result<()> {
+        match self.filter.take() {
+            Some(_) => tc::qdisc_detach_program(&interface.name, TcAttachType::Ingress, NAME)
+                .map_err(io::Error::other),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes away the filter that stands behind a router in user space.
+    pub fn unblock(&mut self, interface: &Interface) {
+        if std::mem::take(&mut self.blocks) {
+            remove_filter(&interface.name);
+        }
+    }
+
+    /// When each program's lease ends. None: it is of a version that has none.
+    fn leases(&self) -> Vec<Option<u64>> {
+        let of_filter = self.filter.as_ref().and_then(|filter| filter.program).and_then(|number| {
+            loaded_programs().filter_map(Result::ok).find(|program| program.id() == number)
+        });
+        self.before.iter().chain(&of_filter).map(lease_of).collect()
+    }
+}
+
+fn lease_of(program: &ProgramInfo) -> Option<u64> {
+    let numbers = program.map_ids().ok()??;
+    let is_lease =
+        |number: &u32| MapInfo::from_id(*number).is_ok_and(|table| table.name_as_str() == Some("acts_until"));
+    let table = numbers.into_iter().find(is_lease)?;
+    let lease: Array<MapData, u64> = Map::Array(MapData::from_id(table).ok()?).try_into().ok()?;
+    lease.get(&0, 0).ok()
+}
+
+/// All that killed routers have left in this network namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remains {
+    interfaces: BTreeSet<String>,
+    /// When the last lease ends, in nanoseconds of CLOCK_MONOTONIC. None: something acts without one.
+    lease_ends_ns: Option<u64>,
+}
+
+impl Remains {
+    fn of(left: &[(Interface, Left)]) -> Self {
+        let leases: Option<Vec<u64>> = left.iter().flat_map(|(_, left)| left.leases()).collect();
+        Self {
+            interfaces: left.iter().map(|(interface, _)| interface.name.clone()).collect(),
+            lease_ends_ns: leases.map(|ends| ends.into_iter().max().unwrap_or_default()),
+        }
+    }
+}
+
+impl fmt::Display for Remains {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let interfaces = self.interfaces.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let silence = self.lease_ends_ns.map(lease::silence);
+        match silence {
+            None => write!(f, "one has ended and left its program, which acts on, at {interfaces}"),
+            Some(silence) => {
+                let left = LEASE.saturating_sub(silence).as_secs_f64().ceil();
+                let seconds = silence.as_secs();
+                write!(f, "one was killed about {seconds} s ago, and its program at {interfaces} ")?;
+                if left > 0.0 { write!(f, "acts for {left} s more") } else { write!(f, "acts no more") }
+            }
+        }
+    }
+}
+
+/// Why nobody answers here: no router runs, or one was killed, or one listens at another control socket.
+pub fn why_nobody() -> Error {
+    let look = || {
+        let interfaces = interfaces()?;
+        if let Some(interface) = interfaces.iter().find(|interface| claims::is_taken(interface.index)) {
+            return Ok(Error::Elsewhere(interface.name.clone(), claims::who(interface)));
+        }
+        let left = find(interfaces);
+        io::Result::Ok(if left.is_empty() { Error::NotRunning } else { Error::Killed(Remains::of(&left)) })
+    };
+    look().unwrap_or(Error::NotRunning)
+}
+
+/// Takes away what killed routers have left in this network namespace. What routers that run are at stays. Returns the interfaces at
+/// which there was something.
+///
+/// # Errors
+/// When this user may not.
+pub fn clean() -> Result<Vec<String>, Error> {
+    let refused = Error::system("cannot take away what a killed router has left");
+    match sys::may_administer_networks() {
+        Ok(true) => {}
+        Ok(false) => return Err(refused(io::Error::from_raw_os_error(libc::EPERM))),
+        Err(error) => return Err(refused(error)),
+    }
+    let mut cleaned = Vec::new();
+    let mut claims = Claims::default();
+    let interfaces = interfaces().map_err(Error::system("cannot list the network's interfaces"))?;
+    for (interface, mut left) in find(interfaces) {
+        // A router that starts meanwhile keeps off as long.
+        if !claims.take(interface.index)? {
+            continue;
+        }
+        left.unblock(&interface);
+        let mut leave = || {
+            left.leave_filters(&interface)?;
+            left.leave_first_place(&interface)
+        };
+        leave().map_err(Error::system("cannot take away what a killed router has left"))?;
+        cleaned.push(interface.name);
+    }
+    Ok(cleaned)
+}
+
+fn interfaces() -> io::Result<Vec<Interface>> {
+    Ok(Netlink::open()?.interfaces()?.into_values().collect())
+}
+
+/// What is left at interfaces that no router serves.
+fn find(interfaces: Vec<Interface>) -> Vec<(Interface, Left)> {
+    let unserved = interfaces.into_iter().filter(|interface| !claims::is_taken(interface.index));
+    let left = unserved.map(|interface| {
+        let left = Left::at(&interface);
+        (interface, left)
+    });
+    left.filter(|(_, left)| !left.is_empty()).collect()
+}
