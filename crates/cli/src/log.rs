@@ -3,7 +3,10 @@
 //! Without them, what a session has to say goes to its display, and only other warnings are logged. With them, the
 //! display keeps to standard output, and its lines are log events instead.
 
-use std::{io, sync::OnceLock};
+use std::{
+    io::{self, Write},
+    sync::OnceLock,
+};
 
 use clap::ValueEnum;
 use tracing_subscriber::{
@@ -12,6 +15,8 @@ use tracing_subscriber::{
     layer::SubscriberExt,
     util::SubscriberInitExt,
 };
+
+use crate::output;
 
 /// Whether logs were asked for, and take the place of lines.
 static IS_ON: OnceLock<()> = OnceLock::new();
@@ -65,13 +70,32 @@ pub(crate) fn start(args: &Args) -> Result<(), String> {
             .with_default(LevelFilter::WARN)
             .with_target(treecast_driver::SESSION_LOG, LevelFilter::OFF),
     };
-    let layer = fmt::layer().with_writer(io::stderr).log_internal_errors(false);
+    let layer = fmt::layer().log_internal_errors(false);
     let registry = tracing_subscriber::registry().with(filter);
     let result = match args.log_format {
-        Format::Text => registry.with(layer.with_ansi(false)).try_init(),
-        Format::Json => registry.with(layer.json().flatten_event(true)).try_init(),
+        Format::Text => {
+            registry.with(layer.with_writer(|| Escaping(io::stderr())).with_ansi(false)).try_init()
+        }
+        Format::Json => registry.with(layer.with_writer(io::stderr).json().flatten_event(true)).try_init(),
     };
     result.map_err(|error| format!("cannot log: {error}"))
+}
+
+/// Lines for people: each call brings whole events, in which names may hold anything.
+struct Escaping<W>(W);
+
+impl<W: Write> Write for Escaping<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for line in String::from_utf8_lossy(bytes).split_inclusive('\n') {
+            let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
+            self.0.write_all(format!("{}{end}", output::in_one_line(text)).as_bytes())?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Whether lines for people are logged instead.

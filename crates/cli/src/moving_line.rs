@@ -42,7 +42,7 @@ impl MovingLine {
     /// What is waited for, as long as nothing moves.
     pub fn wait(&self, text: String) {
         if !self.is_moving {
-            self.bar.set_message(text);
+            self.bar.set_message(output::in_one_line(&text));
         }
     }
 
@@ -55,7 +55,7 @@ impl MovingLine {
         }
         self.bar.set_length(moment.total_bytes);
         self.bar.set_prefix(output::in_one_line(&moment.remark).chars().take(WIDTH).collect::<String>());
-        self.bar.set_message(moment.figures.clone());
+        self.bar.set_message(output::in_one_line(&moment.figures));
         self.bar.set_position(moment.done_bytes);
     }
 

@@ -102,15 +102,7 @@ pub fn line(line: &str) {
     remark!("{line}");
 }
 
-/// The text with its control characters escaped: a name of a file may hold line breaks, and what a terminal
-/// takes for a command.
-pub fn in_one_line(text: &str) -> String {
-    let escaped = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(escaped).collect()
-}
+pub use treecast_driver::words::in_one_line;
 
 /// Whether nobody reads standard output any more.
 pub fn is_unread() -> bool {
@@ -121,14 +113,4 @@ pub fn is_unread() -> bool {
 pub fn failure() -> Option<String> {
     let error = FAILED.get().filter(|_| !is_unread())?;
     Some(format!("cannot write to standard output: {error}; what it should have said is lost"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_would_break_a_line_is_escaped() {
-        assert_eq!(in_one_line("a\nb\u{1b}[2Jé"), "a\\nb\\u{1b}[2Jé");
-    }
 }

@@ -88,7 +88,7 @@ fn serve(args: &Args, stop: &Stop) -> Outcome {
     }
     let tell = |event: ServerEvent| match args.json {
         true => say!("{}", server_event_as_json(&event)),
-        false => say!("{}", server_event(args, &event)),
+        false => say!("{}", output::in_one_line(&server_event(args, &event))),
     };
     let summary = match args.transport {
         Transport::Tcp => tcp::serve(&args.file, args.address, stop, tell)?,

@@ -1,6 +1,36 @@
-//! Lists as a person reads them.
+//! Lists and names as a person reads them.
 
 use std::fmt::Display;
+
+/// Text for one line of a terminal or a log, with escapes for what would break the line, command the terminal, or make
+/// text read otherwise than it is: control characters, those that turn the direction of writing, and invisible ones.
+/// Names of files and receivers, and reasons, come from the other side: all that shows them to a person uses this.
+pub fn in_one_line(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match misleads(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+fn misleads(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
 
 /// "a", "a, b", "a, b and 3 more": the first of them, `most` by name; nothing when there are none.
 pub fn some_of<T: Display>(all: &[T], most: usize) -> String {
@@ -14,6 +44,20 @@ pub fn some_of<T: Display>(all: &[T], most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_break_a_line_or_turn_it_round_is_escaped() {
+        assert_eq!(
+            in_one_line("a\nb\u{1b}[2J\u{9b}\u{202e}gpj.exe"),
+            "a\\nb\\u{1b}[2J\\u{9b}\\u{202e}gpj.exe"
+        );
+        assert_eq!(
+            in_one_line("b\u{2066}x\u{2069}\u{200b}\u{feff}"),
+            "b\\u{2066}x\\u{2069}\\u{200b}\\u{feff}"
+        );
+        let plain = "é 日本 עברית العربية 'a' \"b\" \\n";
+        assert_eq!(in_one_line(plain), plain);
+    }
 
     #[test]
     fn the_first_are_named_and_the_others_counted() {

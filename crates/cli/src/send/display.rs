@@ -213,7 +213,9 @@ fn failures(summary: &SendSummary) -> String {
     let mut rows: Vec<[String; 4]> = Vec::new();
     for receiver in &summary.progress.receivers {
         let lacking = receiver.failures.iter().cloned().chain(missed(receiver, summary.objects));
-        let row = |(object, reason)| [receiver.name.clone(), receiver.address.clone(), object, reason];
+        let row = |(object, reason): (String, String)| {
+            [&receiver.name, &receiver.address, &object, &reason].map(|cell| output::in_one_line(cell))
+        };
         rows.extend(lacking.map(row));
     }
     let rows: Vec<[&str; 4]> = rows.iter().map(|row| row.each_ref().map(String::as_str)).collect();
