@@ -22,6 +22,18 @@ pub fn raise() {
     }
 }
 
+/// How many files of objects a session has open at a time, as the limit stands now: half of what is left besides its
+/// sockets and its own files, as each object may need another one for a moment. Others are closed, and opened again when
+/// they are needed.
+pub(crate) fn for_objects() -> usize {
+    /// Sockets, pollers, journals, logs and the target folder of a session.
+    const OWN: libc::rlim_t = 32;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit that outlives the call; without success it says none.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    usize::try_from(limit.rlim_cur.saturating_sub(OWN) / 2).unwrap_or(usize::MAX).clamp(4, 512)
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -33,6 +33,8 @@ pub enum SourceError {
     SameName { path: PathBuf, other: PathBuf, name: String },
     #[error("the name of {path} cannot be sent ({why}): rename it", path = path.display())]
     Name { path: PathBuf, why: String },
+    #[error("{path} has no name that receivers could give it: name the folders in it that are to be sent", path = path.display())]
+    NoName { path: PathBuf },
     #[error(transparent)]
     Several(Unsendable),
     #[error("interrupted while files were looked for: nothing has been sent")]
@@ -180,6 +182,11 @@ impl Source {
             }
         };
         compare(&self.path, self.identity, now)
+    }
+
+    /// Whether reading it opens no file.
+    pub(crate) fn is_open(&self) -> bool {
+        !matches!(self.content, Content::File(None))
     }
 
     /// Closes the file until it is read again.

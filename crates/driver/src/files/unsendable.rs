@@ -11,6 +11,9 @@ use super::SourceError;
 /// The most of them that are named.
 const MAX_NAMED: usize = 10;
 
+/// The most of them that are looked for: nothing is sent in any case.
+const MAX_COUNTED: usize = 100;
+
 /// What of a set cannot be sent: the first of it by path, and how many there are.
 #[derive(Debug, Default)]
 pub struct Unsendable {
@@ -33,6 +36,11 @@ impl Unsendable {
         None
     }
 
+    /// Whether more of them would tell nobody anything.
+    pub(super) fn is_enough(&self) -> bool {
+        self.count >= MAX_COUNTED
+    }
+
     /// # Errors
     /// When there is anything.
     pub(super) fn refuse(mut self) -> Result<(), SourceError> {
@@ -48,7 +56,8 @@ impl std::error::Error for Unsendable {}
 
 impl fmt::Display for Unsendable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} files or folders cannot be sent, and so nothing is: ", self.count)?;
+        let at_least = if self.is_enough() { "at least " } else { "" };
+        write!(f, "{at_least}{} files or folders cannot be sent, and so nothing is: ", self.count)?;
         for (index, (path, error)) in self.named.iter().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(f, "{separator}{} ({})", path.to_string_lossy().escape_debug(), why(error))?;
@@ -72,6 +81,7 @@ fn why(error: &SourceError) -> String {
         SourceError::Name { why, .. } => format!("its name: {why}"),
         SourceError::Changed { .. }
         | SourceError::Shrunk { .. }
+        | SourceError::NoName { .. }
         | SourceError::Several(_)
         | SourceError::Interrupted => error.to_string(),
     }

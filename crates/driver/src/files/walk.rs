@@ -10,7 +10,7 @@ use std::{
 
 use treecast_wire::message::{BeginOfFile, FILE_NAME_LEN, TransferType};
 
-use super::{Source, SourceError, Unsendable, check_name, link::check_link};
+use super::{Source, SourceError, Unsendable, check_name, link::check_link, target::is_own};
 
 /// An object to send and what receivers are to call it.
 #[derive(Debug)]
@@ -62,8 +62,8 @@ impl Skipped {
         let first = self.first.as_ref()?.to_string_lossy();
         let (entries, others) = if self.count == 1 { ("entry", "") } else { ("entries", ", ...") };
         Some(format!(
-            "{} {entries} skipped: special files, and symbolic links that are absolute or lead out of the folder, are \
-             not carried: {}{others}",
+            "{} {entries} skipped: special files, treecast's own (.treecast-*), and symbolic links that are absolute or \
+             lead out of the folder, are not carried: {}{others}",
             self.count,
             first.escape_debug()
         ))
@@ -87,6 +87,12 @@ pub fn find_sources(paths: &[PathBuf]) -> Result<Found, SourceError> {
 /// Those of [`find_sources`], and [`SourceError::Interrupted`].
 pub fn find_sources_until(paths: &[PathBuf], is_stopped: &dyn Fn() -> bool) -> Result<Found, SourceError> {
     let (mut found, mut unsendable) = (Found::default(), Unsendable::default());
+    // What cannot be sent whatever is in it is not searched, and nothing else is then.
+    for path in paths {
+        unsendable.sift(path, check_own_name(path));
+    }
+    unsendable.refuse()?;
+    let mut unsendable = Unsendable::default();
     for path in paths {
         let Some((own_name, is_folder)) = unsendable.sift(path, look_at(path)) else { continue };
         if is_folder {
@@ -97,6 +103,13 @@ pub fn find_sources_until(paths: &[PathBuf], is_stopped: &dyn Fn() -> bool) -> R
     }
     sift_equal_names(&found.sources, &mut unsendable);
     unsendable.refuse().map(|()| found)
+}
+
+/// Whether a path has a name of its own: the root folder has none.
+fn check_own_name(path: &Path) -> Result<(), SourceError> {
+    let has_name = path.file_name().is_some();
+    let is_root = !has_name && path.canonicalize().is_ok_and(|path| path.parent().is_none());
+    if is_root { Err(SourceError::NoName { path: path.to_owned() }) } else { Ok(()) }
 }
 
 /// What a path is called, and whether it is a folder.
@@ -125,14 +138,25 @@ fn walk(
     let mut pending = vec![(folder.to_owned(), prefix.to_owned())];
     let mut objects = BTreeMap::new();
     while let Some((folder, prefix)) = pending.pop() {
+        if is_stopped() {
+            return Err(SourceError::Interrupted);
+        }
         let itself = checked(&folder, &prefix)
             .and_then(|name| Ok(NamedSource { name, source: Source::folder(&folder)? }));
         objects.extend(unsendable.sift(&folder, itself).map(|itself| (prefix.clone(), itself)));
-        for (entry, kind) in unsendable.sift(&folder, entries(&folder)).unwrap_or_default() {
+        for (entry, kind) in unsendable.sift(&folder, entries(&folder, is_stopped)).unwrap_or_default() {
             if is_stopped() {
                 return Err(SourceError::Interrupted);
             }
+            if unsendable.is_enough() {
+                return Ok(());
+            }
             let (path, name) = (entry.path(), prefix.join(entry.file_name()));
+            // What a receiver keeps beside files that are on their way there.
+            if entry.file_name().to_str().is_some_and(is_own) {
+                found.skipped.add(name);
+                continue;
+            }
             if kind.is_dir() {
                 pending.push((path, name));
                 continue;
@@ -149,15 +173,17 @@ fn walk(
     Ok(())
 }
 
-fn entries(folder: &Path) -> Result<Vec<(DirEntry, FileType)>, SourceError> {
+/// What is in a folder; nothing when the search is stopped meanwhile.
+fn entries(folder: &Path, is_stopped: &dyn Fn() -> bool) -> Result<Vec<(DirEntry, FileType)>, SourceError> {
     let unreadable = |source| SourceError::Unreadable { path: folder.to_owned(), source };
     let with_kind = |entry: io::Result<DirEntry>| {
         let entry = entry?;
         let kind = entry.file_type()?;
         Ok((entry, kind))
     };
-    let entries = std::fs::read_dir(folder).map_err(unreadable)?.map(with_kind);
-    entries.collect::<io::Result<_>>().map_err(unreadable)
+    let entries = std::fs::read_dir(folder).map_err(unreadable)?;
+    let entries = entries.enumerate().take_while(|(number, _)| number % 1024 != 1023 || !is_stopped());
+    entries.map(|(_, entry)| with_kind(entry)).collect::<io::Result<_>>().map_err(unreadable)
 }
 
 /// The symbolic link at `path`, if it is one that is carried.
@@ -259,12 +285,14 @@ pub(super) mod tests {
         std::fs::write(folder.join("src/file"), "x").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.join("src/other")).unwrap();
         let warning = || find_sources(&[folder.join("src")]).unwrap().skipped.warning().unwrap();
-        let what =
-            "special files, and symbolic links that are absolute or lead out of the folder, are not carried";
+        let what = "special files, treecast's own (.treecast-*), and symbolic links that are absolute or lead out of \
+                    the folder, are not carried";
         assert_eq!(warning(), format!("1 entry skipped: {what}: src/other"));
         std::os::unix::fs::symlink("../file", folder.join("src/out")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(folder.join("src/a-socket")).unwrap();
         assert_eq!(warning(), format!("3 entries skipped: {what}: src/a-socket, ..."));
+        std::fs::write(folder.join("src/.treecast-0000000a.0.journal"), "x").unwrap();
+        assert!(warning().starts_with("4 entries skipped"));
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -292,6 +320,22 @@ pub(super) mod tests {
         (0..12).for_each(|number| std::fs::write(name(format!("one/{number}\t").as_bytes()), "").unwrap());
         let line = told();
         assert!(line.starts_with("16 files or folders") && line.contains(", and 6 more; rename"), "{line}");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_can_never_be_sent_is_not_searched() {
+        let folder = scratch("walk-root");
+        let searched = Cell::new(0);
+        let is_stopped = || searched.replace(searched.get() + 1) > 0;
+        for root in ["/", "/usr/.."] {
+            let error = find_sources_until(&["/usr".into(), root.into()], &is_stopped).unwrap_err();
+            assert!(matches!(error, SourceError::NoName { .. }), "{error}");
+        }
+        assert_eq!(searched.get(), 0);
+        (0..300).for_each(|number| std::fs::write(folder.join(format!("{number:03}\t")), "").unwrap());
+        let line = find_sources(&[folder.clone()]).unwrap_err().to_string();
+        assert!(line.starts_with("at least 100 files or folders cannot be sent"), "{line}");
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -9,6 +9,7 @@ use treecast_wire::{header::FileId, message::ChunkHashes};
 
 use crate::{
     chunk_tree::{ChunkHasher, ChunkTree},
+    file_limit,
     files::{NamedSource, SourceError},
 };
 
@@ -16,14 +17,19 @@ use crate::{
 /// core's second-level cache still when it is sent.
 const READ_AHEAD_LEN: usize = 256 * 1024;
 
-/// So many files of objects that are over are open at a time, whoever asks for them.
-const MAX_OPEN_AGAIN: usize = 128;
-
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SourceTable {
     objects: BTreeMap<FileId, Object>,
-    /// Those over that are read again, whose files are open.
+    /// Objects whose files are open, the one that was opened first in front.
     open: VecDeque<FileId>,
+    /// So many files are open at a time, whoever asks for them.
+    most_open: usize,
+}
+
+impl Default for SourceTable {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), open: VecDeque::new(), most_open: file_limit::for_objects() }
+    }
 }
 
 #[derive(Debug)]
@@ -66,6 +72,7 @@ impl SourceTable {
 
     /// The bytes `range` of an object, which are asked for in order, each once.
     pub fn read_in_order(&mut self, file: FileId, range: Range<u64>) -> Result<&[u8], SourceError> {
+        self.note_open(file);
         match self.objects.get_mut(&file) {
             Some(object) => object.read_in_order(range),
             None => Ok(&[]),
@@ -74,22 +81,25 @@ impl SourceTable {
 
     /// Reads any bytes of an object.
     pub fn read_any(&mut self, file: FileId, position: u64, into: &mut [u8]) -> Result<(), SourceError> {
+        self.note_open(file);
         let Some(object) = self.objects.get_mut(&file) else { return Ok(()) };
-        if object.was_over && !self.open.contains(&file) {
-            self.open.push_back(file);
-        }
-        let result = object.named.source.read(position, into);
-        if self.open.len() > MAX_OPEN_AGAIN {
-            self.close_oldest();
-        }
-        result
+        object.named.source.read(position, into)
     }
 
-    fn close_oldest(&mut self) {
-        let oldest = self.open.pop_front();
-        if let Some(object) = oldest.and_then(|file| self.objects.get_mut(&file)) {
-            object.named.source.close();
+    /// An object's file is about to be open: the first of too many is closed.
+    fn note_open(&mut self, file: FileId) {
+        if self.objects.get(&file).is_none_or(|object| object.named.source.is_open()) {
+            return;
         }
+        self.open.retain(|open| *open != file);
+        while self.open.len() >= self.most_open
+            && let Some(oldest) = self.open.pop_front()
+        {
+            if let Some(object) = self.objects.get_mut(&oldest) {
+                object.named.source.close();
+            }
+        }
+        self.open.push_back(file);
     }
 
     /// The object's hash, once it has been read to its end and has not changed meanwhile. It is not to be
