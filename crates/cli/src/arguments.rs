@@ -21,6 +21,20 @@ pub fn seconds(text: &str) -> Result<u64, String> {
     seconds.ok_or_else(|| format!("expected whole seconds from 0 to {LONGEST_SECONDS}"))
 }
 
+/// Bytes, with or without a unit: 500000, 500k, 20M, 4G.
+pub fn bytes(text: &str) -> Result<u64, &'static str> {
+    const EXPECTED: &str = "expected bytes, like 500k, 20M or 4G";
+    let (at, shift) = match text.char_indices().next_back().ok_or(EXPECTED)? {
+        (at, 'k' | 'K') => (at, 10),
+        (at, 'm' | 'M') => (at, 20),
+        (at, 'g' | 'G') => (at, 30),
+        (at, 't' | 'T') => (at, 40),
+        _ => (text.len(), 0),
+    };
+    let count = text[..at].parse::<u64>().ok().filter(|_| text.as_bytes()[0].is_ascii_digit());
+    count.and_then(|count| count.checked_mul(1 << shift)).filter(|bytes| *bytes > 0).ok_or(EXPECTED)
+}
+
 /// A time with its unit: 30s, 30m, 12h, 7d.
 pub fn duration(text: &str) -> Result<Duration, &'static str> {
     const EXPECTED: &str = "expected a time like 30m, 12h or 7d, of at most 366d";
@@ -132,6 +146,10 @@ mod tests {
         assert_eq!(times, [40, 1800, 43_200, 604_800]);
         for wrong in ["", "m", "5", "-1h", "+1h", "0s", "367d", "99999999999d", "1.5h", "5ü"] {
             assert!(duration(wrong).unwrap_err().contains("like 30m"), "{wrong}");
+        }
+        assert_eq!((bytes("7"), bytes("2k"), bytes("3G")), (Ok(7), Ok(2048), Ok(3 << 30)));
+        for wrong in ["", "k", "0", "-1", "+1k", "1.5M", "99999999999T", "5ü"] {
+            assert!(bytes(wrong).unwrap_err().contains("like 500k"), "{wrong}");
         }
         assert!(address_and_port("127.0.0.1:22x").unwrap_err().contains("192.0.2.1:5000"));
         assert!(address("host").unwrap_err().contains("fd00::1"));

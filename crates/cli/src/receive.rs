@@ -12,6 +12,7 @@ use std::{
 };
 
 use treecast_driver::{
+    files::{Limit, Rules},
     receive::{self, NameFilter, ReceiveEvent, ReceiveOptions, ReceiveSummary},
     security::Identity,
     send::KEEPALIVE,
@@ -26,12 +27,16 @@ use crate::{Outcome, arguments, group::Group, observers::Observers, send::Dialec
 /// What a session has and a carousel has not: options that do nothing with a carousel's ticket.
 const CONNECTION_HEADING: &str = "Connection to the sender, which a carousel has not";
 
+/// What protects a receiver's folder.
+const SENDER_HEADING: &str = "What the sender may do";
+
 /// A sender that lives speaks twice in this time.
 const LEAST_STALL_LIMIT_SECONDS: u64 = 2 * KEEPALIVE.as_secs();
 
 /// Receive the files of a session.
 ///
-/// A file gets its name only when it is whole and its hash is right; one that had the name before is replaced.
+/// A file gets its name only when it is whole and its hash is right; one that had the name before is replaced, unless
+/// --keep-existing says otherwise. Nothing gets more permissions than the umask lets it have.
 /// Exit code: 0 when every file that is wanted came; 3 when some failed; 1 for anything else, also when --only matches no
 /// file of the session.
 #[derive(clap::Args)]
@@ -50,6 +55,24 @@ pub struct Args {
     /// Take only files whose names match, like '*.iso' or 'docs/*'
     #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
     only: Option<glob::Pattern>,
+    /// Leave files and symbolic links that exist as they are, and fetch only others [default: they are replaced]
+    #[arg(long, help_heading = SENDER_HEADING)]
+    keep_existing: bool,
+    /// Take files and folders whose names begin with a dot, such as .bashrc or .ssh, at the top of the folder, too
+    #[arg(long, help_heading = SENDER_HEADING)]
+    hidden: bool,
+    /// End when there are more files, folders and links than that; what is whole stays
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true,
+          help_heading = SENDER_HEADING)]
+    max_files: Option<u64>,
+    /// End when the files are larger than that together (500k, 20M, 4G: powers of 1024); what is whole stays
+    #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_negative_numbers = true,
+          help_heading = SENDER_HEADING)]
+    max_bytes: Option<u64>,
+    /// End after so many seconds; what came is kept, so that a receiver that is started again goes on
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true,
+          help_heading = SENDER_HEADING)]
+    max_time: Option<u64>,
     /// What the sender calls this receiver [default: host name and process id; in a lab its node's name]
     #[arg(long, help_heading = CONNECTION_HEADING)]
     name: Option<String>,
@@ -123,7 +146,7 @@ pub fn run(args: Args) -> Outcome {
         check_port(&args)?;
         return carousel::run(&args, options);
     }
-    let stop = Stop::on_signals()?;
+    let stop = stop(&args)?;
     let mut display = display::Display::new(args.json, options.ticket.block_len);
     let mut observers = Observers::start(Role::Receive, args.metrics)?;
     observers.note_ticket(&options.ticket);
@@ -131,9 +154,33 @@ pub fn run(args: Args) -> Outcome {
         observers.note_receive(&event);
         display.show(&event);
     };
-    let summary = receive::run(&options, &stop, &mut on_event)?;
+    let result = receive::run(&options, &stop, &mut on_event);
+    let summary = result.map_err(|error| match stop.is_time_up() {
+        true => format!("{}: nothing was received", time_limit(&args)),
+        false => error.to_string(),
+    })?;
     display.finish(&summary);
-    exit_code(&summary)
+    exit_code(&args, &summary, stop.is_time_up())
+}
+
+/// What ends the session from outside: signals, and --max-time.
+fn stop(args: &Args) -> std::io::Result<Stop> {
+    let stop = Stop::on_signals()?;
+    args.max_time.map_or(Ok(()), |seconds| stop.request_after(Duration::from_secs(seconds)))?;
+    Ok(stop)
+}
+
+fn time_limit(args: &Args) -> Limit {
+    Limit::Time(Duration::from_secs(args.max_time.unwrap_or_default()))
+}
+
+fn rules(args: &Args) -> Rules {
+    Rules {
+        keep_existing: args.keep_existing,
+        hidden: args.hidden,
+        max_files: args.max_files,
+        max_bytes: args.max_bytes,
+    }
 }
 
 /// A carousel comes to its group.
@@ -151,6 +198,7 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
         interface: args.interface.clone(),
         port: args.port,
         only: args.only.clone().map(|pattern| NameFilter::new(move |name| pattern.matches(name))),
+        rules: rules(args),
         connect_timeout: Duration::from_secs(args.connect_timeout),
         reconnect: Duration::from_secs(args.reconnect),
         stall_limit: Duration::from_secs(args.stall_limit),
@@ -188,7 +236,23 @@ fn read_ticket(text: &str) -> Result<Ticket, String> {
     Ticket::from_pieces(lines).map(|(ticket, _)| ticket).map_err(|error| format!("{path}: {error}"))
 }
 
-fn exit_code(summary: &ReceiveSummary) -> Outcome {
+/// How a session ends that a limit has ended, in one line.
+fn at_limit(limit: Limit, summary: &ReceiveSummary) -> String {
+    let whole = arguments::counted(summary.received as usize, "file");
+    let rest = match limit {
+        Limit::Time(_) => {
+            "and so is what came of others: start again with the same ticket and folder to go on"
+        }
+        Limit::Files(_) | Limit::Bytes(_) => "and what was not complete is removed",
+    };
+    format!("the session ended early: {limit}; {whole} that came whole: kept, {rest}")
+}
+
+fn exit_code(args: &Args, summary: &ReceiveSummary, is_time_up: bool) -> Outcome {
+    let is_time_up = is_time_up && !summary.is_complete();
+    if let Some(limit) = summary.limit.or_else(|| is_time_up.then(|| time_limit(args))) {
+        return Err(at_limit(limit, summary).into());
+    }
     if summary.interrupted {
         return Err("interrupted: what was not complete is removed".into());
     }

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering},
     },
+    time::Duration,
 };
 
 use crate::wake::Waker;
@@ -15,6 +16,7 @@ use crate::wake::Waker;
 #[derive(Debug, Clone)]
 pub struct Stop {
     requested: Arc<AtomicBool>,
+    is_time_up: Arc<AtomicBool>,
     waker: Waker,
 }
 
@@ -31,7 +33,7 @@ impl Stop {
     /// # Errors
     /// When no more descriptors are to be had.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { requested: Arc::default(), waker: Waker::new()? })
+        Ok(Self { requested: Arc::default(), is_time_up: Arc::default(), waker: Waker::new()? })
     }
 
     /// One that SIGINT and SIGTERM request, too. For one at a time in a process; the descriptor stays open
@@ -61,6 +63,25 @@ impl Stop {
     pub fn request(&self) {
         self.requested.store(true, Ordering::SeqCst);
         self.waker.wake();
+    }
+
+    /// Requests a stop when so much time has passed.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn request_after(&self, time: Duration) -> io::Result<()> {
+        let stop = self.clone();
+        let wait = move || {
+            std::thread::sleep(time);
+            stop.is_time_up.store(true, Ordering::SeqCst);
+            stop.request();
+        };
+        std::thread::Builder::new().name("time limit".into()).spawn(wait).map(drop)
+    }
+
+    /// Whether the time of [`Stop::request_after`] has passed.
+    pub fn is_time_up(&self) -> bool {
+        self.is_time_up.load(Ordering::SeqCst)
     }
 
     /// Whether a stop has been requested. Once true it stays so.

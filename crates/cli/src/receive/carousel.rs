@@ -4,18 +4,17 @@ use std::{net::IpAddr, path::Path, time::Duration};
 
 use treecast_driver::{
     carousel::{self, Dialect},
-    files::TargetFolder,
+    files::{Rules, TargetFolder},
     interface::Interface,
     receive::{ReceiveError, ReceiveEvent, ReceiveOptions},
     seal::Secret,
     security::PublicKey,
     status::Role,
-    stop::Stop,
     udp::{GroupAddress, Offload},
 };
 use treecast_wire::{header::SessionId, iotup};
 
-use super::{Args, display::Display, exit_code};
+use super::{Args, display::Display, exit_code, rules};
 use crate::{Outcome, observers::Observers};
 
 pub(super) fn run(args: &Args, options: ReceiveOptions) -> Outcome {
@@ -83,8 +82,11 @@ pub(super) fn run_iotup(args: &Args) -> Outcome {
 }
 
 fn receive(args: &Args, options: carousel::ReceiveOptions, into: &Path, mut observers: Observers) -> Outcome {
-    let stop = Stop::on_signals()?;
-    let folder = TargetFolder::open(into)?;
+    let stop = super::stop(args)?;
+    // The IoT updater's file has its name from the command line.
+    let is_named = options.dialect != Dialect::Session;
+    let rules = Rules { hidden: args.hidden || is_named, ..rules(args) };
+    let folder = TargetFolder::open(into)?.with_rules(rules);
     let mut display = Display::new(args.json, options.block_len);
     let mut on_event = |event: ReceiveEvent| {
         observers.note_receive(&event);
@@ -92,7 +94,7 @@ fn receive(args: &Args, options: carousel::ReceiveOptions, into: &Path, mut obse
     };
     let summary = carousel::receive(options, folder, &stop, &mut on_event)?;
     display.finish(&summary);
-    exit_code(&summary)
+    exit_code(args, &summary, stop.is_time_up())
 }
 
 fn interface(args: &Args, group: IpAddr) -> Result<Interface, Box<dyn std::error::Error>> {

@@ -88,7 +88,10 @@ impl Display {
                     self.current = Some((name.clone(), *bytes));
                 }
             }
-            ReceiveEvent::Ignored { name } => self.line(&format!("{name}: not wanted")),
+            ReceiveEvent::Ignored { name, exists: false } => self.line(&format!("{name}: not wanted")),
+            ReceiveEvent::Ignored { name, exists: true } => {
+                self.line(&format!("{name}: is there already, and stays"));
+            }
             ReceiveEvent::Moved { group, address } => {
                 self.line(&format!("moved to group {group} at {address}: {}", why_moved(*group)));
             }
@@ -113,6 +116,7 @@ impl Display {
             done["objects"] = (summary.received + summary.others).into();
             done["failed"] = summary.failed.into();
             done["not_wanted"] = summary.not_wanted.into();
+            done["existing"] = summary.existing.into();
             done["complete"] = summary.is_complete().into();
             self.lines.add(&done, false);
             return;
@@ -170,7 +174,9 @@ impl Display {
                 let line = AnnouncedLine { event: "announced", name, seconds, size: *bytes };
                 return self.lines.add(&line, true);
             }
-            ReceiveEvent::Ignored { name } => json!({"event": "ignored", "name": name}),
+            ReceiveEvent::Ignored { name, exists } => {
+                json!({"event": "ignored", "name": name, "exists": exists})
+            }
             ReceiveEvent::Moved { group, address } => {
                 json!({"event": "moved", "group_number": group, "address": address})
             }

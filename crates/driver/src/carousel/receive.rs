@@ -22,7 +22,9 @@ use treecast_wire::{
 use super::{CarouselError, Dialect, iotup::FrameCollector};
 use crate::{
     clock::Clock,
-    files::{Buffers, Ending, Intake, Journal, Leftovers, Report, SourceBlock, TargetFolder, Task},
+    files::{
+        Admission, Buffers, Ending, Intake, Journal, Leftovers, Report, SourceBlock, TargetFolder, Task,
+    },
     poller::{Interest, Poller},
     receive::{NameFilter, PLAIN, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
     seal::{Opener, Refused, Secret},
@@ -102,6 +104,7 @@ pub fn receive(
     // The IoT updater's frames do not say of which session they are.
     let resumes = options.dialect == Dialect::Session;
     let (journal, leftovers) = Journal::open(&folder, options.session, resumes)?;
+    let admission = Admission::new(folder.rules());
     let mut session = Session {
         source,
         machine,
@@ -113,6 +116,8 @@ pub fn receive(
         poller,
         clock: Clock::start(),
         only: options.only,
+        admission,
+        is_time_up: false,
         manifests: options.sender_key.map(GroupManifests::new),
         names: BTreeMap::new(),
         doomed: BTreeMap::new(),
@@ -128,6 +133,7 @@ pub fn receive(
     session.run(stop)?;
     session.intake.hand_over(session.clock.now(), true);
     let ending = match &session.summary {
+        ReceiveSummary { interrupted: true, .. } if session.is_time_up => Ending::CutShort,
         ReceiveSummary { interrupted: true, .. } => Ending::Interrupted,
         ReceiveSummary { cut_short: Some(_), .. } => Ending::CutShort,
         _ => Ending::Over,
@@ -228,6 +234,8 @@ struct Session<'a> {
     poller: Poller,
     clock: Clock,
     only: Option<NameFilter>,
+    admission: Admission,
+    is_time_up: bool,
     /// None in a plain session.
     manifests: Option<GroupManifests>,
     /// Of the objects announced so far.
@@ -249,7 +257,8 @@ impl Session<'_> {
     fn run(&mut self, stop: &Stop) -> Result<(), CarouselError> {
         loop {
             let now = self.clock.now();
-            if stop.is_requested() {
+            if stop.is_requested() || self.summary.limit.is_some() {
+                self.is_time_up = stop.is_time_up();
                 self.summary.interrupted = true;
                 self.machine.handle(now, ReceiverInput::Close);
             }
@@ -288,17 +297,24 @@ impl Session<'_> {
                     if is_full {
                         self.cramped.insert(file);
                     }
-                    if self.manifests.is_some() && self.machine.digest(file).is_none() {
-                        self.doomed.insert(file, reason);
-                        continue;
-                    }
-                    ReceiverInput::StoreFailed { file, reason }
+                    self.refuse(now, file, reason);
+                    continue;
                 }
                 Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
             };
             self.machine.handle(now, input);
             self.carry_out(now, None);
         }
+    }
+
+    /// An object cannot be what it was announced as. It fails once the sender is known to have said so.
+    fn refuse(&mut self, now: Instant, file: FileId, reason: String) {
+        if self.manifests.is_some() && self.machine.digest(file).is_none() {
+            self.doomed.insert(file, reason);
+        } else {
+            self.machine.handle(now, ReceiverInput::StoreFailed { file, reason });
+        }
+        self.carry_out(now, None);
     }
 
     /// Takes what has come; returns whether that was all.
@@ -374,6 +390,7 @@ impl Session<'_> {
                     self.machine.handle(now, ReceiverInput::Disown { file });
                     self.doomed.remove(&file);
                     self.cramped.remove(&file);
+                    self.admission.give_back(file.index());
                     self.carry_out(now, None);
                     let message = Message::BeginOfFile(begin);
                     self.machine.handle(now, ReceiverInput::Message { file, message });
@@ -414,14 +431,21 @@ impl Session<'_> {
 
     fn announce(&mut self, now: Instant, file: FileId, begin: BeginOfFile) {
         let name = begin.file_name().to_owned();
-        if self.only.as_ref().is_some_and(|only| !only.accepts(&name)) {
+        let kept = self.leftovers.kept(&self.folder, file, &begin);
+        let wanted = self.only.as_ref().is_none_or(|only| only.accepts(&name));
+        let exists = wanted && self.admission.is_kept_out(&self.folder, file.index(), &begin, &kept);
+        if !wanted || exists {
             self.machine.handle(now, ReceiverInput::Ignore { file });
-            self.summary.not_wanted += 1;
-            return (self.on_event)(ReceiveEvent::Ignored { name });
+            self.summary.not_wanted += u64::from(!wanted);
+            self.summary.existing = self.admission.existing();
+            return (self.on_event)(ReceiveEvent::Ignored { name, exists });
+        }
+        if let Err(reason) = self.admission.admit(file.index(), &begin) {
+            self.names.insert(file, name);
+            return self.refuse(now, file, reason);
         }
         (self.on_event)(ReceiveEvent::Announced { name: name.clone(), bytes: begin.file_size });
         self.names.insert(file, name);
-        let kept = self.leftovers.kept(&self.folder, file, &begin);
         let ranges = kept.ranges(begin.file_size);
         self.intake.add(now, Task::Announce { file, begin, kept });
         let before = self.machine.progress().received_bytes;
@@ -441,6 +465,8 @@ impl Session<'_> {
                 let name = self.names.get(&file).cloned();
                 let name = name.unwrap_or_else(|| format!("object {}", file.index()));
                 self.summary.failed += 1;
+                self.summary.limit = self.summary.limit.or(self.admission.limit(file.index()));
+                self.admission.give_back(file.index());
                 (self.on_event)(ReceiveEvent::Failed { name, reason });
             }
             ReceiverEvent::Closed { reason } => self.summary.cut_short = reason.map(in_words),

@@ -10,18 +10,19 @@
 //! self TEXT                                     who the receiver says it is
 //! boot ID                                       what follows was noted since the machine was started last
 //! have INDEX ANNOUNCEMENT START-END,START-END   these bytes are in the part file
-//! done INDEX ANNOUNCEMENT HASH INODE TIME KIND SIZE NAME
-//!                                               it has its name; its file's number and time of change
+//! done INDEX ANNOUNCEMENT HASH INODE TIME CHANGED KIND SIZE NAME
+//!                                               it has its name; its file's number, and when it was modified and changed
+//! made INODE                                    this folder was not there before the session
 //! gone INDEX                                    what was noted of it counts no more
 //! ```
 //!
 //! ANNOUNCEMENT stands for the announcement that was meant, of which it is a hash. An entry is written after the bytes
 //! that it speaks of. Nothing is written through to the disk for it: a process that is killed loses nothing that it
-//! has written. After the machine went down, files that were done are hashed before they count, and what is wrong in a
-//! part file shows in its hash, as always.
+//! has written. Files that were done are hashed before they count when the machine went down since, or when anything of
+//! them has changed, which the time of change shows that nobody can set. What is wrong in a part file shows in its hash.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::CString,
     fmt::{self, Write as _},
     fs::File,
@@ -83,6 +84,8 @@ pub struct Journal {
     is_torn: bool,
     /// What is held in memory.
     held: SharedLog,
+    /// The inodes of folders that an earlier receiver has made.
+    made: BTreeSet<u64>,
 }
 
 /// What is there of an object from an earlier receiver.
@@ -119,16 +122,18 @@ struct Done {
     hash: [u8; 32],
     inode: u64,
     modified: ModificationTime,
+    changed: ModificationTime,
     kind: ObjectKind,
     size: u64,
     name: String,
-    is_trusted: bool,
+    /// The machine has not been down since.
+    is_recent: bool,
 }
 
 impl Done {
-    /// Whether what is there under its name is what was noted.
-    fn is_there(&self, folder: &TargetFolder) -> bool {
-        folder.status_of(&self.name).is_ok_and(|status| {
+    /// What is there under its name, if it seems to be what was noted.
+    fn find(&self, folder: &TargetFolder) -> Option<Status> {
+        folder.status_of(&self.name).ok().filter(|status| {
             let is_same =
                 (status.inode.1, status.modified, status.size) == (self.inode, self.modified, self.size);
             match self.kind {
@@ -138,6 +143,18 @@ impl Done {
                 ObjectKind::Folder => status.inode.1 == self.inode,
             }
         })
+    }
+
+    /// Whether what has been found cannot have been written to since it was noted.
+    fn is_trusted(&self, found: Status) -> bool {
+        self.is_recent && found.changed == self.changed
+    }
+
+    /// Whether what has been found has the hash that was noted.
+    fn is_right(&self, folder: &TargetFolder, found: Status) -> bool {
+        self.is_trusted(found)
+            || self.kind == ObjectKind::File
+                && hash_by_name(folder, &self.name).is_ok_and(|hash| hash == self.hash)
     }
 }
 
@@ -223,6 +240,7 @@ impl Journal {
                 myself: None,
                 is_torn: false,
                 held: SharedLog::default(),
+                made: BTreeSet::new(),
             }
         })
     }
@@ -231,29 +249,24 @@ impl Journal {
     ///
     /// # Errors
     /// What the kernel says.
-    pub(super) fn part(
-        &self,
-        file: FileId,
-        begin: &BeginOfFile,
-        is_kept: bool,
-    ) -> Result<PartFile, TargetError> {
+    pub(super) fn part(&self, file: FileId, is_kept: bool) -> Result<PartFile, TargetError> {
         let name = self.part_name(file.index());
         let failed = |source| self.folder.error(format!("make {name}"), source);
         let name = c_string(&name).map_err(failed)?;
         let flags = libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        // It is nobody else's to read before it has its mode.
-        let mode = if begin.attributes().is_some() { 0o600 } else { 0o666 };
         let opened = if is_kept {
-            open_at(self.folder.root(), &name, flags, mode)
+            open_at(self.folder.root(), &name, flags, 0)
         } else {
             _ = sys::remove_at(self.folder.root(), &name);
-            open_at(self.folder.root(), &name, flags | libc::O_CREAT | libc::O_EXCL, mode)
+            // It is nobody else's to read or write before it is verified and has its mode.
+            open_at(self.folder.root(), &name, flags | libc::O_CREAT | libc::O_EXCL, 0o600)
         };
         let opened = opened.map_err(failed)?;
-        if is_kept && !sys::status_at(&opened, c"").is_ok_and(|status| status.is_own_file(0)) {
+        let status = sys::status_at(&opened, c"").map_err(failed)?;
+        if is_kept && !status.is_own_file(0) {
             return Err(failed(io::Error::other("somebody else has put something there: remove it")));
         }
-        Ok(PartFile::new(self.folder.clone(), name, opened))
+        Ok(PartFile::new(self.folder.clone(), name, opened, status))
     }
 
     /// Whether a later receiver may go on with what this one leaves.
@@ -302,17 +315,31 @@ impl Journal {
     ) {
         self.stays = self.resumes;
         self.has_done |= self.resumes && begin.kind() != ObjectKind::Folder;
-        let ModificationTime { seconds, nanoseconds } = status.modified;
+        let (modified, changed) = (status.modified, status.changed);
         self.add(format_args!(
-            "done {} {} {} {} {seconds}.{nanoseconds} {} {} {}",
+            "done {} {} {} {} {}.{} {}.{} {} {} {}",
             file.index(),
             HEXLOWER.encode(&announced),
             blake3::Hash::from_bytes(*hash).to_hex(),
             status.inode.1,
+            modified.seconds,
+            modified.nanoseconds,
+            changed.seconds,
+            changed.nanoseconds,
             begin.kind() as u8,
             begin.file_size,
             begin.file_name(),
         ));
+    }
+
+    /// Notes that a folder was not there before.
+    pub(super) fn note_made(&mut self, inode: u64) {
+        self.add(format_args!("made {inode}"));
+    }
+
+    /// The inodes of folders that an earlier receiver of the session has made.
+    pub(super) fn take_made(&mut self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.made)
     }
 
     /// Notes that what was noted of an object counts no more.
@@ -389,13 +416,14 @@ impl Journal {
         let mut text = Vec::new();
         // One that cannot be read says nothing.
         _ = Read::by_ref(&mut self.file).take(MAX_LEN).read_to_end(&mut text);
-        let (boot, mut leftovers, mut is_trusted) = (boot(), Leftovers::default(), false);
+        let (boot, mut leftovers, mut is_recent) = (boot(), Leftovers::default(), false);
         // The last line has an end only if it is whole.
         for line in String::from_utf8_lossy(&text).split_inclusive('\n') {
             match line.strip_suffix('\n').and_then(|line| line.split_once(' ')) {
                 Some(("self", text)) => self.myself = Some(text.to_owned()),
-                Some(("boot", at)) => is_trusted = !at.is_empty() && at == boot,
-                Some((verb, rest)) => _ = leftovers.note(verb, rest, is_trusted),
+                Some(("made", inode)) => self.made.extend(inode.parse::<u64>()),
+                Some(("boot", at)) => is_recent = !at.is_empty() && at == boot,
+                Some((verb, rest)) => _ = leftovers.note(verb, rest, is_recent),
                 None => {}
             }
         }
@@ -499,9 +527,10 @@ impl Leftovers {
             }
             Some(What::Stored(_)) => Kept::Nothing,
             // A folder is made again, which costs nothing.
-            Some(What::Done(done)) if done.kind != ObjectKind::Folder && done.is_there(folder) => {
-                Kept::Whole { hash: done.hash, is_trusted: done.is_trusted }
-            }
+            Some(What::Done(done)) if done.kind != ObjectKind::Folder => match done.find(folder) {
+                Some(found) => Kept::Whole { hash: done.hash, is_trusted: done.is_trusted(found) },
+                None => Kept::Nothing,
+            },
             Some(What::Done(_)) => Kept::Nothing,
         }
     }
@@ -509,7 +538,8 @@ impl Leftovers {
     /// The name, kind and size of an object that is whole from before, whatever its sender says of it now.
     pub fn whole(&self, folder: &TargetFolder, file: FileId) -> Option<(String, ObjectKind, u64)> {
         let Some(Noted { what: What::Done(done), .. }) = self.objects.get(&file.index()) else { return None };
-        (done.is_trusted && done.is_there(folder)).then(|| (done.name.clone(), done.kind, done.size))
+        let is_right = done.find(folder).is_some_and(|found| done.is_right(folder, found));
+        is_right.then(|| (done.name.clone(), done.kind, done.size))
     }
 
     /// What is there of an object is thrown away.
@@ -518,8 +548,8 @@ impl Leftovers {
     }
 
     /// Takes an entry in; none when it is none.
-    fn note(&mut self, verb: &str, rest: &str, is_trusted: bool) -> Option<()> {
-        let mut words = rest.splitn(8, ' ');
+    fn note(&mut self, verb: &str, rest: &str, is_recent: bool) -> Option<()> {
+        let mut words = rest.splitn(9, ' ');
         let index: u32 = words.next()?.parse().ok()?;
         if verb == "gone" {
             self.objects.remove(&index);
@@ -542,8 +572,7 @@ impl Leftovers {
             "done" => {
                 let hash = *blake3::Hash::from_hex(words.next()?).ok()?.as_bytes();
                 let inode = words.next()?.parse().ok()?;
-                let (seconds, nanoseconds) = words.next()?.split_once('.')?;
-                let (seconds, nanoseconds) = (seconds.parse().ok()?, nanoseconds.parse().ok()?);
+                let (modified, changed) = (parse_time(words.next()?)?, parse_time(words.next()?)?);
                 let kind = match words.next()? {
                     "1" => ObjectKind::File,
                     "2" => ObjectKind::Folder,
@@ -552,8 +581,7 @@ impl Leftovers {
                 };
                 let (size, name) = (words.next()?.parse().ok()?, words.next()?.to_owned());
                 check_name(&name).ok()?;
-                let modified = ModificationTime { seconds, nanoseconds };
-                What::Done(Done { hash, inode, modified, kind, size, name, is_trusted })
+                What::Done(Done { hash, inode, modified, changed, kind, size, name, is_recent })
             }
             _ => return None,
         };
@@ -574,6 +602,18 @@ impl Leftovers {
             !ranges.is_empty()
         });
     }
+}
+
+fn parse_time(text: &str) -> Option<ModificationTime> {
+    let (seconds, nanoseconds) = text.split_once('.')?;
+    Some(ModificationTime { seconds: seconds.parse().ok()?, nanoseconds: nanoseconds.parse().ok()? })
+}
+
+/// The hash of a file that has its name.
+pub(super) fn hash_by_name(folder: &TargetFolder, name: &str) -> io::Result<[u8; 32]> {
+    let mut hasher = blake3::Hasher::new();
+    io::copy(&mut folder.open_file(name)?, &mut hasher)?;
+    Ok(*hasher.finalize().as_bytes())
 }
 
 fn parse_range(text: &str) -> Option<Range<u64>> {
@@ -684,8 +724,8 @@ mod tests {
     /// A journal whose receiver is killed after it has noted `ranges` of an object.
     fn killed(path: &std::path::Path, ranges: &[Range<u64>]) {
         let (_, mut journal, _) = open(path);
-        let mut part = journal.part(FILE, &begin(100, "name"), false).unwrap();
-        part.file().set_len(100).unwrap();
+        let mut part = journal.part(FILE, false).unwrap();
+        part.file().unwrap().set_len(100).unwrap();
         part.keep();
         journal.have(FILE, &begin(100, "name"), ranges);
     }
@@ -750,8 +790,8 @@ mod tests {
     fn a_whole_file_counts_while_it_is_the_one_that_was_noted() {
         let path = scratch("journal-done");
         let (folder, mut journal, _) = open(&path);
-        let part = journal.part(FILE, &begin(3, "name"), false).unwrap();
-        part.file().write_all_at(b"abc", 0).unwrap();
+        let part = journal.part(FILE, false).unwrap();
+        part.file().unwrap().write_all_at(b"abc", 0).unwrap();
         let status = Names::new(folder).commit(part, &begin(3, "name")).unwrap();
         journal.done(FILE, &begin(3, "name"), &[7; 32], status);
         journal.end(Ending::Interrupted);
@@ -762,18 +802,30 @@ mod tests {
         journal.add(format_args!("boot before"));
         journal.done(FILE, &begin(3, "name"), &[7; 32], status);
         drop(journal);
-        let (folder, _journal, leftovers) = open(&path);
+        let (folder, _journal, mut leftovers) = open(&path);
         let doubted = Kept::Whole { hash: [7; 32], is_trusted: false };
         assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), doubted, "the machine was down since");
-        assert_eq!(leftovers.whole(&folder, FILE), None);
+        assert_eq!(leftovers.whole(&folder, FILE), None, "nor is the hash");
+        let Some(Noted { what: What::Done(done), .. }) = leftovers.objects.remove(&3) else { panic!() };
+        let done = Done { is_recent: true, ..done };
+        // Whoever has written to it can set its time back, and not the time of change.
+        std::thread::sleep(Duration::from_millis(20));
         std::fs::write(path.join("name"), "abd").unwrap();
+        let there = File::options().write(true).open(path.join("name")).unwrap();
+        let time = SystemTime::UNIX_EPOCH
+            + Duration::new(status.modified.seconds as u64, status.modified.nanoseconds);
+        there.set_modified(time).unwrap();
+        let noted = Noted { announcement: announcement(&begin(3, "name")), what: What::Done(done) };
+        let altered = Leftovers { objects: BTreeMap::from([(3, noted)]) };
+        assert_eq!(altered.kept(&folder, FILE, &begin(3, "name")), doubted);
+        assert_eq!(altered.whole(&folder, FILE), None, "its hash is another");
         File::options()
             .write(true)
             .open(path.join("name"))
             .unwrap()
             .set_modified(SystemTime::UNIX_EPOCH)
             .unwrap();
-        assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), Kept::Nothing);
+        assert_eq!(altered.kept(&folder, FILE, &begin(3, "name")), Kept::Nothing);
         std::fs::remove_dir_all(path).unwrap();
     }
 

@@ -2,7 +2,8 @@
 //! [`Store`] thread.
 //!
 //! A received file lies under a hidden temporary name in the target folder and gets its final name only when it is
-//! complete and its hash is right; a file that had that name before is replaced in the same instant. The temporary file
+//! complete and its hash is right; a file that had that name before is replaced in the same instant, unless the folder's
+//! [`Rules`] say otherwise. The temporary file
 //! is removed whenever it is let go of. A small one stays in memory until then, and never has another name; what has
 //! come of it is in a log, too. What a receiver that was killed has left, another one of the session goes on with: its
 //! [`Journal`] says what is there.
@@ -16,6 +17,7 @@ mod journal;
 mod link;
 mod names;
 mod part;
+mod rules;
 mod small;
 mod source;
 mod store;
@@ -31,6 +33,8 @@ pub use buffers::Buffers;
 pub(crate) use intake::Intake;
 pub use journal::{Ending, Journal, Kept, Leftovers};
 pub use part::PartFile;
+pub(crate) use rules::Admission;
+pub use rules::{Limit, Rules};
 pub(crate) use small::SmallObjects;
 pub use small::Whole;
 pub use source::{Source, SourceError};

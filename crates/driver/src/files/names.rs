@@ -1,7 +1,7 @@
 //! Giving objects their names: files, symbolic links, and folders, whose modes and times come last.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::{CStr, CString},
     fs::File,
     io,
@@ -18,6 +18,7 @@ use super::{
     link::{MAX_LINK_LEN, check_link},
     sys::{self, Inode, Status, c_string},
 };
+use crate::user;
 
 /// The most names that are remembered; of further ones it is not noticed that they are one in this folder.
 const MAX_GIVEN: usize = 1 << 20;
@@ -33,15 +34,45 @@ pub(super) struct Names {
     given: BTreeMap<Inode, Box<str>>,
     /// What folders are to be like in the end.
     folders: BTreeMap<String, Attributes>,
+    made: Made,
+    /// Permissions that nothing gets.
+    umask: u16,
     /// The folder that [`Names::make`] was in last, and its path.
     recent: Option<(Box<str>, OwnedFd)>,
     /// Whether the file system makes files without a name.
     makes_unnamed: bool,
 }
 
+/// The folders that receivers of this session have made, by inode: these get their modes, and no others do.
+#[derive(Debug, Default)]
+struct Made {
+    inodes: BTreeSet<u64>,
+    /// Those that are not in the journal yet.
+    unnoted: Vec<u64>,
+}
+
 impl Names {
+    #[cfg(test)]
     pub fn new(folder: TargetFolder) -> Self {
-        Self { folder, given: BTreeMap::new(), folders: BTreeMap::new(), recent: None, makes_unnamed: true }
+        Self::resuming(folder, BTreeSet::new())
+    }
+
+    /// As [`Names::new`], of a session whose earlier receiver has made the folders with these inodes.
+    pub fn resuming(folder: TargetFolder, made: BTreeSet<u64>) -> Self {
+        Self {
+            folder,
+            given: BTreeMap::new(),
+            folders: BTreeMap::new(),
+            made: Made { inodes: made, unnoted: Vec::new() },
+            umask: user::umask(),
+            recent: None,
+            makes_unnamed: true,
+        }
+    }
+
+    /// The inodes of folders that have been made since the last call.
+    pub fn take_made(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.made.unnoted)
     }
 
     /// Whether an object can be what its announcement says, as far as that can be seen before its bytes are there.
@@ -98,7 +129,8 @@ impl Names {
         content: &[u8],
     ) -> Option<Status> {
         let attributes = begin.attributes();
-        let opened = sys::open_unnamed(parent, attributes.map_or(0o666, |attributes| attributes.mode).into());
+        let mode = attributes.map_or(0o666, |attributes| attributes.mode) & !self.umask;
+        let opened = sys::open_unnamed(parent, mode.into());
         self.makes_unnamed = opened.is_ok();
         make_of(opened.ok()?, parent, last, attributes, content).ok()
     }
@@ -125,9 +157,16 @@ impl Names {
         Some(format!("folder {name:?}{others} could not be given its mode and time: {error}"))
     }
 
+    /// Gives a folder its time, and its mode if it has been made for this session. One that was there keeps its mode, and
+    /// another user's its time.
     fn set_attributes(&self, name: &str, attributes: Attributes) -> io::Result<()> {
         let folder = self.folder.open_folder(name)?;
-        sys::set_mode(&folder, attributes.mode)?;
+        let status = sys::status_at(&folder, c"")?;
+        if self.made.inodes.contains(&status.inode.1) {
+            sys::set_mode(&folder, attributes.mode & !self.umask)?;
+        } else if !status.is_ours() {
+            return Ok(());
+        }
         sys::set_modified_at(&folder, c"", attributes.modified)
     }
 
@@ -136,12 +175,14 @@ impl Names {
         let (parent, last) = self.place(name)?;
         let replaced = self.check_place(&parent, &last, name)?;
         let failed = |source| self.folder.error(format!("give {name:?} its mode and time"), source);
+        let mode = begin.attributes().map_or(0o666, |attributes| attributes.mode);
+        let file = part.file().map_err(failed)?;
+        sys::set_mode(file, mode & !self.umask).map_err(failed)?;
         if let Some(attributes) = begin.attributes() {
-            sys::set_mode(part.file(), attributes.mode).map_err(failed)?;
-            sys::set_modified_at(part.file(), c"", attributes.modified).map_err(failed)?;
+            sys::set_modified_at(file, c"", attributes.modified).map_err(failed)?;
         }
-        part.rename(&parent, &last).map_err(|source| self.folder.name_error(name, name, source))?;
-        let status = sys::status_at(part.file(), c"").map_err(failed)?;
+        let renamed = part.rename(&parent, &last);
+        let status = renamed.map_err(|source| self.folder.name_error(name, name, source))?;
         self.note_given(replaced, status, name);
         Ok(status)
     }
@@ -151,7 +192,7 @@ impl Names {
         let name = begin.file_name();
         let failed = |source| self.folder.name_error(name, name, source);
         let mut target = vec![0; begin.file_size.min(MAX_LINK_LEN) as usize];
-        part.file().read_exact_at(&mut target, 0).map_err(failed)?;
+        part.file().and_then(|file| file.read_exact_at(&mut target, 0)).map_err(failed)?;
         check_link(name, &target).map_err(|why| TargetError::Link {
             name: name.to_owned(),
             target: String::from_utf8_lossy(&target).escape_debug().to_string(),
@@ -166,7 +207,8 @@ impl Names {
         // One that a killed receiver has left.
         _ = sys::remove_at(root, &temporary);
         sys::make_link_at(&target, root, &temporary).map_err(failed)?;
-        let renamed = sys::rename_at((root, &temporary), (&parent, &last));
+        let rename = if self.folder.rules().keep_existing { sys::rename_new_at } else { sys::rename_at };
+        let renamed = rename((root, &temporary), (&parent, &last));
         renamed.inspect_err(|_| _ = sys::remove_at(root, &temporary)).map_err(failed)?;
         if let Some(attributes) = begin.attributes() {
             sys::set_modified_at(&parent, &last, attributes.modified).map_err(failed)?;
@@ -181,10 +223,10 @@ impl Names {
         let (parent, last) = self.place(name)?;
         let failed = |source| self.folder.name_error(name, name, source);
         // Nobody else's before it has its mode.
-        sys::make_folder_at(&parent, &last, 0o700).map_err(failed)?;
+        let is_new = sys::make_folder_at(&parent, &last, 0o700).map_err(failed)?;
         let folder = sys::open_at(&parent, &last, sys::OPEN_FOLDER, 0).map_err(failed)?;
-        let status = sys::status_at(&folder, c"").map_err(failed)?;
-        self.note_folder(&folder, name)?;
+        let status = self.note_folder(&folder, name)?;
+        self.note_made(is_new, status);
         match begin.attributes() {
             Some(attributes) if self.folders.len() < MAX_FOLDERS => {
                 self.folders.insert(name.to_owned(), attributes);
@@ -222,18 +264,26 @@ impl Names {
         let failed = |source| self.folder.name_error(name, path, source);
         let component = path.rsplit_once('/').map_or(path, |(_, component)| component);
         let component = c_string(component).map_err(failed)?;
-        sys::make_folder_at(around, &component, 0o777).map_err(failed)?;
+        let is_new = sys::make_folder_at(around, &component, 0o777).map_err(failed)?;
         let folder = sys::open_at(around, &component, sys::OPEN_FOLDER, 0).map_err(failed)?;
-        self.note_folder(&folder, path)?;
+        let status = self.note_folder(&folder, path)?;
+        self.note_made(is_new, status);
         Ok(folder)
     }
 
-    fn note_folder(&mut self, folder: &OwnedFd, path: &str) -> Result<(), TargetError> {
+    fn note_made(&mut self, is_new: bool, status: Status) {
+        let inode = status.inode.1;
+        if is_new && self.made.inodes.len() < MAX_FOLDERS && self.made.inodes.insert(inode) {
+            self.made.unnoted.push(inode);
+        }
+    }
+
+    fn note_folder(&mut self, folder: &OwnedFd, path: &str) -> Result<Status, TargetError> {
         let failed = |source| self.folder.error(format!("look at {path:?}"), source);
         let status = sys::status_at(folder.as_fd(), c"").map_err(failed)?;
         self.check_given(status.inode, path)?;
         self.note_given(None, status, path);
-        Ok(())
+        Ok(status)
     }
 
     /// What is at a place, which must not be another object of the session.
@@ -285,12 +335,8 @@ fn make_of(
     if let Some(attributes) = attributes {
         sys::set_modified_at(&file, c"", attributes.modified)?;
     }
-    let status = sys::status_at(&file, c"")?;
-    if let Some(mode) = attributes.map(|attributes| attributes.mode).filter(|mode| *mode != status.mode()) {
-        sys::set_mode(&file, mode)?;
-    }
     sys::give_name(&file, parent, last)?;
-    Ok(status)
+    sys::status_at(&file, c"")
 }
 
 impl TargetFolder {
@@ -334,8 +380,8 @@ mod tests {
         }
 
         fn commit(&mut self, begin: &BeginOfFile, content: &str) -> Result<Status, String> {
-            let part = self.journal.part(FileId(1), begin, false).unwrap();
-            part.file().write_all_at(content.as_bytes(), 0).unwrap();
+            let part = self.journal.part(FileId(1), false).unwrap();
+            part.file().unwrap().write_all_at(content.as_bytes(), 0).unwrap();
             self.names.commit(part, begin).map_err(|error| error.to_string())
         }
 
@@ -368,6 +414,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_there_stays_where_the_rules_say_so() {
+        let path = scratch("names-keep");
+        let mut target = Target::new(&path);
+        let rules = crate::files::Rules { keep_existing: true, ..crate::files::Rules::default() };
+        target.names.folder = target.names.folder.clone().with_rules(rules);
+        target.journal = Journal::open(&target.names.folder, SessionId(1), false).unwrap().0;
+        target.file("set/name", "first").unwrap();
+        symlink("name", path.join("set/link")).unwrap();
+        assert!(target.names.make(&plain("set/name", 3), b"new").is_none());
+        let link = of_kind(ObjectKind::Link, 0, "set/link", 5);
+        let file = target.file("set/name", "new").unwrap_err();
+        for line in [file, target.commit(&link, "other").unwrap_err()] {
+            assert!(line.contains("--keep-existing"), "{line}");
+        }
+        assert_eq!(std::fs::read(path.join("set/name")).unwrap(), b"first");
+        assert_eq!(std::fs::read_link(path.join("set/link")).unwrap(), Path::new("name"));
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
     fn folders_get_their_modes_and_times_in_the_end() {
         let path = scratch("names-folders");
         let mut target = Target::new(&path);
@@ -382,6 +448,60 @@ mod tests {
         }
         std::fs::set_permissions(path.join("set"), std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::set_permissions(path.join("set/sub"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn nothing_gets_more_permissions_than_the_receiver_lets_it_have() {
+        let path = scratch("names-umask");
+        let mut target = Target::new(&path);
+        target.names.umask = 0o027;
+        target.commit(&of_kind(ObjectKind::Folder, 0o777, "set", 0), "").unwrap();
+        target.commit(&of_kind(ObjectKind::File, 0o777, "set/part", 3), "abc").unwrap();
+        target.names.make(&of_kind(ObjectKind::File, 0o666, "set/small", 3), b"abc").unwrap();
+        target.file("set/plain", "abc").unwrap();
+        assert_eq!(target.names.finish(), None);
+        let mode = |name| path.join(name).metadata().unwrap().mode() & 0o7777;
+        let modes = ["set", "set/part", "set/small", "set/plain"].map(mode);
+        assert_eq!(modes, [0o750, 0o750, 0o640, 0o640]);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_was_there_keeps_its_mode_and_one_that_the_session_made_gets_its_own() {
+        let path = scratch("names-existing");
+        std::fs::create_dir(path.join("there")).unwrap();
+        std::fs::set_permissions(path.join("there"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let mut killed = Target::new(&path);
+        killed.file("made/name", "x").unwrap();
+        let made = killed.names.take_made();
+        assert_eq!(made.len(), 1);
+        drop(killed);
+        let mut target = Target::new(&path);
+        target.names = Names::resuming(target.names.folder.clone(), made.into_iter().collect());
+        for name in ["there", "made"] {
+            target.commit(&of_kind(ObjectKind::Folder, 0o750, name, 0), "").unwrap();
+        }
+        assert_eq!(target.names.finish(), None);
+        let mode = |name| path.join(name).metadata().unwrap().mode() & 0o7777;
+        assert_eq!((mode("there"), mode("made")), (0o700, 0o750 & !u32::from(user::umask())));
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_somebody_has_put_in_place_of_a_verified_one_gets_no_name() {
+        let path = scratch("names-exchanged");
+        let mut target = Target::new(&path);
+        let part = target.journal.part(FileId(1), false).unwrap();
+        part.file().unwrap().write_all_at(b"right", 0).unwrap();
+        let hidden = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+        let hidden = hidden.into_iter().find(|path| path.extension().is_some_and(|end| end == "part"));
+        let hidden = hidden.unwrap();
+        std::fs::write(path.join("forged"), "wrong").unwrap();
+        std::fs::rename(path.join("forged"), &hidden).unwrap();
+        let line = target.names.commit(part, &plain("name", 5)).unwrap_err().to_string();
+        assert!(line.contains("somebody else"), "{line}");
+        assert!(!path.join("name").exists());
         std::fs::remove_dir_all(path).unwrap();
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     TargetFolder,
-    sys::{self, c_string},
+    sys::{self, Inode, Status, c_string},
 };
 
 /// A file under its temporary name; removed when dropped, unless it has been renamed or is to be kept.
@@ -17,24 +17,68 @@ use super::{
 pub struct PartFile {
     folder: TargetFolder,
     name: CString,
-    file: File,
+    /// None while it is closed.
+    file: Option<File>,
+    inode: Inode,
     stays: bool,
 }
 
 impl PartFile {
-    pub(super) fn new(folder: TargetFolder, name: CString, file: OwnedFd) -> Self {
-        Self { folder, name, file: file.into(), stays: false }
+    /// An open file with this status.
+    pub(super) fn new(folder: TargetFolder, name: CString, file: OwnedFd, status: Status) -> Self {
+        Self { folder, name, file: Some(file.into()), inode: status.inode, stays: false }
     }
 
-    pub fn file(&self) -> &File {
-        &self.file
+    /// # Errors
+    /// When it is closed.
+    pub fn file(&self) -> io::Result<&File> {
+        self.file.as_ref().ok_or_else(|| io::Error::other("it is closed"))
     }
 
-    /// Gives the file its final name in `parent`, replacing what had it.
-    pub(super) fn rename(&mut self, parent: &OwnedFd, name: &CStr) -> io::Result<()> {
-        sys::rename_at((self.folder.root(), &self.name), (parent, name))?;
-        self.stays = true;
+    pub(super) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Closes the file until [`PartFile::reopen`].
+    pub(super) fn close(&mut self) {
+        self.file = None;
+    }
+
+    /// Opens the file again after [`PartFile::close`].
+    ///
+    /// # Errors
+    /// What the kernel says, and when another file has its name.
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        let flags = libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        let file = sys::open_at(self.folder.root(), &self.name, flags, 0)?;
+        if sys::status_at(&file, c"")?.inode != self.inode {
+            self.stays = true;
+            return Err(exchanged());
+        }
+        self.file = Some(file.into());
         Ok(())
+    }
+
+    /// Gives the file its final name in `parent`, replacing what had it if the folder's rules let it. Returns its status under that name.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or when another file than this one has the temporary name: whoever may write to the folder
+    /// can put one there.
+    pub(super) fn rename(&mut self, parent: &OwnedFd, name: &CStr) -> io::Result<Status> {
+        if sys::status_at(self.folder.root(), &self.name)?.inode != self.inode {
+            self.stays = true;
+            return Err(exchanged());
+        }
+        let rename = if self.folder.rules().keep_existing { sys::rename_new_at } else { sys::rename_at };
+        rename((self.folder.root(), &self.name), (parent, name))?;
+        self.stays = true;
+        let status = sys::status_at(parent, name)?;
+        if status.inode != self.inode {
+            // Exchanged in the last instant: what has the name now has not been verified.
+            _ = sys::remove_at(parent, name);
+            return Err(exchanged());
+        }
+        Ok(status)
     }
 
     /// The name of a symbolic link on its way to its final name.
@@ -46,6 +90,10 @@ impl PartFile {
     pub(super) fn keep(&mut self) {
         self.stays = true;
     }
+}
+
+fn exchanged() -> io::Error {
+    io::Error::other("somebody else has put another file in its place meanwhile")
 }
 
 impl Drop for PartFile {

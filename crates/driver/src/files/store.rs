@@ -1,8 +1,8 @@
 //! The thread that writes and hashes, so that a slow disk does not keep packets waiting in the kernel.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::{self, Read as _},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    io,
     ops::Range,
     sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError},
     thread::JoinHandle,
@@ -18,12 +18,13 @@ use super::{
     Buffers, Ending, Journal, Kept, TargetError, TargetFolder, Whole,
     chunk_check::wrong_chunks,
     held_log::SharedLog,
+    journal::hash_by_name,
     names::Names,
     stored::{CATCH_UP_LEN, Stored},
     symbols::{SourceBlock, Symbols},
     sys::Status,
 };
-use crate::{udp::Batch, wake::Waker};
+use crate::{file_limit, udp::Batch, wake::Waker};
 
 /// The most batches there are at a time: 12 MiB.
 const MAX_BATCHES: usize = 48;
@@ -171,12 +172,17 @@ impl Store {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(folder: TargetFolder, journal: Journal, waker: Waker, buffers: Buffers) -> io::Result<Self> {
+    pub fn start(
+        folder: TargetFolder,
+        mut journal: Journal,
+        waker: Waker,
+        buffers: Buffers,
+    ) -> io::Result<Self> {
         let (jobs, job_queue) = mpsc::sync_channel(MAX_BATCHES);
         let (free_queue, free) = mpsc::channel();
         let (report_queue, reports) = mpsc::channel();
         let worker = Worker {
-            names: Names::new(folder.clone()),
+            names: Names::resuming(folder.clone(), journal.take_made()),
             folder,
             held: journal.held_log(),
             journal: Some(journal),
@@ -188,6 +194,7 @@ impl Store {
             objects: BTreeMap::new(),
             cramped: BTreeSet::new(),
             symbols: BTreeMap::new(),
+            open_parts: OpenParts { files: VecDeque::new(), most: file_limit::for_objects() },
         };
         let thread =
             std::thread::Builder::new().name("store".into()).spawn(move || worker.run(&job_queue))?;
@@ -296,6 +303,14 @@ struct Worker {
     cramped: BTreeSet<FileId>,
     /// Of announced objects.
     symbols: BTreeMap<FileId, Symbols>,
+    open_parts: OpenParts,
+}
+
+/// Which objects' files are open, the one that was opened first in front.
+#[derive(Debug)]
+struct OpenParts {
+    files: VecDeque<FileId>,
+    most: usize,
 }
 
 enum Object {
@@ -454,14 +469,15 @@ impl Worker {
         Ok(Object::Announced { stored, begin: begin.clone() })
     }
 
-    fn stored(&self, file: FileId, begin: &BeginOfFile, kept: &Kept) -> Result<Stored, TargetError> {
+    fn stored(&mut self, file: FileId, begin: &BeginOfFile, kept: &Kept) -> Result<Stored, TargetError> {
+        self.note_open(file);
         let Some(journal) = &self.journal else {
             let ended = io::Error::other("the session has ended");
             return Err(self.folder.error(format!("store {:?}", begin.file_name()), ended));
         };
         Ok(match kept {
-            Kept::Ranges(ranges) => Stored::resumed(journal.part(file, begin, true)?, ranges),
-            Kept::Nothing | Kept::Whole { .. } => Stored::new(journal.part(file, begin, false)?),
+            Kept::Ranges(ranges) => Stored::resumed(journal.part(file, true)?, ranges),
+            Kept::Nothing | Kept::Whole { .. } => Stored::new(journal.part(file, false)?),
         })
     }
 
@@ -492,6 +508,7 @@ impl Worker {
 
     fn discard(&mut self, file: FileId) {
         self.symbols.remove(&file);
+        self.open_parts.files.retain(|open| *open != file);
         if let Some(object) = self.objects.remove(&file)
             && !matches!(object, Some(Object::Early(_)))
             && !self.cramped.contains(&file)
@@ -560,7 +577,7 @@ impl Worker {
         let mut hash = None;
         if let Some(Some(Object::Whole { begin, hash: known })) = self.objects.get_mut(&file) {
             // What cannot be read has no hash that anything has, and comes again.
-            let computed = || hash_by_name(&self.folder, begin, buffer).unwrap_or_default();
+            let computed = || hash_by_name(&self.folder, begin.file_name()).unwrap_or_default();
             hash = Some(*known.get_or_insert_with(computed));
         }
         self.attempt(file, |stored, _, folder| {
@@ -620,11 +637,14 @@ impl Worker {
         let Whole { begin, content, .. } = whole;
         let mut stored = self.stored(file, begin, &Kept::Nothing)?;
         write(&mut stored, &self.folder, begin.file_name(), 0, content)?;
+        self.open_parts.files.retain(|open| *open != file);
         self.names.commit(stored.into_part(), begin)
     }
 
     /// Nothing of the object is kept when it cannot have its name.
     fn give_name(&mut self, file: FileId) -> Result<(), String> {
+        self.reopen(file).map_err(|error| error.to_string())?;
+        self.open_parts.files.retain(|open| *open != file);
         match self.objects.remove(&file).flatten() {
             Some(Object::Announced { stored, begin }) => {
                 let hash = stored.last_hash();
@@ -648,14 +668,44 @@ impl Worker {
         }
     }
 
+    /// One more file is about to be open: the first of too many is closed.
+    fn note_open(&mut self, file: FileId) {
+        let OpenParts { files, most } = &mut self.open_parts;
+        files.retain(|open| *open != file);
+        while files.len() >= *most
+            && let Some(oldest) = files.pop_front()
+        {
+            if let Some(Some(Object::Announced { stored, .. })) = self.objects.get_mut(&oldest) {
+                stored.part_mut().close();
+            }
+        }
+        files.push_back(file);
+    }
+
+    /// Opens an announced object's file if it has been closed.
+    fn reopen(&mut self, file: FileId) -> Result<(), TargetError> {
+        let is_closed = |object: &Option<Object>| matches!(object, Some(Object::Announced { stored, .. }) if !stored.is_open());
+        if !self.objects.get(&file).is_some_and(is_closed) {
+            return Ok(());
+        }
+        self.note_open(file);
+        let Some(Some(Object::Announced { stored, begin })) = self.objects.get_mut(&file) else {
+            return Ok(());
+        };
+        let reopened = stored.part_mut().reopen();
+        reopened.map_err(|source| self.folder.error(format!("open {:?} again", begin.file_name()), source))
+    }
+
     /// Does something with an announced object. A failure is reported and is the object's end.
     fn attempt(
         &mut self,
         file: FileId,
         mut act: impl FnMut(&mut Stored, &BeginOfFile, &TargetFolder) -> Result<(), TargetError>,
     ) {
+        let reopened = self.reopen(file);
         let Some(Some(Object::Announced { stored, begin })) = self.objects.get_mut(&file) else { return };
-        if let Err(error) = self.held.with_room(|| act(stored, begin, &self.folder)) {
+        let done = reopened.and_then(|()| self.held.with_room(|| act(stored, begin, &self.folder)));
+        if let Err(error) = done {
             self.fail(file, &error);
         }
     }
@@ -702,6 +752,7 @@ impl Worker {
     /// Hands out the reports of what has just been done, all at once. What they say is in the journal then.
     fn tell(&mut self) {
         if let Some(journal) = &mut self.journal {
+            self.names.take_made().into_iter().for_each(|inode| journal.note_made(inode));
             journal.write();
         }
         if self.untold.is_empty() {
@@ -711,18 +762,6 @@ impl Worker {
             let _ = self.reports.send(report);
         }
         self.waker.wake();
-    }
-}
-
-/// The hash of an object that has its name.
-fn hash_by_name(folder: &TargetFolder, begin: &BeginOfFile, buffer: &mut [u8]) -> io::Result<[u8; 32]> {
-    let mut file = folder.open_file(begin.file_name())?;
-    let mut hasher = blake3::Hasher::new();
-    loop {
-        match file.read(buffer)? {
-            0 => return Ok(*hasher.finalize().as_bytes()),
-            len => _ = hasher.update(&buffer[..len]),
-        }
     }
 }
 
@@ -856,7 +895,7 @@ mod tests {
             let metadata = path.join(name).metadata().unwrap();
             assert_eq!(
                 (metadata.mode() & 0o777, metadata.mtime(), metadata.mtime_nsec()),
-                (0o666, 1_000_000, 7)
+                (0o666 & !u32::from(crate::user::umask()), 1_000_000, 7)
             );
             assert_eq!(std::fs::read(path.join(name)).unwrap(), b"abc");
         }

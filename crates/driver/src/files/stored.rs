@@ -27,8 +27,9 @@ pub(super) struct Stored {
     stored: BTreeMap<u64, u64>,
     /// Groups that are stored whole and not in the tree.
     behind: BTreeSet<u64>,
-    /// The hash has been given out once.
-    is_finished: bool,
+    /// The next hash is of what is read back, all of it: some may have been written over since it was hashed, or has lain
+    /// on the disk while this process did not have it in its hands.
+    is_read_back: bool,
     /// The last hash that was given out.
     last_hash: Option<[u8; 32]>,
     /// What is stored and not in the journal, in the order in which it came.
@@ -56,19 +57,19 @@ impl Stored {
             tree: TreeHash::default(),
             stored: BTreeMap::new(),
             behind: BTreeSet::new(),
-            is_finished: false,
+            is_read_back: false,
             last_hash: None,
             unnoted: Vec::new(),
             unnoted_bytes: 0,
         }
     }
 
-    /// Of a file in which these ranges are stored already.
+    /// Of a file in which these ranges are stored already. All of it is read once it is whole, and not before: somebody else
+    /// may still change what lies there.
     pub fn resumed(part: PartFile, kept: &[Range<u64>]) -> Self {
         let mut stored = Self::new(part);
         kept.iter().for_each(|range| stored.note(range.clone()));
-        let whole = |(start, end): (&u64, &u64)| start.div_ceil(GROUP_LEN)..end / GROUP_LEN;
-        stored.behind = stored.stored.iter().flat_map(whole).collect();
+        stored.is_read_back = !kept.is_empty();
         stored
     }
 
@@ -91,7 +92,7 @@ impl Stored {
 
     /// Writes bytes at their place.
     pub fn write(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        self.part.file().write_all_at(bytes, position)?;
+        self.part.file()?.write_all_at(bytes, position)?;
         if bytes.is_empty() {
             return Ok(());
         }
@@ -101,6 +102,9 @@ impl Stored {
         match self.unnoted.last_mut() {
             Some(last) if last.end == position => last.end = end,
             _ => self.unnoted.push(position..end),
+        }
+        if self.is_read_back {
+            return Ok(());
         }
         self.tree.feed(position, bytes);
         for group in position / GROUP_LEN..=(end - 1) / GROUP_LEN {
@@ -113,12 +117,12 @@ impl Stored {
 
     /// Reads what is stored, or zeroes where nothing is.
     pub fn read(&self, position: u64, into: &mut [u8]) -> io::Result<()> {
-        self.part.file().read_exact_at(into, position)
+        self.part.file()?.read_exact_at(into, position)
     }
 
     /// The file's size, in bytes.
     pub fn file_len(&self) -> io::Result<u64> {
-        Ok(self.part.file().metadata()?.len())
+        Ok(self.part.file()?.metadata()?.len())
     }
 
     /// Whether [`Stored::catch_up`] has something to do.
@@ -132,9 +136,9 @@ impl Stored {
         let mut at = position;
         for piece in bytes.chunks(buffer.len()) {
             let stored = &mut buffer[..piece.len()];
-            self.part.file().read_exact_at(stored, at)?;
+            self.part.file()?.read_exact_at(stored, at)?;
             if stored != piece {
-                self.part.file().write_all_at(piece, at)?;
+                self.part.file()?.write_all_at(piece, at)?;
             }
             at += piece.len() as u64;
         }
@@ -160,7 +164,7 @@ impl Stored {
 
     fn compute_hash(&mut self, buffer: &mut [u8]) -> io::Result<[u8; 32]> {
         let len = self.stored.get(&0).copied().unwrap_or(0);
-        if std::mem::replace(&mut self.is_finished, true) || len <= GROUP_LEN {
+        if std::mem::replace(&mut self.is_read_back, true) || len <= GROUP_LEN {
             return self.hash_by_reading(len, buffer);
         }
         while self.catch_up(buffer)? {}
@@ -194,12 +198,24 @@ impl Stored {
     /// Gives the file its size, for which there is room now; it takes none yet.
     pub fn announce(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
         folder.check_room(name, size)?;
-        self.part.file().set_len(size).map_err(|source| folder.error(format!("size {name:?}"), source))
+        let sized = self.part.file().and_then(|file| file.set_len(size));
+        sized.map_err(|source| folder.error(format!("size {name:?}"), source))
     }
 
     /// Takes the room for the file.
     pub fn reserve(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
-        folder.reserve(self.part.file(), name, size)
+        let file = self.part.file();
+        let file = file.map_err(|source| folder.error(format!("take room for {name:?}"), source))?;
+        folder.reserve(file, name, size)
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.part.is_open()
+    }
+
+    /// The file, for whoever closes and opens it.
+    pub fn part_mut(&mut self) -> &mut PartFile {
+        &mut self.part
     }
 
     /// The file, which is to have its name.
@@ -249,7 +265,7 @@ fn read_pieces(
     while at < range.end {
         let len = (range.end - at).min(buffer.len() as u64) as usize;
         let piece = &mut buffer[..len];
-        part.file().read_exact_at(piece, at)?;
+        part.file()?.read_exact_at(piece, at)?;
         take(at, piece);
         at += piece.len() as u64;
     }
@@ -258,17 +274,13 @@ fn read_pieces(
 
 #[cfg(test)]
 mod tests {
-    use treecast_wire::{
-        header::{FileId, SessionId},
-        message::{BeginOfFile, TransferType},
-    };
+    use treecast_wire::header::{FileId, SessionId};
 
     use super::*;
     use crate::files::{Journal, walk::tests::scratch};
 
     fn part(journal: &Journal, index: u32) -> PartFile {
-        let begin = BeginOfFile::new(TransferType::DiskToDisk, 0, "name").unwrap();
-        journal.part(FileId::new(SessionId(0), index), &begin, false).unwrap()
+        journal.part(FileId::new(SessionId(0), index), false).unwrap()
     }
 
     #[test]
@@ -300,6 +312,27 @@ mod tests {
             }
             assert!(!stored.is_behind());
         }
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn what_has_lain_on_the_disk_is_read_once_it_is_whole_and_not_before() {
+        let path = scratch("stored-altered");
+        let (journal, _) = Journal::open(&TargetFolder::open(&path).unwrap(), SessionId(0), false).unwrap();
+        let data: Vec<u8> = (0..1_000_000_u32).map(|at| (at % 249) as u8).collect();
+        let part = part(&journal, 0);
+        part.file().unwrap().write_all_at(&data[..700_000], 0).unwrap();
+        let other = part.file().unwrap().try_clone().unwrap();
+        let kept = 0..700_000;
+        let mut stored = Stored::resumed(part, std::slice::from_ref(&kept));
+        let mut buffer = vec![0; 7000];
+        while stored.catch_up(&mut buffer).unwrap() {}
+        stored.write(700_000, &data[700_000..]).unwrap();
+        // By somebody else, while the rest was fetched.
+        other.write_all_at(b"altered", 100).unwrap();
+        let there = std::fs::read(path.join(".treecast-00000000.0.0.part")).unwrap();
+        assert!(there != data);
+        assert_eq!(stored.hash(&mut buffer).unwrap(), *blake3::hash(&there).as_bytes());
         std::fs::remove_dir_all(path).unwrap();
     }
 

@@ -94,10 +94,7 @@ fn source_symbols(stored: &Stored, source_block: &SourceBlock) -> io::Result<Vec
 
 #[cfg(test)]
 mod tests {
-    use treecast_wire::{
-        header::SessionId,
-        message::{BeginOfFile, TransferType},
-    };
+    use treecast_wire::header::SessionId;
 
     use super::*;
     use crate::{
@@ -116,8 +113,7 @@ mod tests {
         let folder = TargetFolder::open(&path).unwrap();
         let data: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
         let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
-        let begin = BeginOfFile::new(TransferType::DiskToDisk, SIZE as u64, "name").unwrap();
-        let mut stored = Stored::new(journal.part(FileId(1), &begin, false).unwrap());
+        let mut stored = Stored::new(journal.part(FileId(1), false).unwrap());
         stored.announce(&folder, "name", SIZE as u64).unwrap();
         let names = std::fs::read_dir(&path).unwrap().count();
         let mut symbols = Symbols::new(&folder, FileId(1), LEN).unwrap();

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use treecast_wire::message::{MODE_BITS, ModificationTime};
+use treecast_wire::message::ModificationTime;
 
 use crate::user;
 
@@ -25,6 +25,8 @@ pub(super) struct Status {
     pub inode: Inode,
     pub size: u64,
     pub modified: ModificationTime,
+    /// When anything of it was changed last, its time of modification included. Nobody can set this one.
+    pub changed: ModificationTime,
     kind: libc::mode_t,
     mode: u16,
     owner: u32,
@@ -34,11 +36,6 @@ pub(super) struct Status {
 impl Status {
     pub fn is_file(&self) -> bool {
         self.kind == libc::S_IFREG
-    }
-
-    /// Who may do what with it.
-    pub fn mode(&self) -> u16 {
-        self.mode & MODE_BITS
     }
 
     /// Whether it is this user's.
@@ -54,6 +51,10 @@ impl Status {
 
     pub fn is_link(&self) -> bool {
         self.kind == libc::S_IFLNK
+    }
+
+    pub fn is_folder(&self) -> bool {
+        self.kind == libc::S_IFDIR
     }
 }
 
@@ -142,6 +143,24 @@ pub(super) fn rename_at(from: (&OwnedFd, &CStr), to: (&OwnedFd, &CStr)) -> io::R
     checked(unsafe { libc::renameat(from.as_raw_fd(), name.as_ptr(), into.as_raw_fd(), new.as_ptr()) })
 }
 
+/// As [`rename_at`], where nothing has the new name: `AlreadyExists` otherwise.
+pub(super) fn rename_new_at(from: (&OwnedFd, &CStr), to: (&OwnedFd, &CStr)) -> io::Result<()> {
+    let ((from_folder, name), (into, new)) = (from, to);
+    // SAFETY: two C strings and two open folders.
+    let renamed = checked(unsafe {
+        let (from, into) = (from_folder.as_raw_fd(), into.as_raw_fd());
+        libc::renameat2(from, name.as_ptr(), into, new.as_ptr(), libc::RENAME_NOREPLACE)
+    });
+    match renamed {
+        // Some network file systems cannot. Between this look and the renaming something may come there.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => match status_at(into, new) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => rename_at(from, to),
+        },
+        renamed => renamed,
+    }
+}
+
 pub(super) fn remove_at(folder: &OwnedFd, name: &CStr) -> io::Result<()> {
     // SAFETY: a C string and an open folder.
     checked(unsafe { libc::unlinkat(folder.as_raw_fd(), name.as_ptr(), 0) })
@@ -162,6 +181,10 @@ pub(super) fn status_at(folder: impl AsFd, name: &CStr) -> io::Result<Status> {
         modified: ModificationTime {
             seconds: status.st_mtime as i64,
             nanoseconds: status.st_mtime_nsec as u32,
+        },
+        changed: ModificationTime {
+            seconds: status.st_ctime as i64,
+            nanoseconds: status.st_ctime_nsec as u32,
         },
         kind: status.st_mode & libc::S_IFMT,
         mode: status.st_mode as u16,

@@ -16,7 +16,10 @@ use std::{
 use thiserror::Error;
 use treecast_wire::header::FileId;
 
-use super::sys::{self, Status, c_string, open_at};
+use super::{
+    Rules,
+    sys::{self, Status, c_string, open_at},
+};
 
 /// Why a file cannot be stored.
 #[derive(Debug, Error)]
@@ -35,6 +38,8 @@ pub enum TargetError {
     #[error("{name:?} and {other:?} are one name in folder {folder}, which does not tell them apart: only the first that came is kept; \
              name another folder with --into", folder = folder.display())]
     OneName { name: String, other: String, folder: PathBuf },
+    #[error("{name:?} is there already in folder {folder}, and --keep-existing leaves it as it is", folder = folder.display())]
+    Exists { name: String, folder: PathBuf },
     #[error("the symbolic link {name:?} to {target:?} is not made: {why}")]
     Link { name: String, target: String, why: &'static str },
     #[error("cannot {doing} in folder {folder}: it is full; make room or name another with --into", folder = folder.display())]
@@ -53,6 +58,12 @@ impl TargetError {
 /// How the names of what is not a received file begin: of journals, and of files that are not whole.
 pub(super) const HIDDEN: &str = ".treecast-";
 
+/// Whether a component of a name is reserved for what treecast keeps beside received files. Some file systems take upper
+/// and lower case for one.
+pub(super) fn is_own(component: &str) -> bool {
+    component.get(..HIDDEN.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(HIDDEN))
+}
+
 /// Whether a received file may be called so: a relative path of ordinary components.
 ///
 /// # Errors
@@ -61,9 +72,6 @@ pub fn check_name(name: &str) -> Result<(), String> {
     if name.starts_with('/') {
         return Err("it begins at the root".into());
     }
-    if name.starts_with(HIDDEN) {
-        return Err(format!("names that begin with {HIDDEN:?} are treecast's own"));
-    }
     if name.chars().any(char::is_control) {
         return Err("it holds control characters".into());
     }
@@ -71,6 +79,9 @@ pub fn check_name(name: &str) -> Result<(), String> {
         match component {
             "" => return Err("a component is empty".into()),
             "." | ".." => return Err(format!("it holds {component:?}")),
+            _ if is_own(component) => {
+                return Err(format!("names that begin with {HIDDEN:?} are treecast's own"));
+            }
             _ => {}
         }
     }
@@ -82,6 +93,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
 pub struct TargetFolder {
     folder: Arc<OwnedFd>,
     path: PathBuf,
+    rules: Rules,
 }
 
 impl TargetFolder {
@@ -101,7 +113,17 @@ impl TargetFolder {
         if unsafe { libc::faccessat(folder.as_raw_fd(), here.as_ptr(), libc::W_OK | libc::X_OK, 0) } != 0 {
             return Err(failed(io::Error::last_os_error()));
         }
-        Ok(Self { folder: Arc::new(folder.into()), path: path.to_owned() })
+        Ok(Self { folder: Arc::new(folder.into()), path: path.to_owned(), rules: Rules::default() })
+    }
+
+    /// The same folder, in which these rules count.
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
+    pub fn rules(&self) -> Rules {
+        self.rules
     }
 
     pub fn path(&self) -> &Path {
@@ -220,6 +242,9 @@ impl TargetFolder {
 
     /// The line for a file that cannot be called `name`, by what is at `component` of it.
     pub(super) fn name_error(&self, name: &str, component: &str, source: io::Error) -> TargetError {
+        if source.kind() == io::ErrorKind::AlreadyExists {
+            return TargetError::Exists { name: name.to_owned(), folder: self.path.clone() };
+        }
         let path = self.path.join(component);
         let kind = path.symlink_metadata().map(|metadata| metadata.file_type());
         let is_in_the_way = matches!(source.raw_os_error(), Some(libc::ENOTDIR | libc::EISDIR | libc::ELOOP));
@@ -243,10 +268,23 @@ mod tests {
 
     #[test]
     fn names_that_could_leave_the_folder_are_refused() {
-        for bad in ["", "/etc/passwd", "..", "a/../b", "a//b", "a/", "./a", "a\nb", "a\u{1b}[2J"] {
+        for bad in [
+            "",
+            "/etc/passwd",
+            "..",
+            "a/../b",
+            "a//b",
+            "a/",
+            "./a",
+            "a\nb",
+            "a\u{1b}[2J",
+            ".treecast-x",
+            "a/b/.Treecast-x",
+            ".treecast-/b",
+        ] {
             assert!(check_name(bad).is_err(), "{bad:?}");
         }
-        for good in ["a", "a/b", "..a", ".hidden", "a b", "ä"] {
+        for good in ["a", "a/b", "..a", ".hidden", ".treecast", "a b", "ä"] {
             assert!(check_name(good).is_ok(), "{good:?}");
         }
     }

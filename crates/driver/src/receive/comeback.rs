@@ -16,7 +16,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    files::{Ending, Journal, TargetFolder},
+    files::{Admission, Ending, Journal, TargetFolder},
     stop::Stop,
 };
 
@@ -34,6 +34,7 @@ pub(super) struct Carried {
     pub ended: BTreeMap<u32, bool>,
     /// Those that somebody was told of, by number.
     pub announced: BTreeSet<u32>,
+    pub admission: Admission,
 }
 
 /// How a connection ended.
@@ -54,12 +55,13 @@ pub(super) fn run(
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<ReceiveSummary, ReceiveError> {
     // Before the sender hears of this receiver, which could keep nothing otherwise.
-    let folder = TargetFolder::open(&options.into)?;
+    let folder = TargetFolder::open(&options.into)?.with_rules(options.rules);
     let mut storage = Journal::open(&folder, options.ticket.session, true)?;
     let member = Member::new(options, &mut storage.0, on_event)?;
     let mut until = (false, Instant::now() + options.connect_timeout);
     let joined = join::join(options, &member, until, stop, on_event)?;
-    let session = Session::open(options, folder.clone(), storage, joined, Carried::default(), on_event)?;
+    let carried = Carried { admission: Admission::new(options.rules), ..Carried::default() };
+    let session = Session::open(options, folder.clone(), storage, joined, carried, on_event)?;
     let mut ended = session.run(stop)?;
     loop {
         let (carried, reason, failing) = match ended {
@@ -80,7 +82,15 @@ pub(super) fn run(
             Ok(ended) => ended,
             Err(error) => {
                 let summary = carried.summary;
-                return Ok(give_up(options, &folder, summary, (reason, failing), &error, on_event));
+                return Ok(give_up(
+                    options,
+                    &folder,
+                    summary,
+                    (reason, failing),
+                    &error,
+                    stop.is_time_up(),
+                    on_event,
+                ));
             }
         };
     }
@@ -130,6 +140,7 @@ fn give_up(
     mut summary: ReceiveSummary,
     (reason, failing): (String, Vec<(FileId, String, String)>),
     error: &ReceiveError,
+    is_time_up: bool,
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> ReceiveSummary {
     for (_, name, reason) in failing {
@@ -138,6 +149,7 @@ fn give_up(
     }
     summary.interrupted = matches!(error, ReceiveError::Interrupted);
     if summary.interrupted
+        && !is_time_up
         && let Ok((journal, _)) = Journal::open(folder, options.ticket.session, true)
     {
         journal.end(Ending::Interrupted);

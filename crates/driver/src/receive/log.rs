@@ -14,7 +14,7 @@ pub(crate) fn note(event: &ReceiveEvent) {
         }
         ReceiveEvent::Joined { sender, interface } => info!(target: LOG, %sender, interface, "joined"),
         ReceiveEvent::Announced { name, bytes } => info!(target: LOG, name, bytes, "object begins"),
-        ReceiveEvent::Ignored { name } => info!(target: LOG, name, "object not wanted"),
+        ReceiveEvent::Ignored { name, exists } => info!(target: LOG, name, exists, "object not wanted"),
         ReceiveEvent::Progress(_) | ReceiveEvent::Idle => {}
         ReceiveEvent::Moved { group, address } => info!(target: LOG, group, %address, "moved"),
         ReceiveEvent::Received { name, bytes, .. } => info!(target: LOG, name, bytes, "object done"),

@@ -20,7 +20,7 @@ use thiserror::Error;
 use treecast_wire::{ParseError, message::ObjectKind, ticket::Ticket};
 
 use crate::{
-    files::TargetError,
+    files::{Limit, Rules, TargetError},
     interface::InterfaceError,
     security::{Identity, PublicKey, tls::TlsError},
     status::Hindrance,
@@ -53,6 +53,8 @@ pub struct ReceiveOptions {
     pub into: PathBuf,
     /// Objects whose names it accepts; none accepts all.
     pub only: Option<NameFilter>,
+    /// What the sender may do in the folder.
+    pub rules: Rules,
     /// How long to try to reach the sender.
     pub connect_timeout: Duration,
     /// How long to try to reach it again when the connection breaks; zero for not at all.
@@ -95,6 +97,7 @@ impl ReceiveOptions {
             port: None,
             into,
             only: None,
+            rules: Rules::default(),
             connect_timeout: Duration::from_secs(30),
             reconnect: RECONNECT_TIME,
             stall_limit: STALL_LIMIT,
@@ -126,9 +129,10 @@ pub enum ReceiveEvent {
         name: String,
         bytes: u64,
     },
-    /// An object was not wanted.
+    /// An object was not wanted, or something has its name that is to stay.
     Ignored {
         name: String,
+        exists: bool,
     },
     Progress(ReceiveProgress),
     /// This receiver listens to another group of a session with several rates.
@@ -208,6 +212,10 @@ pub struct ReceiveSummary {
     pub failed: u64,
     /// How many were not wanted.
     pub not_wanted: u64,
+    /// How many were left out because something had their names.
+    pub existing: u64,
+    /// The limit that has ended the session, if one has.
+    pub limit: Option<Limit>,
     /// Why the session ended early, if it did.
     pub cut_short: Option<String>,
     /// The sender has ended it for good: nobody can go on with it, and nothing but what is whole stays.
@@ -231,11 +239,11 @@ impl ReceiveSummary {
 
     /// Whether objects have come, and none was wanted.
     pub fn wanted_nothing(&self) -> bool {
-        self.not_wanted > 0 && self.received + self.others + self.failed == 0
+        self.not_wanted > 0 && self.received + self.others + self.failed + self.existing == 0
     }
 
     pub fn is_complete(&self) -> bool {
-        !self.interrupted && self.failed == 0 && self.cut_short.is_none()
+        !self.interrupted && self.failed == 0 && self.cut_short.is_none() && self.limit.is_none()
     }
 }
 

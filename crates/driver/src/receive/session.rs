@@ -130,6 +130,8 @@ pub(super) struct Session<'a> {
     comes_back: bool,
     /// ... and what fails unless it does.
     failing: Vec<(FileId, String, String)>,
+    /// It has ended because its time is up.
+    is_time_up: bool,
     closed: bool,
 }
 
@@ -206,6 +208,7 @@ impl<'a> Session<'a> {
             carried,
             comes_back: !options.reconnect.is_zero(),
             failing: Vec::new(),
+            is_time_up: false,
             closed: false,
             now: clock.now(),
             clock,
@@ -255,18 +258,39 @@ impl<'a> Session<'a> {
             self.move_if_due()?;
             deadline = self.settle_all();
             self.report_progress();
-            if stop.is_requested() {
-                self.summary.interrupted = true;
-                // What is right has its name in the end, and a folder that files are in its mode.
-                self.take_reports();
-                self.say_farewell(farewell::STOPPED);
-                self.handle(ReceiverInput::Close, None);
-                self.intake.hand_over(self.clock.now(), true);
-                return Ok(());
+            if stop.is_requested() || self.summary.limit.is_some() {
+                match stop.is_time_up() {
+                    true => self.run_out_of_time(),
+                    false => {
+                        self.stop();
+                        return Ok(());
+                    }
+                }
             }
             if !self.is_welcome && self.clock.now() > Instant::ZERO + WELCOME_TIMEOUT {
                 return Err(ReceiveError::Dropped("no answer".into()));
             }
+        }
+    }
+
+    /// Ends the session before the sender does.
+    fn stop(&mut self) {
+        self.summary.interrupted = true;
+        // What is right has its name in the end, and a folder that files are in its mode.
+        self.take_reports();
+        let limit = self.summary.limit.map(|limit| limit.to_string());
+        self.say_farewell(limit.as_deref().unwrap_or(farewell::STOPPED));
+        self.handle(ReceiverInput::Close, None);
+        self.intake.hand_over(self.clock.now(), true);
+    }
+
+    /// Ends the session as if its connection had broken for good: what is whole is checked, and the rest stays.
+    fn run_out_of_time(&mut self) {
+        if !std::mem::replace(&mut self.is_time_up, true) {
+            let reason = "the receiver's time is up".to_owned();
+            self.comes_back = false;
+            self.say_farewell(&reason);
+            self.handle(ReceiverInput::Disconnected { reason }, None);
         }
     }
 
@@ -604,6 +628,10 @@ impl<'a> Session<'a> {
                 let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
                 let before = self.begins.insert(file, begin.clone()).map_or(0, |before| before.file_size);
                 self.announced_bytes = self.announced_bytes.saturating_sub(before).saturating_add(bytes);
+                if let Err(reason) = self.carried.admission.admit(file.index(), &begin) {
+                    let refused = ReceiverInput::AnnouncementRefused { file, begin, reason };
+                    return self.machine.handle(self.now, refused);
+                }
                 if self.carried.announced.insert(file.index()) {
                     (self.on_event)(ReceiveEvent::Announced { name, bytes });
                 }
@@ -650,6 +678,7 @@ impl<'a> Session<'a> {
                 if self.begins.contains_key(&file) && !self.cramped.contains(&file) {
                     self.leftovers.forget(file);
                 }
+                self.carried.admission.give_back(file.index());
                 if !self.small.discard(file) {
                     self.add(Task::Discard { file });
                 }
@@ -687,14 +716,7 @@ impl<'a> Session<'a> {
     fn note(&mut self, event: ReceiverEvent) {
         match event {
             ReceiverEvent::Announced { file, begin } => {
-                let name = begin.file_name();
-                let wanted = self.only.as_ref().is_none_or(|only| only.accepts(name));
-                let response = if wanted { Response::Accept } else { Response::Ignore };
-                if !wanted {
-                    self.not_wanted += 1;
-                    self.small.forget_left(file);
-                    (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned() });
-                }
+                let response = self.response(file, &begin);
                 self.machine.handle(self.now, ReceiverInput::Respond { file, response });
             }
             // Its name is not known yet; once it is, the machine asks again.
@@ -716,7 +738,23 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Whether an object is wanted.
+    fn response(&mut self, file: FileId, begin: &BeginOfFile) -> Response {
+        let name = begin.file_name();
+        let wanted = self.only.as_ref().is_none_or(|only| only.accepts(name));
+        let kept = self.leftovers.kept(&self.folder, file, begin);
+        let exists = wanted && self.carried.admission.is_kept_out(&self.folder, file.index(), begin, &kept);
+        if wanted && !exists {
+            return Response::Accept;
+        }
+        self.not_wanted += u64::from(!wanted);
+        self.small.forget_left(file);
+        (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned(), exists });
+        Response::Ignore
+    }
+
     fn note_failed(&mut self, file: FileId, reason: String) {
+        self.summary.limit = self.summary.limit.or(self.carried.admission.limit(file.index()));
         let begin = self.forget(file);
         if begin.is_none()
             && let Some((name, kind, bytes)) = self.leftovers.whole(&self.folder, file)
@@ -832,6 +870,7 @@ impl<'a> Session<'a> {
         self.summary.progress = self.progress(self.clock.now());
         // Over another connection, most were told of before.
         self.summary.not_wanted = self.summary.not_wanted.max(self.not_wanted);
+        self.summary.existing = self.carried.admission.existing();
         if let Some(reason) = self.summary.cut_short.take_if(|_| self.comes_back) {
             let reason = format!("the sender at {}: {reason}", self.sender);
             let Self { mut carried, summary, failing, .. } = self;
@@ -858,9 +897,9 @@ fn machine_config(options: &ReceiveOptions, buffer_bytes: usize) -> ReceiverConf
         },
         fec: options.ticket.fec,
         block_len: options.ticket.block_len,
-        notification: match options.only {
-            Some(_) => Notification::PerFile,
-            None => Notification::Batched,
+        notification: match options.only.is_some() || options.rules.keep_existing {
+            true => Notification::PerFile,
+            false => Notification::Batched,
         },
         progress_bytes: (buffer_bytes / REPORT_SHARE).max(1) as u64,
         progress_interval: REPORT_INTERVAL,

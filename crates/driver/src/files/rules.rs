@@ -1,0 +1,168 @@
+//! What a receiver lets its sender do in the target folder: which names it takes, and how much in all.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+
+use treecast_wire::message::{BeginOfFile, ObjectKind};
+
+use super::{Kept, TargetFolder, check_name};
+
+/// What may be done in a target folder. By default a file or symbolic link that has the name of a received one is
+/// replaced, as with rsync, tar and cp: machines are brought up to date in the same folder again and again. Names that
+/// begin with a dot at the top of the folder are refused: in a home folder, shells and ssh obey such files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rules {
+    /// Files and symbolic links that are there stay as they are, and what would have their names is not fetched.
+    pub keep_existing: bool,
+    /// Names that begin with a dot at the top of the folder are taken, too.
+    pub hidden: bool,
+    /// The most files, folders and links; none for any number.
+    pub max_files: Option<u64>,
+    /// The most bytes of all files together; none for any number.
+    pub max_bytes: Option<u64>,
+}
+
+/// A limit that ends a session for its receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    Time(Duration),
+    Files(u64),
+    Bytes(u64),
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time(time) => write!(f, "the {} s that --max-time gives are over", time.as_secs()),
+            Self::Files(files) => {
+                write!(f, "there are more files, folders and links than --max-files {files} allows")
+            }
+            Self::Bytes(bytes) => write!(f, "the files are larger than --max-bytes {bytes} allows"),
+        }
+    }
+}
+
+/// What has been taken of a session, by the objects' numbers, and what has not.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Admission {
+    rules: Rules,
+    /// Sizes in bytes; empty where nothing is limited.
+    taken: BTreeMap<u32, u64>,
+    bytes: u64,
+    refused: BTreeMap<u32, Limit>,
+    /// Objects that are left out because something has their names.
+    existing: BTreeSet<u32>,
+}
+
+/// The most refused objects that are remembered: the first one ends the session.
+const MAX_REFUSED: usize = 1024;
+
+impl Admission {
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, ..Self::default() }
+    }
+
+    /// Whether something is there that keeps its name from an object, unless that is there as a whole from an earlier
+    /// receiver.
+    pub fn is_kept_out(
+        &mut self,
+        folder: &TargetFolder,
+        index: u32,
+        begin: &BeginOfFile,
+        kept: &Kept,
+    ) -> bool {
+        let is_judged = self.rules.keep_existing && begin.kind() != ObjectKind::Folder;
+        let is_there = || folder.status_of(begin.file_name()).is_ok_and(|there| !there.is_folder());
+        let is_kept_out = is_judged && !matches!(kept, Kept::Whole { .. }) && is_there();
+        if is_kept_out {
+            self.existing.insert(index);
+        }
+        is_kept_out
+    }
+
+    /// How many objects something has kept out.
+    pub fn existing(&self) -> u64 {
+        self.existing.len() as u64
+    }
+
+    /// Takes an object, announced for the first time or anew.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn admit(&mut self, index: u32, begin: &BeginOfFile) -> Result<(), String> {
+        self.give_back(index);
+        self.refused.remove(&index);
+        // Whatever else is wrong with it, the store says so.
+        if begin.file_name().starts_with('.') && check_name(begin.file_name()).is_ok() && !self.rules.hidden {
+            return Err(format!(
+                "the name {:?} begins with a dot at the top of the target folder, where programs may obey it: take such \
+                 files with --hidden",
+                begin.file_name()
+            ));
+        }
+        let (files, bytes) = (self.taken.len() as u64 + 1, self.bytes.saturating_add(begin.file_size));
+        let too_many = self.rules.max_files.filter(|most| files > *most).map(Limit::Files);
+        let too_large = self.rules.max_bytes.filter(|most| bytes > *most).map(Limit::Bytes);
+        if let Some(limit) = too_many.or(too_large) {
+            if self.refused.len() < MAX_REFUSED {
+                self.refused.insert(index, limit);
+            }
+            return Err(limit.to_string());
+        }
+        if self.rules.max_files.or(self.rules.max_bytes).is_some() {
+            self.taken.insert(index, begin.file_size);
+            self.bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// An object has failed, or was not what it was announced as.
+    pub fn give_back(&mut self, index: u32) {
+        self.bytes -= self.taken.remove(&index).unwrap_or(0);
+    }
+
+    /// The limit for which an object was refused last, if it was for one.
+    pub fn limit(&self, index: u32) -> Option<Limit> {
+        self.refused.get(&index).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::message::TransferType;
+
+    use super::*;
+
+    fn begin(size: u64, name: &str) -> BeginOfFile {
+        BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
+    }
+
+    #[test]
+    fn limits_are_of_all_that_is_taken_together() {
+        let rules = Rules { max_files: Some(2), max_bytes: Some(10), ..Rules::default() };
+        let mut admission = Admission::new(rules);
+        admission.admit(0, &begin(6, "a")).unwrap();
+        admission.admit(1, &begin(5, "b")).unwrap_err();
+        assert_eq!((admission.limit(0), admission.limit(1)), (None, Some(Limit::Bytes(10))));
+        admission.admit(1, &begin(4, "b")).unwrap();
+        assert_eq!(admission.limit(1), None, "it is another announcement");
+        admission.admit(2, &begin(0, "c")).unwrap_err();
+        assert_eq!(admission.limit(2), Some(Limit::Files(2)));
+        admission.give_back(1);
+        admission.admit(2, &begin(4, "c")).unwrap();
+    }
+
+    #[test]
+    fn a_name_that_begins_with_a_dot_is_taken_where_it_is_asked_for_or_in_a_folder() {
+        let mut admission = Admission::new(Rules::default());
+        for name in [".bashrc", ".ssh", ".ssh/authorized_keys"] {
+            let line = admission.admit(0, &begin(1, name)).unwrap_err();
+            assert!(line.contains("--hidden") && admission.limit(0).is_none(), "{line}");
+            Admission::new(Rules { hidden: true, ..Rules::default() }).admit(0, &begin(1, name)).unwrap();
+        }
+        admission.admit(0, &begin(1, "site/.htaccess")).unwrap();
+    }
+}
