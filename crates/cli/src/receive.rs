@@ -91,8 +91,8 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = receive::RECONNECT_TIME.as_secs(), value_parser = arguments::seconds, allow_negative_numbers = true,
           help_heading = CONNECTION_HEADING)]
     reconnect: u64,
-    /// Give up on a sender that has said nothing for so many seconds (stopped, or its host hangs); one that only waits
-    /// for other receivers speaks every few seconds
+    /// Look for the sender again (--reconnect) when it has said nothing for so many seconds: stopped, or lost on the way. One
+    /// that only waits for other receivers speaks every 5 s
     #[arg(long, value_name = "SECONDS", default_value_t = receive::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400),
           help_heading = CONNECTION_HEADING)]
     stall_limit: u64,

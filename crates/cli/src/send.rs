@@ -111,6 +111,9 @@ pub struct Args {
     /// Give up when they are not there in so many seconds [default: 60; a carousel waits for ever]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     wait_timeout: Option<u64>,
+    /// Admit at most so many receivers from one address [default: 256]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    per_address: Option<u32>,
     /// Carousel: end when nobody has listened for so many seconds [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     idle: Option<u64>,
@@ -135,7 +138,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE|-")]
     feed: Option<PathBuf>,
     /// Give up on a receiver that has said nothing for so many seconds while it owes an answer (stopped, or its host
-    /// hangs); one that is only slow reports every few seconds [default: 60]
+    /// hangs); one that is only slow reports every few seconds [default: 120]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400),
           allow_negative_numbers = true)]
     stall_limit: Option<u64>,
@@ -317,7 +320,7 @@ fn refused_by_iotup(args: &Args) -> [Refusal; 3] {
 }
 
 /// What needs somebody to answer.
-fn refused_by_carousel(args: &Args) -> [Refusal; 11] {
+fn refused_by_carousel(args: &Args) -> [Refusal; 12] {
     let is_carousel = is_carousel(args);
     let is_multicast = args.fanout == Fanout::Multicast;
     [
@@ -341,6 +344,10 @@ fn refused_by_carousel(args: &Args) -> [Refusal; 11] {
         (
             is_carousel && args.wait.is_some(),
             "a carousel starts at the first listener and cannot count them: leave out --wait",
+        ),
+        (
+            is_carousel && args.per_address.is_some(),
+            "a carousel cannot see who listens: leave out --per-address",
         ),
         (
             is_carousel && args.linger.is_some(),
@@ -454,6 +461,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         hops: args.ttl,
         wait_for: args.wait.unwrap_or(expected.max(DEFAULT_WAIT)),
         wait_timeout: Duration::from_secs(args.wait_timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT_SECONDS)),
+        per_address: args.per_address.unwrap_or(send::PER_ADDRESS),
         retransmission_timeout_factor: args.retx_factor,
         minimum_retransmission_time: args.retx_minimum.map_or(send::MINIMUM_RETRANSMISSION_TIME, |seconds| {
             Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)

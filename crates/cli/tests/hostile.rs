@@ -25,7 +25,7 @@ use treecast_driver::{
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, PacketType},
-    message::{GroupKey, Hello, Message, PROTOCOL_VERSION, Progress},
+    message::{GroupKey, Hello, Message, PROTOCOL_VERSION, Progress, PutOut, PutOutCode},
     seal::SEALED_HEADER_LEN,
     ticket::Ticket,
 };
@@ -116,18 +116,38 @@ fn whoever_has_no_key_can_do_no_more_than_be_counted() {
 
 /// An honest receiver's part in the session, admitted as any other is.
 fn join(ticket: &Ticket) -> (Connection, GroupKey) {
-    let stream = TcpStream::connect(ticket.control[0]).unwrap();
+    let identity = Identity::generate().unwrap();
+    join_as(ticket, &identity, "mallory", IpAddr::V4(Ipv4Addr::UNSPECIFIED)).unwrap()
+}
+
+/// Joins with this key and name from an address of the loopback network. The error is the sender's word to one that it does
+/// not admit.
+fn join_as(
+    ticket: &Ticket,
+    identity: &Identity,
+    name: &str,
+    from: IpAddr,
+) -> Result<(Connection, GroupKey), PutOut> {
+    let to = ticket.control[0];
+    let socket = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None).unwrap();
+    if !from.is_unspecified() {
+        socket.bind(&SocketAddr::new(from, 0).into()).unwrap();
+    }
+    socket.connect(&to.into()).unwrap();
+    let stream = TcpStream::from(socket);
     let sender = PublicKey::from_bytes(ticket.security.as_ref().unwrap().sender_key).unwrap();
-    let tls = ReceiverTls::new(&Identity::generate().unwrap(), sender).unwrap();
+    let tls = ReceiverTls::new(identity, sender).unwrap();
     let mut connection = Connection::to_sender(stream, 65_475, Some(&tls)).unwrap();
-    let hello = Hello::new(PROTOCOL_VERSION, 0, 1 << 20, "mallory").unwrap();
+    let hello = Hello::new(PROTOCOL_VERSION, 0, 1 << 20, name).unwrap();
     connection.queue(&Message::Hello(hello).to_packet(FileId::new(ticket.session, 0)));
     loop {
         connection.flush().unwrap();
         connection.read().unwrap();
         while let Some((header, payload)) = connection.next_packet().unwrap() {
-            if let Message::GroupKey(key) = Message::parse(&header, payload).unwrap() {
-                return (connection, key);
+            match Message::parse(&header, payload).unwrap() {
+                Message::GroupKey(key) => return Ok((connection, key)),
+                Message::PutOut(word) => return Err(word),
+                _ => {}
             }
         }
         thread::sleep(Duration::from_millis(5));
@@ -248,4 +268,49 @@ fn a_member_that_creeps_does_not_hold_the_others_up() {
     let (code, said) = finish(sender);
     assert_eq!(code, Some(3), "{said}");
     assert!(fs::read(scratch.path("a").join("file")).unwrap() == contents(LARGE));
+}
+
+/// One ticket, joined again and again: from one address and with one key it is good for a few places, and who comes again
+/// takes its own.
+#[test]
+fn one_ticket_is_good_for_so_many_places_from_one_address_and_with_one_key() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 10_000);
+    let options = ["--control", "127.0.0.1:0", "--per-address", "5", "--linger", "0", "--wait", "24"];
+    let sender = scratch.send(&[&options[..], &[path(&file)]].concat());
+    let ticket = ticket(&scratch);
+    let mut members = Vec::new();
+    let mut come = |identity: &Identity, name: &str, from: [u8; 4]| {
+        let result = join_as(&ticket, identity, name, from.into());
+        result.map(|member| members.push(member)).map_err(|word| (word.code, word.reason.as_str().to_owned()))
+    };
+    let new_key = || Identity::generate().unwrap();
+    for number in 0..30 {
+        match come(&new_key(), &format!("crowd{number}"), [127, 0, 0, 9]) {
+            Ok(()) => assert!(number < 5),
+            Err((code, reason)) => {
+                assert!(number >= 5 && code == PutOutCode::Full, "{number}: {reason}");
+                assert!(reason.contains("5 receivers are there already from its address"), "{reason}");
+            }
+        }
+    }
+    let shared = new_key();
+    for number in 0..20 {
+        match come(&shared, &format!("shared{number}"), [127, 0, 1, number + 1]) {
+            Ok(()) => assert!(number < 16),
+            Err((code, reason)) => {
+                assert!(number >= 16 && code == PutOutCode::KeyInUse, "{number}: {reason}");
+            }
+        }
+    }
+    let restless = new_key();
+    for _ in 0..10 {
+        assert_eq!(come(&restless, "restless", [127, 0, 2, 1]), Ok(()), "it takes its own place");
+    }
+    let others = ["a", "b"].map(|into| scratch.receive(into, &[]));
+    for other in others {
+        finish_well(other);
+    }
+    drop(members);
+    assert_eq!(finish(sender).0, Some(3), "the crowd has received nothing");
 }

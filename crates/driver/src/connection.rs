@@ -34,8 +34,8 @@ pub const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 /// How an alert of TLS begins (RFC 8446, 5.1), the answer of a secure sender to whoever takes it for a plain one.
 const TLS_ALERT: [u8; 2] = [21, 3];
 
-/// How long the other side may stay silent on the TCP level before the connection counts as lost: twice the time
-/// that the sender gives a receiver which has stopped, so that this is told first. With 20 s and a probe every 5 s,
+/// How long the other side may stay silent on the TCP level before the connection counts as lost: as long as the sender
+/// gives a receiver that says nothing. With 20 s and a probe every 5 s,
 /// 20 % loss each way would end one idle connection in 20, that of a receiver that only waits for the others:
 /// a probe gets no answer with probability 0.36, and three were enough.
 const LOST_AFTER: Duration = Duration::from_secs(120);
@@ -144,6 +144,11 @@ impl Connection {
     /// Whether packets have to wait until both sides know each other.
     pub fn is_handshaking(&self) -> bool {
         self.secure.as_ref().is_some_and(Secure::is_handshaking)
+    }
+
+    /// This host's end.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.stream.local_addr().ok()
     }
 
     pub fn peer(&self) -> SocketAddr {

@@ -144,9 +144,11 @@ fn message() -> impl Strategy<Value = Message> {
             let end = start.saturating_add(len);
             Message::RetransmissionRequest(RetransmissionRequest::new(start..end).expect("not empty"))
         }),
-        (any::<u8>(), any::<u16>(), any::<u32>(), "[a-zß日 ]{1,20}").prop_map(
-            |(version, port, buffer, name)| {
-                Message::Hello(Hello::new(version, port, buffer, &name).expect("a good name"))
+        (any::<u8>(), any::<u16>(), any::<u32>(), any::<[u8; 16]>(), "[a-zß日 ]{1,20}").prop_map(
+            |(version, port, buffer, member, name)| {
+                let mut hello = Hello::new(version, port, buffer, &name).expect("a good name");
+                hello.member = member;
+                Message::Hello(hello)
             }
         ),
         (any::<u8>(), 1..=u16::MAX, 1..=u32::MAX).prop_map(|(version, block_len, receiver)| {

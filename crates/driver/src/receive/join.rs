@@ -1,6 +1,7 @@
 //! Joining a session: the group first, so that nothing is missed, then the sender.
 
 use std::{
+    io,
     net::{IpAddr, SocketAddr, UdpSocket},
     os::unix::fs::MetadataExt,
     path::Path,
@@ -10,7 +11,7 @@ use std::{
 use data_encoding::HEXLOWER;
 use treecast_wire::{
     header::FileId,
-    message::{Hello, MAX_RECEIVER_NAME_LEN, Message, PROTOCOL_VERSION},
+    message::{Hello, MAX_RECEIVER_NAME_LEN, MEMBER_LEN, Message, PROTOCOL_VERSION},
     ticket::{Fanout, Ticket},
 };
 
@@ -61,6 +62,8 @@ pub(super) struct Joined {
 /// Who the receiver is, the same each time it joins.
 pub(super) struct Member {
     name: String,
+    /// What the sender of a plain session knows it again by.
+    number: [u8; MEMBER_LEN],
     /// None in a plain session.
     tls: Option<ReceiverTls>,
     /// What the journal is to say of it.
@@ -85,10 +88,11 @@ impl Member {
             (None, None) => Identity::generate()?,
         };
         let tls = tls(options, &identity, on_event)?;
+        let number = if tls.is_none() { plain_number(&identity, &name) } else { [0; MEMBER_LEN] };
         // A key of its own lies in a file of its own.
         let seed = options.identity.is_none().then(|| HEXLOWER.encode(&*identity.seed()));
         let noted = format!("{} {name}", seed.as_deref().unwrap_or(NO_SEED));
-        let member = Self { name, tls, noted };
+        let member = Self { name, number, tls, noted };
         member.note_in(journal);
         Ok(member)
     }
@@ -112,6 +116,65 @@ fn parse_myself(text: &str) -> Option<(Option<[u8; 32]>, String)> {
     Some((seed, name.to_owned()))
 }
 
+/// A number that nobody else can guess and that is the same each time: a hash of the receiver's secret, which it does not
+/// give away.
+fn plain_number(identity: &Identity, name: &str) -> [u8; MEMBER_LEN] {
+    let mut hasher = blake3::Hasher::new_derive_key("treecast 2026 member of a plain session");
+    hasher.update(&*identity.seed());
+    hasher.update(name.as_bytes());
+    let mut number = [0; MEMBER_LEN];
+    hasher.finalize_xof().fill(&mut number);
+    number
+}
+
+/// The sockets at which a receiver hears the session's packets.
+struct Sockets {
+    interface: Interface,
+    own: UdpSocket,
+    /// The group's, where the first one is the receiver's own address.
+    group: Option<UdpSocket>,
+    buffer: ReceiveBuffer,
+    /// The port of the receiver's own address; 0 where it hears the group alone.
+    udp_port: u16,
+    has_joined: bool,
+    opened: Instant,
+    warnings: Vec<String>,
+}
+
+impl Sockets {
+    fn open(options: &ReceiveOptions) -> Result<Self, ReceiveError> {
+        let ticket = &options.ticket;
+        let first = ticket.control.first().ok_or(ReceiveError::NoControl)?;
+        let interface = interface(options, *first)?;
+        let (own, buffer) = open(options, &interface)?;
+        let mut warnings: Vec<String> = buffer.warning.iter().cloned().collect();
+        let udp_port = match ticket.fanout {
+            Fanout::Multicast => 0,
+            Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => own.local_addr()?.port(),
+        };
+        if udp_port == ticket.group.port() && ticket.fanout == Fanout::Auto {
+            share_port_with_group(&own)?;
+        }
+        let group = match ticket.fanout {
+            Fanout::Auto => open_group(ticket, &interface, &mut warnings),
+            Fanout::Multicast | Fanout::Unicast | Fanout::Mead | Fanout::Xcast => None,
+        };
+        let has_joined = ticket.fanout == Fanout::Multicast || group.is_some();
+        Ok(Self { interface, own, group, buffer, udp_port, has_joined, opened: Instant::now(), warnings })
+    }
+
+    /// Waits until the group is joined as far as `sender`'s side knows.
+    fn await_membership(&self, sender: IpAddr) {
+        if self.has_joined {
+            let needed = membership_time(&self.interface, sender);
+            std::thread::sleep(needed.saturating_sub(self.opened.elapsed()));
+        }
+    }
+}
+
+/// A receiver that has been there before opens its sockets anew each time that the sender has answered: by then the
+/// route may lead over another interface, and what a switch was told over a cable that was cut is lost.
+///
 /// `until` says whether it has been there before, and how long it tries.
 pub(super) fn join(
     options: &ReceiveOptions,
@@ -120,41 +183,38 @@ pub(super) fn join(
     stop: &Stop,
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<Joined, ReceiveError> {
-    let ticket = &options.ticket;
-    let first = ticket.control.first().ok_or(ReceiveError::NoControl)?;
-    let Member { name, tls, .. } = member;
-    let interface = interface(options, *first)?;
-    let (socket, buffer) = open(options, &interface)?;
-    if let Some(warning) = &buffer.warning {
-        on_event(ReceiveEvent::Warning(warning.clone()));
-    }
-    let udp_port = match ticket.fanout {
-        Fanout::Multicast => 0,
-        Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => socket.local_addr()?.port(),
-    };
-    if udp_port == ticket.group.port() && ticket.fanout == Fanout::Auto {
-        share_port_with_group(&socket)?;
-    }
-    let group_socket = match ticket.fanout {
-        Fanout::Auto => open_group(ticket, &interface, on_event),
-        Fanout::Multicast | Fanout::Unicast | Fanout::Mead | Fanout::Xcast => None,
-    };
-    let has_joined = ticket.fanout == Fanout::Multicast || group_socket.is_some();
-    let hello = Hello::new(PROTOCOL_VERSION, udp_port, announced_bytes(&buffer), name)
-        .map_err(|error| ReceiveError::Name { name: name.clone(), reason: error.to_string() })?;
-    let opened = Instant::now();
+    let Member { name, number, tls, .. } = member;
+    let is_return = until.0;
+    let mut sockets = if is_return { None } else { Some(Sockets::open(options)?) };
     let mut reach = Reach::new(options, tls.as_ref(), stop, until, on_event);
     let connection = reach.sender(&mut |connection| {
-        if has_joined {
-            let needed = membership_time(&interface, connection.peer().ip());
-            std::thread::sleep(needed.saturating_sub(opened.elapsed()));
+        if is_return {
+            // Closed first: the new ones may have the same port.
+            sockets = None;
+            sockets = Some(Sockets::open(options).map_err(io::Error::other)?);
         }
-        connection.queue(&Message::Hello(hello.clone()).to_packet(FileId::new(ticket.session, 0)));
+        let Some(sockets) = &sockets else { return Ok(()) };
+        sockets.await_membership(connection.peer().ip());
+        let buffer_bytes = announced_bytes(&sockets.buffer);
+        let hello = Hello::new(PROTOCOL_VERSION, sockets.udp_port, buffer_bytes, name);
+        let mut hello = hello.map_err(io::Error::other)?;
+        hello.member = *number;
+        connection.queue(&Message::Hello(hello).to_packet(FileId::new(options.ticket.session, 0)));
+        Ok(())
     })?;
-    let sender_key = connection.peer_key();
-    let membership_time = membership_time(&interface, connection.peer().ip());
-    let buffer_bytes = buffer.bytes;
-    Ok(Joined { socket, group_socket, interface, membership_time, buffer_bytes, connection, sender_key })
+    let Some(Sockets { interface, own, group, buffer, warnings, .. }) = sockets else {
+        return Err(ReceiveError::NoControl);
+    };
+    warnings.into_iter().for_each(|warning| on_event(ReceiveEvent::Warning(warning)));
+    Ok(Joined {
+        socket: own,
+        group_socket: group,
+        membership_time: membership_time(&interface, connection.peer().ip()),
+        interface,
+        buffer_bytes: buffer.bytes,
+        sender_key: connection.peer_key(),
+        connection,
+    })
 }
 
 /// What the connection is secured with; none where the ticket says that the session is plain.
@@ -245,15 +305,11 @@ fn open(options: &ReceiveOptions, interface: &Interface) -> Result<(UdpSocket, R
 }
 
 /// The group, where a receiver can do without it.
-fn open_group(
-    ticket: &Ticket,
-    interface: &Interface,
-    on_event: &mut dyn FnMut(ReceiveEvent),
-) -> Option<UdpSocket> {
+fn open_group(ticket: &Ticket, interface: &Interface, warnings: &mut Vec<String>) -> Option<UdpSocket> {
     match open_group_receiver(&group_address(ticket, interface), RECEIVE_BUFFER_BYTES) {
         Ok((socket, _)) => Some(socket),
         Err(error) => {
-            on_event(ReceiveEvent::Warning(format!("does without multicast: {error}")));
+            warnings.push(format!("does without multicast: {error}"));
             None
         }
     }

@@ -34,12 +34,13 @@ pub const RECEIVE_BUFFER_BYTES: usize = 8 * 1024 * 1024;
 /// While an object is under way here, the sender hears at least so often that this receiver lives.
 pub const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// How long a sender may say nothing before it is given up. One that lives speaks every
-/// [`KEEPALIVE`](crate::send::KEEPALIVE).
-pub const STALL_LIMIT: Duration = Duration::from_secs(300);
+/// How long nothing may come over the connection before the sender is looked for again. One that lives speaks every
+/// [`KEEPALIVE`](crate::send::KEEPALIVE). `docs/decisions/moving-receivers.md` says why.
+pub const STALL_LIMIT: Duration = Duration::from_secs(15);
 
-/// How long a receiver tries to reach its sender again when the connection breaks.
-pub const RECONNECT_TIME: Duration = Duration::from_secs(60);
+/// How long a receiver tries to reach its sender again when the connection breaks: as long as a sender waits for a
+/// receiver that says nothing.
+pub const RECONNECT_TIME: Duration = Duration::from_secs(120);
 
 /// What to receive, and how.
 #[derive(Debug, Clone)]
@@ -59,7 +60,7 @@ pub struct ReceiveOptions {
     pub connect_timeout: Duration,
     /// How long to try to reach it again when the connection breaks; zero for not at all.
     pub reconnect: Duration,
-    /// A sender that has said nothing on the connection for so long is given up.
+    /// When the sender has said nothing on the connection for so long, it is looked for again.
     pub stall_limit: Duration,
     pub offload: Offload,
     /// Who the receiver is; none makes a key for the session.

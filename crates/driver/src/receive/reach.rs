@@ -36,6 +36,9 @@ const TELL_AFTER: Duration = Duration::from_secs(2);
 
 const NO_ANSWER: &str = "it takes the connection, but does not answer";
 
+/// Has a receiver say who it is.
+type Greet<'a> = &'a mut dyn FnMut(&mut Connection) -> io::Result<()>;
+
 /// Where to, with what, and until when.
 pub(super) struct Reach<'a> {
     options: &'a ReceiveOptions,
@@ -64,7 +67,7 @@ impl<'a> Reach<'a> {
 
     /// Connects, lets `greet` say who the receiver is once the sender has proved who it is, and waits for the answer,
     /// which the connection then holds.
-    pub fn sender(&mut self, greet: &mut dyn FnMut(&mut Connection)) -> Result<Connection, ReceiveError> {
+    pub fn sender(&mut self, greet: Greet<'_>) -> Result<Connection, ReceiveError> {
         let mut interval = RETRY_INTERVAL;
         let mut failure = None;
         loop {
@@ -102,18 +105,14 @@ impl<'a> Reach<'a> {
         }
     }
 
-    fn attempt(
-        &mut self,
-        address: SocketAddr,
-        greet: &mut dyn FnMut(&mut Connection),
-    ) -> Result<Connection, ConnectionError> {
+    fn attempt(&mut self, address: SocketAddr, greet: Greet<'_>) -> Result<Connection, ConnectionError> {
         let stream = TcpStream::connect_timeout(&address, ATTEMPT_TIMEOUT)?;
         let mut connection = Connection::to_sender(stream, MAX_PAYLOAD_LEN, self.tls)?;
         let mut poller = Poller::new()?;
         poller.add(&connection, 0, Interest::Read)?;
         poller.add(self.stop, 1, Interest::Read)?;
         self.wait(&mut connection, &mut poller, |connection| !connection.is_handshaking())?;
-        greet(&mut connection);
+        greet(&mut connection)?;
         self.wait(&mut connection, &mut poller, Connection::has_packet)?;
         Ok(connection)
     }

@@ -4,6 +4,7 @@ mod backlog;
 mod ears;
 mod farewell;
 mod groups;
+mod lifeline;
 mod progress;
 
 use std::{
@@ -31,6 +32,7 @@ use treecast_wire::{
 use backlog::Backlog;
 use ears::Ears;
 use groups::Groups;
+use lifeline::Lifeline;
 
 use super::{
     KEEPALIVE, NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary,
@@ -80,6 +82,7 @@ pub(super) struct Session<'a> {
     ears: Option<Ears>,
     /// None once it is closed.
     connection: Option<Connection>,
+    lifeline: Lifeline,
     sender: SocketAddr,
     /// Messages for the sender that the connection has not been given yet.
     outbox: Outbox,
@@ -166,6 +169,7 @@ impl<'a> Session<'a> {
             poller,
             collector,
             ears,
+            lifeline: Lifeline::new(joined.connection.local()),
             sender: joined.connection.peer(),
             connection: Some(joined.connection),
             outbox: Outbox::default(),
@@ -256,6 +260,7 @@ impl<'a> Session<'a> {
                 self.handle_ready(event)?;
             }
             self.move_if_due()?;
+            self.listen_if_asked()?;
             deadline = self.settle_all();
             self.report_progress();
             if stop.is_requested() || self.summary.limit.is_some() {
@@ -382,7 +387,9 @@ impl<'a> Session<'a> {
         connection: &mut Connection,
     ) -> Result<Result<(), ConnectionError>, ReceiveError> {
         // What came before its end counts.
-        let end = connection.read().err();
+        let read = connection.read();
+        self.note_read(matches!(read, Ok(true)));
+        let end = read.err();
         let mut result = Ok(());
         while result.is_ok() {
             match connection.next_packet() {
@@ -684,6 +691,7 @@ impl<'a> Session<'a> {
                 }
             }
             ReceiverTransmit::DrainGroup => self.backlog.ask(),
+            ReceiverTransmit::Listen => self.lifeline.listen(),
             ReceiverTransmit::CloseConnection => self.closes = true,
         }
     }
@@ -835,7 +843,7 @@ impl<'a> Session<'a> {
     }
 
     fn timeout(&self, machine: Option<Instant>) -> Option<Duration> {
-        if self.backlog.is_asked() {
+        if self.backlog.is_asked() || self.lifeline.is_listening() {
             return Some(Duration::ZERO);
         }
         let now = self.clock.now();

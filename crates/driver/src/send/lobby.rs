@@ -57,7 +57,7 @@ struct Pending {
 }
 
 /// Where a connection comes from, as far as an address says it: of IPv6 the network, as a host has all of its addresses.
-type Place = IpAddr;
+pub(super) type Place = IpAddr;
 
 /// What became of a connection.
 #[derive(Debug)]
@@ -197,7 +197,8 @@ fn hello(connection: &mut Connection) -> Result<Option<(SessionId, Hello)>, Conn
     }
 }
 
-fn place(address: IpAddr) -> Place {
+/// Where an address is.
+pub(super) fn place(address: IpAddr) -> Place {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
         address => address,
@@ -270,7 +271,7 @@ mod tests {
         let hello = |version| Message::Hello(Hello::new(version, 0, 1, "a").unwrap());
         let of = |session, version| hello(version).to_packet(treecast_wire::header::FileId::new(session, 0));
         let mut without_name = of(SessionId(1), PROTOCOL_VERSION);
-        without_name[32 + 7] = 0;
+        without_name[32 + 23] = 0;
         let cases = [
             (of(SessionId(1), PROTOCOL_VERSION - 1), PutOutCode::OtherVersion),
             (of(SessionId(2), PROTOCOL_VERSION + 1), PutOutCode::OtherVersion),

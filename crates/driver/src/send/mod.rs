@@ -46,8 +46,13 @@ use crate::{
 };
 
 /// How long a receiver may say nothing while it owes an answer. One that lives speaks every
-/// [`KEEPALIVE`](crate::receive::KEEPALIVE).
-pub const STALL_LIMIT: Duration = Duration::from_secs(60);
+/// [`KEEPALIVE`](crate::receive::KEEPALIVE), and one that a network has lost comes again as soon as it can
+/// (`docs/decisions/moving-receivers.md`).
+pub const STALL_LIMIT: Duration = Duration::from_secs(120);
+
+/// The most receivers from one address: more than sit behind most address translators, and few of those that a session
+/// has room for.
+pub const PER_ADDRESS: u32 = 256;
 
 /// The most objects that are multicast at the same time.
 pub const AT_ONCE: usize = 64;
@@ -93,6 +98,8 @@ pub struct SendOptions {
     pub wait_for: u32,
     /// ... and gives up when they are not there in this time.
     pub wait_timeout: Duration,
+    /// The most receivers from one address.
+    pub per_address: u32,
     /// The time for retransmissions as a multiple of the time that an object's multicast took; none waits for
     /// ever.
     pub retransmission_timeout_factor: Option<f64>,
@@ -174,6 +181,7 @@ impl SendOptions {
             hops: DEFAULT_MULTICAST_HOPS,
             wait_for: 1,
             wait_timeout: Duration::from_secs(60),
+            per_address: PER_ADDRESS,
             retransmission_timeout_factor: None,
             minimum_retransmission_time: MINIMUM_RETRANSMISSION_TIME,
             priority: Priority::default(),

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use treecast_proto::{Instant, fanout::Way};
-use treecast_wire::message::{Hello, Progress};
+use treecast_wire::message::{Hello, MEMBER_LEN, Progress};
 
 use super::{ReceiverProgress, Standing};
 use crate::{
@@ -23,12 +23,9 @@ const MAX_ALL_FAILURES: usize = 10_000;
 
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// What it calls itself.
-    pub hello_name: String,
+    pub who: Who,
     /// What it is called here: by the allow list, or by itself where nobody else is.
     pub name: String,
-    /// None in a plain session.
-    pub key: Option<PublicKey>,
     pub address: SocketAddr,
     /// Where unicast blocks go, if the receiver hears them.
     pub udp: Option<SocketAddr>,
@@ -76,6 +73,36 @@ pub(super) struct Peer {
     pub has_quit: bool,
     /// ... or the session waits for it to come again.
     pub is_awaited: bool,
+}
+
+/// What a receiver is known again by when it comes over another connection.
+#[derive(Debug, Clone)]
+pub(super) struct Who {
+    /// The key that it has proved to have; none in a plain session.
+    pub key: Option<PublicKey>,
+    member: [u8; MEMBER_LEN],
+    /// What it calls itself.
+    pub name: String,
+}
+
+impl Who {
+    pub fn new(key: Option<PublicKey>, hello: &Hello) -> Self {
+        Self { key, member: hello.member, name: hello.name().to_owned() }
+    }
+
+    /// Whether both are one receiver: by the key that both have proved, and by the name, because receivers may share a
+    /// key; in a plain session by a number that nobody else has heard, and not by the name, which anybody may take.
+    pub fn is(&self, other: &Self) -> bool {
+        match self.key {
+            Some(_) => self.key == other.key && self.name == other.name,
+            None => other.key.is_none() && self.member == other.member && self.member != [0; MEMBER_LEN],
+        }
+    }
+
+    /// Whether it can be taken for one that is not there any more, where nobody is hurt if it is somebody else.
+    pub fn may_be(&self, departed: &Self) -> bool {
+        self.key == departed.key && (self.key.is_some() || self.name == departed.name)
+    }
 }
 
 /// How much of what a receiver has has come since it came. It does not say what it had before, from an earlier sender or
@@ -138,9 +165,8 @@ impl Peer {
         }
         let udp = (hello.udp_port != 0).then(|| SocketAddr::new(plain(address.ip()), hello.udp_port));
         Self {
-            hello_name: hello.name().to_owned(),
+            who: Who::new(connection.peer_key(), hello),
             name,
-            key: connection.peer_key(),
             address,
             udp,
             connection: Some(connection),
@@ -265,7 +291,7 @@ impl Peer {
         let is_behind = !has_ended && (lacking == 0 || ended_bytes < seen.sent_bytes);
         ReceiverProgress {
             name: self.name.clone(),
-            key: self.key,
+            key: self.who.key,
             address: SocketAddr::new(plain(self.address.ip()), self.address.port()).to_string(),
             received_bytes,
             run_bytes,
@@ -335,6 +361,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::security::Identity;
 
     fn peer() -> Peer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -346,6 +373,23 @@ mod tests {
     fn settled(mut peer: Peer, interrupted: bool) -> Vec<(String, String)> {
         peer.settle(5, interrupted);
         peer.failures
+    }
+
+    #[test]
+    fn a_receiver_is_known_again_by_its_key_or_its_number_and_never_by_its_name_alone() {
+        let keys = [(); 2].map(|()| Some(Identity::generate().unwrap().public_key()));
+        let who = |key, member, name| {
+            let mut hello = Hello::new(1, 0, 0, name).unwrap();
+            hello.member = [member; MEMBER_LEN];
+            Who::new(key, &hello)
+        };
+        let secure = who(keys[0], 0, "a");
+        assert!(secure.is(&who(keys[0], 0, "a")) && !secure.is(&who(keys[1], 0, "a")));
+        assert!(!secure.is(&who(keys[0], 0, "b")), "they share a key");
+        assert!(!secure.is(&who(None, 0, "a")) && !who(None, 0, "a").is(&secure));
+        let plain = who(None, 7, "a");
+        assert!(plain.is(&who(None, 7, "b")) && !plain.is(&who(None, 8, "a")));
+        assert!(!who(None, 0, "a").is(&who(None, 0, "a")), "neither has said who it is");
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub struct ReceiverConfig {
     /// While an object is under way here, something is said to the sender at least so often: a fraction of
     /// its [`super::SenderConfig::stall_limit`].
     pub keepalive: Duration,
-    /// A sender that has said nothing on the connection for this long is given up: several times its
+    /// When nothing has come over the connection for this long, it is given up: several times the sender's
     /// [`super::SenderConfig::keepalive`].
     pub stall_limit: Duration,
     /// Whether something of objects may be there from before: each [`ReceiverTransmit::Announce`] is then answered
@@ -94,6 +94,9 @@ pub enum ReceiverInput {
     Decoded { file: FileId, source_block: u32, is_right: bool },
     /// The group's packets are those of another group of the session from now on; 0 is the first.
     Moved { group: u8 },
+    /// The connection has been read: whether anything came, be it part of a message. Also the answer to
+    /// [`ReceiverTransmit::Listen`].
+    Listened { heard: bool },
     /// The answer to [`ReceiverTransmit::DrainGroup`]: what the group's socket held by then has been handed in.
     Drained,
     /// The kernel's count of packets dropped so far at the group's socket.
@@ -142,6 +145,9 @@ pub enum ReceiverTransmit {
     /// The connection is ahead of the group, or the group is quiet: hand in what the group's socket holds by now, and
     /// then [`ReceiverInput::Drained`]. A host that was busy with other things may have left a lot in there.
     DrainGroup,
+    /// Nothing has come from the sender for long: read the connection now, and answer with
+    /// [`ReceiverInput::Listened`]. A host that was busy with other things may have left the sender's words unread.
+    Listen,
     /// All bytes are stored: compute the hash and hand it back. After a wrong one, what is wrong is stored
     /// anew over what is there, and this comes once more.
     Hash { file: FileId },
@@ -234,6 +240,8 @@ pub struct Receiver {
     chunks: usize,
     /// When anything last came over the connection.
     heard: Instant,
+    /// Whether the caller has been asked to [`ReceiverTransmit::Listen`] and has not answered.
+    is_listening: bool,
     /// Why the connection was lost.
     close_reason: Option<String>,
     out: VecDeque<Step<ReceiverTransmit, ReceiverEvent, ReceiverWait>>,
@@ -268,6 +276,7 @@ impl Receiver {
             lacks: BTreeSet::new(),
             chunks: 0,
             heard: Instant::ZERO,
+            is_listening: false,
             close_reason: None,
             out: VecDeque::new(),
             config,
@@ -288,6 +297,7 @@ impl Receiver {
                 self.decoded(now, file, source_block, is_right);
             }
             ReceiverInput::Moved { group } => self.moved(group),
+            ReceiverInput::Listened { heard } => self.listened(now, heard),
             ReceiverInput::Drained => self.drained(now),
             ReceiverInput::Dropped { total } => self.dropped(now, total),
             ReceiverInput::DiskWaited { total_ms } => self.disk_waited(now, total_ms),
@@ -312,7 +322,7 @@ impl Receiver {
             return step;
         }
         self.drain_before_quiet_ends(now);
-        self.give_up_silent_sender(now);
+        self.listen_if_silent(now);
         self.say_lacks(now);
         if self.out.is_empty() {
             self.report(now);
@@ -352,7 +362,7 @@ impl Receiver {
             (None, None) if hashing() => (None, ReceiverWait::Hash),
             (None, None) => (None, ReceiverWait::Sender),
         };
-        Step::Wait([deadline, self.gives_up_at()].into_iter().flatten().min(), why)
+        Step::Wait([deadline, self.listens_at()].into_iter().flatten().min(), why)
     }
 }
 

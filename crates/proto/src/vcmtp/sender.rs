@@ -29,6 +29,7 @@ use self::{
     over::Over,
     retransmitter::{Action, Due, Retransmitter},
     slower::SlowerGroup,
+    stall::Stall,
     symbols::Symbols,
 };
 
@@ -214,10 +215,7 @@ pub struct Sender {
     /// Those of a session with several rates, the fastest of them first.
     slower: Vec<SlowerGroup>,
     credit: Credit,
-    /// When to look for receivers that have stalled; none while nobody owes anything.
-    stall_check: Option<Instant>,
-    /// When to look for receivers that nothing has been said to for a while; none while there are none.
-    next_keepalive: Option<Instant>,
+    stall: Stall,
     /// How long, when nothing else is left to do, is waited for somebody who has left and may come again.
     linger: Option<Duration>,
     /// Since when there is nothing to do but to wait for who may come again.
@@ -247,8 +245,7 @@ impl Sender {
             coordinator: Coordinator::new(),
             retransmitters: BTreeMap::new(),
             credit: Credit::default(),
-            stall_check: None,
-            next_keepalive: None,
+            stall: Stall::default(),
             linger: None,
             idle_since: None,
             closing_since: None,
@@ -358,6 +355,7 @@ impl Sender {
         self.keep_alive(now);
         self.note_idle(now);
         let only_at_slower = self.only_at_slower();
+        self.put_out_crowding(now, only_at_slower);
         if !self.is_paused()
             && let Some(index) =
                 self.multicast.begin(now, &mut self.objects, self.config.at_once, only_at_slower)
@@ -541,7 +539,7 @@ impl Sender {
     /// When an object's time is up, or a receiver's patience to be lost.
     fn deadline(&self) -> Option<Instant> {
         let lingers_until = self.idle_since.zip(self.linger).map(|(since, linger)| since + linger);
-        let checks = [self.stall_check, self.next_keepalive, lingers_until].into_iter().flatten();
+        let checks = self.stall.deadlines().into_iter().chain([lingers_until]).flatten();
         let checks = checks.filter(|_| self.coordinator.state != State::Closed);
         checks.chain(self.coordinator.deadline()).min()
     }

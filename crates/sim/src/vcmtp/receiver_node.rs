@@ -284,6 +284,8 @@ impl ReceiverNode {
             }
             // The earliest answer there is: what a slow reader's socket holds still is asked for, and comes twice.
             ReceiverTransmit::DrainGroup => self.machine.handle(now, ReceiverInput::Drained),
+            // What has arrived is read at once.
+            ReceiverTransmit::Listen => self.machine.handle(now, ReceiverInput::Listened { heard: false }),
             ReceiverTransmit::CloseConnection => outputs.push(Output::Close(self.connection.send(now, 1))),
             ReceiverTransmit::Announce { file, begin } => {
                 if begin.file_size <= CAPACITY {

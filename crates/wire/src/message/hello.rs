@@ -1,10 +1,10 @@
 //! Hello: a receiver's first message on a control connection.
 //!
 //! ```text
-//!  0         1          3                     7
-//!  +---------+----------+---------------------+------------------------+
-//!  | version | UDP port | receive buffer size | name, to the end (UTF-8)|
-//!  +---------+----------+---------------------+------------------------+
+//!  0         1          3                     7        23
+//!  +---------+----------+---------------------+--------+------------------------+
+//!  | version | UDP port | receive buffer size | member | name, to the end (UTF-8)|
+//!  +---------+----------+---------------------+--------+------------------------+
 //! ```
 
 use std::fmt;
@@ -14,7 +14,10 @@ use crate::{ParseError, field::Reader};
 /// The longest receiver name in bytes.
 pub const MAX_RECEIVER_NAME_LEN: usize = 64;
 
-const FIXED_LEN: usize = 1 + 2 + 4;
+/// Length of [`Hello::member`] in bytes.
+pub const MEMBER_LEN: usize = 16;
+
+const FIXED_LEN: usize = 1 + 2 + 4 + MEMBER_LEN;
 
 /// Who asks to be admitted to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +27,9 @@ pub struct Hello {
     pub udp_port: u16,
     /// What its UDP socket can hold, in bytes: how far a sender may run ahead of it.
     pub receive_buffer_bytes: u32,
+    /// What the sender of a plain session knows the receiver again by when it comes over another connection; zeroes
+    /// where nobody is to. In a secure session its key does that.
+    pub member: [u8; MEMBER_LEN],
     name: String,
 }
 
@@ -46,7 +52,7 @@ impl Hello {
         if name.chars().any(char::is_control) {
             return Err(ParseError::invalid("receiver name", format!("{name:?}"), "no control characters"));
         }
-        Ok(Self { version, udp_port, receive_buffer_bytes, name: name.to_owned() })
+        Ok(Self { version, udp_port, receive_buffer_bytes, member: [0; MEMBER_LEN], name: name.to_owned() })
     }
 
     /// What the receiver calls itself, for people to read.
@@ -64,26 +70,30 @@ impl Hello {
         let version = reader.u8("version")?;
         let udp_port = reader.u16("UDP port")?;
         let receive_buffer_bytes = reader.u32("receive buffer size")?;
+        let member = reader.array("member")?;
         let name = reader.rest();
         let name = std::str::from_utf8(name)
             .map_err(|_| ParseError::invalid("receiver name", name.escape_ascii(), "UTF-8"))?;
-        Self::new(version, udp_port, receive_buffer_bytes, name)
+        let hello = Self::new(version, udp_port, receive_buffer_bytes, name)?;
+        Ok(Self { member, ..hello })
     }
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         out.push(self.version);
         out.extend_from_slice(&self.udp_port.to_be_bytes());
         out.extend_from_slice(&self.receive_buffer_bytes.to_be_bytes());
+        out.extend_from_slice(&self.member);
         out.extend_from_slice(self.name.as_bytes());
     }
 }
 
 impl fmt::Display for Hello {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { version, udp_port, receive_buffer_bytes, member, name } = self;
+        let member = u128::from_be_bytes(*member);
         write!(
             f,
-            "version={} port={} buffer={} name={:?}",
-            self.version, self.udp_port, self.receive_buffer_bytes, self.name
+            "version={version} port={udp_port} buffer={receive_buffer_bytes} member={member:x} name={name:?}"
         )
     }
 }

@@ -28,7 +28,7 @@ pub use contents::{Contents, MAX_OBJECTS};
 pub use digest::{Digest, Place, SIGNATURE_LEN, batch_bytes, manifest_bytes};
 pub use group_key::GroupKey;
 pub use heard::Heard;
-pub use hello::{Hello, MAX_RECEIVER_NAME_LEN};
+pub use hello::{Hello, MAX_RECEIVER_NAME_LEN, MEMBER_LEN};
 pub use move_to::Move;
 pub use pace::Pace;
 pub use pace_report::PaceReport;
@@ -49,7 +49,7 @@ use crate::{
 };
 
 /// The version of the session protocol that [`Hello`] and [`Welcome`] carry.
-pub const PROTOCOL_VERSION: u8 = 4;
+pub const PROTOCOL_VERSION: u8 = 5;
 
 /// A control message, without the header's file id.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -40,7 +40,8 @@ pub fn messages() -> Vec<Message> {
     let attributes = Attributes { kind: ObjectKind::File, mode: 0o640, modified };
     let begin = begin.with_attributes(attributes).expect("good attributes");
     let request = RetransmissionRequest::new(1420..4260).expect("not empty");
-    let hello = Hello::new(1, 4321, 8 << 20, "client7").expect("a good name");
+    let mut hello = Hello::new(1, 4321, 8 << 20, "client7").expect("a good name");
+    hello.member = [7; 16];
     let contents = Contents::new(3).expect("not empty");
     let progress = Progress {
         position: 1 << 33,

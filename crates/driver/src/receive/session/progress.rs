@@ -14,6 +14,7 @@ impl Session<'_> {
         if now >= self.next_progress {
             self.next_progress = now + PROGRESS_INTERVAL;
             self.connection.iter_mut().for_each(|connection| connection.feel_pulse(now));
+            self.look_at_address(now);
             let progress = self.progress(now);
             (self.on_event)(ReceiveEvent::Progress(progress));
         }

@@ -1,6 +1,6 @@
 //! Whom the session admits, and what others are told.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use treecast_proto::vcmtp::{ReceiverId, SenderInput};
 use treecast_wire::message::{Hello, PutOutCode};
@@ -8,16 +8,23 @@ use treecast_wire::message::{Hello, PutOutCode};
 use super::{
     super::{
         SendEvent,
-        lobby::Arrival,
-        peer::{Fresh, Peer},
+        lobby::{Arrival, place},
+        peer::{Fresh, Peer, Who, shown},
     },
     FIRST_CONNECTION, Session,
     connections::say_put_out,
 };
-use crate::{clock, connection::Connection, security::PublicKey};
+use crate::{clock, connection::Connection, security::AllowList};
 
 /// The most receivers in a session: each takes a descriptor and up to half a megabyte of buffers.
 const MAX_RECEIVERS: usize = 10_000;
+
+/// The most receivers from one network: an IPv6 /64, in which a host has as many addresses as it likes. One network cannot
+/// take all places.
+const MAX_FROM_ONE_NETWORK: usize = 4096;
+
+/// The most receivers with one key, where no allow list says that there is one.
+const MAX_FROM_ONE_KEY: usize = 16;
 
 impl Session<'_> {
     pub(super) fn admit(&mut self, token: u64) {
@@ -31,18 +38,26 @@ impl Session<'_> {
         }
     }
 
-    /// Why a receiver is not admitted.
+    /// Why a receiver is not admitted. One that is takes the place of its older connection.
     fn objection(&mut self, connection: &Connection, hello: &Hello) -> Option<(PutOutCode, String)> {
         if let Some(reason) = self.expired() {
             return Some((PutOutCode::Expired, reason));
         }
-        if let Some(key) = connection.peer_key()
-            && let Some(objection) = self.objection_to(key, hello.name())
-        {
-            return Some(objection);
+        let who = Who::new(connection.peer_key(), hello);
+        let older = self.there().find(|(_, peer)| peer.who.is(&who)).map(|(receiver, _)| receiver);
+        let objection = self.objection_to_key(&who, older.is_some());
+        let objection = objection.or_else(|| self.objection_to_number(connection.peer().ip(), older));
+        if objection.is_none() {
+            self.warn_of_shared_key(&who, older.is_some());
+            older.into_iter().for_each(|older| self.replace(older));
         }
-        let is_full = self.machine.receivers().count() >= MAX_RECEIVERS;
-        is_full.then(|| (PutOutCode::Full, format!("{MAX_RECEIVERS} receivers are there already")))
+        objection
+    }
+
+    /// The receivers that are there, and have not been told Goodbye.
+    fn there(&self) -> impl Iterator<Item = (ReceiverId, &Peer)> {
+        let there = self.peers.iter().filter(|(_, peer)| peer.connection.is_some() && !peer.closes);
+        there.map(|(receiver, peer)| (*receiver, peer))
     }
 
     /// By the sender's clock, whatever the receiver's says.
@@ -51,28 +66,59 @@ impl Session<'_> {
         Some(format!("the ticket expired {} ago by the sender's clock", clock::duration_in_words(ago)))
     }
 
-    fn objection_to(&mut self, key: PublicKey, name: &str) -> Option<(PutOutCode, String)> {
-        let allow = self.plan.options.security.as_ref().and_then(|security| security.allow.as_ref());
-        if allow.is_some_and(|allow| !allow.admits(&key)) {
+    fn allow(&self) -> Option<&AllowList> {
+        self.plan.options.security.as_ref().and_then(|security| security.allow.as_ref())
+    }
+
+    /// `comes_again`: whether it takes the place of its older connection.
+    fn objection_to_key(&self, who: &Who, comes_again: bool) -> Option<(PutOutCode, String)> {
+        let key = who.key?;
+        if self.allow().is_some_and(|allow| !allow.admits(&key)) {
             let reason = format!("its key {key} is not on the sender's allow list");
             return Some((PutOutCode::NotListed, reason));
         }
-        let is_there = |peer: &Peer| peer.connection.is_some() && !peer.closes && peer.key == Some(key);
-        let mut others = self.peers.iter().filter(|(_, peer)| is_there(peer));
-        let (other, peer) = others.next()?;
-        let (other, other_name) = (*other, peer.name.clone());
-        if peer.hello_name == name {
-            self.replace(other);
-            return None;
-        }
-        if allow.is_none() {
+        let mut others = self.there().filter(|(_, peer)| peer.who.key == Some(key));
+        let most = if self.allow().is_some() { 1 } else { MAX_FROM_ONE_KEY };
+        let (_, other) = others.nth(most - 1).filter(|_| !comes_again)?;
+        let reason = match most {
+            1 => format!("a receiver with its key is there already, called {}", other.name),
+            most => format!("{most} receivers with its key are there already"),
+        };
+        Some((PutOutCode::KeyInUse, reason))
+    }
+
+    fn warn_of_shared_key(&mut self, who: &Who, comes_again: bool) {
+        let Some(key) = who.key.filter(|_| !comes_again) else { return };
+        let other = self.there().find(|(_, peer)| peer.who.key == Some(key));
+        if let Some((_, other)) = other {
+            let (name, other) = (shown(&who.name), &other.name);
             let line = format!(
-                "{name} has the same key as {other_name}: two receivers should not share a key file; {key}"
+                "{name} has the same key as {other}: two receivers should not share a key file; {key}"
             );
             (self.on_event)(SendEvent::Warning(line));
-            return None;
         }
-        Some((PutOutCode::KeyInUse, format!("a receiver with its key is there already, called {other_name}")))
+    }
+
+    /// Whether there are too many, but for the one whose place it takes: here, or from its address.
+    fn objection_to_number(&self, ip: IpAddr, older: Option<ReceiverId>) -> Option<(PutOutCode, String)> {
+        let others = || self.there().filter(|(receiver, _)| Some(*receiver) != older);
+        let full = |reason| Some((PutOutCode::Full, reason));
+        if others().count() >= MAX_RECEIVERS {
+            return full(format!("{MAX_RECEIVERS} receivers are there already"));
+        }
+        let count = |is_near: &dyn Fn(IpAddr) -> bool| {
+            others().filter(|(_, peer)| is_near(peer.address.ip())).count()
+        };
+        let most = self.plan.options.per_address;
+        if count(&|other| other.to_canonical() == ip.to_canonical()) >= most as usize {
+            let are = if most == 1 { "receiver is" } else { "receivers are" };
+            return full(format!("{most} {are} there already from its address (the sender's --per-address)"));
+        }
+        let network = place(ip);
+        if count(&|other| place(other) == network) >= MAX_FROM_ONE_NETWORK {
+            return full(format!("{MAX_FROM_ONE_NETWORK} receivers are there already from its network"));
+        }
+        None
     }
 
     /// A receiver has come back before its old connection was found to be lost.
@@ -86,10 +132,10 @@ impl Session<'_> {
     }
 
     fn welcome(&mut self, receiver: ReceiverId, connection: Connection, hello: &Hello) {
-        let key = connection.peer_key();
-        self.forget_departed(key, hello.name());
-        let allow = self.plan.options.security.as_ref().and_then(|security| security.allow.as_ref());
-        let listed = key.and_then(|key| allow?.name_of(&key));
+        let who = Who::new(connection.peer_key(), hello);
+        let key = who.key;
+        self.forget_departed(&who);
+        let listed = key.and_then(|key| self.allow()?.name_of(&key));
         let is_taken = |name: &str| self.peers.values().any(|peer| peer.name == name);
         let mut peer = Peer::new(connection, hello, listed, is_taken);
         peer.fresh = Fresh::since(self.all_run_bytes());

@@ -13,7 +13,10 @@ use treecast_proto::{
 use treecast_wire::{header::FileId, message::PutOutCode};
 
 use super::{
-    super::{SendError, Standing, peer::Peer},
+    super::{
+        SendError, Standing,
+        peer::{Peer, Who},
+    },
     HASHES, Session,
     connections::say_put_out,
 };
@@ -136,16 +139,18 @@ impl Session<'_> {
     }
 
     /// Whoever comes again is not somebody else that has failed: by its key, or by its name where there are no keys.
-    pub(super) fn forget_departed(&mut self, key: Option<crate::security::PublicKey>, name: &str) {
+    pub(super) fn forget_departed(&mut self, who: &Who) {
         // One that had ended with everything, and failed at some of it, may not have heard its Goodbye.
-        let ends = |peer: &Peer| peer.closes && peer.failed > 0 && peer.key == key && peer.hello_name == name;
+        let ends = |peer: &Peer| {
+            let is_same = peer.who.key == who.key && peer.who.name == who.name;
+            peer.closes && peer.failed > 0 && is_same
+        };
         let ending: Vec<_> = self.peers.iter().filter(|(_, peer)| ends(peer)).map(|(id, _)| *id).collect();
         for receiver in ending {
             self.disconnect(receiver, "it has come again, over another connection");
             self.peers.remove(&receiver);
         }
-        let is_same = |peer: &Peer| peer.key == key && (key.is_some() || peer.hello_name == name);
-        self.peers.retain(|_, peer| peer.left.is_none() || !is_same(peer));
+        self.peers.retain(|_, peer| peer.left.is_none() || !who.may_be(&peer.who));
         self.update_hold();
     }
 

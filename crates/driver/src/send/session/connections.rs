@@ -34,6 +34,7 @@ const MAX_DEPARTED: usize = 1000;
 impl Session<'_> {
     /// Fills and writes each connection that has room. Returns when one would take more.
     pub(super) fn serve_connections(&mut self, now: Instant) -> Turn {
+        self.machine.keep_alive(now);
         let (mut again, mut paced) = (false, None);
         let mut receivers: Vec<ReceiverId> = self.machine.receivers().collect();
         // Whoever was served last waits for all others: a rate may leave room for one at a time.

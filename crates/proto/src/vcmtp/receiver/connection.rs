@@ -36,15 +36,28 @@ impl Receiver {
         }
     }
 
-    /// When a sender that says nothing more is given up.
-    pub(super) fn gives_up_at(&self) -> Option<Instant> {
-        (self.state == State::ReceivingData).then(|| self.heard + self.config.stall_limit)
+    /// When a sender that says nothing more is listened for once more.
+    pub(super) fn listens_at(&self) -> Option<Instant> {
+        let is_silent = self.state == State::ReceivingData && !self.is_listening;
+        is_silent.then(|| self.heard + self.config.stall_limit)
     }
 
-    /// A sender that is stopped, or whose host hangs, does not hold its receivers for ever. What is whole is still
-    /// checked and committed.
-    pub(super) fn give_up_silent_sender(&mut self, now: Instant) {
-        if self.gives_up_at().is_some_and(|time| time <= now) {
+    pub(super) fn listen_if_silent(&mut self, now: Instant) {
+        if self.listens_at().is_some_and(|time| time <= now) {
+            self.is_listening = true;
+            self.transmit(ReceiverTransmit::Listen);
+        }
+    }
+
+    /// A sender that is stopped, or that a network has lost without a word, does not hold its receivers for ever. What is
+    /// whole is still checked and committed.
+    pub(super) fn listened(&mut self, now: Instant, heard: bool) {
+        if heard {
+            self.heard = now;
+        }
+        let was_asked = std::mem::take(&mut self.is_listening);
+        let is_silent = self.state == State::ReceivingData && self.heard + self.config.stall_limit <= now;
+        if was_asked && is_silent {
             self.state = State::Leaving;
             let seconds = self.config.stall_limit.as_secs_f64();
             self.close_reason = Some(format!("it said nothing for {seconds} s: is it stopped?"));

@@ -67,6 +67,9 @@ impl Bench {
                 Step::Transmit(ReceiverTransmit::DrainGroup) if !self.is_starved => {
                     self.receiver.handle(self.now, ReceiverInput::Drained);
                 }
+                Step::Transmit(ReceiverTransmit::Listen) => {
+                    self.receiver.handle(self.now, ReceiverInput::Listened { heard: self.is_starved });
+                }
                 Step::Transmit(transmit) => output.push(transmit_words(&transmit)),
                 Step::Event(event) => output.push(event_words(&event)),
                 Step::Wait(..) => return output.join(", "),
@@ -145,6 +148,7 @@ fn transmit_words(transmit: &ReceiverTransmit) -> String {
         ReceiverTransmit::Commit { file } => format!("commit {}", file.index()),
         ReceiverTransmit::Discard { file } => format!("discard {}", file.index()),
         ReceiverTransmit::DrainGroup => "drain".to_owned(),
+        ReceiverTransmit::Listen => "listen".to_owned(),
         ReceiverTransmit::CloseConnection => "close connection".to_owned(),
     }
 }
@@ -557,6 +561,20 @@ fn a_sender_that_says_nothing_any_more_is_given_up() {
     let reason = "it said nothing for 7200 s: is it stopped?";
     assert!(output.contains("API_File_Receive_Failed 0"), "what the group says does not count: {output}");
     assert!(output.ends_with(&format!("close connection, closed ({reason})")), "{output}");
+}
+
+/// The sender's words lie in the connection's buffer, and this receiver's host has had no time to read them.
+#[test]
+fn a_sender_is_listened_for_once_more_before_it_is_given_up() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(1_000);
+    bench.is_starved = true;
+    let output = bench.later(STALL_LIMIT);
+    assert!(!output.contains("closed"), "{output}");
+    bench.is_starved = false;
+    let output = bench.later(STALL_LIMIT - Duration::from_millis(1));
+    assert!(!output.contains("closed"), "something came: {output}");
+    assert!(bench.later(Duration::from_millis(1)).contains("closed (it said nothing"));
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Sender {
         }
         self.retransmitters.insert(receiver, retransmitter);
         self.may_release = true;
-        self.next_keepalive.get_or_insert(now + self.config.keepalive / 2);
+        self.stall.greet(now + self.config.keepalive / 2);
         if owes {
             self.watch(now);
         }

@@ -10,7 +10,7 @@ use crate::{Instant, fec::Schedule};
 
 /// The most objects between their BOF and their end at the last receiver. Above it nothing new
 /// starts, so that receivers' memory stays bounded as well.
-const MAX_STARTED: usize = 4096;
+pub(super) const MAX_STARTED: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(super) struct MulticastSender {
@@ -62,6 +62,15 @@ impl MulticastSender {
         self.queued.is_empty() && self.in_flight.is_empty()
     }
 
+    /// Whether nothing new starts because too many objects have and are not over.
+    pub(super) fn is_crowded(&self, objects: &Objects, not_counted: usize) -> bool {
+        !self.queued.is_empty() && self.started(objects, not_counted) >= MAX_STARTED
+    }
+
+    fn started(&self, objects: &Objects, not_counted: usize) -> usize {
+        (objects.len() - self.queued.len()).saturating_sub(not_counted)
+    }
+
     /// Starts the next queued object unless `at_once` are in flight; its BOF is to be multicast. Objects that have started
     /// and hold up nobody are not counted among those that must not be too many.
     pub(super) fn begin(
@@ -71,8 +80,7 @@ impl MulticastSender {
         at_once: usize,
         not_counted: usize,
     ) -> Option<u32> {
-        let started = (objects.len() - self.queued.len()).saturating_sub(not_counted);
-        if self.in_flight.len() >= at_once.max(1) || started >= MAX_STARTED {
+        if self.in_flight.len() >= at_once.max(1) || self.started(objects, not_counted) >= MAX_STARTED {
             return None;
         }
         let index = self.queued.pop_front()?;

@@ -4,21 +4,76 @@
 //! answer, because an object is out and its hash is told, and has been silent for the stall limit since, is put out,
 //! so that it does not hold up the session for ever.
 //!
+//! Nothing new starts while [`MAX_STARTED`] objects have begun and are not over. A receiver that is still at half of
+//! them and says nothing is put out much earlier, because it holds up everybody.
+//!
 //! The other way round, a receiver that has nothing to wait for but its sender hears of it now and then: Welcome, said
 //! again. So a receiver can tell a sender that waits for others from one that is stopped.
 
-use super::{Outcome, ReceiverId, Sender, SenderEvent, coordinator::State, retransmitter::Retransmitter};
+use std::time::Duration;
+
+use super::{
+    Outcome, ReceiverId, Sender, SenderEvent, coordinator::State, multicast_sender::MAX_STARTED,
+    retransmitter::Retransmitter,
+};
 use crate::Instant;
+
+/// How long a silent receiver may keep new objects from starting.
+const CROWD_PATIENCE: Duration = Duration::from_millis(1500);
+
+/// The time from look to look when that is over.
+const CROWD_INTERVAL: Duration = Duration::from_millis(250);
+
+/// When to look after silent receivers.
+#[derive(Debug, Default)]
+pub(super) struct Stall {
+    /// The next look for receivers that have stalled; none while nobody owes anything.
+    check: Option<Instant>,
+    /// The next look for receivers that nothing has been said to for a while; none while there are none.
+    keepalive: Option<Instant>,
+    /// The next look for receivers that keep new objects from starting; none while nobody does.
+    crowd: Option<Instant>,
+}
+
+impl Stall {
+    /// A receiver has come, to whom something is to be said by then.
+    pub(super) fn greet(&mut self, keepalive: Instant) {
+        self.keepalive.get_or_insert(keepalive);
+    }
+
+    pub(super) fn deadlines(&self) -> [Option<Instant>; 3] {
+        [self.check, self.keepalive, self.crowd]
+    }
+}
 
 impl Sender {
     /// Somebody owes something from now on.
     pub(super) fn watch(&mut self, now: Instant) {
-        self.stall_check.get_or_insert(now + self.config.stall_limit);
+        self.stall.check.get_or_insert(now + self.config.stall_limit);
+    }
+
+    /// Puts out who has been silent while nothing new could start because of it.
+    pub(super) fn put_out_crowding(&mut self, now: Instant, not_counted: usize) {
+        if !self.multicast.is_crowded(&self.objects, not_counted) {
+            self.stall.crowd = None;
+            return;
+        }
+        let check = *self.stall.crowd.get_or_insert(now + CROWD_PATIENCE);
+        if check > now {
+            return;
+        }
+        self.stall.crowd = Some(now + CROWD_INTERVAL);
+        let is_silent = |one: &Retransmitter| one.heard + CROWD_PATIENCE <= now;
+        let is_at_many = |receiver| self.coordinator.objects_at(receiver) >= MAX_STARTED / 2;
+        let silent = self.retransmitters.iter().filter(|(id, one)| is_silent(one) && is_at_many(**id));
+        for receiver in silent.map(|(receiver, _)| *receiver).collect::<Vec<_>>() {
+            self.put_out(now, receiver, CROWD_PATIENCE);
+        }
     }
 
     /// Puts out who has stalled. Looks at all receivers once a stall limit, or when the next could be due.
     pub(super) fn put_out_stalled(&mut self, now: Instant) {
-        if self.stall_check.is_none_or(|check| check > now) {
+        if self.stall.check.is_none_or(|check| check > now) {
             return;
         }
         let limit = self.config.stall_limit;
@@ -33,21 +88,22 @@ impl Sender {
                 None => {}
             }
         }
-        self.stall_check = next;
+        self.stall.check = next;
         for receiver in stalled {
-            self.put_out(now, receiver);
+            self.put_out(now, receiver, limit);
         }
     }
 
-    /// Has something said to every receiver that nothing has been said to for a while.
-    pub(super) fn keep_alive(&mut self, now: Instant) {
-        if self.next_keepalive.is_none_or(|next| next > now) {
+    /// Has something said to every receiver that nothing has been said to for a while. The group's lane does that, too,
+    /// where it is polled often enough: at a low rate, it is not.
+    pub fn keep_alive(&mut self, now: Instant) {
+        if self.stall.keepalive.is_none_or(|next| next > now) {
             return;
         }
         let closes = self.coordinator.state == State::ClosingRetransmitters;
-        self.next_keepalive =
+        self.stall.keepalive =
             (!closes && !self.retransmitters.is_empty()).then(|| now + self.config.keepalive / 2);
-        if self.next_keepalive.is_some() {
+        if self.stall.keepalive.is_some() {
             self.retransmitters.values_mut().for_each(Retransmitter::keep_alive);
         }
     }
@@ -63,8 +119,8 @@ impl Sender {
         owed.filter_map(|(_, object)| object.told).min()
     }
 
-    fn put_out(&mut self, now: Instant, receiver: ReceiverId) {
-        let seconds = self.config.stall_limit.as_secs_f64();
+    fn put_out(&mut self, now: Instant, receiver: ReceiverId, silent: Duration) {
+        let seconds = silent.as_secs_f64();
         let reason = format!("it said nothing for {seconds} s while it owed an answer: is it stopped?");
         let Some(gone) = self.retransmitters.remove(&receiver) else { return };
         self.forget_receiver(now, receiver, &gone);

@@ -1,6 +1,7 @@
 //! The sender against tables 4.4 to 4.6, seen from outside.
 
 mod slower;
+mod stall;
 mod symbols;
 
 use std::time::Duration;

@@ -1,0 +1,52 @@
+//! Receivers that say nothing more, and what that costs the others.
+
+use super::*;
+
+/// More than may have begun at once.
+const OBJECTS: u32 = 5_000;
+
+/// Has B say nothing, or something every now and then, while A takes many small objects. Returns how long A needed for
+/// them, in virtual time, and whether B was put out.
+fn many_small_objects(is_silent: bool) -> (Option<Duration>, bool) {
+    let mut bench = Bench::new(Repair::Nack);
+    [A, B].into_iter().for_each(|receiver| bench.join(receiver));
+    (0..OBJECTS).for_each(|_| bench.send(0));
+    let (mut done, mut is_put_out) = (0, false);
+    for step in 0..100 {
+        bench.now = Instant::ZERO + Duration::from_millis(100) * step;
+        loop {
+            match bench.sender.poll(bench.now, Lane::Group) {
+                Step::Transmit(SenderTransmit::Message { file, message: Message::EndOfFile, .. }) => {
+                    bench.input(SenderInput::Hashed { file, hash: HASH });
+                    let message = Message::EndOfRetransmissionRequests;
+                    bench.input(SenderInput::Message { from: A, file, message });
+                    done += 1;
+                }
+                Step::Event(SenderEvent::PutOut { receiver: B, reason }) => {
+                    assert!(reason.contains("it said nothing for 1.5 s"), "{reason}");
+                    is_put_out = true;
+                }
+                Step::Wait(..) => break,
+                _ => {}
+            }
+        }
+        if !is_silent {
+            bench.message(B, Message::Progress(Progress::default()));
+        }
+        if done == OBJECTS {
+            return (Some(Duration::from_millis(100) * step), is_put_out);
+        }
+    }
+    (None, is_put_out)
+}
+
+#[test]
+fn a_silent_receiver_keeps_no_new_objects_from_the_others_for_two_seconds() {
+    let (needed, is_put_out) = many_small_objects(true);
+    assert!(needed.is_some_and(|needed| needed < Duration::from_secs(2)) && is_put_out, "{needed:?}");
+}
+
+#[test]
+fn a_receiver_that_speaks_is_waited_for() {
+    assert_eq!(many_small_objects(false), (None, false));
+}
