@@ -111,6 +111,9 @@ pub struct Args {
     /// Give up when they are not there in so many seconds [default: 60; a carousel waits for ever]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     wait_timeout: Option<u64>,
+    /// ... unless at least so many are: then start with those, and serve the others as they come [default: all of --wait]
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    wait_at_least: Option<u32>,
     /// Admit at most so many receivers from one address [default: 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     per_address: Option<u32>,
@@ -268,7 +271,7 @@ fn check(args: &Args) -> Result<(), String> {
 /// Whether options are refused, and what to do about it.
 type Refusal = (bool, &'static str);
 
-fn refused(args: &Args) -> [Refusal; 7] {
+fn refused(args: &Args) -> [Refusal; 8] {
     let is_carousel = is_carousel(args);
     let mends = !is_carousel && args.repair != Repair::None;
     let has_keys = args.key.is_some() || args.allow.is_some();
@@ -281,6 +284,10 @@ fn refused(args: &Args) -> [Refusal; 7] {
         (
             args.rates.is_some() && (args.rate.is_some() || args.rate_floor.is_some()),
             "--rates says all that --rate and --rate-floor could: leave these out, or --rates",
+        ),
+        (
+            args.wait_at_least.is_some_and(|at_least| args.wait.is_some_and(|wait| wait < at_least)),
+            "--wait-at-least is what --wait comes down to when the time is over: name fewer receivers there",
         ),
         (
             !is_carousel && args.idle.is_some(),
@@ -320,7 +327,7 @@ fn refused_by_iotup(args: &Args) -> [Refusal; 3] {
 }
 
 /// What needs somebody to answer.
-fn refused_by_carousel(args: &Args) -> [Refusal; 12] {
+fn refused_by_carousel(args: &Args) -> [Refusal; 13] {
     let is_carousel = is_carousel(args);
     let is_multicast = args.fanout == Fanout::Multicast;
     [
@@ -344,6 +351,10 @@ fn refused_by_carousel(args: &Args) -> [Refusal; 12] {
         (
             is_carousel && args.wait.is_some(),
             "a carousel starts at the first listener and cannot count them: leave out --wait",
+        ),
+        (
+            is_carousel && args.wait_at_least.is_some(),
+            "a carousel starts at the first listener and cannot count them: leave out --wait-at-least",
         ),
         (
             is_carousel && args.per_address.is_some(),
@@ -461,6 +472,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         hops: args.ttl,
         wait_for: args.wait.unwrap_or(expected.max(DEFAULT_WAIT)),
         wait_timeout: Duration::from_secs(args.wait_timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT_SECONDS)),
+        wait_at_least: args.wait_at_least,
         per_address: args.per_address.unwrap_or(send::PER_ADDRESS),
         retransmission_timeout_factor: args.retx_factor,
         minimum_retransmission_time: args.retx_minimum.map_or(send::MINIMUM_RETRANSMISSION_TIME, |seconds| {

@@ -46,7 +46,9 @@ const CASES: &[Case] = &[
     (&["send", "--fanout", "unicast", "--source", "::1", "file"], &["leave out --source"]),
     (&["send", "--repair", "carousel", "--control", "[::1]:1", "file"], &["leave out --control"]),
     (&["send", "--repair", "carousel", "--wait", "3", "file"], &["leave out --wait"]),
+    (&["send", "--repair", "carousel", "--wait-at-least", "3", "file"], &["leave out --wait-at-least"]),
     (&["send", "--repair", "carousel", "--per-address", "3", "file"], &["leave out --per-address"]),
+    (&["send", "--wait", "2", "--wait-at-least", "3", "file"], &["--wait-at-least", "fewer receivers"]),
     (&["send", "--per-address", "0", "file"], &["'0'", "a number from 1 to"]),
     (&["send", "--repair", "carousel", "--linger", "5", "file"], &["carousel", "leave out --linger"]),
     (

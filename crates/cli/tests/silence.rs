@@ -205,6 +205,27 @@ fn a_sender_says_which_of_the_receivers_named_have_not_come() {
 }
 
 #[test]
+fn a_sender_that_may_starts_with_whoever_is_there_when_the_time_is_over() {
+    let scratch = Scratch::new("enough");
+    let at_least = |count: &'static str| ["--wait", "3", "--wait-at-least", count, "--wait-timeout", "2"];
+    let sender = scratch.send(&at_least("1"));
+    let (code, said) = finish(scratch.receive("one", &[]));
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = finish(sender);
+    assert!(code == Some(0) && said.contains("1 of 3 receivers came within 2 s: it starts"), "{said}");
+
+    fs::remove_file(scratch.path("ticket")).unwrap();
+    let sender = scratch.send(&at_least("2"));
+    let (code, said) = finish(scratch.receive("two", &[]));
+    assert_eq!(code, Some(1), "{said}");
+    let (code, said) = finish(sender);
+    assert!(
+        code == Some(1) && said.contains("1 of 3 receivers came") && said.contains("--wait-at-least"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_receiver_learns_that_the_others_have_not_come() {
     let scratch = Scratch::new("alone");
     let sender = scratch.send(&["--wait", "2", "--wait-timeout", "10"]);

@@ -96,8 +96,10 @@ pub struct SendOptions {
     pub hops: u32,
     /// Starts when so many receivers are there ...
     pub wait_for: u32,
-    /// ... and gives up when they are not there in this time.
+    /// ... and gives up when they are not there in this time, ...
     pub wait_timeout: Duration,
+    /// ... unless so many are; none for all that it waits for.
+    pub wait_at_least: Option<u32>,
     /// The most receivers from one address.
     pub per_address: u32,
     /// The time for retransmissions as a multiple of the time that an object's multicast took; none waits for
@@ -181,6 +183,7 @@ impl SendOptions {
             hops: DEFAULT_MULTICAST_HOPS,
             wait_for: 1,
             wait_timeout: Duration::from_secs(60),
+            wait_at_least: None,
             per_address: PER_ADDRESS,
             retransmission_timeout_factor: None,
             minimum_retransmission_time: MINIMUM_RETRANSMISSION_TIME,
@@ -447,7 +450,7 @@ pub enum SendError {
     Listen { address: SocketAddr, source: io::Error },
     #[error(
         "{joined} of {wanted} receiver{s} came within {seconds} s{missing}: start them with the ticket, or wait longer with \
-         --wait-timeout",
+         --wait-timeout; --wait-at-least starts with fewer",
         s = if *wanted == 1 { "" } else { "s" }, missing = none_from(missing)
     )]
     NoReceivers {

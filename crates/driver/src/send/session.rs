@@ -14,6 +14,7 @@ mod manifests;
 mod progress;
 mod refusals;
 mod slower;
+mod start;
 mod symbols;
 
 use std::{
@@ -37,6 +38,7 @@ use group_keys::GroupKeys;
 use manifests::Unsigned;
 use refusals::Refusals;
 use slower::SlowerLane;
+use start::RETURN_TIME;
 
 use self::{again::Hashing, congestion::Congestion, fanout::Ways};
 use super::{
@@ -82,9 +84,6 @@ const FEED_AHEAD: usize = 64;
 const MAX_WITHDRAWN: usize = 1000;
 /// Steps of handshakes between runs: each may take 200 us, and strangers may ask for any number.
 const ADMISSIONS_A_TURN: usize = 4;
-
-/// How long a sender that goes on with a session waits for all receivers to come back.
-const RETURN_TIME: Duration = Duration::from_secs(3);
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -290,39 +289,6 @@ impl<'a> Session<'a> {
                 return self.interrupt();
             }
         }
-    }
-
-    /// Waits for the first receivers, and hands the objects to the machine when they are there.
-    fn start_if_due(&mut self, now: Instant) -> Result<(), SendError> {
-        if self.started.is_some() {
-            return Ok(());
-        }
-        let wanted = self.plan.options.wait_for;
-        let joined = self.connected();
-        // Those who have everything do not come back.
-        let goes_on = !self.plan.control.is_empty() && joined > 0 && now >= Instant::ZERO + RETURN_TIME;
-        if joined >= wanted && self.awaits_routers() {
-            return Ok(());
-        }
-        if joined < wanted && !goes_on {
-            let waited = self.plan.options.wait_timeout;
-            if now < Instant::ZERO + waited {
-                return Ok(());
-            }
-            let (seconds, missing) = (waited.as_secs(), self.missing());
-            return Err(SendError::NoReceivers { joined, wanted, seconds, missing });
-        }
-        self.started = Some(now);
-        self.peers.values_mut().for_each(|peer| peer.was_there_at_start = true);
-        let objects = self.summary.objects;
-        (self.on_event)(SendEvent::Started { objects, bytes: self.total_bytes });
-        self.send_all(now)?;
-        let before_bytes = self.before_bytes;
-        self.peers.values_mut().for_each(|peer| peer.sent_before = before_bytes);
-        if self.feed.is_none() {
-            self.handle(now, SenderInput::Close);
-        }
-        Ok(())
     }
 
     /// API_Send.
