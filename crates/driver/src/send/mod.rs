@@ -421,10 +421,10 @@ pub struct SendSummary {
 }
 
 impl SendSummary {
-    /// Whether every receiver has every object.
+    /// Whether every receiver has every object that it wanted. A line of the feed that names nothing is no object.
     pub fn is_complete(&self) -> bool {
         let whole = |receiver: &ReceiverProgress| receiver.failed == 0;
-        let all_told = self.withdrawn.is_empty() && self.not_sent == 0 && self.others_failed == 0;
+        let all_told = self.withdrawn.is_empty() && self.others_failed == 0;
         !self.interrupted && all_told && self.progress.receivers.iter().all(whole)
     }
 }
