@@ -1,11 +1,11 @@
 //! `treecast router`: the MEADcast and Xcast router, and a look at the one that runs.
 
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
-use treecast_dataplane::mead::{self, Config, Notice, Registered, Setting, Status, Xcast, check};
+use treecast_dataplane::mead::{self, Config, Leaving, Notice, Registered, Setting, Status, Xcast, check};
 use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
-use crate::{Outcome, domain_key, mroute::table};
+use crate::{Outcome, arguments::seconds, domain_key, mroute::table};
 
 /// No packet has so many receivers: then none is replicated.
 const MAX_MIN_DSTS: i64 = MAX_ADDRESSES as i64;
@@ -28,7 +28,7 @@ enum Command {
         #[command(flatten)]
         control: Control,
     },
-    /// Change the running router; no packet is lost by it
+    /// Change the running router; no MEADcast packet is lost by it
     Set {
         #[command(subcommand)]
         change: Change,
@@ -48,7 +48,7 @@ enum Command {
     },
 }
 
-/// Forward MEADcast and Xcast until SIGINT or SIGTERM
+/// Forward MEADcast and Xcast until SIGINT or SIGTERM, and then until senders have found other ways; a second signal ends it at once
 ///
 /// An eBPF program takes MEADcast packets at the interfaces named, replicates them for other routers and turns them into
 /// unicast for the receivers behind this one. Xcast packets (RFC 5058; not with --dialect linux-6.5) go once to each next hop of their
@@ -92,6 +92,9 @@ struct Run {
     /// Forward in user space, where no eBPF may be loaded. Slow, and super-packets are divided
     #[arg(long, conflicts_with = "through_kernel")]
     user_space: bool,
+    /// When told to end, or by `set disable`: act on data for at most so long, until senders have found other ways (0: do not wait)
+    #[arg(long, value_name = "SECONDS", default_value = "75", value_parser = seconds)]
+    leave_within: u64,
     #[command(flatten)]
     control: Control,
 }
@@ -100,8 +103,13 @@ struct Run {
 enum Change {
     /// Act on MEADcast packets
     Enable,
-    /// Pass MEADcast packets on like all others
-    Disable,
+    /// Pass MEADcast packets on like all others, when senders have found other ways: answer discovery no more, and act on data
+    /// as long as some comes for this router's receivers (see `run --leave-within`). Senders of Xcast look for no ways
+    Disable {
+        /// Do not wait: what senders send until they look for routers again reaches only the first receiver of each packet
+        #[arg(long)]
+        now: bool,
+    },
     /// Turn into unicast what is for a router with fewer receivers than N
     MinDsts {
         /// How many receivers a router must have to get a replica (0: any)
@@ -130,7 +138,8 @@ pub fn run(args: Args) -> Outcome {
         Command::Set { change, control } => {
             let setting = match change {
                 Change::Enable => Setting::Enabled(true),
-                Change::Disable => Setting::Enabled(false),
+                Change::Disable { now: true } => Setting::Enabled(false),
+                Change::Disable { now: false } => Setting::Leave,
                 Change::MinDsts { n } => Setting::MinDsts(n),
             };
             mead::set(control.path.as_deref(), setting)?;
@@ -159,6 +168,7 @@ fn serve(args: Run) -> Result<(), Box<dyn std::error::Error>> {
         through_kernel: args.through_kernel,
         as_filter: args.as_filter,
         user_space: args.user_space,
+        leave_within: Duration::from_secs(args.leave_within),
         control: args.control.path,
     };
     mead::run(&config, &mut |notice| match notice {
@@ -197,7 +207,11 @@ fn print_check(packets: u64, seed: u64) -> Result<(), Box<dyn std::error::Error>
 }
 
 fn print_status(status: &Status) {
-    let state = if status.is_enabled { "enabled" } else { "disabled" };
+    let state = match &status.leaving {
+        Some(leaving) => state_of(leaving),
+        None if status.is_enabled => "enabled".to_owned(),
+        None => "disabled".to_owned(),
+    };
     say!("{state}, min-dsts {}, dialect {}", status.min_dsts, status.dialect);
     say!("");
     let interfaces = status.interfaces.iter().map(|interface| {
@@ -237,6 +251,14 @@ fn print_status(status: &Status) {
         [neighbour.interface.clone(), neighbour.address.to_string(), packets, bytes]
     });
     table(["TO INTERFACE", "NEIGHBOUR", "DATAGRAMS, EACH", "BYTES"], neighbours);
+}
+
+fn state_of(leaving: &Leaving) -> String {
+    let Leaving { seconds, at_most_seconds, ends } = leaving;
+    let then = if *ends { "ends" } else { "is disabled" };
+    format!(
+        "leaving for {seconds:.0} s: answers no discovery, {then} when senders have found other ways, in {at_most_seconds:.0} s at most"
+    )
 }
 
 fn print_xcast(xcast: &Xcast) {

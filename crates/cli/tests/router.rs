@@ -65,7 +65,7 @@ fn each_receiver_gets_each_datagram_once_and_a_right_one() {
     inject(&network, &wrong);
     eventually("it is counted", || status(&network, "r1").malformed.get("segments-left") == Some(&1));
 
-    set(&network, "r1", &["disable"]);
+    set(&network, "r1", &["disable", "--now"]);
     send(&network, "plain");
     assert_eq!(receivers.each_ref().map(heard), [vec![], vec![], vec!["plain".to_owned()]]);
     set(&network, "r1", &["enable"]);
@@ -97,7 +97,7 @@ fn user_space_forwards_the_same() {
     }
     let r1 = status(&network, "r1");
     assert_eq!((r1.packets, r1.copies.replicas, r1.copies.unicast), (6, 6, 6), "{r1:?}");
-    set(&network, "r1", &["disable"]);
+    set(&network, "r1", &["disable", "--now"]);
     send(&network, "plain");
     assert_eq!(receivers.each_ref().map(heard), [vec![], vec![], vec!["plain".to_owned()]]);
 }
@@ -397,7 +397,15 @@ fn two_routers_share_a_host_by_interface() {
     network.configure("r1", "link set late down\nlink set later down\n");
     let (control, warnings) = (control_path("other"), control_path("warnings"));
     let file = fs::File::create(&warnings).expect("it can be written");
-    let arguments = ["router", "run", "--all", "--control", control.to_str().expect("a plain path")];
+    let arguments = [
+        "router",
+        "run",
+        "--all",
+        "--leave-within",
+        "0",
+        "--control",
+        control.to_str().expect("a plain path"),
+    ];
     let other = network.daemon("r1", &arguments, file.into());
     assert_forwards(&network, &receivers, "by the other one");
 

@@ -1,33 +1,36 @@
-//! `treecast router` that is killed, started again, and told to stop, beside packets that go on.
+//! `treecast router` that is killed, started again, and told to leave, while packets come.
 
 mod child;
+#[allow(dead_code, reason = "what is sent and heard is counted here otherwise")]
+mod mead_sender;
 #[allow(dead_code, reason = "multicast routers and listeners are for another test")]
 mod mroute_network;
 mod router_network;
 
 use std::{
     net::UdpSocket,
+    process::Stdio,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
+use mead_sender::Sender;
 use mroute_network::{Network, eventually};
-use router_network::{heard, receivers, send, start, tree};
+use router_network::{C1, C2, C3, R2, heard, receivers, send, set, start, status, tree};
 
-/// Packets of a list of all three receivers, one every 5 ms, and how many each receiver has heard.
-struct Flow<'a> {
-    network: &'a Network,
+/// Packets for all three receivers, one every 5 ms, and how many each receiver has heard.
+struct Flow {
     ends: AtomicBool,
     heard: [AtomicU32; 3],
 }
 
-impl<'a> Flow<'a> {
-    /// Counts at `receivers` while `act` goes on. Returns how many were sent, and how many each receiver lacks.
-    fn beside(network: &'a Network, receivers: &[UdpSocket; 3], act: impl FnOnce()) -> (u32, [u32; 3]) {
-        let flow = Self { network, ends: AtomicBool::new(false), heard: [const { AtomicU32::new(0) }; 3] };
+impl Flow {
+    /// Sends and counts at `receivers` while `act` goes on. Returns how many were sent, and how many each receiver lacks.
+    fn beside(receivers: &[UdpSocket; 3], send: impl Fn() + Sync, act: impl FnOnce()) -> (u32, [u32; 3]) {
+        let flow = Self { ends: AtomicBool::new(false), heard: [const { AtomicU32::new(0) }; 3] };
         let sent = thread::scope(|scope| {
-            let sending = scope.spawn(|| flow.send());
+            let sending = scope.spawn(|| flow.send(&send));
             for (receiver, heard) in receivers.iter().zip(&flow.heard) {
                 scope.spawn(|| flow.count(receiver, heard));
             }
@@ -38,10 +41,10 @@ impl<'a> Flow<'a> {
         (sent, flow.heard.map(|heard| sent - heard.into_inner()))
     }
 
-    fn send(&self) -> u32 {
+    fn send(&self, send: impl Fn()) -> u32 {
         let mut sent = 0;
         while !self.ends.load(Ordering::Relaxed) {
-            send(self.network, "x");
+            send();
             sent += 1;
             thread::sleep(Duration::from_millis(5));
         }
@@ -79,16 +82,21 @@ fn a_killed_router_that_is_started_again_loses_nothing() {
         send(&network, "first");
         receivers.iter().for_each(|receiver| assert_eq!(heard(receiver), ["first"]));
         let mut second = None;
-        let (sent, lost) = Flow::beside(&network, &receivers, || {
-            thread::sleep(Duration::from_millis(300));
-            drop(first);
-            let line = refused(&network, &["set", "disable"]);
-            let expected = ["was killed about", "its program at c3, r2, s acts for", "`treecast router run`"];
-            assert!(expected.iter().all(|words| line.contains(words)), "{line}");
-            thread::sleep(Duration::from_secs(1));
-            second = Some(start(&network, "r1", arguments));
-            thread::sleep(Duration::from_millis(300));
-        });
+        let (sent, lost) = Flow::beside(
+            &receivers,
+            || send(&network, "x"),
+            || {
+                thread::sleep(Duration::from_millis(300));
+                drop(first);
+                let line = refused(&network, &["set", "disable"]);
+                let expected =
+                    ["was killed about", "its program at c3, r2, s acts for", "`treecast router run`"];
+                assert!(expected.iter().all(|words| line.contains(words)), "{line}");
+                thread::sleep(Duration::from_secs(1));
+                second = Some(start(&network, "r1", arguments));
+                thread::sleep(Duration::from_millis(300));
+            },
+        );
         assert_eq!(lost, [0; 3], "{arguments:?}, of {sent}");
         assert!(sent > 100, "{sent}");
     }
@@ -125,4 +133,57 @@ fn a_killed_routers_program_ends_to_act_and_can_be_taken_away() {
     let router = start(&network, "r1", &[]);
     assert_eq!(clean(), "no router that was killed has left anything here\n", "a living one's stays");
     assert_eq!(router.terminate(), Some(0));
+}
+
+/// One by `set disable` and in user space, the other one by SIGTERM. The sender would look for routers every 12 s.
+#[test]
+fn a_router_that_leaves_loses_nothing() {
+    let network = tree();
+    let receivers = receivers(&network);
+    let run = ["router", "run", "--all"];
+    let r1 = network.daemon("r1", &run, Stdio::inherit());
+    let _r2 = network.daemon("r2", &[&run[..], &["--user-space"]].concat(), Stdio::inherit());
+    let [c1, c2, c3] = [C1, C2, C3].map(|receiver| receiver.to_string());
+    let mut sender = Sender::start(&network, &["-T", "1", "-I", "12", &c1, &c2, &c3, "5000"]);
+    sender.group_with_unicast(0);
+    let programs = network.within("s", || UdpSocket::bind("[::]:0").expect("a free port"));
+    let send = || _ = programs.send_to(b"x", "[fd15::1]:7777").expect("the device is there");
+    let (sent, lost) = Flow::beside(&receivers, send, || {
+        thread::sleep(Duration::from_millis(300));
+        set(&network, "r2", &["disable"]);
+        let shown = network.treecast("r2", &["router", "status"]);
+        let shown = String::from_utf8(shown.stdout).expect("it is text");
+        assert!(shown.starts_with("leaving for 0 s: answers no discovery, is disabled when"), "{shown}");
+        let leaving = status(&network, "r2").leaving.expect("it leaves");
+        assert!(!leaving.ends && leaving.at_most_seconds > 60.0, "{leaving:?}");
+        let group = sender.next("group");
+        assert!(!group["lists"].to_string().contains(&R2.to_string()), "{group}");
+        assert_eq!(r1.terminate(), Some(0));
+        eventually("it is disabled", || !status(&network, "r2").is_enabled);
+        thread::sleep(Duration::from_millis(300));
+    });
+    assert_eq!(lost, [0; 3], "of {sent}");
+    let farewells = sender.end()["farewells"].as_u64();
+    assert!(farewells >= Some(2), "{farewells:?}");
+}
+
+#[test]
+fn a_router_that_leaves_may_stay_or_end_at_once_after_all() {
+    let network = tree();
+    let router = network.daemon("r1", &["router", "run", "--all"], Stdio::inherit());
+    let receivers = receivers(&network);
+    let served = [vec!["one".to_owned()], vec![], vec!["one".to_owned()]];
+    send(&network, "one");
+    assert_eq!(receivers.each_ref().map(heard), served);
+    set(&network, "r1", &["disable"]);
+    send(&network, "one");
+    assert_eq!(receivers.each_ref().map(heard), served, "it acts on");
+    set(&network, "r1", &["enable"]);
+    assert_eq!(status(&network, "r1").leaving, None);
+    router.signal(libc::SIGTERM);
+    eventually("it leaves", || status(&network, "r1").leaving.is_some_and(|leaving| leaving.ends));
+    assert!(refused(&network, &["set", "enable"]).contains("it is about to end"));
+    let begin = Instant::now();
+    assert_eq!(router.terminate(), Some(0));
+    assert!(begin.elapsed() < Duration::from_secs(5), "it does not wait any longer");
 }

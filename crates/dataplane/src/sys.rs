@@ -389,6 +389,15 @@ pub fn termination_signals() -> io::Result<OwnedFd> {
     }
 }
 
+/// Takes one signal from the descriptor that [`termination_signals`] has made, so that it is readable again for the next.
+pub fn take_signal(signals: &OwnedFd) -> io::Result<()> {
+    // struct signalfd_siginfo.
+    let mut signal = [0_u8; 128];
+    // SAFETY: the pointer and the length are those of a live array.
+    let read = unsafe { libc::read(signals.as_raw_fd(), signal.as_mut_ptr().cast(), signal.len()) };
+    check_size(read).map(drop)
+}
+
 /// Has the scheduler prefer the process to others, if it lets it.
 pub fn raise_priority() {
     // SAFETY: no pointers.

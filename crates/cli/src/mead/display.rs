@@ -190,6 +190,7 @@ impl Display {
             "unicast_packets": sent.unicast_packets, "unicast_bytes": sent.unicast_bytes,
             "discoveries": discovery.discoveries, "discovery_packets": discovery.requests,
             "discovery_bytes": discovery_bytes, "responses": discovery.responses,
+            "farewells": discovery.farewells,
             "late": discovery.late, "anomalous": discovery.anomalous, "malformed": malformed,
             "unproved": discovery.unproved, "replayed": discovery.replayed, "forged": discovery.forged,
             "stray": discovery.stray, "overrun_packets": overrun, "refused_packets": refused,

@@ -219,10 +219,14 @@ impl Drop for Network {
 pub struct Router(Guarded);
 
 impl Router {
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: the process is our child and has not been waited for.
+        unsafe { libc::kill(self.0.id() as i32, signal) };
+    }
+
     /// Asks it to end, and returns its exit code.
     pub fn terminate(mut self) -> Option<i32> {
-        // SAFETY: the process is our child and has not been waited for.
-        unsafe { libc::kill(self.0.id() as i32, libc::SIGTERM) };
+        self.signal(libc::SIGTERM);
         self.0.wait().expect("it is our child").code()
     }
 

@@ -41,8 +41,9 @@ pub fn tree() -> Network {
     network
 }
 
+/// A router that ends at once when it is to.
 pub fn start(network: &Network, node: &str, arguments: &[&str]) -> Router {
-    let arguments = [&["router", "run", "--all"], arguments].concat();
+    let arguments = [&["router", "run", "--all", "--leave-within", "0"], arguments].concat();
     network.daemon(node, &arguments, Stdio::inherit())
 }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    io::Read,
+    io::{self, Read},
     net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::Path,
@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_proto::{
     Instant,
-    mead::router::{Limiter, Limits, Outcome, Request, Router},
+    mead::router::{Act, Limiter, Limits, Outcome, Request, Router},
 };
 use treecast_wire::{ipv6::is_forwardable, mead::Dialect, xcast::ALL_XCAST_ROUTERS};
 
 use super::{
     Config, Discovery, Error, Group, Neighbour, Notice, Registered, Setting, Status, Xcast,
     claims::{self, Claims},
-    lease::BEAT,
+    course::Course,
     left::why_nobody,
     listeners::Registrations,
     plane::Plane,
@@ -92,7 +92,8 @@ pub fn show(control: Option<&Path>) -> Result<Status, Error> {
     }
 }
 
-/// Changes a setting of a running router. No packet is lost: the program looks at its settings once for each.
+/// Changes a setting of a running router. No packet is lost, unless it is disabled at once: the program looks at its settings
+/// once for each.
 ///
 /// # Errors
 /// When none runs, or this user may not.
@@ -125,7 +126,7 @@ fn place(control: Option<&Path>) -> Place<'_> {
     Place { name: "treecast-router", path: control }
 }
 
-/// Routes MEADcast until SIGINT or SIGTERM; the signals are taken from the calling thread.
+/// Routes MEADcast until SIGINT or SIGTERM, and then until senders have found other ways; the signals are taken from the calling thread.
 ///
 /// # Errors
 /// When it cannot begin: without the rights, kernel support or the interfaces named, or because another runs.
@@ -141,7 +142,7 @@ pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error>
         notices.warn(daemon.clock.now(), warning.into());
     }
     notices.ready();
-    daemon.run(&mut notices)
+    daemon.run(&signals, &mut notices)
 }
 
 struct Daemon<'a> {
@@ -162,20 +163,13 @@ struct Daemon<'a> {
     /// Interfaces with the program, by number.
     served: BTreeMap<u32, Interface>,
     look_again: Option<Instant>,
-    pulse: Pulse,
+    course: Course,
     limiter: Limiter,
     answers: Socket,
     discovery: Discovery,
     /// Of a designated router.
     registrations: Option<Registrations>,
     xcast_plus: Option<XcastPlus>,
-}
-
-/// What is done again and again.
-struct Pulse {
-    next: Instant,
-    /// Whether it has been said that packets of the other dialect come.
-    has_told_dialect: bool,
 }
 
 impl<'a> Daemon<'a> {
@@ -223,7 +217,7 @@ impl<'a> Daemon<'a> {
         Ok(Self {
             config,
             look_again: Some(clock.now()),
-            pulse: Pulse { next: clock.now(), has_told_dialect: false },
+            course: Course::new(clock.now()),
             clock,
             poll,
             netlink,
@@ -243,20 +237,22 @@ impl<'a> Daemon<'a> {
         })
     }
 
-    fn run(mut self, notices: &mut Notices<'_>) -> Result<(), Error> {
+    fn run(mut self, signals: &OwnedFd, notices: &mut Notices<'_>) -> Result<(), Error> {
         loop {
             let queries = self.registrations.as_ref().and_then(Registrations::deadline);
             let now = self.clock.now();
             let xcast_plus = self.xcast_plus.as_ref().and_then(|xcast_plus| xcast_plus.deadline(now));
-            let deadline =
-                self.look_again.into_iter().chain([self.pulse.next]).chain(queries).chain(xcast_plus).min();
+            let deadline = self
+                .look_again
+                .into_iter()
+                .chain([self.course.deadline()])
+                .chain(queries)
+                .chain(xcast_plus)
+                .min();
             let timeout = timeout_millis(now, deadline);
             let ready = self.poll.wait(timeout).map_err(Error::system(WAIT))?;
-            if ready.contains(&SIGNALS) {
-                return Ok(());
-            }
-            for token in ready {
-                match token {
+            for token in &ready {
+                match *token {
                     MONITOR => {
                         let changes = self.monitor.changes().map_err(Error::system(WATCH))?;
                         self.plane.forget_routes();
@@ -269,11 +265,14 @@ impl<'a> Daemon<'a> {
                     CONTROL => self.serve_client(),
                     REQUESTS => self.answer_requests()?,
                     // Below, with what is due.
-                    LISTENERS | XCAST => {}
+                    LISTENERS | XCAST | SIGNALS => {}
                     client => self.control.write(client),
                 }
             }
             self.beat(notices)?;
+            if self.leave(ready.contains(&SIGNALS).then_some(signals), notices)? {
+                return Ok(());
+            }
             self.hear_listeners()?;
             self.serve_channels()?;
             if self.look_again.is_some_and(|at| at <= self.clock.now())
@@ -288,21 +287,77 @@ impl<'a> Daemon<'a> {
     /// Says to the program that the daemon lives, and looks at what that has counted, when that is due.
     fn beat(&mut self, notices: &mut Notices<'_>) -> Result<(), Error> {
         let now = self.clock.now();
-        if now < self.pulse.next {
+        if !self.course.beats(now) {
             return Ok(());
         }
-        self.pulse.next = now + BEAT;
         let mut live_on = || {
             self.plane.live_on()?;
             self.plane.counters()
         };
         let counters = live_on().map_err(|failure| Error::of_program(&*failure))?;
+        self.course.departure.served(now, Counted(&counters).served());
         if let Some(other) = Counted(&counters).other_dialect(self.router.dialect)
-            && !std::mem::replace(&mut self.pulse.has_told_dialect, true)
+            && !std::mem::replace(&mut self.course.has_told_dialect, true)
         {
             notices.warn(now, other.to_string());
         }
         Ok(())
+    }
+
+    /// Begins to leave when there is a signal, or goes on to, if it does. Returns whether the daemon ends.
+    fn leave(&mut self, signal: Option<&OwnedFd>, notices: &mut Notices<'_>) -> Result<bool, Error> {
+        let now = self.clock.now();
+        if let Some(signals) = signal {
+            sys::take_signal(signals).map_err(Error::system(WAIT))?;
+            // The second one, or there is nothing to leave.
+            if std::mem::replace(&mut self.course.ends, true) || !self.router.is_enabled {
+                return Ok(true);
+            }
+            self.count_served(now)?;
+            self.course.leave(now, &mut self.router, self.config.leave_within);
+            self.configure()?;
+        }
+        match self.course.departure.poll(now) {
+            None => return Ok(false),
+            Some(Act::Tell(requests)) => requests.iter().for_each(|request| self.say_farewell(request)),
+            Some(Act::Go { is_late }) => {
+                if is_late {
+                    let seconds = self.config.leave_within.as_secs();
+                    let warning = format!(
+                        "senders still used this router after {seconds} s: their receivers lose packets until they look for routers again \
+                         (--leave-within)"
+                    );
+                    notices.warn(now, warning);
+                }
+                (self.router.is_enabled, self.router.is_leaving) = (false, false);
+                self.configure()?;
+                return Ok(self.course.ends);
+            }
+        }
+        if signal.is_some() {
+            let seconds = self.config.leave_within.as_secs();
+            let what = "leaving: acts on data until senders have found other ways";
+            notices.warn(now, format!("{what}, for {seconds} s at most (a second signal: ends at once)"));
+        }
+        Ok(false)
+    }
+
+    fn count_served(&mut self, now: Instant) -> Result<(), Error> {
+        let counters = self.plane.counters().map_err(|failure| Error::of_program(&*failure))?;
+        self.course.departure.served(now, Counted(&counters).served());
+        Ok(())
+    }
+
+    /// Tells a sender that this router leaves. The thesis' programs do not know the message.
+    fn say_farewell(&mut self, request: &Request) {
+        let own = self.address_towards(request.sender).filter(|_| self.router.dialect == Dialect::Rfc);
+        let packet = own.map(|own| request.farewell(own, self.config.key.as_ref()));
+        // It is said again.
+        let _ = packet.map(|packet| self.send_to(request.sender, &packet));
+    }
+
+    fn send_to(&self, sender: Ipv6Addr, packet: &[u8]) -> io::Result<usize> {
+        self.answers.send_to(packet, &SocketAddr::V6(SocketAddrV6::new(sender, 0, 0, 0)).into())
     }
 
     /// Has the program know all addresses and be at all interfaces.
@@ -403,11 +458,13 @@ impl<'a> Daemon<'a> {
             let offers = self.serves(&request);
             let answer = self.address_towards(request.sender).and_then(|own| {
                 let packet = request.answer(own, self.config.key.as_ref(), offers);
-                let to = SocketAddr::V6(SocketAddrV6::new(request.sender, 0, 0, 0));
-                self.answers.send_to(&packet, &to.into()).ok()
+                self.send_to(request.sender, &packet).ok()
             });
             match answer {
-                Some(_) => self.discovery.answered += 1,
+                Some(_) => {
+                    self.discovery.answered += 1;
+                    self.course.departure.answered(self.clock.now(), &request);
+                }
                 None => self.discovery.unanswered += 1,
             }
         }
@@ -442,23 +499,23 @@ impl<'a> Daemon<'a> {
     }
 
     fn serve_client(&mut self) {
-        let Self { control, poll, plane, router, discovery, served, xcast_plus, .. } = self;
         let now = self.clock.now();
+        // What cannot be counted is told of by the next beat.
+        let _ = self.count_served(now);
+        let Self { control, poll, plane, router, discovery, served, xcast_plus, course, config, .. } = self;
         let mut new = router.clone();
         let answer = |stream: &mut UnixStream| {
             let answer = match read_request(stream) {
                 Some(Asked::Set(setting)) => {
-                    match setting {
-                        Setting::Enabled(is_enabled) => new.is_enabled = is_enabled,
-                        Setting::MinDsts(min_dsts) => new.min_dsts = min_dsts,
-                    }
-                    match plane.configure(&new) {
+                    let set = course.set(now, setting, &mut new, config.leave_within);
+                    match set.map_err(Into::into).and_then(|()| plane.configure(&new)) {
                         Ok(()) => Answer::Done,
                         Err(failure) => Answer::Refused(failure.to_string()),
                     }
                 }
                 Some(Asked::Status) | None => match report(plane, router, discovery, served) {
                     Ok(mut status) => {
+                        status.leaving = course.leaving(now);
                         if let Some(xcast_plus) = xcast_plus.as_ref() {
                             tell_channels(&mut status.xcast, xcast_plus, now);
                         }
@@ -515,6 +572,7 @@ fn report(
         |one: &Interface| status::Interface { name: one.name.clone(), addresses: global(one).collect() };
     Ok(Status {
         is_enabled: router.is_enabled,
+        leaving: None,
         min_dsts: router.min_dsts,
         dialect: router.dialect.name().into(),
         interfaces: served.values().map(interface).collect(),

@@ -7,6 +7,7 @@
 mod blocking;
 pub mod check;
 mod claims;
+mod course;
 mod daemon;
 mod error;
 mod lease;
@@ -20,7 +21,7 @@ mod status;
 mod user_space;
 mod xcast_plus;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use treecast_proto::mead::authentication::DomainKey;
 use treecast_wire::mead::Dialect;
@@ -30,7 +31,7 @@ pub use daemon::{process, run, set, show};
 pub use error::Error;
 pub use left::{Remains, clean};
 pub use status::{
-    Copies, Discovery, Group, Interface, Neighbour, OtherDialect, Registered, Setting, Status, Xcast,
+    Copies, Discovery, Group, Interface, Leaving, Neighbour, OtherDialect, Registered, Setting, Status, Xcast,
 };
 
 /// Of its filters: behind those of others. What they drop has not come in.
@@ -57,6 +58,8 @@ pub struct Config {
     pub as_filter: bool,
     /// Whether the model forwards, in user space, and not the eBPF program.
     pub user_space: bool,
+    /// For how long at most it acts on data when it is to end or to leave, until senders have found other ways.
+    pub leave_within: Duration,
     /// Where [`show`] and [`set`] ask; none: an abstract socket, of which each network namespace has its own.
     pub control: Option<PathBuf>,
 }

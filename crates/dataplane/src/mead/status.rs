@@ -11,9 +11,11 @@ use treecast_wire::{
 use super::shared::{COUNTERS, Counter, FIRST_XCAST_REASON};
 
 /// All that a router tells.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub is_enabled: bool,
+    /// Whether it only acts on data any more, and for how long.
+    pub leaving: Option<Leaving>,
     pub min_dsts: u8,
     /// `rfc` or `linux-6.5`.
     pub dialect: String,
@@ -39,6 +41,17 @@ pub struct Status {
 pub struct Interface {
     pub name: String,
     pub addresses: Vec<Ipv6Addr>,
+}
+
+/// A router that answers no discovery any more, and acts on data until senders have found other ways.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Leaving {
+    /// Since it has begun to.
+    pub seconds: f64,
+    /// Until it goes, whoever still sends.
+    pub at_most_seconds: f64,
+    /// Whether the daemon ends then. Otherwise it is disabled.
+    pub ends: bool,
 }
 
 /// Senders or routers that speak the other dialect.
@@ -156,7 +169,10 @@ pub struct Group {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Setting {
+    /// At once: what is under way by this router is lost when it is disabled.
     Enabled(bool),
+    /// Disabled when senders have found other ways.
+    Leave,
     MinDsts(u8),
 }
 
@@ -182,6 +198,11 @@ impl Counted<'_> {
 
     pub fn malformed(&self) -> BTreeMap<String, u64> {
         named(Reason::ALL.iter().map(|reason| (reason.name(), self.0[*reason as usize])))
+    }
+
+    /// Packets for receivers that this router serves.
+    pub fn served(&self) -> u64 {
+        self.of(Counter::Unicast) + self.of(Counter::Multicast)
     }
 
     /// What came in the other dialect than the router's.

@@ -37,6 +37,10 @@ pub(super) fn end(lab: &Lab, node: &str, signal: i32) -> Result<()> {
     let text = serde_json::to_vec(&started).map_err(io::Error::other);
     let kept = text.and_then(|text| fs::write(record(lab, node), text));
     kept.map_err(Error::system(action("keep the command of")))?;
+    if signal == libc::SIGTERM {
+        // A router that fails does not wait until senders have found other ways.
+        enable(lab, node, false)?;
+    }
     // SAFETY: takes no pointers. The process has just been asked who it is.
     let killed = unsafe { libc::kill(process, signal) };
     if killed != 0 {

@@ -11,6 +11,9 @@
 //! - Receivers join and leave at any time. Who joins gets unicast until a discovery is over that asks about nobody else, and
 //!   begins at once; or with the others, where these are just being asked about.
 //! - It hears what ICMPv6 says about its packets ([`Lost`]).
+//! - A router that leaves says so by a response with 0 hops. The next discovery then begins at once, and finds other ways while that
+//!   router still acts. Such a response proves itself as others do. Forged ones have no more effect than that discoveries begin four
+//!   times as often.
 
 mod paths;
 
@@ -41,6 +44,9 @@ use crate::{Instant, Step};
 
 /// How long the sender may fall behind the pace of its requests and still catch up, in requests.
 const CATCH_UP: u32 = 8;
+
+/// A router that leaves may have been asked last in any of so many discoveries: those about receivers that join are short.
+const REMEMBERED_DISCOVERIES: u64 = 8;
 
 /// Who shares a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +153,8 @@ pub struct Counters {
     pub requests: u64,
     /// Responses that count.
     pub responses: u64,
+    /// Routers' messages that they leave; those that are repeated, too.
+    pub farewells: u64,
     /// Responses outside of a discovery.
     pub late: u64,
     /// Responses that cannot be ([`Anomaly`]) or contradict another.
@@ -186,6 +194,10 @@ pub struct Sender {
     phase: Phase,
     /// When everybody is asked about again.
     next_discovery: Instant,
+    /// Whether a router has said that it leaves, so that everybody is to be asked about soon.
+    hurries: bool,
+    /// When a discovery last began for that.
+    hurried: Option<Instant>,
     /// Of the last discovery of everybody, and of those since.
     answers: Answers,
     /// Have joined since, and are to be asked about.
@@ -206,6 +218,8 @@ impl Sender {
             config,
             phase: Phase::Idle(first),
             next_discovery: now,
+            hurries: false,
+            hurried: None,
             tree: Tree::new(&answers),
             answers,
             joined: BTreeSet::new(),
@@ -236,7 +250,9 @@ impl Sender {
             }
             Input::Join(receiver, port) => self.join(now, receiver, port),
             Input::Leave(receiver) => self.leave(receiver),
-            Input::Response { router, header, proof, group } => self.respond(router, header, proof, group),
+            Input::Response { router, header, proof, group } => {
+                self.respond(now, router, header, proof, group);
+            }
             Input::Lost(packet, cause) => self.lose(now, &packet, cause),
         }
     }
@@ -321,6 +337,9 @@ impl Sender {
         let receivers: VecDeque<_> = self.group.ports.keys().copied().collect();
         self.answers = Answers::new(self.config.source, receivers.iter().copied());
         self.joined.clear();
+        if std::mem::take(&mut self.hurries) {
+            self.hurried = Some(now);
+        }
         self.next_discovery = now + self.config.interval.max(self.config.timeout);
         self.phase = Phase::Asking(Discovery::new(now, receivers, &self.config));
     }
@@ -356,13 +375,13 @@ impl Sender {
         let planned = discovery.spacing.saturating_sub(behind);
         discovery.next_request = now + planned;
         self.counters.requests += 1;
-        let nonce = self.config.key.is_some().then(|| self.nonce(receiver));
+        let nonce = self.config.key.is_some().then(|| self.nonce(self.counters.discoveries, receiver));
         let group = self.config.designated.map(|(group, _)| group).filter(|_| may_join(receiver));
         Some(Step::Transmit(Request { receiver, nonce, group }))
     }
 
     fn finish(&mut self, now: Instant) {
-        self.phase = Phase::Idle(Some(self.next_discovery));
+        self.phase = Phase::Idle(Some(self.next_beginning(now)));
         self.counters.discoveries += 1;
         self.tree = Tree::new(&self.answers);
         let parameters = &self.config.parameters;
@@ -401,29 +420,28 @@ impl Sender {
         }
     }
 
-    fn respond(&mut self, router: Ipv6Addr, header: &Header, proof: Option<Proof>, group: Option<Ipv6Addr>) {
+    fn respond(
+        &mut self,
+        now: Instant,
+        router: Ipv6Addr,
+        header: &Header,
+        proof: Option<Proof>,
+        group: Option<Ipv6Addr>,
+    ) {
         let (Kind::Response, Some(receiver)) = (header.kind, header.addresses.first().copied()) else {
             self.counters.anomalous += 1;
             return;
         };
+        let said = Said { router, receiver, hops: header.hops, group };
+        if header.hops == 0 {
+            return self.hear_farewell(now, &said, proof);
+        }
         let Phase::Asking(_) = self.phase else {
             self.counters.late += 1;
             return;
         };
-        if let Some(key) = &self.config.key {
-            let Some(proof) = proof else {
-                self.counters.unproved += 1;
-                return;
-            };
-            if !key.verifies(&proof, &Said { router, receiver, hops: header.hops, group }) {
-                self.counters.forged += 1;
-                return;
-            }
-            // Whoever has the key made it, but for which request?
-            if proof.nonce != self.nonce(receiver) {
-                self.counters.replayed += 1;
-                return;
-            }
+        if !self.is_believed(&said, proof, 0) {
+            return;
         }
         let is_offered = group.is_some() && group == self.config.designated.map(|(group, _)| group);
         let add = if is_offered { Answers::add_offer } else { Answers::add };
@@ -434,9 +452,55 @@ impl Sender {
         }
     }
 
-    /// Of this discovery and receiver. It need not be kept: it is made again when a response comes.
-    fn nonce(&self, receiver: Ipv6Addr) -> [u8; NONCE_LEN] {
-        let message = [&self.counters.discoveries.to_be_bytes()[..], &receiver.octets()].concat();
+    /// A router leaves that is on the way to a receiver: looks for routers soon.
+    fn hear_farewell(&mut self, now: Instant, said: &Said, proof: Option<Proof>) {
+        let Said { router, receiver, .. } = *said;
+        let has_answered = self.answers.way(receiver).iter().any(|(_, answered)| *answered == router);
+        if !self.tree.is_on_way(router, receiver) && !has_answered {
+            self.counters.anomalous += 1;
+            return;
+        }
+        if !self.is_believed(said, proof, REMEMBERED_DISCOVERIES) {
+            return;
+        }
+        self.counters.farewells += 1;
+        let is_asking = matches!(self.phase, Phase::Asking(_));
+        // The discovery under way finds other ways, where the router has not answered in it.
+        self.hurries |= has_answered || !is_asking;
+        if !is_asking && self.counters.discoveries > 0 {
+            self.phase = Phase::Idle(Some(self.next_beginning(now)));
+        }
+    }
+
+    /// When everybody is asked about again: whoever forges farewells has that happen four times in an interval at most.
+    fn next_beginning(&self, now: Instant) -> Instant {
+        let least = (self.config.interval / 4).max(self.config.timeout * 2);
+        let soon = self.hurried.map_or(now, |hurried| now.max(hurried + least));
+        if self.hurries { soon.min(self.next_discovery) } else { self.next_discovery }
+    }
+
+    /// Whether a response proves what it says, as far as it has to, for this discovery or one of so many before. Counts it, if not.
+    fn is_believed(&mut self, said: &Said, proof: Option<Proof>, before: u64) -> bool {
+        let Some(key) = &self.config.key else { return true };
+        let Some(proof) = proof else {
+            self.counters.unproved += 1;
+            return false;
+        };
+        if !key.verifies(&proof, said) {
+            self.counters.forged += 1;
+            return false;
+        }
+        // Whoever has the key made it, but for which request?
+        let last = self.counters.discoveries;
+        let is_recent = (last.saturating_sub(before)..=last)
+            .any(|discovery| proof.nonce == self.nonce(discovery, said.receiver));
+        self.counters.replayed += u64::from(!is_recent);
+        is_recent
+    }
+
+    /// What is asked about a receiver with in this discovery. It need not be kept: it is made again when a response comes.
+    fn nonce(&self, discovery: u64, receiver: Ipv6Addr) -> [u8; NONCE_LEN] {
+        let message = [&discovery.to_be_bytes()[..], &receiver.octets()].concat();
         let hash = blake3::keyed_hash(&self.config.seed, &message);
         *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
     }

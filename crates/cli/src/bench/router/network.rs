@@ -106,8 +106,8 @@ impl Network {
         clear_interfaces(lab)?;
         let arguments = match wanted {
             Mead::Detached => return Ok(()),
-            Mead::Program => &["router", "run", "--all"][..],
-            Mead::UserSpace => &["router", "run", "--all", "--user-space"],
+            Mead::Program => &["router", "run", "--all", "--leave-within", "0"][..],
+            Mead::UserSpace => &["router", "run", "--all", "--leave-within", "0", "--user-space"],
         };
         self.mead = (wanted, start(lab, arguments)?);
         Ok(())

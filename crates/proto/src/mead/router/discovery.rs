@@ -48,14 +48,24 @@ impl Request {
     /// the group of the request.
     pub fn answer(&self, router: Ipv6Addr, key: Option<&DomainKey>, offers: bool) -> Vec<u8> {
         let group = self.group.filter(|_| offers);
-        let said = Said { router, receiver: self.receiver, hops: self.hops, group };
-        let proof = self.nonce.zip(key).map(|(nonce, key)| key.prove(nonce, &said));
+        self.say(&Said { router, receiver: self.receiver, hops: self.hops, group }, key)
+    }
+
+    /// What a router with this address, which has answered the request before, says when it leaves: a response with 0 hops. Senders
+    /// then look for routers again.
+    pub fn farewell(&self, router: Ipv6Addr, key: Option<&DomainKey>) -> Vec<u8> {
+        self.say(&Said { router, receiver: self.receiver, hops: 0, group: None }, key)
+    }
+
+    fn say(&self, said: &Said, key: Option<&DomainKey>) -> Vec<u8> {
+        let Said { router, hops, group, .. } = *said;
+        let proof = self.nonce.zip(key).map(|(nonce, key)| key.prove(nonce, said));
         let options = Options { proof, group, ..Options::default() }.to_bytes(next_header::NONE);
         let next = if options.is_empty() { next_header::NONE } else { next_header::DESTINATION_OPTIONS };
         let header = Header {
             next_header: next,
             kind: Kind::Response,
-            hops: self.hops,
+            hops,
             dont_replicate: 0,
             ..self.header.clone()
         };

@@ -21,6 +21,7 @@
 //! on to a receiver that has had it, and the reserved octet of the header leaves as 0.
 #![warn(missing_docs)]
 
+mod departure;
 mod discovery;
 mod rewrite;
 
@@ -34,8 +35,11 @@ use treecast_wire::{
     mead::{Dialect, FIXED_LEN, Header, Kind, MAX_HOPS, MAX_OPTIONS_LEN, Malformed, Map, Options, Reason},
 };
 
-pub use self::discovery::{Limiter, Limits, Request};
 use self::rewrite::Packet;
+pub use self::{
+    departure::{Act, Departure},
+    discovery::{Limiter, Limits, Request},
+};
 
 /// A longer discovery request goes the kernel's own way, and is not answered: headers, one address, options.
 pub const MAX_REQUEST_LEN: usize = ipv6::HEADER_LEN + FIXED_LEN + 16 + MAX_OPTIONS_LEN;

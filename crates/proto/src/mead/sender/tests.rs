@@ -297,6 +297,70 @@ fn only_proved_responses_count_and_forgers_change_nothing() {
     assert_eq!(counters.responses, honest.sender.counters().responses);
 }
 
+/// Behind R3 there is another way; its farewell, for the last request about `receiver`.
+fn say_farewell(
+    world: &mut World,
+    receiver: Ipv6Addr,
+    key: Option<&DomainKey>,
+    nonce: Option<[u8; NONCE_LEN]>,
+) {
+    let said = Said { router: r(3), receiver, hops: 0, group: None };
+    let proof = nonce.zip(key).map(|(nonce, key)| key.prove(nonce, &said));
+    world.send(r(3), response(receiver, 0), proof);
+}
+
+#[test]
+fn a_router_that_leaves_is_left_out_at_once_and_forgers_cost_a_few_discoveries() {
+    let slow = || Config { interval: Duration::from_secs(60), ..config() };
+    let mut world = World::new(slow(), 9);
+    world.run_until(seconds(10));
+    world.ways.values_mut().for_each(|way| way.retain(|router| *router != r(3)));
+    say_farewell(&mut world, e(7), None, None);
+    world.run_until(seconds(13));
+    let routers: BTreeSet<_> = world.group().lists.iter().flat_map(|list| &list.entries).collect();
+    assert!(!routers.iter().any(|(router, _)| *router == r(3)), "{routers:?}");
+    let counters = world.sender.counters();
+    assert_eq!((counters.discoveries, counters.farewells), (2, 1));
+    // It is on no way any more, and was never on this one.
+    say_farewell(&mut world, e(7), None, None);
+    say_farewell(&mut world, e(1), None, None);
+    world.run_until(seconds(15));
+    assert_eq!((world.sender.counters().farewells, world.sender.counters().anomalous), (1, 2));
+
+    let mut attacked = World::new(slow(), 9);
+    for second in 1..179 {
+        attacked.run_until(seconds(second));
+        say_farewell(&mut attacked, e(7), None, None);
+    }
+    attacked.run_until(seconds(179));
+    let discoveries = attacked.sender.counters().discoveries;
+    assert!((11..=13).contains(&discoveries), "{discoveries}: without the attack 3");
+}
+
+#[test]
+fn a_farewell_proves_itself_and_counts_for_a_while() {
+    let key = DomainKey::new(&SECRET);
+    let mut world = World::new(Config { key: Some(key.clone()), ..config() }, 9);
+    world.run_until(seconds(4));
+    let nonce_of_first = world.heard.iter().find(|(_, header, _, _)| header.addresses[0] == e(7));
+    let nonce_of_first = nonce_of_first.and_then(|(_, _, proof, _)| *proof).expect("a proof").nonce;
+    say_farewell(&mut world, e(7), None, None);
+    say_farewell(&mut world, e(7), Some(&DomainKey::new(&[8; 32])), Some(nonce_of_first));
+    say_farewell(&mut world, e(7), Some(&key), Some([0; NONCE_LEN]));
+    world.run_until(seconds(5));
+    let counters = world.sender.counters();
+    assert_eq!((counters.discoveries, counters.farewells), (1, 0));
+    assert_eq!((counters.unproved, counters.forged, counters.replayed), (1, 1, 1));
+    world.run_until(seconds(8));
+    say_farewell(&mut world, e(7), Some(&key), Some(nonce_of_first));
+    world.run_until(seconds(12));
+    assert_eq!((world.sender.counters().discoveries, world.sender.counters().farewells), (3, 1));
+    world.run_until(seconds(100));
+    say_farewell(&mut world, e(7), Some(&key), Some(nonce_of_first));
+    world.run_until(seconds(101));
+    assert_eq!((world.sender.counters().farewells, world.sender.counters().replayed), (1, 2), "a recording");
+}
+
 const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x77);
 
 /// A world in which some receivers have joined the group at port 5000.
