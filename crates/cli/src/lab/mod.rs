@@ -2,6 +2,7 @@
 
 mod fault;
 mod faults;
+mod pace;
 mod progress;
 mod report;
 mod run;

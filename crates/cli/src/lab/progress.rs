@@ -1,14 +1,17 @@
 //! What a person, or a program, sees while an experiment runs.
 
 use std::{
-    cell::RefCell,
+    fmt,
     io::IsTerminal,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
 use treecast_lab::experiment::{Event, Fared};
+
+use super::pace::Pace;
 
 /// Shows an experiment's events as bars, as lines where there is no terminal, or as JSON.
 pub struct Progress {
@@ -18,32 +21,37 @@ pub struct Progress {
     all: ProgressBar,
     /// The clients of the current run.
     run: ProgressBar,
-    state: RefCell<State>,
+    pace: Arc<Mutex<Pace>>,
 }
 
-#[derive(Default)]
-struct State {
-    start: Option<Instant>,
-    estimate: Duration,
-    runs: usize,
-}
+/// Characters of a bar.
+const WIDTH: usize = 40;
 
 impl Progress {
     pub fn new(json: bool) -> Self {
         let bars = MultiProgress::new();
-        let style = |template: &str| {
+        let pace = Arc::new(Mutex::new(Pace::default()));
+        let style = |template: &str, share: fn(&Pace, Instant) -> f64| {
+            let pace = Arc::clone(&pace);
+            let left = Arc::clone(&pace);
             ProgressStyle::with_template(template)
                 .unwrap_or_else(|_| ProgressStyle::default_bar())
-                .progress_chars("=> ")
+                .with_key("share", move |_: &ProgressState, into: &mut dyn fmt::Write| {
+                    // A terminal that is gone shows nothing.
+                    _ = into.write_str(&bar(share(&locked(&pace), Instant::now())));
+                })
+                .with_key("left", move |_: &ProgressState, into: &mut dyn fmt::Write| {
+                    _ = into.write_str(&span(locked(&left).left(Instant::now())));
+                })
         };
         let all = bars.add(ProgressBar::no_length());
-        all.set_style(style("{prefix:>9} [{bar:40}] {pos}/{len} runs  {msg}"));
+        all.set_style(style("{prefix:>9} [{share}] {pos}/{len} runs  {left} left", Pace::all_share));
         let run = bars.add(ProgressBar::no_length());
-        run.set_style(style("{prefix:>9} [{bar:40}] {pos}/{len} clients  {elapsed}  {msg}"));
+        run.set_style(style("{prefix:>9} [{share}] {pos}/{len} clients  {elapsed}  {msg}", Pace::run_share));
         if json {
             bars.set_draw_target(indicatif::ProgressDrawTarget::hidden());
         }
-        Self { json, bars, all, run, state: RefCell::default() }
+        Self { json, bars, all, run, pace }
     }
 
     pub fn show(&self, event: &Event) {
@@ -69,14 +77,17 @@ impl Progress {
                 self.run.set_length(*clients as u64);
                 self.run.set_position(0);
                 self.run.reset_elapsed();
-                self.run.set_message(format!("{run}: at least {}", span(*expected)));
+                self.run.set_message(format!("{run}: about {}", span(*expected)));
+                locked(&self.pace).begin_run(Instant::now(), *expected, *clients);
             }
-            Event::Client { .. } => self.run.inc(1),
+            Event::Client { .. } => {
+                self.run.inc(1);
+                locked(&self.pace).client_done();
+            }
             Event::Measured { number, run, sentence, saturated } => {
                 let saturated = saturated.map(|reason| format!(" (saturated: {reason})")).unwrap_or_default();
                 self.line(&format!("{run}: {sentence}{saturated}"));
-                self.all.set_position(*number as u64);
-                self.all.set_message(format!("{} left", span(self.left(*number))));
+                self.end_run(*number);
             }
             Event::Finished { .. } => self.finished(event),
         }
@@ -87,12 +98,13 @@ impl Progress {
             self.line(&format!("left out: {line}"));
         }
         self.line(&format!("{runs} runs, about {}", span(estimate)));
-        *self.state.borrow_mut() = State { start: Some(Instant::now()), estimate, runs };
+        *locked(&self.pace) = Pace::new(Instant::now(), estimate);
         self.all.set_length(runs as u64);
         self.all.set_prefix("all");
-        self.all.set_message(format!("{} left", span(estimate)));
         self.run.set_prefix("this run");
-        self.run.enable_steady_tick(Duration::from_millis(200));
+        for bar in [&self.all, &self.run] {
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
     }
 
     fn finished(&self, event: &Event) {
@@ -114,19 +126,12 @@ impl Progress {
             line += &format!(" (saturated: {reason})");
         }
         self.line(&line);
-        self.all.set_position(*number as u64);
-        self.all.set_message(format!("{} left", span(self.left(*number))));
+        self.end_run(*number);
     }
 
-    /// The time that is left, from what the first `done` runs took, and from the estimate as long as they
-    /// say little.
-    fn left(&self, done: usize) -> Duration {
-        let state = self.state.borrow();
-        let elapsed = state.start.map_or(Duration::ZERO, |start| start.elapsed());
-        let share = done as f64 / state.runs.max(1) as f64;
-        let by_pace = elapsed.mul_f64((1.0 - share) / share.max(0.001));
-        let by_estimate = state.estimate.mul_f64(1.0 - share);
-        by_pace.mul_f64(share.sqrt()) + by_estimate.mul_f64(1.0 - share.sqrt())
+    fn end_run(&self, number: usize) {
+        self.all.set_position(number as u64);
+        locked(&self.pace).end_run();
     }
 
     /// A line that stays.
@@ -138,6 +143,16 @@ impl Progress {
             remark!("{text}");
         }
     }
+}
+
+fn locked(pace: &Mutex<Pace>) -> MutexGuard<'_, Pace> {
+    pace.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A bar of which a share, from 0 to 1, is full.
+fn bar(share: f64) -> String {
+    let full = (share * WIDTH as f64) as usize;
+    format!("{:WIDTH$.WIDTH$}", "=".repeat(full) + ">")
 }
 
 /// A length of time as a person says it.
@@ -195,12 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn the_time_left_goes_from_the_estimate_to_the_pace() {
-        let progress = Progress::new(true);
-        let start = Instant::now().checked_sub(Duration::from_secs(90));
-        *progress.state.borrow_mut() = State { start, estimate: Duration::from_secs(1000), runs: 100 };
-        assert!(progress.left(1) > Duration::from_secs(900));
-        assert!(progress.left(90) < Duration::from_secs(20));
-        assert_eq!(progress.left(100), Duration::ZERO);
+    fn a_bar_is_as_full_as_its_share() {
+        assert_eq!(bar(0.0), format!(">{}", " ".repeat(39)));
+        assert_eq!(bar(0.5), format!("{}>{}", "=".repeat(20), " ".repeat(19)));
+        assert_eq!(bar(1.0), "=".repeat(40));
     }
 }

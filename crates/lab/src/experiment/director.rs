@@ -95,6 +95,7 @@ pub fn run(order: &Order, observe: &dyn Fn(&Event), stop: &dyn Fn() -> bool) -> 
         stop,
         db: Db::open(&order.database)?,
         store: open_store(experiment, &plan, &facts)?,
+        facts,
         baseline: Baseline::measure().map_err(Error::Machine)?,
         immediate: HashMap::new(),
         times: Vec::new(),
@@ -172,7 +173,12 @@ impl Prepared {
         let mut topologies: Vec<Topology> =
             experiment.networks.iter().map(Network::build).collect::<Result<_, _>>()?;
         let paths = sharing::paths(experiment, &mut topologies)?;
-        let facts: Vec<Facts> = topologies.iter().map(network::facts).collect();
+        let described = experiment.networks.iter().zip(&topologies);
+        let facts = described.map(|(description, topology)| {
+            let rate = description.rate.as_ref().or(experiment.rate.as_ref());
+            network::facts(topology, rate.and_then(SendRate::named_bps))
+        });
+        let facts: Vec<Facts> = facts.collect();
         let sizes = sizes(&experiment.objects)?;
         sharing::check_sizes(experiment, &sizes, &paths)?;
         let capacity_bytes =
@@ -184,6 +190,8 @@ impl Prepared {
 
 struct Director<'a> {
     order: &'a Order,
+    /// By network.
+    facts: Vec<Facts>,
     observe: &'a dyn Fn(&Event),
     stop: &'a dyn Fn() -> bool,
     db: Db,
@@ -229,7 +237,7 @@ impl Director<'_> {
                 break;
             }
             let ready = cargo.take().filter(|cargo| cargo.fits(planned));
-            let current = ready.map_or_else(|| self.cargo(planned, &stage.facts), Ok)?;
+            let current = ready.map_or_else(|| self.cargo(planned), Ok)?;
             self.play(&stage, planned, &current)?;
             cargo = Some(current);
         }
@@ -244,7 +252,8 @@ impl Director<'_> {
         self.store.fresh_folder(name).map_err(store_failed(&self.order.experiment))
     }
 
-    fn cargo(&self, planned: &Planned, facts: &Facts) -> Result<Cargo, Error> {
+    fn cargo(&self, planned: &Planned) -> Result<Cargo, Error> {
+        let facts = &self.facts[planned.network];
         let experiment = &self.order.experiment;
         let failed = store_failed(experiment);
         match (&experiment.objects, &planned.feed) {
@@ -285,7 +294,7 @@ impl Director<'_> {
             of: self.of,
             run: &name,
             clients: stage.main.clients.len(),
-            expected: planned.estimate(&stage.facts),
+            expected: planned.estimate(&self.facts[planned.network], longest),
         });
         let recorder = record.recorder(&self.db, experiment.sample.0, stage.node_sources())?;
         let run = Begun { stage, planned, name: &name, seed, cargo, record: &record, recorder };
@@ -326,7 +335,7 @@ impl Director<'_> {
     /// A run that has the network for itself.
     fn play_alone(&mut self, run: Begun<'_>) -> Result<Played, Error> {
         let (experiment, stage) = (&self.order.experiment, run.stage);
-        let immediate = self.immediate_duration(run.planned, &stage.facts);
+        let immediate = self.immediate_duration(run.planned);
         let cast = Cast {
             stage,
             party: &stage.main,
@@ -453,7 +462,7 @@ impl Director<'_> {
                 priority: planned.feed.as_ref().map(|feed| feed.configuration.priority),
             },
             size: planned.size,
-            link_rate_bps: stage.facts.link_rate_bps,
+            link_rate_bps: self.facts[planned.network].link_rate_bps,
             median_seconds: seconds.as_ref().and_then(|seconds| percentile(seconds, 50.0)),
             slowest_seconds: seconds.and_then(|seconds| seconds.into_iter().reduce(f64::max)),
             robustness,
@@ -465,9 +474,9 @@ impl Director<'_> {
 
     /// How long the corresponding immediate run took; where there was none that went well, how long it should
     /// have taken.
-    fn immediate_duration(&self, planned: &Planned, facts: &Facts) -> Duration {
+    fn immediate_duration(&self, planned: &Planned) -> Duration {
         let key = (planned.network, planned.delivery, planned.size);
-        let estimate = || Planned { schedule: Schedule::Immediate, ..planned.clone() }.estimate(facts);
+        let estimate = || planned.transfer(&self.facts[planned.network]);
         self.immediate.get(&key).copied().unwrap_or_else(estimate)
     }
 

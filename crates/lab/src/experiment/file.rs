@@ -192,6 +192,14 @@ pub enum SendRate {
 }
 
 impl SendRate {
+    /// The rate, where it is one that is named, of IP packets with their headers.
+    pub fn named_bps(&self) -> Option<u64> {
+        match self {
+            Self::Bps(rate) => Some(rate.0),
+            Self::Auto | Self::Max | Self::Several(_) => None,
+        }
+    }
+
     /// Whether only a session can be sent at it, whose receivers answer.
     fn needs_session(&self) -> bool {
         matches!(self, Self::Auto | Self::Several(_))

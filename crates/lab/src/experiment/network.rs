@@ -103,11 +103,15 @@ pub fn server_rate_bps(topology: &Topology) -> Option<u64> {
     members.filter(|member| member.node == server).find_map(|member| member.quality.rate_bps)
 }
 
-/// What the plan needs to know. A rival's receivers get copies, too.
-pub fn facts(topology: &Topology) -> Facts {
+/// What the plan needs to know of a network in which is sent at that rate. A rival's receivers get copies, too.
+pub fn facts(topology: &Topology, sending_rate_bps: Option<u64>) -> Facts {
+    let members = topology.networks.iter().flat_map(|network| &network.members);
+    let losses = members.filter(|member| topology.nodes[member.node].role == Role::Client);
     Facts {
         clients: topology.count(Role::Client),
         link_rate_bps: link_rate_bps(topology).unwrap_or(UNLIMITED_BPS),
+        sending_rate_bps,
+        losses: losses.map(|member| member.quality.loss.mean()).collect(),
     }
 }
 
@@ -174,7 +178,7 @@ mod tests {
     fn the_papers_tree_has_three_routers_on_every_way() {
         let tree = network("tree:levels=3,clients=5", "");
         assert_eq!(router_levels(&tree), 3);
-        assert_eq!(facts(&tree).clients, 20);
+        assert_eq!(facts(&tree, None).clients, 20);
         assert_eq!(router_levels(&network("lan:clients=2", "")), 0);
     }
 

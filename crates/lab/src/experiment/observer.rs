@@ -15,7 +15,7 @@ pub enum Event<'a> {
     Building { network: &'a str, nodes: usize },
     /// The machine is to calm down before a run.
     Settling { run: &'a str },
-    /// A run begins; `expected` is what its transfer takes when the network is the limit.
+    /// A run begins; `expected` is about what it takes, its part of the plan's estimate.
     Started { number: usize, of: usize, run: &'a str, clients: usize, expected: Duration },
     /// A client is done.
     Client { run: &'a str, node: &'a str, fared: &'a Fared },

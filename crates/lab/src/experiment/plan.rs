@@ -17,6 +17,10 @@ pub struct Facts {
     pub clients: usize,
     /// The rate of the slowest link.
     pub link_rate_bps: u64,
+    /// The rate that the experiment names for what is multicast, and for udp.
+    pub sending_rate_bps: Option<u64>,
+    /// The share of packets that each client loses, from 0 to 1.
+    pub losses: Vec<f64>,
 }
 
 /// One run to be made.
@@ -127,35 +131,100 @@ impl Plan {
         Ok(())
     }
 
-    /// About how long all runs will take.
+    /// About how long all runs will take, with the networks in which they are made.
     pub fn estimate(&self, facts: &[Facts], settle: Duration) -> Duration {
-        self.runs
-            .iter()
-            .map(|run| run.estimate(&facts[run.network]) + START_AND_STOP + settle.min(SETTLES))
-            .sum()
+        let is_used = |network: &usize| self.runs.iter().any(|run| run.network == *network);
+        let networks = (0..facts.len()).filter(is_used).map(|network| facts[network].building());
+        let runs = self.runs.iter().map(|run| run.estimate(&facts[run.network], settle));
+        BASELINE + networks.sum::<Duration>() + runs.sum::<Duration>()
     }
 }
 
-/// What a run takes beside the transfer itself: starting processes, checking copies.
-const START_AND_STOP: Duration = Duration::from_secs(2);
+/// How long the quiet machine is measured before the first run.
+const BASELINE: Duration = Duration::from_secs(1);
 /// How long the machine usually takes to calm down.
-const SETTLES: Duration = Duration::from_secs(2);
+const SETTLES: Duration = Duration::from_secs(1);
+/// What a run takes beside the transfer itself, and for each client: starting programs, checking copies.
+const START_AND_STOP: Duration = Duration::from_millis(400);
+const CLIENT_START_AND_STOP: Duration = Duration::from_millis(20);
+/// What building a network takes, and for each client.
+const BUILDING: Duration = Duration::from_millis(200);
+const CLIENT_BUILDING: Duration = Duration::from_millis(5);
 /// Packet headers, on top of the object's bytes.
 const OVERHEAD: f64 = 1.06;
+/// What is sent beyond the least that mends losses, by forward error correction.
+const CODED_OVERHEAD: f64 = 1.1;
+/// The processors' time for a byte that one client gets, in seconds (ARCHITECTURE.md: 15 us for 10 KB), of two processors.
+const MACHINE_SECONDS: f64 = 0.75e-9;
+
+impl Facts {
+    fn building(&self) -> Duration {
+        BUILDING + CLIENT_BUILDING * self.clients as u32
+    }
+
+    /// The largest share of packets that a client loses.
+    fn most_lost(&self) -> f64 {
+        self.losses.iter().copied().fold(0.0, f64::max).min(MOST_LOST)
+    }
+
+    /// How many times a delivery sends an object of `bytes` through the slowest link.
+    fn passes(&self, delivery: Delivery, bytes: u64) -> f64 {
+        let again = |loss: &f64| 1.0 / (1.0 - loss.min(MOST_LOST)) - 1.0;
+        let each_mended = self.losses.iter().map(again).sum::<f64>();
+        let most_lost = self.most_lost();
+        match delivery {
+            Delivery::Tcp | Delivery::Udp | Delivery::Scp => self.clients as f64 + each_mended,
+            Delivery::After | Delivery::Nack => 1.0 + each_mended,
+            Delivery::NackFec | Delivery::CarouselFec if most_lost > 0.0 => {
+                CODED_OVERHEAD / (1.0 - most_lost)
+            }
+            // After so many passes, the last of all blocks has come.
+            Delivery::Carousel if most_lost > 0.0 => {
+                1.0 + (bytes as f64 / BLOCK_BYTES).max(1.0).ln() / (1.0 / most_lost).ln()
+            }
+            Delivery::NackFec | Delivery::CarouselFec | Delivery::Carousel => 1.0,
+        }
+    }
+
+    /// The rate at which a delivery fills the slowest link, or less where it is told to.
+    fn rate_bps(&self, delivery: Delivery) -> u64 {
+        let told = self.sending_rate_bps.filter(|_| !matches!(delivery, Delivery::Tcp | Delivery::Scp));
+        told.map_or(self.link_rate_bps, |rate| rate.min(self.link_rate_bps))
+    }
+}
+
+/// More than this is never taken to be lost, so that estimates are finite.
+const MOST_LOST: f64 = 0.95;
+/// The data in most packets.
+const BLOCK_BYTES: f64 = 1432.0;
 
 impl Planned {
-    /// The time of the transfer when the network is the limit.
-    pub fn estimate(&self, facts: &Facts) -> Duration {
-        let copies = if self.delivery.is_multicast() { 1 } else { facts.clients };
-        if let Some(feed) = &self.feed {
-            return feed.lasts + START_AND_STOP;
-        }
-        if let Some(lasts) = self.lasts {
+    /// About how long the run takes: until the machine is quiet, and for the programs' start and the check of the copies, too.
+    pub fn estimate(&self, facts: &Facts, settle: Duration) -> Duration {
+        let around = START_AND_STOP + CLIENT_START_AND_STOP * facts.clients as u32;
+        settle.min(SETTLES) + around + self.with_waits(self.transfer(facts))
+    }
+
+    /// The time of the transfer when the network is the limit, or the machine, and all clients start at once.
+    pub fn transfer(&self, facts: &Facts) -> Duration {
+        if let Some(lasts) = self.feed.as_ref().map(|feed| feed.lasts).or(self.lasts) {
             return lasts;
         }
-        let bits = self.size.0 as f64 * 8.0 * OVERHEAD * copies as f64;
-        let immediate = Duration::from_secs_f64(bits / facts.link_rate_bps as f64);
-        immediate + immediate * self.schedule.longest_wait_factor()
+        let bytes = self.size.0 as f64;
+        let bits = bytes * 8.0 * OVERHEAD * facts.passes(self.delivery, self.size.0);
+        let by_network = bits / facts.rate_bps(self.delivery) as f64;
+        let by_machine = bytes * facts.clients as f64 * MACHINE_SECONDS;
+        Duration::from_secs_f64(by_network.max(by_machine))
+    }
+
+    /// With clients that wait before they start. Those of unicast share the link with fewer others meanwhile; who comes late
+    /// to multicast is sent everything again.
+    fn with_waits(&self, immediate: Duration) -> Duration {
+        match self.schedule.longest_wait_factor() {
+            0 => immediate,
+            factor if self.delivery.is_multicast() => immediate * (factor + 1),
+            factor => immediate.mul_f64(f64::from(factor) + 0.2),
+        }
     }
 
     /// What tells this run from all others; `network` is its network's name.
@@ -203,7 +272,13 @@ mod tests {
     }
 
     fn facts() -> Vec<Facts> {
-        [3, 20].map(|clients| Facts { clients, link_rate_bps: 1_000_000_000 }).into()
+        let facts = |clients| Facts {
+            clients,
+            link_rate_bps: 1_000_000_000,
+            sending_rate_bps: None,
+            losses: vec![0.0; clients],
+        };
+        [3, 20].map(facts).into()
     }
 
     const SIZES: [Size; 2] = [Size(1 << 20), Size(32 << 20)];
@@ -238,21 +313,48 @@ mod tests {
         assert_eq!(skipped.runs.len(), 3 * 8);
     }
 
-    #[test]
-    fn unicast_takes_a_copy_a_client_and_multicast_one() {
-        let run = |delivery| Planned {
+    fn run(delivery: Delivery, size: u64) -> Planned {
+        Planned {
             network: 1,
             delivery,
             schedule: Schedule::Immediate,
-            size: SIZES[1],
+            size: Size(size),
             repeat: 1,
             feed: None,
             lasts: None,
-        };
-        let tcp = run(Delivery::Tcp).estimate(&facts()[1]);
-        let nack = run(Delivery::Nack).estimate(&facts()[1]);
+        }
+    }
+
+    #[test]
+    fn unicast_takes_a_copy_a_client_and_multicast_one() {
+        let slow = Facts { link_rate_bps: 10_000_000, ..facts()[1].clone() };
+        let tcp = run(Delivery::Tcp, 32 << 20).transfer(&slow);
+        let nack = run(Delivery::Nack, 32 << 20).transfer(&slow);
         assert!(tcp > 19 * nack && tcp < 21 * nack);
-        let random2 = Planned { schedule: Schedule::Random2, ..run(Delivery::Nack) };
-        assert_eq!(random2.estimate(&facts()[1]), 3 * nack);
+    }
+
+    /// Runs of labs/ and how long each took from its start on, with a release build on 2 processors.
+    #[test]
+    fn estimates_are_what_runs_have_taken() {
+        let network = |losses: [f64; 20], link_rate_bps, sending_rate_bps| Facts {
+            clients: 20,
+            link_rate_bps,
+            sending_rate_bps,
+            losses: losses.into(),
+        };
+        let third = std::array::from_fn(|client| if client % 3 == 0 { 0.2 } else { 0.05 });
+        let (clean, lossy, bad) = ([0.0; 20], [0.05; 20], [0.3; 20]);
+        let cases = [
+            ("fec/loss.toml", network(bad, 100_000_000, Some(40_000_000)), Delivery::Nack, 20, 44.8),
+            ("fec/loss.toml", network(bad, 100_000_000, Some(40_000_000)), Delivery::NackFec, 20, 9.0),
+            ("librecast/loss.toml", network(clean, 100_000_000, None), Delivery::Nack, 64, 6.5),
+            ("librecast/loss.toml", network(lossy, 100_000_000, None), Delivery::Nack, 64, 13.7),
+            ("librecast/loss.toml", network(third, 100_000_000, None), Delivery::After, 64, 21.5),
+        ];
+        for (name, facts, delivery, mebibytes, measured) in cases {
+            let estimate = run(delivery, mebibytes << 20).estimate(&facts, Duration::ZERO).as_secs_f64();
+            let ratio = estimate / measured;
+            assert!((1.0 / 1.5..1.5).contains(&ratio), "{name}, {delivery:?}: {estimate} s for {measured} s");
+        }
     }
 }

@@ -13,7 +13,6 @@ use super::{
     Error,
     file::Network as Description,
     network::{self, Attachment},
-    plan::Facts,
     process,
     programs::Programs,
     sharing::{RIVAL, SharedPath},
@@ -33,7 +32,6 @@ pub struct ClientNode {
 pub struct Stage {
     lab: Network,
     pub topology: Topology,
-    pub facts: Facts,
     /// The sender and receivers that the experiment is about.
     pub main: Party,
     /// Those of a rival session.
@@ -79,8 +77,7 @@ impl Stage {
         let rival = if has_rival { Some(party(1)?) } else { None };
         let lab = Lab::up(&topology, &lab_name(description), &Options::default())
             .map_err(|error| refused(error.to_string()))?;
-        let facts = network::facts(&topology);
-        let stage = Self { lab: Network(lab), topology, facts, main, rival, shared };
+        let stage = Self { lab: Network(lab), topology, main, rival, shared };
         if multicast {
             let routed = stage.lab.0.start_routers(&stage.main.programs.treecast, process::die_with_parent);
             routed.map_err(|error| refused(format!("multicast routing: {error}")))?;

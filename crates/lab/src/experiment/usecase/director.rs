@@ -53,13 +53,9 @@ pub fn preview(experiment: &UseCases) -> Result<Preview, Error> {
     let runs = plan::runs(experiment, &topology)?;
     Ok(Preview {
         runs: runs.iter().map(|run| run.name(experiment)).collect(),
-        estimate: estimate(&runs),
+        estimate: plan::estimate(&runs, &topology, experiment.settle),
         left_out: Vec::new(),
     })
-}
-
-fn estimate(runs: &[Planned]) -> Duration {
-    runs.iter().map(|run| run.duration() + run.overhead()).sum()
 }
 
 /// Runs an experiment. `observe` hears of what happens; `stop` ends it early. However it ends, what was built is taken
@@ -73,7 +69,8 @@ pub fn run(
     require_root()?;
     let topology = stage::topology(experiment)?;
     let runs = plan::runs(experiment, &topology)?;
-    observe(&Event::Planned { runs: runs.len(), estimate: estimate(&runs), left_out: &[] });
+    let estimate = plan::estimate(&runs, &topology, experiment.settle);
+    observe(&Event::Planned { runs: runs.len(), estimate, left_out: &[] });
     observe(&Event::Building { network: &topology.name, nodes: topology.nodes.len() });
     let db = Db::open(&order.database)?;
     let baseline = Baseline::measure().map_err(Error::Machine)?;
@@ -172,7 +169,7 @@ impl Director<'_> {
             of: self.of,
             run: name,
             clients: planned.groups.iter().map(|group| group.receivers.len()).sum(),
-            expected: planned.duration(),
+            expected: planned.duration() + planned.overhead(experiment.settle),
         });
         let failed = |error| Error::Sharing { run: name.to_owned(), error };
         let topology = self.stage.topology.clone();

@@ -194,7 +194,7 @@ impl Document {
         let all = self.delivery.unwrap_or_default();
         let mut deliveries: Vec<Delivery> = match self.deliveries {
             None => all,
-            Some(names) => names.iter().map(|name| named(&all, name)).collect::<Result<_, _>>()?,
+            Some(names) => named(&all, &names)?,
         };
         let routing = self.routing.unwrap_or_default();
         if routing == Routing::Ospf {
@@ -224,10 +224,22 @@ impl Document {
     }
 }
 
-fn named(all: &[Delivery], name: &str) -> Result<Delivery, String> {
-    let known = || all.iter().map(|delivery| delivery.name.as_str()).collect::<Vec<_>>().join(", ");
-    let found = all.iter().find(|delivery| delivery.name == name);
-    found.cloned().ok_or_else(|| format!("delivery `{name}`: expected some of {}", known()))
+/// The deliveries of these names, some of which may have been cut at the commas in them.
+fn named(all: &[Delivery], mut names: &[String]) -> Result<Vec<Delivery>, String> {
+    let mut chosen = Vec::new();
+    while let [first, ..] = names {
+        let known = |pieces: usize| {
+            let name = names[..pieces].join(", ");
+            all.iter().find(|delivery| delivery.name == name).map(|delivery| (delivery, pieces))
+        };
+        let Some((delivery, pieces)) = (1..=names.len()).rev().find_map(known) else {
+            let known: Vec<_> = all.iter().map(|delivery| format!("`{}`", delivery.name)).collect();
+            return Err(format!("delivery `{first}`: expected some of {}", known.join(", ")));
+        };
+        chosen.push(delivery.clone());
+        names = &names[pieces..];
+    }
+    Ok(chosen)
 }
 
 fn loads(
@@ -283,6 +295,13 @@ max = 24
         let small = parse(SMALL, &["receivers=3", "deliveries=mead", "payload=500"]).unwrap();
         assert_eq!((small.receivers, small.payload_bytes), (vec![3], 500));
         assert_eq!(small.deliveries.len(), 1);
+        let text = SMALL.replace("name = \"mead\"", "name = \"mead, cost\"");
+        for setting in ["deliveries=mead, cost,unicast", "deliveries=\"mead, cost\",\"unicast\""] {
+            let chosen = parse(&text, &[setting]).unwrap().deliveries;
+            assert_eq!(chosen.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["mead, cost", "unicast"]);
+        }
+        let refused = parse(&text, &["deliveries=cost"]).unwrap_err();
+        assert!(refused.contains("delivery `cost`: expected some of `unicast`, `mead, cost`"), "{refused}");
         let small = parse(SMALL, &[]).unwrap();
         assert_eq!((small.payload_bytes, small.loads[0].to_string()), (1048, "1M".to_owned()), "listing A.8");
     }
@@ -336,7 +355,7 @@ max = 24
             (broken("name = \"mead\"", "name = \"unicast\""), "x.toml: delivery `unicast` is there twice"),
             (
                 parse(SMALL, &["deliveries=fast"]).unwrap_err(),
-                "x.toml: delivery `fast`: expected some of unicast, mead",
+                "x.toml: delivery `fast`: expected some of `unicast`, `mead`",
             ),
             (
                 parse(SMALL, &["size=1M"])

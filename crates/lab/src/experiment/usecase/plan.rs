@@ -14,7 +14,7 @@ use super::{
 use crate::{
     events,
     mead_plan::{self, Cost, Group, Way},
-    topology::Topology,
+    topology::{Role, Topology},
 };
 
 /// One run to be made.
@@ -68,10 +68,24 @@ impl Planned<'_> {
         self.interval * self.packets
     }
 
-    /// What comes before and behind it.
-    pub fn overhead(&self) -> Duration {
-        Duration::from_secs(if matches!(self.delivery.kind, Kind::Mead | Kind::XcastPlus) { 5 } else { 3 })
+    /// What comes before and behind it: waiting twice until the machine is quiet, at most `settle` each time, starting
+    /// programs, and intervals without traffic.
+    pub fn overhead(&self, settle: Duration) -> Duration {
+        let asks_routers = matches!(self.delivery.kind, Kind::Mead | Kind::XcastPlus);
+        let programs = Duration::from_millis(if asks_routers { 5500 } else { 3500 });
+        programs + 2 * settle.min(Duration::from_secs(1))
     }
+}
+
+/// About how long the runs will take, with the network in which they are made.
+pub fn estimate(runs: &[Planned], topology: &Topology, settle: Duration) -> Duration {
+    const BASELINE: Duration = Duration::from_secs(1);
+    const NODE: Duration = Duration::from_millis(30);
+    /// The daemons of a router.
+    const ROUTER: Duration = Duration::from_millis(100);
+    let building = NODE * topology.nodes.len() as u32 + ROUTER * topology.count(Role::Router) as u32;
+    let runs = runs.iter().map(|run| run.duration() + run.overhead(settle));
+    BASELINE + building + runs.sum::<Duration>()
 }
 
 /// An Ethernet frame's header, which links count and the tree does not.
