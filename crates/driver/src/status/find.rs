@@ -43,9 +43,10 @@ pub(super) fn find_in(folders: &[PathBuf]) -> Vec<Found> {
     found
 }
 
-/// Removes the sockets of processes that were killed.
+/// Removes the sockets of processes that were killed. Those that run are left alone: where a thousand are started, each
+/// would wake all others.
 pub(super) fn remove_stale(folder: &Path) {
-    sockets(folder).for_each(|(pid, path)| _ = ask(pid, &path));
+    sockets(folder).filter(|(pid, _)| !is_running(*pid)).for_each(|(pid, path)| _ = ask(pid, &path));
 }
 
 /// The process ids and paths of a folder's sockets.
@@ -100,5 +101,8 @@ fn read(mut stream: UnixStream, deadline: Instant) -> io::Result<Snapshot> {
 /// Whether a process is there that may answer soon. What this one finds under its own number is a killed one's: in a
 /// container, each may have the same.
 fn is_running(pid: u32) -> bool {
-    pid != std::process::id() && Path::new("/proc").join(pid.to_string()).exists()
+    let Ok(number) = i32::try_from(pid) else { return false };
+    // SAFETY: signal 0 is none; it takes no pointers.
+    let is_there = || unsafe { libc::kill(number, 0) } == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
+    number > 0 && pid != std::process::id() && is_there()
 }

@@ -74,6 +74,13 @@ mod tests {
         let stale = folder.join("2000000000.sock");
         drop(UnixListener::bind(&stale).unwrap());
         fs::write(folder.join("other"), "").unwrap();
+        // One that runs is left alone.
+        let other = UnixListener::bind(folder.join("1.sock")).unwrap();
+        other.set_nonblocking(true).unwrap();
+        find::remove_stale(&folder);
+        assert!(other.accept().is_err() && !stale.exists());
+        fs::remove_file(folder.join("1.sock")).unwrap();
+        drop(UnixListener::bind(&stale).unwrap());
         board.update(|snapshot| snapshot.objects_done = 3);
         let found = find::find_in(std::slice::from_ref(&folder));
         let shown: Vec<_> = found.iter().map(|found| found.snapshot.clone().unwrap()).collect();
