@@ -108,8 +108,7 @@ impl Intake {
         let asked = std::time::Instant::now();
         let empty = self.store.batch();
         let batch = std::mem::replace(&mut self.batch, empty);
-        self.store.submit(batch, std::mem::take(&mut self.tasks));
-        self.store.wait_until_at_most(self.most_waiting());
+        self.store.submit(batch, std::mem::take(&mut self.tasks), self.most_waiting());
         self.disk_wait += asked.elapsed();
         self.since = None;
         self.is_urgent = false;

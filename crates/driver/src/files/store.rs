@@ -1,10 +1,14 @@
-//! The thread that writes and hashes, so that a slow disk does not keep packets waiting in the kernel.
+//! The thread that writes and hashes, so that a slow disk does not keep packets waiting in the kernel. Whoever would have to
+//! wait for it does its work instead, as long as it has not begun: two threads that wait for each other cost more.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    io,
+    fmt, io,
     ops::Range,
-    sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError},
+    sync::{
+        Arc, Mutex, TryLockError,
+        mpsc::{self, Receiver, Sender, SyncSender, TryRecvError},
+    },
     thread::JoinHandle,
 };
 
@@ -108,12 +112,16 @@ pub enum Report {
 #[derive(Debug)]
 pub struct Store {
     jobs: Option<SyncSender<Job>>,
+    /// Tells the thread that there is something to do.
+    call: Option<SyncSender<()>>,
+    hands: Arc<Mutex<Hands>>,
     free: Receiver<Done>,
     made: usize,
     /// Empty batches that have come back.
     empty: Vec<Batch>,
-    /// What has been handed over and is not done and noted.
+    /// What has been handed over and is not done and noted, and how many batches that is.
     waiting: Bytes,
+    under_way: usize,
     reports: Receiver<Report>,
     thread: Option<JoinHandle<()>>,
 }
@@ -196,14 +204,20 @@ impl Store {
             symbols: BTreeMap::new(),
             open_parts: OpenParts { files: VecDeque::new(), most: file_limit::for_objects() },
         };
-        let thread =
-            std::thread::Builder::new().name("store".into()).spawn(move || worker.run(&job_queue))?;
+        let hands = Hands { worker, jobs: job_queue, buffer: vec![0; CATCH_UP_LEN] };
+        let hands = Arc::new(Mutex::new(hands));
+        let (call, calls) = mpsc::sync_channel(1);
+        let theirs = Arc::clone(&hands);
+        let thread = std::thread::Builder::new().name("store".into()).spawn(move || run(&theirs, &calls))?;
         Ok(Self {
             jobs: Some(jobs),
+            call: Some(call),
+            hands,
             free,
             made: 0,
             empty: Vec::new(),
             waiting: Bytes::default(),
+            under_way: 0,
             reports,
             thread: Some(thread),
         })
@@ -211,9 +225,7 @@ impl Store {
 
     /// An empty batch. Waits for the thread to give one back when all are under way.
     pub fn batch(&mut self) -> Batch {
-        while let Ok(done) = self.free.try_recv() {
-            self.take_back(done);
-        }
+        self.take_back_all();
         if self.empty.is_empty() && self.made < MAX_BATCHES {
             self.made += 1;
             return Batch::default();
@@ -224,32 +236,61 @@ impl Store {
         self.empty.pop().unwrap_or_default()
     }
 
-    /// Waits until no more than so many bytes are handed over and not yet in their files and in the journal. A receiver
-    /// that is killed loses those. Waits for small objects, too, while they take too much memory.
-    pub fn wait_until_at_most(&mut self, bytes: usize) {
+    /// Sees to it that no more than so many bytes are handed over and not yet in their files and in the journal. A receiver
+    /// that is killed loses those. The same goes for small objects that take too much memory.
+    fn bring_down_to(&mut self, bytes: usize) {
         while self.waiting.stored > bytes || self.waiting.made > MAX_MAKING_BYTES {
-            self.wait_for_one();
+            let hands = Arc::clone(&self.hands);
+            match hands.try_lock() {
+                Ok(mut hands) => _ = hands.step(),
+                Err(TryLockError::WouldBlock) => {
+                    self.call();
+                    self.wait_for_one();
+                }
+                // The thread is gone only when it panicked; what it would have stored then fails its hash.
+                Err(TryLockError::Poisoned(_)) => self.waiting = Bytes::default(),
+            }
+            self.take_back_all();
+        }
+    }
+
+    fn call(&self) {
+        // It has been called already, or is gone.
+        _ = self.call.as_ref().map(|call| call.try_send(()));
+    }
+
+    fn take_back_all(&mut self) {
+        while let Ok(done) = self.free.try_recv() {
+            self.take_back(done);
         }
     }
 
     fn wait_for_one(&mut self) {
         match self.free.recv() {
             Ok(done) => self.take_back(done),
-            // The thread is gone only when it panicked; what it would have stored then fails its hash.
+            // As in `bring_down_to`.
             Err(_) => self.waiting = Bytes::default(),
         }
     }
 
     fn take_back(&mut self, Done { batch, bytes }: Done) {
         self.waiting.take_away(bytes);
+        self.under_way -= 1;
         self.empty.push(batch);
     }
 
-    /// Has these tasks carried out; the batch comes back to [`Store::batch`].
-    pub fn submit(&mut self, batch: Batch, tasks: Vec<Task>) {
+    /// Has these tasks carried out; the batch comes back to [`Store::batch`]. When this returns, at most `most_waiting` bytes
+    /// would be lost if the process were killed.
+    pub fn submit(&mut self, batch: Batch, tasks: Vec<Task>, most_waiting: usize) {
         let bytes = Bytes::of(&tasks);
         self.waiting.add(bytes);
+        self.under_way += 1;
         self.queue(Job::Tasks { batch, tasks, bytes });
+        self.bring_down_to(most_waiting);
+        let is_behind = || self.hands.try_lock().is_ok_and(|hands| hands.worker.is_behind());
+        if self.under_way > 0 || is_behind() {
+            self.call();
+        }
     }
 
     /// Ends the session: folders get their modes and times, and what is not committed goes, or stays for a later
@@ -257,6 +298,7 @@ impl Store {
     pub fn end(&self, ending: Ending) -> Option<String> {
         let (done, result) = mpsc::sync_channel(1);
         self.queue(Job::End { ending, done });
+        self.call();
         result.recv().ok().flatten()
     }
 
@@ -276,13 +318,14 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.jobs = None;
+        self.call = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread owns.
+/// What carries out jobs.
 struct Worker {
     folder: TargetFolder,
     names: Names,
@@ -333,27 +376,67 @@ impl Object {
     }
 }
 
-impl Worker {
-    fn run(mut self, jobs: &Receiver<Job>) {
-        let mut buffer = vec![0; CATCH_UP_LEN];
-        while let Some(job) = self.next_job(jobs, &mut buffer) {
-            self.carry_out(job, &mut buffer);
+/// The work, and what it is done with. Whoever holds it carries out the next job.
+struct Hands {
+    worker: Worker,
+    jobs: Receiver<Job>,
+    buffer: Vec<u8>,
+}
+
+impl fmt::Debug for Hands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hands")
+    }
+}
+
+/// What [`Hands::step`] has found.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Worked,
+    /// There is nothing to do until there is another job.
+    Idle,
+    /// There will be no more jobs.
+    Over,
+}
+
+impl Hands {
+    /// Carries out the next job, or hashes what is behind while there is none.
+    fn step(&mut self) -> Step {
+        match self.jobs.try_recv() {
+            Ok(job) => self.worker.carry_out(job, &mut self.buffer),
+            Err(TryRecvError::Disconnected) => return Step::Over,
+            Err(TryRecvError::Empty) if self.worker.catch_up(&mut self.buffer) => self.worker.tell(),
+            Err(TryRecvError::Empty) => return Step::Idle,
         }
-        // Nobody has said how the session ended: it failed, and may go on later.
+        Step::Worked
+    }
+}
+
+/// The thread: carries out jobs whenever it is called.
+fn run(hands: &Mutex<Hands>, calls: &Receiver<()>) {
+    while let Ok(mut held) = hands.lock() {
+        match held.step() {
+            Step::Worked => {}
+            Step::Idle => {
+                drop(held);
+                // Where nobody will call again, no jobs will come.
+                _ = calls.recv();
+            }
+            Step::Over => return held.worker.finish(),
+        }
+    }
+}
+
+impl Worker {
+    /// Nobody may have said how the session ended: it failed then, and may go on later.
+    fn finish(&mut self) {
         let resumes = self.journal.as_ref().is_some_and(Journal::resumes);
         self.end(if resumes { Ending::CutShort } else { Ending::Interrupted });
     }
 
-    /// Hashes what is behind while there is nothing else to do.
-    fn next_job(&mut self, jobs: &Receiver<Job>, buffer: &mut [u8]) -> Option<Job> {
-        loop {
-            match jobs.try_recv() {
-                Ok(job) => return Some(job),
-                Err(TryRecvError::Disconnected) => return None,
-                Err(TryRecvError::Empty) if self.catch_up(buffer) => self.tell(),
-                Err(TryRecvError::Empty) => return jobs.recv().ok(),
-            }
-        }
+    /// Whether something that is stored is to be hashed.
+    fn is_behind(&self) -> bool {
+        self.objects.values().flatten().any(Object::is_behind)
     }
 
     fn carry_out(&mut self, job: Job, buffer: &mut [u8]) {
@@ -812,7 +895,7 @@ mod tests {
     fn done(store: &mut Store, bytes: &[u8], tasks: Vec<Task>) -> Vec<Report> {
         let mut batch = store.batch();
         batch.push_block(FileId(0), 0, bytes);
-        store.submit(batch, tasks);
+        store.submit(batch, tasks, usize::MAX);
         // Carried out in order: nothing is stored of this one.
         let (reports, last) = commit(store, FileId(u64::MAX));
         last.unwrap_err();
@@ -822,7 +905,7 @@ mod tests {
     /// Commits, and waits for the answer; returns what was reported before it, too.
     fn commit(store: &mut Store, file: FileId) -> (Vec<Report>, Result<(), String>) {
         let batch = store.batch();
-        store.submit(batch, vec![Task::Commit { file }]);
+        store.submit(batch, vec![Task::Commit { file }], usize::MAX);
         let mut before = Vec::new();
         loop {
             match store.reports.recv().unwrap() {
@@ -904,6 +987,37 @@ mod tests {
         assert!(matches!(&reports[3..], [Report::Failed { .. }, Report::Failed { .. }]), "{reports:?}");
         assert_eq!(names(&path).len(), 2, "no temporary name is left");
         std::fs::remove_dir_all(path).unwrap();
+    }
+
+    /// Each wait for the thread is a change of the thread that runs, and many receivers on one machine do little else.
+    #[test]
+    fn who_would_wait_for_the_thread_does_its_work() {
+        const BLOCK: usize = 10_000;
+        let path = scratch("own-hands");
+        let mut store = store(&path);
+        let (file, blocks) = (FileId(1), 200);
+        let announce =
+            Task::Announce { file, begin: begin((BLOCK * blocks) as u64, "f"), kept: Kept::Nothing };
+        let batch = store.batch();
+        store.submit(batch, vec![announce], 0);
+        let before = waits_of_this_thread();
+        for start in (0..blocks as u64 * BLOCK as u64).step_by(BLOCK) {
+            let mut batch = store.batch();
+            batch.push_block(file, start, &[7; BLOCK]);
+            let keep = Task::Keep { file, range: start..start + BLOCK as u64, at: 0 };
+            store.submit(batch, vec![keep], 0);
+        }
+        let waits = waits_of_this_thread() - before;
+        drop(store);
+        std::fs::remove_dir_all(path).unwrap();
+        assert!(waits < blocks / 4, "{waits} of {blocks}");
+    }
+
+    /// How often this thread has given up its processor to wait for something.
+    fn waits_of_this_thread() -> usize {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.unwrap().trim().parse().unwrap()
     }
 
     #[test]
