@@ -236,6 +236,23 @@ impl Lab {
         Ok(())
     }
 
+    /// The command that runs `command` inside `node`, and ends with the thread that starts it. Where many are started, this is
+    /// cheaper than [`Lab::spawn`], which copies this process' memory map each time. It has the arguments and environment of
+    /// `command` alone.
+    pub fn inside(&self, node: &str, command: &Command) -> Result<Command> {
+        let namespace = &self.node(node)?.namespace;
+        let mut inside = Command::new(&self.options.program);
+        inside.args(["lab", "enter", namespace, &std::process::id().to_string(), "--"]);
+        inside.arg(command.get_program()).args(command.get_args()).env(NODE_VARIABLE, node);
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => inside.env(name, value),
+                None => inside.env_remove(name),
+            };
+        }
+        Ok(inside)
+    }
+
     /// Starts a program inside `node`.
     pub fn spawn(&self, node: &str, mut command: Command) -> Result<Child> {
         self.place(node, &mut command)?;

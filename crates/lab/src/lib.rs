@@ -39,7 +39,7 @@ pub use error::{Error, Result};
 pub use graph::svg;
 pub use lab::{Lab, Options, Summary};
 pub use loss::LossCounters;
-pub use namespace::flock;
+pub use namespace::{become_inside, flock};
 pub use plan::{Interface, LabNode};
 pub use relay::relay;
 pub use routes::Routing;

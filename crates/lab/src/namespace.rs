@@ -54,6 +54,20 @@ pub fn place(namespace: Namespace, command: &mut Command) {
     unsafe { command.pre_exec(move || namespace.enter()) };
 }
 
+/// Becomes the program of `command` inside the namespace called `name`, and ends with the thread of the process `parent` that
+/// has started this one. Returns only when that fails.
+pub fn become_inside(name: &str, parent: u32, mut command: Command) -> io::Error {
+    let enter = || -> io::Result<()> {
+        // SAFETY: takes no pointers.
+        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+        if std::os::unix::process::parent_id() != parent {
+            return Err(io::Error::other("whoever started it has ended"));
+        }
+        Namespace::open(name)?.enter()
+    };
+    enter().err().unwrap_or_else(|| command.exec())
+}
+
 impl AsFd for Namespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

@@ -39,6 +39,14 @@ enum Command {
     Relay {
         lab: String,
     },
+    /// Run a program in a namespace until whoever starts it ends (started by `lab run`)
+    #[command(hide = true)]
+    Enter {
+        namespace: String,
+        parent: u32,
+        #[arg(last = true)]
+        command: Vec<std::ffi::OsString>,
+    },
     Run(run::RunArgs),
     Report(run::ReportArgs),
 }
@@ -118,6 +126,7 @@ pub fn run(args: Args) -> Outcome {
             treecast_lab::relay(&lab, &Options::default())?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Enter { namespace, parent, command } => enter(&namespace, parent, &command),
         Command::Run(args) => run::run(args),
         Command::Report(args) => run::report(args),
     }
@@ -192,6 +201,14 @@ fn exec(args: ExecArgs) -> Outcome {
     command.args(arguments);
     let status = lab.spawn(&args.node, command)?.wait()?;
     Ok(exit_code(status))
+}
+
+fn enter(namespace: &str, parent: u32, command: &[std::ffi::OsString]) -> Outcome {
+    let [program, arguments @ ..] = command else { return Ok(ExitCode::FAILURE) };
+    let mut command = Process::new(program);
+    command.args(arguments);
+    let error = treecast_lab::become_inside(namespace, parent, command);
+    Err(format!("could not start {} in {namespace}: {error}", program.display()).into())
 }
 
 /// A program ended by a signal counts as 128 and the signal's number, as in a shell.

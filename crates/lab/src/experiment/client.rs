@@ -90,7 +90,7 @@ impl Client<'_> {
             fs::remove_dir_all(&self.folder).and_then(|()| fs::create_dir(&self.folder)).map_err(failed)?;
         }
         fared.told = Told::default();
-        let mut command = (self.command)(ticket);
+        let mut command = (self.command)(ticket).map_err(failed)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(File::create(&errors).map_err(failed)?);
         let spawned = self.process.start(|| (self.spawn)(command)).map_err(failed)?;
@@ -204,7 +204,7 @@ mod tests {
                 folder.join("client0")
             },
             copy: folder.join("client0/copy"),
-            command: Box::new(move |ticket| shell(script(ticket))),
+            command: Box::new(move |ticket| Ok(shell(script(ticket)))),
             spawn: Box::new(|mut command| command.spawn()),
             digest: None,
             may_lack: false,

@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Makes the command line of a program for a ticket's path.
-pub type Make<'a> = Box<dyn Fn(&Path) -> Command + Sync + 'a>;
+pub type Make<'a> = Box<dyn Fn(&Path) -> io::Result<Command> + Sync + 'a>;
 
 /// Starts a program where it belongs.
 pub type Spawn<'a> = Box<dyn Fn(Command) -> io::Result<Child> + Sync + 'a>;

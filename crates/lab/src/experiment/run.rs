@@ -230,10 +230,11 @@ impl Cast<'_> {
             copy: self.cargo.copy_in(&folder),
             folder,
             command: Box::new(move |ticket| {
-                self.party.programs.client(delivery, at, self.cargo.path(), ticket, &into)
+                let command = self.party.programs.client(delivery, at, self.cargo.path(), ticket, &into);
+                self.stage.inside(&at.name, &command)
             }),
-            spawn: Box::new(move |command| {
-                let child = self.stage.spawn(&at.name, command)?;
+            spawn: Box::new(move |mut command| {
+                let child = command.spawn()?;
                 self.recorder.watch_process(self.client_nodes[index], child.id());
                 Ok(child)
             }),

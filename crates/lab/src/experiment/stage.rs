@@ -93,6 +93,14 @@ impl Stage {
         self.lab.0.spawn(node, command).map_err(io::Error::other)
     }
 
+    /// The command that runs another on a node; its process ends with the thread that starts it.
+    pub fn inside(&self, node: &str, command: &Command) -> io::Result<Command> {
+        let mut inside = self.lab.0.inside(node, command).map_err(io::Error::other)?;
+        // As in `spawn`.
+        inside.process_group(0);
+        Ok(inside)
+    }
+
     /// Runs `work` on a thread inside a node.
     pub fn enter<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         self.lab.0.enter(node, work).map_err(io::Error::other)
