@@ -23,6 +23,8 @@ pub struct RunTime {
     pub throughput_mbps: Option<f64>,
     /// Bytes that left the server, by its interfaces' counters; none when they were not sampled.
     pub sent_bytes: Option<u64>,
+    /// Processor time of a client's program on average; none when there are no clients.
+    pub processor_ms: Option<f64>,
     /// How flows shared a link; none when they did not, or not to the end.
     pub link: Option<SharedLink>,
 }
@@ -56,6 +58,7 @@ impl Finding {
             Measure::Used if self.is_value => " of the link",
             Measure::Calm if self.is_value => " s",
             Measure::Loss if self.is_value => " of the packets",
+            Measure::Processor if self.is_value => " ms",
             _ => " times",
         }
     }
@@ -139,6 +142,7 @@ fn median(measure: Measure, which: &Which, size: Size, runs: &[RunTime]) -> Opti
         Measure::Used => run.link.as_ref().map(|link| link.used),
         Measure::Calm => run.link.as_ref()?.recovery.map(|after| after.as_secs_f64()),
         Measure::Loss => run.link.as_ref()?.loss_after,
+        Measure::Processor => run.slowest_seconds.and(run.processor_ms),
     };
     let values: Option<Vec<f64>> = matching.map(of).collect();
     percentile(&values?, 50.0)
@@ -177,6 +181,7 @@ mod tests {
             robustness: None,
             throughput_mbps: None,
             sent_bytes: None,
+            processor_ms: None,
             link: None,
         }
     }
@@ -237,6 +242,10 @@ mod tests {
     #[test]
     fn what_was_sent_is_compared_with_the_size() {
         let mut runs = [run("L40", Some(1.0)), run("L5", Some(1.0))];
+        runs[0].processor_ms = Some(7.5);
+        let processor = Claim { measure: Measure::Processor, to: None, at_most: Some(8.0), ..claim.clone() };
+        let found = finding(&processor, Size(100_000_000), &runs);
+        assert_eq!((found.holds, found.measured()), (true, "7.500 ms".into()));
         runs[0].sent_bytes = Some(155_000_000);
         let sent = |to| Claim { measure: Measure::Sent, ..claim(to, Some(1.6), None) };
         let found = findings(&[sent(None), sent(Some("L5"))], &runs);

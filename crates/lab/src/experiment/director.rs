@@ -468,6 +468,7 @@ impl Director<'_> {
             robustness,
             throughput_mbps: throughput_bps.map(|bps| bps / 1e6),
             sent_bytes: None,
+            processor_ms: processor_ms(&played.clients),
             link: None,
         }
     }
@@ -499,6 +500,12 @@ impl Director<'_> {
 /// thousandth for everything else that crosses the link.
 fn sending_rate_bps(link_rate_bps: u64) -> u64 {
     (link_rate_bps as f64 * 1500.0 / 1514.0 * 0.999) as u64
+}
+
+/// Processor time of a client's program on average; none when there are no clients.
+fn processor_ms(clients: &[Fared]) -> Option<f64> {
+    let spent = clients.iter().map(|fared| fared.ended.cpu_user + fared.ended.cpu_system);
+    (!clients.is_empty()).then(|| spent.sum::<Duration>().as_secs_f64() * 1e3 / clients.len() as f64)
 }
 
 /// Robustness of the slow receivers and throughput of the fast ones.

@@ -271,6 +271,8 @@ pub enum Measure {
     Calm,
     /// What is lost from 3 s after the shared link has changed on, from 0 to 1.
     Loss,
+    /// Processor time of a client's program, user and system, on average, in milliseconds.
+    Processor,
 }
 
 /// The runs that a claim is about.
