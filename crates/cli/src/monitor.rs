@@ -15,7 +15,7 @@ use treecast_measure::{
     series::{self, Counter},
 };
 
-use crate::{Outcome, output};
+use crate::{Outcome, figures::bytes, output};
 
 /// Record what this machine, its interfaces and a program use
 #[derive(clap::Args)]
@@ -114,7 +114,7 @@ fn summarise(report: &Report, out: Option<&Path>) {
         );
     }
     let recorded = match out {
-        Some(path) => format!(", {} bytes in {}", report.recorded_bytes, path.display()),
+        Some(path) => format!(", {} in {}", bytes(report.recorded_bytes), path.display()),
         None => String::new(),
     };
     remark!(
@@ -137,7 +137,7 @@ impl Screen {
     fn print(&mut self, observed: &Observed<'_>) {
         const HEADING_EVERY: u64 = 20;
         if self.lines.is_multiple_of(HEADING_EVERY) {
-            say!("    TIME   LOAD   USER %    SYS %   MEM MiB  SWAP MiB   RX MB/s   TX MB/s   DROPS");
+            say!("    TIME   LOAD   USER %    SYS %   MEM MiB  SWAP MiB RX Mbit/s TX Mbit/s   DROPS");
         }
         self.lines += 1;
         let now = observed.readings;
@@ -160,8 +160,8 @@ impl Screen {
             per_second(&|name| name == series::CPU_SYSTEM_NS) / 1e7,
             mib(value(now, series::MEMORY_USED_BYTES)),
             mib(value(now, series::SWAP_USED_BYTES)),
-            per_second(&interfaces(Counter::RxBytes)) / 1e6,
-            per_second(&interfaces(Counter::TxBytes)) / 1e6,
+            per_second(&interfaces(Counter::RxBytes)) * 8.0 / 1e6,
+            per_second(&interfaces(Counter::TxBytes)) * 8.0 / 1e6,
             drops,
         );
         self.last = Some((observed.at, now.to_vec()));

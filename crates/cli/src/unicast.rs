@@ -20,6 +20,7 @@ use treecast_wire::{message::Digest, unicast::PORT};
 use crate::{
     Outcome,
     arguments::{self, counted},
+    figures::{bytes, rate},
     output,
     send::{Rate, parse_rate},
 };
@@ -112,7 +113,7 @@ fn server_event(args: &Args, event: &ServerEvent) -> String {
     match event {
         ServerEvent::Ready { size, hash } => {
             let (file, digest) = (args.file.display(), Digest::unsigned(*hash));
-            format!("serving {file} ({size} bytes, {digest}) at {} over {over}", args.address)
+            format!("serving {file} ({}, {digest}) at {} over {over}", bytes(*size), args.address)
         }
         ServerEvent::Active { client } => format!("{client} asks"),
         ServerEvent::Served { client } => format!("{client} is served"),
@@ -152,9 +153,9 @@ fn fetch(args: &Args, stop: &Stop) -> Outcome {
         say!("{}", progress_as_json("done", &progress));
     } else {
         say!(
-            "{}: {} bytes in {:.2} s ({}), verified",
+            "{}: {} in {:.2} s ({}), verified",
             args.file.display(),
-            progress.received_bytes,
+            bytes(progress.received_bytes),
             progress.seconds,
             counted(progress.requests as usize, "request")
         );
@@ -165,9 +166,12 @@ fn fetch(args: &Args, stop: &Stop) -> Outcome {
 fn move_bar(bar: &ProgressBar, progress: &ClientProgress) {
     let Some(total_bytes) = progress.total_bytes else { return };
     if bar.length() == Some(0) {
-        output::set_template(bar, "{bar:30} {percent:>3} % {bytes} of {total_bytes}, {binary_bytes_per_sec}");
+        output::set_template(bar, "{bar:30} {percent:>3} % {msg}");
     }
     bar.set_length(total_bytes);
+    let mean_bps = progress.received_bytes as f64 * 8.0 / progress.seconds.max(1e-9);
+    let mean = rate(Some(mean_bps as u64));
+    bar.set_message(format!("{} of {}, {mean}", bytes(progress.received_bytes), bytes(total_bytes)));
     bar.set_position(progress.received_bytes);
 }
 

@@ -1,11 +1,16 @@
 //! What is said about wrong arguments and files: one line that names what is wrong and what to do about
 //! it, an exit code that is not 0, and nothing left behind.
 
+mod child;
+mod session;
+
 use std::{
     fs,
     path::PathBuf,
     process::{Command, Output, Stdio},
 };
+
+use session::{Scratch, finish_well};
 
 /// Arguments; then what the line must say: what is wrong, and what to do.
 type Case = (&'static [&'static str], &'static [&'static str]);
@@ -171,6 +176,56 @@ fn a_group_that_seems_to_have_a_port_is_remarked_on() {
         let hints: Vec<_> = said.lines().filter(|line| line.contains("write [ff15::42]:7001")).collect();
         assert_eq!(hints.len(), usize::from(says), "{group}: {said}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("treecast2."), "{group} is good: {said}");
+    }
+}
+
+/// What is sent, to how many receivers; then what the sender's and each receiver's last line must hold.
+type Ending = (&'static [&'static str], usize, &'static [&'static str], &'static [&'static str]);
+
+/// A `set` has two files of 3 MiB and 5 bytes, a folder in it, and a link.
+const ENDINGS: &[Ending] = &[
+    (
+        &["set/small"],
+        1,
+        &["1 file, 5 B: all of it is at 1 of 1 receiver after ", "; 0 B sent again, 0 packets dropped"],
+        &["1 file, 5 B in ", " s; 0 B sent again, 0 blocks twice, 0 packets dropped; 0 failed"],
+    ),
+    (
+        &["set"],
+        2,
+        &["5 files, 3.0 MiB: all of it is at 2 of 2 receivers after ", "; 0 B sent again, 0 packets dropped"],
+        &["5 files (3 of them folders and links), 3.0 MiB in ", "; 0 failed"],
+    ),
+];
+
+/// Words that stand for something that has another word, or another unit, elsewhere.
+const OTHER_WORDS: &[&str] =
+    &["object", " bytes", "MB/s", "MB ", "retransmitted", "1 files", "1 receivers", "duplicate"];
+
+/// A set has as many files to its sender as to its receivers, and one word and one unit for one thing.
+#[test]
+fn the_ends_of_sessions_count_alike_on_both_sides() {
+    for (paths, count, sent, received) in ENDINGS {
+        let scratch = Scratch::new();
+        scratch.file("set/large", 3 << 20);
+        scratch.file("set/small", 5);
+        fs::create_dir(scratch.path("set/folder")).unwrap();
+        std::os::unix::fs::symlink("small", scratch.path("set/link")).unwrap();
+        let paths: Vec<_> = paths.iter().map(|path| scratch.path(path).display().to_string()).collect();
+        let wait = count.to_string();
+        let args = ["--fanout", "unicast", "--rate", "max", "--wait", &wait];
+        let args: Vec<&str> = args.into_iter().chain(paths.iter().map(String::as_str)).collect();
+        let sender = scratch.send(&args);
+        let receivers: Vec<_> = (0..*count).map(|into| scratch.receive(&into.to_string(), &[])).collect();
+        let told = receivers.into_iter().map(|receiver| (finish_well(receiver), received));
+        let told: Vec<_> = told.collect();
+        for (text, expected) in told.into_iter().chain([(finish_well(sender), sent)]) {
+            let line =
+                text.lines().find(|line| line.contains(expected[0])).unwrap_or_else(|| panic!("{text}"));
+            assert!(expected.iter().all(|part| line.contains(part)), "{expected:?} in {line}");
+            let wrong = OTHER_WORDS.iter().find(|word| text.contains(**word));
+            assert_eq!(wrong, None, "{text}");
+        }
     }
 }
 

@@ -103,7 +103,7 @@ fn a_killed_monitor_leaves_a_recording_that_is_shown_and_marked() {
 
 #[test]
 fn samples_go_to_the_terminal_or_to_a_program_until_a_signal_comes() {
-    for (json, expected) in [(true, "\"cpu/user_ns\""), (false, "RX MB/s")] {
+    for (json, expected) in [(true, "\"cpu/user_ns\""), (false, "RX Mbit/s")] {
         let mut command = Command::new("timeout");
         command.args([
             "--foreground",

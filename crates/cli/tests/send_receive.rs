@@ -122,7 +122,7 @@ fn what_is_skipped_or_matches_nothing_is_told() {
     let told = finish_well(sender);
     assert!(told.contains("1 entry skipped") && told.contains("tree/pipe"), "{told}");
     assert!(
-        told.contains("0 of 1 receiver has all") && told.contains("1 receiver did not want everything"),
+        told.contains("at 0 of 1 receiver ") && told.contains("1 receiver did not want everything"),
         "{told}"
     );
     let output = receiver.wait_with_output().unwrap();

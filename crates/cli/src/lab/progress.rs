@@ -12,6 +12,7 @@ use serde_json::json;
 use treecast_lab::experiment::{Event, Fared};
 
 use super::pace::Pace;
+use crate::arguments::counted;
 
 /// Shows an experiment's events as bars, as lines where there is no terminal, or as JSON.
 pub struct Progress {
@@ -97,7 +98,7 @@ impl Progress {
         for line in left_out {
             self.line(&format!("left out: {line}"));
         }
-        self.line(&format!("{runs} runs, about {}", span(estimate)));
+        self.line(&format!("{}, about {}", counted(runs, "run"), span(estimate)));
         *locked(&self.pace) = Pace::new(Instant::now(), estimate);
         self.all.set_length(runs as u64);
         self.all.set_prefix("all");

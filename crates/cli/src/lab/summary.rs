@@ -7,6 +7,7 @@ use treecast_lab::experiment::{Failure, Finding, Preview, Results, Size};
 use treecast_measure::tables::{Cell, Mark, Table};
 
 use super::progress::span;
+use crate::arguments::counted;
 
 /// The most failures that are listed one by one.
 const MAX_FAILURES: usize = 40;
@@ -35,7 +36,7 @@ pub fn print_preview(preview: &Preview) {
     for line in &preview.left_out {
         say!("left out: {line}");
     }
-    say!("{} runs, about {}", preview.runs.len(), span(preview.estimate));
+    say!("{}, about {}", counted(preview.runs.len(), "run"), span(preview.estimate));
 }
 
 pub fn preview_as_json(preview: &Preview) -> serde_json::Value {

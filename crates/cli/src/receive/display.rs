@@ -1,6 +1,6 @@
 //! What `treecast receive` shows: a bar, each file as it is complete, and the sums.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use treecast_wire::message::ObjectKind;
 
 use crate::{
     arguments::counted,
-    figures::{bytes, left, percent, rate},
+    figures::{self, bytes, left, percent, rate},
     moving_line::{Moment, MovingLine},
     output::Lines,
 };
@@ -72,11 +72,7 @@ impl Display {
         match event {
             ReceiveEvent::Warning(line) => self.line(line),
             ReceiveEvent::Unreachable { addresses, reason, left } => {
-                let (addresses, seconds) = (in_a_row(addresses), left.as_secs());
-                self.line(&format!(
-                    "cannot reach the sender at {addresses} yet ({reason}): it is tried for {seconds} s more; see that `treecast \
-                     send` runs and that its port is open"
-                ));
+                self.line(&unreachable(&in_a_row(addresses), reason, *left));
             }
             ReceiveEvent::Joined { sender, interface } => {
                 self.line(&format!("joined the session of {sender} on {interface}"));
@@ -98,9 +94,7 @@ impl Display {
             ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
             ReceiveEvent::Progress(_) | ReceiveEvent::Idle => {}
             ReceiveEvent::Received { name, kind, bytes } => match kind {
-                ObjectKind::File => {
-                    self.line(&format!("{name}: {}, verified", counted(*bytes as usize, "byte")))
-                }
+                ObjectKind::File => self.line(&format!("{name}: {}, verified", figures::bytes(*bytes))),
                 ObjectKind::Link => self.line(&format!("{name}: a symbolic link")),
                 ObjectKind::Folder => {}
             },
@@ -230,23 +224,38 @@ fn why_moved(group: u8) -> &'static str {
     if group == 0 { "the fastest" } else { "it brings what is missing at a lower rate" }
 }
 
+/// What is said while the sender cannot be reached.
+fn unreachable(addresses: &str, reason: &str, left: Duration) -> String {
+    let tried = match left.as_secs() {
+        0 => "it is tried once more".to_owned(),
+        seconds => format!("it is tried for {seconds} s more"),
+    };
+    format!(
+        "cannot reach the sender at {addresses} yet ({reason}): {tried}; see that `treecast send` runs and that its port is open"
+    )
+}
+
 /// The bytes are those of files that are there; what is neither there nor failed was cut short.
 fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
-    let (received, failed) = (summary.received as usize, summary.failed as usize);
+    let (received, failed) = ((summary.received + summary.others) as usize, summary.failed as usize);
     let progress = &summary.progress;
     let mut line = format!(
-        "{}, {} bytes in {:.2} s; {} bytes retransmitted, {} duplicate blocks, {} packets dropped; {failed} failed",
+        "{}{}, {} in {:.2} s; {} sent again, {} twice, {} dropped; {failed} failed",
         counted(received, "file"),
-        summary.received_bytes,
+        match summary.others {
+            0 => String::new(),
+            others => format!(" ({others} of them folders and links)"),
+        },
+        bytes(summary.received_bytes),
         progress.seconds,
-        progress.retransmitted_bytes,
-        progress.duplicate_blocks,
-        progress.dropped_packets,
+        bytes(progress.retransmitted_bytes),
+        counted(progress.duplicate_blocks as usize, "block"),
+        counted(progress.dropped_packets as usize, "packet"),
     );
     if progress.kept_bytes > 0 {
-        line += &format!(", {} bytes were there from before", progress.kept_bytes);
+        line += &format!(", {} there from before", bytes(progress.kept_bytes));
     }
-    let cut_short = announced.saturating_sub(received + summary.others as usize + failed);
+    let cut_short = announced.saturating_sub(received + failed);
     if cut_short > 0 {
         line += &format!(", {cut_short} not complete");
     }
@@ -292,11 +301,30 @@ mod tests {
         summary.failed = 1;
         let line = in_one_line(&summary, 2);
         assert!(
-            line.starts_with("0 files, 0 bytes in ") && line.ends_with("; 1 failed, 1 not complete"),
+            line.starts_with("0 files, 0 B in ") && line.ends_with("; 1 failed, 1 not complete"),
             "{line}"
         );
         (summary.received, summary.received_bytes) = (1, 500);
         let line = in_one_line(&summary, 2);
-        assert!(line.starts_with("1 file, 500 bytes in ") && line.ends_with("; 1 failed"), "{line}");
+        assert!(line.starts_with("1 file, 500 B in ") && line.ends_with("; 1 failed"), "{line}");
+    }
+
+    #[test]
+    fn the_last_line_counts_one_as_one() {
+        let mut summary = ReceiveSummary { received: 1, received_bytes: 5, ..ReceiveSummary::default() };
+        summary.progress.duplicate_blocks = 1;
+        let one = "1 file, 5 B in 0.00 s; 0 B sent again, 1 block twice, 0 packets dropped; 0 failed";
+        assert_eq!(in_one_line(&summary, 1), one);
+        (summary.received, summary.others, summary.received_bytes) = (4, 5, 7 << 20);
+        summary.progress.retransmitted_bytes = 3 << 19;
+        let set = "9 files (5 of them folders and links), 7.0 MiB in 0.00 s; 1.5 MiB sent again, 1 block twice, 0 packets \
+                   dropped; 0 failed";
+        assert_eq!(in_one_line(&summary, 9), set);
+    }
+
+    #[test]
+    fn no_time_is_left_is_not_said_as_a_time() {
+        let said = |left| unreachable("[::1]:1", "refused", Duration::from_millis(left));
+        assert!(said(20_000).contains("for 20 s more") && said(300).contains("once more"), "{}", said(300));
     }
 }

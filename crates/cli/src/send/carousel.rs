@@ -14,7 +14,7 @@ use treecast_proto::Instant;
 use treecast_wire::{iotup, ticket};
 
 use super::{Args, TicketFile};
-use crate::{Outcome, arguments::counted, observers::Observers, output};
+use crate::{Outcome, arguments::counted, figures::bytes, observers::Observers, output};
 
 const DEFAULT_IDLE_SECONDS: u64 = 10;
 
@@ -168,11 +168,11 @@ fn listening(event: &SendEvent, hears: bool) -> Option<&'static str> {
 
 fn in_one_line(summary: &SendSummary) -> String {
     format!(
-        "{} bytes in {:.2} s: {} of {} bytes",
-        summary.sent_bytes,
+        "{} in {:.2} s: {} of {}",
+        bytes(summary.sent_bytes),
         summary.seconds,
         counted(summary.loops as usize, "whole loop"),
-        summary.loop_bytes,
+        bytes(summary.loop_bytes),
     )
 }
 

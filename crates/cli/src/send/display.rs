@@ -90,7 +90,10 @@ impl Display {
             output::to_stdout(format_args!("{}", failures(summary)));
         }
         if summary.others_failed > 0 {
-            say!("{} more receivers left before they had everything", summary.others_failed);
+            say!(
+                "{} more left before it had everything",
+                counted(summary.others_failed as usize, "receiver")
+            );
         }
     }
 
@@ -102,8 +105,7 @@ impl Display {
     fn wait_for(&mut self, now_joined: u32) {
         let Some(Waiting { joined, wanted }) = &mut self.waiting else { return };
         *joined = now_joined;
-        let receivers = if *wanted == 1 { "receiver" } else { "receivers" };
-        self.line.wait(format!("waiting: {joined} of {wanted} {receivers}"));
+        self.line.wait(format!("waiting: {joined} of {}", counted(*wanted as usize, "receiver")));
     }
 
     /// The bar stands where the receivers are on average.
@@ -159,15 +161,14 @@ fn in_one_line(summary: &SendSummary) -> String {
     let have_all = progress.receivers.iter().filter(has_all).count();
     let choosy = progress.receivers.iter().filter(|receiver| receiver.objects_not_wanted > 0).count();
     format!(
-        "{have_all} of {} {} all of {} bytes in {}, after {:.2} s{}; {} bytes retransmitted, {} packets dropped{}",
+        "{}, {}: all of it is at {have_all} of {} after {:.2} s{}; {} sent again, {} dropped{}",
+        counted(summary.objects as usize, "file"),
+        bytes(progress.total_bytes),
         counted(progress.receivers.len(), "receiver"),
-        if have_all == 1 || progress.receivers.len() == 1 { "has" } else { "have" },
-        progress.total_bytes,
-        counted(summary.objects as usize, "object"),
         progress.seconds,
         average(progress),
-        sum(|receiver| receiver.retransmitted_bytes),
-        sum(|receiver| receiver.dropped_packets),
+        bytes(sum(|receiver| receiver.retransmitted_bytes)),
+        counted(sum(|receiver| receiver.dropped_packets) as usize, "packet"),
         if choosy > 0 {
             format!("; {} did not want everything", counted(choosy, "receiver"))
         } else {
@@ -175,7 +176,7 @@ fn in_one_line(summary: &SendSummary) -> String {
         },
     ) + &match progress.repair_symbols {
         0 => String::new(),
-        symbols => format!(", {symbols} repair symbols sent"),
+        symbols => format!(", {} sent", counted(symbols as usize, "repair symbol")),
     } + &progress.fanout.as_deref().map(left_bytes).unwrap_or_default()
 }
 
@@ -190,7 +191,7 @@ fn average(progress: &SendProgress) -> String {
     }
     let whom = if count == progress.receivers.len() { "each" } else { "each that has not failed" };
     let mean = rates().sum::<u64>() as f64 / count as f64;
-    format!(" ({:.0} Mbit/s at {whom} on average)", mean * 8.0 / 1e6 / progress.seconds.max(1e-9))
+    format!(" ({} at {whom} on average)", rate(Some((mean * 8.0 / progress.seconds.max(1e-9)) as u64)))
 }
 
 /// What has left the sender by which way.
@@ -202,10 +203,10 @@ fn left_bytes(fanout: &FanoutProgress) -> String {
         ("multicast", fanout.multicast),
     ];
     let used = ways.into_iter().filter(|(_, (receivers, bytes))| *receivers > 0 || *bytes > 0);
-    let told = used.map(|(way, (receivers, bytes))| {
-        format!("{bytes} by {way} (at the end {})", counted(receivers as usize, "receiver"))
+    let told = used.map(|(way, (receivers, left_bytes))| {
+        format!("{} by {way} (at the end {})", bytes(left_bytes), counted(receivers as usize, "receiver"))
     });
-    format!("; bytes that left: {}", told.collect::<Vec<_>>().join(", "))
+    format!("; what left: {}", told.collect::<Vec<_>>().join(", "))
 }
 
 /// Who does not have what, and why.
@@ -219,7 +220,7 @@ fn failures(summary: &SendSummary) -> String {
         rows.extend(lacking.map(row));
     }
     let rows: Vec<[&str; 4]> = rows.iter().map(|row| row.each_ref().map(String::as_str)).collect();
-    table(&["receiver", "address", "object", "why not"], &rows)
+    table(&["receiver", "address", "file", "why not"], &rows)
 }
 
 /// What a receiver was never told of: their names are not kept.
@@ -405,16 +406,37 @@ mod tests {
         assert_eq!(remark(&nobody), "0 of 0 done, 0.0 % sent again");
     }
 
+    /// What a person reads at a session's end: one word for one thing, one unit, and one as one.
     #[test]
-    fn one_receiver_is_told_of_as_one() {
-        let mut summary = SendSummary { objects: 1, ..SendSummary::default() };
-        summary.progress.receivers = vec![ReceiverProgress::default()];
-        assert!(in_one_line(&summary).starts_with("1 of 1 receiver has all of 0 bytes in 1 object, "));
-        summary.progress.receivers.push(ReceiverProgress::default());
-        assert!(in_one_line(&summary).starts_with("2 of 2 receivers have all of 0 bytes in 1 object, "));
-        summary.progress.receivers.truncate(1);
-        summary.progress.receivers[0].failed = 1;
-        assert!(in_one_line(&summary).starts_with("0 of 1 receiver has all of 0 bytes in 1 object, "));
+    fn the_last_line_counts_one_as_one() {
+        let receiver =
+            |failed| ReceiverProgress { failed, retransmitted_bytes: 3 << 19, ..ReceiverProgress::default() };
+        let cases = [
+            (
+                1,
+                5,
+                vec![receiver(0)],
+                "1 file, 5 B: all of it is at 1 of 1 receiver after 0.00 s (0 bit/s at each on average); \
+              1.5 MiB sent again, 0 packets dropped",
+            ),
+            (
+                9,
+                7 << 20,
+                vec![receiver(0), receiver(1)],
+                "9 files, 7.0 MiB: all of it is at 1 of 2 receivers after 0.00 s (0 bit/s at \
+              each that has not failed on average); 3.0 MiB sent again, 0 packets dropped",
+            ),
+            (
+                2,
+                0,
+                vec![receiver(1)],
+                "2 files, 0 B: all of it is at 0 of 1 receiver after 0.00 s; 1.5 MiB sent again, 0 packets dropped",
+            ),
+        ];
+        for (objects, total_bytes, receivers, expected) in cases {
+            let progress = SendProgress { total_bytes, receivers, ..SendProgress::default() };
+            assert_eq!(in_one_line(&SendSummary { objects, progress, ..SendSummary::default() }), expected);
+        }
     }
 
     #[test]
@@ -423,11 +445,11 @@ mod tests {
         summary.progress.seconds = 2.0;
         let got = |run_bytes, failed| ReceiverProgress { run_bytes, failed, ..ReceiverProgress::default() };
         summary.progress.receivers = vec![got(10_000_000, 0), got(20_000_000, 0)];
-        assert!(in_one_line(&summary).contains(" s (60 Mbit/s at each on average); "));
+        assert!(in_one_line(&summary).contains(" s (60.0 Mbit/s at each on average); "));
         summary.progress.receivers.push(got(0, 1));
-        assert!(in_one_line(&summary).contains(" s (60 Mbit/s at each that has not failed on average); "));
+        assert!(in_one_line(&summary).contains(" s (60.0 Mbit/s at each that has not failed on average); "));
         summary.progress.receivers.drain(..2);
-        assert!(in_one_line(&summary).contains(" s; 0 bytes retransmitted"));
+        assert!(in_one_line(&summary).contains(" s; 0 B sent again"));
     }
 
     #[test]
@@ -443,10 +465,7 @@ mod tests {
         let mut summary = SendSummary::default();
         summary.progress.receivers = vec![ReceiverProgress::default(), failed];
         let text = failures(&summary);
-        assert_eq!(
-            text,
-            "receiver  address  object  why not\nclient7   [::1]:9  file    the folder is full\n"
-        );
+        assert_eq!(text, "receiver  address  file  why not\nclient7   [::1]:9  file  the folder is full\n");
     }
 
     #[test]
@@ -456,7 +475,7 @@ mod tests {
         let mut summary = SendSummary { objects: 20, ..SendSummary::default() };
         summary.progress.receivers = vec![ReceiverProgress::default(), late];
         let line = in_one_line(&summary);
-        assert!(line.starts_with("1 of 2 receivers has all of"), "{line}");
+        assert!(line.contains("all of it is at 1 of 2 receivers"), "{line}");
         let text = failures(&summary);
         assert!(text.contains("late") && text.contains("17 of 20 files  over when it came"), "{text}");
     }

@@ -494,7 +494,7 @@ impl Session<'_> {
             forged_packets: refused.forged,
             replayed_packets: refused.replayed,
             objects: self.names.len() as u64,
-            objects_done: self.summary.received,
+            objects_done: self.summary.there(),
             objects_failed: self.summary.failed,
             now_bps: rates.map(|[received]| bits(received)),
             duplicate_share: duplicate_bytes as f64

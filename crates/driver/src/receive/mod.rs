@@ -238,6 +238,11 @@ impl ReceiveSummary {
         ReceiveEvent::Received { name, kind, bytes }
     }
 
+    /// How many objects are as the sender has them.
+    pub(crate) fn there(&self) -> u64 {
+        self.received + self.others
+    }
+
     /// Whether objects have come, and none was wanted.
     pub fn wanted_nothing(&self) -> bool {
         self.not_wanted > 0 && self.received + self.others + self.failed + self.existing == 0

@@ -73,8 +73,9 @@ pub(crate) fn judge(symptoms: &Symptoms) -> Hindrance {
         _ if disk >= DISK_SHARE => Hindrance::Disk(disk.min(1.0)),
         _ if symptoms.dropped_packets_a_second >= 1.0 => Hindrance::Buffer(symptoms.dropped_packets_a_second),
         _ if symptoms.waits_for_connection => Hindrance::Connection,
-        _ if loss >= LOSS_SHARE => Hindrance::Loss(loss),
+        // What is sent to it again was not lost.
         _ if symptoms.catches_up => Hindrance::CatchingUp,
+        _ if loss >= LOSS_SHARE => Hindrance::Loss(loss),
         _ => Hindrance::Behind,
     }
 }
@@ -103,7 +104,7 @@ impl fmt::Display for Hindrance {
             Self::Disk(share) => write!(f, "slow disk ({:.0} % of the time)", share * 100.0),
             Self::Buffer(packets) => write!(f, "too slow: its kernel drops {packets:.0} packets/s"),
             Self::Connection => write!(f, "slow connection"),
-            Self::Loss(share) => write!(f, "loss ({:.0} % comes again)", share * 100.0),
+            Self::Loss(share) => write!(f, "loses packets: {:.0} % is sent again", share * 100.0),
             Self::CatchingUp => write!(f, "it came late and catches up"),
             Self::Checking => write!(f, "verifies what it has"),
             Self::Behind => write!(f, "behind"),
@@ -120,10 +121,10 @@ mod tests {
     fn the_most_telling_reason_comes_first() {
         let mut symptoms = Symptoms { received_bytes_a_second: 1000.0, ..Symptoms::default() };
         assert_eq!(judge(&symptoms), Hindrance::Behind);
-        symptoms.catches_up = true;
-        assert_eq!(judge(&symptoms), Hindrance::CatchingUp);
         symptoms.retransmitted_bytes_a_second = 250.0;
         assert_eq!(judge(&symptoms), Hindrance::Loss(0.25));
+        symptoms.catches_up = true;
+        assert_eq!(judge(&symptoms), Hindrance::CatchingUp, "what it missed is sent again, and was not lost");
         symptoms.waits_for_connection = true;
         assert_eq!(judge(&symptoms), Hindrance::Connection);
         symptoms.dropped_packets_a_second = 30.0;
