@@ -1,13 +1,15 @@
 //! The thread that writes and hashes, so that a slow disk does not keep packets waiting in the kernel. Whoever would have to
 //! wait for it does its work instead, as long as it has not begun: two threads that wait for each other cost more.
 
+mod hands;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt, io,
+    io,
     ops::Range,
     sync::{
         Arc, Mutex, TryLockError,
-        mpsc::{self, Receiver, Sender, SyncSender, TryRecvError},
+        mpsc::{self, Receiver, Sender, SyncSender},
     },
     thread::JoinHandle,
 };
@@ -17,6 +19,8 @@ use treecast_wire::{
     header::FileId,
     message::{BeginOfFile, ChunkHashes},
 };
+
+use hands::Hands;
 
 use super::{
     Buffers, Ending, Journal, Kept, TargetError, TargetFolder, Whole,
@@ -208,7 +212,8 @@ impl Store {
         let hands = Arc::new(Mutex::new(hands));
         let (call, calls) = mpsc::sync_channel(1);
         let theirs = Arc::clone(&hands);
-        let thread = std::thread::Builder::new().name("store".into()).spawn(move || run(&theirs, &calls))?;
+        let thread =
+            std::thread::Builder::new().name("store".into()).spawn(move || hands::run(&theirs, &calls))?;
         Ok(Self {
             jobs: Some(jobs),
             call: Some(call),
@@ -373,57 +378,6 @@ enum Object {
 impl Object {
     fn is_behind(&self) -> bool {
         matches!(self, Self::Announced { stored, .. } if stored.is_behind())
-    }
-}
-
-/// The work, and what it is done with. Whoever holds it carries out the next job.
-struct Hands {
-    worker: Worker,
-    jobs: Receiver<Job>,
-    buffer: Vec<u8>,
-}
-
-impl fmt::Debug for Hands {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hands")
-    }
-}
-
-/// What [`Hands::step`] has found.
-#[derive(Debug, PartialEq, Eq)]
-enum Step {
-    Worked,
-    /// There is nothing to do until there is another job.
-    Idle,
-    /// There will be no more jobs.
-    Over,
-}
-
-impl Hands {
-    /// Carries out the next job, or hashes what is behind while there is none.
-    fn step(&mut self) -> Step {
-        match self.jobs.try_recv() {
-            Ok(job) => self.worker.carry_out(job, &mut self.buffer),
-            Err(TryRecvError::Disconnected) => return Step::Over,
-            Err(TryRecvError::Empty) if self.worker.catch_up(&mut self.buffer) => self.worker.tell(),
-            Err(TryRecvError::Empty) => return Step::Idle,
-        }
-        Step::Worked
-    }
-}
-
-/// The thread: carries out jobs whenever it is called.
-fn run(hands: &Mutex<Hands>, calls: &Receiver<()>) {
-    while let Ok(mut held) = hands.lock() {
-        match held.step() {
-            Step::Worked => {}
-            Step::Idle => {
-                drop(held);
-                // Where nobody will call again, no jobs will come.
-                _ = calls.recv();
-            }
-            Step::Over => return held.worker.finish(),
-        }
     }
 }
 

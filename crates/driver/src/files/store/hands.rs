@@ -1,0 +1,62 @@
+//! Who does the store's work: its thread, or whoever would have to wait for that.
+
+use std::{
+    fmt,
+    sync::{
+        Mutex,
+        mpsc::{Receiver, TryRecvError},
+    },
+};
+
+use super::{Job, Worker};
+
+/// The work, and what it is done with. Whoever holds it carries out the next job.
+pub(super) struct Hands {
+    pub worker: Worker,
+    pub jobs: Receiver<Job>,
+    pub buffer: Vec<u8>,
+}
+
+impl fmt::Debug for Hands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hands")
+    }
+}
+
+/// What [`Hands::step`] has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Worked,
+    /// There is nothing to do until there is another job.
+    Idle,
+    /// There will be no more jobs.
+    Over,
+}
+
+impl Hands {
+    /// Carries out the next job, or hashes what is behind while there is none.
+    pub fn step(&mut self) -> Step {
+        match self.jobs.try_recv() {
+            Ok(job) => self.worker.carry_out(job, &mut self.buffer),
+            Err(TryRecvError::Disconnected) => return Step::Over,
+            Err(TryRecvError::Empty) if self.worker.catch_up(&mut self.buffer) => self.worker.tell(),
+            Err(TryRecvError::Empty) => return Step::Idle,
+        }
+        Step::Worked
+    }
+}
+
+/// The thread: carries out jobs whenever it is called.
+pub(super) fn run(hands: &Mutex<Hands>, calls: &Receiver<()>) {
+    while let Ok(mut held) = hands.lock() {
+        match held.step() {
+            Step::Worked => {}
+            Step::Idle => {
+                drop(held);
+                // Where nobody will call again, no jobs will come.
+                _ = calls.recv();
+            }
+            Step::Over => return held.worker.finish(),
+        }
+    }
+}
