@@ -62,10 +62,7 @@ pub fn address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
         .map_err(|_| "expected an address and a port (0: a free one), like [fd00::1]:5000 or 192.0.2.1:5000")
 }
 
-/// "1 file", "2 files".
-pub fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
+pub use treecast_driver::words::counted;
 
 /// Wrong arguments are told in one line, like everything else that is wrong; help is printed whole.
 pub fn refuse(error: &clap::Error) -> ExitCode {

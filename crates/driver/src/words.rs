@@ -32,6 +32,11 @@ fn misleads(c: char) -> bool {
         )
 }
 
+/// "1 file", "2 files".
+pub fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// "a", "a, b", "a, b and 3 more": the first of them, `most` by name; nothing when there are none.
 pub fn some_of<T: Display>(all: &[T], most: usize) -> String {
     let named: Vec<String> = all.iter().take(most).map(T::to_string).collect();

@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 use layout::{BOX_HEIGHT, BOX_WIDTH, Layout, Point};
 
+use treecast_driver::words::counted;
+
 use crate::topology::{Loss, Network, NetworkKind, Quality, Role, Topology};
 
 /// Draws `topology` as an SVG document that needs nothing else.
@@ -29,8 +31,7 @@ fn draw(svg: &mut String, topology: &Topology, layout: &Layout, title: &str) -> 
     writeln!(svg, r#"<text x="16" y="26" font-size="16" font-weight="bold">{}</text>"#, escape(title))?;
     let mut x = 16.0;
     for (role, name) in counts.into_iter().filter(|(role, _)| topology.count(*role) > 0) {
-        let label =
-            format!("{} {name}{}", topology.count(role), if topology.count(role) == 1 { "" } else { "s" });
+        let label = counted(topology.count(role), name);
         draw_box(svg, Point { x: x + BOX_WIDTH / 2.0, y: 48.0 }, role, &label, None)?;
         x += BOX_WIDTH + 8.0;
     }

@@ -463,7 +463,7 @@ impl Session<'_> {
             ReceiverEvent::Failed { file, reason } => {
                 let reason = self.doomed.remove(&file).unwrap_or(reason);
                 let name = self.names.get(&file).cloned();
-                let name = name.unwrap_or_else(|| format!("object {}", file.index()));
+                let name = name.unwrap_or_else(|| format!("file {}", file.index()));
                 self.summary.failed += 1;
                 self.summary.limit = self.summary.limit.or(self.admission.limit(file.index()));
                 self.admission.give_back(file.index());

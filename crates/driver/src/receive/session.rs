@@ -775,7 +775,7 @@ impl<'a> Session<'a> {
         }
         self.failed_bytes += begin.as_ref().map_or(0, |begin| begin.file_size);
         let name = begin.map(|begin| begin.file_name().to_owned());
-        let name = name.unwrap_or_else(|| format!("object {}", file.index()));
+        let name = name.unwrap_or_else(|| format!("file {}", file.index()));
         if self.machine.is_cut_short() && self.comes_back {
             return self.failing.push((file, name, reason));
         }

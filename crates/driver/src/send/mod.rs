@@ -42,7 +42,7 @@ use crate::{
     status::{Hindrance, Holder},
     stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, Offload, UdpError},
-    words::some_of,
+    words::{counted, some_of},
 };
 
 /// How long a receiver may say nothing while it owes an answer. One that lives speaks every
@@ -449,9 +449,9 @@ pub enum SendError {
     )]
     Listen { address: SocketAddr, source: io::Error },
     #[error(
-        "{joined} of {wanted} receiver{s} came within {seconds} s{missing}: start them with the ticket, or wait longer with \
+        "{joined} of {of} came within {seconds} s{missing}: start them with the ticket, or wait longer with \
          --wait-timeout; --wait-at-least starts with fewer",
-        s = if *wanted == 1 { "" } else { "s" }, missing = none_from(missing)
+        of = counted(*wanted as usize, "receiver"), missing = none_from(missing)
     )]
     NoReceivers {
         joined: u32,

@@ -10,6 +10,7 @@ use crate::{
     connection::Connection,
     security::PublicKey,
     status::{Hindrance, Meter, Symptoms, bits, judge, time_for},
+    words,
 };
 
 /// More packets than any session has. As many receivers as there may be can be added up.
@@ -348,7 +349,7 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 fn counted(objects: u64) -> String {
-    format!("{objects} {}", if objects == 1 { "file" } else { "files" })
+    words::counted(objects as usize, "file")
 }
 
 /// An IPv4 address that a socket for both families tells as IPv6, as what it is.

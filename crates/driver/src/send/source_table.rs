@@ -63,7 +63,7 @@ impl SourceTable {
     }
 
     pub fn name(&self, file: FileId) -> &str {
-        self.objects.get(&file).map_or("an object", |object| &object.named.name)
+        self.objects.get(&file).map_or("a file", |object| &object.named.name)
     }
 
     pub fn size(&self, file: FileId) -> u64 {
@@ -128,7 +128,7 @@ impl SourceTable {
     /// Nothing of an object is read for now. Returns its name and size, and whether that is so for the first time.
     pub fn finish(&mut self, file: FileId) -> (String, u64, bool) {
         self.open.retain(|open| *open != file);
-        let Some(object) = self.objects.get_mut(&file) else { return ("an object".into(), 0, false) };
+        let Some(object) = self.objects.get_mut(&file) else { return ("a file".into(), 0, false) };
         object.named.source.close();
         object.ahead = Vec::new();
         object.tree = None;
@@ -139,8 +139,7 @@ impl SourceTable {
     /// Forgets an object: nothing more of it is sent. Returns its name and size.
     pub fn remove(&mut self, file: FileId) -> (String, u64) {
         let object = self.objects.remove(&file);
-        object
-            .map_or_else(|| ("an object".into(), 0), |object| (object.named.name, object.named.source.size()))
+        object.map_or_else(|| ("a file".into(), 0), |object| (object.named.name, object.named.source.size()))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{net::IpAddr, num::NonZeroU32};
 
+use treecast_driver::words::counted;
+
 use super::{
     Error,
     file::{Network as Description, Share},
@@ -55,7 +57,7 @@ pub fn impairments(topology: &Topology) -> Vec<String> {
             None => found.push((impairment, 1)),
         }
     }
-    let told = |(what, count)| format!("{what} at {count} node{}", if count == 1 { "" } else { "s" });
+    let told = |(what, count)| format!("{what} at {}", counted(count, "node"));
     found.into_iter().map(told).collect()
 }
 
