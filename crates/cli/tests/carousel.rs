@@ -29,6 +29,11 @@ struct Lan {
 
 impl Lan {
     fn new(test: &str, hosts: usize) -> Self {
+        Self::on_bridge(test, hosts, "")
+    }
+
+    /// The bridge has more options than that it snoops. Its addresses are lower than those of all hosts.
+    fn on_bridge(test: &str, hosts: usize, options: &str) -> Self {
         let name = format!("tc{test}{}", std::process::id());
         let folder = std::env::temp_dir().join(format!("treecast-{name}"));
         let _ = fs::remove_dir_all(&folder);
@@ -36,7 +41,10 @@ impl Lan {
         let lan = Self { name, hosts, folder };
         let bridge = lan.namespace("b");
         lan.ip(&format!("netns add {bridge}"));
-        lan.ip(&format!("-n {bridge} link add br0 type bridge mcast_snooping 1"));
+        lan.ip(&format!(
+            "-n {bridge} link add br0 address 02:00:00:00:00:00 type bridge mcast_snooping 1{options}"
+        ));
+        lan.ip(&format!("-n {bridge} addr add 10.70.0.1/8 dev br0"));
         lan.ip(&format!("-n {bridge} link set br0 up"));
         for host in 0..hosts {
             lan.add_host(host, &bridge);
@@ -234,6 +242,50 @@ fn all_senders_pause_when_the_last_listener_leaves_by_mld() {
 #[test]
 fn all_senders_pause_when_the_last_listener_leaves_by_igmp() {
     all_senders_pause_when_the_last_listener_leaves("twob", "239.255.7.2");
+}
+
+/// Sending stops within about a second of the last listener's leave.
+fn sending_stops_when_the_last_listener_leaves(test: &str, group: &str, bridge: &str) {
+    const RATE: u64 = 10_000_000;
+    let lan = Lan::on_bridge(test, 3, bridge);
+    let file = lan.file(4_000_000);
+    let mut sender = lan.send(&["--repair", "carousel", "--group", group], &file);
+    let ticket = sender.wait_for("ticket")["ticket"].as_str().unwrap().to_owned();
+    // A switch that is the querier has asked by then.
+    thread::sleep(Duration::from_secs(4));
+    let receivers = [1, 2].map(|host| lan.receive(host, &[&ticket]));
+    sender.wait_for("started");
+    for (host, receiver) in [1, 2].into_iter().zip(receivers) {
+        assert_whole(receiver, &file, &lan.copies(host).join("file"));
+    }
+    let sent: Vec<_> = sender.events.try_iter().filter_map(|event| event["sent_bytes"].as_u64()).collect();
+    sender.wait_for("paused");
+    let after = sender.wait_for("done")["sent_bytes"].as_u64().unwrap() - sent.last().unwrap();
+    assert!(after < 3 * RATE / 2, "{after} bytes were sent to nobody");
+}
+
+/// A switch that snoops and is the querier asks only at the port of the listener that leaves. The sender never hears that question.
+const QUERIER: &str = " mcast_querier 1 mcast_query_use_ifaddr 1 mcast_igmp_version 3 mcast_mld_version 2 \
+    mcast_startup_query_interval 100 mcast_startup_query_count 10";
+
+#[test]
+fn sending_stops_when_the_last_listener_leaves_by_mld() {
+    sending_stops_when_the_last_listener_leaves("lasta", "ff15::7:6", "");
+}
+
+#[test]
+fn sending_stops_when_the_last_listener_leaves_by_igmp() {
+    sending_stops_when_the_last_listener_leaves("lastb", "239.255.7.6", "");
+}
+
+#[test]
+fn sending_stops_when_the_last_listener_leaves_a_switch_that_is_the_querier_by_mld() {
+    sending_stops_when_the_last_listener_leaves("lastc", "ff15::7:7", QUERIER);
+}
+
+#[test]
+fn sending_stops_when_the_last_listener_leaves_a_switch_that_is_the_querier_by_igmp() {
+    sending_stops_when_the_last_listener_leaves("lastd", "239.255.7.7", QUERIER);
 }
 
 /// A listener of MLDv1 or IGMPv2 reports to the group itself, not to routers.

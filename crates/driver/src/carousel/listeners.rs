@@ -2,7 +2,8 @@
 //!
 //! A bridge that snoops passes reports on to routers only. So the sender behaves as a multicast router
 //! that forwards nothing: it makes itself known by Multicast Router Discovery (RFC 4286), and it asks
-//! when nobody else does, which also finds out listeners that went without a word.
+//! when nobody else does, which also finds out listeners that went without a word. When a listener leaves, it asks whether
+//! there are others even if somebody else is the querier: a switch that is asks only at the port of the one who leaves.
 
 use std::{
     io,
@@ -18,7 +19,7 @@ use treecast_proto::{
     Instant,
     membership::{Limits, Link, LinkOutput, Message, Query, Timers, is_routable_group},
 };
-use treecast_wire::{igmp, mld};
+use treecast_wire::{igmp, membership::RecordKind, mld};
 
 use crate::{
     interface::Interface,
@@ -34,6 +35,10 @@ use super::group_messages::GroupMessages;
 /// Time between queries while no other querier is on the link: a listener that crashed is noticed after a
 /// little more than two of them.
 const QUERY_INTERVAL: Duration = Duration::from_secs(20);
+
+/// Time between the two questions whether a listener that leaves was the last one, and the time for their answers. Sending stops
+/// after two of them: RFC 9777's 1 s would cost 50 MB more at 200 Mbit/s.
+const LAST_LISTENER_QUERY_INTERVAL: Duration = Duration::from_millis(400);
 
 /// When the last listener seems to have gone, it is asked so often more whether there really is none, and
 /// so much apart: answers get lost where a link is full or a host busy, and soon it is not any longer.
@@ -74,6 +79,8 @@ pub struct ListenerWatch {
     source: Option<IpAddr>,
     interface: Interface,
     buffer: Box<[u8]>,
+    /// When somebody has last said to listen.
+    heard_at: Instant,
     /// Whether anybody listened when it was looked last.
     is_present: bool,
     rechecks_left: u8,
@@ -98,7 +105,7 @@ impl ListenerWatch {
         };
         let socket = open_socket(&interface, group).map_err(failed)?;
         let group_messages = GroupMessages::open(&interface, group).map_err(failed)?;
-        let link = Link::new(now, own, Timers::with_query_interval(QUERY_INTERVAL), Limits::default());
+        let link = Link::new(now, own, timers(), Limits::default());
         let buffer = vec![0; MAX_MESSAGE_LEN].into();
         Ok(Self {
             socket,
@@ -108,6 +115,7 @@ impl ListenerWatch {
             source: address.source,
             interface,
             buffer,
+            heard_at: now,
             is_present: false,
             rechecks_left: 0,
             next_recheck: now,
@@ -121,7 +129,7 @@ impl ListenerWatch {
     pub fn look(&mut self, now: Instant) -> Result<bool, ListenError> {
         for _ in 0..MAX_MESSAGES {
             match self.receive() {
-                Ok(Some((from, message))) => self.link.handle(now, from, message),
+                Ok(Some((from, message))) => self.handle(now, from, message),
                 // Not one of the two protocols', or damaged.
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -129,7 +137,10 @@ impl ListenerWatch {
             }
         }
         for (from, message) in self.group_messages.read().map_err(|error| self.failed(error))? {
-            self.link.handle(now, from, message);
+            self.handle(now, from, message);
+        }
+        if self.doubt_at().is_some_and(|at| now >= at) {
+            self.doubt(now);
         }
         while let Some(output) = self.link.poll(now) {
             if let LinkOutput::Send(message) = output {
@@ -145,6 +156,27 @@ impl ListenerWatch {
         self.is_present = is_present;
         self.recheck(now);
         Ok(is_present)
+    }
+
+    fn handle(&mut self, now: Instant, from: IpAddr, message: Message) {
+        let word = word_about(self.group, &message);
+        self.link.handle(now, from, message);
+        match word {
+            Some(Word::Listens) => self.heard_at = now,
+            Some(Word::Leaves) if !self.link.is_querier() => self.doubt(now),
+            Some(Word::Leaves) | None => {}
+        }
+    }
+
+    fn doubt(&mut self, now: Instant) {
+        self.heard_at = now;
+        self.link.doubt(now, self.group);
+    }
+
+    /// When listeners have been silent for as long as the own queries let them. Another querier may ask far less often.
+    fn doubt_at(&self) -> Option<Instant> {
+        let waits = self.is_present && !self.link.is_querier();
+        waits.then(|| self.heard_at + timers().listening_interval())
     }
 
     /// Asks who listens to anything: unlike a question about one group, this makes no bridge doubt it.
@@ -168,8 +200,8 @@ impl ListenerWatch {
     /// When [`ListenerWatch::look`] has something to do even if nothing comes.
     pub fn deadline(&self) -> Instant {
         let rechecks = !self.is_present && self.rechecks_left > 0;
-        let link = self.link.deadline();
-        if rechecks { link.min(self.next_recheck) } else { link }
+        let others = self.doubt_at().into_iter().chain(rechecks.then_some(self.next_recheck));
+        others.fold(self.link.deadline(), Instant::min)
     }
 
     /// Says that no router is here any longer.
@@ -266,6 +298,34 @@ impl ListenerWatch {
     }
 }
 
+fn timers() -> Timers {
+    let last_listener_query_interval = LAST_LISTENER_QUERY_INTERVAL;
+    Timers { last_listener_query_interval, ..Timers::with_query_interval(QUERY_INTERVAL) }
+}
+
+/// What a host says of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Listens,
+    /// It listens no more, or to fewer sources.
+    Leaves,
+}
+
+fn word_about(group: IpAddr, message: &Message) -> Option<Word> {
+    match message {
+        Message::Report(records) => {
+            let record = records.iter().rfind(|record| record.group == group)?;
+            let leaves = matches!(record.kind, RecordKind::ToInclude | RecordKind::Block);
+            Some(if leaves { Word::Leaves } else { Word::Listens })
+        }
+        Message::OldReport(listens) | Message::IgmpV1Report(listens) => {
+            (*listens == group).then_some(Word::Listens)
+        }
+        Message::OldLeave(left) => (*left == group).then_some(Word::Leaves),
+        _ => None,
+    }
+}
+
 /// The address that queries come from: link-local for MLD (RFC 9777, 5.1.14).
 fn own_address(interface: &Interface, group: IpAddr) -> Result<IpAddr, ListenError> {
     let suits = |address: &&IpAddr| match address {
@@ -355,6 +415,8 @@ pub(super) fn split_ip_header(packet: &[u8]) -> Option<(&[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use treecast_proto::membership::Record;
+
     use super::*;
 
     #[test]
@@ -363,6 +425,26 @@ mod tests {
         let passes = |kind: u8| filter[usize::from(kind / 32)] & 1 << (kind % 32) == 0;
         assert!(passes(130) && passes(143) && passes(151));
         assert!(!passes(128) && !passes(135));
+    }
+
+    #[test]
+    fn a_word_about_another_group_is_none() {
+        let group = IpAddr::from([239, 1, 2, 3]);
+        let record = |kind, group| Record { kind, group, sources: Vec::new() };
+        let other = IpAddr::from([239, 1, 2, 4]);
+        for (kind, word) in [
+            (RecordKind::IsExclude, Word::Listens),
+            (RecordKind::Allow, Word::Listens),
+            (RecordKind::ToInclude, Word::Leaves),
+            (RecordKind::Block, Word::Leaves),
+        ] {
+            let message = Message::Report(vec![record(kind, group), record(RecordKind::IsExclude, other)]);
+            assert_eq!(word_about(group, &message), Some(word), "{kind:?}");
+        }
+        assert_eq!(word_about(group, &Message::Report(vec![record(RecordKind::ToInclude, other)])), None);
+        assert_eq!(word_about(group, &Message::OldLeave(other)), None);
+        assert_eq!(word_about(group, &Message::OldLeave(group)), Some(Word::Leaves));
+        assert_eq!(word_about(group, &Message::IgmpV1Report(group)), Some(Word::Listens));
     }
 
     #[test]

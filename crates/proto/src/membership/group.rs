@@ -135,6 +135,14 @@ impl Group {
         }
     }
 
+    /// Asks about all that is wanted, as if its listeners had left. A listener of IGMPv1 would not answer (RFC 2236, 7).
+    pub fn doubt(&mut self, now: Instant, timers: &Timers) {
+        if !self.has_igmp_v1_listener(now) {
+            let sources = self.requested.keys().copied().collect();
+            self.ask(now, &Ask { group: self.exclude_until.is_some(), sources }, timers);
+        }
+    }
+
     /// Another router has asked, and wants routers to lower their timers (RFC 9777, 7.6.1; RFC 9776, 6.6.1).
     ///
     /// A query of the whole group lowers the sources' timers, too, which the RFCs do not ask for: the querier

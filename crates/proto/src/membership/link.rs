@@ -143,6 +143,20 @@ impl Link {
         }
     }
 
+    /// Asks who listens to `group`, whoever the querier is. Unless somebody answers in time, nobody does any more.
+    ///
+    /// A router leaves this to the querier, whose question it hears. A switch that snoops may be the querier, and asks only
+    /// at the port where a listener has left (RFC 4541, 2.1.1). Who has to know asks as well, and has routers keep their timers.
+    pub fn doubt(&mut self, now: Instant, group: IpAddr) {
+        if self.groups.contains_key(&group) {
+            let own = self.configured;
+            self.update(now, group, |group, _, _| {
+                group.doubt(now, &own);
+                Ask::default()
+            });
+        }
+    }
+
     /// The next thing to do; none before the [`Self::deadline`] or the next input.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         if self.out.is_empty() {
@@ -238,7 +252,8 @@ impl Link {
         }
         group.expire(now);
         for due in group.due_queries(now, &self.timers) {
-            self.send_specific_queries(address, &due.sources, due.suppress_router_processing);
+            let keeps_timers = due.suppress_router_processing || !self.is_querier();
+            self.send_specific_queries(address, &due.sources, keeps_timers);
         }
         self.refused += group.refused() - refused;
         if group.filter() != before {
@@ -568,6 +583,40 @@ mod tests {
         other.handle(at(60), address("fe80::4"), Message::Query(specific));
         assert_eq!(queries(&mut other, 60, 63), []);
         assert_eq!(other.groups().count(), 0);
+    }
+
+    /// A switch that is the querier asks only at the port of the listener that has left.
+    #[test]
+    fn who_doubts_does_not_wait_for_the_queriers_question() {
+        for (own, querier, host, group) in [
+            ("fe80::5", "fe80::4", "fe80::9", "ff15::1"),
+            ("192.0.2.5", "192.0.2.4", "192.0.2.9", "239.1.2.3"),
+        ] {
+            let mut link = Link::new(START, address(own), Timers::default(), Limits::default());
+            link.handle(at(1), address(querier), general_query(2, 125));
+            for (stays, left) in [(true, 1), (false, 0)] {
+                link.handle(at(2), address(host), report(RecordKind::IsExclude, group, &[]));
+                outputs(&mut link, 2);
+                link.doubt(at(3), address(group));
+                let asked = outputs(&mut link, 3);
+                let suppresses = |output: &Output| {
+                    matches!(output, Output::Send(Message::Query(query))
+                        if query.group == Some(address(group)) && query.suppress_router_processing)
+                };
+                assert!(asked.len() == 1 && asked.iter().all(suppresses), "{asked:?}");
+                if stays {
+                    link.handle(at(4), address(host), report(RecordKind::IsExclude, group, &[]));
+                }
+                outputs(&mut link, 5);
+                assert_eq!(link.groups().count(), left);
+            }
+            link.doubt(at(6), address(group));
+            assert_eq!(outputs(&mut link, 6), [], "nobody listens");
+            link.handle(at(7), address(host), Message::IgmpV1Report(address(group)));
+            outputs(&mut link, 7);
+            link.doubt(at(8), address(group));
+            assert_eq!(outputs(&mut link, 10), [], "such a host would not answer");
+        }
     }
 
     /// Both routers of a link forget a group at the same time: the one that asks, and the one that hears it ask.
