@@ -123,6 +123,9 @@ pub struct Args {
     /// The packets: a treecast session's, or those of librecast's IoT updater, which loops over one file
     #[arg(long, value_enum, default_value = "session")]
     dialect: Dialect,
+    /// Dialect iotup: the hash of the file that frames carry, as the receivers' programs are built [default: blake2b]
+    #[arg(long, value_enum)]
+    hash: Option<HashArg>,
     /// Give up on retransmissions of a file after X times what its multicast took [default: never]
     #[arg(long, value_name = "X", value_parser = parse_factor, allow_negative_numbers = true)]
     retx_factor: Option<f64>,
@@ -214,6 +217,12 @@ enum PriorityArg {
 pub(crate) enum Dialect {
     Session,
     Iotup,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum HashArg {
+    Blake2b,
+    Blake3,
 }
 
 /// Bits a second; none follows the receivers.
@@ -310,7 +319,7 @@ fn refused(args: &Args) -> [Refusal; 8] {
 }
 
 /// What the IoT updater's packets have no place for.
-fn refused_by_iotup(args: &Args) -> [Refusal; 3] {
+fn refused_by_iotup(args: &Args) -> [Refusal; 4] {
     let is_iotup = args.dialect == Dialect::Iotup;
     let has_keys = args.key.is_some() || args.allow.is_some();
     [
@@ -322,6 +331,10 @@ fn refused_by_iotup(args: &Args) -> [Refusal; 3] {
         (
             is_iotup && args.fec.is_some(),
             "the IoT updater knows no repair symbols: leave out --fec, or --dialect iotup",
+        ),
+        (
+            !is_iotup && args.hash.is_some(),
+            "--hash is for the IoT updater's frames: leave it out, or add --dialect iotup",
         ),
     ]
 }

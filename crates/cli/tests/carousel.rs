@@ -385,12 +385,18 @@ fn several_senders_are_one_carousel_and_come_and_go() {
     first.wait_for("done");
 }
 
+/// The receiver finds out which of the two hashes frames carry.
 #[test]
 fn the_iot_updaters_dialect_needs_no_ticket() {
+    for hash in ["blake2b", "blake3"] {
+        one_file_in_frames(hash);
+    }
+}
+
+fn one_file_in_frames(hash: &str) {
     let lan = Lan::new("iot", 2);
     let file = lan.file(2_000_000);
-    let dialect = ["--dialect", "iotup", "--group", "ff1e::42"];
-    let mut sender = lan.send(&dialect, &file);
+    let mut sender = lan.send(&["--dialect", "iotup", "--hash", hash, "--group", "ff1e::42"], &file);
     assert_eq!(sender.wait_for("ready")["group"], "[ff1e::42]:4242");
     let receiver = lan.receive(1, &["--dialect", "iotup", "--group", "ff1e::42", "image"]);
     assert_whole(receiver, &file, &lan.copies(1).join("image"));

@@ -77,6 +77,7 @@ const CASES: &[Case] = &[
     (&["send", "--repair", "carousel", "--allow", "x", "file"], &["leave out --allow"]),
     (&["send", "--repair", "carousel", "--expires", "5m", "file"], &["leave out --expires"]),
     (&["send", "--dialect", "iotup", "--key", "x", "file"], &["leave out --key"]),
+    (&["send", "--hash", "blake3", "file"], &["--dialect iotup"]),
     (&["send", "--idle", "5", "file"], &["--idle", "--repair carousel"]),
     (&["receive"], &["<TICKET|@PATH>", "--help"]),
     (&["receive", "x"], &["treecast2.", "copy the whole first line"]),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use treecast_driver::{
-    carousel::{CarouselError, Dialect, ReceiveOptions, SendOptions, SendSummary, receive, send},
+    carousel::{CarouselError, Dialect, FrameHash, ReceiveOptions, SendOptions, SendSummary, receive, send},
     files::{TargetFolder, find_sources},
     interface::Interface,
     receive::{ReceiveEvent, ReceiveSummary},
@@ -38,6 +38,8 @@ struct Bench {
     /// The sender.
     identity: Identity,
     fec: bool,
+    is_plain: bool,
+    frame_hash: FrameHash,
 }
 
 impl Bench {
@@ -54,7 +56,15 @@ impl Bench {
             source: None,
             interface: Interface::named("lo").unwrap(),
         };
-        Self { folder, group, session: SessionId(77), identity: Identity::generate().unwrap(), fec: false }
+        Self {
+            folder,
+            group,
+            session: SessionId(77),
+            identity: Identity::generate().unwrap(),
+            fec: false,
+            is_plain: false,
+            frame_hash: FrameHash::default(),
+        }
     }
 
     /// Sessions are sealed; the IoT updater's frames cannot be.
@@ -79,6 +89,7 @@ impl Bench {
             secret: self.secret_for(&dialect),
             identity: (dialect == Dialect::Session).then(|| self.identity.clone()),
             dialect,
+            frame_hash: self.frame_hash,
             has_twins: false,
             rate_bps: Some(200_000_000),
             idle: Duration::from_secs(1),
@@ -156,8 +167,15 @@ fn receivers_that_join_at_different_times_get_all_objects() {
 }
 
 #[test]
-fn the_iot_updaters_frames_carry_one_file() {
-    let mut bench = Bench::new(1);
+fn the_iot_updaters_frames_carry_one_file_and_either_hash() {
+    for (number, frame_hash) in [(1, FrameHash::Blake2b), (12, FrameHash::Blake3)] {
+        one_file_in_frames(number, frame_hash);
+    }
+}
+
+fn one_file_in_frames(number: u8, frame_hash: FrameHash) {
+    let mut bench = Bench::new(number);
+    bench.frame_hash = frame_hash;
     bench.group.group.set_port(iotup::PORT);
     bench.write("image", 3_000_007);
     let stop = Stop::new().unwrap();

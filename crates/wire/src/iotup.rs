@@ -3,11 +3,12 @@
 //! ```text
 //!  0     2           10       18       20             52
 //!  +-----+-----------+--------+--------+--------------+------+
-//!  | seq | file size | offset | length | BLAKE3 hash  | data |   packed, network order
+//!  | seq | file size | offset | length | hash         | data |   packed, network order
 //!  +-----+-----------+--------+--------+--------------+------+
 //! ```
 //!
-//! Every frame names the file's size and hash, so a receiver may begin with any of them. iotupd pads
+//! Every frame names the file's size and hash, so a receiver may begin with any of them. The hash is BLAKE2b-256 (libsodium's
+//! `crypto_generichash`), or BLAKE3-256 where librecast was built with that; the frame does not say which. iotupd pads
 //! its last frame of a file to full length; what follows the data is not looked at.
 
 use std::{fmt, ops::Range};
@@ -30,7 +31,7 @@ pub struct Frame {
     pub sequence: u16,
     /// Size of the whole file in bytes.
     pub file_size: u64,
-    /// BLAKE3-256 of the whole file.
+    /// BLAKE2b-256 or BLAKE3-256 of the whole file.
     pub hash: [u8; 32],
     offset: u64,
     len: u16,

@@ -5,7 +5,7 @@ use std::{process::ExitCode, time::Duration};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use treecast_driver::{
-    carousel::{self, Dialect, ListenerWatch, SendEvent, SendOptions, SendSummary},
+    carousel::{self, Dialect, FrameHash, ListenerWatch, SendEvent, SendOptions, SendSummary},
     send::Plan,
     status::Role,
     stop::Stop,
@@ -13,7 +13,7 @@ use treecast_driver::{
 use treecast_proto::Instant;
 use treecast_wire::{iotup, ticket};
 
-use super::{Args, TicketFile};
+use super::{Args, HashArg, TicketFile};
 use crate::{Outcome, arguments::counted, figures::bytes, observers::Observers, output};
 
 const DEFAULT_IDLE_SECONDS: u64 = 10;
@@ -50,6 +50,10 @@ pub(super) fn run(args: &Args, mut options: treecast_driver::send::SendOptions) 
         secret: plan.secret,
         identity: plan.identity,
         dialect,
+        frame_hash: match args.hash {
+            Some(HashArg::Blake3) => FrameHash::Blake3,
+            Some(HashArg::Blake2b) | None => FrameHash::Blake2b,
+        },
         has_twins: plan.goes_on,
         rate_bps: plan.options.rate.fixed_bps(),
         idle: Duration::from_secs(args.idle.unwrap_or(DEFAULT_IDLE_SECONDS)),

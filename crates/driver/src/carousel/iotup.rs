@@ -46,12 +46,20 @@ pub(super) struct FrameCollector {
     name: String,
     /// Size and hash of the file.
     expected: Option<(u64, [u8; 32])>,
+    /// The last hash of what has come was wrong, and another kind of hash is computed.
+    is_hashed_otherwise: bool,
     items: Vec<Item>,
 }
 
 impl FrameCollector {
     pub fn new(receiver: DatagramReceiver, file: FileId, name: String) -> Self {
-        Self { receiver, file, name, expected: None, items: Vec::new() }
+        Self { receiver, file, name, expected: None, is_hashed_otherwise: false, items: Vec::new() }
+    }
+
+    /// The hash of what has come is not the frames'. Whether another kind of hash may be: frames do not say which theirs is.
+    pub fn hashes_otherwise(&mut self) -> bool {
+        self.is_hashed_otherwise = !self.is_hashed_otherwise;
+        self.is_hashed_otherwise
     }
 
     pub fn receiver(&self) -> &DatagramReceiver {
@@ -61,7 +69,7 @@ impl FrameCollector {
     /// Takes what one call to the kernel yields: blocks into the batch, and, with the first frame, what it
     /// says about the file. Returns false when nothing is there.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<bool> {
-        let Self { receiver, file, name, expected, items } = self;
+        let Self { receiver, file, name, expected, items, .. } = self;
         receiver.receive(|_, datagram| {
             let Ok((frame, data)) = Frame::parse(datagram) else { return };
             let described = (frame.file_size, frame.hash);

@@ -1,5 +1,6 @@
 //! Carousels on real networks: sending to whoever listens, and receiving without a word back.
 
+mod frame_hash;
 mod group_messages;
 mod hashing;
 mod iotup;
@@ -11,6 +12,7 @@ use std::io;
 
 use thiserror::Error;
 
+pub use frame_hash::FrameHash;
 pub use listeners::{ListenError, ListenerWatch};
 pub use receive::{ReceiveOptions, receive};
 pub use send::{SendEvent, SendOptions, SendSummary, send};

@@ -284,6 +284,10 @@ impl Session<'_> {
         self.waker.take();
         while let Some(report) = self.intake.report() {
             let input = match report {
+                Report::Hashed { file, hash } if self.hashes_otherwise(file, hash) => {
+                    self.intake.add(now, Task::HashAsBlake2b { file });
+                    continue;
+                }
                 Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
                 Report::Checked { file, page, wrong } => ReceiverInput::Checked { file, page, wrong },
                 Report::Committed { file } => ReceiverInput::Committed { file },
@@ -315,6 +319,15 @@ impl Session<'_> {
             self.machine.handle(now, ReceiverInput::StoreFailed { file, reason });
         }
         self.carry_out(now, None);
+    }
+
+    /// Whether a file that does not have the hash that its frames say is to be hashed in the other way.
+    fn hashes_otherwise(&mut self, file: FileId, hash: [u8; 32]) -> bool {
+        let is_wrong = self.machine.digest(file).is_some_and(|digest| digest != hash);
+        match &mut self.source {
+            Source::Iotup(collector) => is_wrong && collector.hashes_otherwise(),
+            Source::Session(_) => false,
+        }
     }
 
     /// Takes what has come; returns whether that was all.

@@ -14,7 +14,9 @@ use treecast_wire::{
     seal::SEAL_LEN,
 };
 
-use super::{CarouselError, Dialect, ListenerWatch, hashing::Hashing, iotup::FrameSender};
+use super::{
+    CarouselError, Dialect, ListenerWatch, frame_hash::FrameHash, hashing::Hashing, iotup::FrameSender,
+};
 use crate::{
     clock::Clock,
     fec::{Encoders, read_source_block},
@@ -48,6 +50,8 @@ pub struct SendOptions {
     /// Whether repair symbols go out in place of blocks from the second loop on.
     pub fec: bool,
     pub dialect: Dialect,
+    /// What the IoT updater's frames call their file by.
+    pub frame_hash: FrameHash,
     /// What packets are sealed with; none sends them plain.
     pub secret: Option<Secret>,
     /// Who signs the objects' manifests; none leaves them unsigned.
@@ -227,7 +231,7 @@ impl<'a> Carousel<'a> {
             return Ok(true);
         };
         let (size, mut position) = (source.source.size(), 0);
-        let mut hasher = blake3::Hasher::new();
+        let mut hasher = self.options.frame_hash.hasher();
         let mut buffer = vec![0; HASH_RUN_LEN];
         while position < size {
             if self.stop.is_requested() {
@@ -239,7 +243,7 @@ impl<'a> Carousel<'a> {
             hasher.update(run);
             position += run.len() as u64;
         }
-        self.frames = Some(FrameSender { file_size: size, hash: *hasher.finalize().as_bytes(), sequence: 0 });
+        self.frames = Some(FrameSender { file_size: size, hash: hasher.finish(), sequence: 0 });
         tell(SendEvent::Progress(self.summary));
         Ok(true)
     }

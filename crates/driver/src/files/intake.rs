@@ -69,6 +69,7 @@ impl Intake {
         self.is_urgent |= matches!(
             task,
             Task::Hash { .. }
+                | Task::HashAsBlake2b { .. }
                 | Task::CheckChunks { .. }
                 | Task::Commit { .. }
                 | Task::Discard { .. }

@@ -63,6 +63,8 @@ pub enum Task {
     ForgetSymbols { file: FileId },
     /// Compute the hash of what is stored; it comes as a [`Report`].
     Hash { file: FileId },
+    /// As `Hash`, where the hash is to be BLAKE2b-256.
+    HashAsBlake2b { file: FileId },
     /// Compare a page of chunks of an object with this hash with what is stored; it comes as a [`Report`].
     CheckChunks { file: FileId, hash: [u8; 32], page: ChunkHashes },
     /// Give an announced object its final name, and report that it has it.
@@ -436,6 +438,7 @@ impl Worker {
                 // Before anything else becomes visible: a folder's hash comes before the files in it.
                 self.tell();
             }
+            Task::HashAsBlake2b { file } => self.attempt_hash(file, |stored| stored.hash_as_blake2b(buffer)),
             Task::CheckChunks { file, hash, page } => self.check_chunks(file, &hash, &page, buffer),
             Task::Commit { file } => self.commit(file),
             Task::Make { file, whole } => {
@@ -611,14 +614,19 @@ impl Worker {
     }
 
     fn hash(&mut self, file: FileId, buffer: &mut [u8]) {
-        let mut hash = None;
         if let Some(Some(Object::Whole { begin, hash: known })) = self.objects.get_mut(&file) {
             // What cannot be read has no hash that anything has, and comes again.
             let computed = || hash_by_name(&self.folder, begin.file_name()).unwrap_or_default();
-            hash = Some(*known.get_or_insert_with(computed));
+            let hash = *known.get_or_insert_with(computed);
+            self.report(Report::Hashed { file, hash });
         }
+        self.attempt_hash(file, |stored| stored.hash(buffer));
+    }
+
+    fn attempt_hash(&mut self, file: FileId, mut compute: impl FnMut(&mut Stored) -> io::Result<[u8; 32]>) {
+        let mut hash = None;
         self.attempt(file, |stored, _, folder| {
-            hash = Some(stored.hash(buffer).map_err(|source| read_back(folder, source))?);
+            hash = Some(compute(stored).map_err(|source| read_back(folder, source))?);
             Ok(())
         });
         if let Some(hash) = hash {

@@ -13,6 +13,7 @@ use super::{
     PartFile, TargetError, TargetFolder,
     tree_hash::{GROUP_LEN, TreeHash},
 };
+use crate::carousel::FrameHash;
 
 /// How much is read back at once where the hash has to catch up.
 pub(super) const CATCH_UP_LEN: usize = GROUP_LEN as usize;
@@ -160,6 +161,14 @@ impl Stored {
         let hash = self.compute_hash(buffer)?;
         self.last_hash = Some(hash);
         Ok(hash)
+    }
+
+    /// The BLAKE2b-256 hash of the same bytes.
+    pub fn hash_as_blake2b(&self, buffer: &mut [u8]) -> io::Result<[u8; 32]> {
+        let len = self.stored.get(&0).copied().unwrap_or(0);
+        let mut hasher = FrameHash::Blake2b.hasher();
+        read_pieces(&self.part, 0..len, buffer, |_, piece| hasher.update(piece))?;
+        Ok(hasher.finish())
     }
 
     fn compute_hash(&mut self, buffer: &mut [u8]) -> io::Result<[u8; 32]> {
