@@ -5,14 +5,16 @@ mod scenario;
 
 use std::{ops::Range, rc::Rc, time::Duration};
 
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
-    carousel::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit},
+    carousel::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, copies},
     fec::Layout,
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, SessionId},
-    message::{BeginOfFile, ChunkHashes, Message, TransferType},
+    message::{BeginOfFile, BlockHashes, ChunkHashes, Message, TransferType},
 };
 
 use crate::{
@@ -22,8 +24,8 @@ use crate::{
     trace::{Entry, Node, Trace},
     vcmtp::storage::chunk_hashes,
 };
-use node::{Packet, ReceiverNode};
-pub use scenario::{ReceiverPlan, Scenario};
+use node::{Packet, ReceiverNode, hash_at};
+pub use scenario::{Forger, ReceiverPlan, Scenario};
 
 /// More events than this are a run that goes round in circles.
 const MAX_EVENTS: u64 = 3_000_000;
@@ -68,6 +70,7 @@ enum Event {
     Listeners,
     SenderHashed(u32),
     Withdraw(u32),
+    Forge,
     Packet(usize, Packet),
     ReceiverHashed(usize, FileId),
     ReceiverDecoded(usize, FileId, u32, bool),
@@ -91,6 +94,7 @@ struct World<'a> {
     /// None before they join.
     receivers: Vec<Option<ReceiverNode>>,
     links: Vec<Link>,
+    forging: Forging,
     /// The wake-up that counts; others that were asked for before are passed over.
     wake_sender_at: Option<Instant>,
     wake_receivers_at: Vec<Option<Instant>>,
@@ -113,6 +117,7 @@ impl<'a> World<'a> {
             sent_until_done: vec![0; scenario.receivers.len()],
             receivers: scenario.receivers.iter().map(|_| None).collect(),
             links: links.collect(),
+            forging: Forging { random: generator(scenario.seed, 6), last: None },
             wake_sender_at: None,
             wake_receivers_at: vec![None; scenario.receivers.len()],
         };
@@ -132,8 +137,26 @@ impl<'a> World<'a> {
             at += HASHING;
             self.schedule.at(at, Event::SenderHashed(index));
         }
+        if self.scenario.forger.is_some() {
+            self.schedule.at(Instant::ZERO, Event::Forge);
+        }
         if let Some((time, index)) = self.scenario.withdraw {
             self.schedule.at(Instant::ZERO + time, Event::Withdraw(index));
+        }
+    }
+
+    /// Sends a packet that is not the sender's.
+    fn forge(&mut self, now: Instant) {
+        let Some(forger) = self.scenario.forger.filter(|_| !self.closed) else { return };
+        self.schedule.at(now + forger.interval, Event::Forge);
+        let packet = match &self.forging.last {
+            Some((packet, run_len)) if forger.is_ahead => ahead_of(packet, *run_len),
+            _ => self.forging.anything(self.scenario),
+        };
+        for (number, link) in self.links.iter_mut().enumerate() {
+            for arrival in link.carry(now) {
+                self.schedule.at(arrival, Event::Packet(number, Packet::Forged(Box::new(packet.clone()))));
+            }
         }
     }
 
@@ -191,6 +214,7 @@ impl<'a> World<'a> {
                 let reason = "it has shrunk".to_owned();
                 self.sender.handle(now, SenderInput::Withdraw { file, reason });
             }
+            Event::Forge => return self.forge(now),
             Event::WakeSender if self.wake_sender_at != Some(now) => return,
             Event::WakeSender => self.wake_sender_at = None,
             other => return self.receiver_event(now, other),
@@ -279,6 +303,7 @@ impl<'a> World<'a> {
         self.note(Node::Sender, "sends symbols", file.index(), symbols.start.into()..symbols.end.into());
         let size = self.scenario.sizes[file.index() as usize] as u64;
         let Some(layout) = Layout::new(size, self.scenario.block_len) else { return };
+        self.sign(now, file, true, &layout.positions(source_block, &symbols));
         for symbol in symbols {
             self.send(now, Packet::Symbol(file, layout.positions(source_block, &(symbol..symbol + 1))));
         }
@@ -286,6 +311,7 @@ impl<'a> World<'a> {
 
     fn send_blocks(&mut self, now: Instant, file: FileId, range: Range<u64>) {
         self.note(Node::Sender, "sends data", file.index(), range.clone());
+        self.sign(now, file, false, &range);
         let mut start = range.start;
         while start < range.end {
             let end = (start + u64::from(self.scenario.block_len)).min(range.end);
@@ -294,9 +320,27 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Says what the next blocks or symbols are.
+    fn sign(&mut self, now: Instant, file: FileId, are_symbols: bool, run: &Range<u64>) {
+        let first = run.start..run.end.min(run.start + u64::from(self.scenario.block_len));
+        let kind = if are_symbols { Packet::Symbol } else { Packet::Block };
+        self.forging.last = Some((kind(file, first), run.end - run.start));
+        if !self.scenario.signs {
+            return;
+        }
+        let hashes = run.clone().step_by(self.scenario.block_len.into()).map(hash_at).collect();
+        let page = BlockHashes::new(are_symbols, run.start, hashes).expect("a run is a page at most");
+        for _ in 0..copies(self.scenario.fec) {
+            self.send(now, Packet::Page(file, page.clone()));
+        }
+    }
+
     fn send(&mut self, now: Instant, packet: Packet) {
         let len = match &packet {
             Packet::Message(bytes) => bytes.len(),
+            // Header, signature, packet type and sequence number, and a hash of 8 bytes for each block.
+            Packet::Page(_, page) => HEADER_LEN + 76 + 8 * page.count(),
+            Packet::Forged(_) => 0,
             Packet::Block(_, range) | Packet::Symbol(_, range) => {
                 self.sent_bytes += range.end - range.start;
                 HEADER_LEN + (range.end - range.start) as usize
@@ -314,6 +358,42 @@ impl<'a> World<'a> {
         let now = self.schedule.now();
         self.trace.add(Entry { now, node, verb, object, start: range.start, end: range.end });
     }
+}
+
+/// What whoever forges draws, and what it hears.
+#[derive(Debug)]
+struct Forging {
+    random: ChaCha8Rng,
+    /// The first packet of the run that was sent last, and the run's length in bytes.
+    last: Option<(Packet, u64)>,
+}
+
+impl Forging {
+    /// Any block or symbol of any object.
+    fn anything(&mut self, scenario: &Scenario) -> Packet {
+        let index = self.random.random_range(0..scenario.sizes.len());
+        let file = FileId::new(scenario.session(), index as u32);
+        let (size, block_len) = (scenario.sizes[index] as u64, u64::from(scenario.block_len));
+        let start = self.random.random_range(0..size.div_ceil(block_len).max(1)) * block_len;
+        if let Some(layout) = Layout::new(size, scenario.block_len).filter(|_| scenario.fec)
+            && size > 0
+            && self.random.random_bool(0.5)
+        {
+            let source_block = layout.source_block(start / block_len);
+            let first = layout.source_symbols(source_block) + self.random.random_range(0..100);
+            return Packet::Symbol(file, layout.positions(source_block, &(first..first + 1)));
+        }
+        Packet::Block(file, start..size.min(start + block_len))
+    }
+}
+
+/// The first packet of the next run.
+fn ahead_of(packet: &Packet, run_len: u64) -> Packet {
+    let mut packet = packet.clone();
+    if let Packet::Block(_, range) | Packet::Symbol(_, range) = &mut packet {
+        *range = range.start + run_len..range.end + run_len;
+    }
+    packet
 }
 
 fn sender(scenario: &Scenario) -> Sender {

@@ -116,6 +116,8 @@ fn fountain(seed: u64, losses: &[f64]) -> carousel::Scenario {
         fec: true,
         start: seed * 3_333_333,
         first_row: 0,
+        signs: true,
+        forger: None,
         sizes: vec![SIZE],
         withdraw: None,
         receivers: losses

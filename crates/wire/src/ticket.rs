@@ -9,7 +9,8 @@
 //! fanout: its upper half is how many slower groups there are; their addresses follow the group's one by one
 //! repair: its top bit says whether there is forward error correction
 //! group, control address: family 1 (4 or 6) | address 4 or 16 | port 2;  source: family 1 (0 = any) | address
-//! security: 0, a plain session; 1 | sender's key 32; 2 | sender's key 32 | secret 32
+//! security: 0, a plain session; 1 | sender's key 32; 3 | sender's key 32 | secret 32
+//!     (2 was a carousel whose sender does not sign what its blocks are)
 //! expires: seconds since 1970, 0 for never
 //! ```
 
@@ -30,6 +31,9 @@ const VERSION: u32 = 2;
 
 /// The bit of the repair's octet that says that there is forward error correction.
 const FEC: u8 = 0x80;
+
+/// The security of a carousel: its blocks count only as its sender has signed them ([`crate::message::BlockHashes`]).
+const SIGNED_BLOCKS: u8 = 3;
 
 /// The most groups that a session has.
 pub const MAX_GROUPS: u8 = 8;
@@ -322,15 +326,15 @@ fn parse_security(reader: &mut Reader<'_>) -> Result<Option<Security>, ParseErro
     let sender_key = reader.array("sender's key")?;
     let secret = match kind {
         1 => None,
-        2 => Some(reader.array("secret")?),
-        other => return Err(ParseError::invalid("security", other, "0 to 2")),
+        SIGNED_BLOCKS => Some(reader.array("secret")?),
+        other => return Err(ParseError::invalid("security", other, "0, 1 or 3")),
     };
     Ok(Some(Security { sender_key, secret }))
 }
 
 fn emit_security(bytes: &mut Vec<u8>, security: Option<&Security>) {
     let Some(Security { sender_key, secret }) = security else { return bytes.push(0) };
-    bytes.push(if secret.is_some() { 2 } else { 1 });
+    bytes.push(if secret.is_some() { SIGNED_BLOCKS } else { 1 });
     bytes.extend_from_slice(sender_key);
     bytes.extend(secret.iter().flatten());
 }

@@ -6,10 +6,11 @@ use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, MAX_PAYLOAD_LEN, PacketType, SessionId},
     iotup,
     message::{
-        Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, FILE_NAME_LEN, GroupKey,
-        Heard, Hello, Lack, MAX_LACKS, MAX_OBJECTS, MAX_PAGES, MAX_PROOF, MAX_REASON_LEN, MODE_BITS, Message,
-        ModificationTime, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Place, Progress, PutOut, PutOutCode,
-        Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
+        Attributes, BeginOfFile, BlockHash, BlockHashes, ChunkHashes, ChunkHashesRequest, Contents, Digest,
+        FILE_NAME_LEN, GroupKey, Heard, Hello, Lack, MAX_BLOCK_HASHES, MAX_LACKS, MAX_OBJECTS, MAX_PAGES,
+        MAX_PROOF, MAX_REASON_LEN, MODE_BITS, Message, ModificationTime, ObjectKind, PAGE_CHUNKS, Pace,
+        PaceReport, Place, Progress, PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord,
+        SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, MAX_GROUPS, Repair, Security, Ticket},
@@ -265,6 +266,10 @@ fn signed_word() -> impl Strategy<Value = SignedWord> {
         (1..=MAX_OBJECTS).prop_map(|objects| SignedWord::Contents(Contents::new(objects).expect("in range"))),
         reason().prop_map(SignedWord::Withdraw),
         Just(SignedWord::Goodbye),
+        (any::<bool>(), any::<u64>(), prop::collection::vec(any::<BlockHash>(), 1..=MAX_BLOCK_HASHES))
+            .prop_map(|(are_symbols, sequence, hashes)| {
+                SignedWord::Blocks(BlockHashes::new(are_symbols, sequence, hashes).expect("few"))
+            }),
     ]
 }
 

@@ -10,13 +10,14 @@ use std::{
 use treecast_proto::{
     Instant, Step,
     carousel::{
-        CutShort, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
+        CutShort, Proofs, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
+        ReceiverWait, block_hash,
     },
     fec::symbol_number,
 };
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, Message},
+    message::{BeginOfFile, Message, Signed, SignedWord},
 };
 
 use super::{CarouselError, Dialect, iotup::FrameCollector};
@@ -119,6 +120,7 @@ pub fn receive(
         admission,
         is_time_up: false,
         manifests: options.sender_key.map(GroupManifests::new),
+        proofs: options.sender_key.and_then(|_| Proofs::new(block_len)),
         names: BTreeMap::new(),
         doomed: BTreeMap::new(),
         cramped: BTreeSet::new(),
@@ -238,6 +240,8 @@ struct Session<'a> {
     is_time_up: bool,
     /// None in a plain session.
     manifests: Option<GroupManifests>,
+    /// What the sender has signed of its blocks; none where it signs none.
+    proofs: Option<Proofs>,
     /// Of the objects announced so far.
     names: BTreeMap<FileId, String>,
     /// Objects that cannot be stored as they were announced, and why: they fail once the sender has signed that announcement.
@@ -340,10 +344,55 @@ impl Session<'_> {
             self.started.get_or_insert(now);
         }
         for item in items {
-            let at = self.handle(now, item);
-            self.carry_out(now, at);
+            for item in self.prove(item) {
+                let at = self.handle(now, item);
+                self.carry_out(now, at);
+            }
         }
         Ok(is_drained)
+    }
+
+    /// Leaves of blocks and symbols what the sender has signed, where it does so.
+    fn prove(&mut self, item: Item) -> Vec<Item> {
+        let Some(proofs) = &mut self.proofs else { return vec![item] };
+        let (file, run, at, are_symbols) = match item {
+            Item::Message { file, message: Message::Signed(signed) } => {
+                return self.take_page(file, signed).into_iter().collect();
+            }
+            Item::Message { .. } => return vec![item],
+            Item::Blocks { file, range, at } => (file, range, at, false),
+            Item::Symbols { file, positions, at } => (file, positions, at, true),
+        };
+        let bytes = self.intake.batch().bytes();
+        let place = |position: u64| at + (position - run.start) as usize;
+        let mut compared = 0;
+        let right = proofs.right(file, are_symbols, &run, |block| {
+            compared += 1;
+            block_hash(&bytes[place(block.start)..place(block.end)])
+        });
+        // Where nothing is known of a block, what says so may have been lost, or was sent before the group was joined.
+        let block_len = u64::from(self.block_len);
+        self.malformed +=
+            compared - right.iter().map(|part| (part.end - part.start).div_ceil(block_len)).sum::<u64>();
+        let item = |part: Range<u64>| match (place(part.start), are_symbols) {
+            (at, false) => Item::Blocks { file, range: part, at },
+            (at, true) => Item::Symbols { file, positions: part, at },
+        };
+        right.into_iter().map(item).collect()
+    }
+
+    /// Takes note of what the next blocks are. Any other signed message is for the machine.
+    fn take_page(&mut self, file: FileId, signed: Signed) -> Option<Item> {
+        let (Some(proofs), Some(manifests)) = (&mut self.proofs, &self.manifests) else { return None };
+        match &signed.word {
+            SignedWord::Blocks(page) if proofs.knows(file, page) => {}
+            SignedWord::Blocks(page) if manifests.has_signed(file, &signed) => {
+                proofs.take(file, page.clone());
+            }
+            SignedWord::Blocks(_) => self.malformed += 1,
+            _ => return Some(Item::Message { file, message: Message::Signed(signed) }),
+        }
+        None
     }
 
     /// Hands an item to the machine; returns the first position of blocks, and where they lie in the batch.

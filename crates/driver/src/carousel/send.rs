@@ -4,13 +4,15 @@ use std::{collections::BTreeSet, io, net::SocketAddr, ops::Range, time::Duration
 
 use treecast_proto::{
     Instant, Step,
-    carousel::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, SenderWait},
+    carousel::{
+        Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, SenderWait, block_hash, copies,
+    },
     fec::Layout,
 };
 use treecast_wire::{
     header::{self, FileId, HEADER_LEN, Header, PacketNumbers, PacketType, SessionId},
     iotup,
-    message::Message,
+    message::{BlockHashes, Message},
     seal::SEAL_LEN,
 };
 
@@ -38,6 +40,10 @@ const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How much of a file is hashed at once where the hash is needed before the first packet.
 const HASH_RUN_LEN: usize = 1 << 20;
+
+/// Blocks that are signed together are out within this time, unless they are fewer than [`FEWEST_SIGNED`].
+const SIGNED_MILLIS: u64 = 500;
+const FEWEST_SIGNED: usize = 16;
 
 /// What to send where.
 #[derive(Debug)]
@@ -148,6 +154,8 @@ struct Carousel<'a> {
     outage: Outage,
     /// Bytes of IP, UDP and the dialect's header before each block.
     overhead: u64,
+    /// How many bytes of blocks go out at once: a part of what the machine hands out where blocks are signed.
+    burst_len: usize,
     frames: Option<FrameSender>,
     /// None with the IoT updater's frames, which have the hash from the start.
     hashing: Option<Hashing>,
@@ -181,6 +189,9 @@ impl<'a> Carousel<'a> {
         let overhead = pacer::ip_overhead(options.group.group.is_ipv4()) + header_len as u64;
         let limit = frames_in_super_packet(header_len + block_len);
         let blocks = pacer::packets_per_run(options.rate_bps, overhead + block_len as u64, limit);
+        let signed = signed_blocks(&options, overhead);
+        let (blocks, run) = signed.map_or((blocks, blocks), |signed| (blocks.min(signed), signed));
+        let run_len = run * block_len;
         let socket = open_group_sender(&options.group, options.hops)?;
         let clock = Clock::start();
         let poller = Poller::new()?;
@@ -191,7 +202,7 @@ impl<'a> Carousel<'a> {
         let has_messages = options.dialect == Dialect::Session;
         let hashing = has_messages.then(|| Hashing::start(options.session, &sources)).transpose()?;
         Ok(Self {
-            machine: machine(&options, &sources, blocks * block_len)?,
+            machine: machine(&options, &sources, run_len)?,
             transmitter: Transmitter::new(socket, options.offload),
             sealer: options.secret.clone().map(Sealer::from_secret).transpose()?,
             sealed: Vec::new(),
@@ -200,7 +211,7 @@ impl<'a> Carousel<'a> {
             to: options.group.scoped(),
             outage: Outage::default(),
             pacer: Pacer::new(options.rate_bps, clock.now()),
-            buffer: vec![0; blocks * block_len],
+            buffer: vec![0; run_len],
             encoders: Encoders::default(),
             summary: SendSummary {
                 loop_bytes: sources.iter().map(|source| source.source.size()).sum(),
@@ -214,6 +225,7 @@ impl<'a> Carousel<'a> {
             poller,
             clock,
             overhead,
+            burst_len: blocks * block_len,
             frames: None,
             hashing,
             withdrawn: BTreeSet::new(),
@@ -351,8 +363,10 @@ impl<'a> Carousel<'a> {
             (message, Some(signer), _) => signer.sign_word(file, message),
             _ => None,
         };
-        let message = signed.as_ref().unwrap_or(message);
-        let mut packet = message.to_packet(file);
+        self.packet(signed.as_ref().unwrap_or(message).to_packet(file))
+    }
+
+    fn packet(&mut self, mut packet: Vec<u8>) -> Result<(), CarouselError> {
         header::set_number(&mut packet, self.numbers.take(1));
         self.pace(self.overhead + (packet.len() - HEADER_LEN) as u64)?;
         if let Some(sealer) = &mut self.sealer {
@@ -446,7 +460,45 @@ impl<'a> Carousel<'a> {
         Ok(())
     }
 
+    /// Sends blocks or symbols, a part at a time; not to the end when that is interrupted.
     fn send_run(
+        &mut self,
+        file: FileId,
+        kind: PacketType,
+        mut position: u64,
+        run: &[u8],
+    ) -> Result<(), CarouselError> {
+        self.sign(file, kind, position, run)?;
+        for burst in run.chunks(self.burst_len) {
+            if self.stop.is_requested() {
+                return Ok(());
+            }
+            self.send_burst(file, kind, position, burst)?;
+            position += burst.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Says what the packets of a run are, before them: a secure carousel's receivers take no others.
+    fn sign(
+        &mut self,
+        file: FileId,
+        kind: PacketType,
+        position: u64,
+        run: &[u8],
+    ) -> Result<(), CarouselError> {
+        let block_len = self.options.block_len;
+        let signer = self.signer.as_ref().filter(|_| BlockHashes::per_page(block_len).is_some());
+        let Some(signer) = signer else { return Ok(()) };
+        let hashes = run.chunks(block_len.into()).map(block_hash).collect();
+        let Ok(page) = BlockHashes::new(kind == PacketType::RepairSymbol, position, hashes) else {
+            return Ok(());
+        };
+        let packet = Message::Signed(signer.sign_blocks(file, page)).to_packet(file);
+        (0..copies(self.options.fec)).try_for_each(|_| self.packet(packet.clone()))
+    }
+
+    fn send_burst(
         &mut self,
         file: FileId,
         kind: PacketType,
@@ -504,6 +556,16 @@ impl<'a> Carousel<'a> {
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.poller.wait(timeout, &mut Vec::new())
     }
+}
+
+/// How many blocks are signed together; none are in a plain carousel, and with the IoT updater's frames.
+fn signed_blocks(options: &SendOptions, overhead: u64) -> Option<usize> {
+    options.identity.as_ref()?;
+    let most = BlockHashes::per_page(options.block_len)?;
+    let Some(rate) = options.rate_bps else { return Some(most) };
+    let packet_bytes = overhead + u64::from(options.block_len);
+    let in_time = rate / 8 * SIGNED_MILLIS / 1000 / packet_bytes;
+    Some(usize::try_from(in_time).unwrap_or(most).clamp(FEWEST_SIGNED, most))
 }
 
 fn machine(

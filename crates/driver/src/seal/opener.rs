@@ -27,7 +27,9 @@ pub struct Opener {
 struct Known {
     id: KeyId,
     key: PacketKey,
-    taken: TakenCounters,
+    /// None in a carousel, which says everything again anyway. A member that seals with the sender's next counters would
+    /// have the sender's own packets refused.
+    taken: Option<TakenCounters>,
 }
 
 /// Packets that were not taken.
@@ -36,7 +38,7 @@ pub struct Refused {
     /// Not sealed by the sender, or changed on the way, or sealed with a key that is not known (any more), or with a counter
     /// that no sender uses.
     pub forged: u64,
-    /// Sealed by the sender and taken before.
+    /// Sealed by the sender and taken before; not counted in a carousel.
     pub replayed: u64,
 }
 
@@ -74,7 +76,9 @@ impl Opener {
             return self.open_first(prefix, head, payload, tag);
         }
         let Some(known) = self.keys.last_mut() else { return false };
-        if !known.taken.is_new(prefix.counter) {
+        if let Some(taken) = &known.taken
+            && !taken.is_new(prefix.counter)
+        {
             match prefix.counter < COUNTERS {
                 true => self.refused.replayed += 1,
                 false => self.refused.forged += 1,
@@ -83,7 +87,7 @@ impl Opener {
         }
         let is_open = known.key.open(prefix, head, payload, tag);
         match is_open {
-            true => known.taken.take(prefix.counter),
+            true => known.taken.iter_mut().for_each(|taken| taken.take(prefix.counter)),
             false => self.refused.forged += 1,
         }
         is_open
@@ -118,9 +122,6 @@ impl Opener {
             return false;
         };
         self.remember(prefix.key, key, MAX_DERIVED_KEYS);
-        if let Some(known) = self.keys.last_mut() {
-            known.taken.take(prefix.counter);
-        }
         true
     }
 
@@ -135,7 +136,8 @@ impl Opener {
         if self.keys.len() >= limit {
             self.keys.remove(0);
         }
-        self.keys.push(Known { id, key, taken: TakenCounters::default() });
+        let taken = self.secret.is_none().then(TakenCounters::default);
+        self.keys.push(Known { id, key, taken });
     }
 }
 
@@ -195,6 +197,18 @@ mod tests {
         assert!(takes(&mut opener, &datagram));
         opener.add(&keys[3]);
         assert!(!takes(&mut opener, &datagram));
+    }
+
+    #[test]
+    fn in_a_carousel_a_counter_that_a_member_has_used_hides_nothing() {
+        let secret = Secret::draw().unwrap();
+        let mut opener = Opener::with_secret(secret.clone());
+        let id = draw_group_key().unwrap().id;
+        let mut sealers = [(); 2].map(|()| Sealer::for_group(&GroupKey { id, secret: secret.bytes() }));
+        for sealer in &mut sealers {
+            assert!((0..3).all(|_| takes(&mut opener, &sealed(sealer))));
+        }
+        assert_eq!(opener.refused(), Refused::default());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use treecast_wire::{
     header::FileId,
-    message::{BeginOfFile, Digest, Message, Signed, SignedWord, batch_bytes, manifest_bytes},
+    message::{BeginOfFile, BlockHashes, Digest, Message, Signed, SignedWord, batch_bytes, manifest_bytes},
 };
 
 use super::{
@@ -78,6 +78,12 @@ impl Signer {
         let signed = Signed { signature: self.identity.sign(&word.signed_bytes(file)), word };
         self.words.insert(file, signed.clone());
         Some(Message::Signed(signed))
+    }
+
+    /// What a carousel's next blocks are, signed. It is sent at once and not remembered.
+    pub fn sign_blocks(&self, file: FileId, hashes: BlockHashes) -> Signed {
+        let word = SignedWord::Blocks(hashes);
+        Signed { signature: self.identity.sign(&word.signed_bytes(file)), word }
     }
 
     /// The object's digest is not sent any more.
@@ -212,13 +218,15 @@ impl GroupManifests {
     /// The message that the sender has signed, or one that needs no signature. None for any other.
     pub fn read(&self, file: FileId, message: Message) -> Option<Message> {
         match message {
-            Message::Signed(Signed { word, signature }) => {
-                let is_right = self.sender.verify(&word.signed_bytes(file), &signature);
-                is_right.then(|| word.into_message())
-            }
+            Message::Signed(signed) if self.has_signed(file, &signed) => signed.word.into_message(),
+            Message::Signed(_) => None,
             message if SignedWord::of(&message).is_some() => None,
             message => Some(message),
         }
+    }
+
+    pub fn has_signed(&self, file: FileId, signed: &Signed) -> bool {
+        self.sender.verify(&signed.word.signed_bytes(file), &signed.signature)
     }
 
     pub fn judge(&mut self, file: FileId, first: Option<&BeginOfFile>, digest: &Digest) -> Verdict {

@@ -12,6 +12,9 @@
 //! From when its hash is known, an object's chunk hashes ([`crate::chunks`]) go out with its announcements, each page in
 //! front of its blocks. A receiver whose copy is wrong compares its chunks and takes the wrong ones alone again.
 //!
+//! In a secure carousel the sender signs what its blocks and symbols are, and those that it has not signed never get to a
+//! receiver's machine ([`Proofs`]).
+//!
 //! With forward error correction ([`crate::fec`]) the first loop is as it is without, and every later one is of new
 //! repair symbols: who listens, from whatever moment on, needs as many packets of each source block as it has blocks,
 //! and no particular one. Such a loop is several passes (see `pass.rs`), each a share of every source block.
@@ -26,10 +29,12 @@ mod check;
 mod iotup;
 mod object;
 mod pass;
+mod proofs;
 mod receiver;
 mod sender;
 
 pub use iotup::iotup_inputs;
+pub use proofs::{Proofs, block_hash, copies};
 pub use receiver::{
     CutShort, Progress, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
     ReceiverWait,

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
-    carousel::{Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit},
+    carousel::{Proofs, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit},
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header},
-    message::{ChunkHashes, Message},
+    message::{BlockHash, BlockHashes, ChunkHashes, Message},
 };
 
 use super::Scenario;
@@ -20,11 +20,27 @@ pub(super) enum Packet {
     Message(Vec<u8>),
     Block(FileId, Range<u64>),
     Symbol(FileId, Range<u64>),
+    /// What the sender has signed of the next blocks or symbols.
+    Page(FileId, BlockHashes),
+    /// A block or symbol with other bytes than it should have.
+    Forged(Box<Packet>),
 }
+
+/// What stands for the hash of a block or symbol of the sender's.
+pub(super) fn hash_at(sequence: u64) -> BlockHash {
+    sequence.to_be_bytes()
+}
+
+/// What stands for the hash of any that is forged: nothing is sent from there.
+const FORGED: BlockHash = [0xff; 8];
 
 #[derive(Debug)]
 pub(super) struct ReceiverNode {
     machine: Receiver,
+    /// None where the sender signs no blocks.
+    proofs: Option<Proofs>,
+    /// Whether what is being taken is forged.
+    takes_forged: bool,
     storage: Storage,
     failed: BTreeMap<u32, String>,
     pub closed: bool,
@@ -57,6 +73,8 @@ impl ReceiverNode {
         };
         Self {
             machine: Receiver::new(config),
+            proofs: Proofs::new(scenario.block_len).filter(|_| scenario.signs),
+            takes_forged: false,
             storage: Storage::new(scenario.receivers[number].faults.clone()),
             failed: BTreeMap::new(),
             closed: false,
@@ -80,9 +98,19 @@ impl ReceiverNode {
     }
 
     pub fn packet(&mut self, now: Instant, packet: &Packet) {
+        self.takes_forged = matches!(packet, Packet::Forged(_));
+        let packet = if let Packet::Forged(forged) = packet { forged } else { packet };
         let input = match packet {
-            Packet::Block(file, range) => ReceiverInput::Blocks { file: *file, range: range.clone() },
-            Packet::Symbol(file, range) => ReceiverInput::Symbols { file: *file, positions: range.clone() },
+            Packet::Block(file, run) if self.is_right(*file, false, run) => {
+                ReceiverInput::Blocks { file: *file, range: run.clone() }
+            }
+            Packet::Symbol(file, run) if self.is_right(*file, true, run) => {
+                ReceiverInput::Symbols { file: *file, positions: run.clone() }
+            }
+            Packet::Page(file, page) => {
+                return self.proofs.iter_mut().for_each(|proofs| proofs.take(*file, page.clone()));
+            }
+            Packet::Block(..) | Packet::Symbol(..) | Packet::Forged(_) => return,
             Packet::Message(bytes) => {
                 let header = Header::parse(bytes).expect("a header of ours");
                 let message = Message::parse(&header, &bytes[HEADER_LEN..]).expect("a message of ours");
@@ -90,6 +118,12 @@ impl ReceiverNode {
             }
         };
         self.machine.handle(now, input);
+    }
+
+    fn is_right(&self, file: FileId, are_symbols: bool, block: &Range<u64>) -> bool {
+        let hash = |block: Range<u64>| if self.takes_forged { FORGED } else { hash_at(block.start) };
+        let right = |proofs: &Proofs| proofs.right(file, are_symbols, block, hash) == [block.clone()];
+        self.proofs.as_ref().is_none_or(right)
     }
 
     /// The time that decoding takes is over.
@@ -128,6 +162,7 @@ impl ReceiverNode {
                     self.reason = reason.map(|reason| reason.to_string());
                 }
                 Step::Wait(wake, _) => {
+                    self.takes_forged = false;
                     effects.wake = wake;
                     return effects;
                 }
@@ -151,10 +186,13 @@ impl ReceiverNode {
                 let verb = if compare { "compares" } else { "stores" };
                 effects.notes.push((verb, file, range.clone()));
                 let content = &contents[file.index() as usize][range.start as usize..range.end as usize];
+                let forged = if self.takes_forged { vec![0xee; content.len()] } else { Vec::new() };
+                let content = if self.takes_forged { &forged } else { content };
                 (file, self.storage.store(file.index(), range, content))
             }
             ReceiverTransmit::KeepSymbols { file, source_block, positions } => {
-                let content = &contents[file.index() as usize];
+                let forged = self.takes_forged.then(|| Rc::from([]));
+                let content = forged.as_ref().unwrap_or(&contents[file.index() as usize]);
                 self.storage.keep_symbols(file.index(), source_block, positions, content);
                 (file, Ok(()))
             }

@@ -5,7 +5,7 @@ use std::{rc::Rc, time::Duration};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::chunks::CHUNK_LEN;
-use treecast_wire::header::SessionId;
+use treecast_wire::{header::SessionId, message::BlockHashes};
 
 use crate::{
     network::{Path, generator, transmission_time},
@@ -30,11 +30,30 @@ pub struct Scenario {
     /// Where the first loop begins, and with which symbols.
     pub start: u64,
     pub first_row: u64,
+    /// Whether the sender signs what its blocks are.
+    pub signs: bool,
+    pub forger: Option<Forger>,
     /// Of the objects, in bytes.
     pub sizes: Vec<usize>,
     /// An object that cannot be sent any longer.
     pub withdraw: Option<(Duration, u32)>,
     pub receivers: Vec<ReceiverPlan>,
+}
+
+/// A member that sends blocks, or repair symbols, that it has made up.
+#[derive(Debug, Clone, Copy)]
+pub struct Forger {
+    /// Time between two of them.
+    pub interval: Duration,
+    /// Whether they are what the sender is about to send, and not anything.
+    pub is_ahead: bool,
+}
+
+impl Forger {
+    /// 50 packets a second.
+    pub fn new(is_ahead: bool) -> Self {
+        Self { interval: millis(20), is_ahead }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -63,6 +82,9 @@ impl Scenario {
         let withdraw = (millis(random.random_range(0..300)), random.random_range(0..sizes.len()) as u32);
         let receivers =
             (0..random.random_range(1..=6)).map(|_| ReceiverPlan::draw(&mut random, &sizes)).collect();
+        let mut signing = generator(seed, 5);
+        let signs = BlockHashes::per_page(block_len).is_some() && signing.random_bool(0.5);
+        let forges = signs && signing.random_bool(0.5);
         Self {
             seed,
             block_len,
@@ -71,6 +93,8 @@ impl Scenario {
             fec: generator(seed, 3).random_bool(0.5),
             start: large.random(),
             first_row: if large.random_bool(0.3) { large.random_range(1..1_000_000) } else { 0 },
+            signs,
+            forger: forges.then(|| Forger::new(signing.random())),
             sizes,
             withdraw: withdrawn.then_some(withdraw),
             receivers,
@@ -97,7 +121,7 @@ impl Scenario {
         let last = self.receivers.iter().map(|receiver| receiver.join_at).max().unwrap_or_default();
         let blocks = |size: &usize| size.div_ceil(usize::from(self.block_len)) + 8;
         let loop_bytes: usize =
-            self.sizes.iter().map(|size| size + blocks(size) * (super::OVERHEAD + 300)).sum();
+            self.sizes.iter().map(|size| size + blocks(size) * (super::OVERHEAD + 900)).sum();
         let loops = transmission_time(loop_bytes * MAX_LOOPS, self.rate_bps);
         last + loops + Duration::from_secs(60)
     }

@@ -2,6 +2,7 @@
 //! (VCMTP; interdomain-2013, 4.3.3, 4.3.4 and table 4.1). Types above VCMTP's eight are treecast's.
 
 mod begin_of_file;
+mod block_hashes;
 mod chunk_hashes;
 mod contents;
 mod digest;
@@ -23,6 +24,7 @@ mod welcome;
 pub use begin_of_file::{
     Attributes, BeginOfFile, FILE_NAME_LEN, MODE_BITS, ModificationTime, ObjectKind, TransferType,
 };
+pub use block_hashes::{BlockHash, BlockHashes, MAX_BLOCK_HASHES};
 pub use chunk_hashes::{ChunkHashes, ChunkHashesRequest, MAX_PAGES, MAX_PROOF, PAGE_CHUNKS};
 pub use contents::{Contents, MAX_OBJECTS};
 pub use digest::{Digest, Place, SIGNATURE_LEN, batch_bytes, manifest_bytes};

@@ -1,5 +1,5 @@
-//! Signed: a message of a secure carousel that ends something, with the sender's signature. Everybody who has the ticket can
-//! seal packets, so these count only so.
+//! Signed: what a secure carousel's sender says that ends something, or that tells its blocks from those of others, with its
+//! signature. Everybody who has the ticket can seal packets, so these count only so.
 //!
 //! ```text
 //!  0              64            68
@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use super::{Contents, Message, Reason, SIGNATURE_LEN};
+use super::{BlockHashes, Contents, Message, Reason, SIGNATURE_LEN};
 use crate::{
     ParseError,
     field::Reader,
@@ -34,6 +34,8 @@ pub enum SignedWord {
     Contents(Contents),
     Withdraw(Reason),
     Goodbye,
+    /// What the next blocks or repair symbols are.
+    Blocks(BlockHashes),
 }
 
 impl SignedWord {
@@ -55,11 +57,13 @@ impl SignedWord {
         }
     }
 
-    pub fn into_message(self) -> Message {
+    /// The message that it is when it is not signed. None for what is never said so.
+    pub fn into_message(self) -> Option<Message> {
         match self {
-            Self::Contents(contents) => Message::Contents(contents),
-            Self::Withdraw(reason) => Message::Withdraw(reason),
-            Self::Goodbye => Message::Goodbye,
+            Self::Contents(contents) => Some(Message::Contents(contents)),
+            Self::Withdraw(reason) => Some(Message::Withdraw(reason)),
+            Self::Goodbye => Some(Message::Goodbye),
+            Self::Blocks(_) => None,
         }
     }
 
@@ -68,6 +72,7 @@ impl SignedWord {
             Self::Contents(_) => PacketType::Contents,
             Self::Withdraw(_) => PacketType::Withdraw,
             Self::Goodbye => PacketType::Goodbye,
+            Self::Blocks(hashes) => hashes.packet_type(),
         }
     }
 
@@ -77,6 +82,7 @@ impl SignedWord {
             Self::Contents(contents) => contents.emit(out),
             Self::Withdraw(reason) => reason.emit(out),
             Self::Goodbye => {}
+            Self::Blocks(hashes) => hashes.emit(out),
         }
     }
 }
@@ -88,6 +94,7 @@ impl Signed {
             SignedWord::Contents(_) => Contents::LEN,
             SignedWord::Withdraw(reason) => reason.emitted_len(),
             SignedWord::Goodbye => 0,
+            SignedWord::Blocks(hashes) => hashes.emitted_len(),
         };
         SIGNATURE_LEN + 4 + word
     }
@@ -101,8 +108,12 @@ impl Signed {
             kind if kind == PacketType::Contents as u32 => SignedWord::Contents(Contents::parse(rest)?),
             kind if kind == PacketType::Withdraw as u32 => SignedWord::Withdraw(Reason::parse(rest)?),
             kind if kind == PacketType::Goodbye as u32 && rest.is_empty() => SignedWord::Goodbye,
+            kind if kind == PacketType::Data as u32 => SignedWord::Blocks(BlockHashes::parse(false, rest)?),
+            kind if kind == PacketType::RepairSymbol as u32 => {
+                SignedWord::Blocks(BlockHashes::parse(true, rest)?)
+            }
             other => {
-                let expected = "Contents, Withdraw or an empty Goodbye";
+                let expected = "Contents, Withdraw, an empty Goodbye, or hashes of blocks";
                 return Err(ParseError::invalid("packet type", format!("{other:#x}"), expected));
             }
         };
@@ -121,6 +132,7 @@ impl fmt::Display for Signed {
             SignedWord::Contents(contents) => write!(f, "Contents {contents}"),
             SignedWord::Withdraw(reason) => write!(f, "Withdraw {reason}"),
             SignedWord::Goodbye => write!(f, "Goodbye"),
+            SignedWord::Blocks(hashes) => write!(f, "{hashes}"),
         }
     }
 }

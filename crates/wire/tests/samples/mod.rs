@@ -7,9 +7,9 @@ use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     iotup,
     message::{
-        Attributes, BeginOfFile, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey, Heard, Hello,
-        Lack, Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Place, Progress, PutOut,
-        PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent,
+        Attributes, BeginOfFile, BlockHashes, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey,
+        Heard, Hello, Lack, Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Place, Progress,
+        PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent,
         TransferType, Welcome,
     },
     seal::KeyId,
@@ -75,6 +75,10 @@ pub fn messages() -> Vec<Message> {
         Message::Contents(contents),
         Message::Signed(Signed {
             word: SignedWord::Withdraw(Reason::new("it has shrunk")),
+            signature: [3; 64],
+        }),
+        Message::Signed(Signed {
+            word: SignedWord::Blocks(BlockHashes::new(true, 142_000, vec![[4; 8], [5; 8]]).expect("few")),
             signature: [3; 64],
         }),
         Message::GroupKey(GroupKey { id: KeyId(0x0123_4567_89ab_cdef), secret: [9; 32] }),
@@ -187,6 +191,7 @@ fn message_sample(message: &Message) -> Sample {
     let name = match message {
         Message::PutOut(_) => "session-PutOut".to_owned(),
         Message::Digest(Digest { place: Some(_), .. }) => "session-Digest-of-many".to_owned(),
+        Message::Signed(Signed { word: SignedWord::Blocks(_), .. }) => "session-Signed-blocks".to_owned(),
         other => format!("session-{:?}", other.packet_type()),
     };
     Sample { name, bytes, text: format!("{header}\n{message}") }

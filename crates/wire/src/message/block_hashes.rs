@@ -1,0 +1,125 @@
+//! BlockHashes: what the next blocks, or repair symbols, of a carousel's object are. The sender signs them
+//! ([`super::SignedWord`]), so that a receiver tells a block that somebody else has made up, and drops it.
+//!
+//! ```text
+//!  0          8
+//!  +----------+------------------------------------------+
+//!  | sequence | 8 bytes of the BLAKE3 hash of each block |
+//!  +----------+------------------------------------------+
+//! ```
+//!
+//! The sequence number is the first block's. Whether these are blocks or symbols stands before, as the packet type of what is
+//! signed.
+
+use std::fmt;
+
+use super::SIGNATURE_LEN;
+use crate::{ParseError, field::Reader, header::PacketType};
+
+/// The beginning of a block's BLAKE3 hash. To make up another block with the same takes 2^64 attempts.
+pub type BlockHash = [u8; 8];
+
+/// The most hashes in one page.
+pub const MAX_BLOCK_HASHES: usize = 128;
+
+/// Packets that hold fewer hashes than this are not worth a signature.
+const FEWEST: usize = 16;
+
+/// Bytes of a signed page that are no hashes: the signature, the packet type and the sequence number.
+const OVERHEAD: usize = SIGNATURE_LEN + 4 + BlockHashes::HEAD_LEN;
+
+/// What consecutive blocks of one object are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockHashes {
+    are_symbols: bool,
+    sequence: u64,
+    hashes: Vec<BlockHash>,
+}
+
+impl BlockHashes {
+    const HEAD_LEN: usize = 8;
+
+    /// How many blocks of `block_len` bytes a page is of that fits one packet. None where blocks are so short that
+    /// carousels do without.
+    pub fn per_page(block_len: u16) -> Option<usize> {
+        let hashes = usize::from(block_len).saturating_sub(OVERHEAD) / size_of::<BlockHash>();
+        (hashes >= FEWEST).then_some(hashes.min(MAX_BLOCK_HASHES))
+    }
+
+    /// # Errors
+    /// When there are no hashes, or more than [`MAX_BLOCK_HASHES`].
+    pub fn new(are_symbols: bool, sequence: u64, hashes: Vec<BlockHash>) -> Result<Self, ParseError> {
+        if hashes.is_empty() || hashes.len() > MAX_BLOCK_HASHES {
+            return Err(ParseError::invalid("block hashes", hashes.len(), "1 to 128"));
+        }
+        Ok(Self { are_symbols, sequence, hashes })
+    }
+
+    /// Whether these are repair symbols and not blocks.
+    pub fn are_symbols(&self) -> bool {
+        self.are_symbols
+    }
+
+    /// How many hashes there are.
+    pub fn count(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// The hash of the block with this sequence number, where all are `block_len` bytes long but the last. None of another block.
+    pub fn hash_of(&self, sequence: u64, block_len: u16) -> Option<&BlockHash> {
+        let (offset, block_len) = (sequence.checked_sub(self.sequence)?, u64::from(block_len.max(1)));
+        let index = usize::try_from(offset / block_len).ok()?;
+        self.hashes.get(index).filter(|_| offset.is_multiple_of(block_len))
+    }
+
+    /// How many bytes it takes.
+    pub(super) fn emitted_len(&self) -> usize {
+        Self::HEAD_LEN + size_of_val(&*self.hashes)
+    }
+
+    pub(super) fn packet_type(&self) -> PacketType {
+        if self.are_symbols { PacketType::RepairSymbol } else { PacketType::Data }
+    }
+
+    pub(super) fn parse(are_symbols: bool, payload: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(payload);
+        let sequence = reader.u64("sequence number")?;
+        let rest = reader.rest();
+        let (hashes, odd) = rest.as_chunks();
+        if !odd.is_empty() {
+            return Err(ParseError::invalid("block hashes", format!("{} bytes", rest.len()), "8 bytes each"));
+        }
+        Self::new(are_symbols, sequence, hashes.to_vec())
+    }
+
+    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.sequence.to_be_bytes());
+        out.extend_from_slice(self.hashes.as_flattened());
+    }
+}
+
+impl fmt::Display for BlockHashes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} from={} count={}", self.packet_type(), self.sequence, self.hashes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_fits_a_packet() {
+        assert_eq!(
+            [200, 204, 512, 1420, 9000].map(BlockHashes::per_page),
+            [None, Some(16), Some(54), Some(128), Some(128)]
+        );
+    }
+
+    #[test]
+    fn a_hash_is_found_by_its_blocks_place() {
+        let page = BlockHashes::new(false, 3_000, vec![[1; 8], [2; 8]]).expect("two");
+        let hashes = [2_000, 3_000, 3_500, 4_000, 5_000].map(|at| page.hash_of(at, 1_000).copied());
+        assert_eq!(hashes, [None, Some([1; 8]), None, Some([2; 8]), None]);
+    }
+}
