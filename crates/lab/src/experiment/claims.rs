@@ -243,9 +243,9 @@ mod tests {
     fn what_was_sent_is_compared_with_the_size() {
         let mut runs = [run("L40", Some(1.0)), run("L5", Some(1.0))];
         runs[0].processor_ms = Some(7.5);
-        let processor = Claim { measure: Measure::Processor, to: None, at_most: Some(8.0), ..claim.clone() };
-        let found = finding(&processor, Size(100_000_000), &runs);
-        assert_eq!((found.holds, found.measured()), (true, "7.500 ms".into()));
+        let processor = Claim { measure: Measure::Processor, ..claim(None, Some(8.0), None) };
+        let found = findings(&[processor], &runs);
+        assert_eq!((found[0].holds, found[0].measured().as_str()), (true, "7.500 ms"));
         runs[0].sent_bytes = Some(155_000_000);
         let sent = |to| Claim { measure: Measure::Sent, ..claim(to, Some(1.6), None) };
         let found = findings(&[sent(None), sent(Some("L5"))], &runs);
