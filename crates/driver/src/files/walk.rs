@@ -334,7 +334,7 @@ pub(super) mod tests {
         }
         assert_eq!(searched.get(), 0);
         (0..300).for_each(|number| std::fs::write(folder.join(format!("{number:03}\t")), "").unwrap());
-        let line = find_sources(&[folder.clone()]).unwrap_err().to_string();
+        let line = find_sources(std::slice::from_ref(&folder)).unwrap_err().to_string();
         assert!(line.starts_with("at least 100 files or folders cannot be sent"), "{line}");
         std::fs::remove_dir_all(folder).unwrap();
     }
