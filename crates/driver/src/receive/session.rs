@@ -109,7 +109,7 @@ pub(super) struct Session<'a> {
     store_waker: Waker,
     only: Option<NameFilter>,
     /// Objects that it does not accept.
-    not_wanted: u64,
+    not_wanted: BTreeSet<FileId>,
     begins: BTreeMap<FileId, BeginOfFile>,
     /// None in a plain session.
     manifests: Option<Manifests>,
@@ -194,7 +194,7 @@ impl<'a> Session<'a> {
             small,
             store_waker,
             only: options.only.clone(),
-            not_wanted: 0,
+            not_wanted: BTreeSet::new(),
             begins: BTreeMap::new(),
             manifests: joined.sender_key.map(Manifests::new),
             announced: Vec::new(),
@@ -427,6 +427,12 @@ impl<'a> Session<'a> {
         if let Message::GroupKey(key) = message {
             return self.take_key(&key);
         }
+        if let Message::Offer(begin) = &message {
+            if !self.wants(file, begin.file_name()) {
+                self.outbox.push(file, Message::NotWanted);
+            }
+            return Ok(());
+        }
         if let Message::PutOut(word) = &message {
             if !self.is_welcome {
                 return Err(ReceiveError::NotAdmitted(self.refusal.line(word)));
@@ -474,6 +480,9 @@ impl<'a> Session<'a> {
         if !self.is_welcome {
             let interface = self.groups.interface_name().to_owned();
             (self.on_event)(ReceiveEvent::Joined { sender: self.sender, interface });
+            if self.only.is_some() {
+                self.outbox.push(FileId::new(self.session, 0), Message::NamesRequest);
+            }
         }
         self.is_welcome = true;
         self.congestion.handle(self.clock.now(), tfmcc::ReceiverInput::Named(welcome.receiver));
@@ -746,18 +755,28 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Whether an object has a name that is wanted. One that has not is counted and told once.
+    fn wants(&mut self, file: FileId, name: &str) -> bool {
+        let wanted = self.only.as_ref().is_none_or(|only| only.accepts(name));
+        if !wanted && self.not_wanted.insert(file) {
+            (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned(), exists: false });
+        }
+        wanted
+    }
+
     /// Whether an object is wanted.
     fn response(&mut self, file: FileId, begin: &BeginOfFile) -> Response {
         let name = begin.file_name();
-        let wanted = self.only.as_ref().is_none_or(|only| only.accepts(name));
+        let wanted = self.wants(file, name);
         let kept = self.leftovers.kept(&self.folder, file, begin);
         let exists = wanted && self.carried.admission.is_kept_out(&self.folder, file.index(), begin, &kept);
         if wanted && !exists {
             return Response::Accept;
         }
-        self.not_wanted += u64::from(!wanted);
         self.small.forget_left(file);
-        (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned(), exists });
+        if exists {
+            (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned(), exists });
+        }
         Response::Ignore
     }
 
@@ -877,7 +896,7 @@ impl<'a> Session<'a> {
         }
         self.summary.progress = self.progress(self.clock.now());
         // Over another connection, most were told of before.
-        self.summary.not_wanted = self.summary.not_wanted.max(self.not_wanted);
+        self.summary.not_wanted = self.summary.not_wanted.max(self.not_wanted.len() as u64);
         self.summary.existing = self.carried.admission.existing();
         if let Some(reason) = self.summary.cut_short.take_if(|_| self.comes_back) {
             let reason = format!("the sender at {}: {reason}", self.sender);

@@ -309,6 +309,12 @@ impl SendProgress {
         let sum: u64 = self.receivers.iter().map(|receiver| receiver.received_bytes).sum();
         sum / self.receivers.len().max(1) as u64
     }
+
+    /// Bytes that receivers want on average, as far as they have said.
+    pub fn wanted_bytes(&self) -> u64 {
+        let sum: u64 = self.receivers.iter().map(|receiver| receiver.wanted_bytes).sum();
+        if self.receivers.is_empty() { self.total_bytes } else { sum / self.receivers.len() as u64 }
+    }
 }
 
 /// The rate of `auto` and what limits it.
@@ -353,6 +359,8 @@ pub struct ReceiverProgress {
     pub address: String,
     /// Bytes of objects that it has.
     pub received_bytes: u64,
+    /// Bytes of objects that it has or may still have: of all but those that it did not want, missed or ended without.
+    pub wanted_bytes: u64,
     /// How many of them it can have from this sender; fewer where an earlier one began the session.
     pub run_bytes: u64,
     /// Bytes sent to it again.

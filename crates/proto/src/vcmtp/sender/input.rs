@@ -83,7 +83,13 @@ impl Sender {
         if let Message::Move(to) = message {
             return self.move_to(now, from, to);
         }
+        if message == Message::NamesRequest {
+            return self.names_request(from);
+        }
         let Some(index) = self.objects.begun(file) else {
+            if let (Message::NotWanted, Some(index)) = (&message, self.objects.index(file)) {
+                return self.not_wanted_ahead(from, index);
+            }
             if matches!(
                 message,
                 Message::BeginOfFileRequest
