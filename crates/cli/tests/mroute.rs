@@ -220,6 +220,36 @@ fn a_bridge_sends_a_stream_only_to_its_listeners() {
     }
 }
 
+/// s - r0 - snooping bridge - a, b, and h at r0, too. Found with the router reporting "all but s" to the bridge, which it
+/// forwarded s to: Linux then keeps an entry of its own for s, into which it does not copy joins of MLDv1 and IGMPv2.
+#[test]
+fn hosts_of_older_versions_hear_behind_a_snooping_bridge() {
+    let network = Network::new(&["s", "r0", "h", "bridge", "a", "b"]);
+    network.connect(0, "s", "r0");
+    network.connect(2, "h", "r0");
+    network.lan(1, "bridge", &["r0", "a", "b"]);
+    network.configure("bridge", "link set dev lan type bridge mcast_igmp_version 3 mcast_mld_version 2\n");
+    network.within("b", || {
+        std::fs::write("/proc/sys/net/ipv6/conf/bridge/force_mld_version", "1").expect("a setting");
+        std::fs::write("/proc/sys/net/ipv4/conf/bridge/force_igmp_version", "2").expect("a setting");
+    });
+    let _router = network.router("r0", &QUICK);
+    for group in ANY_SOURCE {
+        let _stream = network.stream("s", "r0", group);
+        let elsewhere = network.listen("h", "r0", group, None);
+        elsewhere.hear("s");
+        let newer = network.listen("a", "bridge", group, None);
+        newer.hear("s");
+        eventually("the router joins for h on the bridge's side, too", || {
+            let listening = network.family("r0", group).listening;
+            listening.iter().any(|one| one.interface == "bridge" && one.group == address(group))
+        });
+        // Its report reaches the bridge before b's.
+        thread::sleep(Duration::from_secs(1));
+        network.listen("b", "bridge", group, None).hear("s");
+    }
+}
+
 /// s - r0 - LAN - r1 - c, where r1 has the lower IPv4 address on the LAN and is the querier there. The bridge
 /// hands r1's and the listeners' reports to r0 only because r0 advertises itself.
 #[test]

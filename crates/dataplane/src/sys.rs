@@ -404,8 +404,23 @@ pub fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
 }
 
+/// A socket that has joined groups, all of one family, on an interface.
+pub fn join_on_link(interface: u32, groups: &[IpAddr]) -> io::Result<Socket> {
+    const MCAST_JOIN_GROUP: i32 = 42;
+    let is_ipv4 = groups.first().is_some_and(IpAddr::is_ipv4);
+    let (domain, level) =
+        if is_ipv4 { (Domain::IPV4, libc::IPPROTO_IP) } else { (Domain::IPV6, libc::IPPROTO_IPV6) };
+    let socket = Socket::new(domain, Type::DGRAM, None)?;
+    for group in groups {
+        // struct group_req: interface, 4 bytes of padding, group.
+        let request = [&interface.to_ne_bytes()[..], &[0; 4], &storage(*group)].concat();
+        set_option_bytes(&socket, level, MCAST_JOIN_GROUP, &request)?;
+    }
+    Ok(socket)
+}
+
 /// `address` as the bytes of a struct sockaddr_storage.
-pub fn storage(address: IpAddr) -> [u8; 128] {
+fn storage(address: IpAddr) -> [u8; 128] {
     let mut bytes = [0; 128];
     match address {
         IpAddr::V4(address) => {

@@ -13,7 +13,6 @@ use super::{
     control::{Place, Server},
     ipv4::Ipv4Kernel,
     ipv6::Ipv6Kernel,
-    memberships::Memberships,
     netlink::{Changes, Interface, Monitor, Netlink},
     notices::Notices,
     plane::Plane,
@@ -94,9 +93,8 @@ impl<'a> Daemon<'a> {
         check_names(config, &interfaces)?;
         let router = router_config(config, &interfaces);
 
-        let ipv6 =
-            Ipv6Kernel::open()?.map(|kernel| Plane::new(Box::new(kernel), Memberships::ipv6(), router));
-        let ipv4 = Plane::new(Box::new(Ipv4Kernel::open()?), Memberships::ipv4(), router);
+        let ipv6 = Ipv6Kernel::open()?.map(|kernel| Plane::new(Box::new(kernel), router));
+        let ipv4 = Plane::new(Box::new(Ipv4Kernel::open()?), router);
         let control = Server::listen(place(config.control.as_deref()), FIRST_CLIENT)?;
         let poll = Poll::new().map_err(Error::system(WAIT))?;
         let (changes, look_again) = (Changes { interfaces: true, routes: false }, Some(clock.now()));

@@ -156,6 +156,10 @@ impl Kernel for Ipv4Kernel {
         let destination = match &message {
             igmp::Message::Query(query) => query.group.unwrap_or(igmp::ALL_NODES),
             igmp::Message::Report(_) => igmp::REPORT_DESTINATION,
+            igmp::Message::ReportV1(body) | igmp::Message::ReportV2(body) => {
+                body.group.unwrap_or(igmp::ALL_NODES)
+            }
+            igmp::Message::Leave(_) => igmp::ALL_ROUTERS,
             _ => igmp::ALL_SNOOPERS,
         };
         sys::send(self, interface, source, destination.into(), &message.to_bytes())

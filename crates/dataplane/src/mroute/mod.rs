@@ -12,7 +12,6 @@ mod error;
 mod ipv4;
 mod ipv6;
 mod kernel;
-mod memberships;
 mod plane;
 mod status;
 

@@ -7,17 +7,18 @@ use std::{
     os::fd::{AsRawFd, RawFd},
 };
 
+use socket2::Socket;
 use treecast_proto::{
     Instant, Step,
-    membership::{Filter, Input, LinkId, Mode, Route, Router, RouterConfig, Transmit},
+    membership::{Input, LinkId, Route, Router, RouterConfig, Transmit},
 };
 
 use super::{
     Family, MAX_INTERFACES,
     kernel::{Counters, Incoming, Kernel, Refusal, Slot},
-    memberships::Memberships,
     netlink::{Interface, Netlink},
     notices::Notices,
+    sys,
 };
 
 /// Packets taken from the socket before the machine's wishes are carried out.
@@ -30,7 +31,6 @@ const BUFFER_LEN: usize = 65_536;
 pub struct Plane {
     kernel: Box<dyn Kernel>,
     router: Router,
-    memberships: Memberships,
     served: BTreeMap<u32, Served>,
     /// Interfaces that the kernel does not take, which has been said.
     refused: BTreeSet<u32>,
@@ -64,14 +64,15 @@ struct Served {
     slot: Slot,
     interface: Interface,
     address: IpAddr,
+    /// Receives nothing, and has the kernel take what is for routers on this link as long as it is open.
+    _member: Socket,
 }
 
 impl Plane {
-    pub fn new(kernel: Box<dyn Kernel>, memberships: Memberships, config: RouterConfig) -> Self {
+    pub fn new(kernel: Box<dyn Kernel>, config: RouterConfig) -> Self {
         Self {
             kernel,
             router: Router::new(config),
-            memberships,
             served: BTreeMap::new(),
             refused: BTreeSet::new(),
             dropped: BTreeMap::new(),
@@ -145,7 +146,7 @@ impl Plane {
 
     /// The machine says goodbye to the links; then the kernel stops routing.
     pub fn close(&mut self, now: Instant, netlink: &mut Netlink, notices: &mut Notices<'_>) {
-        self.router.close();
+        self.router.close(now);
         self.carry_out(now, netlink, notices);
         if let Err(error) = self.kernel.close() {
             notices.warn(now, format!("multicast routing is not ended properly: {error}"));
@@ -167,14 +168,15 @@ impl Plane {
         let free = (0..MAX_INTERFACES as Slot).find(|slot| !taken.contains(slot));
         let slot = free.ok_or_else(|| io::Error::other("the kernel routes between 32 at most"))?;
         self.kernel.add_interface(slot, interface.index)?;
-        for group in self.kernel.router_groups() {
-            if let Err(error) = self.memberships.set(interface.index, group, &Filter::EVERYTHING) {
-                self.memberships.forget_interface(interface.index);
+        let member = match sys::join_on_link(interface.index, &self.kernel.router_groups()) {
+            Ok(member) => member,
+            Err(error) => {
                 self.kernel.remove_interface(slot)?;
                 return Err(error);
             }
-        }
-        self.served.insert(interface.index, Served { slot, interface: interface.clone(), address });
+        };
+        let served = Served { slot, interface: interface.clone(), address, _member: member };
+        self.served.insert(interface.index, served);
         self.router.handle(now, Input::Up { link: LinkId(interface.index), address });
         Ok(())
     }
@@ -191,7 +193,6 @@ impl Plane {
     fn remove(&mut self, now: Instant, index: u32) {
         let Some(served) = self.served.remove(&index) else { return };
         self.router.handle(now, Input::Down { link: LinkId(index) });
-        self.memberships.forget_interface(index);
         // Fails when the interface is gone, and the kernel has taken it out itself.
         let _ = self.kernel.remove_interface(served.slot);
     }
@@ -281,7 +282,6 @@ impl Plane {
                 let _ = self.kernel.remove(source, group);
                 Ok(())
             }
-            Transmit::Listen { link, group, filter } => self.listen(link, group, &filter),
             Transmit::FindRoute { source } => self.find_route(now, source, netlink),
             Transmit::Count { source, group } => {
                 let Counters { packets, wrong_interface, .. } =
@@ -297,19 +297,6 @@ impl Plane {
         if let Err(warning) = done {
             notices.warn(now, warning);
         }
-    }
-
-    fn listen(&mut self, link: LinkId, group: IpAddr, filter: &Filter) -> Result<(), String> {
-        let Some(served) = self.served.get(&link.0) else { return Ok(()) };
-        let mut filter = filter.clone();
-        // To a kernel, IPv4 packets that it forwards come from its own address when it looks who listens there.
-        if served.address.is_ipv4() && filter.mode == Mode::Exclude && !filter.sources.is_empty() {
-            filter.sources.insert(served.address);
-        }
-        self.memberships.set(link.0, group, &filter).map_err(|error| {
-            let (name, sysctls) = (&served.interface.name, self.memberships.limiting_sysctls());
-            format!("{name} cannot listen to {group}: {error}; {sysctls} limit it")
-        })
     }
 
     fn find_route(&mut self, now: Instant, source: IpAddr, netlink: &mut Netlink) -> Result<(), String> {

@@ -60,12 +60,6 @@ impl Entries {
         self.of(group).map(|(source, _)| source).collect()
     }
 
-    /// The sources of `group` whose packets go out by `link`.
-    pub fn sources_to(&self, group: IpAddr, link: LinkId) -> impl Iterator<Item = IpAddr> {
-        let goes_out = move |entry: &Entry| entry.installed.as_ref().is_some_and(|to| to.to.contains(&link));
-        self.of(group).filter(move |(_, entry)| goes_out(entry)).map(|(source, _)| source)
-    }
-
     /// The links by which the packets of a group's sources come in.
     pub fn ways(&self, group: IpAddr) -> BTreeSet<LinkId> {
         self.of(group).filter_map(|(_, entry)| Some(entry.installed.as_ref()?.from)).collect()

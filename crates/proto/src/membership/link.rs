@@ -198,6 +198,11 @@ impl Link {
         self.address
     }
 
+    /// The timers of the link's querier, which all its routers and hosts share.
+    pub fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
     pub fn querier(&self) -> Querier {
         self.querier
     }

@@ -11,10 +11,10 @@
 //! IPv4 and IPv6 share all of it; addresses are [`std::net::IpAddr`], and whoever feeds a machine gives
 //! it those of one family only.
 
-mod change;
 mod entries;
 mod filter;
 pub mod group;
+mod host;
 mod leave;
 mod link;
 mod message;
@@ -24,7 +24,6 @@ mod snapshot;
 
 use std::time::Duration;
 
-pub use change::change_records;
 pub use entries::Forwarding;
 pub use filter::{Filter, Mode};
 pub use link::{Link, Output as LinkOutput};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use super::{Filter, Link, LinkId, entries::Entry, group::Group, link::Querier};
+use super::{Filter, Link, LinkId, entries::Entry, group::Group, host::Host, link::Querier};
 use crate::Instant;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,10 +60,12 @@ impl RouterSnapshot {
         links: &BTreeMap<LinkId, Link>,
         upstream: Option<(LinkId, IpAddr)>,
         entries: impl Iterator<Item = (IpAddr, IpAddr, &'a Entry)>,
-        listening: &BTreeMap<(LinkId, IpAddr), Filter>,
+        hosts: &BTreeMap<LinkId, Host>,
         refused: u64,
     ) -> Self {
-        let memberships = listening.iter();
+        let memberships = hosts
+            .iter()
+            .flat_map(|(link, host)| host.wanted().map(move |(group, filter)| (link, group, filter)));
         let routed = links.iter().map(|(id, link)| LinkSnapshot::new(now, *id, link));
         Self {
             links: routed.chain(upstream.map(LinkSnapshot::of_upstream)).collect(),
@@ -71,9 +73,9 @@ impl RouterSnapshot {
                 .filter_map(|(group, source, entry)| snapshot_entry(group, source, entry))
                 .collect(),
             listening: memberships
-                .map(|((link, group), filter)| MembershipSnapshot {
+                .map(|(link, group, filter)| MembershipSnapshot {
                     link: *link,
-                    group: *group,
+                    group,
                     filter: filter.clone(),
                 })
                 .collect(),
