@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use treecast_proto::{
     Instant, Step,
     membership::{
-        Filter, Forwarding, Input, Limits, LinkId, Message, Mode, Query, Record, Route, Router, RouterConfig,
-        Timers, Transmit,
+        Event, Filter, Forwarding, Input, Limits, LinkId, Message, Mode, Query, Record, Route, Router,
+        RouterConfig, Timers, Transmit,
     },
 };
 use treecast_wire::membership::RecordKind;
@@ -198,6 +198,33 @@ fn a_flood_of_sources_is_bounded() {
     assert_eq!(network.entries(), 0, "and is forgotten");
 }
 
+/// A restarted router inherits its kernel's entries: none changes until listeners have had time to answer two queries.
+#[test]
+fn what_a_restarted_router_inherits_is_forwarded_without_a_gap() {
+    for stays in [true, false] {
+        let mut network = Network::chain();
+        network.change(2, group(0), Filter::EVERYTHING);
+        network.advance(SETTLE);
+        network.packet(0, group(0));
+        let before = network.routers[1].installed.clone();
+        assert_eq!(before[&(source(0), group(0))].to, BTreeSet::from([LinkId(2)]));
+        network.routers[1].router = Router::new(config());
+        if !stays {
+            network.hosts.clear();
+        }
+        network.restart(1);
+        let presumed = config().timers.startup_query_interval();
+        for _ in 0..presumed.as_millis() / 10 {
+            network.advance(Duration::from_millis(10));
+            assert_eq!(network.routers[1].installed, before);
+        }
+        network.advance(SETTLE);
+        let expected = if stays { before } else { BTreeMap::new() };
+        assert_eq!(network.routers[1].installed, expected, "{stays}");
+        assert_eq!(network.listening(1).is_empty(), !stays);
+    }
+}
+
 #[test]
 fn a_link_that_goes_down_takes_its_entries_with_it() {
     let mut network = Network::chain();
@@ -252,7 +279,7 @@ proptest! {
             now += Duration::from_secs(seconds);
             router.handle(now, input);
             let mut steps = 0;
-            while let Step::Transmit(_) = router.poll(now) {
+            while !matches!(router.poll(now), Step::Wait(..)) {
                 steps += 1;
                 prop_assert!(steps < 1000, "it comes to rest");
             }
@@ -287,6 +314,10 @@ fn input() -> impl Strategy<Value = Input> {
             .prop_map(|(link, source, group)| Input::NoEntry { link, source, group }),
         2 => (link(), address(), group())
             .prop_map(|(link, source, group)| Input::WrongLink { link, source, group }),
+        1 => (link(), link(), address(), group()).prop_map(|(from, to, source, group)| {
+            let forwarding = Forwarding { from, to: BTreeSet::from([to]) };
+            Input::Inherited { source, group, forwarding }
+        }),
         5 => (address(), route).prop_map(|(source, route)| Input::Route { source, route }),
         1 => Just(Input::RoutesChanged),
         2 => (address(), group(), 0..3u64)
@@ -484,6 +515,18 @@ impl Network {
         self.settle();
     }
 
+    /// A router begins with what its kernel has kept.
+    fn restart(&mut self, index: usize) {
+        let installed = std::mem::take(&mut self.routers[index].installed);
+        self.start(index);
+        for ((source, group), forwarding) in &installed {
+            let (source, group, forwarding) = (*source, *group, forwarding.clone());
+            self.routers[index].router.handle(self.now, Input::Inherited { source, group, forwarding });
+        }
+        self.routers[index].installed = installed;
+        self.settle();
+    }
+
     /// The host on a LAN wants something else of a group.
     fn change(&mut self, lan: usize, group: IpAddr, filter: Filter) {
         self.report_change(lan, host_address(lan), group, &filter);
@@ -558,7 +601,7 @@ impl Network {
         loop {
             let transmit = match self.routers[index].router.poll(self.now) {
                 Step::Transmit(transmit) => transmit,
-                Step::Event(never) => match never {},
+                Step::Event(Event::Full { .. }) => continue,
                 Step::Wait(deadline, _) => return deadline,
             };
             self.execute(index, transmit);

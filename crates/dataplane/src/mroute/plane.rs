@@ -10,11 +10,12 @@ use std::{
 use socket2::Socket;
 use treecast_proto::{
     Instant, Step,
-    membership::{Input, LinkId, Route, Router, RouterConfig, Transmit},
+    membership::{Event, Forwarding, Input, LinkId, Route, Router, RouterConfig, Transmit},
 };
 
 use super::{
     Family, MAX_INTERFACES,
+    inherited::{Inherited, InheritedEntry},
     kernel::{Counters, Incoming, Kernel, Refusal, Slot},
     netlink::{Interface, Netlink},
     notices::Notices,
@@ -32,6 +33,8 @@ pub struct Plane {
     kernel: Box<dyn Kernel>,
     router: Router,
     served: BTreeMap<u32, Served>,
+    /// What an earlier daemon has left behind, until it has been taken over.
+    inherited: Inherited,
     /// Interfaces that the kernel does not take, which has been said.
     refused: BTreeSet<u32>,
     dropped: BTreeMap<Refusal, u64>,
@@ -69,16 +72,19 @@ struct Served {
 }
 
 impl Plane {
-    pub fn new(kernel: Box<dyn Kernel>, config: RouterConfig) -> Self {
-        Self {
+    /// With `inherits`, the kernel routes already, as an earlier daemon has told it.
+    pub fn new(kernel: Box<dyn Kernel>, config: RouterConfig, inherits: bool) -> io::Result<Self> {
+        let inherited = if inherits { kernel.inherited()? } else { Inherited::default() };
+        Ok(Self {
             kernel,
+            inherited,
             router: Router::new(config),
             served: BTreeMap::new(),
             refused: BTreeSet::new(),
             dropped: BTreeMap::new(),
             suspicion: if config.upstream.is_some() { Suspicion::Told } else { Suspicion::None },
             buffer: vec![0; BUFFER_LEN],
-        }
+        })
     }
 
     /// Serves these interfaces, by the address given with each, and no others from now on.
@@ -91,6 +97,10 @@ impl Plane {
         let gone: Vec<_> = self.served.keys().filter(|index| !wanted.contains_key(index)).copied().collect();
         gone.into_iter().for_each(|index| self.remove(now, index));
         self.refused.retain(|index| wanted.contains_key(index));
+        let is_wanted = |name: &String| wanted.values().any(|(interface, _)| interface.name == *name);
+        let unwanted = self.inherited.interfaces.extract_if(.., |_, name| !is_wanted(name));
+        // One that is gone is so in the kernel, too.
+        unwanted.for_each(|(slot, _)| drop(self.kernel.remove_interface(slot)));
         for (index, (interface, address)) in wanted {
             if self.served.contains_key(index) {
                 self.update(now, interface, *address);
@@ -100,6 +110,22 @@ impl Plane {
                 let warning = format!("interface {} cannot be served: {error}", interface.name);
                 notices.warn(now, warning);
             }
+        }
+        for entry in std::mem::take(&mut self.inherited.entries) {
+            self.inherit(now, &entry);
+        }
+    }
+
+    fn inherit(&mut self, now: Instant, entry: &InheritedEntry) {
+        let InheritedEntry { source, group, from, ref to } = *entry;
+        match self.link(from) {
+            Some(from) => {
+                let to = to.iter().filter_map(|slot| self.link(*slot)).collect();
+                let forwarding = Forwarding { from, to };
+                self.router.handle(now, Input::Inherited { source, group, forwarding });
+            }
+            // It went with its interface, or it is of no use.
+            None => drop(self.kernel.remove(source, group)),
         }
     }
 
@@ -131,7 +157,10 @@ impl Plane {
                     self.tell_suspicion(now, notices);
                     return deadline;
                 }
-                Step::Event(never) => match never {},
+                Step::Event(Event::Full { link }) => {
+                    let warning = self.shortage(link);
+                    notices.warn(now, warning);
+                }
             }
         }
     }
@@ -164,10 +193,21 @@ impl Plane {
     }
 
     fn add(&mut self, now: Instant, interface: &Interface, address: IpAddr) -> io::Result<()> {
-        let taken: BTreeSet<Slot> = self.served.values().map(|served| served.slot).collect();
-        let free = (0..MAX_INTERFACES as Slot).find(|slot| !taken.contains(slot));
-        let slot = free.ok_or_else(|| io::Error::other("the kernel routes between 32 at most"))?;
-        self.kernel.add_interface(slot, interface.index)?;
+        let kept = self.inherited.interfaces.iter().find(|(_, name)| **name == interface.name);
+        let slot = match kept.map(|(slot, _)| *slot) {
+            Some(slot) => {
+                self.inherited.interfaces.remove(&slot);
+                slot
+            }
+            None => {
+                let served = self.served.values().map(|served| served.slot);
+                let taken: BTreeSet<_> = served.chain(self.inherited.interfaces.keys().copied()).collect();
+                let free = (0..MAX_INTERFACES as Slot).find(|slot| !taken.contains(slot));
+                let slot = free.ok_or_else(|| io::Error::other("the kernel routes between 32 at most"))?;
+                self.kernel.add_interface(slot, interface.index)?;
+                slot
+            }
+        };
         let member = match sys::join_on_link(interface.index, &self.kernel.router_groups()) {
             Ok(member) => member,
             Err(error) => {
@@ -221,6 +261,19 @@ impl Plane {
         if let Some(input) = input {
             self.router.handle(now, input);
         }
+    }
+
+    /// What is to be said where the hosts of a link want too much.
+    fn shortage(&self, link: LinkId) -> String {
+        let name = self.served.get(&link.0).map_or("an interface", |served| &served.interface.name);
+        let room = self.router.room(link);
+        let (max, largest) = room.map_or((0, None), |room| (room.max_groups, room.largest));
+        let largest = largest.map(|(host, count)| format!("; {host} has asked for most, {count} groups"));
+        format!(
+            "hosts on {name} ask for more groups, or sources of groups, than --max-groups {max} has room for: each gets \
+             its share{}",
+            largest.unwrap_or_default()
+        )
     }
 
     fn suspect(&mut self, slot: Option<Slot>, source: IpAddr, group: IpAddr) {

@@ -24,7 +24,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    convert::Infallible,
     net::IpAddr,
     time::Duration,
 };
@@ -34,6 +33,7 @@ use super::{
     entries::{Entries, Forwarding},
     host::Host,
     link::Output,
+    room::RoomSnapshot,
     scope::{is_routable_group, is_routable_source, is_source_specific},
     snapshot::RouterSnapshot,
 };
@@ -82,6 +82,13 @@ pub enum Input {
         source: IpAddr,
         group: IpAddr,
     },
+    /// An earlier daemon has left the kernel this entry, which is to stay until listeners have had the time to say again
+    /// what they want.
+    Inherited {
+        source: IpAddr,
+        group: IpAddr,
+        forwarding: Forwarding,
+    },
     /// A packet has come in elsewhere than its entry says.
     WrongLink {
         link: LinkId,
@@ -127,6 +134,13 @@ pub enum Transmit {
     Count { source: IpAddr, group: IpAddr },
 }
 
+/// Something that a person may want to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The hosts of a link want more groups or sources than there is room for: see [`Router::room`].
+    Full { link: LinkId },
+}
+
 /// What a router waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
@@ -152,6 +166,8 @@ pub struct Router {
     /// somebody wants them.
     learned: BTreeMap<IpAddr, BTreeSet<LinkId>>,
     next_count: Option<Instant>,
+    /// When inherited entries are to have listeners that have said so, if there are any.
+    presumes_until: Option<Instant>,
     /// Upcalls that found no room for an entry.
     refused: u64,
     out: VecDeque<Transmit>,
@@ -168,6 +184,7 @@ impl Router {
             hosts: BTreeMap::new(),
             learned: BTreeMap::new(),
             next_count: None,
+            presumes_until: None,
             refused: 0,
             out: VecDeque::new(),
         }
@@ -180,6 +197,7 @@ impl Router {
             Input::Upstream(upstream) => self.set_upstream(now, upstream),
             Input::Message { link, from, message } => self.hear(now, link, from, message),
             Input::NoEntry { link, source, group } => self.no_entry(now, link, source, group),
+            Input::Inherited { source, group, forwarding } => self.inherit(now, source, group, forwarding),
             Input::WrongLink { link, source, group } => self.wrong_link(now, link, source, group),
             Input::Route { source, route } => self.found_route(now, source, route),
             Input::RoutesChanged => self.look_up_all_routes(),
@@ -187,16 +205,22 @@ impl Router {
         }
     }
 
-    /// There are no events: all that a router does is in what it transmits.
-    pub fn poll(&mut self, now: Instant) -> Step<Transmit, Infallible, Wait> {
+    /// What to do next; see the crate's documentation.
+    pub fn poll(&mut self, now: Instant) -> Step<Transmit, Event, Wait> {
         self.count(now);
+        self.forget_presumptions(now);
         while self.out.is_empty() {
             let Some((link, output)) = self.poll_links(now) else { break };
             match output {
                 Output::Send(message) => self.send(now, link, message),
-                Output::Changed(group) => self.refresh(now, group),
+                Output::Changed(group) => {
+                    let filter = self.links.get(&link).map_or(Filter::NOTHING, |link| link.filter(group));
+                    self.entries.confirm(group, link, |source| filter.passes(source));
+                    self.refresh(now, group);
+                }
                 Output::QuerierChanged if self.config.upstream.is_some() => self.refresh_all(now),
                 Output::QuerierChanged => {}
+                Output::Full => return Step::Event(Event::Full { link }),
             }
         }
         if self.out.is_empty() {
@@ -208,7 +232,8 @@ impl Router {
         let links = self.links.values().map(Link::deadline).min();
         let why = if links.is_some() { Wait::Network } else { Wait::Links };
         let hosts = self.hosts.values().filter_map(Host::deadline);
-        Step::Wait(links.into_iter().chain(hosts).chain(self.next_count).min(), why)
+        let own = [self.next_count, self.presumes_until].into_iter().flatten();
+        Step::Wait(links.into_iter().chain(hosts).chain(own).min(), why)
     }
 
     /// The router stops: leaves what it listens to, and tells bridges, so that they need not find out.
@@ -228,7 +253,7 @@ impl Router {
 
     /// What there is to see, for people.
     pub fn snapshot(&self, now: Instant) -> RouterSnapshot {
-        let refused_links: u64 = self.links.values().map(Link::refused).sum();
+        let refused_links: u64 = self.links.values().map(|link| link.room().refused).sum();
         RouterSnapshot::new(
             now,
             &self.links,
@@ -237,6 +262,11 @@ impl Router {
             &self.hosts,
             self.refused + refused_links,
         )
+    }
+
+    /// The room that a link has for what its hosts want; none on the upstream, and where no link is up.
+    pub fn room(&self, link: LinkId) -> Option<RoomSnapshot> {
+        self.links.get(&link).map(Link::room)
     }
 
     fn up(&mut self, now: Instant, id: LinkId, address: IpAddr) {
@@ -328,6 +358,32 @@ impl Router {
             None => self.entries.insert(now, group, source, link),
         }
         self.refresh_entry(now, group, source);
+    }
+
+    /// Takes over an entry as it is. Listeners are given the time for answers to two queries, since one may get lost.
+    fn inherit(&mut self, now: Instant, source: IpAddr, group: IpAddr, forwarding: Forwarding) {
+        let is_wanted = is_routable_group(group) && self.has(forwarding.from);
+        if !is_wanted || self.entries.len() >= self.config.limits.entries {
+            self.out.push_back(Transmit::Remove { source, group });
+            return;
+        }
+        self.entries.insert(now, group, source, forwarding.from);
+        if let Some(entry) = self.entries.get_mut(group, source) {
+            entry.presumed.clone_from(&forwarding.to);
+            entry.installed = Some(forwarding);
+        }
+        let timers = &self.config.timers;
+        let until = now + timers.startup_query_interval() + timers.startup_response_interval() * 2;
+        self.presumes_until = Some(until);
+        self.route(source);
+    }
+
+    fn forget_presumptions(&mut self, now: Instant) {
+        if self.presumes_until.take_if(|until| *until <= now).is_some() {
+            for (group, source) in self.entries.forget_presumptions() {
+                self.refresh_entry(now, group, source);
+            }
+        }
     }
 
     /// Either the route has changed or, without a route, the source has moved; or another router
@@ -493,7 +549,10 @@ impl Router {
         if !is_routable_source(source) || !self.links.get(&from).is_none_or(serves) {
             return BTreeSet::new();
         }
-        let wanted = self.links.iter().filter(|(_, link)| serves(link) && link.filter(group).passes(source));
+        let presumed = self.entries.get(group, source).map(|entry| &entry.presumed);
+        let is_presumed = |id| presumed.is_some_and(|presumed| presumed.contains(id));
+        let wants = |id, link: &Link| link.filter(group).passes(source) || is_presumed(id);
+        let wanted = self.links.iter().filter(|(id, link)| serves(link) && wants(*id, link));
         let upstream = self.upstream.filter(|_| !is_source_specific(group));
         let outgoing = wanted.map(|(id, _)| *id).chain(upstream.map(|(id, _)| id));
         outgoing.filter(|link| *link != from).collect()

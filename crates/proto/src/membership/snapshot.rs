@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use super::{Filter, Link, LinkId, entries::Entry, group::Group, host::Host, link::Querier};
+use super::{Filter, Link, LinkId, RoomSnapshot, entries::Entry, group::Group, host::Host, link::Querier};
 use crate::Instant;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct LinkSnapshot {
     /// Time until the other querier counts as gone; none when this router is the querier.
     pub querier_expires: Option<Duration>,
     pub groups: Vec<GroupSnapshot>,
+    /// None on the upstream.
+    pub room: Option<RoomSnapshot>,
 }
 
 /// What the listeners of a link want of a group.
@@ -92,11 +94,12 @@ impl LinkSnapshot {
         };
         let groups = link.groups().map(|(address, group)| GroupSnapshot::new(now, address, group));
         let (address, querier) = (link.address(), Some(querier));
-        Self { link: id, address, querier, querier_expires, groups: groups.collect() }
+        let room = Some(link.room());
+        Self { link: id, address, querier, querier_expires, groups: groups.collect(), room }
     }
 
     fn of_upstream((link, address): (LinkId, IpAddr)) -> Self {
-        Self { link, address, querier: None, querier_expires: None, groups: Vec::new() }
+        Self { link, address, querier: None, querier_expires: None, groups: Vec::new(), room: None }
     }
 }
 
