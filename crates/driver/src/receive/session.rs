@@ -25,7 +25,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, GroupKey, Message, ObjectKind, PROTOCOL_VERSION, PutOutCode, Welcome},
+    message::{BeginOfFile, Digest, GroupKey, Message, ObjectKind, PROTOCOL_VERSION, PutOutCode, Welcome},
     ticket,
 };
 
@@ -161,8 +161,7 @@ impl<'a> Session<'a> {
         poller.add(&joined.connection, CONTROL, Interest::Read)?;
         poller.add(&store_waker, STORE, Interest::Read)?;
         let clock = Clock::start();
-        // What symbols are decoded with lies on the disk.
-        let small = SmallObjects::resuming(ticket.fec, &journal, &leftovers);
+        let small = SmallObjects::resuming(&journal, &leftovers);
         let intake = Intake::start(folder.clone(), journal, store_waker.clone(), small.buffers())?;
         let mut session = Self {
             on_event,
@@ -509,6 +508,15 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Whether a digest from the group is the sender's, of what has been announced. That is told over the connection, too.
+    fn is_right(&mut self, file: FileId, digest: &Digest) -> bool {
+        let begin = self.begins.get(&file);
+        self.manifests
+            .as_mut()
+            .zip(begin)
+            .is_some_and(|(manifests, begin)| manifests.is_right(file, begin, digest))
+    }
+
     /// Hands the machine the digests that have waited for an announcement.
     fn release_digests(&mut self) {
         while let Some(file) = self.announced.pop() {
@@ -577,6 +585,8 @@ impl<'a> Session<'a> {
                     if from == Channel::Group && file.session() == self.session {
                         self.congestion.handle(now, tfmcc::ReceiverInput::Pace(pace));
                     }
+                }
+                Item::Message { file, message: Message::Digest(digest) } if !self.is_right(file, &digest) => {
                 }
                 Item::Message { file, message } => {
                     self.handle(ReceiverInput::Message { from, file, message }, None);
@@ -668,6 +678,7 @@ impl<'a> Session<'a> {
                     let len = (positions.end - positions.start) as usize;
                     let (first, symbol_len) =
                         (symbol_number(positions.start, self.block_len), self.block_len);
+                    self.small.hand_over(file).into_iter().for_each(|task| self.add(task));
                     self.add(Task::KeepSymbols { file, source_block, first, symbol_len, at, len });
                 }
             }
@@ -923,6 +934,7 @@ fn machine_config(options: &ReceiveOptions, buffer_bytes: usize) -> ReceiverConf
             ticket::Repair::Nack => Repair::Nack,
         },
         fec: options.ticket.fec,
+        digest_from_group: options.ticket.security.is_some(),
         block_len: options.ticket.block_len,
         notification: match options.only.is_some() || options.rules.keep_existing {
             true => Notification::PerFile,

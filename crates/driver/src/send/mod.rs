@@ -66,6 +66,10 @@ pub const LINGER: Duration = Duration::from_secs(10);
 /// A receiver that nothing else is said to hears at least so often that its sender lives.
 pub const KEEPALIVE: Duration = Duration::from_secs(5);
 
+/// The highest rate, in bits a second, at which repair symbols take the place of lost blocks by themselves. One core decodes
+/// about 3 Gbit/s, and a receiver that loses anything has to decode nearly all that comes.
+pub const MOST_CODED_BPS: u64 = 400_000_000;
+
 /// What to send, and how.
 #[derive(Debug, Clone)]
 pub struct SendOptions {
@@ -78,7 +82,7 @@ pub struct SendOptions {
     /// How they share packets there.
     pub sharing: Sharing,
     pub repair: Repair,
-    /// Forward error correction: what goes out unasked.
+    /// Forward error correction: what goes out unasked. None never sends a repair symbol.
     pub fec: Option<Share>,
     /// The group; none picks a random one.
     pub group: Option<IpAddr>,

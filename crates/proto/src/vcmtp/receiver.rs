@@ -42,8 +42,10 @@ pub enum Notification {
 pub struct ReceiverConfig {
     pub session: SessionId,
     pub repair: Repair,
-    /// Whether the sender mends losses with repair symbols.
+    /// Whether the sender may mend losses with repair symbols. What is lost is named to it until it does.
     pub fec: bool,
+    /// Whether the caller hands in no digest from the group of which it has not seen that it is the sender's.
+    pub digest_from_group: bool,
     pub block_len: u16,
     pub notification: Notification,
     /// A Progress report goes out after so many multicast bytes, ...
@@ -266,7 +268,12 @@ impl Receiver {
         Self {
             state: State::Idle,
             ledger: Ledger::default(),
-            requester: Requester { repair: config.repair, ready_to_send: false, arrived_symbols: 0 },
+            requester: Requester {
+                repair: config.repair,
+                ready_to_send: false,
+                arrived_symbols: 0,
+                counts: false,
+            },
             reporter: Reporter::new(config.progress_bytes, config.progress_interval, config.keepalive, none),
             counters: ReceiverCounters::default(),
             group: 0,

@@ -65,6 +65,8 @@ pub struct SenderConfig {
     pub repair: Repair,
     /// Forward error correction, and what goes out unasked.
     pub fec: Option<Share>,
+    /// Whether receivers can see that a digest is the sender's: where losses are mended with symbols, it goes to the group, too.
+    pub digest_to_group: bool,
     /// Bytes of an object in each packet but the last.
     pub block_len: u16,
     /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers (a super-packet's worth).
@@ -368,7 +370,7 @@ impl Sender {
         {
             return Step::Transmit(to_group(self.objects.file_id(index), Message::BeginOfFile(begin)));
         }
-        if let Some(transmit) = self.next_symbols() {
+        if let Some(transmit) = self.next_symbols(now) {
             return Step::Transmit(transmit);
         }
         if let Some(index) = self.multicast.end(now, &mut self.objects) {
@@ -387,7 +389,8 @@ impl Sender {
             let deadline = self.deadline().map_or(deadline, |other| other.min(deadline));
             return Step::Wait(Some(deadline), SenderWait::Credit);
         }
-        if let Some(index) = self.multicast.announce_again(&mut self.objects)
+        let is_coding = self.symbols.is_coding();
+        if let Some(index) = self.multicast.announce_again(&mut self.objects, is_coding)
             && let Some(object) = self.objects.get(index)
         {
             let begin = Message::BeginOfFile(object.begin.clone());
@@ -395,7 +398,7 @@ impl Sender {
         }
         match self.multicast.blocks(&mut self.objects, self.config.max_run_len) {
             Some((index, range)) => {
-                self.symbols.sent(&mut self.objects, index, range.end);
+                self.note_passed(index, range.end);
                 Step::Transmit(self.blocks(index, range))
             }
             None => self.wait(),
@@ -462,6 +465,7 @@ impl Sender {
         } else if let Some(hash) = hash {
             pending.retain(|receiver| !self.awaits(*receiver, index));
             self.tell(index, &pending, Due::Digest(hash));
+            self.say_digest(now, index);
         }
     }
 
@@ -556,7 +560,8 @@ impl Sender {
     /// When an object's time is up, or a receiver's patience to be lost.
     fn deadline(&self) -> Option<Instant> {
         let lingers_until = self.idle_since.zip(self.linger).map(|(since, linger)| since + linger);
-        let checks = self.stall.deadlines().into_iter().chain([lingers_until]).flatten();
+        let checks =
+            self.stall.deadlines().into_iter().chain([lingers_until, self.symbols.deadline()]).flatten();
         let checks = checks.filter(|_| self.coordinator.state != State::Closed);
         checks.chain(self.coordinator.deadline()).min()
     }

@@ -262,6 +262,20 @@ impl Retransmitter {
         }
     }
 
+    /// It is to be told over its connection that symbols of a source block are out.
+    pub(super) fn owe_sent(&mut self, of: (u32, u32)) {
+        self.sent_due.insert(of);
+    }
+
+    /// Symbols take the place of blocks that it has asked for.
+    pub(super) fn drop_request(&mut self, index: u32, blocks: Range<u64>) {
+        let Some(requested) = self.requested.get_mut(&index) else { return };
+        requested.blocks.remove(blocks);
+        if requested.blocks.is_empty() {
+            self.requested.remove(&index);
+        }
+    }
+
     /// The receiver speaks of an object that has not begun: somebody else has told it of one. Should there be such
     /// an object, the receiver is told when it begins.
     pub(super) fn mislead(&mut self, file: FileId) {
