@@ -206,6 +206,11 @@ impl SmallObjects {
         held.hash
     }
 
+    /// The store has all that is to come of an object that has been handed out.
+    pub fn leave_to_store(&mut self, file: FileId) {
+        self.stored.insert(file);
+    }
+
     /// Hands out an object that is held and has been hashed.
     pub fn take(&mut self, file: FileId) -> Option<Whole> {
         if self.unlogged.iter().any(|(of, _)| *of == file) {

@@ -133,6 +133,8 @@ pub(super) struct Session<'a> {
     comes_back: bool,
     /// ... and what fails unless it does.
     failing: Vec<(FileId, String, String)>,
+    /// Since when something waits for room on the disk; none when nothing does.
+    full_since: Option<Instant>,
     /// It has ended because its time is up.
     is_time_up: bool,
     closed: bool,
@@ -211,6 +213,7 @@ impl<'a> Session<'a> {
             carried,
             comes_back: !options.reconnect.is_zero(),
             failing: Vec::new(),
+            full_since: None,
             is_time_up: false,
             closed: false,
             now: clock.now(),
@@ -562,6 +565,20 @@ impl<'a> Session<'a> {
                     ReceiverInput::AnnouncementRefused { file, begin, reason }
                 }
                 Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
+                Report::Lost { file, ranges } => {
+                    self.small.leave_to_store(file);
+                    ReceiverInput::Lost { file, ranges }
+                }
+                Report::Full { shortage } => {
+                    self.full_since = Some(self.clock.now());
+                    (self.on_event)(ReceiveEvent::Full(shortage));
+                    continue;
+                }
+                Report::Room => {
+                    self.full_since = None;
+                    (self.on_event)(ReceiveEvent::Room);
+                    continue;
+                }
             };
             self.handle(input, None);
         }

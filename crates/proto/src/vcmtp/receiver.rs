@@ -119,6 +119,9 @@ pub enum ReceiverInput {
     /// The object cannot be stored as it was announced (no room, name refused). Everything kept of it is
     /// gone, and nothing more is kept before [`ReceiverTransmit::Discard`].
     AnnouncementRefused { file: FileId, begin: BeginOfFile, reason: String },
+    /// There was no room for these bytes, and there is now: it is as if they had never come. What was asked of the storage
+    /// since is not answered.
+    Lost { file: FileId, ranges: Vec<Range<u64>> },
     /// Storing failed for good (disk full, name taken).
     StoreFailed { file: FileId, reason: String },
     /// API_Close_Receiver.
@@ -316,6 +319,7 @@ impl Receiver {
             ReceiverInput::AnnouncementRefused { file, begin, reason } => {
                 self.announcement_refused(now, file, &begin, &reason);
             }
+            ReceiverInput::Lost { file, ranges } => self.lost(now, file, &ranges),
             ReceiverInput::StoreFailed { file, reason } => self.store_failed(file, &reason),
             ReceiverInput::Close => self.close(),
         }

@@ -258,6 +258,19 @@ fn table_4_7_bof_response_ignore() {
 }
 
 #[test]
+#[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
+fn what_could_not_be_stored_is_asked_for_again_whatever_was_asked_of_the_storage() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(300);
+    bench.data(0..300);
+    assert_eq!(bench.digest(), "hash 0");
+    let lost = |ranges: &[Range<u64>]| ReceiverInput::Lost { file: file(0), ranges: ranges.to_vec() };
+    assert_eq!(bench.input(lost(&[100..200])), "Retx-Request 0 100..200");
+    assert_eq!(bench.data_again(100..200), "store 0 100..200, hash 0");
+    assert_eq!(bench.input(lost(&[])), "hash 0", "the last one has not been answered");
+}
+
+#[test]
 fn procedure_a_asks_for_missing_blocks_at_once() {
     let mut bench = Bench::new(Notification::Batched);
     bench.bof(1_000);
