@@ -4,6 +4,7 @@
  * Xcast's. The rules are those of crates/proto/src/mead/router, against which it is tested; here is how they are kept to in a
  * kernel.
  */
+#include "guard.h"
 #include "options.h"
 #include "segment.h"
 #include "send.h"
@@ -48,20 +49,16 @@ INLINE int check_data(const struct packet *packet)
 	return -1;
 }
 
-static long check_address(mead_u32 place, struct work *work)
-{
-	if (is_forwardable(work->packet->addresses[place & 31]))
-		return 0;
-	work->is_wrong = 1;
-	return 1;
-}
-
 INLINE int check_addresses(struct packet *packet)
 {
-	struct work work = { .packet = packet };
+	struct look look = { .packet = packet, .places = list(packet) };
 
-	repeat(packet->count, check_address, &work, 0);
-	return work.is_wrong ? MEAD_ADDRESS : -1;
+	/* The list may be read a second time, in the other dialect. */
+	__builtin_memset(packet->seen, 0, sizeof(packet->seen));
+	repeat(packet->count, check_address, &look, 0);
+	if (look.is_wrong)
+		return MEAD_ADDRESS;
+	return look.is_twice ? MEAD_TWICE : -1;
 }
 
 /*
@@ -237,7 +234,6 @@ INLINE void forward_whole(struct __sk_buff *skb, struct packet *packet, struct m
 	mead_u32 first = first_of(others);
 	mead_u32 *destination = packet->ip.destination;
 
-	work->early = 0;
 	if (!others)
 		return;
 	count(MEAD_WHOLE, 1);
@@ -248,14 +244,13 @@ INLINE void forward_whole(struct __sk_buff *skb, struct packet *packet, struct m
 }
 
 /* The group of the packet's options. */
-INLINE void find_group(struct packet *packet, struct work *work)
+INLINE void find_group(struct packet *packet)
 {
 	mead_u8 *octets = (mead_u8 *)packet->group;
 
 	NO_UNROLL
 	for (mead_u32 at = 0; at < 16; at++)
 		octets[at & 15] = packet->options[(packet->group_at + at) & 255];
-	find_listeners(packet, work);
 }
 
 /* Finds out who gets what. */
@@ -263,7 +258,7 @@ INLINE void sort_routers(struct packet *packet, struct work *work)
 {
 	repeat(packet->count, classify, work, 0);
 	if (work->is_designated)
-		find_group(packet, work);
+		find_listeners(packet, work);
 	if (!work->by_router)
 		repeat(packet->count, find_router, work, 0);
 }
@@ -278,11 +273,16 @@ INLINE int forward_data(struct __sk_buff *skb, struct packet *packet, struct mea
 		return drop(MEAD_NOTHING_TO_DELIVER);
 	if (packet->ip.hop_limit <= 1)
 		return is_here ? drop(MEAD_HOP_LIMIT) : NEXT;
+	measure(skb, packet, len);
+	sort_routers(packet, &work);
+	others = packet->dont_replicate ? packet->delivery & ~work.own_routers : work.replicas;
+	if (packet->dont_replicate)
+		work.replicas = work.early = 0;
+	if (!may_copy(packet, settings, copies_of(&work) + (packet->dont_replicate && others)))
+		return turn_away(MEAD_REFUSED, REFUSED_LIMITED);
 	count(MEAD_DATA, 1);
 	if (!prepare(skb, packet, len))
 		return drop(MEAD_NOT_REWRITTEN);
-	sort_routers(packet, &work);
-	others = packet->dont_replicate ? packet->delivery & ~work.own_routers : work.replicas;
 	if (packet->dont_replicate) {
 		forward_whole(skb, packet, settings, &work, is_here);
 	} else if (work.replicas) {
@@ -322,6 +322,11 @@ static __attribute__((noinline)) int route_mead(struct __sk_buff *skb, struct pa
 	}
 	if (find_upper(skb, packet, AT_HEADER + rest, AT_HEADER + payload_len))
 		return drop(MEAD_SECOND_ROUTING_HEADER);
+	if (packet->group_at)
+		find_group(packet);
+	wrong = refuse(skb, packet, settings, packet->is_discovery ? LIST_REQUEST : LIST_MEAD);
+	if (wrong >= 0)
+		return turn_away(MEAD_REFUSED, wrong);
 	if (packet->is_discovery)
 		return pass_on_request(skb, packet, settings->mode, IP_LEN + payload_len);
 	return forward_data(skb, packet, settings, IP_LEN + payload_len);

@@ -5,14 +5,17 @@
 
 #include "packet.h"
 
-enum { XCAST_PORTS_OPTION = 0x5e };
+enum { OUR_OPTION = 0x1e, XCAST_PORTS_OPTION = 0x5e };
+
+/* A proof among our options, and how long it is behind that. */
+enum { LIST_PROOF_KIND = 5, LIST_PROOF_LEN = 10 };
 
 /* Our options, and whether all is well with those of others. */
 INLINE int read_option(struct packet *packet, mead_u32 kind, mead_u32 at, mead_u32 len)
 {
 	mead_u32 body = len - 1;
 
-	if (kind != 0x1e || len == 0)
+	if (kind != OUR_OPTION || len == 0)
 		return kind >> 6 == 0;
 	switch (packet->options[at & 255]) {
 	case 1:
@@ -34,6 +37,11 @@ INLINE int read_option(struct packet *packet, mead_u32 kind, mead_u32 at, mead_u
 			return 0;
 		packet->group_at = at + 1;
 		break;
+	case LIST_PROOF_KIND:
+		if (body != LIST_PROOF_LEN)
+			return 0;
+		packet->proof_at = at + 1;
+		break;
 	default:
 		return 1;
 	}
@@ -41,9 +49,16 @@ INLINE int read_option(struct packet *packet, mead_u32 kind, mead_u32 at, mead_u
 	return 1;
 }
 
-/* Xcast's list of ports, and the same of others (RFC 5058, 9.3.2.2). */
+/* Xcast's list of ports (RFC 5058, 9.3.2.2), our proof, and the same of others. */
 INLINE int read_xcast_option(struct packet *packet, mead_u32 kind, mead_u32 at, mead_u32 len)
 {
+	if (kind == OUR_OPTION && len > 0 && packet->options[at & 255] == LIST_PROOF_KIND) {
+		if (len - 1 != LIST_PROOF_LEN)
+			return 0;
+		packet->proof_at = at + 1;
+		packet->options_len = 1;
+		return 1;
+	}
 	if (kind != XCAST_PORTS_OPTION)
 		return kind >> 6 == 0;
 	if (len != 2 * packet->count)

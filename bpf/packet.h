@@ -69,6 +69,9 @@ struct packet {
 	struct next_hop next_hops[MEAD_MAX_ADDRESSES];
 	/* Destination and source, as they came. */
 	mead_u8 ethernet[16];
+	/* The last source and interface that were found to fit each other, and when. */
+	struct mead_path path;
+	mead_u64 path_checked_ns;
 	/* All from here on is 0 before a packet is read. */
 	mead_u32 count;
 	/* Of the routing header. */
@@ -92,6 +95,12 @@ struct packet {
 	mead_u32 ports;
 	mead_u32 group_at;
 	mead_u32 group[4];
+	/* Where the epoch stands in the proof of the list; 0: there is none. */
+	mead_u32 proof_at;
+	/* Whether it may become multicast on links of this router. */
+	mead_u32 may_multicast;
+	/* Which kinds of addresses have been met (`check_address`). */
+	mead_u64 seen[4];
 	/* Upper layer: its kind and where its checksum and port stand; kind 0: there is none to correct. */
 	mead_u32 upper;
 	mead_u32 at_upper;
@@ -112,6 +121,8 @@ INLINE void forget(struct packet *packet)
 
 	__builtin_memset((mead_u32 *)packet + kept / sizeof(mead_u32), 0, sizeof(*packet) - kept);
 }
+
+enum { PATH_HOLDS_NS = 20000000 };
 
 /* What loops over the address list share. Their bodies are callbacks, so that the verifier looks at each once. */
 struct work {
@@ -294,6 +305,53 @@ INLINE mead_u32 first_of(mead_u32 map)
 INLINE mead_u32 list(const struct packet *packet)
 {
 	return ~(mead_u32)(0xffffffffull >> (packet->count & 63));
+}
+
+/* What a look at the address list needs, and finds. */
+struct look {
+	struct packet *packet;
+	/* The places that are looked at, and the one at hand. */
+	mead_u32 places;
+	mead_u32 place;
+	int is_wrong;
+	int is_twice;
+};
+
+/* Whether an earlier place has the address of the one at hand. */
+static long find_same(mead_u32 earlier, struct look *look)
+{
+	struct packet *packet = look->packet;
+
+	if (!(look->places & bit(earlier)) ||
+	    !is_same(packet->addresses[earlier & 31], packet->addresses[look->place & 31]))
+		return 0;
+	look->is_twice = 1;
+	return 1;
+}
+
+/*
+ * Whether the address at a place can be forwarded to, and stands there for the first time. Addresses fall into 256 kinds; only
+ * where one of its kind has been met are all before it compared.
+ */
+static long check_address(mead_u32 place, struct look *look)
+{
+	struct packet *packet = look->packet;
+	const mead_u32 *address = packet->addresses[place & 31];
+	mead_u32 kind = (address[0] ^ address[1] ^ address[2] ^ address[3]) * 0x9e3779b1u >> 24;
+	mead_u64 mark = 1ull << (kind & 63), *seen = &packet->seen[kind >> 6 & 3];
+
+	if (!(look->places & bit(place)))
+		return 0;
+	if (!is_forwardable(address)) {
+		look->is_wrong = 1;
+		return 1;
+	}
+	if (*seen & mark && !look->is_twice) {
+		look->place = place;
+		repeat(place, find_same, look, 0);
+	}
+	*seen |= mark;
+	return 0;
 }
 
 #endif

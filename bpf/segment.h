@@ -72,10 +72,9 @@ INLINE void normalise(struct __sk_buff *skb, const struct packet *packet)
 	store(skb, checksum_at(packet), &checksum, 2, 0);
 }
 
-/* Before copies are made of it. Without the padding of a short frame, which would stand behind the payload of each. */
+/* Before copies are made of what has been measured. Without the padding of a short frame, which would stand behind the payload of each. */
 INLINE int prepare(struct __sk_buff *skb, struct packet *packet, mead_u32 len)
 {
-	measure(skb, packet, len);
 	if (skb->len > ETHERNET_LEN + len && change_tail(skb, ETHERNET_LEN + len, 0))
 		return 0;
 	normalise(skb, packet);

@@ -140,10 +140,16 @@ static long count_lan(mead_u32 index, struct work *work)
 	return 0;
 }
 
+/* How many copies leave. */
+INLINE mead_u32 copies_of(const struct work *work)
+{
+	return population(work->replicas) + population(work->served) + population(work->early) + work->lans;
+}
+
 /* Finds the links with listeners to the packet's group; the one that it came from is not among them. */
 INLINE void find_listeners(struct packet *packet, struct work *work)
 {
-	work->group = lookup(&groups, packet->group);
+	work->group = packet->may_multicast ? lookup(&groups, packet->group) : 0;
 	if (work->group)
 		repeat(MEAD_MAX_LANS, count_lan, work, 0);
 }

@@ -7,6 +7,7 @@
 #ifndef TREECAST_XCAST_H
 #define TREECAST_XCAST_H
 
+#include "guard.h"
 #include "options.h"
 #include "send.h"
 
@@ -47,16 +48,6 @@ INLINE mead_u16 fold(mead_u32 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-static long check_destination(mead_u32 place, struct work *work)
-{
-	struct packet *packet = work->packet;
-
-	if (!(packet->delivery & bit(place)) || is_forwardable(packet->addresses[place & 31]))
-		return 0;
-	work->is_wrong = 1;
-	return 1;
-}
-
 /* What the fixed part alone shows. Answers with a reason, or -1 when it is good. */
 INLINE int check_xcast_fixed(const struct packet *packet)
 {
@@ -78,7 +69,7 @@ INLINE int check_xcast_fixed(const struct packet *packet)
 /* Reads the routing header. Answers with a reason, or -1 when it is good. */
 INLINE int read_xcast(struct __sk_buff *skb, struct packet *packet, mead_u32 payload_len)
 {
-	struct work work = { .packet = packet };
+	struct look look = { .packet = packet };
 	struct xcast_header *header = &packet->xcast;
 	mead_u32 len;
 	int wrong;
@@ -101,9 +92,12 @@ INLINE int read_xcast(struct __sk_buff *skb, struct packet *packet, mead_u32 pay
 		return XCAST_BITMAP_BEYOND_LIST;
 	if (!packet->delivery)
 		return XCAST_NOTHING_VALID;
-	repeat(packet->count, check_destination, &work, 0);
-	if (work.is_wrong)
+	look.places = packet->delivery;
+	repeat(packet->count, check_address, &look, 0);
+	if (look.is_wrong)
 		return XCAST_ADDRESS;
+	if (look.is_twice)
+		return XCAST_TWICE;
 	packet->next_header = header->next_header;
 	header->flags &= ~XCAST_RESERVED;
 	header->count = packet->count;
@@ -245,27 +239,35 @@ static long copy(mead_u32 index, struct work *work)
 INLINE void sort_destinations(struct packet *packet, struct work *work)
 {
 	repeat(packet->count, find_next_hop, work, 0);
-	count(XCAST_LOCAL, work->local);
-	count(XCAST_UNROUTED, work->unrouted);
 	repeat(work->ways, sort_copies, work, 0);
-	count(XCAST_COPIES, population(work->replicas));
-	count(XCAST_UNICAST, population(work->served) - work->local - work->unrouted);
-	count(XCAST_PREMATURE, population(work->early));
 	if (work->is_designated) {
 		__builtin_memcpy(packet->group, packet->xcast.channel, 16);
 		find_listeners(packet, work);
-		count(XCAST_MULTICAST, work->lans);
 	}
+}
+
+INLINE void count_xcast(const struct work *work)
+{
+	count(XCAST_DATA, 1);
+	count(XCAST_LOCAL, work->local);
+	count(XCAST_UNROUTED, work->unrouted);
+	count(XCAST_COPIES, population(work->replicas));
+	count(XCAST_UNICAST, population(work->served) - work->local - work->unrouted);
+	count(XCAST_PREMATURE, population(work->early));
+	count(XCAST_MULTICAST, work->lans);
 }
 
 INLINE int forward_xcast(struct __sk_buff *skb, struct packet *packet, struct mead_config *settings, mead_u32 len)
 {
 	struct work work = { .skb = skb, .packet = packet, .settings = settings, .answer = DROP };
 
-	count(XCAST_DATA, 1);
+	measure(skb, packet, len);
+	sort_destinations(packet, &work);
+	if (!may_copy(packet, settings, copies_of(&work)))
+		return turn_away(XCAST_REFUSED, REFUSED_LIMITED);
+	count_xcast(&work);
 	if (!prepare(skb, packet, len))
 		return drop(MEAD_NOT_REWRITTEN);
-	sort_destinations(packet, &work);
 	if (!(work.replicas | work.served | work.early | work.lans))
 		return drop(work.is_designated ? XCAST_NO_LISTENER : XCAST_FOR_OTHERS);
 	repeat(work.ways, copy, &work, 0);
@@ -292,6 +294,9 @@ static __attribute__((noinline)) int route_xcast(struct __sk_buff *skb, struct p
 	}
 	if (find_upper(skb, packet, AT_HEADER + rest, AT_HEADER + payload_len))
 		return drop(XCAST_SECOND_ROUTING_HEADER);
+	wrong = refuse(skb, packet, settings, LIST_XCAST);
+	if (wrong >= 0)
+		return turn_away(XCAST_REFUSED, wrong);
 	if (packet->ip.hop_limit <= 1)
 		return packet->is_to_all || is_own(packet->ip.destination) ? drop(XCAST_HOP_LIMIT) : NEXT;
 	return forward_xcast(skb, packet, settings, IP_LEN + payload_len);

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use treecast_wire::xcast::{Header, Registration, len, parse_ports, ports_to_bytes};
+use treecast_wire::xcast::{Header, Options, Registration, len};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(registration) = Registration::parse(bytes) {
@@ -14,10 +14,12 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(emitted.len() + rest.len(), bytes.len());
     let destinations = header.destinations.len();
     assert_eq!(Header::parse(&emitted), Ok((header, &[][..])));
-    if let Ok((Some(ports), next, len)) = parse_ports(rest, destinations) {
+    if let Ok((options, next, len)) = Options::parse(rest, destinations)
+        && !options.is_empty()
+    {
         assert!(len <= rest.len());
-        let again = ports_to_bytes(&ports, next);
-        assert_eq!(parse_ports(&again, destinations), Ok((Some(ports), next, again.len())));
+        let again = options.to_bytes(next);
+        assert_eq!(Options::parse(&again, destinations), Ok((options, next, again.len())));
     }
 });
 

@@ -2,13 +2,19 @@
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
-use treecast_dataplane::mead::{self, Config, Leaving, Notice, Registered, Setting, Status, Xcast, check};
+use treecast_dataplane::mead::{
+    self, Config, Leaving, MAX_ALLOWED, Notice, Registered, Setting, Status, Xcast, check,
+};
+use treecast_proto::mead::router::{Prefix, ReversePath};
 use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
 use crate::{Outcome, arguments::seconds, domain_key, mroute::table};
 
 /// No packet has so many receivers: then none is replicated.
 const MAX_MIN_DSTS: i64 = MAX_ADDRESSES as i64;
+
+/// More than a sender with a link of 10 Gbit/s has use for, where each of its full packets becomes five.
+const COPIES_PER_SECOND: u32 = 5_000_000;
 
 /// Forward MEADcast and Xcast packets between this host's networks
 #[derive(clap::Args)]
@@ -78,9 +84,23 @@ struct Run {
     /// forwards the same groups
     #[arg(long)]
     xcast_plus: bool,
-    /// A file with the domain's key, 64 hexadecimal digits: discovery responses and registrations prove that they are of the domain
+    /// A file with the domain's key, 64 hexadecimal digits: discovery responses and registrations prove that they are of the domain.
+    /// Copies are made, and discovery is answered, only for senders that prove the same (`treecast mead --key`, `treecast send
+    /// --domain-key`); others' packets pass as if there were no router. Hosts' clocks must not be more than ten minutes apart
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    /// Which sources to believe by the way that their packets came. strict: those to which the route leads by the same interface;
+    /// loose: those to which there is a route (where routes are asymmetric; packets become multicast as with strict); off: all.
+    /// Packets of others are dropped
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = Rpf::Strict)]
+    rpf: Rpf,
+    /// Make copies only for sources in this network (may be repeated); others' packets pass as if there were no router
+    #[arg(long = "allow-source", value_name = "PREFIX")]
+    allowed: Vec<Prefix>,
+    /// The most copies that are made in a second for the sources of one network (/64), those of super-packets counted singly; what
+    /// is above that passes as if there were no router (0: any number)
+    #[arg(long, value_name = "N", default_value_t = COPIES_PER_SECOND)]
+    copies_per_second: u32,
     /// Send all copies the kernel's own way, past its firewall and policy routing, which is slower. Without, the firewall's
     /// rules for forwarding do not see them
     #[arg(long)]
@@ -97,6 +117,23 @@ struct Run {
     leave_within: u64,
     #[command(flatten)]
     control: Control,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Rpf {
+    Strict,
+    Loose,
+    Off,
+}
+
+impl From<Rpf> for ReversePath {
+    fn from(rpf: Rpf) -> Self {
+        match rpf {
+            Rpf::Strict => Self::Strict,
+            Rpf::Loose => Self::Loose,
+            Rpf::Off => Self::Off,
+        }
+    }
 }
 
 #[derive(clap::Subcommand)]
@@ -157,6 +194,13 @@ fn serve(args: Run) -> Result<(), Box<dyn std::error::Error>> {
                 .into(),
         );
     }
+    if args.allowed.len() > MAX_ALLOWED {
+        return Err(format!(
+            "--allow-source: {} prefixes named, at most {MAX_ALLOWED} may be",
+            args.allowed.len()
+        )
+        .into());
+    }
     let key = args.key.as_deref().map(domain_key::read).transpose()?;
     let config = Config {
         interfaces: args.interfaces,
@@ -165,6 +209,9 @@ fn serve(args: Run) -> Result<(), Box<dyn std::error::Error>> {
         is_designated: args.designated,
         is_xcast_plus: args.xcast_plus,
         key,
+        reverse_path: args.rpf.into(),
+        allowed: args.allowed,
+        copies_per_second: args.copies_per_second,
         through_kernel: args.through_kernel,
         as_filter: args.as_filter,
         user_space: args.user_space,
@@ -236,7 +283,10 @@ fn print_status(status: &Status) {
         ("discovery responses", discovery.responses),
     ];
     let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
-    table(["PACKETS, SUPER-PACKETS AS ONE", ""], counts.chain(ended(&status.malformed, &status.dropped)));
+    table(
+        ["PACKETS, SUPER-PACKETS AS ONE", ""],
+        counts.chain(ended(&status.malformed, &status.dropped, &status.passed_on)),
+    );
     if let Some(other) = &status.other_dialect {
         say!("{other}");
         say!("");
@@ -278,7 +328,10 @@ fn print_xcast(xcast: &Xcast) {
         ("registrations not sent", xcast.registrations_unsent),
     ];
     let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
-    table(["XCAST PACKETS, SUPER-PACKETS AS ONE", ""], counts.chain(ended(&xcast.malformed, &xcast.dropped)));
+    table(
+        ["XCAST PACKETS, SUPER-PACKETS AS ONE", ""],
+        counts.chain(ended(&xcast.malformed, &xcast.dropped, &xcast.passed_on)),
+    );
     if !xcast.registered.is_empty() {
         let routers =
             |one: &Registered| one.routers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
@@ -288,13 +341,14 @@ fn print_xcast(xcast: &Xcast) {
     }
 }
 
-/// Packets that ended here, by why.
+/// Packets that ended here, or of which no copies were made, by why.
 fn ended<'a>(
     malformed: &'a BTreeMap<String, u64>,
     dropped: &'a BTreeMap<String, u64>,
+    passed_on: &'a BTreeMap<String, u64>,
 ) -> impl Iterator<Item = [String; 2]> + 'a {
     let of = |what: &'static str, counts: &'a BTreeMap<String, u64>| {
         counts.iter().map(move |(reason, count)| [format!("{what}: {reason}"), count.to_string()])
     };
-    of("malformed", malformed).chain(of("dropped", dropped))
+    of("malformed", malformed).chain(of("dropped", dropped)).chain(of("passed on", passed_on))
 }

@@ -59,7 +59,8 @@ pub struct Args {
     receivers: Option<String>,
     #[command(flatten)]
     sharing: SharingArgs,
-    /// Believe only MEADcast routers that have the domain's key: a file with 64 hexadecimal digits
+    /// Believe only MEADcast routers that have the domain's key, a file with 64 hexadecimal digits, and prove the same to them and to
+    /// Xcast's: routers with a key make copies for nobody else
     #[arg(long, value_name = "FILE", help_heading = "Protocol")]
     domain_key: Option<PathBuf>,
     /// The order of bits in MEADcast's headers [default: rfc]
@@ -70,12 +71,10 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "nack")]
     repair: Repair,
     /// Forward error correction: mend losses with repair symbols (RaptorQ), each of which stands for any lost packet of
-    /// any receiver. N% of them follow each part of a file unasked, or as many as receivers have lately lacked (auto), or
-    /// none do. With --repair carousel (auto), every loop but the first is of repair symbols [default: with --repair nack
-    /// to a multicast group, as auto from when several receivers have lost different packets, at rates up to 400M;
-    /// otherwise none]
-    #[arg(long, value_name = "N%|auto|none", value_parser = parse_fec, allow_hyphen_values = true)]
-    fec: Option<Fec>,
+    /// any receiver. N% of them follow each part of a file unasked, or as many as receivers have lately lacked (auto).
+    /// With --repair carousel (auto), every loop but the first is of repair symbols
+    #[arg(long, value_name = "N%|auto", value_parser = parse_fec, allow_hyphen_values = true)]
+    fec: Option<Share>,
     /// Multicast group, with or without a port [default: a random one of site scope]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = Group::parse)]
     group: Option<Group>,
@@ -331,7 +330,7 @@ fn refused_by_iotup(args: &Args) -> [Refusal; 4] {
             "the IoT updater knows no sessions, and its sender can be started again as it is: leave out --session",
         ),
         (
-            is_iotup && asks_for_fec(args),
+            is_iotup && args.fec.is_some(),
             "the IoT updater knows no repair symbols: leave out --fec, or --dialect iotup",
         ),
         (
@@ -389,7 +388,7 @@ fn refused_by_carousel(args: &Args) -> [Refusal; 13] {
             "a carousel sends one file behind the other: leave out --at-once",
         ),
         (
-            is_carousel && matches!(args.fec, Some(Fec(Some(Share::Percent(_))))),
+            is_carousel && matches!(args.fec, Some(Share::Percent(_))),
             "from its second loop on, a carousel with forward error correction sends nothing but repair symbols: take --fec \
              auto",
         ),
@@ -406,15 +405,15 @@ fn refused_by_fanout(args: &Args) -> [Refusal; 6] {
             "--receivers says where MEADcast is to reach: leave it out, or take --fanout mead or auto",
         ),
         (
-            !is_copied && args.domain_key.is_some(),
-            "--domain-key is that of MEADcast routers: leave it out, or take --fanout mead or auto",
+            !is_copied && args.fanout != Fanout::Xcast && args.domain_key.is_some(),
+            "--domain-key is that of MEADcast and Xcast routers: leave it out, or take --fanout mead, xcast or auto",
         ),
         (
             !is_copied && args.mead_dialect.is_some(),
             "--mead-dialect is of MEADcast's headers: leave it out, or take --fanout mead or auto",
         ),
         (
-            args.fanout == Fanout::Unicast && asks_for_fec(args),
+            args.fanout == Fanout::Unicast && args.fec.is_some(),
             "a repair symbol mends several receivers' losses at once, and with unicast each gets its own packets: leave \
              out --fec, or take another --fanout",
         ),
@@ -454,35 +453,9 @@ fn check_sharing(args: &Args) -> Result<(), String> {
     }
 }
 
-/// Forward error correction that somebody has asked for: none is `--fec none`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Fec(Option<Share>);
-
-fn asks_for_fec(args: &Args) -> bool {
-    args.fec.is_some_and(|Fec(share)| share.is_some())
-}
-
-/// What is asked for, or else what costs least: symbols where one packet reaches all receivers, and computing them keeps up.
-fn fec(args: &Args, rate: send::Rate) -> Option<Share> {
-    if let Some(Fec(share)) = args.fec {
-        return share;
-    }
-    let keeps_up = match rate {
-        send::Rate::Fixed(rate) => rate <= send::MOST_CODED_BPS,
-        send::Rate::Auto { .. } => true,
-        send::Rate::Max => false,
-    };
-    let is_fit = args.repair == Repair::Nack && args.fanout == Fanout::Multicast && args.rates.is_none();
-    (is_fit && keeps_up && args.dialect != Dialect::Iotup).then_some(Share::Needed)
-}
-
 fn options(args: &Args) -> Result<SendOptions, String> {
     let receivers = args.receivers.as_deref().map(receivers::parse).transpose()?.unwrap_or_default();
     let expected = receivers.len() as u32;
-    let rate = match &args.rates {
-        Some(rates) => send::Rate::Fixed(rates.first),
-        None => rate::rate(args.rate, args.rate_floor, is_carousel(args))?,
-    };
     Ok(SendOptions {
         fanout: match args.fanout {
             Fanout::Multicast => ticket::Fanout::Multicast,
@@ -499,13 +472,16 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             Repair::Carousel => ticket::Repair::Carousel,
             Repair::None => ticket::Repair::None,
         },
-        fec: fec(args, rate),
+        fec: args.fec,
         group: args.group.map(|group| group.address),
         port: args.group.and_then(|group| group.port),
         interface: args.interface.clone(),
         source: args.source,
         control: args.control,
-        rate,
+        rate: match &args.rates {
+            Some(rates) => send::Rate::Fixed(rates.first),
+            None => rate::rate(args.rate, args.rate_floor, is_carousel(args))?,
+        },
         slower_rates: args.rates.as_ref().map(|rates| rates.slower.clone()).unwrap_or_default(),
         hops: args.ttl,
         wait_for: args.wait.unwrap_or(expected.max(DEFAULT_WAIT)),
@@ -614,16 +590,14 @@ pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
     Ok(Rate(Some(rate as u64)))
 }
 
-fn parse_fec(text: &str) -> Result<Fec, String> {
-    match text {
-        "auto" => return Ok(Fec(Some(Share::Auto))),
-        "none" => return Ok(Fec(None)),
-        _ => {}
+fn parse_fec(text: &str) -> Result<Share, String> {
+    if text == "auto" {
+        return Ok(Share::Auto);
     }
     let percent = text.strip_suffix('%').and_then(|number| number.parse().ok());
     let percent = percent.filter(|percent| (1..=MAX_FEC_PERCENT).contains(percent));
-    percent.map(|percent| Fec(Some(Share::Percent(percent)))).ok_or_else(|| {
-        format!("expected 1% to {MAX_FEC_PERCENT}%, repair symbols for 100 packets of a file, auto or none")
+    percent.map(Share::Percent).ok_or_else(|| {
+        format!("expected 1% to {MAX_FEC_PERCENT}%, repair symbols for 100 packets of a file, or auto")
     })
 }
 
@@ -672,8 +646,7 @@ mod tests {
 
     #[test]
     fn a_share_is_a_percentage_or_follows_the_loss() {
-        let shares = ["auto", "20%", "none"].map(|text| parse_fec(text).unwrap().0);
-        assert_eq!(shares, [Some(Share::Auto), Some(Share::Percent(20)), None]);
+        assert_eq!((parse_fec("auto"), parse_fec("20%")), (Ok(Share::Auto), Ok(Share::Percent(20))));
         for bad in ["", "0%", "301%", "20", "-5%", "99999999999%", "on", "1.5%"] {
             assert!(parse_fec(bad).unwrap_err().contains("1% to 300%"), "{bad}");
         }

@@ -39,7 +39,15 @@ fn every_way_is_measured_and_compared() {
     let runs = report["runs"].as_array().expect("a list");
     assert_eq!((report["receivers"].as_u64(), runs.len()), (Some(3), 1));
     let count = |slice: &Value, of: &str| slice[of].as_u64().expect("a number");
-    for flow in ["multicast_super", "mead_super", "xcast_super", "unicast_single", "mead_single"] {
+    for flow in [
+        "multicast_super",
+        "mead_super",
+        "xcast_super",
+        "unicast_single",
+        "mead_single",
+        "proved_super",
+        "proved_single",
+    ] {
         let slice = &runs[0][flow];
         let copies = if flow == "unicast_single" { 1 } else { 3 };
         let (sent, arrived) = (count(slice, "packets_in"), count(slice, "packets_out"));

@@ -15,6 +15,7 @@ use std::{
     os::{fd::AsRawFd, unix::fs::PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::SystemTime,
 };
 
 use child::{SpawnGuarded, treecast_as_nobody};
@@ -26,10 +27,13 @@ use router_network::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_dataplane::mead::{process, show};
-use treecast_proto::mead::authentication::{DomainKey, Said};
+use treecast_proto::mead::{
+    authentication::{DomainKey, Said},
+    list_proof::{self, Listed},
+};
 use treecast_wire::{
     ipv6::{self, next_header},
-    mead::{Dialect, Header, Kind, Options},
+    mead::{Dialect, Header, Kind, Map, Options},
     xcast,
 };
 
@@ -185,11 +189,20 @@ fn both_routers_answer_discovery_and_prove_it() {
         socket.set_read_timeout(Some(PATIENCE)).expect("a good time");
         socket
     });
-    let options = Options { nonce: Some([9; 16]), ..Options::default() };
-    let header = Header { next_header: next_header::DESTINATION_OPTIONS, ..Header::request(C1) };
-    inject(&network, &packet(&header, C1, &options.to_bytes(next_header::NONE)));
-    let responses = responses(&listening, 2);
     let key = DomainKey::from_hex(&"07".repeat(32)).expect("a key");
+    let (kind, group, routers) = (list_proof::Kind::Request, Ipv6Addr::UNSPECIFIED, Map::EMPTY);
+    let listed = Listed { kind, source: SENDER, group, routers, addresses: &[C1] };
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let proof = key.of_lists().prove(list_proof::epoch_at(since.as_secs()), &listed);
+    let header = Header { next_header: next_header::DESTINATION_OPTIONS, ..Header::request(C1) };
+    // Who has not the key is not answered.
+    for list_proof in [None, Some(proof)] {
+        let options = Options { nonce: Some([9; 16]), list_proof, ..Options::default() };
+        inject(&network, &packet(&header, C1, &options.to_bytes(next_header::NONE)));
+    }
+    let responses = responses(&listening, 2);
+    let unanswered = status(&network, "r1").passed_on;
+    assert_eq!(unanswered.get("no-proof"), Some(&1), "{unanswered:?}");
     for ((router, header, options), hops) in responses.iter().zip([1, 2]) {
         assert_eq!((header.hops, &header.addresses[..]), (hops, &[C1][..]));
         let said = Said { router: *router, receiver: C1, hops, group: None };

@@ -393,7 +393,10 @@ fn what_cannot_be_is_refused_in_one_line() {
     refused(&["mead", "--xcast", "5000"], "there is no receiver");
     refused(&["mead", "--group", GROUP, "fd00:3::2", "5000"], "--xcast");
     refused(&["mead", "--xcast", "--interval", "3", "fd00:3::2", "5000"], "cannot be used with");
-    refused(&["mead", "--xcast", "--key", "k", "fd00:3::2", "5000"], "--key with --group alone");
+    refused(
+        &["mead", "--xcast", "--anonymous", "--key", "k", "fd00:3::2", "5000"],
+        "--anonymous has routers overwrite addresses that --key has packets prove",
+    );
     refused(&["mead", "--xcast", "--max", "33", "fd00:3::2", "5000"], "33");
     refused(&["mead", "--xcast", "--group", "ff02::1", "fd00:3::2", "5000"], "ff02::1 is no group");
     let line = network.treecast("r1", &["router", "run", "--all", "--xcast-plus", "--dialect", "linux-6.5"]);

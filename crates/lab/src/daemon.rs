@@ -12,9 +12,6 @@ use crate::namespace::{self, Namespace};
 use crate::plan::LabNode;
 use crate::topology::Role;
 
-/// A multicast router of which nothing is left when it ends.
-const MROUTE: [&str; 3] = ["mroute", "--keep", "0s"];
-
 /// A program in a node of a lab, ended by `down`. Dropping this lets it go on.
 pub struct Daemon {
     node: String,
@@ -35,7 +32,7 @@ impl Lab {
     pub fn start_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<()> {
         self.start_in_routers(program, prepare, |upstream| {
             let upstream = upstream.map(|interface| ["--upstream", interface]);
-            MROUTE.into_iter().chain(upstream.into_iter().flatten()).collect()
+            std::iter::once("mroute").chain(upstream.into_iter().flatten()).collect()
         })
         .map(drop)
     }
@@ -46,12 +43,13 @@ impl Lab {
         program: &Path,
         prepare: impl Fn(&mut Command),
     ) -> Result<Vec<Daemon>> {
-        self.start_in_routers(program, prepare, |_| MROUTE.to_vec())
+        self.start_in_routers(program, prepare, |_| vec!["mroute"])
     }
 
     /// Starts `program router run --all` in every router, and returns when all of them are ready.
     pub fn start_mead_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<()> {
-        self.start_in_routers(program, prepare, |_| vec!["router", "run", "--all"]).map(drop)
+        self.start_in_routers(program, prepare, |_| vec!["router", "run", "--all", "--rpf", "loose"])
+            .map(drop)
     }
 
     fn start_in_routers<'a>(
@@ -119,15 +117,10 @@ impl Daemon {
     }
 
     /// Ends it by SIGTERM, and waits until it has ended.
-    pub(crate) fn end(self) -> Result<()> {
-        self.end_by(libc::SIGTERM)
-    }
-
-    /// Ends it by a signal, and waits until it has ended.
-    pub(crate) fn end_by(mut self, signal: i32) -> Result<()> {
+    pub(crate) fn end(mut self) -> Result<()> {
         if !self.has_ended() {
             // SAFETY: takes no pointers. It has not been waited for, so the number is still its own.
-            unsafe { libc::kill(self.child.id() as i32, signal) };
+            unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
         }
         let ended = self.child.wait().map(drop);
         ended.map_err(Error::system(format!("wait for a program in {}", self.node)))

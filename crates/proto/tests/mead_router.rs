@@ -10,12 +10,12 @@ use std::net::Ipv6Addr;
 
 use packets::{
     ARRIVED, GROUP, LANS, R5, R6, SENDER, Triple, designated, example, must_be_in_vectors, node, packet,
-    router, segment, text, triples,
+    route, router, segment, text, triples,
 };
 use proptest::prelude::*;
 use treecast_proto::mead::{
     authentication::{DomainKey, Said},
-    router::{Dropped, Outcome, Outgoing, OutgoingKind, Router},
+    router::{Dropped, Outcome, Outgoing, OutgoingKind, Refused, Router},
 };
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
@@ -38,7 +38,7 @@ type Seen = (OutgoingKind, Ipv6Addr, Option<String>);
 
 fn copies(name: &str) -> Vec<Outgoing> {
     let Triple { router, packet, .. } = named(name);
-    match router.forward(&packet, ARRIVED) {
+    match router.forward(&packet, ARRIVED, &mut route) {
         Outcome::Forward(copies) => copies,
         other => panic!("{name}: {other:?}"),
     }
@@ -161,7 +161,7 @@ fn designated_routers_multicast_on_their_own_links() {
         "not done without, few as their receivers seem to be"
     );
     for name in ["designated-no-listener", "designated-arrived"] {
-        let outcome = named(name).router.forward(&named(name).packet, ARRIVED);
+        let outcome = named(name).router.forward(&named(name).packet, ARRIVED, &mut route);
         assert_eq!(outcome, Outcome::Drop(Dropped::NoListener), "{name}");
     }
     assert_eq!(whither("designated-without-group"), []);
@@ -184,14 +184,47 @@ fn a_packet_with_a_second_routing_header_gets_no_copies() {
         "nested-in-two-fragments",
         "nested-in-request",
     ] {
-        let outcome = named(name).router.forward(&named(name).packet, ARRIVED);
+        let outcome = named(name).router.forward(&named(name).packet, ARRIVED, &mut route);
         assert_eq!(outcome, Outcome::Drop(Dropped::Malformed(Reason::SecondRoutingHeader)), "{name}");
     }
 }
 
+/// What a router makes of packets from whom it makes no copies for, and of others beside them.
+#[test]
+fn copies_are_made_for_those_whom_the_guard_admits() {
+    let outcome = |name: &str| named(name).router.forward(&named(name).packet, ARRIVED, &mut route);
+    assert_eq!(outcome("twice"), Outcome::Drop(Dropped::Malformed(Reason::Twice)));
+    for (name, why) in [
+        ("reverse-path", Refused::ReversePath),
+        ("reverse-path-none", Refused::ReversePath),
+        ("reverse-path-request", Refused::ReversePath),
+        ("not-allowed", Refused::NotAllowed),
+        ("proof-old", Refused::Stale),
+        ("proof-forged", Refused::Unproved),
+        ("proof-missing", Refused::Unproved),
+        ("proof-missing-in-request", Refused::Unproved),
+    ] {
+        assert_eq!(outcome(name), Outcome::Refuse(why), "{name}");
+    }
+    for name in [
+        "reverse-path-right",
+        "reverse-path-loose",
+        "allowed",
+        "proof",
+        "proof-and-ports",
+        "proof-of-next-epoch",
+        "proof-not-asked",
+    ] {
+        assert_eq!(copies(name).len(), 2, "{name}");
+    }
+    assert!(matches!(outcome("proof-in-request"), Outcome::Request { .. }));
+    let designated = outcome("reverse-path-loose-designated");
+    assert_eq!(designated, Outcome::Drop(Dropped::NoListener), "multicast is for a strict path");
+}
+
 #[test]
 fn requests_go_on_and_are_answered() {
-    let request = |name: &str| match named(name).router.forward(&named(name).packet, ARRIVED) {
+    let request = |name: &str| match named(name).router.forward(&named(name).packet, ARRIVED, &mut route) {
         Outcome::Request { passed_on, request } => (passed_on, request),
         other => panic!("{name}: {other:?}"),
     };
@@ -234,7 +267,7 @@ fn requests_go_on_and_are_answered() {
 
 #[test]
 fn others_packets_are_the_kernels() {
-    let outcome = |name: &str| named(name).router.forward(&named(name).packet, ARRIVED);
+    let outcome = |name: &str| named(name).router.forward(&named(name).packet, ARRIVED, &mut route);
     for name in ["disabled", "request-63", "response", "hop-limit"] {
         assert_eq!(outcome(name), Outcome::Pass, "{name}");
     }
@@ -246,7 +279,7 @@ fn others_packets_are_the_kernels() {
     let with = |at: usize, bytes: &[u8]| {
         let mut changed = udp.clone();
         changed[at..at + bytes.len()].copy_from_slice(bytes);
-        router.forward(&changed, ARRIVED)
+        router.forward(&changed, ARRIVED, &mut route)
     };
     for (what, at, bytes) in [
         ("not IPv6", 0, &[0x45][..]),
@@ -261,9 +294,13 @@ fn others_packets_are_the_kernels() {
     let long = Header { next_header: next_header::DESTINATION_OPTIONS, ..Header::request(node(2)) };
     let options = [&[next_header::NONE, 0, 1, 4, 0, 0, 0, 0][..], &[0; 249]].concat();
     let long = packet(Dialect::Rfc, &long, node(2), &options);
-    assert_eq!((long.len(), router.forward(&long, ARRIVED)), (329, Outcome::Pass), "no sender asks so");
+    assert_eq!(
+        (long.len(), router.forward(&long, ARRIVED, &mut route)),
+        (329, Outcome::Pass),
+        "no sender asks so"
+    );
     let here = packet(Dialect::Rfc, &Header::request(R5), R5, &[]);
-    assert_eq!(router.forward(&here, ARRIVED), Outcome::Pass, "it is on no way to itself");
+    assert_eq!(router.forward(&here, ARRIVED, &mut route), Outcome::Pass, "it is on no way to itself");
 }
 
 proptest! {
@@ -276,7 +313,7 @@ proptest! {
         let own = [(R5, owns.0), (R6, owns.1)];
         let own = own.iter().filter(|(_, is)| *is).map(|(address, _)| *address).collect();
         let router = Router { min_dsts, own, ..designated(&[]) };
-        if let Outcome::Forward(copies) = router.forward(&seed, ARRIVED) {
+        if let Outcome::Forward(copies) = router.forward(&seed, ARRIVED, &mut route) {
             prop_assert!(copies.len() < MAX_ADDRESSES);
             for copy in copies {
                 prop_assert!(copy.packet.len() <= seed.len());
@@ -304,10 +341,11 @@ proptest! {
 
 /// What a router makes of these packets; it passes on what is unicast already.
 fn unicast_of(router: &Router, packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    let forwarded = packets.into_iter().flat_map(|packet| match router.forward(&packet, ARRIVED) {
-        Outcome::Forward(copies) => copies.into_iter().map(|copy| copy.packet).collect(),
-        _ => vec![packet],
-    });
+    let forwarded =
+        packets.into_iter().flat_map(|packet| match router.forward(&packet, ARRIVED, &mut route) {
+            Outcome::Forward(copies) => copies.into_iter().map(|copy| copy.packet).collect(),
+            _ => vec![packet],
+        });
     forwarded.collect()
 }
 

@@ -14,13 +14,13 @@ use packets::{
 };
 use proptest::prelude::*;
 use treecast_proto::{
-    mead::router::Router,
+    mead::router::{Refused, Router},
     xcast::router::{Dropped, Outcome, Outgoing, OutgoingKind, encapsulate, forward},
 };
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
     mead::Map,
-    xcast::{Header, MAX_DESTINATIONS, Reason, parse_ports},
+    xcast::{Header, MAX_DESTINATIONS, Options, Reason},
 };
 
 #[test]
@@ -82,8 +82,8 @@ fn each_next_hop_gets_one_copy_and_the_last_destination_unicast() {
     assert_eq!(seen("stays"), [both[0].clone(), both[1].clone(), alone], "the X bit: never unicast");
     assert_eq!(seen("one-way"), [copy(node(3, 1), "11")]);
     assert_eq!(seen("back"), [copy(node(5, 1), "11")]);
-    let each = [1, 1, 2].map(|number| plain(Unicast, node(4, number)));
-    assert_eq!(seen("on-link-twice"), each, "two ports on one host");
+    let each = [1, 3, 2].map(|number| plain(Unicast, node(4, number)));
+    assert_eq!(seen("on-link"), each);
     let longest = seen("thirty-two");
     assert_eq!(longest.iter().map(|(kind, ..)| *kind).collect::<Vec<_>>(), [Copy, Copy, Copy]);
 }
@@ -140,7 +140,8 @@ fn copies_have_right_checksums_for_their_destinations() {
                 let (header, rest) = Header::parse(payload).expect("a header");
                 (next, segment) = (header.next_header, rest);
                 if next == next_header::DESTINATION_OPTIONS {
-                    let (_, of_upper, len) = parse_ports(rest, header.destinations.len()).expect("options");
+                    let (_, of_upper, len) =
+                        Options::parse(rest, header.destinations.len()).expect("options");
                     (next, segment) = (of_upper, &rest[len..]);
                 }
             }
@@ -174,7 +175,7 @@ fn ports_are_the_destinations_own() {
     assert_eq!(unicast.iter().map(|copy| port(copy)).collect::<Vec<_>>(), [9]);
     let still = &copies_with_ports[0].packet[ipv6::HEADER_LEN..];
     let (header, rest) = Header::parse(still).expect("a header");
-    let ports = parse_ports(rest, header.destinations.len()).expect("a list").0;
+    let ports = Options::parse(rest, header.destinations.len()).expect("a list").0.ports;
     assert_eq!(ports, Some(vec![4242, 4243, 0, 9, 10, 11]), "it stays whole on the way");
     let tcp = copies("ports-of-tcp").pop().expect("the unicast one");
     assert_eq!((tcp.kind, port(&tcp)), (Unicast, 5), "ports are UDP's");
@@ -216,7 +217,7 @@ fn a_multicast_packet_crosses_as_xcast_and_leaves_as_it_came() {
         [&ip.to_bytes()[..], &segment].concat()
     };
     let sent = multicast(64, GROUP);
-    let [wrapped] = &encapsulate(&sent, &[node(1, 9), OWN, node(1, 8)], 1500)[..] else {
+    let [wrapped] = &encapsulate(&sent, &[node(1, 9), OWN, node(1, 8)], 1500, None)[..] else {
         panic!("one packet")
     };
     let (header, _) = Header::parse(&wrapped[ipv6::HEADER_LEN..]).expect("a header");
@@ -237,7 +238,7 @@ fn a_multicast_packet_crosses_as_xcast_and_leaves_as_it_came() {
     assert_eq!(ipv6::Header::parse(&still.packet).expect("a packet").0.destination, node(1, 8));
     let many: Vec<_> = (1..=40).map(|number| node(1, number)).collect();
     let counts = |mtu| -> Vec<usize> {
-        let all = encapsulate(&sent, &many, mtu);
+        let all = encapsulate(&sent, &many, mtu, None);
         let count = |packet: &Vec<u8>| usize::from(packet[ipv6::HEADER_LEN + 5]);
         assert!(all.iter().all(|packet| packet.len() <= mtu));
         all.iter().map(count).collect()
@@ -246,12 +247,42 @@ fn a_multicast_packet_crosses_as_xcast_and_leaves_as_it_came() {
     for none in
         [multicast(1, GROUP), multicast(64, "ff02::77".parse().expect("an address")), multicast(64, OWN)]
     {
-        assert!(encapsulate(&none, &many, 1500).is_empty());
+        assert!(encapsulate(&none, &many, 1500, None).is_empty());
     }
     let mut routed = sent.clone();
     routed[6] = next_header::ROUTING;
-    assert!(encapsulate(&routed, &many, 1500).is_empty(), "a second routing header");
-    assert!(encapsulate(&sent[..50], &many, 1500).is_empty() && encapsulate(&sent, &[], 1500).is_empty());
+    assert!(encapsulate(&routed, &many, 1500, None).is_empty(), "a second routing header");
+    assert!(
+        encapsulate(&sent[..50], &many, 1500, None).is_empty()
+            && encapsulate(&sent, &[], 1500, None).is_empty()
+    );
+}
+
+/// As with MEADcast. X2M is strict about where packets come from, too, unless nothing is asked of any.
+#[test]
+fn copies_are_made_for_those_whom_the_guard_admits() {
+    let malformed = Outcome::Drop(Dropped::Malformed(Reason::Twice));
+    for (name, outcome) in [
+        ("twice", malformed),
+        ("reverse-path", Outcome::Refuse(Refused::ReversePath)),
+        ("reverse-path-group", Outcome::Drop(Dropped::NoListener)),
+        ("not-allowed", Outcome::Refuse(Refused::NotAllowed)),
+        ("proof-old", Outcome::Refuse(Refused::Stale)),
+        ("proof-forged", Outcome::Refuse(Refused::Unproved)),
+        ("proof-missing", Outcome::Refuse(Refused::Unproved)),
+    ] {
+        assert_eq!(named(name).outcome(), outcome, "{name}");
+    }
+    for (name, count) in [
+        ("twice-served", 1),
+        ("reverse-path-right", 3),
+        ("reverse-path-group-right", 2),
+        ("reverse-path-group-off", 2),
+        ("proof", 3),
+        ("proof-and-ports", 3),
+    ] {
+        assert!(matches!(named(name).outcome(), Outcome::Forward(all) if all.len() == count), "{name}");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub mod icmpv6;
 pub mod igmp;
 pub mod iotup;
 pub mod ipv6;
+pub mod list_proof;
 pub mod mead;
 pub mod membership;
 pub mod message;

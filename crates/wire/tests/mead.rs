@@ -9,6 +9,7 @@ use std::{fs, net::Ipv6Addr, path::PathBuf};
 use proptest::prelude::*;
 use treecast_wire::{
     ipv6::next_header,
+    list_proof::ListProof,
     mead::{CODE_LEN, Dialect, Header, Kind, Malformed, Map, NONCE_LEN, Options, Proof, Reason},
 };
 
@@ -28,6 +29,12 @@ fn revised() -> (Header, Options) {
         Header { next_header: next_header::DESTINATION_OPTIONS, dont_replicate: 3, hops: 2, ..example() };
     let group = Some(Ipv6Addr::new(0xff35, 0, 0, 0, 0, 0, 0, 1));
     (header, Options { ports: Some(vec![0, 4242, 4243, 0, 9, 10]), group, ..Options::default() })
+}
+
+fn proved() -> (Header, Options) {
+    let list_proof = Some(ListProof { epoch: 0xc6c0, code: [1, 2, 3, 4, 5, 6, 7, 8] });
+    let header = Header { next_header: next_header::DESTINATION_OPTIONS, ..example() };
+    (header, Options { list_proof, ..Options::default() })
 }
 
 fn response() -> (Header, Options) {
@@ -50,6 +57,7 @@ fn headers_are_what_the_vectors_hold() {
             with((Header::request(node(2)), Options::default()), next_header::NONE),
             Dialect::Rfc,
         ),
+        ("mead-data-proof", with(proved(), next_header::UDP), Dialect::Rfc),
         ("mead-response", with(response(), next_header::NONE), Dialect::Rfc),
         ("mead-response-linux", with(response(), next_header::NONE), Dialect::Linux65),
     ];
@@ -141,6 +149,11 @@ fn each_malformed_shape_has_its_line() {
         (
             Header { next_header: next_header::ROUTING, ..example() }.check_rest(&good).expect_err("nested"),
             "next header: a second routing header (43) found, expected none",
+        ),
+        (with(32, &node(5).octets()), "address list: fd14::1:0:5 found twice, expected each address once"),
+        (
+            Options::parse(&[17, 0, 0x1e, 3, 5, 0, 0, 0]).expect_err("short"),
+            "options: one of a wrong length found",
         ),
     ];
     let reasons: Vec<_> = seen.iter().map(|(malformed, _)| malformed.reason()).collect();

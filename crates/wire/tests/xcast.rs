@@ -10,8 +10,8 @@ use treecast_wire::{
     ipv6::next_header,
     mead::Map,
     xcast::{
-        ALL_XCAST_ROUTERS, Header, MAX_DESTINATIONS, Malformed, PORTS_OPTION, Reason, Registration,
-        is_all_xcast_routers, parse_ports, ports_to_bytes,
+        ALL_XCAST_ROUTERS, Header, MAX_DESTINATIONS, Malformed, Options, PORTS_OPTION, Reason, Registration,
+        is_all_xcast_routers,
     },
 };
 
@@ -45,7 +45,7 @@ fn headers_are_what_the_vectors_hold() {
         let mut bytes = header.to_bytes();
         assert_eq!(bytes.len(), header.emitted_len());
         if !ports.is_empty() {
-            bytes.extend(ports_to_bytes(&ports, next_header::UDP));
+            bytes.extend(Options::of_ports(ports.clone()).to_bytes(next_header::UDP));
         }
         let text = format!("{header}\nports {ports:?}\n");
         let path = |ending| folder().join(format!("{name}.{ending}"));
@@ -58,7 +58,8 @@ fn headers_are_what_the_vectors_hold() {
         let (read, rest) = Header::parse(&bytes).expect("its own header");
         assert_eq!(read, header, "{name}");
         if !ports.is_empty() {
-            assert_eq!(parse_ports(rest, 3), Ok((Some(ports), next_header::UDP, rest.len())), "{name}");
+            let options = Options::of_ports(ports);
+            assert_eq!(Options::parse(rest, 3), Ok((options, next_header::UDP, rest.len())), "{name}");
         }
     }
 }
@@ -78,7 +79,10 @@ fn header_and_ports_stand_on_the_wire_as_described() {
     let sum: u32 = words.map(|(_, pair)| u32::from(pair[0]) * 256 + u32::from(pair[1])).sum();
     let checksum = 0xffff - (sum % 0xffff);
     assert_eq!(u32::from(bytes[6]) * 256 + u32::from(bytes[7]), checksum);
-    assert_eq!(ports_to_bytes(&ports, 17), [17, 1, 0x5e, 6, 0x10, 0x92, 0, 0, 0, 9, 1, 4, 0, 0, 0, 0]);
+    assert_eq!(
+        Options::of_ports(ports).to_bytes(17),
+        [17, 1, 0x5e, 6, 0x10, 0x92, 0, 0, 0, 9, 1, 4, 0, 0, 0, 0]
+    );
     assert_eq!(PORTS_OPTION >> 5, 0b010, "who does not know it discards the packet; it does not change");
 }
 
@@ -113,7 +117,7 @@ fn each_malformed_shape_has_its_line() {
     other_sum[79] ^= 1;
     let found = u16::from_be_bytes([good[6], good[7]]);
     let checksum = format!("checksum: {found:#06x} found, expected {:#06x}", found + 1);
-    let ports = |bytes: &[u8]| parse_ports(bytes, 3).expect_err("it is wrong");
+    let ports = |bytes: &[u8]| Options::parse(bytes, 3).expect_err("it is wrong");
     let seen = [
         (parse(&good[..31]), "packet: 31 bytes are there, 32 are needed"),
         (parse(&good[..79]), "packet: 79 bytes are there, 80 are needed"),
@@ -142,6 +146,11 @@ fn each_malformed_shape_has_its_line() {
             Header { next_header: next_header::ROUTING, ..example() }.check_rest(&good).expect_err("nested"),
             "next header: a second routing header (43) found, expected none",
         ),
+        (
+            wrong(48, &node(0xb).octets()),
+            "list of addresses: fd14::1:0:b found twice, expected each destination once",
+        ),
+        (ports(&[17, 0, 0x1e, 3, 5, 0, 0, 0]), "list of ports: a proof of a wrong length found"),
     ];
     let reasons: Vec<_> = seen.iter().map(|(malformed, _)| malformed.reason()).collect();
     for reason in Reason::ALL {
@@ -190,12 +199,11 @@ proptest! {
     #[test]
     fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..700), count in 0_usize..40) {
         let _ = Header::parse(&bytes);
-        if let Ok((ports, next, len)) = parse_ports(&bytes, count) {
+        if let Ok((options, next, len)) = Options::parse(&bytes, count) {
             prop_assert!(len <= bytes.len());
-            if let Some(ports) = ports {
-                let written = ports_to_bytes(&ports, next);
-                prop_assert_eq!(parse_ports(&written, count), Ok((Some(ports), next, written.len())));
-            }
+            let written = options.to_bytes(next);
+            let read = Options::parse(&written, count);
+            prop_assert!(options.is_empty() || read == Ok((options, next, written.len())));
         }
     }
 

@@ -74,7 +74,8 @@ pub struct Args {
     /// The most discovery requests in a second; a discovery takes longer where they do not fit into the timeout's first quarter
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Discovery")]
     requests: u32,
-    /// Believe only routers that have the domain's key: a file with 64 hexadecimal digits
+    /// Believe only routers that have the domain's key, a file with 64 hexadecimal digits, and prove the same to them: routers with a
+    /// key make copies for nobody else. This host's clock and theirs must not be more than ten minutes apart
     #[arg(long, value_name = "FILE", help_heading = "Discovery")]
     key: Option<PathBuf>,
 
@@ -171,9 +172,10 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn settings(args: &Args) -> Result<Settings, String> {
-    if args.xcast && args.key.is_some() && args.group.is_none() {
+    if args.anonymous && args.key.is_some() {
         return Err(
-            "Xcast has a use for --key with --group alone: only routers that register prove anything".into(),
+            "--anonymous has routers overwrite addresses that --key has packets prove: leave one of them out"
+                .into(),
         );
     }
     let (port, addresses) = args.receivers.split_last().ok_or("name receivers and their port")?;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_proto::{
     Instant,
-    mead::router::{Act, Limiter, Limits, Outcome, Request, Router},
+    mead::router::{Act, Limiter, Limits, Request, Router},
 };
 use treecast_wire::{ipv6::is_forwardable, mead::Dialect, xcast::ALL_XCAST_ROUTERS};
 
@@ -22,7 +22,7 @@ use super::{
     Config, Discovery, Error, Group, Neighbour, Notice, Registered, Setting, Status, Xcast,
     claims::{self, Claims},
     course::Course,
-    left::{Left, why_nobody},
+    left::why_nobody,
     listeners::Registrations,
     plane::Plane,
     shared::{Counter, MAX_GROUPS, MAX_LANS},
@@ -45,6 +45,9 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// An interface of another router is looked at so often: that one may have ended.
 const LEFT: Duration = Duration::from_secs(10);
+
+/// How often the clock is looked at for the epoch of proofs, which somebody may set.
+const EPOCH_LOOK: Duration = Duration::from_secs(30);
 
 /// How long a client that may change settings has to say what it wants.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
@@ -185,19 +188,17 @@ impl<'a> Daemon<'a> {
         let claims = claim(chosen(config, &interfaces))?;
         let clock = Clock::start();
         let poll = Poll::new().map_err(Error::system(WAIT))?;
-        let is_designated = config.is_designated || config.is_xcast_plus;
-        let left =
-            chosen(config, &interfaces).filter(|_| is_designated).flat_map(|one| Left::at(one).groups());
         let router = Router {
             is_enabled: true,
             is_leaving: false,
             min_dsts: config.min_dsts,
             dialect: config.dialect,
             own: BTreeSet::new(),
-            groups: left.collect(),
+            groups: BTreeMap::new(),
+            guard: config.guard(),
         };
         let open = || Registrations::open().map_err(Error::system(LISTEN));
-        let registrations = is_designated.then(open).transpose()?;
+        let registrations = (config.is_designated || config.is_xcast_plus).then(open).transpose()?;
         let open = || XcastPlus::open(config.key.clone()).map_err(Error::system(XCAST_PLUS));
         let xcast_plus = config.is_xcast_plus.then(open).transpose()?;
         let plane = Plane::start(config, &router)?;
@@ -220,7 +221,7 @@ impl<'a> Daemon<'a> {
         Ok(Self {
             config,
             look_again: Some(clock.now()),
-            course: Course::new(clock.now(), router.groups.clone()),
+            course: Course::new(clock.now()),
             clock,
             poll,
             netlink,
@@ -245,12 +246,14 @@ impl<'a> Daemon<'a> {
             let queries = self.registrations.as_ref().and_then(Registrations::deadline);
             let now = self.clock.now();
             let xcast_plus = self.xcast_plus.as_ref().and_then(|xcast_plus| xcast_plus.deadline(now));
+            let epoch = self.config.key.is_some().then(|| now + EPOCH_LOOK);
             let deadline = self
                 .look_again
                 .into_iter()
                 .chain([self.course.deadline()])
                 .chain(queries)
                 .chain(xcast_plus)
+                .chain(epoch)
                 .min();
             let timeout = timeout_millis(now, deadline);
             let ready = self.poll.wait(timeout).map_err(Error::system(WAIT))?;
@@ -276,6 +279,7 @@ impl<'a> Daemon<'a> {
             if self.leave(ready.contains(&SIGNALS).then_some(signals), notices)? {
                 return Ok(());
             }
+            self.keep_epoch()?;
             self.hear_listeners()?;
             self.serve_channels()?;
             if self.look_again.is_some_and(|at| at <= self.clock.now())
@@ -420,11 +424,21 @@ impl<'a> Daemon<'a> {
         Err(error)
     }
 
+    /// Has the program know which proofs of address lists are of this time.
+    fn keep_epoch(&mut self) -> Result<(), Error> {
+        let guard = self.config.guard();
+        if guard == self.router.guard {
+            return Ok(());
+        }
+        self.router.guard = guard;
+        self.configure()
+    }
+
     /// Has the program know all groups that are listened to.
     fn hear_listeners(&mut self) -> Result<(), Error> {
         let Some(registrations) = &mut self.registrations else { return Ok(()) };
         registrations.work(self.clock.now()).map_err(Error::system(LISTEN))?;
-        let mut groups = self.course.with_inherited(self.clock.now(), registrations.groups());
+        let mut groups = registrations.groups();
         groups = groups.into_iter().take(MAX_GROUPS).collect();
         groups.values_mut().for_each(|links| *links = links.iter().copied().take(MAX_LANS).collect());
         if groups != self.router.groups {
@@ -453,7 +467,7 @@ impl<'a> Daemon<'a> {
     fn answer_requests(&mut self) -> Result<(), Error> {
         for packet in self.plane.requests()? {
             // It was one to the program; addresses may have changed since.
-            let Outcome::Request { request, .. } = self.router.forward(&packet, 0) else { continue };
+            let Some(request) = self.router.request_in(&packet) else { continue };
             if !self.limiter.admits(self.clock.now(), request.sender) {
                 self.discovery.limited += 1;
                 continue;
@@ -590,6 +604,7 @@ fn report(
         malformed: counted.malformed(),
         other_dialect: counted.other_dialect(router.dialect),
         dropped: counted.dropped(),
+        passed_on: counted.passed_on(),
         xcast: counted.xcast(),
         groups: router.groups.iter().map(group).collect(),
         neighbours,

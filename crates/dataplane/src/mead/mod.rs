@@ -21,15 +21,23 @@ mod status;
 mod user_space;
 mod xcast_plus;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
-use treecast_proto::mead::authentication::DomainKey;
+use treecast_proto::mead::{
+    authentication::DomainKey,
+    list_proof::epoch_at,
+    router::{Guard, Prefix, ReversePath},
+};
 use treecast_wire::mead::Dialect;
 
 pub use crate::notices::Notice;
 pub use daemon::{process, run, set, show};
 pub use error::Error;
 pub use left::{Remains, clean};
+pub use shared::MAX_ALLOWED;
 pub use status::{
     Copies, Discovery, Group, Interface, Leaving, Neighbour, OtherDialect, Registered, Setting, Status, Xcast,
 };
@@ -50,8 +58,15 @@ pub struct Config {
     /// Whether it is the designated router of Xcast+: registers for what hosts on its links listen to, and serves them and
     /// senders there.
     pub is_xcast_plus: bool,
-    /// What responses and registrations prove that they are of the domain with.
+    /// What responses and registrations prove that they are of the domain with. With one, discovery is answered and copies are
+    /// made only where the sender proves the same.
     pub key: Option<DomainKey>,
+    /// Which sources are believed by the way that their packets came.
+    pub reverse_path: ReversePath,
+    /// Sources for which copies are made, at most [`MAX_ALLOWED`]; empty: for all.
+    pub allowed: Vec<Prefix>,
+    /// Copies that are made in a second for the sources of one network (/64); 0: any number.
+    pub copies_per_second: u32,
     /// Whether all copies go the kernel's own way, past its firewall and policies.
     pub through_kernel: bool,
     /// Whether the program is a filter of `tc`, behind those of others, and not before all of them.
@@ -62,4 +77,17 @@ pub struct Config {
     pub leave_within: Duration,
     /// Where [`show`] and [`set`] ask; none: an abstract socket, of which each network namespace has its own.
     pub control: Option<PathBuf>,
+}
+
+impl Config {
+    /// For whom copies are made in this epoch.
+    fn guard(&self) -> Guard {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Guard {
+            reverse_path: self.reverse_path,
+            allowed: self.allowed.clone(),
+            lists: self.key.as_ref().map(|key| (key.of_lists(), epoch_at(since.as_secs()))),
+            copies_per_second: self.copies_per_second,
+        }
+    }
 }

@@ -8,20 +8,23 @@ use std::{
 
 use aya::{
     Ebpf, EbpfLoader, include_bytes_aligned,
-    maps::{Array, HashMap, MapData, PerCpuArray, RingBuf},
+    maps::{
+        Array, HashMap, MapData, PerCpuArray, RingBuf,
+        lpm_trie::{Key, LpmTrie},
+    },
     programs::{
         ProgramInfo, SchedClassifier, TcAttachType, TestRun, TestRunOptions,
         tc::{self, NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttachOptions, TcHandle},
     },
 };
-use treecast_proto::mead::router::Router;
+use treecast_proto::mead::router::{Prefix, Router};
 
 use super::{
     PRIORITY,
     left::Left,
     shared::{
         COUNTERS, Config, Group, Lan, MAX_LANS, Mac, Neighbour, NeighbourKey, REQUEST_PACKET, dialect_number,
-        mode_number,
+        mode_number, prefix_parts,
     },
 };
 use crate::{
@@ -44,6 +47,7 @@ pub struct Program {
     own: HashMap<MapData, [u8; 16], u8>,
     counters: PerCpuArray<MapData, u64>,
     groups: HashMap<MapData, [u8; 16], Group>,
+    allowed: LpmTrie<MapData, [u8; 16], u8>,
     /// Interfaces' Ethernet addresses, here and as the program knows them.
     macs: BTreeMap<u32, [u8; 6]>,
     known_macs: HashMap<MapData, u32, Mac>,
@@ -66,6 +70,7 @@ impl Program {
         let own = HashMap::try_from(table("own")?)?;
         let counters = PerCpuArray::try_from(table("counters")?)?;
         let groups = HashMap::try_from(table("groups")?)?;
+        let allowed = LpmTrie::try_from(table("allowed")?)?;
         let known_macs = HashMap::try_from(table("macs")?)?;
         let neighbours = HashMap::try_from(table("neighbours")?)?;
         let requests = RingBuf::try_from(table("requests")?)?;
@@ -78,6 +83,7 @@ impl Program {
             own,
             counters,
             groups,
+            allowed,
             macs,
             known_macs,
             neighbours,
@@ -164,13 +170,16 @@ impl Program {
     ) -> Result<(), Failure> {
         self.set_own(&router.own)?;
         self.set_groups(&router.groups)?;
-        self.settings = Config {
+        self.set_allowed(&router.guard.allowed)?;
+        let settings = Config {
             mode: mode_number(router),
             min_dsts: router.min_dsts.into(),
             dialect: dialect_number(router.dialect),
             through_kernel: through_kernel.into(),
             refresh_ns,
+            ..Config::default()
         };
+        self.settings = settings.guarded(&router.guard);
         Ok(self.config.set(0, self.settings, 0)?)
     }
 
@@ -187,6 +196,20 @@ impl Program {
         }
         for gone in before.difference(own) {
             self.own.remove(&gone.octets())?;
+        }
+        Ok(())
+    }
+
+    fn set_allowed(&mut self, allowed: &[Prefix]) -> Result<(), Failure> {
+        let key = |(address, len): ([u8; 16], u32)| Key::new(len, address);
+        let parts = |key: Key<[u8; 16]>| (key.data(), key.prefix_len());
+        let before: BTreeSet<_> = self.allowed.keys().map(|key| key.map(parts)).collect::<Result<_, _>>()?;
+        let wanted: BTreeSet<_> = allowed.iter().copied().map(prefix_parts).collect();
+        for new in wanted.difference(&before) {
+            self.allowed.insert(&key(*new), 1, 0)?;
+        }
+        for gone in before.difference(&wanted) {
+            self.allowed.remove(&key(*gone))?;
         }
         Ok(())
     }

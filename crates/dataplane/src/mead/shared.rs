@@ -2,7 +2,7 @@
 
 use std::mem::{offset_of, size_of};
 
-use treecast_proto::mead::router::{MAX_REQUEST_LEN, Router};
+use treecast_proto::mead::router::{Guard, MAX_REQUEST_LEN, Prefix, Refused, ReversePath, Router};
 use treecast_wire::{
     mead::{Dialect, Reason},
     xcast,
@@ -18,7 +18,43 @@ pub struct Config {
     pub dialect: u32,
     pub through_kernel: u32,
     pub refresh_ns: u64,
+    pub reverse_path: u32,
+    pub has_allowed: u32,
+    pub needs_proof: u32,
+    pub copies_per_second: u32,
+    pub list_key: [u64; 2],
+    pub epoch: u64,
 }
+
+impl Config {
+    /// The same settings, for this guard.
+    pub fn guarded(self, guard: &Guard) -> Self {
+        let (list_key, epoch) =
+            guard.lists.map_or_else(Default::default, |(key, epoch)| (key.words(), epoch));
+        Self {
+            reverse_path: match guard.reverse_path {
+                ReversePath::Off => 0,
+                ReversePath::Loose => 1,
+                ReversePath::Strict => 2,
+            },
+            has_allowed: (!guard.allowed.is_empty()).into(),
+            needs_proof: guard.lists.is_some().into(),
+            copies_per_second: guard.copies_per_second,
+            list_key,
+            epoch,
+            ..self
+        }
+    }
+}
+
+/// The address of a `struct mead_prefix`, and how many of its bits count.
+pub fn prefix_parts(prefix: Prefix) -> ([u8; 16], u32) {
+    let (address, len) = prefix.parts();
+    (address.octets(), len.into())
+}
+
+/// `MEAD_MAX_ALLOWED`.
+pub const MAX_ALLOWED: usize = 1024;
 
 /// `struct mead_neighbour_key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,8 +107,9 @@ pub struct Group {
 /// Where the packet of a `struct mead_request` begins; before it its interface and length, four bytes each.
 pub const REQUEST_PACKET: usize = 8;
 
-const _: () = assert!(size_of::<Config>() == 24);
+const _: () = assert!(size_of::<Config>() == 64);
 const _: () = assert!(offset_of!(Config, refresh_ns) == 16);
+const _: () = assert!(offset_of!(Config, list_key) == 40);
 const _: () = assert!(size_of::<Mac>() == 8);
 const _: () = assert!(size_of::<Lan>() == 12 && offset_of!(Lan, mac) == 4);
 const _: () = assert!(size_of::<Group>() == 4 + 12 * MAX_LANS);
@@ -92,46 +129,53 @@ unsafe impl aya::Pod for NeighbourKey {}
 unsafe impl aya::Pod for Neighbour {}
 
 /// `MEAD_COUNTERS`.
-pub const COUNTERS: usize = 53;
+pub const COUNTERS: usize = 65;
 
 /// `XCAST_TRUNCATED`: from here on malformed Xcast packets are counted, by their reasons.
-pub const FIRST_XCAST_REASON: usize = 29;
+pub const FIRST_XCAST_REASON: usize = 35;
+
+/// `MEAD_REFUSED` and `XCAST_REFUSED`: from here on packets of which no copies were made are counted, by why.
+pub const FIRST_REFUSED: usize = 30;
+pub const FIRST_XCAST_REFUSED: usize = 59;
 
 /// `enum mead_counter`, behind the malformed packets' reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Counter {
-    HopLimit = 14,
-    NothingToDeliver = 15,
-    NotRewritten = 16,
-    Data = 17,
-    Requests = 18,
-    Responses = 19,
-    RequestsUnheard = 20,
-    Replicas = 21,
-    Whole = 22,
-    Unicast = 23,
-    Premature = 24,
-    ByKernel = 25,
-    NotSent = 26,
-    Multicast = 27,
-    NoListener = 28,
-    XcastHopLimit = 42,
-    XcastNoListener = 43,
-    XcastData = 44,
-    XcastCopies = 45,
-    XcastUnicast = 46,
-    XcastPremature = 47,
-    XcastLocal = 48,
-    XcastUnrouted = 49,
-    XcastMulticast = 50,
-    XcastForOthers = 51,
-    OtherDialect = 52,
+    HopLimit = 15,
+    NothingToDeliver = 16,
+    NotRewritten = 17,
+    Data = 18,
+    Requests = 19,
+    Responses = 20,
+    RequestsUnheard = 21,
+    Replicas = 22,
+    Whole = 23,
+    Unicast = 24,
+    Premature = 25,
+    ByKernel = 26,
+    NotSent = 27,
+    Multicast = 28,
+    NoListener = 29,
+    XcastHopLimit = 49,
+    XcastNoListener = 50,
+    XcastData = 51,
+    XcastCopies = 52,
+    XcastUnicast = 53,
+    XcastPremature = 54,
+    XcastLocal = 55,
+    XcastUnrouted = 56,
+    XcastMulticast = 57,
+    XcastForOthers = 58,
+    OtherDialect = 64,
 }
 
 const _: () = assert!(Reason::ALL.len() == Counter::HopLimit as usize);
-const _: () = assert!(Counter::NoListener as usize + 1 == FIRST_XCAST_REASON);
+const _: () = assert!(Counter::NoListener as usize + 1 == FIRST_REFUSED);
+const _: () = assert!(FIRST_REFUSED + Refused::ALL.len() == FIRST_XCAST_REASON);
 const _: () = assert!(FIRST_XCAST_REASON + xcast::Reason::ALL.len() == Counter::XcastHopLimit as usize);
+const _: () = assert!(Counter::XcastForOthers as usize + 1 == FIRST_XCAST_REFUSED);
+const _: () = assert!(FIRST_XCAST_REFUSED + Refused::ALL.len() == Counter::OtherDialect as usize);
 const _: () = assert!(Counter::OtherDialect as usize + 1 == COUNTERS);
 
 /// `enum mead_mode`.

@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, fmt, net::Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
+use treecast_proto::mead::router::Refused;
 use treecast_wire::{
     mead::{Dialect, Reason},
     xcast,
 };
 
-use super::shared::{COUNTERS, Counter, FIRST_XCAST_REASON};
+use super::shared::{COUNTERS, Counter, FIRST_REFUSED, FIRST_XCAST_REASON, FIRST_XCAST_REFUSED};
 
 /// All that a router tells.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,6 +31,8 @@ pub struct Status {
     pub other_dialect: Option<OtherDialect>,
     /// Other packets that ended here, by why.
     pub dropped: BTreeMap<String, u64>,
+    /// Packets of which no copies were made, by why: passed on as if there were no router here.
+    pub passed_on: BTreeMap<String, u64>,
     pub xcast: Xcast,
     /// Groups that receivers on this router's links have joined.
     pub groups: Vec<Group>,
@@ -126,6 +129,8 @@ pub struct Xcast {
     pub malformed: BTreeMap<String, u64>,
     /// Other packets that ended here, by why.
     pub dropped: BTreeMap<String, u64>,
+    /// Packets of which no copies were made, by why: passed on as if there were no router here.
+    pub passed_on: BTreeMap<String, u64>,
 }
 
 /// Who has registered for a channel in Xcast+.
@@ -224,7 +229,18 @@ impl Counted<'_> {
             ("not-rewritten", Counter::NotRewritten),
             ("no-listener", Counter::NoListener),
         ];
-        named(names.into_iter().map(|(name, counter)| (name, self.of(counter))))
+        let names = names.into_iter().map(|(name, counter)| (name, self.of(counter)));
+        named(names.chain(self.refused(FIRST_REFUSED, true)))
+    }
+
+    pub fn passed_on(&self) -> BTreeMap<String, u64> {
+        named(self.refused(FIRST_REFUSED, false))
+    }
+
+    /// Packets of which no copies were made, and that ended here or did not, by why.
+    fn refused(&self, first: usize, ended: bool) -> impl Iterator<Item = (&'static str, u64)> {
+        let refused = Refused::ALL.into_iter().filter(move |why| why.ends_here() == ended);
+        refused.map(move |why| (why.name(), self.0[first + why as usize]))
     }
 
     pub fn xcast(&self) -> Xcast {
@@ -235,6 +251,7 @@ impl Counted<'_> {
             ("no-listener", Counter::XcastNoListener),
             ("for-others", Counter::XcastForOthers),
         ];
+        let dropped = dropped.into_iter().map(|(name, counter)| (name, self.of(counter)));
         Xcast {
             packets: self.of(Counter::XcastData),
             copies: self.of(Counter::XcastCopies),
@@ -248,7 +265,8 @@ impl Counted<'_> {
             registrations_refused: 0,
             registrations_unsent: 0,
             malformed: named(malformed),
-            dropped: named(dropped.into_iter().map(|(name, counter)| (name, self.of(counter)))),
+            dropped: named(dropped.chain(self.refused(FIRST_XCAST_REFUSED, true))),
+            passed_on: named(self.refused(FIRST_XCAST_REFUSED, false)),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
 
 use socket2::{SockAddr, Socket};
 use treecast_proto::{
-    mead::router::{Dropped, Outcome, OutgoingKind, Router},
+    mead::router::{CopyLimiter, Dropped, Outcome, OutgoingKind, Refused, Router},
     xcast::router as xcast,
 };
 use treecast_wire::{
@@ -26,9 +26,10 @@ use super::{
     blocking::Blocking,
     left::Left,
     routes::Routes,
-    shared::{COUNTERS, Counter, FIRST_XCAST_REASON},
+    shared::{COUNTERS, Counter, FIRST_REFUSED, FIRST_XCAST_REASON, FIRST_XCAST_REFUSED},
 };
 use crate::{
+    clock::Clock,
     netlink::Interface,
     raw_output::RawOutput,
     sys::{self, Poll},
@@ -57,6 +58,8 @@ pub struct UserSpace {
     kernel: (Socket, SockAddr),
     routes: Routes,
     blocking: Blocking,
+    clock: Clock,
+    limiter: CopyLimiter,
     counters: [u64; COUNTERS],
     buffer: Vec<u8>,
 }
@@ -70,7 +73,8 @@ impl UserSpace {
         let (interfaces, counters) = (BTreeMap::new(), [0; COUNTERS]);
         let (routes, blocking, kernel) = (Routes::open()?, Blocking::new(), sys::loopback_socket()?);
         let buffer = vec![0; 1 << 17];
-        Ok(Self { router, interfaces, poll, out, kernel, routes, blocking, counters, buffer })
+        let (clock, limiter) = (Clock::start(), CopyLimiter::default());
+        Ok(Self { router, interfaces, poll, out, kernel, routes, blocking, clock, limiter, counters, buffer })
     }
 
     pub fn configure(&mut self, router: &Router) {
@@ -141,6 +145,10 @@ impl UserSpace {
                 self.count(Counter::XcastData, 1);
                 self.count(Counter::XcastForOthers, 1);
             }
+            xcast::Outcome::Refuse(refused) => self.turn_away(FIRST_XCAST_REFUSED, refused, packet),
+            xcast::Outcome::Forward(copies) if !self.may_copy(&packet, copies.len()) => {
+                self.turn_away(FIRST_XCAST_REFUSED, Refused::Limited, packet);
+            }
             xcast::Outcome::Forward(copies) => {
                 self.count(Counter::XcastData, 1);
                 for copy in copies {
@@ -157,7 +165,8 @@ impl UserSpace {
     }
 
     fn forward_mead(&mut self, packet: Vec<u8>, interface: u32) -> Option<Vec<u8>> {
-        match self.router.forward(&packet, interface) {
+        let routes = &mut |destination| self.routes.towards(destination);
+        match self.router.forward(&packet, interface, routes) {
             Outcome::Pass => {
                 self.count(Counter::Responses, u64::from(self.is_response(&packet)));
                 self.pass_on(packet);
@@ -178,6 +187,10 @@ impl UserSpace {
                 self.pass_on(passed_on);
                 return Some(packet);
             }
+            Outcome::Refuse(refused) => self.turn_away(FIRST_REFUSED, refused, packet),
+            Outcome::Forward(copies) if !self.may_copy(&packet, copies.len()) => {
+                self.turn_away(FIRST_REFUSED, Refused::Limited, packet);
+            }
             Outcome::Forward(copies) => {
                 self.count(Counter::Data, 1);
                 for copy in copies {
@@ -186,6 +199,21 @@ impl UserSpace {
             }
         }
         None
+    }
+
+    /// Counts a packet of which no copies are made, and passes it on, if it does not end here.
+    fn turn_away(&mut self, first_counter: usize, refused: Refused, packet: Vec<u8>) {
+        self.counters[first_counter + refused as usize] += 1;
+        if !refused.ends_here() {
+            self.pass_on(packet);
+        }
+    }
+
+    /// Whether so many more copies may be made for a packet's source.
+    fn may_copy(&mut self, packet: &[u8], copies: usize) -> bool {
+        let per_second = self.router.guard.copies_per_second;
+        let source = ipv6::Header::parse_start(packet).map(|(ip, _)| ip.source);
+        source.is_ok_and(|source| self.limiter.admits(self.clock.now(), source, copies, per_second))
     }
 
     fn send_copy(&mut self, counter: Counter, packet: &[u8], interface: Option<u32>) {

@@ -212,7 +212,7 @@ impl XcastPlus {
         }
         let Self { routes, out, counts, mtu, .. } = self;
         counts.encapsulated += 1;
-        for xcast in encapsulate(packet, &routers, *mtu) {
+        for xcast in encapsulate(packet, &routers, *mtu, router.guard.lists) {
             let towards = &mut |destination| routes.towards(destination);
             let arrival = Arrival { interface, is_for_all: false };
             let Outcome::Forward(copies) = forward(router, &xcast, arrival, towards) else { continue };

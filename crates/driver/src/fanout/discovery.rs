@@ -16,7 +16,7 @@ use treecast_proto::{
     fanout::{Plan, Way},
     mead::{
         sender::{Config, Event, Sender},
-        transmission::{Form, List},
+        transmission::List,
     },
     xcast::sender as xcast,
 };
@@ -191,8 +191,7 @@ impl Discovery {
         loop {
             match machine.poll(now) {
                 Step::Transmit(request) => {
-                    let Form { source, dialect, .. } = self.how.form;
-                    let packet = request_packet(source, &request, dialect);
+                    let packet = request_packet(&self.how.form, &request);
                     // One that does not leave is a router that is not found.
                     let _ = self.how.out.packets.send(&[(request.receiver, packet)]);
                 }

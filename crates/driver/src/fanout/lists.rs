@@ -15,7 +15,7 @@ use treecast_proto::{
 use treecast_wire::ipv6::{self, next_header};
 
 use super::{CAPABLE_TRANSPORT, Out};
-use crate::offload::UDP_HEADER_LEN;
+use crate::{mead::epoch, offload::UDP_HEADER_LEN};
 
 const HOP_LIMIT: u8 = 64;
 
@@ -99,6 +99,7 @@ impl SharedList {
         }
         let mut maker = self.maker.lock().unwrap_or_else(PoisonError::into_inner);
         let Maker { packets, ip, source_port, divided } = &mut *maker;
+        packets.set_epoch(epoch());
         let mut supers = self.out.supers.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let packet = SuperPacket::new(*ip, *source_port, datagrams, segment_bytes);

@@ -33,7 +33,7 @@ use treecast_proto::{
 use treecast_wire::icmpv6::Unreachable;
 
 pub(crate) use self::machine::Machine;
-pub(crate) use self::raw::{ErrorSocket, PacketSocket, ResponseSocket, request_packet};
+pub(crate) use self::raw::{ErrorSocket, PacketSocket, ResponseSocket, epoch, request_packet};
 pub(crate) use self::session::check_receivers;
 pub(crate) use self::sharing::KeyWatch;
 pub(crate) use self::super_socket::SuperSocket;

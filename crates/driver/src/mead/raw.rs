@@ -5,14 +5,19 @@ use std::{
     mem::MaybeUninit,
     net::{Ipv6Addr, SocketAddrV6},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
+    time::SystemTime,
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
-use treecast_proto::mead::sender::Request;
+use treecast_proto::mead::{
+    list_proof::{self, Listed},
+    sender::Request,
+    transmission::Form,
+};
 use treecast_wire::{
     icmpv6::{Cause, DESTINATION_UNREACHABLE, DeliveryError, PACKET_TOO_BIG},
     ipv6::{self, next_header},
-    mead::{Dialect, Header, Kind, Malformed, Options, Proof},
+    mead::{Dialect, Header, Kind, Malformed, Map, Options, Proof},
     xcast,
 };
 
@@ -93,10 +98,25 @@ impl PacketSocket {
     }
 }
 
+/// The epoch of address lists' proofs, by this host's clock.
+pub(crate) fn epoch() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    list_proof::epoch_at(since.unwrap_or_default().as_secs())
+}
+
 /// A discovery request as it leaves.
-pub(crate) fn request_packet(source: Ipv6Addr, request: &Request, dialect: Dialect) -> Vec<u8> {
+pub(crate) fn request_packet(form: &Form, request: &Request) -> Vec<u8> {
     let Request { receiver, nonce, group } = *request;
-    let options = Options { nonce, group, ..Options::default() }.to_bytes(next_header::NONE);
+    let Form { source, dialect, key, .. } = *form;
+    let listed = Listed {
+        kind: list_proof::Kind::Request,
+        source,
+        group: group.unwrap_or(Ipv6Addr::UNSPECIFIED),
+        routers: Map::EMPTY,
+        addresses: &[receiver],
+    };
+    let list_proof = key.map(|key| key.prove(epoch(), &listed));
+    let options = Options { nonce, group, list_proof, ..Options::default() }.to_bytes(next_header::NONE);
     let mut header = Header::request(receiver);
     if !options.is_empty() {
         header.next_header = next_header::DESTINATION_OPTIONS;

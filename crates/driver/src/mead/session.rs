@@ -235,7 +235,7 @@ impl Session<'_> {
             match self.sender.poll(now) {
                 Step::Transmit(request) => {
                     let receiver = request.receiver;
-                    let packet = request_packet(self.form.source, &request, self.form.dialect);
+                    let packet = request_packet(self.form, &request);
                     self.totals.discovery_bytes += packet.len() as u64;
                     let (refused, why) = self.packets.send(&[(receiver, packet)]);
                     self.totals.refused += refused;

@@ -62,6 +62,7 @@ impl Sharing {
             has_ports: false,
             group: None,
             xcast: None,
+            key: self.key.as_ref().map(DomainKey::of_lists),
             mtu: interface.mtu as usize,
         }
     }

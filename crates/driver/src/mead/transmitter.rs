@@ -17,7 +17,11 @@ use treecast_proto::mead::transmission::{
 };
 use treecast_wire::ipv6;
 
-use super::{raw::PacketSocket, super_socket::SuperSocket, tun::Tun};
+use super::{
+    raw::{PacketSocket, epoch},
+    super_socket::SuperSocket,
+    tun::Tun,
+};
 use crate::{
     offload::OFFLOAD_LEN,
     poller::{Interest, Poller},
@@ -149,6 +153,7 @@ fn transmit(
         if maker.group().number != group.number {
             maker = Packets::new(form.clone(), (*group).clone());
         }
+        maker.set_epoch(epoch());
         for _ in 0..READ_AHEAD {
             let Some((offload, packet)) = tun.read(&mut buffer)? else { break };
             // The kernel says other things there, too: it looks for routers and reports its groups.

@@ -6,6 +6,7 @@
 
 use std::{fmt, net::Ipv6Addr};
 
+use super::list_proof::ListKey;
 use blake3::Hash;
 use thiserror::Error;
 use treecast_wire::{
@@ -16,6 +17,7 @@ use treecast_wire::{
 /// For nothing else is a key derived with these.
 const CONTEXT: &str = "treecast 2026-11 MEADcast discovery response";
 const REGISTRATION_CONTEXT: &str = "treecast 2026-11 Xcast+ registration";
+const LIST_CONTEXT: &str = "treecast 2026-11 MEADcast and Xcast address list";
 
 const KEY_LEN: usize = 32;
 
@@ -26,6 +28,7 @@ const _: () = assert!(CODE_LEN == REGISTRATION_CODE_LEN);
 pub struct DomainKey {
     of_responses: [u8; KEY_LEN],
     of_registrations: [u8; KEY_LEN],
+    of_lists: ListKey,
 }
 
 /// What a response says.
@@ -53,7 +56,8 @@ impl DomainKey {
     pub fn new(secret: &[u8; KEY_LEN]) -> Self {
         let of_responses = blake3::derive_key(CONTEXT, secret);
         let of_registrations = blake3::derive_key(REGISTRATION_CONTEXT, secret);
-        Self { of_responses, of_registrations }
+        let of_lists = ListKey::new(&blake3::derive_key(LIST_CONTEXT, secret));
+        Self { of_responses, of_registrations, of_lists }
     }
 
     /// Reads a key file's text: 64 hexadecimal digits, white space around them.
@@ -64,6 +68,11 @@ impl DomainKey {
         let text = text.trim();
         let secret = Hash::from_hex(text).map_err(|_| NoKey(text.chars().count()))?;
         Ok(Self::new(secret.as_bytes()))
+    }
+
+    /// The key of the proofs that address lists carry.
+    pub fn of_lists(&self) -> ListKey {
+        self.of_lists
     }
 
     /// What a router adds to its response.

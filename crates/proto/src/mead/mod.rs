@@ -11,7 +11,8 @@
 //!
 //! Where this differs from the thesis:
 //! - What the responses say does not depend on the order in which they come (the thesis found that its grouping did).
-//! - Responses can be authenticated ([`authentication`]), which the thesis proposes without a mechanism (5.2.4).
+//! - Responses can be authenticated ([`authentication`]), which the thesis proposes without a mechanism (5.2.4), and so can address
+//!   lists ([`list_proof`]).
 //! - A router to whose links receivers are attached that have joined a group can serve them by one multicast packet
 //!   (Xcast+, RFC 5058, which 6.2 refers to).
 //! - Each part of the revision that 5.2.4 proposes is there, and is a switch.
@@ -21,6 +22,7 @@ pub mod authentication;
 pub mod cost;
 mod designated;
 pub mod grouping;
+pub mod list_proof;
 pub mod listeners;
 pub mod router;
 pub mod sender;

@@ -16,6 +16,7 @@ use std::{
 
 use treecast_wire::{
     ipv6::{self, checksum_offset, next_header, updated_checksum},
+    list_proof::OPTION_LEN,
     mead::{Dialect, FIXED_LEN, Header, Options},
 };
 
@@ -26,6 +27,7 @@ pub use self::{
 use super::{
     cost::Model,
     grouping::{AddressList, Grouping},
+    list_proof::{self, ListKey, Listed},
     tree::Tree,
 };
 
@@ -56,6 +58,8 @@ pub struct Form {
     pub group: Option<Ipv6Addr>,
     /// Whether packets for several are Xcast's and not MEADcast's, and how.
     pub xcast: Option<Xcast>,
+    /// The key with which lists prove that they are of the routers' domain.
+    pub key: Option<ListKey>,
     /// The longest packet that may leave, in bytes with its IPv6 header.
     pub mtu: usize,
 }
@@ -64,12 +68,19 @@ impl Form {
     /// The length of what stands between the IPv6 header and a program's data for so many addresses.
     pub fn header_len(&self, addresses: usize) -> usize {
         if self.xcast.is_some() {
-            return xcast::header_len(addresses, self.has_ports);
+            return xcast::header_len(addresses, self.has_ports, self.key.is_some());
         }
         let ports = if self.has_ports { PORTS_OPTION_LEN + 2 * addresses } else { 0 };
         let group = if self.group.is_some() { GROUP_OPTION_LEN } else { 0 };
-        let options = if ports + group > 0 { (2 + ports + group).next_multiple_of(8) } else { 0 };
+        let proof = if self.key.is_some() { OPTION_LEN } else { 0 };
+        let options = ports + group + proof;
+        let options = if options > 0 { (2 + options).next_multiple_of(8) } else { 0 };
         FIXED_LEN + ADDRESS_LEN * addresses + options
+    }
+
+    /// What the proofs of lists are made with, besides the lists.
+    fn signed(&self, epoch: u64) -> Option<((ListKey, u64), Ipv6Addr)> {
+        self.key.map(|key| ((key, epoch), self.source))
     }
 
     /// How many addresses a packet may have that carries so much behind its IPv6 header, where so many bytes fit.
@@ -147,7 +158,7 @@ impl Sent {
 
 impl TransmissionGroup {
     pub(super) fn new(tree: &Tree, grouping: &Grouping, ports: &BTreeMap<Ipv6Addr, u16>) -> Self {
-        let lists = grouping.lists.iter().map(|list| List::new(tree, list)).collect();
+        let lists = grouping.lists.iter().flat_map(|list| List::of_group(tree, list)).collect();
         let (unicast, ports) = (grouping.unicast.clone(), ports.clone());
         Self { lists, unicast, ports, ..Self::default() }
     }
@@ -205,6 +216,8 @@ pub struct Packets {
     group: TransmissionGroup,
     /// The different ones, from the longest on.
     mtus: Vec<usize>,
+    /// The epoch of the lists' proofs.
+    epoch: u64,
     /// By how many addresses fit where each MTU is the least, and by what is behind the header: at most 33 times 256 for each MTU.
     copies: BTreeMap<(Vec<usize>, u8), Vec<Copy>>,
     /// Of the packet at hand.
@@ -227,7 +240,15 @@ impl Packets {
         let mtu = form.mtu;
         let narrower = group.path_mtus.values().copied().filter(|path| *path < mtu).collect::<BTreeSet<_>>();
         let mtus = std::iter::once(mtu).chain(narrower.into_iter().rev()).collect();
-        Self { form, group, mtus, copies: BTreeMap::new(), fitting: (Vec::new(), 0) }
+        Self { form, group, mtus, epoch: 0, copies: BTreeMap::new(), fitting: (Vec::new(), 0) }
+    }
+
+    /// Has lists prove that they are of this epoch ([`list_proof::epoch_at`]).
+    pub fn set_epoch(&mut self, epoch: u64) {
+        if self.form.key.is_some() && epoch != self.epoch {
+            self.copies.clear();
+            self.epoch = epoch;
+        }
     }
 
     /// By which group they are made.
@@ -251,13 +272,13 @@ impl Packets {
 
     /// What a packet with so much behind its IPv6 header becomes, of this kind.
     fn copies_of(&mut self, payload_len: usize, next_header: u8) -> (&Form, &[Copy]) {
-        let Self { form, group, mtus, copies, fitting } = self;
+        let Self { form, group, mtus, epoch, copies, fitting } = self;
         fitting.0.clear();
         fitting.0.extend(mtus.iter().map(|mtu| form.fitting_addresses(*mtu, payload_len)));
         fitting.1 = next_header;
         if !copies.contains_key(fitting) {
             let by_mtu = mtus.iter().copied().zip(fitting.0.iter().copied()).collect();
-            copies.insert(fitting.clone(), group.copies(form, &by_mtu, next_header));
+            copies.insert(fitting.clone(), group.copies(form, &by_mtu, next_header, *epoch));
         }
         (form, &copies[fitting])
     }
@@ -265,7 +286,13 @@ impl Packets {
 
 impl TransmissionGroup {
     /// What a packet becomes beside which so many addresses fit, by MTU. Unicast goes first, as in the thesis.
-    fn copies(&self, form: &Form, fitting: &BTreeMap<usize, usize>, upper_layer: u8) -> Vec<Copy> {
+    fn copies(
+        &self,
+        form: &Form,
+        fitting: &BTreeMap<usize, usize>,
+        upper_layer: u8,
+        epoch: u64,
+    ) -> Vec<Copy> {
         let parts: Vec<_> = self.lists.iter().flat_map(|list| self.parts(list, form.mtu, fitting)).collect();
         let (lists, single): (Vec<_>, Vec<_>) = parts.iter().partition(|part| is_shared(part));
         let (lists, single) = [lists, single].map(|parts| parts.into_iter().map(|(part, _)| part)).into();
@@ -273,7 +300,7 @@ impl TransmissionGroup {
         let unicast = self.unicast.iter().copied().chain(single).map(|receiver| self.unicast_copy(receiver));
         let mut copies: Vec<_> = unicast.collect();
         for list in lists {
-            match self.header(form, list, upper_layer) {
+            match self.header(form, list, upper_layer, epoch) {
                 Some(header) => {
                     let (router, first) = list.first();
                     let is_listed = !list.entries.is_empty();
@@ -289,7 +316,7 @@ impl TransmissionGroup {
                 None => copies.extend(list.receivers().map(|receiver| self.unicast_copy(receiver))),
             }
         }
-        copies.extend(self.copies_for_routers(form, fitting, upper_layer));
+        copies.extend(self.copies_for_routers(form, fitting, upper_layer, epoch));
         copies
     }
 
@@ -329,10 +356,10 @@ impl TransmissionGroup {
     }
 
     /// The routing header and the options behind it.
-    fn header(&self, form: &Form, list: &List, upper_layer: u8) -> Option<Vec<u8>> {
+    fn header(&self, form: &Form, list: &List, upper_layer: u8, epoch: u64) -> Option<Vec<u8>> {
         if let Some(xcast) = &form.xcast {
             let ports = form.has_ports.then_some(&self.ports);
-            return xcast.header(list, ports, upper_layer);
+            return xcast.header(list, ports, upper_layer, form.signed(epoch));
         }
         let designated = list.designated.iter().map(|(router, _)| (*router, Vec::new()));
         let entries: Vec<_> = list.entries.iter().cloned().chain(designated).collect();
@@ -344,7 +371,15 @@ impl TransmissionGroup {
         let ports = listed.chain(list.designated.iter().map(|(_, receivers)| port(&receivers[0])));
         let ports = form.has_ports.then(|| ports.collect());
         let group = form.group.filter(|_| !list.designated.is_empty());
-        let options = Options { ports, group, ..Options::default() }.to_bytes(upper_layer);
+        let listed = Listed {
+            kind: list_proof::Kind::Mead,
+            source: form.source,
+            group: group.unwrap_or(Ipv6Addr::UNSPECIFIED),
+            routers: header.routers,
+            addresses: &header.addresses,
+        };
+        let list_proof = form.key.map(|key| key.prove(epoch, &listed));
+        let options = Options { ports, group, list_proof, ..Options::default() }.to_bytes(upper_layer);
         if !options.is_empty() {
             header.next_header = next_header::DESTINATION_OPTIONS;
         }
@@ -399,6 +434,17 @@ impl List {
             }
         }
         Self { entries, designated, dont_replicate: list.dont_replicate(tree) }
+    }
+
+    /// The lists of a group: two where a router serves some receivers by unicast and others by multicast, for no address may
+    /// stand in a list twice.
+    fn of_group(tree: &Tree, list: &AddressList) -> Vec<Self> {
+        let Self { entries, designated, dont_replicate } = Self::new(tree, list);
+        let is_listed = |(router, _): &(Ipv6Addr, _)| entries.iter().any(|(other, _)| other == router);
+        let (second, designated): (Vec<_>, Vec<_>) = designated.into_iter().partition(is_listed);
+        let second = Self { entries: Vec::new(), designated: second, dont_replicate };
+        let first = Self { entries, designated, dont_replicate };
+        [first, second].into_iter().filter(|list| list.len() > 0).collect()
     }
 
     fn receiver_count(&self) -> usize {
@@ -517,6 +563,7 @@ pub fn model(form: &Form, payload_bytes: usize) -> Model {
 
 #[cfg(test)]
 mod tests {
+    use crate::mead::authentication::DomainKey;
     use treecast_wire::ipv6::upper_layer_checksum;
 
     use super::{
@@ -536,6 +583,7 @@ mod tests {
             has_ports: false,
             group: None,
             xcast: None,
+            key: None,
             mtu: 1500,
         }
     }
@@ -669,14 +717,14 @@ mod tests {
         }
     }
 
-    /// R1 serves E1 to E3 by the group, R2 and R3 some of theirs.
+    /// R1 serves E1 to E3 by the group, and R3 one.
     #[test]
     fn designated_routers_stand_alone_and_the_group_beside_them() {
         const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x77);
         let form = Form { group: Some(GROUP), has_ports: true, mtu: 1500, ..form() };
         let list = List {
             entries: vec![(r(2), vec![e(4)])],
-            designated: vec![(r(1), vec![e(1), e(2), e(3)]), (r(2), vec![e(5)])],
+            designated: vec![(r(1), vec![e(1), e(2), e(3)]), (r(3), vec![e(5)])],
             dont_replicate: 0,
         };
         let made = |list: &List, len: usize| {
@@ -698,10 +746,10 @@ mod tests {
         };
         let ports = Some(vec![0, 5004, 5001, 5005]);
         let options = Options { ports, group: Some(GROUP), ..Options::default() };
-        assert_eq!(made(&list, 100), [(e(4), vec![r(2), e(4), r(1), r(2)], options)]);
+        assert_eq!(made(&list, 100), [(e(4), vec![r(2), e(4), r(1), r(3)], options)]);
         let alone = List { entries: Vec::new(), ..list.clone() };
         let [(to, addresses, _)] = &made(&alone, 100)[..] else { panic!("one packet") };
-        assert_eq!((*to, &addresses[..]), (r(1), &[r(1), r(2)][..]), "there is no receiver to address");
+        assert_eq!((*to, &addresses[..]), (r(1), &[r(1), r(3)][..]), "there is no receiver to address");
         // Room for two addresses: R2 with E4 alone is better off by unicast.
         let parts = made(&list, 1500 - 40 - 8 - form.header_len(2));
         assert_eq!(parts.iter().map(|(to, ..)| *to).collect::<Vec<_>>(), [r(1)]);
@@ -709,8 +757,36 @@ mod tests {
         [e(1), e(2), e(3), e(4)].into_iter().for_each(|receiver| group.remove(receiver));
         assert_eq!(
             (&group.lists[0].designated, group.lists[0].entries.len()),
-            (&vec![(r(2), vec![e(5)])], 0)
+            (&vec![(r(3), vec![e(5)])], 0)
         );
+    }
+
+    /// One proof a list and epoch, whatever packets carry it; there is room for it.
+    #[test]
+    fn lists_prove_that_a_sender_of_the_domain_has_written_them() {
+        let key = DomainKey::new(&[7; 32]).of_lists();
+        let form = Form { key: Some(key), has_ports: true, ..form() };
+        let mut packets = Packets::new(form.clone(), group());
+        let mut proof = |epoch, len| {
+            packets.set_epoch(epoch);
+            let mut made = Vec::new();
+            packets.make(&datagram(len), |_, packet| made.push(packet)).expect("IPv6");
+            let listed = made.iter().find(|packet| packet[6] == next_header::ROUTING).expect("a list");
+            assert!(listed.len() <= form.mtu);
+            let (ip, payload) = ipv6::Header::parse(listed).expect("an IPv6 packet");
+            let (header, rest) = Header::parse(payload, form.dialect).expect("a good header");
+            let (options, _, len) = Options::parse(rest).expect("good options");
+            assert_eq!(form.header_len(header.addresses.len()), header.emitted_len() + len);
+            let (kind, group) = (list_proof::Kind::Mead, Ipv6Addr::UNSPECIFIED);
+            let (source, routers) = (ip.source, header.routers);
+            let listed = Listed { kind, source, group, routers, addresses: &header.addresses };
+            let proof = options.list_proof.expect("a proof");
+            assert_eq!(key.check(epoch, &proof, &listed), Ok(()));
+            proof
+        };
+        let first = proof(100, 100);
+        assert_eq!(proof(100, 101), first);
+        assert_ne!(proof(101, 100), first);
     }
 
     #[test]

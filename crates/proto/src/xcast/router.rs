@@ -13,36 +13,35 @@
 //! - What came to the Ethernet group of all Xcast routers on a link has come to each of them. A router then serves whom it would forward
 //!   to from there by another link, and itself. Whoever has a route back to the link, or none, is left to another router or to the sender,
 //!   and no ICMPv6 answers for them (RFC 4443, 2.4).
-//! - Who is on the router's own link is always alone: two of its ports may stand in the list.
 //! - What has no route goes the kernel's own way as unicast, which answers it. What is for the router itself has arrived: it becomes
 //!   unicast, whatever the X bit says; or, when the channel is a multicast group (Xcast+), one packet to the group on
 //!   each link with listeners (X2M), but not back to the link that the packet came from.
-//! - What has another routing header behind its own is malformed: routers would copy the copies again.
+//! - What has another routing header behind its own is malformed: routers would copy the copies again. So is a list with a valid
+//!   destination twice, whatever its ports.
+//! - Copies are made for whom the router's guard admits, as with MEADcast. A packet whose source's route does not lead to where it came
+//!   from does not become multicast, unless nothing of the kind is asked.
 //! - Each copy has one less of hop limit. The checksum of UDP, TCP or ICMPv6 is right for the destination that it has.
 #![warn(missing_docs)]
 
 use std::{collections::BTreeMap, net::Ipv6Addr};
 
+pub use crate::mead::router::NextHop;
+
 use treecast_wire::{
     ipv6::{self, has_routing_header, is_forwardable, next_header},
+    list_proof::OPTION_LEN,
     mead::{Dialect, Map},
-    xcast::{Header, MAX_DESTINATIONS, Malformed, ROUTING_TYPE, Reason, is_all_xcast_routers, parse_ports},
+    xcast::{Header, MAX_DESTINATIONS, Malformed, Options, ROUTING_TYPE, Reason, is_all_xcast_routers},
 };
 
 use crate::{
-    mead::router::{self, Router},
+    mead::{
+        list_proof::{Kind, ListKey, Listed},
+        router::{self, Refused, Router, Routes},
+    },
     membership::is_routable_group,
     payload::Payload,
 };
-
-/// Where packets to a destination go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NextHop {
-    /// The interface that they leave by.
-    pub interface: u32,
-    /// The router that they go to; none: the destination is on the link.
-    pub gateway: Option<Ipv6Addr>,
-}
 
 /// How a packet has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +61,8 @@ pub enum Outcome {
     Forward(Vec<Outgoing>),
     /// It ends here.
     Drop(Dropped),
+    /// No copies are made of it. It ends here or goes the kernel's own way, unchanged ([`Refused::ends_here`]).
+    Refuse(Refused),
 }
 
 /// A packet that leaves instead of another.
@@ -99,12 +100,7 @@ pub enum Dropped {
 
 /// Decides on a packet, and asks `routes` for the way to its destinations. It begins with the IPv6 header; bytes behind its
 /// payload are a frame's padding.
-pub fn forward(
-    router: &Router,
-    packet: &[u8],
-    arrival: Arrival,
-    routes: &mut dyn FnMut(Ipv6Addr) -> Option<NextHop>,
-) -> Outcome {
+pub fn forward(router: &Router, packet: &[u8], arrival: Arrival, routes: &mut Routes<'_>) -> Outcome {
     let acts = router.is_enabled && router.dialect == Dialect::Rfc;
     let Some((ip, payload)) = acts.then(|| routing_header(packet)).flatten() else {
         return Outcome::Pass;
@@ -115,12 +111,13 @@ pub fn forward(
     }
 }
 
-fn act(
-    router: &Router,
-    packet: &Packet<'_>,
-    arrival: Arrival,
-    routes: &mut dyn FnMut(Ipv6Addr) -> Option<NextHop>,
-) -> Outcome {
+fn act(router: &Router, packet: &Packet<'_>, arrival: Arrival, routes: &mut Routes<'_>) -> Outcome {
+    let proof = packet.options.list_proof.as_ref();
+    let admitted = router.guard.admit(&packet.listed(), proof, arrival.interface, routes);
+    let may_multicast = match admitted {
+        Ok(admitted) => admitted.may_multicast,
+        Err(refused) => return Outcome::Refuse(refused),
+    };
     let destination = packet.ip.destination;
     if packet.ip.hop_limit <= 1 {
         let is_here = router.own.contains(&destination) || is_all_xcast_routers(destination);
@@ -128,7 +125,10 @@ fn act(
     }
     let Shares { copies, group, unicast } = Shares::of(router, &packet.header, arrival, routes);
     let copies = copies.into_iter().map(|places| packet.copy(places));
-    let multicast = group.into_iter().flat_map(|own| packet.multicast(router, own, arrival.interface));
+    let multicast = group
+        .filter(|_| may_multicast)
+        .into_iter()
+        .flat_map(|own| packet.multicast(router, own, arrival.interface));
     let unicast = unicast.into_iter().map(|(place, kind)| packet.unicast(kind, place));
     let leaving: Vec<_> = copies.chain(multicast).chain(unicast).collect();
     match (leaving.is_empty(), group) {
@@ -150,12 +150,7 @@ struct Shares {
 }
 
 impl Shares {
-    fn of(
-        router: &Router,
-        header: &Header,
-        arrival: Arrival,
-        routes: &mut dyn FnMut(Ipv6Addr) -> Option<NextHop>,
-    ) -> Self {
+    fn of(router: &Router, header: &Header, arrival: Arrival, routes: &mut Routes<'_>) -> Self {
         let mut shares = Self::default();
         let mut behind: Vec<(NextHop, Map)> = Vec::new();
         for place in header.valid.iter() {
@@ -195,46 +190,79 @@ impl Shares {
 /// What a sender's multicast packet becomes at the router on its link, when these routers have registered for its channel (M2X): packets
 /// to them of at most `mtu` bytes, where those can be, with the group as channel identifier. With the X bit they stay Xcast until they are
 /// where the listeners are. None, when it is no IPv6 packet to a group that is to leave its link, or has a routing header already.
-pub fn encapsulate(packet: &[u8], routers: &[Ipv6Addr], mtu: usize) -> Vec<Vec<u8>> {
+/// With a key and an epoch the lists carry proofs.
+pub fn encapsulate(
+    packet: &[u8],
+    routers: &[Ipv6Addr],
+    mtu: usize,
+    lists: Option<(ListKey, u64)>,
+) -> Vec<Vec<u8>> {
     let Ok((ip, payload)) = ipv6::Header::parse(packet) else { return Vec::new() };
     let is_ours = is_routable_group(ip.destination.into()) && ip.hop_limit > 1;
     if !is_ours || has_routing_header(ip.next_header, payload) {
         return Vec::new();
     }
     let room = mtu.saturating_sub(ipv6::HEADER_LEN + payload.len());
-    let fits = |count: &usize| treecast_wire::xcast::len(*count) <= room;
+    let options_len = if lists.is_some() { PROOF_HEADER_LEN } else { 0 };
+    let fits = |count: &usize| treecast_wire::xcast::len(*count) + options_len <= room;
     let most = (1..=MAX_DESTINATIONS).rev().find(fits).unwrap_or(1);
-    let is_short = payload.len() + treecast_wire::xcast::len(most) <= u16::MAX.into();
+    let is_short = payload.len() + treecast_wire::xcast::len(most) + options_len <= u16::MAX.into();
     let rest = Payload::new(ip.next_header, payload, None);
     let packet = |routers: &[Ipv6Addr]| {
         let header = Header::new(ip.next_header, ip.destination, routers.to_vec()).ok()?;
-        let header = Header { stays_xcast: true, ..header }.to_bytes();
-        Some(rest.wrapped(&header, &ip, routers[0]))
+        let header = Header { stays_xcast: true, ..header };
+        let bytes = with_options(header, Options::default(), lists.map(|lists| (lists, ip.source)));
+        Some(rest.wrapped(&bytes, &ip, routers[0]))
     };
     routers.chunks(most).filter(|_| is_short).filter_map(packet).collect()
+}
+
+/// A Destination Options header with a proof and nothing else, in bytes.
+const PROOF_HEADER_LEN: usize = (2 + OPTION_LEN).next_multiple_of(8);
+
+/// A routing header with the options behind it, and with a proof of its list, if there are a key, an epoch and a source.
+pub(crate) fn with_options(
+    header: Header,
+    options: Options,
+    lists: Option<((ListKey, u64), Ipv6Addr)>,
+) -> Vec<u8> {
+    let list_proof = lists.map(|((key, epoch), source)| key.prove(epoch, &listed(&header, source)));
+    let options = Options { list_proof, ..options }.to_bytes(header.next_header);
+    let next_header = if options.is_empty() { header.next_header } else { next_header::DESTINATION_OPTIONS };
+    [Header { next_header, ..header }.to_bytes(), options].concat()
+}
+
+/// What the proof of a list covers.
+fn listed(header: &Header, source: Ipv6Addr) -> Listed<'_> {
+    let (group, routers) = (header.channel, Map::EMPTY);
+    Listed { kind: Kind::Xcast, source, group, routers, addresses: &header.destinations }
 }
 
 /// A packet in its parts.
 struct Packet<'a> {
     ip: ipv6::Header,
     header: Header,
-    ports: Option<Vec<u16>>,
+    options: Options,
     payload: Payload<'a>,
 }
 
 impl<'a> Packet<'a> {
     fn parse(ip: ipv6::Header, payload: &'a [u8]) -> Result<Self, Malformed> {
         let (header, rest) = Header::parse(payload)?;
-        let (mut ports, mut ours) = (None, None);
+        let (mut options, mut ours) = (Options::default(), None);
         if header.next_header == next_header::DESTINATION_OPTIONS {
-            // Without ports the options belong to the payload.
-            let (listed, next, len) = parse_ports(rest, header.destinations.len())?;
-            ours = listed.is_some().then_some((next, len));
-            ports = listed;
+            // Those that say nothing to us belong to the payload.
+            let (said, next, len) = Options::parse(rest, header.destinations.len())?;
+            ours = (!said.is_empty()).then_some((next, len));
+            options = said;
         }
         header.check_rest(rest)?;
         let payload = Payload::new(header.next_header, rest, ours);
-        Ok(Self { ip, header, ports, payload })
+        Ok(Self { ip, header, options, payload })
+    }
+
+    fn listed(&self) -> Listed<'_> {
+        listed(&self.header, self.ip.source)
     }
 
     /// For these destinations, which are behind one next hop.
@@ -263,7 +291,7 @@ impl<'a> Packet<'a> {
     }
 
     fn addressed(&self, destination: Ipv6Addr, place: usize) -> Vec<u8> {
-        let port = self.ports.as_ref().map(|ports| ports[place]);
+        let port = self.options.ports.as_ref().map(|ports| ports[place]);
         self.payload.unwrapped(&self.ip, destination, port)
     }
 }

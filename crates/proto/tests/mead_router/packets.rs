@@ -5,14 +5,20 @@ use std::{fmt::Write, net::Ipv6Addr};
 
 use super::router_packets;
 #[allow(unused_imports, reason = "as above")]
-pub use super::router_packets::{ARRIVED, GROUP, LANS, designated, hex, must_be_in_vectors, router};
-use treecast_proto::mead::router::{Outcome, OutgoingKind, Router};
+pub use super::router_packets::{
+    ARRIVED, EPOCH, GROUP, LANS, allowing, designated, guard_text, guarded, hex, list_key,
+    must_be_in_vectors, router, strict, with_key,
+};
+use treecast_proto::mead::{
+    list_proof::{self, Listed},
+    router::{Guard, NextHop, Outcome, OutgoingKind, ReversePath, Router},
+};
 use treecast_wire::{
     ipv6::{
         self,
         next_header::{self, DESTINATION_OPTIONS, FRAGMENT, ROUTING},
     },
-    mead::{Dialect, Header, Options},
+    mead::{Dialect, Header, Kind, Options},
 };
 
 /// A receiver or router of the thesis' figures.
@@ -21,8 +27,22 @@ pub const fn node(number: u16) -> Ipv6Addr {
 }
 
 pub const SENDER: Ipv6Addr = node(0x1000);
+/// Somebody to whom the route leads back.
+pub const NEAR_SENDER: Ipv6Addr = Ipv6Addr::new(0xfd15, 5, 0, 0, 0, 1, 0, 1);
+
+/// The routes of the network in which the eBPF program is tested, as far as senders are concerned.
+pub fn route(destination: Ipv6Addr) -> Option<NextHop> {
+    let interface = match destination.segments() {
+        [0xfd14, ..] => LANS[0],
+        [0xfd15, 5, ..] => ARRIVED,
+        _ => return None,
+    };
+    Some(NextHop { interface, gateway: Some(R5) })
+}
+
 pub const R5: Ipv6Addr = node(0x50);
 pub const R6: Ipv6Addr = node(0x60);
+pub const R7: Ipv6Addr = node(0x70);
 
 /// Meadcast-thesis-2024, 2.1.4, "Data Delivery": R5 with E2 and E3, R6 with E4 and E5.
 pub fn example(next: u8) -> Header {
@@ -64,14 +84,16 @@ pub fn text(triple: &Triple) -> String {
     for (group, interfaces) in &router.groups {
         write!(text, " group={group}@{interfaces:?}").expect("a String takes all");
     }
+    text.push_str(&guard_text(&router.guard));
     writeln!(text, "\nin {}", hex(packet)).expect("a String takes all");
-    match router.forward(packet, ARRIVED) {
+    match router.forward(packet, ARRIVED, &mut route) {
         Outcome::Pass => text.push_str("pass\n"),
         Outcome::Drop(reason) => writeln!(text, "drop {reason:?}").expect("a String takes all"),
         Outcome::Request { passed_on, request } => {
             writeln!(text, "request {}\nanswer {}", hex(&passed_on), hex(&request.answer(R5, None, true)))
                 .expect("a String takes all");
         }
+        Outcome::Refuse(why) => writeln!(text, "refuse {why:?}").expect("a String takes all"),
         Outcome::Forward(copies) => copies.iter().for_each(|copy| {
             writeln!(text, "{} {}", kind_name(copy.kind), hex(&copy.packet)).expect("a String takes all");
         }),
@@ -97,6 +119,7 @@ pub fn triples() -> Vec<Triple> {
     triples.extend(designated_routers());
     triples.extend(others());
     triples.extend(nested());
+    triples.extend(guarded_routers());
     triples
 }
 
@@ -193,14 +216,14 @@ fn designated_routers() -> Vec<Triple> {
     let without_ports = Options { ports: None, ..options.clone() };
     let alone = [(R5, vec![])];
     let both = [(R5, vec![]), (R6, vec![])];
-    let mixed = [(R5, vec![]), (R6, vec![node(4)]), (R5, vec![node(2), node(3)])];
+    let mixed = [(R5, vec![]), (R6, vec![node(4)]), (R7, vec![node(2), node(3)])];
     let only_arrived = Router { groups: [(GROUP, [ARRIVED].into())].into(), ..router(&[R5]) };
     vec![
         of("designated", designated(&[R5]), &alone, &without_ports, 0),
         of("designated-ports", designated(&[R5]), &alone, &options, 0),
         of("designated-twice", designated(&[R5, R6]), &both, &without_ports, 0),
-        of("designated-mixed", designated(&[R5]), &mixed, &options, 0),
-        of("designated-whole", designated(&[R5]), &mixed, &options, 2),
+        of("designated-mixed", designated(&[R5, R7]), &mixed, &options, 0),
+        of("designated-whole", designated(&[R5, R7]), &mixed, &options, 2),
         of("designated-replicas", Router { min_dsts: 3, ..router(&[]) }, &both, &without_ports, 0),
         of("designated-no-listener", router(&[R5]), &alone, &without_ports, 0),
         of("designated-arrived", only_arrived, &alone, &without_ports, 0),
@@ -287,5 +310,70 @@ fn nested() -> Vec<Triple> {
         of("nested-in-fragment", &example(FRAGMENT), &[&fragment(ROUTING), &data]),
         of("nested-in-two-fragments", &example(FRAGMENT), &[&fragment(FRAGMENT), &fragment(ROUTING), &data]),
         of("nested-in-request", &asked, &[&ports, &data]),
+    ]
+}
+
+/// Packets of the example's list, with a proof of it.
+fn proved(source: Ipv6Addr, header: &Header, epoch: u64, change: impl Fn(&mut Options)) -> Vec<u8> {
+    let is_request = header.kind == Kind::Request;
+    let listed = Listed {
+        kind: if is_request { list_proof::Kind::Request } else { list_proof::Kind::Mead },
+        source,
+        group: Ipv6Addr::UNSPECIFIED,
+        routers: header.routers,
+        addresses: &header.addresses,
+    };
+    let mut options = Options { list_proof: Some(list_key().prove(epoch, &listed)), ..Options::default() };
+    change(&mut options);
+    let header = Header { next_header: DESTINATION_OPTIONS, ..header.clone() };
+    let next = if is_request { next_header::NONE } else { next_header::UDP };
+    let rest = if is_request {
+        Vec::new()
+    } else {
+        router_packets::segment((source, node(2)), next_header::UDP, 0x1516)
+    };
+    let rest = [options.to_bytes(next), rest].concat();
+    router_packets::packet((source, node(2)), &header.to_bytes(Dialect::Rfc), &rest)
+}
+
+/// Routers that do not make copies for everybody.
+fn guarded_routers() -> Vec<Triple> {
+    let of = |name, guard, packet| Triple { name, router: guarded(guard), packet };
+    let data = example(next_header::UDP);
+    let plain = |source| {
+        let segment = router_packets::segment((source, node(2)), next_header::UDP, 0x1516);
+        router_packets::packet((source, node(2)), &data.to_bytes(Dialect::Rfc), &segment)
+    };
+    let good = |epoch| proved(SENDER, &data, epoch, |_| {});
+    let forged = |options: &mut Options| options.list_proof.as_mut().expect("one").code[7] ^= 1;
+    let with_ports = |options: &mut Options| options.ports = Some(vec![0, 4242, 4243, 0, 9, 10]);
+    let request = Header::request(node(2));
+    let mut twice = plain(SENDER);
+    // E5 becomes E2 again.
+    twice.copy_within(40 + 16 + 16..40 + 16 + 32, 40 + 16 + 5 * 16);
+    let loose = Guard { reverse_path: ReversePath::Loose, ..Guard::default() };
+    let lans = Router { guard: loose.clone(), ..designated(&[R5]) };
+    let named = Options { group: Some(GROUP), ..Options::default() }.to_bytes(next_header::UDP);
+    let header = Header::data(DESTINATION_OPTIONS, &[(R5, vec![])]).expect("a good list");
+    let to_group = packet(Dialect::Rfc, &header, R5, &[named, segment(next_header::UDP, R5)].concat());
+    vec![
+        of("twice", Guard::default(), twice),
+        of("reverse-path", strict(), plain(SENDER)),
+        of("reverse-path-right", strict(), plain(NEAR_SENDER)),
+        of("reverse-path-loose", loose.clone(), plain(SENDER)),
+        of("reverse-path-none", loose, plain(Ipv6Addr::new(0xfd15, 9, 0, 0, 0, 1, 0, 1))),
+        Triple { name: "reverse-path-loose-designated", router: lans, packet: to_group },
+        of("reverse-path-request", strict(), packet(Dialect::Rfc, &request, node(2), &[])),
+        of("allowed", allowing("fd14::/64"), plain(SENDER)),
+        of("not-allowed", allowing("fd14:0:0:1::/64"), plain(SENDER)),
+        of("proof", with_key(), good(EPOCH)),
+        of("proof-and-ports", with_key(), proved(SENDER, &data, EPOCH, with_ports)),
+        of("proof-of-next-epoch", with_key(), good(EPOCH + 1)),
+        of("proof-old", with_key(), good(EPOCH - 2)),
+        of("proof-forged", with_key(), proved(SENDER, &data, EPOCH, forged)),
+        of("proof-missing", with_key(), plain(SENDER)),
+        of("proof-not-asked", Guard::default(), good(EPOCH)),
+        of("proof-in-request", with_key(), proved(SENDER, &request, EPOCH, |_| {})),
+        of("proof-missing-in-request", with_key(), packet(Dialect::Rfc, &request, node(2), &[])),
     ]
 }

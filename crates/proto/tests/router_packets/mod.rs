@@ -1,4 +1,5 @@
 //! What the tests of both routers share: routers, packets, and the files in `vectors/`.
+#![allow(dead_code, reason = "each of the tests uses a part")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +8,11 @@ use std::{
     path::PathBuf,
 };
 
-use treecast_proto::mead::router::Router;
+use treecast_proto::mead::{
+    authentication::DomainKey,
+    list_proof::ListKey,
+    router::{Guard, ReversePath, Router},
+};
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
     mead::Dialect,
@@ -28,12 +33,51 @@ pub fn router(own: &[Ipv6Addr]) -> Router {
         dialect: Dialect::Rfc,
         own,
         groups: BTreeMap::new(),
+        guard: Guard::default(),
     }
 }
 
 /// A router with listeners on three links.
 pub fn designated(own: &[Ipv6Addr]) -> Router {
     Router { groups: [(GROUP, [ARRIVED, LANS[0], LANS[1]].into())].into(), ..router(own) }
+}
+
+/// The epoch in which routers and senders are.
+pub const EPOCH: u64 = 3_000_000;
+
+pub fn list_key() -> ListKey {
+    DomainKey::new(&[7; 32]).of_lists()
+}
+
+/// A router that looks at whom it makes copies for.
+pub fn guarded(guard: Guard) -> Router {
+    Router { guard, ..router(&[]) }
+}
+
+/// The guards of routers that look at one thing each.
+pub fn strict() -> Guard {
+    Guard { reverse_path: ReversePath::Strict, ..Guard::default() }
+}
+
+pub fn allowing(prefix: &str) -> Guard {
+    Guard { allowed: vec![prefix.parse().expect("a prefix")], ..Guard::default() }
+}
+
+pub fn with_key() -> Guard {
+    Guard { lists: Some((list_key(), EPOCH)), ..Guard::default() }
+}
+
+/// A guard as it stands in `vectors/`; nothing, when it looks at nothing.
+pub fn guard_text(guard: &Guard) -> String {
+    let mut text = match guard.reverse_path {
+        ReversePath::Off => String::new(),
+        path => format!(" reverse-path={path:?}"),
+    };
+    text.extend(guard.allowed.iter().map(|prefix| format!(" allowed={prefix}")));
+    if let Some((key, epoch)) = &guard.lists {
+        text.push_str(&format!(" list-key={:016x?} epoch={epoch}", key.words()));
+    }
+    text
 }
 
 /// A segment with its right checksum; `port` is the destination's.

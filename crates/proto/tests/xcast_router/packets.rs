@@ -5,9 +5,15 @@ use std::{fmt::Write, net::Ipv6Addr};
 
 use super::router_packets;
 #[allow(unused_imports, reason = "as above")]
-pub use super::router_packets::{ARRIVED, GROUP, LANS, designated, hex, must_be_in_vectors, router};
+pub use super::router_packets::{
+    ARRIVED, EPOCH, GROUP, LANS, allowing, designated, guard_text, guarded, hex, list_key,
+    must_be_in_vectors, router, strict, with_key,
+};
 use treecast_proto::{
-    mead::router::Router,
+    mead::{
+        list_proof::{Kind, Listed},
+        router::{Guard, ReversePath, Router},
+    },
     xcast::router::{Arrival, NextHop, Outcome, OutgoingKind, forward},
 };
 use treecast_wire::{
@@ -16,7 +22,7 @@ use treecast_wire::{
         next_header::{self, DESTINATION_OPTIONS, FRAGMENT, ROUTING},
     },
     mead::{Dialect, Map},
-    xcast::{ALL_XCAST_ROUTERS, Header, ports_to_bytes},
+    xcast::{ALL_XCAST_ROUTERS, Header, Options},
 };
 
 /// A receiver in one of the networks of [`ROUTES`].
@@ -101,11 +107,13 @@ pub fn text(triple: &Triple) -> String {
     for (group, interfaces) in &router.groups {
         put(format_args!(" group={group}@{interfaces:?}"));
     }
+    put(format_args!("{}", guard_text(&router.guard)));
     let to = if triple.is_for_all { "in-to-all" } else { "in" };
     put(format_args!("\n{to} {}\n", hex(packet)));
     match triple.outcome() {
         Outcome::Pass => put(format_args!("pass\n")),
         Outcome::Drop(reason) => put(format_args!("drop {reason:?}\n")),
+        Outcome::Refuse(why) => put(format_args!("refuse {why:?}\n")),
         Outcome::Forward(copies) => copies.iter().for_each(|copy| {
             put(format_args!("{} {}\n", kind_name(copy.kind), hex(&copy.packet)));
         }),
@@ -133,6 +141,7 @@ pub fn triples() -> Vec<Triple> {
     triples.extend(xcast_plus());
     triples.extend(refused());
     triples.extend(nested());
+    triples.extend(guarded_routers());
     triples
 }
 
@@ -154,7 +163,7 @@ fn replication() -> Vec<Triple> {
         of("thirty-two", router(&[]), &header(next_header::UDP, &longest)),
         of("one-way", router(&[]), &header(next_header::UDP, &[node(3, 1), node(3, 2)])),
         of("back", router(&[]), &header(next_header::UDP, &[node(5, 1), node(5, 2)])),
-        of("on-link-twice", router(&[]), &header(next_header::UDP, &[node(4, 1), node(4, 1), node(4, 2)])),
+        of("on-link", router(&[]), &header(next_header::UDP, &[node(4, 1), node(4, 3), node(4, 2)])),
         Triple {
             name: "to-another",
             router: router(&[OWN]),
@@ -279,6 +288,65 @@ fn refused() -> Vec<Triple> {
         last_hop("hop-limit", node(1, 1)),
         last_hop("hop-limit-here", OWN),
         last_hop("hop-limit-all-routers", ALL_XCAST_ROUTERS),
+    ]
+}
+
+fn ports_to_bytes(ports: &[u16], next: u8) -> Vec<u8> {
+    Options::of_ports(ports.to_vec()).to_bytes(next)
+}
+
+/// Routers that do not make copies for everybody.
+fn guarded_routers() -> Vec<Triple> {
+    let (all, near) = (destinations(), node(5, 9));
+    let of = |name, router, packet| Triple { name, router, packet, is_for_all: false };
+    let of_source = |source, destinations: &[Ipv6Addr], change: &dyn Fn(&mut Header, &mut Options)| {
+        let (mut header, mut options) = (header(next_header::UDP, destinations), Options::default());
+        change(&mut header, &mut options);
+        let options = options.to_bytes(next_header::UDP);
+        if !options.is_empty() {
+            header.next_header = DESTINATION_OPTIONS;
+        }
+        let to = destinations[0];
+        let rest = [options, router_packets::segment((source, to), next_header::UDP, 0x1516)].concat();
+        router_packets::packet((source, to), &header.to_bytes(), &rest)
+    };
+    let plain = |source| of_source(source, &all, &|_, _| {});
+    let prove = |epoch: u64| {
+        move |header: &mut Header, options: &mut Options| {
+            let (group, routers) = (header.channel, Map::EMPTY);
+            let addresses = &header.destinations;
+            let listed = Listed { kind: Kind::Xcast, source: SENDER, group, routers, addresses };
+            options.list_proof = Some(list_key().prove(epoch, &listed));
+        }
+    };
+    let with_ports = |header: &mut Header, options: &mut Options| {
+        prove(EPOCH)(header, options);
+        options.ports = Some(vec![4242, 4243, 0, 9, 10, 11]);
+    };
+    let forged = |header: &mut Header, options: &mut Options| {
+        prove(EPOCH)(header, options);
+        header.channel = GROUP;
+    };
+    let to_group = |source| of_source(source, &[OWN], &|header, _| header.channel = GROUP);
+    let lans =
+        |reverse_path| Router { guard: Guard { reverse_path, ..Guard::default() }, ..designated(&[OWN]) };
+    let mut twice = header(next_header::UDP, &all);
+    twice.destinations[5] = node(4, 1);
+    let twice_served = Header { valid: Map::of(3), ..twice.clone() };
+    vec![
+        of("twice", router(&[]), udp_packet(&twice)),
+        of("twice-served", router(&[]), udp_packet(&twice_served)),
+        of("reverse-path", guarded(strict()), plain(SENDER)),
+        of("reverse-path-right", guarded(strict()), plain(near)),
+        of("reverse-path-group", lans(ReversePath::Loose), to_group(node(3, 9))),
+        of("reverse-path-group-right", lans(ReversePath::Loose), to_group(near)),
+        of("reverse-path-group-off", lans(ReversePath::Off), to_group(node(3, 9))),
+        of("not-allowed", guarded(allowing("fd14::/16")), plain(SENDER)),
+        of("proof", guarded(with_key()), of_source(SENDER, &all, &prove(EPOCH - 1))),
+        of("proof-and-ports", guarded(with_key()), of_source(SENDER, &all, &with_ports)),
+        of("proof-old", guarded(with_key()), of_source(SENDER, &all, &prove(EPOCH + 2))),
+        of("proof-forged", guarded(with_key()), of_source(SENDER, &all, &forged)),
+        of("proof-missing", guarded(with_key()), plain(SENDER)),
     ]
 }
 

@@ -35,6 +35,8 @@ pub enum Malformed {
     Options(&'static str),
     #[error("next header: a second routing header (43) found, expected none")]
     SecondRoutingHeader,
+    #[error("address list: {0} found twice, expected each address once")]
+    Twice(Ipv6Addr),
 }
 
 /// The same without values: what is counted. The numbers are those of `bpf/mead.h`.
@@ -55,10 +57,11 @@ pub enum Reason {
     Address = 11,
     Options = 12,
     SecondRoutingHeader = 13,
+    Twice = 14,
 }
 
 impl Reason {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Truncated,
         Self::NoAddress,
         Self::TooManyAddresses,
@@ -73,6 +76,7 @@ impl Reason {
         Self::Address,
         Self::Options,
         Self::SecondRoutingHeader,
+        Self::Twice,
     ];
 
     /// As it stands in tables and JSON.
@@ -92,6 +96,7 @@ impl Reason {
             Self::Address => "address",
             Self::Options => "options",
             Self::SecondRoutingHeader => "second-routing-header",
+            Self::Twice => "address-twice",
         }
     }
 }
@@ -113,6 +118,7 @@ impl Malformed {
             Self::Address(_) => Reason::Address,
             Self::Options(_) => Reason::Options,
             Self::SecondRoutingHeader => Reason::SecondRoutingHeader,
+            Self::Twice(_) => Reason::Twice,
         }
     }
 }

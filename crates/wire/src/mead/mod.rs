@@ -20,7 +20,7 @@ mod malformed;
 mod map;
 mod options;
 
-use std::{fmt, net::Ipv6Addr};
+use std::{collections::BTreeSet, fmt, net::Ipv6Addr};
 
 pub use self::{
     malformed::{Malformed, Reason},
@@ -90,7 +90,7 @@ impl Header {
     /// A data packet's header: routers with their receivers, all to be delivered.
     ///
     /// # Errors
-    /// When there are none or more than 32 addresses, or one that nothing can be forwarded to.
+    /// When there are none or more than 32 addresses, one that nothing can be forwarded to, or one twice.
     pub fn data(next_header: u8, groups: &[(Ipv6Addr, Vec<Ipv6Addr>)]) -> Result<Self, Malformed> {
         let len = |(_, receivers): &(_, Vec<_>)| receivers.len() + 1;
         let count: usize = groups.iter().map(len).sum();
@@ -229,11 +229,20 @@ impl Header {
     }
 
     fn check_addresses(&self) -> Result<(), Malformed> {
-        match self.addresses.iter().find(|address| !is_forwardable(**address)) {
-            Some(address) => Err(Malformed::Address(*address)),
+        if let Some(address) = self.addresses.iter().find(|address| !is_forwardable(**address)) {
+            return Err(Malformed::Address(*address));
+        }
+        match first_repeated(self.addresses.iter().copied()) {
+            Some(address) => Err(Malformed::Twice(address)),
             None => Ok(()),
         }
     }
+}
+
+/// The first address that stands before it, too: a list that names somebody twice has copies sent there twice.
+pub(crate) fn first_repeated(addresses: impl Iterator<Item = Ipv6Addr>) -> Option<Ipv6Addr> {
+    let mut seen = BTreeSet::new();
+    addresses.into_iter().find(|address| !seen.insert(*address))
 }
 
 /// What the first bytes alone show.

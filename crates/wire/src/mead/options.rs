@@ -9,21 +9,23 @@
 //! ```
 //!
 //! All are option 0x1e, which is for experiments, and which who does not know it skips (RFC 4727, 4): kind 1 is a list of
-//! UDP ports, one for each address; 2 is a nonce; 3 a nonce and a code that authenticates the response; 4 a group.
+//! UDP ports, one for each address; 2 is a nonce; 3 a nonce and a code that authenticates the response; 4 a group; 5 authenticates
+//! the address list ([`ListProof`]).
 
 use std::net::Ipv6Addr;
 
 use super::{MAX_ADDRESSES, Malformed};
-use crate::destination_options::{self, Wrong};
-
-const OPTION_TYPE: u8 = 0x1e;
+use crate::{
+    destination_options::{self, Wrong},
+    list_proof::{self, ListProof, OPTION_TYPE},
+};
 
 const KIND_PORTS: u8 = 1;
 const KIND_NONCE: u8 = 2;
 const KIND_PROOF: u8 = 3;
 const KIND_GROUP: u8 = 4;
 
-/// The longest header in bytes. All our options take 144; a router does not walk through more than this.
+/// The longest header in bytes. All our options take 152; a router does not walk through more than this.
 pub const MAX_OPTIONS_LEN: usize = destination_options::MAX_LEN;
 
 pub const NONCE_LEN: usize = 16;
@@ -46,6 +48,8 @@ pub struct Options {
     pub proof: Option<Proof>,
     /// Where a designated router, which has no receivers in the list, sends the data on its own links.
     pub group: Option<Ipv6Addr>,
+    /// Of data and requests.
+    pub list_proof: Option<ListProof>,
 }
 
 impl Options {
@@ -85,6 +89,10 @@ impl Options {
                 }
                 self.group = Some(group);
             }
+            list_proof::KIND => {
+                let wrong = Malformed::Options("one of a wrong length found");
+                self.list_proof = Some(ListProof::parse(body).ok_or(wrong)?);
+            }
             _ => {}
         }
         Ok(true)
@@ -111,6 +119,9 @@ impl Options {
         }
         if let Some(group) = self.group {
             push(KIND_GROUP, &group.octets());
+        }
+        if let Some(proof) = &self.list_proof {
+            bytes.extend_from_slice(&proof.to_option());
         }
         destination_options::close(&mut bytes);
         bytes

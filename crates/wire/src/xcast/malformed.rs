@@ -35,6 +35,8 @@ pub enum Malformed {
     Ports(&'static str),
     #[error("next header: a second routing header (43) found, expected none")]
     SecondRoutingHeader,
+    #[error("list of addresses: {0} found twice, expected each destination once")]
+    Twice(Ipv6Addr),
 }
 
 /// The same without values: what is counted. Behind MEADcast's, the numbers are those of `bpf/mead.h`.
@@ -54,10 +56,11 @@ pub enum Reason {
     Address = 10,
     Ports = 11,
     SecondRoutingHeader = 12,
+    Twice = 13,
 }
 
 impl Reason {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Truncated,
         Self::Version,
         Self::Dscps,
@@ -71,6 +74,7 @@ impl Reason {
         Self::Address,
         Self::Ports,
         Self::SecondRoutingHeader,
+        Self::Twice,
     ];
 
     /// As it stands in tables and JSON.
@@ -89,6 +93,7 @@ impl Reason {
             Self::Address => "address",
             Self::Ports => "ports",
             Self::SecondRoutingHeader => "second-routing-header",
+            Self::Twice => "address-twice",
         }
     }
 }
@@ -109,6 +114,7 @@ impl Malformed {
             Self::Address(_) => Reason::Address,
             Self::Ports(_) => Reason::Ports,
             Self::SecondRoutingHeader => Reason::SecondRoutingHeader,
+            Self::Twice(_) => Reason::Twice,
         }
     }
 }

@@ -15,22 +15,22 @@
 //!
 //! The RFC leaves open what the checksum covers: here it is the whole routing header, from its first octet on. It lists up to 127
 //! destinations; 32 are handled here. Bits that are reserved are passed over, and leave as 0. The routing type and
-//! the option's (`ports`) are for experiments (RFC 4727), as the RFC's section 15 asks.
+//! the option's (`options`) are for experiments (RFC 4727), as the RFC's section 15 asks.
 
 mod malformed;
-mod ports;
+mod options;
 mod registration;
 
 use std::{fmt, net::Ipv6Addr};
 
 pub use self::{
     malformed::{Malformed, Reason},
-    ports::{PORTS_OPTION, parse_ports, ports_to_bytes},
+    options::{Options, PORTS_OPTION},
     registration::{REGISTRATION_CODE_LEN, REGISTRATION_LEN, REGISTRATION_PORT, Registration},
 };
 use crate::{
     ipv6::{has_routing_header, is_forwardable},
-    mead::Map,
+    mead::{Map, first_repeated},
     membership::{fold, ones_complement_sum},
 };
 
@@ -86,7 +86,7 @@ impl Header {
     /// A header for these destinations, all valid.
     ///
     /// # Errors
-    /// When there are none or more than 32 of them, or one that nothing can be forwarded to.
+    /// When there are none or more than 32 of them, one that nothing can be forwarded to, or one twice.
     pub fn new(next_header: u8, channel: Ipv6Addr, destinations: Vec<Ipv6Addr>) -> Result<Self, Malformed> {
         if destinations.len() > MAX_DESTINATIONS {
             return Err(Malformed::TooManyAddresses(destinations.len().min(255) as u8));
@@ -178,8 +178,11 @@ impl Header {
         if self.valid.is_empty() {
             return Err(Malformed::NothingValid);
         }
-        match self.valid_destinations().find(|address| !is_forwardable(*address)) {
-            Some(address) => Err(Malformed::Address(address)),
+        if let Some(address) = self.valid_destinations().find(|address| !is_forwardable(*address)) {
+            return Err(Malformed::Address(address));
+        }
+        match first_repeated(self.valid_destinations()) {
+            Some(address) => Err(Malformed::Twice(address)),
             None => Ok(()),
         }
     }

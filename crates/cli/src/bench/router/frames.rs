@@ -3,9 +3,10 @@
 use std::net::Ipv6Addr;
 
 use treecast_driver::offload::Offload;
+use treecast_proto::mead::list_proof::{self, ListKey, Listed};
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
-    mead::{Dialect, Header},
+    mead::{Dialect, Header, Options},
     xcast,
 };
 
@@ -102,17 +103,31 @@ impl Addresses {
     /// One packet that the router turns into one for each receiver.
     pub fn mead(&self, size: Size) -> Result<Flow> {
         let header = Header::data(next_header::UDP, &[(self.router, self.receivers.clone())])?;
-        let header = header.to_bytes(Dialect::Rfc);
+        Ok(self.flow(header.to_bytes(Dialect::Rfc), size))
+    }
+
+    /// The same, with a list that proves that a sender with the key has written it.
+    pub fn proved(&self, size: Size, key: ListKey, epoch: u64) -> Result<Flow> {
+        let options = next_header::DESTINATION_OPTIONS;
+        let header = Header::data(options, &[(self.router, self.receivers.clone())])?;
+        let (kind, group) = (list_proof::Kind::Mead, Ipv6Addr::UNSPECIFIED);
+        let (source, routers) = (self.sender, header.routers);
+        let listed = Listed { kind, source, group, routers, addresses: &header.addresses };
+        let list_proof = Some(key.prove(epoch, &listed));
+        let options = Options { list_proof, ..Options::default() }.to_bytes(next_header::UDP);
+        Ok(self.flow([header.to_bytes(Dialect::Rfc), options].concat(), size))
+    }
+
+    /// Packets with this routing header, of which each receiver gets a copy.
+    fn flow(&self, header: Vec<u8>, size: Size) -> Flow {
         let frame = self.frame(self.router_mac, self.receivers[0], (self.port, Some(&header)), size);
-        Ok(Flow { frames: vec![frame], copies: self.receivers.len(), size, port: self.port })
+        Flow { frames: vec![frame], copies: self.receivers.len(), size, port: self.port }
     }
 
     /// The same, with a list of destinations that the router knows the ways to.
     pub fn xcast(&self, size: Size) -> Result<Flow> {
         let header = xcast::Header::new(next_header::UDP, Ipv6Addr::UNSPECIFIED, self.receivers.clone())?;
-        let header = header.to_bytes();
-        let frame = self.frame(self.router_mac, self.receivers[0], (self.port, Some(&header)), size);
-        Ok(Flow { frames: vec![frame], copies: self.receivers.len(), size, port: self.port })
+        Ok(self.flow(header.to_bytes(), size))
     }
 
     /// A packet to each receiver.

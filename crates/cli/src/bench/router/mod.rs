@@ -6,6 +6,7 @@
 //! - super-packets, multicast by the kernel (`treecast mroute`) beside M2U and X2U by the MEADcast and Xcast router;
 //! - single packets, forwarded as unicast by the kernel beside M2U, counted in packets that come out;
 //! - plain traffic, datagrams and a TCP connection, without the router's program and with it, in short turns;
+//! - M2U of lists that carry a proof, by a router with a key (`--key`), beside M2U without;
 //! - frames that the router does not take: what only the sender costs.
 //!
 //! The machine has few processors and all nodes share them, so there are two figures for each: what arrives in a second
@@ -100,6 +101,8 @@ struct Flows {
     xcast_super: Flow,
     unicast_single: Flow,
     mead_single: Flow,
+    proved_super: Flow,
+    proved_single: Flow,
     stray_super: Flow,
     stray_single: Flow,
 }
@@ -107,12 +110,15 @@ struct Flows {
 impl Flows {
     fn of(network: &Network) -> Result<Self> {
         let addresses = &network.addresses;
+        let (key, epoch) = Network::lists()?;
         Ok(Self {
             multicast_super: addresses.multicast(Size::Super),
             mead_super: addresses.mead(Size::Super)?,
             xcast_super: addresses.xcast(Size::Super)?,
             unicast_single: addresses.unicast(Size::Single),
             mead_single: addresses.mead(Size::Single)?,
+            proved_super: addresses.proved(Size::Super, key, epoch)?,
+            proved_single: addresses.proved(Size::Single, key, epoch)?,
             stray_super: addresses.stray(Size::Super),
             stray_single: addresses.stray(Size::Single),
         })
@@ -123,6 +129,10 @@ impl Flows {
         let failed = |what: &str, error| format!("{what}: {error}");
         network.check(&self.multicast_super).map_err(|error| failed("multicast by the kernel", error))?;
         network.check(&self.unicast_single).map_err(|error| failed("unicast by the kernel", error))?;
+        network.attach(Mead::Keyed)?;
+        for flow in [&self.proved_super, &self.proved_single] {
+            network.check(flow).map_err(|error| failed("MEADcast with a proof", error))?;
+        }
         let planes = [(Mead::Program, "MEADcast"), (Mead::UserSpace, "MEADcast in user space")];
         for (plane, what) in planes.into_iter().take(if in_user_space { 2 } else { 1 }) {
             network.attach(plane).map_err(|error| failed(what, error))?;
@@ -143,6 +153,10 @@ impl Flows {
                 run.mead_super = send(&self.mead_super)?;
                 run.xcast_super = send(&self.xcast_super)?;
                 run.mead_single = send(&self.mead_single)?;
+                network.attach(Mead::Keyed)?;
+                let mut send = |flow| slice::send(network, flow, duration);
+                run.proved_super = send(&self.proved_super)?;
+                run.proved_single = send(&self.proved_single)?;
             } else {
                 run.stray_super = send(&self.stray_super)?;
                 run.multicast_super = send(&self.multicast_super)?;

@@ -3,11 +3,13 @@
 use std::{
     collections::BTreeSet,
     fmt::Write as _,
+    fs,
     io::Write as _,
     net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream},
-    os::unix::process::CommandExt,
+    os::unix::{fs::OpenOptionsExt, process::CommandExt},
+    path::PathBuf,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use treecast_driver::{
@@ -20,6 +22,11 @@ use treecast_lab::{Lab, Options, Topology};
 use treecast_measure::{
     sample::{NodeSampler, NodeSource},
     series::{Counter, parse_interface},
+};
+
+use treecast_proto::mead::{
+    authentication::DomainKey,
+    list_proof::{ListKey, epoch_at},
 };
 
 use super::{
@@ -46,7 +53,39 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) enum Mead {
     Detached,
     Program,
+    /// With the key that lists must prove.
+    Keyed,
     UserSpace,
+}
+
+/// Counted as by default, and never too many.
+const MOST_COPIES: &str = "4294967295";
+
+/// A file with the domain's key, which is gone when dropped.
+struct KeyFile(PathBuf);
+
+/// The key of this network alone.
+const SECRET: [u8; 32] = [7; 32];
+
+impl KeyFile {
+    fn write() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("treecast-bench-{}.key", std::process::id()));
+        let digits: String = SECRET.iter().map(|octet| format!("{octet:02x}")).collect();
+        fs::OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)?
+            .write_all(digits.as_bytes())?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for KeyFile {
+    fn drop(&mut self) {
+        // Somebody may have tidied up.
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// The network with what runs in it. Gone when dropped.
@@ -55,6 +94,7 @@ pub(super) struct Network {
     stop: Stop,
     pub addresses: Addresses,
     pub frames: FrameSocket,
+    key_file: KeyFile,
     receivers: Vec<Receiver>,
     sampler: NodeSampler,
     /// The multicast router, for as long as this.
@@ -78,15 +118,22 @@ pub(super) struct Arrived {
 
 impl Network {
     pub fn set(receivers: u32, stop: Stop) -> Result<Self> {
+        let key_file = KeyFile::write()?;
         let name = format!("benchrouter{}", std::process::id());
         let lab = Lab::up(&topology(receivers)?, &name, &Options::default())?;
         match Built::within(&lab) {
-            Ok(built) => Ok(built.finish(lab, stop)),
+            Ok(built) => Ok(built.finish(lab, key_file, stop)),
             Err(error) => {
                 lab.down()?;
                 Err(error)
             }
         }
+    }
+
+    /// The key of lists, and the epoch for which they are made: the bench is over before that.
+    pub fn lists() -> Result<(ListKey, u64)> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        Ok((DomainKey::new(&SECRET).of_lists(), epoch_at(since.as_secs())))
     }
 
     /// An error when somebody wants the bench to end.
@@ -106,10 +153,14 @@ impl Network {
         clear_interfaces(lab)?;
         let arguments = match wanted {
             Mead::Detached => return Ok(()),
-            Mead::Program => &["router", "run", "--all", "--leave-within", "0"][..],
-            Mead::UserSpace => &["router", "run", "--all", "--leave-within", "0", "--user-space"],
+            Mead::Program => &[][..],
+            Mead::Keyed => {
+                &["--key", self.key_file.0.to_str().ok_or("the temporary folder's name is no text")?]
+            }
+            Mead::UserSpace => &["--user-space"],
         };
-        self.mead = (wanted, start(lab, arguments)?);
+        let run = ["router", "run", "--all", "--leave-within", "0", "--copies-per-second", MOST_COPIES];
+        self.mead = (wanted, start(lab, &[&run, arguments].concat())?);
         Ok(())
     }
 
@@ -216,7 +267,7 @@ struct Built {
 
 impl Built {
     fn within(lab: &Lab) -> Result<Self> {
-        let mroute = start(lab, &["mroute", "--keep", "0s"])?;
+        let mroute = start(lab, &["mroute"])?;
         let nodes = lab.nodes().iter().filter(|node| node.name.starts_with("receiver"));
         let receivers = nodes.clone().map(|node| open_receiver(lab, &node.name)).collect::<Result<_>>()?;
         let source = |node: &treecast_lab::LabNode| NodeSource {
@@ -244,10 +295,20 @@ impl Built {
         Ok(Self { addresses, frames, receivers, sampler, mroute })
     }
 
-    fn finish(self, lab: Lab, stop: Stop) -> Network {
+    fn finish(self, lab: Lab, key_file: KeyFile, stop: Stop) -> Network {
         let Self { addresses, frames, receivers, sampler, mroute } = self;
         let mead = (Mead::Detached, Crew::default());
-        Network { lab: Some(lab), stop, addresses, frames, receivers, sampler, _mroute: mroute, mead }
+        Network {
+            lab: Some(lab),
+            stop,
+            addresses,
+            frames,
+            key_file,
+            receivers,
+            sampler,
+            _mroute: mroute,
+            mead,
+        }
     }
 }
 

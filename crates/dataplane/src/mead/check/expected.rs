@@ -3,13 +3,13 @@
 use std::net::Ipv6Addr;
 
 use treecast_proto::{
-    mead::router::{Dropped, Outcome, Router},
+    mead::router::{Dropped, Outcome, Refused, Router},
     xcast::router as xcast,
 };
 
 use super::network::{self, ENTRANCE, Way};
 use crate::mead::{
-    shared::{Counter, FIRST_XCAST_REASON},
+    shared::{Counter, FIRST_REFUSED, FIRST_XCAST_REASON, FIRST_XCAST_REFUSED},
     user_space::{counter, xcast_counter},
 };
 
@@ -37,7 +37,7 @@ impl Expected {
         match xcast::forward(router, packet, arrival, &mut network::next_hop) {
             // What Xcast is not, MEADcast may be.
             xcast::Outcome::Pass => Self::of_mead(router, packet),
-            outcome => Self::of_xcast(outcome),
+            outcome => Self::of_xcast(router, packet, outcome),
         }
     }
 
@@ -56,7 +56,7 @@ impl Expected {
             let counters = [reason].into_iter().chain(other).collect();
             Self { counters, ..Self::new(name, Verdict::Drop, &[]) }
         };
-        match router.forward(packet, ENTRANCE) {
+        match router.forward(packet, ENTRANCE, &mut network::next_hop) {
             Outcome::Pass => Self::new("passed on", Verdict::Pass(packet.to_vec()), &[]),
             Outcome::Request { passed_on, .. } => {
                 let padded = [&passed_on[..], &packet[passed_on.len()..]].concat();
@@ -70,6 +70,10 @@ impl Expected {
             Outcome::Drop(Dropped::NoListener) => {
                 Self::new("no-listener", Verdict::Drop, &[Counter::Data, Counter::NoListener])
             }
+            Outcome::Refuse(refused) => Self::refused("", FIRST_REFUSED, refused, packet),
+            Outcome::Forward(copies) if is_limited(router, copies.len()) => {
+                Self::refused("", FIRST_REFUSED, Refused::Limited, packet)
+            }
             Outcome::Forward(copies) => {
                 let kinds = copies.iter().map(|copy| counter(copy.kind));
                 let counters: Vec<_> = [Counter::Data].into_iter().chain(kinds).collect();
@@ -79,7 +83,13 @@ impl Expected {
         }
     }
 
-    fn of_xcast(outcome: xcast::Outcome) -> Self {
+    fn refused(kind: &str, first: usize, refused: Refused, packet: &[u8]) -> Self {
+        let verdict = if refused.ends_here() { Verdict::Drop } else { Verdict::Pass(packet.to_vec()) };
+        let name = format!("{kind}{}", refused.name());
+        Self { counters: vec![first + refused as usize], ..Self::new(&name, verdict, &[]) }
+    }
+
+    fn of_xcast(router: &Router, packet: &[u8], outcome: xcast::Outcome) -> Self {
         match outcome {
             xcast::Outcome::Pass => unreachable!("it is handed to MEADcast's model"),
             xcast::Outcome::Drop(xcast::Dropped::Malformed(reason)) => Self {
@@ -95,6 +105,10 @@ impl Expected {
             xcast::Outcome::Drop(xcast::Dropped::ForOthers) => {
                 Self::new("xcast for-others", Verdict::Drop, &[Counter::XcastData, Counter::XcastForOthers])
             }
+            xcast::Outcome::Refuse(refused) => Self::refused("xcast ", FIRST_XCAST_REFUSED, refused, packet),
+            xcast::Outcome::Forward(copies) if is_limited(router, copies.len()) => {
+                Self::refused("xcast ", FIRST_XCAST_REFUSED, Refused::Limited, packet)
+            }
             xcast::Outcome::Forward(copies) => {
                 let kinds = copies.iter().map(|copy| xcast_counter(copy.kind));
                 let counters: Vec<_> = [Counter::XcastData].into_iter().chain(kinds).collect();
@@ -103,6 +117,12 @@ impl Expected {
             }
         }
     }
+}
+
+/// Whether so many copies are more than may be made at once. Where there is a limit, no source comes twice.
+fn is_limited(router: &Router, copies: usize) -> bool {
+    let most = router.guard.copies_per_second;
+    most > 0 && copies as u64 > u64::from(most)
 }
 
 /// A copy, and how it leaves: to a group by the interface that is named.

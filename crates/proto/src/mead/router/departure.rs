@@ -127,7 +127,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::mead::router::{Outcome, Router};
+    use crate::mead::router::{Guard, Outcome, Router};
 
     const WITHIN: Duration = Duration::from_secs(75);
 
@@ -154,8 +154,9 @@ mod tests {
             dialect: Dialect::Rfc,
             own: BTreeSet::new(),
             groups: BTreeMap::new(),
+            guard: Guard::default(),
         };
-        match router.forward(&[&ip.to_bytes()[..], &header].concat(), 1) {
+        match router.forward(&[&ip.to_bytes()[..], &header].concat(), 1, &mut |_| None) {
             Outcome::Request { request, .. } => request,
             other => panic!("{other:?}"),
         }

@@ -82,31 +82,71 @@ impl Request {
     }
 }
 
-/// How many answers there may be.
+/// How many answers there may be. Who asks is not proved without the domain's key, so that answers may go to somebody who has
+/// asked for nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// In a second, to all senders.
-    pub in_all: u32,
-    /// In a second, to the senders of one network (/64).
-    pub of_network: u32,
-    /// Networks that are remembered; when there are more, they share what is left of `in_all`.
-    pub networks: usize,
+    /// To all senders.
+    pub in_all: Rate,
+    /// To the senders of one network (/64).
+    pub of_network: Rate,
+    /// To one sender.
+    pub of_sender: Rate,
+    /// Networks that are remembered, and as many senders; when there are more, they share what is left of `in_all`.
+    pub remembered: usize,
+}
+
+/// Answers in a second, and how many there may be at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Answers in a second, on average.
+    pub per_second: u32,
+    /// Answers at once. Requests come in rounds.
+    pub at_once: u32,
 }
 
 impl Default for Limits {
-    /// 200 senders with 200 receivers each ask 40,000 times every 5 s.
+    /// 200 senders with 200 receivers each ask 40,000 times every 5 s. One sender with 2,500 receivers asks as often as one may.
     fn default() -> Self {
-        Self { in_all: 20_000, of_network: 5_000, networks: 4096 }
+        Self {
+            in_all: Rate { per_second: 20_000, at_once: 40_000 },
+            of_network: Rate { per_second: 5_000, at_once: 10_000 },
+            of_sender: Rate { per_second: 500, at_once: 2_500 },
+            remembered: 4096,
+        }
     }
 }
 
-/// Token buckets that hold what may be answered within two seconds: requests come in rounds.
+/// Token buckets.
 #[derive(Debug, Clone)]
 pub struct Limiter {
     limits: Limits,
     all: Bucket,
-    networks: BTreeMap<u64, Bucket>,
+    networks: Buckets,
+    senders: Buckets,
 }
+
+impl Limiter {
+    /// All buckets are full.
+    pub fn new(limits: Limits) -> Self {
+        let (networks, senders) = (Buckets::default(), Buckets::default());
+        Self { limits, all: Bucket::full(limits.in_all, Instant::ZERO), networks, senders }
+    }
+
+    /// Whether a request of `sender` is answered.
+    pub fn admits(&mut self, now: Instant, sender: Ipv6Addr) -> bool {
+        let Limits { in_all, of_network, of_sender, remembered } = self.limits;
+        self.all.fill(now, in_all);
+        self.all.tokens >= 1.0
+            && self.senders.take(now, sender.to_bits(), of_sender, remembered)
+            && self.networks.take(now, sender.to_bits() >> 64, of_network, remembered)
+            && self.all.take(now, in_all)
+    }
+}
+
+/// A bucket each for those who have asked lately.
+#[derive(Debug, Clone, Default)]
+struct Buckets(BTreeMap<u128, Bucket>);
 
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
@@ -114,50 +154,35 @@ struct Bucket {
     filled: Instant,
 }
 
-impl Limiter {
-    /// All buckets are full.
-    pub fn new(limits: Limits) -> Self {
-        Self { limits, all: Bucket::full(limits.in_all, Instant::ZERO), networks: BTreeMap::new() }
-    }
-
-    /// Whether a request of `sender` is answered.
-    pub fn admits(&mut self, now: Instant, sender: Ipv6Addr) -> bool {
-        let Limits { in_all, of_network, networks } = self.limits;
-        let network = (u128::from(sender) >> 64) as u64;
-        self.all.fill(now, in_all);
-        if self.all.tokens < 1.0 {
-            return false;
-        }
-        if !self.networks.contains_key(&network) && self.networks.len() >= networks {
+impl Buckets {
+    /// Takes a token out of one's bucket. Whoever has none, because too many others have, is not held back here.
+    fn take(&mut self, now: Instant, who: u128, rate: Rate, most: usize) -> bool {
+        let is_known = self.0.contains_key(&who);
+        if !is_known && self.0.len() >= most {
             // Who has asked for nothing for a while is forgotten: its bucket would be full again.
-            self.networks.retain(|_, bucket| now - bucket.filled < BURST);
+            let full_after = Duration::from_secs_f64(f64::from(rate.at_once) / f64::from(rate.per_second));
+            self.0.retain(|_, bucket| now - bucket.filled < full_after);
         }
-        if self.networks.contains_key(&network) || self.networks.len() < networks {
-            let bucket = self.networks.entry(network).or_insert(Bucket::full(of_network, now));
-            if !bucket.take(now, of_network) {
-                return false;
-            }
+        if !is_known && self.0.len() >= most {
+            return true;
         }
-        self.all.take(now, in_all)
+        self.0.entry(who).or_insert(Bucket::full(rate, now)).take(now, rate)
     }
 }
 
-/// What a bucket holds is what comes in during this.
-const BURST: Duration = Duration::from_secs(2);
-
 impl Bucket {
-    fn full(per_second: u32, now: Instant) -> Self {
-        Self { tokens: capacity(per_second), filled: now }
+    fn full(rate: Rate, now: Instant) -> Self {
+        Self { tokens: f64::from(rate.at_once), filled: now }
     }
 
-    fn fill(&mut self, now: Instant, per_second: u32) {
+    fn fill(&mut self, now: Instant, rate: Rate) {
         let since = (now - self.filled).as_secs_f64();
-        self.tokens = (self.tokens + since * f64::from(per_second)).min(capacity(per_second));
+        self.tokens = (self.tokens + since * f64::from(rate.per_second)).min(f64::from(rate.at_once));
         self.filled = now;
     }
 
-    fn take(&mut self, now: Instant, per_second: u32) -> bool {
-        self.fill(now, per_second);
+    fn take(&mut self, now: Instant, rate: Rate) -> bool {
+        self.fill(now, rate);
         let is_there = self.tokens >= 1.0;
         if is_there {
             self.tokens -= 1.0;
@@ -166,32 +191,40 @@ impl Bucket {
     }
 }
 
-fn capacity(per_second: u32) -> f64 {
-    f64::from(per_second) * BURST.as_secs_f64()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { in_all: 10, of_network: 4, networks: 2 };
+    const LIMITS: Limits = Limits {
+        in_all: Rate { per_second: 10, at_once: 20 },
+        of_network: Rate { per_second: 4, at_once: 8 },
+        of_sender: Rate { per_second: 3, at_once: 6 },
+        remembered: 2,
+    };
 
-    fn sender(network: u16) -> Ipv6Addr {
-        Ipv6Addr::new(0xfd14, 0, 0, network, 0, 0, 0, 1)
-    }
-
-    fn admitted(limiter: &mut Limiter, now: Instant, network: u16) -> usize {
-        (0..100).filter(|_| limiter.admits(now, sender(network))).count()
+    /// Two senders of a network ask as often as they can.
+    fn admitted(limiter: &mut Limiter, now: Instant, network: u16) -> [usize; 2] {
+        [1, 2].map(|host| {
+            let sender = Ipv6Addr::new(0xfd14, 0, 0, network, 0, 0, 0, host);
+            (0..100).filter(|_| limiter.admits(now, sender)).count()
+        })
     }
 
     #[test]
-    fn a_network_gets_its_share_and_all_get_theirs() {
+    fn senders_networks_and_all_get_their_shares() {
+        let mut limiter = Limiter::new(Limits { remembered: 6, ..LIMITS });
+        let shares = [1, 2, 3].map(|network| admitted(&mut limiter, Instant::ZERO, network));
+        assert_eq!(shares, [[6, 2], [6, 2], [4, 0]]);
+        let later = Instant::ZERO + Duration::from_millis(1000);
+        let shares = [1, 2, 3].map(|network| admitted(&mut limiter, later, network));
+        assert_eq!(shares, [[3, 1], [3, 1], [2, 0]]);
+    }
+
+    #[test]
+    fn who_is_not_remembered_takes_what_is_left() {
         let mut limiter = Limiter::new(LIMITS);
         let shares = [1, 2, 3].map(|network| admitted(&mut limiter, Instant::ZERO, network));
-        assert_eq!(shares, [8, 8, 4], "the third one is not remembered and takes what is left");
-        let later = Instant::ZERO + Duration::from_millis(500);
-        let shares = [1, 2, 3].map(|network| admitted(&mut limiter, later, network));
-        assert_eq!(shares, [2, 2, 1]);
+        assert_eq!(shares, [[6, 2], [8, 0], [4, 0]], "the third network and its senders are not");
     }
 
     #[test]
@@ -199,8 +232,19 @@ mod tests {
         let mut limiter = Limiter::new(LIMITS);
         for network in 0..1000 {
             let now = Instant::ZERO + Duration::from_secs(3) * network;
-            assert!(limiter.admits(now, sender(network as u16)));
-            assert!(limiter.networks.len() <= 2);
+            assert!(limiter.admits(now, Ipv6Addr::new(0xfd14, 0, 0, network as u16, 0, 0, 0, 1)));
+            assert!(limiter.networks.0.len() <= 2 && limiter.senders.0.len() <= 2);
         }
+    }
+
+    /// Packets of 88 bytes, to somebody whose address stands in requests as their source.
+    #[test]
+    fn a_forged_source_gets_no_more_answers_than_a_sender_of_2500_receivers() {
+        let mut limiter = Limiter::new(Limits::default());
+        let victim = Ipv6Addr::new(0xfd14, 0, 0, 1, 0, 0, 0, 1);
+        let asked = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let answers: usize =
+            (0..10_000).map(|at| (0..20).filter(|_| limiter.admits(asked(at), victim)).count()).sum();
+        assert!((7_490..=7_500).contains(&answers), "{answers} of 200,000 in 10 s");
     }
 }

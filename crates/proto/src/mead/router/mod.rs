@@ -13,7 +13,10 @@
 //!   taken off. It keeps its destination unless that was this router or behind it.
 //! - A router named without receivers is *designated*: when the packet names a group, it sends one packet to that on each
 //!   of its links with listeners, but not back to the link that the packet came from. Those go before the unicast ones.
-//! - What has another routing header behind its own is malformed: routers would copy the copies again.
+//! - What has another routing header behind its own is malformed: routers would copy the copies again. So is a list with an
+//!   address twice.
+//! - Copies are made for whom the [`Guard`] admits. What comes by a wrong way ends here; all else that it refuses goes on as if
+//!   there were no router.
 //! - Each copy has counted one more hop, at most 63, and has one less of hop limit. The checksum of UDP, TCP or ICMPv6
 //!   is right for the destination that it has.
 //!
@@ -23,6 +26,7 @@
 
 mod departure;
 mod discovery;
+mod guard;
 mod rewrite;
 
 use std::{
@@ -35,11 +39,13 @@ use treecast_wire::{
     mead::{Dialect, FIXED_LEN, Header, Kind, MAX_HOPS, MAX_OPTIONS_LEN, Malformed, Map, Options, Reason},
 };
 
-use self::rewrite::Packet;
 pub use self::{
     departure::{Act, Departure},
-    discovery::{Limiter, Limits, Request},
+    discovery::{Limiter, Limits, Rate, Request},
+    guard::{CopyLimiter, Guard, NextHop, NoPrefix, Prefix, Refused, ReversePath, Routes},
 };
+use self::{guard::Admitted, rewrite::Packet};
+use super::list_proof::{self, Listed};
 
 /// A longer discovery request goes the kernel's own way, and is not answered: headers, one address, options.
 pub const MAX_REQUEST_LEN: usize = ipv6::HEADER_LEN + FIXED_LEN + 16 + MAX_OPTIONS_LEN;
@@ -59,6 +65,8 @@ pub struct Router {
     pub own: BTreeSet<Ipv6Addr>,
     /// Groups that are listened to on its links, with the numbers of their interfaces.
     pub groups: BTreeMap<Ipv6Addr, BTreeSet<u32>>,
+    /// For whom it makes copies.
+    pub guard: Guard,
 }
 
 /// What becomes of a packet.
@@ -78,6 +86,8 @@ pub enum Outcome {
     },
     /// It ends here.
     Drop(Dropped),
+    /// No copies are made of it. It ends here or goes the kernel's own way, unchanged ([`Refused::ends_here`]).
+    Refuse(Refused),
 }
 
 /// A packet that leaves instead of another, of MEADcast's kinds or others.
@@ -121,14 +131,17 @@ pub enum Dropped {
 
 impl Router {
     /// Decides on a packet that came by an interface. It begins with the IPv6 header; bytes behind its payload are a frame's
-    /// padding.
-    pub fn forward(&self, packet: &[u8], interface: u32) -> Outcome {
+    /// padding. `routes` are the host's.
+    pub fn forward(&self, packet: &[u8], interface: u32, routes: &mut Routes<'_>) -> Outcome {
         let Some((ip, payload)) = self.is_enabled.then(|| routing_header(packet, self.dialect)).flatten()
         else {
             return Outcome::Pass;
         };
-        self.act(ip, payload, interface)
-            .unwrap_or_else(|malformed| Outcome::Drop(Dropped::Malformed(malformed.reason())))
+        match self.read(ip, payload) {
+            Ok(packet) if packet.header.kind == Kind::Response => Outcome::Pass,
+            Ok(packet) => self.act(packet, interface, routes),
+            Err(malformed) => Outcome::Drop(Dropped::Malformed(malformed.reason())),
+        }
     }
 
     /// Whether a packet that is malformed would not be in the other dialect: its sender speaks that one.
@@ -140,19 +153,35 @@ impl Router {
         })
     }
 
-    fn act(&self, ip: ipv6::Header, payload: &[u8], interface: u32) -> Result<Outcome, Malformed> {
-        let (header, rest) = Header::parse(payload, self.dialect)?;
-        if header.kind == Kind::Response {
-            return Ok(Outcome::Pass);
+    /// The request in a packet that [`Router::forward`] has passed on as one; none, when it is none to this router any more.
+    pub fn request_in(&self, packet: &[u8]) -> Option<Request> {
+        let (ip, payload) = routing_header(packet, self.dialect)?;
+        let packet = self.read(ip, payload).ok().filter(|packet| packet.header.kind == Kind::Request)?;
+        match self.request(packet) {
+            Outcome::Request { request, .. } if self.is_enabled => Some(request),
+            _ => None,
         }
-        let has_options = header.next_header == next_header::DESTINATION_OPTIONS;
+    }
+
+    /// A response's options are nobody's business here.
+    fn read<'a>(&self, ip: ipv6::Header, payload: &'a [u8]) -> Result<Packet<'a>, Malformed> {
+        let (header, rest) = Header::parse(payload, self.dialect)?;
+        let is_read = header.kind != Kind::Response;
+        let has_options = is_read && header.next_header == next_header::DESTINATION_OPTIONS;
         let options = if has_options { Some(Options::parse(rest)?) } else { None };
-        header.check_rest(rest)?;
-        let packet = Packet::new(ip, header, rest, options, self.dialect);
-        Ok(match packet.header.kind {
-            Kind::Request => self.request(packet),
-            _ => self.data(&packet, interface),
-        })
+        if is_read {
+            header.check_rest(rest)?;
+        }
+        Ok(Packet::new(ip, header, rest, options, self.dialect))
+    }
+
+    fn act(&self, packet: Packet<'_>, interface: u32, routes: &mut Routes<'_>) -> Outcome {
+        let proof = packet.options.list_proof.as_ref();
+        match (self.guard.admit(&listed(&packet), proof, interface, routes), packet.header.kind) {
+            (Err(refused), _) => Outcome::Refuse(refused),
+            (Ok(_), Kind::Request) => self.request(packet),
+            (Ok(admitted), _) => self.data(&packet, interface, admitted),
+        }
     }
 
     fn request(&self, packet: Packet<'_>) -> Outcome {
@@ -169,7 +198,7 @@ impl Router {
         Outcome::Request { passed_on, request }
     }
 
-    fn data(&self, packet: &Packet<'_>, interface: u32) -> Outcome {
+    fn data(&self, packet: &Packet<'_>, interface: u32, admitted: Admitted) -> Outcome {
         let Packet { ip, header, .. } = packet;
         let is_here = self.own.contains(&ip.destination);
         let undelivered = header.delivery;
@@ -189,7 +218,9 @@ impl Router {
         let is_designated =
             |router: &usize| packet.options.group.is_some() && header.receivers_of(*router).is_empty();
         let designated = own.iter().find(is_designated);
-        copies.extend(designated.iter().flat_map(|router| self.multicast(packet, *router, interface)));
+        if admitted.may_multicast {
+            copies.extend(designated.iter().flat_map(|router| self.multicast(packet, *router, interface)));
+        }
         for router in premature.iter().fold(own, Map::with).iter() {
             let kind = if own.contains(router) { OutgoingKind::Unicast } else { OutgoingKind::Premature };
             let receivers = header.receivers_of(router);
@@ -251,6 +282,18 @@ fn routing_header(packet: &[u8], dialect: Dialect) -> Option<(ipv6::Header, &[u8
         && is_forwardable(ip.source)
         && is_forwardable(ip.destination);
     is_ours.then_some((ip, payload))
+}
+
+/// What the proof of a packet's list covers.
+fn listed<'a>(packet: &'a Packet<'_>) -> Listed<'a> {
+    let is_request = packet.header.kind == Kind::Request;
+    Listed {
+        kind: if is_request { list_proof::Kind::Request } else { list_proof::Kind::Mead },
+        source: packet.ip.source,
+        group: packet.options.group.unwrap_or(Ipv6Addr::UNSPECIFIED),
+        routers: if is_request { Map::EMPTY } else { packet.header.routers },
+        addresses: &packet.header.addresses,
+    }
 }
 
 fn names_router(header: &Header, address: Ipv6Addr) -> bool {

@@ -3,15 +3,19 @@
 use std::{collections::BTreeMap, net::Ipv6Addr};
 
 use treecast_wire::{
-    ipv6::next_header,
+    list_proof::OPTION_LEN,
     mead::MAX_ADDRESSES,
-    xcast::{self, Header, ports_to_bytes},
+    xcast::{self, Header, Options},
 };
 
 use super::{Copy, Form, List, TransmissionGroup};
+use crate::{mead::list_proof::ListKey, xcast::router::with_options};
 
-/// What an option of ports has besides them, with the header that it stands in.
-const PORTS_HEADER_LEN: usize = 4;
+/// What an option of ports has besides them.
+const PORTS_OPTION_LEN: usize = 2;
+
+/// The key and the epoch of a list's proof, and the sender.
+type Signed = ((ListKey, u64), Ipv6Addr);
 
 /// How Xcast packets are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,9 +27,11 @@ pub struct Xcast {
 }
 
 /// Bytes of the headers for so many destinations.
-pub(super) fn header_len(destinations: usize, has_ports: bool) -> usize {
-    let ports = if has_ports { (PORTS_HEADER_LEN + 2 * destinations).next_multiple_of(8) } else { 0 };
-    xcast::len(destinations) + ports
+pub(super) fn header_len(destinations: usize, has_ports: bool, has_proof: bool) -> usize {
+    let ports = if has_ports { PORTS_OPTION_LEN + 2 * destinations } else { 0 };
+    let options = ports + if has_proof { OPTION_LEN } else { 0 };
+    let options = if options > 0 { (2 + options).next_multiple_of(8) } else { 0 };
+    xcast::len(destinations) + options
 }
 
 impl Xcast {
@@ -35,18 +41,15 @@ impl Xcast {
         list: &List,
         ports: Option<&BTreeMap<Ipv6Addr, u16>>,
         upper_layer: u8,
+        signed: Option<Signed>,
     ) -> Option<Vec<u8>> {
         let destinations: Vec<_> = list.designated.iter().map(|(destination, _)| *destination).collect();
         let port = |ports: &BTreeMap<_, _>, to| ports.get(to).copied().unwrap_or(0);
-        let options = ports.map(|ports| {
-            let ports: Vec<_> = destinations.iter().map(|to| port(ports, to)).collect();
-            ports_to_bytes(&ports, upper_layer)
-        });
-        let next = if options.is_some() { next_header::DESTINATION_OPTIONS } else { upper_layer };
+        let ports = ports.map(|ports| destinations.iter().map(|to| port(ports, to)).collect());
         // A source that has no use for the channel identifier sets it to zero (8.3).
-        let header = Header::new(next, Ipv6Addr::UNSPECIFIED, destinations).ok()?;
+        let header = Header::new(upper_layer, Ipv6Addr::UNSPECIFIED, destinations).ok()?;
         let header = Header { is_anonymous: self.is_anonymous, ..header };
-        Some([header.to_bytes(), options.unwrap_or_default()].concat())
+        Some(with_options(header, Options { ports, list_proof: None }, signed))
     }
 
     /// The routing header for routers that serve a group. With the X bit it stays Xcast until it is where the channel identifier tells
@@ -56,10 +59,11 @@ impl Xcast {
         group: Ipv6Addr,
         routers: Vec<Ipv6Addr>,
         upper_layer: u8,
+        signed: Option<Signed>,
     ) -> Option<Vec<u8>> {
         let header = Header::new(upper_layer, group, routers).ok()?;
         let header = Header { is_anonymous: self.is_anonymous, stays_xcast: true, ..header };
-        Some(header.to_bytes())
+        Some(with_options(header, Options::default(), signed))
     }
 }
 
@@ -85,6 +89,7 @@ impl TransmissionGroup {
         form: &Form,
         fitting: &BTreeMap<usize, usize>,
         upper_layer: u8,
+        epoch: u64,
     ) -> Vec<Copy> {
         let Some((xcast, (group, port))) = form.xcast.as_ref().and_then(|xcast| Some((xcast, xcast.group?)))
         else {
@@ -92,7 +97,8 @@ impl TransmissionGroup {
         };
         let fits = fitting.values().copied().min().unwrap_or(0).clamp(1, MAX_ADDRESSES);
         let copy = |routers: &[Ipv6Addr]| {
-            let header = xcast.header_for_routers(group, routers.to_vec(), upper_layer)?;
+            let header =
+                xcast.header_for_routers(group, routers.to_vec(), upper_layer, form.signed(epoch))?;
             Some(Copy { destination: routers[0], port: Some(port), header })
         };
         self.routers.chunks(fits).filter_map(copy).collect()
@@ -102,8 +108,8 @@ impl TransmissionGroup {
 #[cfg(test)]
 mod tests {
     use treecast_wire::{
-        ipv6::{self, upper_layer_checksum},
-        xcast::{MAX_DESTINATIONS, parse_ports},
+        ipv6::{self, next_header, upper_layer_checksum},
+        xcast::MAX_DESTINATIONS,
     };
 
     use super::{
@@ -148,8 +154,8 @@ mod tests {
                 let (header, rest) = Header::parse(segment).expect("a header");
                 segment = rest;
                 if header.next_header == next_header::DESTINATION_OPTIONS {
-                    let (listed, _, len) = parse_ports(rest, header.destinations.len()).expect("a list");
-                    (ports, segment) = (listed, &rest[len..]);
+                    let (options, _, len) = Options::parse(rest, header.destinations.len()).expect("a list");
+                    (ports, segment) = (options.ports, &rest[len..]);
                 }
                 assert_eq!(header.channel.is_multicast(), header.stays_xcast);
                 (destinations, stays) = (header.destinations, header.stays_xcast);

@@ -61,9 +61,6 @@ impl Receiver {
                     self.settle(now, index);
                 }
             }
-            (Message::Digest(digest), Channel::Group) if self.config.digest_from_group => {
-                self.digest_from_group(now, index, digest.hash);
-            }
             (Message::ChunkHashes(page), Channel::Control) => self.chunk_hashes(now, index, page),
             (Message::SymbolsSent(sent), _) => self.symbols_sent(now, from, index, sent),
             // What is whole needs no retransmissions.
@@ -73,16 +70,6 @@ impl Receiver {
             }
             (Message::Withdraw(reason), Channel::Control) => self.refused(index, reason.as_str()),
             _ => self.counters.malformed += 1,
-        }
-    }
-
-    /// The object is out, and the connection may be late to say so.
-    fn digest_from_group(&mut self, now: Instant, index: u32, hash: [u8; 32]) {
-        if let Some(object) =
-            self.ledger.get_mut(index).filter(|object| object.is_final() && object.doom.is_none())
-        {
-            object.digest.get_or_insert(hash);
-            self.settle(now, index);
         }
     }
 
@@ -277,10 +264,12 @@ impl Receiver {
         if from == Channel::Group {
             let is_slower = self.group > 0;
             let gaps = if is_slower { Vec::new() } else { object.gaps_before(&bytes) };
-            if self.counts_lacks(index) {
+            if self.mends_by_symbols(index) {
                 self.pass_before(now, index, bytes.start);
             } else {
-                self.name_gaps(index, gaps, bytes.start);
+                for gap in gaps {
+                    self.request(index, Request::Retransmission(gap));
+                }
             }
             if self.ledger.get(index).is_some_and(|object| object.quiet_at.is_some()) {
                 self.be_quiet_at(index, Some(now + QUIET));
@@ -385,12 +374,14 @@ impl Receiver {
         if !object.is_final() {
             return;
         }
-        if self.counts_lacks(index) {
+        if self.mends_by_symbols(index) {
             return self.pass_end(now, index);
         }
         let Some(object) = self.ledger.get_mut(index) else { return };
         let gaps = if object.end_is_sure { object.gaps_at_sure_end() } else { object.gaps_at_end() };
-        self.name_gaps(index, gaps, u64::MAX);
+        for gap in gaps {
+            self.request(index, Request::Retransmission(gap));
+        }
     }
 
     /// The group's announcement may be wrong: the sender is asked for its own, once.

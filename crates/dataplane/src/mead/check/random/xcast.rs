@@ -1,11 +1,12 @@
 //! Random Xcast packets.
 
-use std::net::Ipv6Addr;
+use std::{collections::BTreeSet, net::Ipv6Addr};
 
+use treecast_proto::mead::list_proof::{Kind, Listed};
 use treecast_wire::{
     ipv6::next_header,
     mead::Map,
-    xcast::{ALL_XCAST_ROUTERS, Header, ports_to_bytes},
+    xcast::{ALL_XCAST_ROUTERS, Header, Options},
 };
 
 use super::{
@@ -26,7 +27,8 @@ const AT_HEADER: usize = 40;
 impl Random {
     pub fn xcast(&mut self) -> Vec<u8> {
         let count = if self.one_in(4) { 32 } else { 1 + self.below(32) };
-        let destinations: Vec<_> = (0..count).map(|_| self.destination()).collect();
+        let mut taken = BTreeSet::new();
+        let destinations = (0..count).map(|_| self.untaken(&mut taken, Self::destination)).collect();
         let mut header =
             Header::new(next_header::UDP, self.channel(), destinations).expect("at most 32 good addresses");
         if self.one_in(2) {
@@ -39,6 +41,9 @@ impl Random {
             let place = self.below(count);
             header.destinations[place] = self.strange();
         }
+        if self.one_in(20) {
+            self.repeat_address(&mut header.destinations);
+        }
         let first = header.valid_destinations().next().unwrap_or(node(RECEIVERS));
         let destination = match self.below(6) {
             0 => ALL_XCAST_ROUTERS,
@@ -46,7 +51,7 @@ impl Random {
             2 => self.of(&OWN),
             _ => first,
         };
-        let (next, rest) = self.behind_xcast(count, destination);
+        let (next, rest) = self.behind_xcast(&header, destination);
         header.next_header = next;
         let mut packet = self.wrap(&header.to_bytes(), destination, &rest);
         if self.one_in(4) {
@@ -85,14 +90,17 @@ impl Random {
         }
     }
 
-    fn behind_xcast(&mut self, count: usize, destination: Ipv6Addr) -> (u8, Vec<u8>) {
+    fn behind_xcast(&mut self, header: &Header, destination: Ipv6Addr) -> (u8, Vec<u8>) {
         let (next, rest) = self.unlisted(destination);
-        if !self.one_in(2) {
-            return (next, rest);
-        }
-        let count = if self.one_in(16) { self.below(33) } else { count };
-        let ports: Vec<_> = (0..count).map(|_| if self.one_in(4) { 0 } else { self.next() as u16 }).collect();
-        (next_header::DESTINATION_OPTIONS, [ports_to_bytes(&ports, next), rest].concat())
+        let count = if self.one_in(16) { self.below(33) } else { header.destinations.len() };
+        let ports = self
+            .one_in(2)
+            .then(|| (0..count).map(|_| if self.one_in(4) { 0 } else { self.next() as u16 }).collect());
+        let (source, group, routers) = (self.source, header.channel, Map::EMPTY);
+        let listed = Listed { kind: Kind::Xcast, source, group, routers, addresses: &header.destinations };
+        let options = Options { ports, list_proof: self.list_proof(&listed) }.to_bytes(next);
+        let next = if options.is_empty() { next } else { next_header::DESTINATION_OPTIONS };
+        (next, [options, rest].concat())
     }
 
     /// An octet of the part before the addresses.
