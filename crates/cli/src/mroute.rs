@@ -1,6 +1,6 @@
 //! `treecast mroute`: the multicast routing daemon, and a look at the one that runs.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf, process::ExitCode, time::Duration};
 
 use treecast_dataplane::mroute::{self, Config, Family, Notice, Status};
 
@@ -9,7 +9,8 @@ use crate::Outcome;
 /// Route multicast between this host's networks, or show what the running router does.
 ///
 /// Asks every network who listens to what (MLDv2, IGMPv3), joins towards the senders, and has the kernel
-/// forward. Prints "ready" when it serves, and stops at SIGINT or SIGTERM.
+/// forward. Prints "ready" when it serves. SIGINT stops it. SIGTERM, too, but the kernel goes on for --keep, so that
+/// a restart loses no packet.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
@@ -27,12 +28,26 @@ pub struct Args {
     /// Time between two queries for listeners, from 1s to 31744s
     #[arg(long, value_name = "TIME", default_value = "125s", value_parser = query_interval)]
     query_interval: Duration,
+    /// Groups that the hosts on one interface can have this router look after, 1 to 65536, and sources and forwarding
+    /// entries in proportion. When they are used up, each host gets its share
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = max_groups)]
+    max_groups: usize,
+    /// After SIGTERM or SIGKILL, have the kernel go on forwarding for so long, for the next `treecast mroute` to take over
+    /// without a gap, up to 600s; 0s: never
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = keep)]
+    keep: Duration,
     #[command(flatten)]
     control: Control,
 }
 
 #[derive(clap::Subcommand)]
 enum Command {
+    /// Hold the sockets of a daemon; it runs this itself
+    #[command(hide = true)]
+    Keep {
+        #[arg(long, value_parser = keep)]
+        time: Duration,
+    },
     /// Show interfaces, queriers, listeners and forwarding entries of the running router
     Show {
         /// One JSON object instead of tables
@@ -51,18 +66,29 @@ struct Control {
 }
 
 pub fn run(args: Args) -> Outcome {
-    if let Some(Command::Show { json, control }) = args.command {
-        let status = mroute::show(control.path.as_deref())?;
-        match json {
-            true => say!("{}", serde_json::to_string(&status)?),
-            false => print_status(&status),
+    match args.command {
+        Some(Command::Show { json, control }) => {
+            let status = mroute::show(control.path.as_deref())?;
+            match json {
+                true => say!("{}", serde_json::to_string(&status)?),
+                false => print_status(&status),
+            }
+            return Ok(ExitCode::SUCCESS);
         }
-        return Ok(ExitCode::SUCCESS);
+        Some(Command::Keep { time }) => {
+            mroute::keep(time)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        None => {}
     }
+    // Whatever has become of the file, it is this program.
+    let keeper = ["/proc/self/exe", "mroute", "keep", "--time", &format!("{}ms", args.keep.as_millis())];
     let config = Config {
         interfaces: args.interfaces,
         upstream: args.upstream,
         query_interval: args.query_interval,
+        max_groups: args.max_groups,
+        keeper: (!args.keep.is_zero()).then(|| keeper.map(OsString::from).to_vec()),
         control: args.control.path,
     };
     mroute::run(&config, &mut |notice| match notice {
@@ -72,15 +98,30 @@ pub fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+fn query_interval(text: &str) -> Result<Duration, String> {
+    time(text, 1_000..=31_744_000)
+}
+
+fn keep(text: &str) -> Result<Duration, String> {
+    time(text, 0..=600_000)
+}
+
+fn max_groups(text: &str) -> Result<usize, &'static str> {
+    let number = text.parse().ok().filter(|number| (1..=65_536).contains(number));
+    number.ok_or("a number from 1 to 65536")
+}
+
 /// "125s", "2500ms" or "125".
-fn query_interval(text: &str) -> Result<Duration, &'static str> {
-    const EXPECTED: &str = "a time from 1s to 31744s, as in 125s or 2500ms";
+fn time(text: &str, range_millis: RangeInclusive<u64>) -> Result<Duration, String> {
     let (number, unit_millis) = match text.strip_suffix("ms") {
         Some(number) => (number, 1),
         None => (text.strip_suffix('s').unwrap_or(text), 1000),
     };
     let millis = number.parse().ok().and_then(|number: u64| number.checked_mul(unit_millis));
-    let millis = millis.filter(|millis| (1_000..=31_744_000).contains(millis)).ok_or(EXPECTED)?;
+    let millis = millis.filter(|millis| range_millis.contains(millis)).ok_or_else(|| {
+        let [from, to] = [range_millis.start(), range_millis.end()].map(|millis| millis / 1000);
+        format!("a time from {from}s to {to}s, as in 25s or 2500ms")
+    })?;
     Ok(Duration::from_millis(millis))
 }
 
@@ -119,6 +160,20 @@ fn print_family(name: &str, family: &Family) {
         [entry.source.to_string(), entry.group.to_string(), entry.from.clone(), to, packets, bytes]
     });
     table(["SOURCE", "GROUP", "FROM", "TO", "PACKETS", "BYTES"], entries);
+    for interface in &family.interfaces {
+        if let Some(room) = interface.room.as_ref().filter(|room| room.is_full) {
+            let largest = room.largest_host.map(|host| host.to_string()).unwrap_or_default();
+            say!(
+                "{} is full: {} groups of at most {} (--max-groups), {} sources of at most {}; {largest} has most, {} groups.",
+                interface.name,
+                interface.groups.len(),
+                room.max_groups,
+                room.sources,
+                room.max_sources,
+                room.largest_host_groups
+            );
+        }
+    }
     if family.refused > 0 {
         say!("No room for {} groups, sources or entries.", family.refused);
     }

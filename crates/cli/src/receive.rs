@@ -73,6 +73,10 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true,
           help_heading = SENDER_HEADING)]
     max_time: Option<u64>,
+    /// When the disk is full, wait so long for room and go on by itself; files fail after that. 0 waits for none
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = arguments::seconds,
+          allow_negative_numbers = true)]
+    wait_for_space: u64,
     /// What the sender calls this receiver [default: host name and process id; in a lab its node's name]
     #[arg(long, help_heading = CONNECTION_HEADING)]
     name: Option<String>,
@@ -180,6 +184,7 @@ fn rules(args: &Args) -> Rules {
         hidden: args.hidden,
         max_files: args.max_files,
         max_bytes: args.max_bytes,
+        wait_for_space: Duration::from_secs(args.wait_for_space),
     }
 }
 

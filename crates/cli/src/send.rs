@@ -71,10 +71,12 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "nack")]
     repair: Repair,
     /// Forward error correction: mend losses with repair symbols (RaptorQ), each of which stands for any lost packet of
-    /// any receiver. N% of them follow each part of a file unasked, or as many as receivers have lately lacked (auto).
-    /// With --repair carousel (auto), every loop but the first is of repair symbols
-    #[arg(long, value_name = "N%|auto", value_parser = parse_fec, allow_hyphen_values = true)]
-    fec: Option<Share>,
+    /// any receiver. N% of them follow each part of a file unasked, or as many as receivers have lately lacked (auto), or
+    /// none do. With --repair carousel (auto), every loop but the first is of repair symbols [default: with --repair nack
+    /// to a multicast group, as auto from when several receivers have lost different packets, at rates up to 400M;
+    /// otherwise none]
+    #[arg(long, value_name = "N%|auto|none", value_parser = parse_fec, allow_hyphen_values = true)]
+    fec: Option<Fec>,
     /// Multicast group, with or without a port [default: a random one of site scope]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = Group::parse)]
     group: Option<Group>,
@@ -330,7 +332,7 @@ fn refused_by_iotup(args: &Args) -> [Refusal; 4] {
             "the IoT updater knows no sessions, and its sender can be started again as it is: leave out --session",
         ),
         (
-            is_iotup && args.fec.is_some(),
+            is_iotup && asks_for_fec(args),
             "the IoT updater knows no repair symbols: leave out --fec, or --dialect iotup",
         ),
         (
@@ -388,7 +390,7 @@ fn refused_by_carousel(args: &Args) -> [Refusal; 13] {
             "a carousel sends one file behind the other: leave out --at-once",
         ),
         (
-            is_carousel && matches!(args.fec, Some(Share::Percent(_))),
+            is_carousel && matches!(args.fec, Some(Fec(Some(Share::Percent(_))))),
             "from its second loop on, a carousel with forward error correction sends nothing but repair symbols: take --fec \
              auto",
         ),
@@ -413,7 +415,7 @@ fn refused_by_fanout(args: &Args) -> [Refusal; 6] {
             "--mead-dialect is of MEADcast's headers: leave it out, or take --fanout mead or auto",
         ),
         (
-            args.fanout == Fanout::Unicast && args.fec.is_some(),
+            args.fanout == Fanout::Unicast && asks_for_fec(args),
             "a repair symbol mends several receivers' losses at once, and with unicast each gets its own packets: leave \
              out --fec, or take another --fanout",
         ),
@@ -453,9 +455,35 @@ fn check_sharing(args: &Args) -> Result<(), String> {
     }
 }
 
+/// Forward error correction that somebody has asked for: none is `--fec none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fec(Option<Share>);
+
+fn asks_for_fec(args: &Args) -> bool {
+    args.fec.is_some_and(|Fec(share)| share.is_some())
+}
+
+/// What is asked for, or else what costs least: symbols where one packet reaches all receivers, and computing them keeps up.
+fn fec(args: &Args, rate: send::Rate) -> Option<Share> {
+    if let Some(Fec(share)) = args.fec {
+        return share;
+    }
+    let keeps_up = match rate {
+        send::Rate::Fixed(rate) => rate <= send::MOST_CODED_BPS,
+        send::Rate::Auto { .. } => true,
+        send::Rate::Max => false,
+    };
+    let is_fit = args.repair == Repair::Nack && args.fanout == Fanout::Multicast && args.rates.is_none();
+    (is_fit && keeps_up && args.dialect != Dialect::Iotup).then_some(Share::Needed)
+}
+
 fn options(args: &Args) -> Result<SendOptions, String> {
     let receivers = args.receivers.as_deref().map(receivers::parse).transpose()?.unwrap_or_default();
     let expected = receivers.len() as u32;
+    let rate = match &args.rates {
+        Some(rates) => send::Rate::Fixed(rates.first),
+        None => rate::rate(args.rate, args.rate_floor, is_carousel(args))?,
+    };
     Ok(SendOptions {
         fanout: match args.fanout {
             Fanout::Multicast => ticket::Fanout::Multicast,
@@ -472,16 +500,13 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             Repair::Carousel => ticket::Repair::Carousel,
             Repair::None => ticket::Repair::None,
         },
-        fec: args.fec,
+        fec: fec(args, rate),
         group: args.group.map(|group| group.address),
         port: args.group.and_then(|group| group.port),
         interface: args.interface.clone(),
         source: args.source,
         control: args.control,
-        rate: match &args.rates {
-            Some(rates) => send::Rate::Fixed(rates.first),
-            None => rate::rate(args.rate, args.rate_floor, is_carousel(args))?,
-        },
+        rate,
         slower_rates: args.rates.as_ref().map(|rates| rates.slower.clone()).unwrap_or_default(),
         hops: args.ttl,
         wait_for: args.wait.unwrap_or(expected.max(DEFAULT_WAIT)),
@@ -590,14 +615,16 @@ pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
     Ok(Rate(Some(rate as u64)))
 }
 
-fn parse_fec(text: &str) -> Result<Share, String> {
-    if text == "auto" {
-        return Ok(Share::Auto);
+fn parse_fec(text: &str) -> Result<Fec, String> {
+    match text {
+        "auto" => return Ok(Fec(Some(Share::Auto))),
+        "none" => return Ok(Fec(None)),
+        _ => {}
     }
     let percent = text.strip_suffix('%').and_then(|number| number.parse().ok());
     let percent = percent.filter(|percent| (1..=MAX_FEC_PERCENT).contains(percent));
-    percent.map(Share::Percent).ok_or_else(|| {
-        format!("expected 1% to {MAX_FEC_PERCENT}%, repair symbols for 100 packets of a file, or auto")
+    percent.map(|percent| Fec(Some(Share::Percent(percent)))).ok_or_else(|| {
+        format!("expected 1% to {MAX_FEC_PERCENT}%, repair symbols for 100 packets of a file, auto or none")
     })
 }
 
@@ -646,7 +673,8 @@ mod tests {
 
     #[test]
     fn a_share_is_a_percentage_or_follows_the_loss() {
-        assert_eq!((parse_fec("auto"), parse_fec("20%")), (Ok(Share::Auto), Ok(Share::Percent(20))));
+        let shares = ["auto", "20%", "none"].map(|text| parse_fec(text).unwrap().0);
+        assert_eq!(shares, [Some(Share::Auto), Some(Share::Percent(20)), None]);
         for bad in ["", "0%", "301%", "20", "-5%", "99999999999%", "on", "1.5%"] {
             assert!(parse_fec(bad).unwrap_err().contains("1% to 300%"), "{bad}");
         }

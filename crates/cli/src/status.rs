@@ -162,7 +162,7 @@ fn groups(snapshot: &Snapshot) -> Option<String> {
 fn receivers(snapshot: &Snapshot) -> String {
     let slowest = snapshot.receivers.iter().filter(|receiver| receiver.connected).take(NAMED);
     let named = |receiver: &ReceiverStatus| {
-        format!("{} {} %", receiver.receiver, part(receiver.done_bytes, snapshot.total_bytes))
+        format!("{} {} %", receiver.receiver, part(receiver.done_bytes, receiver.wanted_bytes))
     };
     let slowest: Vec<_> = slowest.map(named).collect();
     let done = format!("{} done", snapshot.receivers_done);
@@ -214,6 +214,7 @@ mod tests {
                 receiver: "client7".into(),
                 connected: true,
                 done_bytes: 1 << 28,
+                wanted_bytes: 1 << 30,
                 why: Some(Hindrance::Silent(12.0)),
                 ..ReceiverStatus::default()
             }],

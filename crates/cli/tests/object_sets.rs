@@ -5,12 +5,16 @@ mod session;
 
 use std::{
     fs::{self, File, Permissions},
-    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, symlink},
+        process::CommandExt,
+    },
     path::Path,
+    process::Command,
     time::{Duration, SystemTime},
 };
 
-use session::{Scratch, contents, finish, finish_well, path, wait_until};
+use session::{Scratch, contents, finish, finish_well, path, start, wait_until};
 
 /// What is to be the same of something at both ends: kind and permissions, time, and bytes or what it points to.
 fn likeness(path: &Path) -> (u32, (i64, i64), Vec<u8>) {
@@ -102,6 +106,37 @@ fn a_set_that_is_sent_again_replaces_the_old_one() {
         fs::write(scratch.path("a/set/run"), "changed").unwrap();
         fs::remove_file(scratch.path("a/set/upper")).unwrap();
         fs::write(scratch.path("a/set/upper"), "a file where a link was").unwrap();
+    }
+}
+
+/// Each program may have 48 files open: as a user who cannot raise the limit.
+#[test]
+fn a_set_of_many_files_needs_few_open_ones() {
+    const NOBODY: u32 = 65_534;
+    const FILES: usize = 300;
+    let scratch = Scratch::new();
+    for number in 0..FILES {
+        scratch.file(&format!("set/{number:03}"), 70_000 + number);
+    }
+    let program = scratch.path("treecast");
+    fs::copy(env!("CARGO_BIN_EXE_treecast"), &program).unwrap();
+    fs::create_dir(scratch.path("a")).unwrap();
+    for name in ["", "a"] {
+        fs::set_permissions(scratch.path(name), Permissions::from_mode(0o777)).unwrap();
+    }
+    let limited = |args: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 48; exec \"$@\"", "sh", path(&program)]).args(args);
+        start(command.current_dir(scratch.path("")).uid(NOBODY).gid(NOBODY))
+    };
+    let sender = limited(&["send", "--interface", "lo", "--ticket-file", "ticket", "set"]);
+    wait_until("the ticket is written", || scratch.path("ticket").exists());
+    let told = finish_well(limited(&["receive", "--interface", "lo", "--into", "a", "@ticket"]));
+    assert!(told.contains("; 0 failed"), "{told}");
+    finish_well(sender);
+    for number in 0..FILES {
+        let copy = fs::read(scratch.path(&format!("a/set/{number:03}"))).unwrap();
+        assert!(copy == contents(70_000 + number), "{number}");
     }
 }
 

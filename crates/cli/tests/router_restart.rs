@@ -8,7 +8,7 @@ mod mroute_network;
 mod router_network;
 
 use std::{
-    net::UdpSocket,
+    net::{Ipv6Addr, UdpSocket},
     process::Stdio,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
@@ -186,4 +186,20 @@ fn a_router_that_leaves_may_stay_or_end_at_once_after_all() {
     let begin = Instant::now();
     assert_eq!(router.terminate(), Some(0));
     assert!(begin.elapsed() < Duration::from_secs(5), "it does not wait any longer");
+}
+
+/// Hosts say anew what they listen to only when the new daemon's first query has reached them, up to 10 s later.
+#[test]
+fn a_designated_router_that_is_started_again_knows_who_listens() {
+    let network = tree();
+    let group: Ipv6Addr = "ff15::4242".parse().expect("an address");
+    let known = || status(&network, "r1").groups.into_iter().map(|one| one.group).collect::<Vec<_>>();
+    let first = start(&network, "r1", &["--designated"]);
+    let listener = network.listen("c3", "r1", &group.to_string(), None);
+    eventually("it knows who listens", || known() == [group]);
+    drop(first);
+    // Nobody is there to hear that.
+    drop(listener);
+    let _second = start(&network, "r1", &["--designated"]);
+    assert_eq!(known(), [group]);
 }

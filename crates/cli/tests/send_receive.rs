@@ -110,6 +110,50 @@ fn only_what_matches_is_taken() {
     assert_eq!(scratch.names("a/tree"), ["wanted.iso"]);
 }
 
+/// A small file and two that take four seconds each.
+fn set_of_three(scratch: &Scratch) -> std::path::PathBuf {
+    scratch.file("set/a", 20_000);
+    for name in ["set/b", "set/c"] {
+        scratch.file(name, 4_000_000);
+    }
+    scratch.path("set")
+}
+
+#[test]
+fn who_wants_few_files_has_gone_before_the_others_are_sent() {
+    let scratch = Scratch::new();
+    let set = set_of_three(&scratch);
+    let sender = scratch.send(&["--rate", "16M", "--at-once", "1", "--wait", "2", path(&set)]);
+    let (picky, all) = (scratch.receive("picky", &["--only", "set/a"]), scratch.receive("all", &[]));
+    finish_well(picky);
+    assert!(!scratch.path("all/set/c").exists(), "the other receiver is not done");
+    finish_well(all);
+    finish_well(sender);
+    assert_eq!(scratch.names("picky/set"), ["a"]);
+}
+
+#[test]
+fn what_nobody_wants_is_neither_sent_nor_counted() {
+    let scratch = Scratch::new();
+    let set = set_of_three(&scratch);
+    let sender = scratch.send(&["--rate", "16M", "--at-once", "1", "--json", path(&set)]);
+    finish_well(scratch.receive("picky", &["--only", "set/a"]));
+    let told = finish_well(sender);
+    let last = |event: &str| {
+        let of = |line: &&str| line.contains(&format!(r#""event":"{event}""#));
+        told.lines().rfind(of).map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()).unwrap()
+    };
+    let done = last("done");
+    assert!(done["sent_bytes"].as_u64() < Some(8_000_000), "{done}");
+    let one = &done["receivers"][0];
+    assert_eq!(
+        (&one["wanted_bytes"], &one["bytes"], &one["standing"]),
+        (&20_000.into(), &20_000.into(), &"done".into())
+    );
+    let left = last("progress")["seconds_left"].as_f64();
+    assert!(left.is_none_or(|left| left < 1.0), "{left:?}");
+}
+
 #[test]
 fn what_is_skipped_or_matches_nothing_is_told() {
     let scratch = Scratch::new();

@@ -132,9 +132,9 @@ fn a_receiver_whose_time_is_up_goes_on_when_it_is_started_again() {
         let (code, told) =
             finish(scratch.receive("a", &["--max-time", "2", "--keep-existing", "--name", "a"]));
         assert!(code == Some(1) && told.contains("--max-time gives are over"), "{told}");
-        assert_eq!((scratch.parts("a"), scratch.names("a/set").len()), (1, 1), "{told}");
+        assert_eq!(scratch.parts("a"), 1, "{told}");
         let told = finish_well(scratch.receive("a", &["--keep-existing", "--name", "a"]));
-        assert!(told.contains("were there from before"), "{told}");
+        assert!(told.contains("there from before"), "{told}");
         assert!(fs::read(scratch.path("a/set/z")).unwrap() == contents(9_000_000));
         assert_eq!(scratch.names("a"), ["set"]);
         drop(steady);

@@ -27,6 +27,8 @@ pub fn send(socket: &Socket, interface: u32, source: IpAddr, message: &Message) 
     let destination = match &message {
         mld::Message::Query(query) => query.group.unwrap_or(mld::ALL_NODES),
         mld::Message::Report(_) => mld::REPORT_DESTINATION,
+        mld::Message::ReportV1(body) => body.group.unwrap_or(mld::ALL_NODES),
+        mld::Message::DoneV1(_) => mld::ALL_ROUTERS,
         _ => mld::ALL_SNOOPERS,
     };
     sys::send(socket, interface, source, destination.into(), &message.to_bytes())

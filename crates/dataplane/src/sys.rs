@@ -390,12 +390,111 @@ pub fn termination_signals() -> io::Result<OwnedFd> {
 }
 
 /// Takes one signal from the descriptor that [`termination_signals`] has made, so that it is readable again for the next.
-pub fn take_signal(signals: &OwnedFd) -> io::Result<()> {
-    // struct signalfd_siginfo.
+/// Returns its number.
+pub fn take_signal(signals: &OwnedFd) -> io::Result<i32> {
+    // struct signalfd_siginfo, which begins with the number.
     let mut signal = [0_u8; 128];
     // SAFETY: the pointer and the length are those of a live array.
     let read = unsafe { libc::read(signals.as_raw_fd(), signal.as_mut_ptr().cast(), signal.len()) };
-    check_size(read).map(drop)
+    check_size(read)?;
+    Ok(i32::from_ne_bytes([signal[0], signal[1], signal[2], signal[3]]))
+}
+
+/// Has signals to end do so again, also in a process whose parent had blocked them.
+pub fn take_default_signals() {
+    // SAFETY: the set is filled before it is used.
+    unsafe {
+        let mut set = mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&mut set);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &set, ptr::null_mut());
+    }
+}
+
+/// Leaves the terminal and its process group, if there is one.
+pub fn own_session() {
+    // SAFETY: no pointers; it fails where the process has a session of its own.
+    unsafe { libc::setsid() };
+}
+
+/// The descriptors that a service manager has passed to this process, by the names that it gives them
+/// (sd_listen_fds(3)).
+pub fn passed_descriptors() -> Vec<(String, OwnedFd)> {
+    const FIRST: RawFd = 3;
+    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
+    if number("LISTEN_PID") != Some(std::process::id()) {
+        return Vec::new();
+    }
+    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let descriptors = (FIRST..).take(number("LISTEN_FDS").unwrap_or(0) as usize);
+    let own = descriptors.zip(names.split(':')).map(|(descriptor, name)| {
+        // SAFETY: the manager has opened it for this process, and nobody else here uses it: this is called once.
+        let descriptor = unsafe {
+            libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
+            OwnedFd::from_raw_fd(descriptor)
+        };
+        (name.to_owned(), descriptor)
+    });
+    own.collect()
+}
+
+/// Sends bytes, at least one, and copies of open descriptors over a Unix socket.
+pub fn send_descriptors(socket: &impl AsRawFd, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
+    let mut control = ControlBuffer([0; 512]);
+    let len = mem::size_of_val(descriptors);
+    // SAFETY: all zeros are a value of it.
+    let mut header = unsafe { mem::zeroed::<libc::msghdr>() };
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    header.msg_iov = &mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    // SAFETY: no pointers.
+    header.msg_controllen = unsafe { libc::CMSG_SPACE(len as u32) } as _;
+    if header.msg_controllen as usize > control.0.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the control buffer has room for one message of `len` bytes; it and the bytes live until the call returns.
+    check_size(unsafe {
+        let message = libc::CMSG_FIRSTHDR(&header);
+        (*message).cmsg_level = libc::SOL_SOCKET;
+        (*message).cmsg_type = libc::SCM_RIGHTS;
+        (*message).cmsg_len = libc::CMSG_LEN(len as u32) as _;
+        ptr::copy_nonoverlapping(descriptors.as_ptr().cast::<u8>(), libc::CMSG_DATA(message), len);
+        libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_NOSIGNAL)
+    })
+    .map(drop)
+}
+
+/// Receives what [`send_descriptors`] has sent, at most 64 bytes and as many descriptors as fit; waits for it.
+pub fn receive_descriptors(socket: &impl AsRawFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut control = ControlBuffer([0; 512]);
+    let mut bytes = vec![0; 64];
+    // SAFETY: all zeros are a value of it.
+    let mut header = unsafe { mem::zeroed::<libc::msghdr>() };
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    header.msg_iov = &mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = control.0.len() as _;
+    let mut descriptors = Vec::new();
+    // SAFETY: all pointers are to live buffers of the lengths given. The kernel has filled the control buffer, the macros
+    // stay within its length, and the descriptors in it are this process' alone.
+    let len = unsafe {
+        let len = check_size(libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC))?;
+        let mut message = libc::CMSG_FIRSTHDR(&header);
+        while !message.is_null() {
+            if ((*message).cmsg_level, (*message).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let data_len = ((*message).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+                let data = libc::CMSG_DATA(message).cast::<RawFd>();
+                let of_message = (0..data_len / mem::size_of::<RawFd>())
+                    .map(|index| OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
+                descriptors.extend(of_message);
+            }
+            message = libc::CMSG_NXTHDR(&header, message);
+        }
+        len
+    };
+    bytes.truncate(len);
+    Ok((bytes, descriptors))
 }
 
 /// Has the scheduler prefer the process to others, if it lets it.
@@ -404,8 +503,23 @@ pub fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
 }
 
+/// A socket that has joined groups, all of one family, on an interface.
+pub fn join_on_link(interface: u32, groups: &[IpAddr]) -> io::Result<Socket> {
+    const MCAST_JOIN_GROUP: i32 = 42;
+    let is_ipv4 = groups.first().is_some_and(IpAddr::is_ipv4);
+    let (domain, level) =
+        if is_ipv4 { (Domain::IPV4, libc::IPPROTO_IP) } else { (Domain::IPV6, libc::IPPROTO_IPV6) };
+    let socket = Socket::new(domain, Type::DGRAM, None)?;
+    for group in groups {
+        // struct group_req: interface, 4 bytes of padding, group.
+        let request = [&interface.to_ne_bytes()[..], &[0; 4], &storage(*group)].concat();
+        set_option_bytes(&socket, level, MCAST_JOIN_GROUP, &request)?;
+    }
+    Ok(socket)
+}
+
 /// `address` as the bytes of a struct sockaddr_storage.
-pub fn storage(address: IpAddr) -> [u8; 128] {
+fn storage(address: IpAddr) -> [u8; 128] {
     let mut bytes = [0; 128];
     match address {
         IpAddr::V4(address) => {

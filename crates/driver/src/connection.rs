@@ -51,6 +51,17 @@ const RETRANSMISSION_TIMEOUT_MAX: Duration = Duration::from_secs(1);
 /// `TCP_RTO_MAX_MS` in Linux's `tcp.h`, since Linux 6.15: a second at least.
 const TCP_RTO_MAX_MS: i32 = 44;
 
+/// The shortest that the kernel waits until it sends again what was lost, where nothing follows that tells it sooner. The
+/// last word on a file does not wait for 200 ms, Linux's own minimum, when a packet in five is lost.
+const RETRANSMISSION_TIMEOUT_MIN: Duration = Duration::from_millis(20);
+
+/// The longest that the kernel waits with an acknowledgement: well below what the other side waits for it.
+const ACKNOWLEDGEMENT_DELAY_MAX: Duration = Duration::from_millis(5);
+
+/// `TCP_RTO_MIN_US` and `TCP_DELACK_MAX_US` in Linux's `tcp.h`, since Linux 6.15.
+const TCP_RTO_MIN_US: i32 = 45;
+const TCP_DELACK_MAX_US: i32 = 46;
+
 /// Why a connection is of no more use.
 #[derive(Debug, Error)]
 pub enum ConnectionError {
@@ -298,6 +309,12 @@ impl AsFd for Connection {
 
 /// Older kernels take thin streams' timeouts, which do not double for the first six (Linux's tcp-thin.txt), or nothing.
 fn bound_retransmission_timeout(stream: &TcpStream) {
+    // Older kernels have no such options, and wait as long as they do.
+    for (name, time) in
+        [(TCP_RTO_MIN_US, RETRANSMISSION_TIMEOUT_MIN), (TCP_DELACK_MAX_US, ACKNOWLEDGEMENT_DELAY_MAX)]
+    {
+        _ = option::set(stream, libc::IPPROTO_TCP, name, time.as_micros() as i32);
+    }
     let most_ms = RETRANSMISSION_TIMEOUT_MAX.as_millis() as i32;
     if option::set(stream, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, most_ms).is_err()
         && let Err(error) = option::set(stream, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 1_i32)

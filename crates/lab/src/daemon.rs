@@ -12,6 +12,9 @@ use crate::namespace::{self, Namespace};
 use crate::plan::LabNode;
 use crate::topology::Role;
 
+/// A multicast router of which nothing is left when it ends.
+const MROUTE: [&str; 3] = ["mroute", "--keep", "0s"];
+
 /// A program in a node of a lab, ended by `down`. Dropping this lets it go on.
 pub struct Daemon {
     node: String,
@@ -32,7 +35,7 @@ impl Lab {
     pub fn start_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<()> {
         self.start_in_routers(program, prepare, |upstream| {
             let upstream = upstream.map(|interface| ["--upstream", interface]);
-            std::iter::once("mroute").chain(upstream.into_iter().flatten()).collect()
+            MROUTE.into_iter().chain(upstream.into_iter().flatten()).collect()
         })
         .map(drop)
     }
@@ -43,7 +46,7 @@ impl Lab {
         program: &Path,
         prepare: impl Fn(&mut Command),
     ) -> Result<Vec<Daemon>> {
-        self.start_in_routers(program, prepare, |_| vec!["mroute"])
+        self.start_in_routers(program, prepare, |_| MROUTE.to_vec())
     }
 
     /// Starts `program router run --all` in every router, and returns when all of them are ready.
@@ -117,10 +120,15 @@ impl Daemon {
     }
 
     /// Ends it by SIGTERM, and waits until it has ended.
-    pub(crate) fn end(mut self) -> Result<()> {
+    pub(crate) fn end(self) -> Result<()> {
+        self.end_by(libc::SIGTERM)
+    }
+
+    /// Ends it by a signal, and waits until it has ended.
+    pub(crate) fn end_by(mut self, signal: i32) -> Result<()> {
         if !self.has_ended() {
             // SAFETY: takes no pointers. It has not been waited for, so the number is still its own.
-            unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+            unsafe { libc::kill(self.child.id() as i32, signal) };
         }
         let ended = self.child.wait().map(drop);
         ended.map_err(Error::system(format!("wait for a program in {}", self.node)))

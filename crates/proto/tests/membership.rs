@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use treecast_proto::{
     Instant, Step,
     membership::{
-        Filter, Forwarding, Input, Limits, LinkId, Message, Mode, Query, Record, Route, Router, RouterConfig,
-        Timers, Transmit,
+        Event, Filter, Forwarding, Input, Limits, LinkId, Message, Mode, Query, Record, Route, Router,
+        RouterConfig, Timers, Transmit,
     },
 };
 use treecast_wire::membership::RecordKind;
@@ -51,7 +51,7 @@ fn with_an_upstream_configured_only_that_is_joined_and_gets_everything() {
     network.change(1, group(0), Filter::EVERYTHING);
     network.advance(SETTLE);
     let listening = |network: &Network, index: usize| -> Vec<LinkId> {
-        network.routers[index].listening.keys().map(|(link, _)| *link).collect()
+        network.listening(index).into_keys().map(|(link, _)| link).collect()
     };
     assert_eq!((listening(&network, 0), listening(&network, 1)), (vec![LinkId(0)], vec![]));
     assert_eq!(network.packet(0, group(0)), BTreeSet::from([0, 1]));
@@ -81,7 +81,7 @@ fn of_two_routers_with_the_same_upstream_one_forwards() {
     assert_eq!(network.routers[1].installed[&(source(0), group(0))].to.len(), 1);
     network.change(1, group(0), Filter::NOTHING);
     network.advance(SETTLE);
-    assert_eq!(network.routers[1].listening, BTreeMap::new());
+    assert_eq!(network.listening(1), BTreeMap::new());
 }
 
 /// LAN 0 - router 0 - LANs 1 and 3, LAN 2 between routers 1 and 2, of which router 2 has the listener's LAN 4.
@@ -91,7 +91,7 @@ fn around_a_loop_joins_end_when_the_last_listener_has_left_a_known_source() {
         let mut network = Network::from_routers(vec![vec![0, 3, 1], vec![1, 2], vec![3, 2, 4]]);
         network.change(4, group(0), Filter::EVERYTHING);
         network.advance(SETTLE);
-        assert!(network.routers.iter().all(|node| !node.listening.is_empty()), "the source may be anywhere");
+        assert!((0..3).all(|index| !network.listening(index).is_empty()), "the source may be anywhere");
         for _ in 0..10 {
             assert!(network.flood(0, group(0)).contains(&4));
             network.advance(Duration::from_secs(3));
@@ -104,13 +104,29 @@ fn around_a_loop_joins_end_when_the_last_listener_has_left_a_known_source() {
             }
             network.advance(Duration::from_secs(3));
         }
-        for node in &network.routers {
-            assert_eq!(node.listening, BTreeMap::new());
+        for index in 0..network.routers.len() {
+            assert_eq!(network.listening(index), BTreeMap::new());
         }
         // The next listener is found a source again, wherever that is.
         network.change(0, group(0), Filter::EVERYTHING);
         network.advance(SETTLE);
         assert!(network.flood(4, group(0)).contains(&0));
+    }
+}
+
+/// A snooping bridge would keep hosts of MLDv1 and IGMPv2 from the sources that a router excludes.
+#[test]
+fn a_router_does_not_exclude_what_it_forwards() {
+    let mut network = Network::chain();
+    network.change(0, group(0), Filter::EVERYTHING);
+    network.change(2, group(0), Filter::EVERYTHING);
+    for _ in 0..10 {
+        assert_eq!(network.packet(0, group(0)), BTreeSet::from([0, 1, 2]));
+        assert_eq!(network.packet(2, group(0)), BTreeSet::from([0, 1, 2]));
+        network.advance(SETTLE);
+    }
+    for node in &network.routers {
+        assert_eq!(node.unwanted, BTreeSet::new());
     }
 }
 
@@ -121,13 +137,13 @@ fn a_listener_of_a_named_source_is_joined_where_the_route_leads_also_after_it_ha
     network.change(2, group(1), wanted.clone());
     network.advance(SETTLE);
     let expected = |link| BTreeMap::from([((LinkId(link), group(1)), wanted.clone())]);
-    assert_eq!(network.routers[0].listening, expected(0));
-    assert_eq!(network.routers[1].listening, expected(1));
+    assert_eq!(network.listening(0), expected(0));
+    assert_eq!(network.listening(1), expected(1));
     // Router 0 now hears that the source is reached by LAN 1, where its listener is, too.
     let route = Route::Via(LinkId(1));
     network.routers[0].router.handle(network.now, Input::Route { source: source(0), route });
     network.settle();
-    assert_eq!(network.routers[0].listening, BTreeMap::new());
+    assert_eq!(network.listening(0), BTreeMap::new());
 }
 
 #[test]
@@ -182,6 +198,33 @@ fn a_flood_of_sources_is_bounded() {
     assert_eq!(network.entries(), 0, "and is forgotten");
 }
 
+/// A restarted router inherits its kernel's entries: none changes until listeners have had time to answer two queries.
+#[test]
+fn what_a_restarted_router_inherits_is_forwarded_without_a_gap() {
+    for stays in [true, false] {
+        let mut network = Network::chain();
+        network.change(2, group(0), Filter::EVERYTHING);
+        network.advance(SETTLE);
+        network.packet(0, group(0));
+        let before = network.routers[1].installed.clone();
+        assert_eq!(before[&(source(0), group(0))].to, BTreeSet::from([LinkId(2)]));
+        network.routers[1].router = Router::new(config());
+        if !stays {
+            network.hosts.clear();
+        }
+        network.restart(1);
+        let presumed = config().timers.startup_query_interval();
+        for _ in 0..presumed.as_millis() / 10 {
+            network.advance(Duration::from_millis(10));
+            assert_eq!(network.routers[1].installed, before);
+        }
+        network.advance(SETTLE);
+        let expected = if stays { before } else { BTreeMap::new() };
+        assert_eq!(network.routers[1].installed, expected, "{stays}");
+        assert_eq!(network.listening(1).is_empty(), !stays);
+    }
+}
+
 #[test]
 fn a_link_that_goes_down_takes_its_entries_with_it() {
     let mut network = Network::chain();
@@ -191,10 +234,9 @@ fn a_link_that_goes_down_takes_its_entries_with_it() {
     network.packet(0, group(0));
     assert_eq!(network.entries(), 2);
     network.routers[1].router.handle(network.now, Input::Down { link: LinkId(2) });
-    network.routers[1].listening.retain(|(link, _), _| *link != LinkId(2));
     network.settle();
     assert_eq!(network.routers[1].installed.len(), 0);
-    assert_eq!(network.routers[1].listening, BTreeMap::new());
+    assert_eq!(network.listening(1), BTreeMap::new());
     network.routers[0].router.handle(network.now, Input::Down { link: LinkId(0) });
     network.settle();
     assert_eq!(network.routers[0].installed.len(), 0);
@@ -237,7 +279,7 @@ proptest! {
             now += Duration::from_secs(seconds);
             router.handle(now, input);
             let mut steps = 0;
-            while let Step::Transmit(_) = router.poll(now) {
+            while !matches!(router.poll(now), Step::Wait(..)) {
                 steps += 1;
                 prop_assert!(steps < 1000, "it comes to rest");
             }
@@ -272,6 +314,10 @@ fn input() -> impl Strategy<Value = Input> {
             .prop_map(|(link, source, group)| Input::NoEntry { link, source, group }),
         2 => (link(), address(), group())
             .prop_map(|(link, source, group)| Input::WrongLink { link, source, group }),
+        1 => (link(), link(), address(), group()).prop_map(|(from, to, source, group)| {
+            let forwarding = Forwarding { from, to: BTreeSet::from([to]) };
+            Input::Inherited { source, group, forwarding }
+        }),
         5 => (address(), route).prop_map(|(source, route)| Input::Route { source, route }),
         1 => Just(Input::RoutesChanged),
         2 => (address(), group(), 0..3u64)
@@ -338,8 +384,8 @@ fn exercise(
         }
     }
     network.advance(settle);
-    for node in &network.routers {
-        prop_assert_eq!(&node.listening, &BTreeMap::new());
+    for (index, node) in network.routers.iter().enumerate() {
+        prop_assert_eq!(network.listening(index), BTreeMap::new());
         prop_assert!(node.installed.values().all(|forwarding| forwarding.to.is_empty()));
         let links = node.router.snapshot(network.now).links;
         prop_assert!(links.iter().all(|link| link.groups.is_empty()), "{:#?}", links);
@@ -409,8 +455,9 @@ struct Network {
 struct Node {
     router: Router,
     lans: Vec<usize>,
-    listening: BTreeMap<(LinkId, IpAddr), Filter>,
     installed: BTreeMap<(IpAddr, IpAddr), Forwarding>,
+    /// The sources that its reports have said it does not want.
+    unwanted: BTreeSet<IpAddr>,
     /// What each entry is said to have counted.
     packets: u64,
 }
@@ -418,7 +465,7 @@ struct Node {
 impl Node {
     fn new(lans: Vec<usize>) -> Self {
         let router = Router::new(config());
-        Self { router, lans, listening: BTreeMap::new(), installed: BTreeMap::new(), packets: 0 }
+        Self { router, lans, installed: BTreeMap::new(), unwanted: BTreeSet::new(), packets: 0 }
     }
 }
 
@@ -460,12 +507,23 @@ impl Network {
     /// A router begins: its links are up, its kernel knows nothing.
     fn start(&mut self, index: usize) {
         let node = &mut self.routers[index];
-        node.listening.clear();
         node.installed.clear();
         for lan in &node.lans {
             let input = Input::Up { link: LinkId(*lan as u32), address: router_address(*lan, index) };
             node.router.handle(self.now, input);
         }
+        self.settle();
+    }
+
+    /// A router begins with what its kernel has kept.
+    fn restart(&mut self, index: usize) {
+        let installed = std::mem::take(&mut self.routers[index].installed);
+        self.start(index);
+        for ((source, group), forwarding) in &installed {
+            let (source, group, forwarding) = (*source, *group, forwarding.clone());
+            self.routers[index].router.handle(self.now, Input::Inherited { source, group, forwarding });
+        }
+        self.routers[index].installed = installed;
         self.settle();
     }
 
@@ -521,17 +579,11 @@ impl Network {
         }
     }
 
-    /// All hosts of a LAN, and the routers as hosts, say what they want: RFC 9776, 5.2.
+    /// All hosts of a LAN say what they want: RFC 9776, 5.2.
     fn answer(&mut self, lan: usize, asked: Option<IpAddr>) {
         let of_host = self.hosts.iter().filter(|((of, _), _)| *of == lan);
-        let mut wants: Vec<_> =
-            of_host.map(|((_, group), filter)| (host_address(lan), *group, filter.clone())).collect();
-        for (index, node) in self.routers.iter().enumerate() {
-            let of_router = node.listening.iter().filter(|((link, _), _)| *link == LinkId(lan as u32));
-            let from = router_address(lan, index);
-            wants.extend(of_router.map(|((_, group), filter)| (from, *group, filter.clone())));
-        }
-        for (from, group, filter) in wants {
+        let wants: Vec<_> = of_host.map(|((_, group), filter)| (*group, filter.clone())).collect();
+        for (group, filter) in wants {
             if filter.is_nothing() || asked.is_some_and(|asked| asked != group) {
                 continue;
             }
@@ -540,7 +592,7 @@ impl Network {
                 Mode::Exclude => RecordKind::IsExclude,
             };
             let record = Record { kind, group, sources: filter.sources.into_iter().collect() };
-            self.messages.push_back((lan, from, Message::Report(vec![record])));
+            self.messages.push_back((lan, host_address(lan), Message::Report(vec![record])));
         }
     }
 
@@ -549,7 +601,7 @@ impl Network {
         loop {
             let transmit = match self.routers[index].router.poll(self.now) {
                 Step::Transmit(transmit) => transmit,
-                Step::Event(never) => match never {},
+                Step::Event(Event::Full { .. }) => continue,
                 Step::Wait(deadline, _) => return deadline,
             };
             self.execute(index, transmit);
@@ -560,6 +612,13 @@ impl Network {
         match transmit {
             Transmit::Send { link, message } => {
                 let lan = link.0 as usize;
+                if let Message::Report(records) = &message {
+                    use RecordKind::{Block, IsExclude, ToExclude};
+                    let excluding =
+                        records.iter().filter(|record| matches!(record.kind, Block | IsExclude | ToExclude));
+                    let unwanted = &mut self.routers[index].unwanted;
+                    unwanted.extend(excluding.flat_map(|record| &record.sources));
+                }
                 self.messages.push_back((lan, router_address(lan, index), message));
             }
             Transmit::Install { source, group, forwarding } => {
@@ -568,14 +627,6 @@ impl Network {
             }
             Transmit::Remove { source, group } => {
                 self.routers[index].installed.remove(&(source, group));
-            }
-            Transmit::Listen { link, group, filter } => {
-                let listening = &mut self.routers[index].listening;
-                if filter.is_nothing() {
-                    listening.remove(&(link, group));
-                } else {
-                    listening.insert((link, group), filter);
-                }
             }
             Transmit::FindRoute { source } => {
                 let route = self.route(index, source);
@@ -592,6 +643,12 @@ impl Network {
     /// From now on, entries are said to have counted `more` packets more.
     fn count_packets(&mut self, more: u64) {
         self.routers.iter_mut().for_each(|node| node.packets += more);
+    }
+
+    /// What a router listens to itself.
+    fn listening(&self, index: usize) -> BTreeMap<(LinkId, IpAddr), Filter> {
+        let listening = self.routers[index].router.snapshot(self.now).listening;
+        listening.into_iter().map(|one| ((one.link, one.group), one.filter)).collect()
     }
 
     fn entries(&self) -> usize {

@@ -38,6 +38,8 @@ pub struct Path {
     pub duplicated: f64,
     /// From this time of the run on, nothing arrives.
     pub cut_at: Option<Duration>,
+    /// The probability that TCP has to send a control message to this receiver again, after its timeout.
+    pub control_loss: f64,
 }
 
 impl Path {
@@ -50,6 +52,7 @@ impl Path {
             hold: Duration::ZERO,
             duplicated: 0.0,
             cut_at: None,
+            control_loss: 0.0,
         }
     }
 }
@@ -119,6 +122,9 @@ impl Link {
     }
 }
 
+/// TCP's first retransmission timeout on a short way: Linux's minimum.
+const RETRANSMISSION_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// One direction of a reliable connection: in order, with a delay and a rate.
 #[derive(Debug)]
 pub struct Connection {
@@ -126,17 +132,43 @@ pub struct Connection {
     rate_bps: u64,
     /// When all that has been written is on its way.
     free_at: Instant,
+    /// When all that has been written has arrived.
+    arrived_at: Instant,
+    /// The probability that a message is lost, and what decides it.
+    loss: Option<(f64, ChaCha8Rng)>,
 }
 
 impl Connection {
     pub fn new(delay: Duration, rate_bps: u64) -> Self {
-        Self { delay, rate_bps: rate_bps.max(1), free_at: Instant::ZERO }
+        let rate_bps = rate_bps.max(1);
+        Self { delay, rate_bps, free_at: Instant::ZERO, arrived_at: Instant::ZERO, loss: None }
+    }
+
+    /// Messages are lost with probability `loss`, and come again after TCP's timeout. What follows waits for them.
+    pub fn with_loss(self, loss: f64, random: ChaCha8Rng) -> Self {
+        Self { loss: (loss > 0.0).then_some((loss, random)), ..self }
     }
 
     /// Writes a packet of `len` bytes and says when it arrives.
     pub fn send(&mut self, now: Instant, len: usize) -> Instant {
         self.free_at = self.free_at.max(now) + transmission_time(len, self.rate_bps);
-        self.free_at + self.delay
+        self.arrived_at = self.arrived_at.max(self.free_at + self.delay);
+        self.arrived_at
+    }
+
+    /// As [`Self::send`], for a message, behind which nothing may follow that tells TCP of its loss.
+    pub fn send_message(&mut self, now: Instant, len: usize) -> Instant {
+        let mut late = Duration::ZERO;
+        if let Some((loss, random)) = &mut self.loss {
+            let mut timeout = RETRANSMISSION_TIMEOUT;
+            while random.random_bool(*loss) {
+                late += timeout;
+                timeout *= 2;
+            }
+        }
+        let arrival = self.send(now, len) + late;
+        self.arrived_at = arrival;
+        arrival
     }
 
     /// When it takes more: as soon as all before is on its way.

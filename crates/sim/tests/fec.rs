@@ -16,6 +16,56 @@ const SIZE: usize = 16_000_000;
 const RATE_BPS: u64 = 50_000_000;
 const LOSS: f64 = 0.3;
 
+/// What `treecast send` does when nobody names a share. A message over TCP is lost like any other packet, and comes 200 ms later.
+/// Before, with a share that followed the loss, 0.825 to 0.93 were reached with 5 % and 0.71 to 0.84 with 20 %.
+#[test]
+fn nine_tenths_of_what_the_loss_leaves_arrives_by_itself() {
+    for (count, loss) in [(10, 0.01), (10, 0.05), (10, 0.2), (30, 0.01), (30, 0.05), (30, 0.2)] {
+        let needed = whole(&lossy(&vec![loss; count], Share::Needed));
+        let goodput = SIZE as f64 * 8.0 / needed.time.as_secs_f64();
+        let share = goodput / ((1.0 - loss) * LOSSY_RATE_BPS as f64);
+        assert!(share >= 0.9, "{count} receivers, {loss} lost: {share:.3} of what is possible: {needed:?}");
+        if count == 10 {
+            let auto = whole(&lossy(&vec![loss; count], Share::Auto));
+            let bytes = sent_bytes(&needed) / sent_bytes(&auto);
+            assert!(bytes < 1.005, "{loss} lost: {bytes:.3} times the bytes: {needed:?}");
+        }
+        // A block again for each that is lost.
+        let blocks = 1.0 + loss * count as f64;
+        let again = sent_bytes(&needed) / (SIZE as f64 * 1484.0 / 1404.0 * blocks);
+        assert!(again < 1.0, "{count} receivers, {loss} lost: {again:.3} times as without: {needed:?}");
+    }
+}
+
+/// Blocks that nobody else lacks are sent again, and nothing has to be decoded.
+#[test]
+fn what_one_receiver_loses_alone_is_sent_to_it_again() {
+    let one_of_ten = [0.05, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    for losses in [&[0.05][..], &[0.2], &one_of_ten] {
+        let needed = whole(&lossy(losses, Share::Needed));
+        let without = whole(&Scenario { fec: None, ..lossy(losses, Share::Needed) });
+        assert_eq!((needed.repair_symbols, needed.decoded_blocks), (0, 0), "{needed:?}");
+        assert_eq!(needed.retransmitted_bytes, without.retransmitted_bytes);
+        assert!(needed.time < without.time + Duration::from_millis(5), "{needed:?} {without:?}");
+    }
+}
+
+const LOSSY_RATE_BPS: u64 = 92_000_000;
+
+fn lossy(losses: &[f64], share: Share) -> Scenario {
+    let mut scenario = Scenario {
+        block_len: 1404,
+        max_run_len: 21 * 1404,
+        rate_bps: LOSSY_RATE_BPS,
+        ..scenario(Repair::Nack, Some(share), losses)
+    };
+    for (receiver, loss) in scenario.receivers.iter_mut().zip(losses) {
+        receiver.path.control_loss = *loss;
+        receiver.control_rate_bps = LOSSY_RATE_BPS;
+    }
+    scenario
+}
+
 /// 20 receivers lose 30 % each, differently. In theory the packets of 1.43 objects do, with headers (1,500 bytes for
 /// 1,420) 1.51 times its bytes.
 #[test]
@@ -25,7 +75,8 @@ fn thirty_per_cent_loss_at_twenty_receivers_costs_little_more_than_theory() {
         let ratio = sent_bytes(&figures) / SIZE as f64;
         let theory = 1500.0 / 1420.0 / (1.0 - LOSS);
         assert!(ratio <= 1.6 && ratio >= theory, "{repair:?}: {ratio:.3} times the object left: {figures:?}");
-        assert_eq!(figures.retransmitted_bytes, 0, "{figures:?}");
+        // Until the first source block is out.
+        assert!(figures.retransmitted_bytes < SIZE as u64 / 100, "{figures:?}");
         // All that leaves at this rate, and two tenths of a second for the last rounds, of which one may be told of
         // by a packet that is lost.
         let at_least = sent_bytes(&figures) * 8.0 / RATE_BPS as f64;
@@ -44,13 +95,16 @@ fn it_is_sooner_done_and_cheaper_than_without() {
 
 #[test]
 fn a_transfer_without_loss_costs_nothing() {
-    let [with, without] = [Some(Share::Auto), None].map(|fec| whole(&scenario(Repair::Nack, fec, &[0.0; 5])));
-    assert_eq!((with.repair_symbols, with.decoded_blocks), (0, 0));
-    // The object is announced a dozen times.
-    assert!(with.group_bytes - without.group_bytes < SIZE as u64 / 1000, "{with:?} {without:?}");
-    // Runs end with their source blocks.
-    let difference = with.time.abs_diff(without.time);
-    assert!(difference < Duration::from_millis(5), "{with:?} {without:?}");
+    let without = whole(&scenario(Repair::Nack, None, &[0.0; 5]));
+    for share in [Share::Auto, Share::Needed] {
+        let with = whole(&scenario(Repair::Nack, Some(share), &[0.0; 5]));
+        assert_eq!((with.repair_symbols, with.decoded_blocks), (0, 0));
+        // The object is announced a dozen times.
+        assert!(with.group_bytes - without.group_bytes < SIZE as u64 / 1000, "{with:?} {without:?}");
+        // Runs end with their source blocks.
+        let difference = with.time.abs_diff(without.time);
+        assert!(difference < Duration::from_millis(5), "{with:?} {without:?}");
+    }
 }
 
 #[test]
@@ -157,6 +211,7 @@ fn scenario(repair: Repair, fec: Option<Share>, losses: &[f64]) -> Scenario {
         follow_progress: false,
         rate_bps: RATE_BPS,
         slower_rates_bps: Vec::new(),
+        shares_rate: true,
         objects: vec![ObjectPlan { size: SIZE, send_at, withdraw_at: None }],
         receivers: losses.iter().map(|loss| receiver(*loss)).collect(),
         close_at: send_at,

@@ -68,6 +68,7 @@ fn scenario(seed: u64, repair: Repair, links: &[Option<u64>]) -> Scenario {
         follow_progress: false,
         rate_bps: 50_000_000,
         slower_rates_bps: vec![5_000_000, 1_000_000],
+        shares_rate: false,
         objects: SIZES.iter().map(|size| ObjectPlan { size: *size, send_at, withdraw_at: None }).collect(),
         receivers: links.iter().map(|link| receiver(*link)).collect(),
         close_at: send_at,

@@ -137,6 +137,7 @@ fn scenario(repair: Repair, paths: &[Path]) -> Scenario {
         follow_progress: false,
         rate_bps: 100_000_000,
         slower_rates_bps: Vec::new(),
+        shares_rate: false,
         objects: vec![ObjectPlan { size: SIZE, send_at, withdraw_at: None }],
         receivers: paths.iter().copied().map(receiver).collect(),
         close_at: send_at,

@@ -117,6 +117,10 @@ pub enum PacketType {
     SymbolsSent = 1 << 27,
     /// Receiver to sender: how many of its packets have come, and by which way.
     Heard = 1 << 29,
+    /// Receiver to sender: it wants some objects and not others, and is to be told which there will be.
+    NamesRequest = 1 << 30,
+    /// Sender to receiver: an object that has not begun.
+    Offer = 1 << 23,
 }
 
 impl PacketType {
@@ -150,6 +154,8 @@ impl PacketType {
         Self::Move,
         Self::SymbolsSent,
         Self::Heard,
+        Self::NamesRequest,
+        Self::Offer,
     ];
 
     /// Whether the payload is a block of an object, or as long as one and computed from them.

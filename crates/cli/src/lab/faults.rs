@@ -11,10 +11,10 @@ use treecast_lab::{
 
 use crate::{Outcome, arguments::counted};
 
-/// Play sessions in which receivers and the sender are killed and started again, cables cut, a disk filled and clocks
-/// stepped, as drawn from seeds
+/// Play sessions in which receivers and the sender are killed and started again, cables cut, a disk filled, clocks
+/// stepped, addresses changed, connections lost and routers restarted, as drawn from seeds
 ///
-/// A sender, five receivers and 9.5 MB, for each seed anew. Whoever is up at the end must have every file right, and must
+/// A sender, a router, five receivers and 9.5 MB, for each seed anew. Whoever is up at the end must have every file right, and must
 /// not have fetched more than 2 % twice. Exit code: 0 when that is so for all seeds; 3 when not.
 #[derive(clap::Args)]
 pub struct FaultsArgs {

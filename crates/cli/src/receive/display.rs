@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::{Value, json};
 use treecast_driver::{
+    files::Shortage,
     receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary, in_a_row},
     status::Hindrance,
 };
@@ -88,6 +89,8 @@ impl Display {
             ReceiveEvent::Ignored { name, exists: true } => {
                 self.line(&format!("{name}: is there already, and stays"));
             }
+            ReceiveEvent::Full(shortage) => self.line(&full(shortage)),
+            ReceiveEvent::Room => self.line("nothing waits for room any more"),
             ReceiveEvent::Moved { group, address } => {
                 self.line(&format!("moved to group {group} at {address}: {}", why_moved(*group)));
             }
@@ -171,6 +174,14 @@ impl Display {
             ReceiveEvent::Ignored { name, exists } => {
                 json!({"event": "ignored", "name": name, "exists": exists})
             }
+            ReceiveEvent::Full(shortage) => {
+                let part = shortage.part.as_ref();
+                json!({"event": "full", "name": shortage.name, "folder": shortage.folder,
+                       "part": part.map(|(_, path)| path), "part_bytes": part.map_or(0, |(bytes, _)| *bytes),
+                       "needed_bytes": shortage.needed, "free_bytes": shortage.free,
+                       "seconds_left": shortage.left.as_secs_f64()})
+            }
+            ReceiveEvent::Room => json!({"event": "room"}),
             ReceiveEvent::Moved { group, address } => {
                 json!({"event": "moved", "group_number": group, "address": address})
             }
@@ -217,6 +228,19 @@ impl Display {
             "seconds_left": progress.seconds_left,
         })
     }
+}
+
+/// What is full, what for, and how long that is borne.
+fn full(shortage: &Shortage) -> String {
+    let Shortage { name, folder, part, needed, free, left } = shortage;
+    let there = part.as_ref().map(|(bytes, path)| format!("; {bytes} bytes of it are in {}", path.display()));
+    format!(
+        "folder {} is full: {name} needs {needed} bytes more and {free} are free{}; it waits for room for {} s \
+         (--wait-for-space)",
+        folder.display(),
+        there.unwrap_or_default(),
+        left.as_secs()
+    )
 }
 
 /// What a move to this group is for.

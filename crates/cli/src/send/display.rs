@@ -110,16 +110,15 @@ impl Display {
 
     /// The bar stands where the receivers are on average.
     fn move_bar(&mut self, progress: &SendProgress) {
-        let done_bytes = progress.done_bytes();
+        let (done_bytes, wanted_bytes) = (progress.done_bytes(), progress.wanted_bytes());
         let figures = format!(
             "{} of {}, {}, {}",
             bytes(done_bytes),
-            bytes(progress.total_bytes),
+            bytes(wanted_bytes),
             rate(progress.now_bps),
             left(progress.seconds_left)
         );
-        let moment =
-            Moment { done_bytes, total_bytes: progress.total_bytes, figures, remark: remark(progress) };
+        let moment = Moment { done_bytes, total_bytes: wanted_bytes, figures, remark: remark(progress) };
         self.line.show(&moment);
     }
 }
@@ -307,6 +306,7 @@ fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
                 "address": receiver.address,
                 "key": receiver.key.map(|key| key.to_string()),
                 "bytes": receiver.received_bytes,
+                "wanted_bytes": receiver.wanted_bytes,
                 "run_bytes": receiver.run_bytes,
                 "retransmitted_bytes": receiver.retransmitted_bytes,
                 "duplicate_blocks": receiver.duplicate_blocks,

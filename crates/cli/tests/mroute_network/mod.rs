@@ -136,9 +136,11 @@ impl Network {
         self.router_that_warns(node, arguments, Stdio::inherit())
     }
 
-    /// A router that is ready, and writes its warnings there.
+    /// A router that is ready, and writes its warnings there. Nothing is left of it when it ends, unless it is told to
+    /// keep that.
     pub fn router_that_warns(&self, node: &str, arguments: &[&str], warnings: Stdio) -> Router {
-        self.daemon(node, &[&["mroute"], arguments].concat(), warnings)
+        let keep: &[_] = if arguments.contains(&"--keep") { &[] } else { &["--keep", "0s"] };
+        self.daemon(node, &[&["mroute"], keep, arguments].concat(), warnings)
     }
 
     /// A command that says "ready" and runs on.
@@ -225,8 +227,13 @@ impl Router {
     }
 
     /// Asks it to end, and returns its exit code.
-    pub fn terminate(mut self) -> Option<i32> {
-        self.signal(libc::SIGTERM);
+    pub fn terminate(self) -> Option<i32> {
+        self.end_by(libc::SIGTERM)
+    }
+
+    /// Sends it a signal that ends it, and returns its exit code, if it has one.
+    pub fn end_by(mut self, signal: i32) -> Option<i32> {
+        self.signal(signal);
         self.0.wait().expect("it is our child").code()
     }
 

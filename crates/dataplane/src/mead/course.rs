@@ -1,6 +1,10 @@
 //! What goes on beside packets: that the daemon lives, and whether the router stays.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv6Addr,
+    time::Duration,
+};
 
 use treecast_proto::{
     Instant,
@@ -9,7 +13,14 @@ use treecast_proto::{
 
 use super::{Setting, lease::BEAT, status::Leaving};
 
+/// Hosts answer a new daemon's first queries, which may be lost once, within this time (MLD, RFC 9777, 9).
+const FIRST_ANSWERS: Duration = Duration::from_secs(30);
+
+type Groups = BTreeMap<Ipv6Addr, BTreeSet<u32>>;
+
 pub struct Course {
+    /// Groups that hosts had joined when another daemon was killed, and until when these are served although nobody has said so anew.
+    inherited: (Groups, Instant),
     /// When the program is to hear next that the daemon lives.
     next_beat: Instant,
     /// Whether it has been said that packets of the other dialect come.
@@ -20,8 +31,27 @@ pub struct Course {
 }
 
 impl Course {
-    pub fn new(now: Instant) -> Self {
-        Self { next_beat: now, has_told_dialect: false, departure: Departure::default(), ends: false }
+    pub fn new(now: Instant, groups: Groups) -> Self {
+        let inherited = (groups, now + FIRST_ANSWERS);
+        Self {
+            inherited,
+            next_beat: now,
+            has_told_dialect: false,
+            departure: Departure::default(),
+            ends: false,
+        }
+    }
+
+    /// The groups to serve, where hosts have joined these.
+    pub fn with_inherited(&mut self, now: Instant, mut joined: Groups) -> Groups {
+        let (inherited, ends) = &mut self.inherited;
+        if now >= *ends {
+            inherited.clear();
+        }
+        for (group, links) in inherited {
+            joined.entry(*group).or_default().extend(links.iter());
+        }
+        joined
     }
 
     pub fn deadline(&self) -> Instant {

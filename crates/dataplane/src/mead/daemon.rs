@@ -22,7 +22,7 @@ use super::{
     Config, Discovery, Error, Group, Neighbour, Notice, Registered, Setting, Status, Xcast,
     claims::{self, Claims},
     course::Course,
-    left::why_nobody,
+    left::{Left, why_nobody},
     listeners::Registrations,
     plane::Plane,
     shared::{Counter, MAX_GROUPS, MAX_LANS},
@@ -188,17 +188,20 @@ impl<'a> Daemon<'a> {
         let claims = claim(chosen(config, &interfaces))?;
         let clock = Clock::start();
         let poll = Poll::new().map_err(Error::system(WAIT))?;
+        let is_designated = config.is_designated || config.is_xcast_plus;
+        let left =
+            chosen(config, &interfaces).filter(|_| is_designated).flat_map(|one| Left::at(one).groups());
         let router = Router {
             is_enabled: true,
             is_leaving: false,
             min_dsts: config.min_dsts,
             dialect: config.dialect,
             own: BTreeSet::new(),
-            groups: BTreeMap::new(),
+            groups: left.collect(),
             guard: config.guard(),
         };
         let open = || Registrations::open().map_err(Error::system(LISTEN));
-        let registrations = (config.is_designated || config.is_xcast_plus).then(open).transpose()?;
+        let registrations = is_designated.then(open).transpose()?;
         let open = || XcastPlus::open(config.key.clone()).map_err(Error::system(XCAST_PLUS));
         let xcast_plus = config.is_xcast_plus.then(open).transpose()?;
         let plane = Plane::start(config, &router)?;
@@ -221,7 +224,7 @@ impl<'a> Daemon<'a> {
         Ok(Self {
             config,
             look_again: Some(clock.now()),
-            course: Course::new(clock.now()),
+            course: Course::new(clock.now(), router.groups.clone()),
             clock,
             poll,
             netlink,
@@ -438,7 +441,7 @@ impl<'a> Daemon<'a> {
     fn hear_listeners(&mut self) -> Result<(), Error> {
         let Some(registrations) = &mut self.registrations else { return Ok(()) };
         registrations.work(self.clock.now()).map_err(Error::system(LISTEN))?;
-        let mut groups = registrations.groups();
+        let mut groups = self.course.with_inherited(self.clock.now(), registrations.groups());
         groups = groups.into_iter().take(MAX_GROUPS).collect();
         groups.values_mut().for_each(|links| *links = links.iter().copied().take(MAX_LANS).collect());
         if groups != self.router.groups {

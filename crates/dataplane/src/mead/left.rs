@@ -1,9 +1,14 @@
 //! What routers have left at interfaces: programs and filters of those that were killed. It is found, told of and taken away.
 
-use std::{collections::BTreeSet, fmt, io, os::fd::AsFd};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    net::Ipv6Addr,
+    os::fd::AsFd,
+};
 
 use aya::{
-    maps::{Array, Map, MapData, MapInfo},
+    maps::{Array, HashMap, Map, MapData, MapInfo},
     programs::{ProgramInfo, SchedClassifier, TcAttachType, loaded_programs, tc},
 };
 
@@ -13,6 +18,7 @@ use super::{
     claims::{self, Claims},
     lease::{self, LEASE},
     program::NAME,
+    shared::Group,
 };
 use crate::{
     netlink::{BpfFilter, Interface, Netlink},
@@ -71,20 +77,46 @@ impl Left {
 
     /// When each program's lease ends. None: it is of a version that has none.
     fn leases(&self) -> Vec<Option<u64>> {
+        self.tables("acts_until").map(|table| lease_in(table?)).collect()
+    }
+
+    /// The groups that hosts on the router's links had joined, with the numbers of the links.
+    pub fn groups(&self) -> BTreeMap<Ipv6Addr, BTreeSet<u32>> {
+        let mut groups = BTreeMap::<_, BTreeSet<u32>>::new();
+        for (group, links) in self.tables("groups").flatten().filter_map(groups_in).flatten() {
+            groups.entry(group).or_default().extend(links);
+        }
+        groups
+    }
+
+    /// The table of this name of each program that is there.
+    fn tables(&self, name: &str) -> impl Iterator<Item = Option<MapData>> {
         let of_filter = self.filter.as_ref().and_then(|filter| filter.program).and_then(|number| {
             loaded_programs().filter_map(Result::ok).find(|program| program.id() == number)
         });
-        self.before.iter().chain(&of_filter).map(lease_of).collect()
+        self.before
+            .iter()
+            .map(move |program| table_of(program, name))
+            .chain(of_filter.map(move |program| table_of(&program, name)))
     }
 }
 
-fn lease_of(program: &ProgramInfo) -> Option<u64> {
+fn table_of(program: &ProgramInfo, name: &str) -> Option<MapData> {
     let numbers = program.map_ids().ok()??;
-    let is_lease =
-        |number: &u32| MapInfo::from_id(*number).is_ok_and(|table| table.name_as_str() == Some("acts_until"));
-    let table = numbers.into_iter().find(is_lease)?;
-    let lease: Array<MapData, u64> = Map::Array(MapData::from_id(table).ok()?).try_into().ok()?;
+    let is_it = |number: &u32| MapInfo::from_id(*number).is_ok_and(|table| table.name_as_str() == Some(name));
+    MapData::from_id(numbers.into_iter().find(is_it)?).ok()
+}
+
+fn lease_in(table: MapData) -> Option<u64> {
+    let lease: Array<MapData, u64> = Map::Array(table).try_into().ok()?;
     lease.get(&0, 0).ok()
+}
+
+fn groups_in(table: MapData) -> Option<Vec<(Ipv6Addr, Vec<u32>)>> {
+    let groups: HashMap<MapData, [u8; 16], Group> = Map::HashMap(table).try_into().ok()?;
+    let links =
+        |group: Group| group.lans.iter().take(group.count as usize).map(|lan| lan.interface).collect();
+    Some(groups.iter().filter_map(Result::ok).map(|(group, entry)| (group.into(), links(entry))).collect())
 }
 
 /// All that killed routers have left in this network namespace.

@@ -1,6 +1,13 @@
 //! The loop that waits for all that can happen, and the choice of interfaces.
 
-use std::{collections::BTreeMap, fs, io, net::IpAddr, os::fd::OwnedFd, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    net::IpAddr,
+    os::fd::{AsRawFd, OwnedFd, RawFd},
+    path::Path,
+    time::Duration,
+};
 
 use treecast_proto::{
     Instant,
@@ -13,7 +20,7 @@ use super::{
     control::{Place, Server},
     ipv4::Ipv4Kernel,
     ipv6::Ipv6Kernel,
-    memberships::Memberships,
+    keeper::{self, Keeper, Sockets},
     netlink::{Changes, Interface, Monitor, Netlink},
     notices::Notices,
     plane::Plane,
@@ -36,6 +43,7 @@ const IPV4: u64 = 1;
 const MONITOR: u64 = 2;
 const CONTROL: u64 = 3;
 const SIGNALS: u64 = 4;
+const KEEPER: u64 = 5;
 const FIRST_CLIENT: u64 = 16;
 
 /// Routes multicast until SIGINT or SIGTERM; the signals are taken from the calling thread.
@@ -47,7 +55,7 @@ pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error>
     let signals = sys::termination_signals().map_err(Error::system("cannot take the signals to end"))?;
     let daemon = Daemon::start(config, &signals)?;
     daemon.warn_of_sysctls(&mut notices);
-    daemon.run(&mut notices)
+    daemon.run(&signals, &mut notices)
 }
 
 /// Asks the daemon of this network namespace, or the one that listens at `control`, what it knows.
@@ -73,6 +81,9 @@ struct Daemon<'a> {
     netlink: Netlink,
     monitor: Monitor,
     control: Server,
+    keeper: Option<Keeper>,
+    /// The service manager holds the sockets, too.
+    is_stored: bool,
     ipv6: Option<Plane>,
     ipv4: Plane,
     /// What is to be looked at anew, and when.
@@ -94,13 +105,31 @@ impl<'a> Daemon<'a> {
         check_names(config, &interfaces)?;
         let router = router_config(config, &interfaces);
 
-        let ipv6 =
-            Ipv6Kernel::open()?.map(|kernel| Plane::new(Box::new(kernel), Memberships::ipv6(), router));
-        let ipv4 = Plane::new(Box::new(Ipv4Kernel::open()?), Memberships::ipv4(), router);
+        let kept = Sockets::take_over();
+        let inherits = (kept.ipv6.is_some(), kept.ipv4.is_some());
+        let read = || Error::system("cannot read what an earlier daemon has left to the kernel");
+        let ipv6 = Ipv6Kernel::open(kept.ipv6)?;
+        let ipv6 = ipv6.map(|kernel| Plane::new(Box::new(kernel), router, inherits.0)).transpose();
+        let ipv6 = ipv6.map_err(read())?;
+        let ipv4 = Ipv4Kernel::open(kept.ipv4)?;
+        let ipv4 = Plane::new(Box::new(ipv4), router, inherits.1).map_err(read())?;
         let control = Server::listen(place(config.control.as_deref()), FIRST_CLIENT)?;
         let poll = Poll::new().map_err(Error::system(WAIT))?;
         let (changes, look_again) = (Changes { interfaces: true, routes: false }, Some(clock.now()));
-        let daemon = Self { config, clock, poll, netlink, monitor, control, ipv6, ipv4, changes, look_again };
+        let daemon = Self {
+            config,
+            clock,
+            poll,
+            netlink,
+            monitor,
+            control,
+            keeper: None,
+            is_stored: false,
+            ipv6,
+            ipv4,
+            changes,
+            look_again,
+        };
         daemon.watch(signals).map_err(Error::system(WAIT))?;
         Ok(daemon)
     }
@@ -113,20 +142,60 @@ impl<'a> Daemon<'a> {
         self.ipv6.as_ref().map_or(Ok(()), |ipv6| self.poll.watch(ipv6, IPV6))
     }
 
-    fn run(mut self, notices: &mut Notices<'_>) -> Result<(), Error> {
+    fn run(mut self, signals: &OwnedFd, notices: &mut Notices<'_>) -> Result<(), Error> {
         self.look_again(notices);
         let mut deadline = self.carry_out(notices);
-        notices.ready();
+        self.start_keeper(notices);
         loop {
             let timeout = timeout_millis(self.clock.now(), deadline);
             let ready = self.poll.wait(timeout).map_err(Error::system(WAIT))?;
             if ready.contains(&SIGNALS) {
-                self.close(notices);
+                let signal = sys::take_signal(signals).map_err(Error::system(WAIT))?;
+                self.end(signal, notices);
                 return Ok(());
+            }
+            if ready.contains(&KEEPER) {
+                self.hear_keeper(notices);
             }
             ready.into_iter().try_for_each(|token| self.dispatch(token))?;
             self.look_again(notices);
             deadline = self.carry_out(notices);
+        }
+    }
+
+    /// The sockets, for somebody to hold while no daemon runs.
+    fn sockets(&self) -> Vec<(keeper::Family, RawFd)> {
+        let ipv6 = self.ipv6.iter().map(|plane| (keeper::Family::Ipv6, plane.as_raw_fd()));
+        ipv6.chain([(keeper::Family::Ipv4, self.ipv4.as_raw_fd())]).collect()
+    }
+
+    /// The daemon is ready when its keeper is, so that it may be ended at once.
+    fn start_keeper(&mut self, notices: &mut Notices<'_>) {
+        let Some(command) = &self.config.keeper else { return notices.ready() };
+        self.is_stored = keeper::store(&self.sockets());
+        let started = Keeper::start(command, &self.sockets()).and_then(|keeper| {
+            self.poll.watch(&keeper, KEEPER)?;
+            Ok(keeper)
+        });
+        match started {
+            Ok(keeper) => self.keeper = Some(keeper),
+            Err(error) => {
+                notices
+                    .warn(self.clock.now(), format!("a restart will interrupt streams: no keeper: {error}"));
+                notices.ready();
+            }
+        }
+    }
+
+    fn hear_keeper(&mut self, notices: &mut Notices<'_>) {
+        match self.keeper.as_mut().and_then(Keeper::is_there) {
+            Some(true) => notices.ready(),
+            Some(false) => {}
+            None => {
+                self.keeper = None;
+                let warning = "a restart will interrupt streams: the process that keeps them has ended";
+                notices.warn(self.clock.now(), warning.to_owned());
+            }
         }
     }
 
@@ -226,7 +295,12 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    fn close(mut self, notices: &mut Notices<'_>) {
+    /// SIGTERM leaves the kernel's entries to the next daemon, if somebody holds them that long. Otherwise all is over.
+    fn end(mut self, signal: i32, notices: &mut Notices<'_>) {
+        if signal == libc::SIGTERM && (self.keeper.is_some() || self.is_stored) {
+            return;
+        }
+        self.keeper.take().into_iter().for_each(Keeper::dismiss);
         let now = self.clock.now();
         for plane in self.ipv6.iter_mut().chain([&mut self.ipv4]) {
             plane.close(now, &mut self.netlink, notices);
@@ -241,7 +315,7 @@ fn list(netlink: &mut Netlink) -> Result<BTreeMap<String, Interface>, Error> {
 fn router_config(config: &Config, interfaces: &BTreeMap<String, Interface>) -> RouterConfig {
     RouterConfig {
         timers: Timers::with_query_interval(config.query_interval),
-        limits: Limits::default(),
+        limits: Limits::with_groups_per_link(config.max_groups),
         upstream: upstream(config, interfaces),
         entry_idle: ENTRY_IDLE,
     }

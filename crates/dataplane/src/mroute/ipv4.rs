@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr},
-    os::fd::{AsRawFd, RawFd},
+    os::fd::{AsRawFd, OwnedFd, RawFd},
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -12,6 +12,7 @@ use treecast_wire::igmp;
 
 use super::{
     Error, MAX_INTERFACES,
+    inherited::Inherited,
     kernel::{Counters, Incoming, Kernel, Refusal, Slot},
     sys::{self, Plain},
 };
@@ -85,12 +86,19 @@ pub struct Ipv4Kernel {
 }
 
 impl Ipv4Kernel {
-    /// Becomes the multicast router of this network namespace.
-    pub fn open() -> Result<Self, Error> {
+    /// Becomes the multicast router of this network namespace, with the socket of an earlier daemon if there is one.
+    pub fn open(kept: Option<OwnedFd>) -> Result<Self, Error> {
+        if let Some(kept) = kept {
+            return Self::set_up(kept.into());
+        }
         let failed = || Error::of_kernel("IPv4", "CONFIG_IP_MROUTE");
         let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_IGMP)))
             .map_err(failed())?;
         sys::set_option(&socket, libc::IPPROTO_IP, MRT_INIT, &1i32).map_err(failed())?;
+        Self::set_up(socket)
+    }
+
+    fn set_up(socket: Socket) -> Result<Self, Error> {
         configure(&socket).map_err(Error::system("cannot set up the IGMP socket"))?;
         Ok(Self { socket })
     }
@@ -156,6 +164,10 @@ impl Kernel for Ipv4Kernel {
         let destination = match &message {
             igmp::Message::Query(query) => query.group.unwrap_or(igmp::ALL_NODES),
             igmp::Message::Report(_) => igmp::REPORT_DESTINATION,
+            igmp::Message::ReportV1(body) | igmp::Message::ReportV2(body) => {
+                body.group.unwrap_or(igmp::ALL_NODES)
+            }
+            igmp::Message::Leave(_) => igmp::ALL_ROUTERS,
             _ => igmp::ALL_SNOOPERS,
         };
         sys::send(self, interface, source, destination.into(), &message.to_bytes())
@@ -170,6 +182,10 @@ impl Kernel for Ipv4Kernel {
             _ => parse_packet(packet, received.interface),
         };
         Ok(incoming.unwrap_or(Incoming::Refused(Refusal::Malformed)))
+    }
+
+    fn inherited(&self) -> io::Result<Inherited> {
+        Inherited::ipv4()
     }
 
     fn close(&self) -> io::Result<()> {

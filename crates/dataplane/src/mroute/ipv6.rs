@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv6Addr},
-    os::fd::{AsRawFd, RawFd},
+    os::fd::{AsRawFd, OwnedFd, RawFd},
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -12,6 +12,7 @@ use treecast_wire::mld;
 
 use super::{
     Error,
+    inherited::Inherited,
     kernel::{Counters, Incoming, Kernel, Refusal, Slot},
     sys::{self, Plain},
 };
@@ -87,16 +88,24 @@ pub struct Ipv6Kernel {
 }
 
 impl Ipv6Kernel {
-    /// Becomes the multicast router of this network namespace; none where there is no IPv6 at all.
-    pub fn open() -> Result<Option<Self>, Error> {
+    /// Becomes the multicast router of this network namespace, with the socket of an earlier daemon if there is one; none
+    /// where there is no IPv6 at all.
+    pub fn open(kept: Option<OwnedFd>) -> Result<Option<Self>, Error> {
+        if let Some(kept) = kept {
+            return Self::set_up(kept.into()).map(Some);
+        }
         let failed = || Error::of_kernel("IPv6", "CONFIG_IPV6_MROUTE");
         let socket = match Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)) {
             Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => return Ok(None),
             other => other.map_err(failed())?,
         };
         sys::set_option(&socket, libc::IPPROTO_IPV6, MRT6_INIT, &1i32).map_err(failed())?;
+        Self::set_up(socket).map(Some)
+    }
+
+    fn set_up(socket: Socket) -> Result<Self, Error> {
         configure(&socket).map_err(Error::system("cannot set up the MLD socket"))?;
-        Ok(Some(Self { socket }))
+        Ok(Self { socket })
     }
 }
 
@@ -185,6 +194,10 @@ impl Kernel for Ipv6Kernel {
             Some(message) => Incoming::Message { interface, from: from.into(), message },
             None => Incoming::Refused(Refusal::Malformed),
         })
+    }
+
+    fn inherited(&self) -> io::Result<Inherited> {
+        Inherited::ipv6()
     }
 
     fn close(&self) -> io::Result<()> {

@@ -4,6 +4,8 @@ use std::{fmt, io, net::IpAddr, os::fd::AsRawFd};
 
 use treecast_proto::membership::Message;
 
+use super::inherited::Inherited;
+
 /// A kernel's number for one of the interfaces that it routes between (mif, vif): 0 to 31.
 pub type Slot = u16;
 
@@ -61,6 +63,8 @@ pub trait Kernel: AsRawFd {
     fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()>;
     /// The next thing that has come, without waiting for it.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Incoming>;
-    /// Ends routing. Dropping does it, too.
+    /// The interfaces and entries that it has.
+    fn inherited(&self) -> io::Result<Inherited>;
+    /// Ends routing. Dropping does it, too, where nobody else holds the socket.
     fn close(&self) -> io::Result<()>;
 }

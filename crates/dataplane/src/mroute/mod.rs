@@ -4,26 +4,28 @@
 //! interfaces and routes, for signals and for those who ask about its state; hands them to one
 //! [`treecast_proto::membership::Router`] for each address family; and carries out what that wants.
 //!
-//! The kernel keeps all that the daemon tells it bound to the daemon's sockets. So a daemon that is killed
-//! leaves nothing behind, and one that is started again learns all anew with its first queries.
+//! The kernel keeps all that the daemon tells it bound to the daemon's sockets. A keeper ([`keep`]) holds these while no
+//! daemon runs, for a limited time. So a restarted daemon finds its entries in place, and asks anew who listens.
 
 mod daemon;
 mod error;
+mod inherited;
 mod ipv4;
 mod ipv6;
+mod keeper;
 mod kernel;
-mod memberships;
 mod plane;
 mod status;
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use crate::{clock, control, netlink, notices, sys};
 
 pub use daemon::{run, show};
 pub use error::Error;
+pub use keeper::keep;
 pub use notices::Notice;
-pub use status::{Entry, Family, Group, Interface, Listening, Source, SourceFilter, Status};
+pub use status::{Entry, Family, Group, Interface, Listening, Room, Source, SourceFilter, Status};
 
 /// What the daemon is to do.
 #[derive(Debug, Clone)]
@@ -35,6 +37,10 @@ pub struct Config {
     pub upstream: Option<String>,
     /// Time between general queries; at least one second.
     pub query_interval: Duration,
+    /// Groups that the hosts of one interface can have this router look after.
+    pub max_groups: usize,
+    /// The program, and its arguments, that calls [`keep`]; none: a restart interrupts streams.
+    pub keeper: Option<Vec<OsString>>,
     /// Where [`show`] asks; none: an abstract socket, of which each network namespace has its own.
     pub control: Option<PathBuf>,
 }

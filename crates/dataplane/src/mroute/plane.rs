@@ -7,17 +7,19 @@ use std::{
     os::fd::{AsRawFd, RawFd},
 };
 
+use socket2::Socket;
 use treecast_proto::{
     Instant, Step,
-    membership::{Filter, Input, LinkId, Mode, Route, Router, RouterConfig, Transmit},
+    membership::{Event, Forwarding, Input, LinkId, Route, Router, RouterConfig, Transmit},
 };
 
 use super::{
     Family, MAX_INTERFACES,
+    inherited::{Inherited, InheritedEntry},
     kernel::{Counters, Incoming, Kernel, Refusal, Slot},
-    memberships::Memberships,
     netlink::{Interface, Netlink},
     notices::Notices,
+    sys,
 };
 
 /// Packets taken from the socket before the machine's wishes are carried out.
@@ -30,8 +32,9 @@ const BUFFER_LEN: usize = 65_536;
 pub struct Plane {
     kernel: Box<dyn Kernel>,
     router: Router,
-    memberships: Memberships,
     served: BTreeMap<u32, Served>,
+    /// What an earlier daemon has left behind, until it has been taken over.
+    inherited: Inherited,
     /// Interfaces that the kernel does not take, which has been said.
     refused: BTreeSet<u32>,
     dropped: BTreeMap<Refusal, u64>,
@@ -64,20 +67,24 @@ struct Served {
     slot: Slot,
     interface: Interface,
     address: IpAddr,
+    /// Receives nothing, and has the kernel take what is for routers on this link as long as it is open.
+    _member: Socket,
 }
 
 impl Plane {
-    pub fn new(kernel: Box<dyn Kernel>, memberships: Memberships, config: RouterConfig) -> Self {
-        Self {
+    /// With `inherits`, the kernel routes already, as an earlier daemon has told it.
+    pub fn new(kernel: Box<dyn Kernel>, config: RouterConfig, inherits: bool) -> io::Result<Self> {
+        let inherited = if inherits { kernel.inherited()? } else { Inherited::default() };
+        Ok(Self {
             kernel,
+            inherited,
             router: Router::new(config),
-            memberships,
             served: BTreeMap::new(),
             refused: BTreeSet::new(),
             dropped: BTreeMap::new(),
             suspicion: if config.upstream.is_some() { Suspicion::Told } else { Suspicion::None },
             buffer: vec![0; BUFFER_LEN],
-        }
+        })
     }
 
     /// Serves these interfaces, by the address given with each, and no others from now on.
@@ -90,6 +97,10 @@ impl Plane {
         let gone: Vec<_> = self.served.keys().filter(|index| !wanted.contains_key(index)).copied().collect();
         gone.into_iter().for_each(|index| self.remove(now, index));
         self.refused.retain(|index| wanted.contains_key(index));
+        let is_wanted = |name: &String| wanted.values().any(|(interface, _)| interface.name == *name);
+        let unwanted = self.inherited.interfaces.extract_if(.., |_, name| !is_wanted(name));
+        // One that is gone is so in the kernel, too.
+        unwanted.for_each(|(slot, _)| drop(self.kernel.remove_interface(slot)));
         for (index, (interface, address)) in wanted {
             if self.served.contains_key(index) {
                 self.update(now, interface, *address);
@@ -99,6 +110,22 @@ impl Plane {
                 let warning = format!("interface {} cannot be served: {error}", interface.name);
                 notices.warn(now, warning);
             }
+        }
+        for entry in std::mem::take(&mut self.inherited.entries) {
+            self.inherit(now, &entry);
+        }
+    }
+
+    fn inherit(&mut self, now: Instant, entry: &InheritedEntry) {
+        let InheritedEntry { source, group, from, ref to } = *entry;
+        match self.link(from) {
+            Some(from) => {
+                let to = to.iter().filter_map(|slot| self.link(*slot)).collect();
+                let forwarding = Forwarding { from, to };
+                self.router.handle(now, Input::Inherited { source, group, forwarding });
+            }
+            // It went with its interface, or it is of no use.
+            None => drop(self.kernel.remove(source, group)),
         }
     }
 
@@ -130,7 +157,10 @@ impl Plane {
                     self.tell_suspicion(now, notices);
                     return deadline;
                 }
-                Step::Event(never) => match never {},
+                Step::Event(Event::Full { link }) => {
+                    let warning = self.shortage(link);
+                    notices.warn(now, warning);
+                }
             }
         }
     }
@@ -145,7 +175,7 @@ impl Plane {
 
     /// The machine says goodbye to the links; then the kernel stops routing.
     pub fn close(&mut self, now: Instant, netlink: &mut Netlink, notices: &mut Notices<'_>) {
-        self.router.close();
+        self.router.close(now);
         self.carry_out(now, netlink, notices);
         if let Err(error) = self.kernel.close() {
             notices.warn(now, format!("multicast routing is not ended properly: {error}"));
@@ -163,18 +193,30 @@ impl Plane {
     }
 
     fn add(&mut self, now: Instant, interface: &Interface, address: IpAddr) -> io::Result<()> {
-        let taken: BTreeSet<Slot> = self.served.values().map(|served| served.slot).collect();
-        let free = (0..MAX_INTERFACES as Slot).find(|slot| !taken.contains(slot));
-        let slot = free.ok_or_else(|| io::Error::other("the kernel routes between 32 at most"))?;
-        self.kernel.add_interface(slot, interface.index)?;
-        for group in self.kernel.router_groups() {
-            if let Err(error) = self.memberships.set(interface.index, group, &Filter::EVERYTHING) {
-                self.memberships.forget_interface(interface.index);
+        let kept = self.inherited.interfaces.iter().find(|(_, name)| **name == interface.name);
+        let slot = match kept.map(|(slot, _)| *slot) {
+            Some(slot) => {
+                self.inherited.interfaces.remove(&slot);
+                slot
+            }
+            None => {
+                let served = self.served.values().map(|served| served.slot);
+                let taken: BTreeSet<_> = served.chain(self.inherited.interfaces.keys().copied()).collect();
+                let free = (0..MAX_INTERFACES as Slot).find(|slot| !taken.contains(slot));
+                let slot = free.ok_or_else(|| io::Error::other("the kernel routes between 32 at most"))?;
+                self.kernel.add_interface(slot, interface.index)?;
+                slot
+            }
+        };
+        let member = match sys::join_on_link(interface.index, &self.kernel.router_groups()) {
+            Ok(member) => member,
+            Err(error) => {
                 self.kernel.remove_interface(slot)?;
                 return Err(error);
             }
-        }
-        self.served.insert(interface.index, Served { slot, interface: interface.clone(), address });
+        };
+        let served = Served { slot, interface: interface.clone(), address, _member: member };
+        self.served.insert(interface.index, served);
         self.router.handle(now, Input::Up { link: LinkId(interface.index), address });
         Ok(())
     }
@@ -191,7 +233,6 @@ impl Plane {
     fn remove(&mut self, now: Instant, index: u32) {
         let Some(served) = self.served.remove(&index) else { return };
         self.router.handle(now, Input::Down { link: LinkId(index) });
-        self.memberships.forget_interface(index);
         // Fails when the interface is gone, and the kernel has taken it out itself.
         let _ = self.kernel.remove_interface(served.slot);
     }
@@ -220,6 +261,19 @@ impl Plane {
         if let Some(input) = input {
             self.router.handle(now, input);
         }
+    }
+
+    /// What is to be said where the hosts of a link want too much.
+    fn shortage(&self, link: LinkId) -> String {
+        let name = self.served.get(&link.0).map_or("an interface", |served| &served.interface.name);
+        let room = self.router.room(link);
+        let (max, largest) = room.map_or((0, None), |room| (room.max_groups, room.largest));
+        let largest = largest.map(|(host, count)| format!("; {host} has asked for most, {count} groups"));
+        format!(
+            "hosts on {name} ask for more groups, or sources of groups, than --max-groups {max} has room for: each gets \
+             its share{}",
+            largest.unwrap_or_default()
+        )
     }
 
     fn suspect(&mut self, slot: Option<Slot>, source: IpAddr, group: IpAddr) {
@@ -281,7 +335,6 @@ impl Plane {
                 let _ = self.kernel.remove(source, group);
                 Ok(())
             }
-            Transmit::Listen { link, group, filter } => self.listen(link, group, &filter),
             Transmit::FindRoute { source } => self.find_route(now, source, netlink),
             Transmit::Count { source, group } => {
                 let Counters { packets, wrong_interface, .. } =
@@ -297,19 +350,6 @@ impl Plane {
         if let Err(warning) = done {
             notices.warn(now, warning);
         }
-    }
-
-    fn listen(&mut self, link: LinkId, group: IpAddr, filter: &Filter) -> Result<(), String> {
-        let Some(served) = self.served.get(&link.0) else { return Ok(()) };
-        let mut filter = filter.clone();
-        // To a kernel, IPv4 packets that it forwards come from its own address when it looks who listens there.
-        if served.address.is_ipv4() && filter.mode == Mode::Exclude && !filter.sources.is_empty() {
-            filter.sources.insert(served.address);
-        }
-        self.memberships.set(link.0, group, &filter).map_err(|error| {
-            let (name, sysctls) = (&served.interface.name, self.memberships.limiting_sysctls());
-            format!("{name} cannot listen to {group}: {error}; {sysctls} limit it")
-        })
     }
 
     fn find_route(&mut self, now: Instant, source: IpAddr, netlink: &mut Netlink) -> Result<(), String> {

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use treecast_proto::membership::{Filter, GroupSnapshot, LinkId, LinkSnapshot, Mode, RouterSnapshot};
+use treecast_proto::membership::{
+    Filter, GroupSnapshot, LinkId, LinkSnapshot, Mode, RoomSnapshot, RouterSnapshot,
+};
 
 use super::kernel::Counters;
 
@@ -36,6 +38,26 @@ pub struct Interface {
     /// Time until the other querier counts as gone.
     pub querier_expires_s: Option<u64>,
     pub groups: Vec<Group>,
+    /// None on the upstream.
+    pub room: Option<Room>,
+}
+
+/// How much the hosts of an interface have the router look after. When it is full, those that ask for most give way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Room {
+    /// No further group or source has room, unless another gives way.
+    pub is_full: bool,
+    pub max_groups: usize,
+    /// Sources held, of all groups.
+    pub sources: usize,
+    pub max_sources: usize,
+    /// Groups and sources that found no room, ever.
+    pub refused: u64,
+    /// Groups and sources that had to give way, ever.
+    pub replaced: u64,
+    /// The host for which most groups are held, and how many.
+    pub largest_host: Option<IpAddr>,
+    pub largest_host_groups: usize,
 }
 
 /// What the listeners of an interface want of a group.
@@ -134,6 +156,25 @@ impl Interface {
             is_querier: link.querier.is_some() && link.querier_expires.is_none(),
             querier_expires_s: link.querier_expires.map(|left| left.as_secs()),
             groups: link.groups.into_iter().map(Group::from).collect(),
+            room: link.room.map(Room::from),
+        }
+    }
+}
+
+impl From<RoomSnapshot> for Room {
+    fn from(room: RoomSnapshot) -> Self {
+        let RoomSnapshot { max_groups, sources, max_sources, is_full, refused, replaced, largest } = room;
+        let (largest_host, largest_host_groups) =
+            largest.map_or((None, 0), |(host, count)| (Some(host), count));
+        Self {
+            is_full,
+            max_groups,
+            sources,
+            max_sources,
+            refused,
+            replaced,
+            largest_host,
+            largest_host_groups,
         }
     }
 }

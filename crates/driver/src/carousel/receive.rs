@@ -33,7 +33,7 @@ use crate::{
         PublicKey,
         manifest::{GroupManifests, Verdict},
     },
-    status::{Meter, bits, time_for},
+    status::{Hindrance, Meter, bits, time_for},
     stop::Stop,
     udp::{Batch, Collector, DatagramReceiver, GroupAddress, Item, Offload, open_group_receiver},
     wake::Waker,
@@ -119,6 +119,7 @@ pub fn receive(
         only: options.only,
         admission,
         is_time_up: false,
+        is_full: false,
         manifests: options.sender_key.map(GroupManifests::new),
         proofs: options.sender_key.and_then(|_| Proofs::new(block_len)),
         names: BTreeMap::new(),
@@ -238,6 +239,7 @@ struct Session<'a> {
     only: Option<NameFilter>,
     admission: Admission,
     is_time_up: bool,
+    is_full: bool,
     /// None in a plain session.
     manifests: Option<GroupManifests>,
     /// What the sender has signed of its blocks; none where it signs none.
@@ -309,6 +311,17 @@ impl Session<'_> {
                     continue;
                 }
                 Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
+                Report::Lost { file, ranges } => ReceiverInput::Lost { file, ranges },
+                Report::Full { shortage } => {
+                    self.is_full = true;
+                    (self.on_event)(ReceiveEvent::Full(shortage));
+                    continue;
+                }
+                Report::Room => {
+                    self.is_full = false;
+                    (self.on_event)(ReceiveEvent::Room);
+                    continue;
+                }
             };
             self.machine.handle(now, input);
             self.carry_out(now, None);
@@ -561,6 +574,7 @@ impl Session<'_> {
             now_bps: rates.map(|[received]| bits(received)),
             duplicate_share: duplicate_bytes as f64
                 / (progress.received_bytes + duplicate_bytes).max(1) as f64,
+            hindrance: self.is_full.then_some(Hindrance::Full),
             seconds_left: time_for(lacking, rates.map(|[received]| received)),
             ..ReceiveProgress::default()
         };

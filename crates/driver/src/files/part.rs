@@ -5,6 +5,7 @@ use std::{
     fs::File,
     io,
     os::fd::OwnedFd,
+    path::PathBuf,
 };
 
 use super::{
@@ -33,6 +34,11 @@ impl PartFile {
     /// When it is closed.
     pub fn file(&self) -> io::Result<&File> {
         self.file.as_ref().ok_or_else(|| io::Error::other("it is closed"))
+    }
+
+    /// Where it lies.
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.path().join(self.name.to_string_lossy().as_ref())
     }
 
     pub(super) fn is_open(&self) -> bool {

@@ -23,6 +23,8 @@ pub struct Rules {
     pub max_files: Option<u64>,
     /// The most bytes of all files together; none for any number.
     pub max_bytes: Option<u64>,
+    /// How long an object waits for room when the disk is full; zero for not at all.
+    pub wait_for_space: Duration,
 }
 
 /// A limit that ends a session for its receiver.

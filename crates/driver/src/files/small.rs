@@ -53,7 +53,6 @@ pub(crate) struct SmallObjects {
     held_bytes: usize,
     /// Objects that the store has been told of. They stay there until they are discarded.
     stored: BTreeSet<FileId>,
-    is_off: bool,
     log: SharedLog,
     /// What has come and is not in the log yet.
     unlogged: Vec<(FileId, Range<u64>)>,
@@ -63,14 +62,12 @@ pub(crate) struct SmallObjects {
 }
 
 impl SmallObjects {
-    /// None of a session's objects is held if `is_off`.
-    pub fn new(is_off: bool) -> Self {
+    pub fn new() -> Self {
         Self {
             held: BTreeMap::new(),
             early: BTreeMap::new(),
             held_bytes: 0,
             stored: BTreeSet::new(),
-            is_off,
             log: SharedLog::default(),
             unlogged: Vec::new(),
             left: BTreeMap::new(),
@@ -79,10 +76,10 @@ impl SmallObjects {
     }
 
     /// As [`SmallObjects::new`], for a receiver with this journal, from which a later one can go on.
-    pub fn resuming(is_off: bool, journal: &Journal, leftovers: &Leftovers) -> Self {
-        let mut small = Self::new(is_off);
+    pub fn resuming(journal: &Journal, leftovers: &Leftovers) -> Self {
+        let mut small = Self::new();
         // What is noted elsewhere came later, or is as much.
-        if let Some(left) = (!is_off).then(|| journal.open_held_log(leftovers)).flatten() {
+        if let Some(left) = journal.open_held_log(leftovers) {
             (small.log, small.left) = (journal.held_log(), left);
             let Self { held, left, log, .. } = &mut small;
             log.write(|log| carry_over(log, held, left));
@@ -104,7 +101,7 @@ impl SmallObjects {
     /// it is held.
     pub fn announce(&mut self, file: FileId, begin: BeginOfFile, kept: Kept) -> Vec<Task> {
         let (held, early) = (self.remove(file), self.take_early(file));
-        let is_fit = kept == Kept::Nothing && !self.is_off && is_small(&begin);
+        let is_fit = kept == Kept::Nothing && is_small(&begin);
         if !is_fit || self.stored.contains(&file) || !self.has_room(begin.file_size) {
             self.stored.insert(file);
             let early = early.into_iter().map(|(position, bytes)| Task::KeepHeld { file, position, bytes });
@@ -209,6 +206,11 @@ impl SmallObjects {
         held.hash
     }
 
+    /// The store has all that is to come of an object that has been handed out.
+    pub fn leave_to_store(&mut self, file: FileId) {
+        self.stored.insert(file);
+    }
+
     /// Hands out an object that is held and has been hashed.
     pub fn take(&mut self, file: FileId) -> Option<Whole> {
         if self.unlogged.iter().any(|(of, _)| *of == file) {
@@ -234,13 +236,16 @@ impl SmallObjects {
 
     /// Has the store take over all that is held, for a later receiver.
     pub fn spill(&mut self) -> Vec<Task> {
-        self.held_bytes = 0;
-        let mut tasks = Vec::new();
-        for (file, held) in std::mem::take(&mut self.held) {
-            tasks.push(Task::Announce { file, begin: held.begin.clone(), kept: Kept::Nothing });
-            tasks.extend(held.into_tasks(file));
-        }
-        tasks
+        let files: Vec<FileId> = self.held.keys().copied().collect();
+        files.into_iter().flat_map(|file| self.hand_over(file)).collect()
+    }
+
+    /// Has the store take over an object that is held: what repair symbols are decoded with lies on the disk.
+    pub fn hand_over(&mut self, file: FileId) -> Vec<Task> {
+        let Some(held) = self.remove(file) else { return Vec::new() };
+        self.stored.insert(file);
+        let announce = Task::Announce { file, begin: held.begin.clone(), kept: Kept::Nothing };
+        std::iter::once(announce).chain(held.into_tasks(file)).collect()
     }
 
     fn remove(&mut self, file: FileId) -> Option<Held> {
@@ -257,8 +262,7 @@ impl SmallObjects {
 
     /// Whether bytes are of an object that is not announced and may be held when it is.
     fn may_be_small(&self, file: FileId, position: u64, len: usize) -> bool {
-        !self.is_off
-            && !self.held.contains_key(&file)
+        !self.held.contains_key(&file)
             && !self.stored.contains(&file)
             && position.saturating_add(len as u64) <= MAX_LEN
             && self.has_room(len as u64)
@@ -290,7 +294,7 @@ mod tests {
     }
 
     fn held(file: FileId, size: u64) -> SmallObjects {
-        let mut small = SmallObjects::new(false);
+        let mut small = SmallObjects::new();
         assert!(small.announce(file, begin(size, "a"), Kept::Nothing).is_empty());
         small
     }
@@ -338,17 +342,16 @@ mod tests {
         };
         let folder = begin(0, "b").with_attributes(folder).unwrap();
         for begin in [begin(MAX_LEN + 1, "a"), begin(5, "../a"), folder] {
-            let mut small = SmallObjects::new(false);
+            let mut small = SmallObjects::new();
             let expected = Task::Announce { file: FILE, begin: begin.clone(), kept: Kept::Nothing };
             assert_eq!(small.announce(FILE, begin, Kept::Nothing), [expected]);
             assert!(!small.keep(FILE, 0, b"a") && !small.has(FILE));
         }
-        assert!(!SmallObjects::new(true).announce(FILE, begin(5, "a"), Kept::Nothing).is_empty());
     }
 
     #[test]
     fn what_came_before_its_announcement_is_held_once_it_is_announced_as_small() {
-        let mut small = SmallObjects::new(false);
+        let mut small = SmallObjects::new();
         assert!(small.keep(FILE, 2, b"cde"));
         assert!(small.announce(FILE, begin(5, "a"), Kept::Nothing).is_empty());
         assert!(small.has(FILE) && small.keep(FILE, 0, b"ab"));
@@ -359,7 +362,7 @@ mod tests {
 
     #[test]
     fn what_came_before_its_announcement_goes_to_the_store_with_one_that_is_large() {
-        let mut small = SmallObjects::new(false);
+        let mut small = SmallObjects::new();
         assert!(small.keep(FILE, 0, b"ab") && !small.keep(FILE, MAX_LEN, b"cd"));
         assert!(!small.keep(FILE, 2, b"cd"), "the store has some of it");
         let begin = begin(1 << 20, "a");
@@ -379,7 +382,7 @@ mod tests {
         let folder = TargetFolder::open(&path).unwrap();
         let resumed = |leaves: bool| {
             let (journal, leftovers) = Journal::open(&folder, SessionId(0), true).unwrap();
-            let small = SmallObjects::resuming(false, &journal, &leftovers);
+            let small = SmallObjects::resuming(&journal, &leftovers);
             assert_eq!(small.has_left(), leaves);
             (journal, small)
         };
@@ -424,7 +427,7 @@ mod tests {
         let path = scratch("small-turns");
         let folder = TargetFolder::open(&path).unwrap();
         let (mut killed, _) = Journal::open(&folder, SessionId(0), true).unwrap();
-        let mut small = SmallObjects::resuming(false, &killed, &Leftovers::default());
+        let mut small = SmallObjects::resuming(&killed, &Leftovers::default());
         killed.have(FileId(9), &begin(6, "kept"), &[0..1, 2..3]);
         small.announce(FILE, begin(6, "a"), Kept::Nothing);
         small.keep(FILE, 0, b"ab");
@@ -444,7 +447,7 @@ mod tests {
         }
         drop(killed);
         let (journal, leftovers) = Journal::open(&folder, SessionId(0), true).unwrap();
-        let mut small = SmallObjects::resuming(false, &journal, &leftovers);
+        let mut small = SmallObjects::resuming(&journal, &leftovers);
         assert!(!small.left.contains_key(&100), "all of that was written over");
         small.announce(FILE, begin(6, "a"), Kept::Nothing);
         let restored = small.restore(FILE);
@@ -455,7 +458,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_rest_goes_to_the_store() {
-        let mut small = SmallObjects::new(false);
+        let mut small = SmallObjects::new();
         let mut announce =
             |index| small.announce(FileId(index), begin(MAX_LEN, "a"), Kept::Nothing).is_empty();
         let count = (0..1000).filter(|index| announce(*index)).count() as u64;
@@ -466,7 +469,7 @@ mod tests {
 
     #[test]
     fn the_connection_is_read_long_before_the_memory_is_used_up() {
-        let mut small = SmallObjects::new(false);
+        let mut small = SmallObjects::new();
         let few = MANY_BYTES as u64 / (MAX_LEN + OVERHEAD_BYTES as u64);
         for index in 0..=few {
             assert!(
@@ -478,6 +481,18 @@ mod tests {
         assert!(small.are_many() && small.held_bytes <= MAX_HELD_BYTES / 8);
         small.discard(FileId(0));
         assert!(!small.are_many());
+    }
+
+    #[test]
+    fn one_that_is_mended_with_symbols_goes_to_the_store_with_what_has_come() {
+        let mut small = held(FILE, 6);
+        assert!(small.keep(FILE, 0, b"abc"));
+        assert!(matches!(
+            &small.hand_over(FILE)[..],
+            [Task::Announce { .. }, Task::KeepHeld { position: 0, .. }]
+        ));
+        assert!(!small.keep(FILE, 3, b"def") && small.hand_over(FILE).is_empty(), "the store has it");
+        assert_eq!((small.hash(FILE), small.held_bytes), (None, 0));
     }
 
     #[test]

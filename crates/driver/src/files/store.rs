@@ -1,12 +1,14 @@
 //! The thread that writes and hashes, so that a slow disk does not keep packets waiting in the kernel. Whoever would have to
 //! wait for it does its work instead, as long as it has not begun: two threads that wait for each other cost more.
 
+mod full;
 mod hands;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     ops::Range,
+    slice,
     sync::{
         Arc, Mutex, TryLockError,
         mpsc::{self, Receiver, Sender, SyncSender},
@@ -20,6 +22,8 @@ use treecast_wire::{
     message::{BeginOfFile, ChunkHashes},
 };
 
+use full::FullDisk;
+pub use full::Shortage;
 use hands::Hands;
 
 use super::{
@@ -105,6 +109,17 @@ pub enum Report {
         reason: String,
         /// There is no room for it; what an earlier receiver has left of it stays.
         is_full: bool,
+    },
+    /// There is no room: from now on, objects wait for it.
+    Full {
+        shortage: Box<Shortage>,
+    },
+    /// Nothing waits for room any more.
+    Room,
+    /// These bytes of an object that has waited for room are not stored. Nothing that was asked for since is answered.
+    Lost {
+        file: FileId,
+        ranges: Vec<Range<u64>>,
     },
     /// Nothing of this object is kept any longer.
     Failed {
@@ -196,6 +211,7 @@ impl Store {
         let (free_queue, free) = mpsc::channel();
         let (report_queue, reports) = mpsc::channel();
         let worker = Worker {
+            full: FullDisk::new(folder.rules().wait_for_space),
             names: Names::resuming(folder.clone(), journal.take_made()),
             folder,
             held: journal.held_log(),
@@ -294,8 +310,8 @@ impl Store {
         self.under_way += 1;
         self.queue(Job::Tasks { batch, tasks, bytes });
         self.bring_down_to(most_waiting);
-        let is_behind = || self.hands.try_lock().is_ok_and(|hands| hands.worker.is_behind());
-        if self.under_way > 0 || is_behind() {
+        let has_more = || self.hands.try_lock().is_ok_and(|hands| hands.worker.has_more());
+        if self.under_way > 0 || has_more() {
             self.call();
         }
     }
@@ -351,6 +367,7 @@ struct Worker {
     /// Those that have failed for want of room: what is there of them stays for a receiver that is started again when
     /// there is some, or until the session is over.
     cramped: BTreeSet<FileId>,
+    full: FullDisk,
     /// Of announced objects.
     symbols: BTreeMap<FileId, Symbols>,
     open_parts: OpenParts,
@@ -390,17 +407,20 @@ impl Worker {
         self.end(if resumes { Ending::CutShort } else { Ending::Interrupted });
     }
 
-    /// Whether something that is stored is to be hashed.
-    fn is_behind(&self) -> bool {
-        self.objects.values().flatten().any(Object::is_behind)
+    /// Whether there is something to do besides jobs: to hash what is stored, or to look for room.
+    fn has_more(&self) -> bool {
+        self.full.is_waiting() || self.objects.values().flatten().any(Object::is_behind)
     }
 
     fn carry_out(&mut self, job: Job, buffer: &mut [u8]) {
         match job {
             Job::Tasks { mut batch, tasks, bytes } => {
                 for task in tasks {
-                    self.task(task, &batch, buffer);
+                    if let Some(task) = self.full.take(task) {
+                        self.task(task, &batch, buffer);
+                    }
                 }
+                self.look_for_room();
                 batch.clear();
                 self.names.forget_folder();
                 self.tell();
@@ -414,20 +434,30 @@ impl Worker {
 
     fn task(&mut self, task: Task, batch: &Batch, buffer: &mut [u8]) {
         match task {
-            Task::Announce { file, begin, kept } => self.announce(file, begin, &kept),
+            Task::Announce { file, begin, kept } => {
+                let lost = self.full.forget(file);
+                self.announce(file, begin, &kept);
+                if !lost.is_empty() {
+                    self.tell_lost(file, lost);
+                }
+            }
             Task::Reserve { file, size } => {
-                self.attempt(file, |stored, begin, folder| stored.reserve(folder, begin.file_name(), size));
+                self.attempt(file, &[], |stored, begin, folder| {
+                    stored.reserve(folder, begin.file_name(), size)
+                });
             }
             Task::Keep { file, range, at } => {
                 let bytes = &batch.bytes()[at..at + (range.end - range.start) as usize];
                 self.keep(file, range.start, bytes);
             }
             Task::KeepHeld { file, position, bytes } => self.keep(file, position, &bytes),
-            Task::Overwrite { file, range, at } => self.attempt(file, |stored, _, folder| {
-                let bytes = &batch.bytes()[at..at + (range.end - range.start) as usize];
-                let result = stored.overwrite(range.start, bytes, buffer);
-                result.map_err(|source| folder.error("compare with a file".into(), source))
-            }),
+            Task::Overwrite { file, range, at } => {
+                self.attempt(file, slice::from_ref(&range), |stored, _, folder| {
+                    let bytes = &batch.bytes()[at..at + (range.end - range.start) as usize];
+                    let result = stored.overwrite(range.start, bytes, buffer);
+                    result.map_err(|source| folder.error("compare with a file".into(), source))
+                })
+            }
             Task::KeepSymbols { file, source_block, first, symbol_len, at, len } => {
                 self.keep_symbols(file, source_block, first, symbol_len, &batch.bytes()[at..at + len]);
             }
@@ -461,11 +491,18 @@ impl Worker {
             Some(None) => return drop(self.objects.insert(file, None)),
             other => other.flatten(),
         };
+        let early: Vec<_> = match &object {
+            Some(Object::Early(pieces)) => {
+                pieces.iter().map(|(position, bytes)| *position..*position + bytes.len() as u64).collect()
+            }
+            _ => Vec::new(),
+        };
         match self.announced(file, &begin, kept, object) {
             Ok(object) => {
                 self.objects.insert(file, Some(object));
                 self.note_stored(file, false);
             }
+            Err(error) if self.waits_for_room(file, &begin, kept, &early, &error) => {}
             Err(error) => {
                 self.objects.insert(file, None);
                 let (reason, is_full) = (error.to_string(), error.is_full());
@@ -532,7 +569,10 @@ impl Worker {
             }
             _ => {}
         }
-        self.attempt(file, |stored, begin, folder| write(stored, folder, begin.file_name(), position, bytes));
+        let range = position..position + bytes.len() as u64;
+        self.attempt(file, slice::from_ref(&range), |stored, begin, folder| {
+            write(stored, folder, begin.file_name(), position, bytes)
+        });
         self.note_stored(file, false);
     }
 
@@ -570,14 +610,14 @@ impl Worker {
         });
         match kept {
             Ok(symbols) => _ = self.symbols.insert(file, symbols),
-            Err(error) => self.fail(file, &error),
+            Err(error) => self.fail(file, &[], &error),
         }
     }
 
     fn decode(&mut self, file: FileId, source_block: &SourceBlock) {
         let Some(mut symbols) = self.symbols.remove(&file) else { return };
         let mut is_right = false;
-        self.attempt(file, |stored, begin, folder| {
+        self.attempt(file, &source_block.missing, |stored, begin, folder| {
             let decoded = symbols.decode(stored, source_block);
             let Some(decoded) = decoded.map_err(|source| read_back(folder, source))? else { return Ok(()) };
             let start = source_block.blocks.start * u64::from(source_block.symbol_len);
@@ -588,7 +628,7 @@ impl Worker {
             is_right = true;
             Ok(())
         });
-        if matches!(self.objects.get(&file), Some(Some(_))) {
+        if matches!(self.objects.get(&file), Some(Some(_))) && !self.full.has(file) {
             self.symbols.insert(file, symbols);
             self.note_stored(file, false);
             self.report(Report::Decoded { file, source_block: source_block.number, is_right });
@@ -606,7 +646,7 @@ impl Worker {
             .collect();
         for file in behind {
             done = true;
-            self.attempt(file, |stored, _, folder| {
+            self.attempt(file, &[], |stored, _, folder| {
                 stored.catch_up(buffer).map(drop).map_err(|source| read_back(folder, source))
             });
         }
@@ -625,7 +665,7 @@ impl Worker {
 
     fn attempt_hash(&mut self, file: FileId, mut compute: impl FnMut(&mut Stored) -> io::Result<[u8; 32]>) {
         let mut hash = None;
-        self.attempt(file, |stored, _, folder| {
+        self.attempt(file, &[], |stored, _, folder| {
             hash = Some(compute(stored).map_err(|source| read_back(folder, source))?);
             Ok(())
         });
@@ -641,7 +681,7 @@ impl Worker {
             let bytes = Chunks::new(begin.file_size).map(|chunks| chunks.page_bytes(page.page()));
             wrong = Some(Some(Vec::from_iter(bytes)));
         }
-        self.attempt(file, |stored, begin, folder| {
+        self.attempt(file, &[], |stored, begin, folder| {
             let compared = wrong_chunks(stored, begin.file_size, hash, page, buffer);
             wrong = Some(compared.map_err(|source| read_back(folder, source))?);
             Ok(())
@@ -672,7 +712,13 @@ impl Worker {
                 }
                 Report::Committed { file }
             }
-            Err(error) => Report::Failed { file, reason: error.to_string() },
+            Err(error) => {
+                let all = 0..whole.begin.file_size;
+                if self.waits_for_room(file, &whole.begin, &Kept::Nothing, slice::from_ref(&all), &error) {
+                    return;
+                }
+                Report::Failed { file, reason: error.to_string() }
+            }
         };
         self.report(report);
     }
@@ -741,35 +787,56 @@ impl Worker {
         reopened.map_err(|source| self.folder.error(format!("open {:?} again", begin.file_name()), source))
     }
 
-    /// Does something with an announced object. A failure is reported and is the object's end.
+    /// Does something with an announced object. A failure is reported and is the object's end, unless it waits for room:
+    /// then the bytes `at_stake` are lost.
     fn attempt(
         &mut self,
         file: FileId,
+        at_stake: &[Range<u64>],
         mut act: impl FnMut(&mut Stored, &BeginOfFile, &TargetFolder) -> Result<(), TargetError>,
     ) {
         let reopened = self.reopen(file);
         let Some(Some(Object::Announced { stored, begin })) = self.objects.get_mut(&file) else { return };
         let done = reopened.and_then(|()| self.held.with_room(|| act(stored, begin, &self.folder)));
         if let Err(error) = done {
-            self.fail(file, &error);
+            self.fail(file, at_stake, &error);
         }
     }
 
-    /// An announced object has failed.
-    fn fail(&mut self, file: FileId, error: &TargetError) {
-        let Some(Some(Object::Announced { stored, .. })) = self.objects.get_mut(&file) else { return };
-        if error.is_full() {
-            stored.keep();
-            self.note_stored(file, true);
-            self.cramped.insert(file);
+    /// An announced object has failed, or has to wait.
+    fn fail(&mut self, file: FileId, at_stake: &[Range<u64>], error: &TargetError) {
+        let Some(Some(Object::Announced { begin, .. })) = self.objects.get(&file) else { return };
+        let begin = begin.clone();
+        if self.waits_for_room(file, &begin, &Kept::Nothing, at_stake, error) {
+            return;
         }
+        let reason = error.to_string();
+        if error.is_full() {
+            return self.fail_for_room(file, reason);
+        }
+        self.give_up(file, reason);
+    }
+
+    /// There is no room for an announced object: what is there of it stays.
+    fn fail_for_room(&mut self, file: FileId, reason: String) {
+        if let Some(Some(Object::Announced { stored, .. })) = self.objects.get_mut(&file) {
+            stored.keep();
+        }
+        self.note_stored(file, true);
+        self.cramped.insert(file);
+        let reason = reason + &self.kept_in_words(file);
+        self.give_up(file, reason);
+    }
+
+    fn give_up(&mut self, file: FileId, reason: String) {
         self.discard(file);
         self.objects.insert(file, None);
-        self.report(Report::Failed { file, reason: error.to_string() });
+        self.report(Report::Failed { file, reason });
     }
 
     fn end(&mut self, ending: Ending) -> Option<String> {
         let warning = self.names.finish();
+        self.cramped.extend(self.objects.keys().filter(|file| self.full.has(**file)));
         // Who makes room and comes again, while the session lasts, need not fetch anew what is there.
         let ending = match ending {
             Ending::Over if !self.cramped.is_empty() => Ending::CutShort,
@@ -826,181 +893,4 @@ fn read_back(folder: &TargetFolder, source: io::Error) -> TargetError {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::MetadataExt;
-
-    use treecast_wire::{
-        header::SessionId,
-        message::{Attributes, ModificationTime, ObjectKind, TransferType},
-    };
-
-    use super::*;
-    use crate::files::walk::tests::scratch;
-
-    fn begin(size: u64, name: &str) -> BeginOfFile {
-        BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
-    }
-
-    fn store(path: &std::path::Path) -> Store {
-        let folder = TargetFolder::open(path).unwrap();
-        let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
-        Store::start(folder, journal, Waker::new().unwrap(), Buffers::default()).unwrap()
-    }
-
-    /// Everything but journals.
-    fn names(path: &std::path::Path) -> Vec<String> {
-        let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
-        names.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with(".journal")).collect()
-    }
-
-    /// Has tasks done, and waits until they are. Returns what was reported of them.
-    fn done(store: &mut Store, bytes: &[u8], tasks: Vec<Task>) -> Vec<Report> {
-        let mut batch = store.batch();
-        batch.push_block(FileId(0), 0, bytes);
-        store.submit(batch, tasks, usize::MAX);
-        // Carried out in order: nothing is stored of this one.
-        let (reports, last) = commit(store, FileId(u64::MAX));
-        last.unwrap_err();
-        reports
-    }
-
-    /// Commits, and waits for the answer; returns what was reported before it, too.
-    fn commit(store: &mut Store, file: FileId) -> (Vec<Report>, Result<(), String>) {
-        let batch = store.batch();
-        store.submit(batch, vec![Task::Commit { file }], usize::MAX);
-        let mut before = Vec::new();
-        loop {
-            match store.reports.recv().unwrap() {
-                Report::Committed { file: of } if of == file => return (before, Ok(())),
-                Report::Failed { file: of, reason } if of == file => return (before, Err(reason)),
-                other => before.push(other),
-            }
-        }
-    }
-
-    #[test]
-    fn nothing_is_on_the_disk_before_it_is_announced() {
-        let path = scratch("early");
-        let mut store = store(&path);
-        let file = FileId(3);
-        done(&mut store, b"abc", vec![Task::Keep { file, range: 2..5, at: 0 }]);
-        assert_eq!(names(&path).len(), 0);
-        let announce = Task::Announce { file, begin: begin(5, "name"), kept: Kept::Nothing };
-        done(&mut store, b"xy", vec![announce, Task::Keep { file, range: 0..2, at: 0 }]);
-        commit(&mut store, file).1.unwrap();
-        assert_eq!(std::fs::read(path.join("name")).unwrap(), b"xyabc");
-        std::fs::remove_dir_all(path).unwrap();
-    }
-
-    #[test]
-    fn room_is_taken_only_for_what_is_sure() {
-        const SIZE: u64 = 8 << 20;
-        // Not in memory, where nothing is reserved.
-        let path = std::env::current_dir().unwrap().join(format!(".reserve-{}", std::process::id()));
-        let mut store = store(&path);
-        let (sure, hearsay) = (FileId(1), FileId(2));
-        let tasks = vec![
-            Task::Announce { file: sure, begin: begin(SIZE, "sure"), kept: Kept::Nothing },
-            Task::Announce { file: hearsay, begin: begin(SIZE, "hearsay"), kept: Kept::Nothing },
-            Task::Reserve { file: sure, size: SIZE },
-        ];
-        done(&mut store, b"", tasks);
-        commit(&mut store, sure).1.unwrap();
-        commit(&mut store, hearsay).1.unwrap();
-        let blocks =
-            |name: &str| std::os::unix::fs::MetadataExt::blocks(&path.join(name).metadata().unwrap());
-        assert_eq!(blocks("hearsay"), 0);
-        assert!(blocks("sure") * 512 >= SIZE, "{} blocks", blocks("sure"));
-        std::fs::remove_dir_all(path).unwrap();
-    }
-
-    #[test]
-    fn a_whole_object_becomes_a_file_with_its_mode_and_time_whatever_had_its_name() {
-        let path = scratch("make");
-        std::fs::create_dir(path.join("folder")).unwrap();
-        std::fs::write(path.join("folder/there"), "before").unwrap();
-        let modified = ModificationTime { seconds: 1_000_000, nanoseconds: 7 };
-        let make = |index, name: &str| {
-            let attributes = Attributes { kind: ObjectKind::File, mode: 0o666, modified };
-            let begin = begin(3, name).with_attributes(attributes).unwrap();
-            let hash = *blake3::hash(b"abc").as_bytes();
-            let whole = Whole { announced: [0; 16], begin, content: b"abc".to_vec(), hash };
-            let whole = Box::new(whole);
-            Task::Make { file: FileId(index), whole }
-        };
-        let tasks = vec![
-            make(0, "new/folder/a"),
-            make(1, "new/folder/b"),
-            make(2, "folder/there"),
-            make(3, "folder"),
-            make(4, "folder/there/c"),
-        ];
-        let reports = done(&mut store(&path), b"", tasks);
-        for name in ["new/folder/a", "new/folder/b", "folder/there"] {
-            let metadata = path.join(name).metadata().unwrap();
-            assert_eq!(
-                (metadata.mode() & 0o777, metadata.mtime(), metadata.mtime_nsec()),
-                (0o666 & !u32::from(crate::user::umask()), 1_000_000, 7)
-            );
-            assert_eq!(std::fs::read(path.join(name)).unwrap(), b"abc");
-        }
-        let committed = (0..3).map(|index| Report::Committed { file: FileId(index) });
-        assert_eq!(reports[..3], committed.collect::<Vec<_>>());
-        assert!(matches!(&reports[3..], [Report::Failed { .. }, Report::Failed { .. }]), "{reports:?}");
-        assert_eq!(names(&path).len(), 2, "no temporary name is left");
-        std::fs::remove_dir_all(path).unwrap();
-    }
-
-    /// Each wait for the thread is a change of the thread that runs, and many receivers on one machine do little else.
-    #[test]
-    fn who_would_wait_for_the_thread_does_its_work() {
-        const BLOCK: usize = 10_000;
-        let path = scratch("own-hands");
-        let mut store = store(&path);
-        let (file, blocks) = (FileId(1), 200);
-        let announce =
-            Task::Announce { file, begin: begin((BLOCK * blocks) as u64, "f"), kept: Kept::Nothing };
-        let batch = store.batch();
-        store.submit(batch, vec![announce], 0);
-        let before = waits_of_this_thread();
-        for start in (0..blocks as u64 * BLOCK as u64).step_by(BLOCK) {
-            let mut batch = store.batch();
-            batch.push_block(file, start, &[7; BLOCK]);
-            let keep = Task::Keep { file, range: start..start + BLOCK as u64, at: 0 };
-            store.submit(batch, vec![keep], 0);
-        }
-        let waits = waits_of_this_thread() - before;
-        drop(store);
-        std::fs::remove_dir_all(path).unwrap();
-        assert!(waits < blocks / 4, "{waits} of {blocks}");
-    }
-
-    /// How often this thread has given up its processor to wait for something.
-    fn waits_of_this_thread() -> usize {
-        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        line.unwrap().trim().parse().unwrap()
-    }
-
-    #[test]
-    fn a_refused_announcement_gives_way_to_another() {
-        let path = scratch("refused");
-        let mut store = store(&path);
-        let file = FileId(3);
-        let refused = begin(5, "../name");
-        let announce = Task::Announce { file, begin: refused.clone(), kept: Kept::Nothing };
-        let reports = done(&mut store, b"abc", vec![announce]);
-        assert!(matches!(&reports[..], [Report::Refused { begin, .. }] if *begin == refused));
-        let tasks = vec![
-            Task::Discard { file },
-            Task::Announce { file, begin: begin(9, "wrong"), kept: Kept::Nothing },
-            Task::Announce { file, begin: begin(3, "right"), kept: Kept::Nothing },
-            Task::Keep { file, range: 0..3, at: 0 },
-        ];
-        done(&mut store, b"abc", tasks);
-        commit(&mut store, file).1.unwrap();
-        assert_eq!(std::fs::read(path.join("right")).unwrap(), b"abc");
-        assert_eq!(names(&path), ["right"]);
-        std::fs::remove_dir_all(path).unwrap();
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@ use std::{
     io,
     ops::Range,
     os::unix::fs::FileExt,
+    path::PathBuf,
 };
 
 use blake3::Hasher;
@@ -206,7 +207,7 @@ impl Stored {
 
     /// Gives the file its size, for which there is room now; it takes none yet.
     pub fn announce(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
-        folder.check_room(name, size)?;
+        folder.check_room(name, size.saturating_sub(self.stored_bytes()))?;
         let sized = self.part.file().and_then(|file| file.set_len(size));
         sized.map_err(|source| folder.error(format!("size {name:?}"), source))
     }
@@ -216,6 +217,16 @@ impl Stored {
         let file = self.part.file();
         let file = file.map_err(|source| folder.error(format!("take room for {name:?}"), source))?;
         folder.reserve(file, name, size)
+    }
+
+    /// How many bytes are stored.
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored.iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// Where they are.
+    pub fn path(&self) -> PathBuf {
+        self.part.path()
     }
 
     pub fn is_open(&self) -> bool {

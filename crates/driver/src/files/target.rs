@@ -190,20 +190,28 @@ impl TargetFolder {
     /// # Errors
     /// One line when they do not.
     pub fn check_room(&self, name: &str, size: u64) -> Result<(), TargetError> {
+        match self.free_bytes() {
+            Some(free) if size > free => Err(TargetError::Full {
+                folder: self.path.clone(),
+                name: name.to_owned(),
+                needed: size,
+                free,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many bytes this user may still write here. None where the file system does not say (an unlimited tmpfs):
+    /// writing will show.
+    pub(super) fn free_bytes(&self) -> Option<u64> {
         // SAFETY: statvfs is plain data that fstatvfs fills.
         let statistics = unsafe {
             let mut statistics: libc::statvfs = std::mem::zeroed();
-            match libc::fstatvfs(self.folder.as_raw_fd(), &mut statistics) {
-                0 => statistics,
-                _ => return Ok(()),
-            }
+            let is_known = libc::fstatvfs(self.folder.as_raw_fd(), &mut statistics) == 0;
+            is_known.then_some(statistics)?
         };
         let free = (statistics.f_bavail as u64).saturating_mul(statistics.f_frsize as u64);
-        // Some file systems (an unlimited tmpfs) tell no size at all; writing will show.
-        if statistics.f_blocks == 0 || size <= free {
-            return Ok(());
-        }
-        Err(TargetError::Full { folder: self.path.clone(), name: name.to_owned(), needed: size, free })
+        (statistics.f_blocks > 0).then_some(free)
     }
 
     /// The line for an operation that failed here.

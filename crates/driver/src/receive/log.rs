@@ -3,7 +3,7 @@
 use tracing::{info, warn};
 
 use super::ReceiveEvent;
-use crate::SESSION_LOG as LOG;
+use crate::{SESSION_LOG as LOG, files::Shortage};
 
 pub(crate) fn note(event: &ReceiveEvent) {
     match event {
@@ -15,6 +15,11 @@ pub(crate) fn note(event: &ReceiveEvent) {
         ReceiveEvent::Joined { sender, interface } => info!(target: LOG, %sender, interface, "joined"),
         ReceiveEvent::Announced { name, bytes } => info!(target: LOG, name, bytes, "object begins"),
         ReceiveEvent::Ignored { name, exists } => info!(target: LOG, name, exists, "object not wanted"),
+        ReceiveEvent::Full(shortage) => {
+            let Shortage { name, needed, free, .. } = &**shortage;
+            warn!(target: LOG, name, needed, free, "the disk is full");
+        }
+        ReceiveEvent::Room => info!(target: LOG, "nothing waits for room any more"),
         ReceiveEvent::Progress(_) | ReceiveEvent::Idle => {}
         ReceiveEvent::Moved { group, address } => info!(target: LOG, group, %address, "moved"),
         ReceiveEvent::Received { name, bytes, .. } => info!(target: LOG, name, bytes, "object done"),

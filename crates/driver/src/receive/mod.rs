@@ -20,7 +20,7 @@ use thiserror::Error;
 use treecast_wire::{ParseError, message::ObjectKind, ticket::Ticket};
 
 use crate::{
-    files::{Limit, Rules, TargetError},
+    files::{Limit, Rules, Shortage, TargetError},
     interface::InterfaceError,
     security::{Identity, PublicKey, tls::TlsError},
     status::Hindrance,
@@ -135,6 +135,10 @@ pub enum ReceiveEvent {
         name: String,
         exists: bool,
     },
+    /// The disk is full, and room is waited for.
+    Full(Box<Shortage>),
+    /// Nothing waits for room any more.
+    Room,
     Progress(ReceiveProgress),
     /// This receiver listens to another group of a session with several rates.
     Moved {

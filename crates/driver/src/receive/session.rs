@@ -25,7 +25,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, GroupKey, Message, ObjectKind, PROTOCOL_VERSION, PutOutCode, Welcome},
+    message::{BeginOfFile, Digest, GroupKey, Message, ObjectKind, PROTOCOL_VERSION, PutOutCode, Welcome},
     ticket,
 };
 
@@ -109,7 +109,7 @@ pub(super) struct Session<'a> {
     store_waker: Waker,
     only: Option<NameFilter>,
     /// Objects that it does not accept.
-    not_wanted: u64,
+    not_wanted: BTreeSet<FileId>,
     begins: BTreeMap<FileId, BeginOfFile>,
     /// None in a plain session.
     manifests: Option<Manifests>,
@@ -133,6 +133,8 @@ pub(super) struct Session<'a> {
     comes_back: bool,
     /// ... and what fails unless it does.
     failing: Vec<(FileId, String, String)>,
+    /// Since when something waits for room on the disk; none when nothing does.
+    full_since: Option<Instant>,
     /// It has ended because its time is up.
     is_time_up: bool,
     closed: bool,
@@ -161,8 +163,7 @@ impl<'a> Session<'a> {
         poller.add(&joined.connection, CONTROL, Interest::Read)?;
         poller.add(&store_waker, STORE, Interest::Read)?;
         let clock = Clock::start();
-        // What symbols are decoded with lies on the disk.
-        let small = SmallObjects::resuming(ticket.fec, &journal, &leftovers);
+        let small = SmallObjects::resuming(&journal, &leftovers);
         let intake = Intake::start(folder.clone(), journal, store_waker.clone(), small.buffers())?;
         let mut session = Self {
             on_event,
@@ -194,7 +195,7 @@ impl<'a> Session<'a> {
             small,
             store_waker,
             only: options.only.clone(),
-            not_wanted: 0,
+            not_wanted: BTreeSet::new(),
             begins: BTreeMap::new(),
             manifests: joined.sender_key.map(Manifests::new),
             announced: Vec::new(),
@@ -212,6 +213,7 @@ impl<'a> Session<'a> {
             carried,
             comes_back: !options.reconnect.is_zero(),
             failing: Vec::new(),
+            full_since: None,
             is_time_up: false,
             closed: false,
             now: clock.now(),
@@ -427,6 +429,12 @@ impl<'a> Session<'a> {
         if let Message::GroupKey(key) = message {
             return self.take_key(&key);
         }
+        if let Message::Offer(begin) = &message {
+            if !self.wants(file, begin.file_name()) {
+                self.outbox.push(file, Message::NotWanted);
+            }
+            return Ok(());
+        }
         if let Message::PutOut(word) = &message {
             if !self.is_welcome {
                 return Err(ReceiveError::NotAdmitted(self.refusal.line(word)));
@@ -474,6 +482,9 @@ impl<'a> Session<'a> {
         if !self.is_welcome {
             let interface = self.groups.interface_name().to_owned();
             (self.on_event)(ReceiveEvent::Joined { sender: self.sender, interface });
+            if self.only.is_some() {
+                self.outbox.push(FileId::new(self.session, 0), Message::NamesRequest);
+            }
         }
         self.is_welcome = true;
         self.congestion.handle(self.clock.now(), tfmcc::ReceiverInput::Named(welcome.receiver));
@@ -498,6 +509,15 @@ impl<'a> Session<'a> {
                 None
             }
         }
+    }
+
+    /// Whether a digest from the group is the sender's, of what has been announced. That is told over the connection, too.
+    fn is_right(&mut self, file: FileId, digest: &Digest) -> bool {
+        let begin = self.begins.get(&file);
+        self.manifests
+            .as_mut()
+            .zip(begin)
+            .is_some_and(|(manifests, begin)| manifests.is_right(file, begin, digest))
     }
 
     /// Hands the machine the digests that have waited for an announcement.
@@ -545,6 +565,20 @@ impl<'a> Session<'a> {
                     ReceiverInput::AnnouncementRefused { file, begin, reason }
                 }
                 Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
+                Report::Lost { file, ranges } => {
+                    self.small.leave_to_store(file);
+                    ReceiverInput::Lost { file, ranges }
+                }
+                Report::Full { shortage } => {
+                    self.full_since = Some(self.clock.now());
+                    (self.on_event)(ReceiveEvent::Full(shortage));
+                    continue;
+                }
+                Report::Room => {
+                    self.full_since = None;
+                    (self.on_event)(ReceiveEvent::Room);
+                    continue;
+                }
             };
             self.handle(input, None);
         }
@@ -568,6 +602,8 @@ impl<'a> Session<'a> {
                     if from == Channel::Group && file.session() == self.session {
                         self.congestion.handle(now, tfmcc::ReceiverInput::Pace(pace));
                     }
+                }
+                Item::Message { file, message: Message::Digest(digest) } if !self.is_right(file, &digest) => {
                 }
                 Item::Message { file, message } => {
                     self.handle(ReceiverInput::Message { from, file, message }, None);
@@ -659,6 +695,7 @@ impl<'a> Session<'a> {
                     let len = (positions.end - positions.start) as usize;
                     let (first, symbol_len) =
                         (symbol_number(positions.start, self.block_len), self.block_len);
+                    self.small.hand_over(file).into_iter().for_each(|task| self.add(task));
                     self.add(Task::KeepSymbols { file, source_block, first, symbol_len, at, len });
                 }
             }
@@ -746,18 +783,28 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Whether an object has a name that is wanted. One that has not is counted and told once.
+    fn wants(&mut self, file: FileId, name: &str) -> bool {
+        let wanted = self.only.as_ref().is_none_or(|only| only.accepts(name));
+        if !wanted && self.not_wanted.insert(file) {
+            (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned(), exists: false });
+        }
+        wanted
+    }
+
     /// Whether an object is wanted.
     fn response(&mut self, file: FileId, begin: &BeginOfFile) -> Response {
         let name = begin.file_name();
-        let wanted = self.only.as_ref().is_none_or(|only| only.accepts(name));
+        let wanted = self.wants(file, name);
         let kept = self.leftovers.kept(&self.folder, file, begin);
         let exists = wanted && self.carried.admission.is_kept_out(&self.folder, file.index(), begin, &kept);
         if wanted && !exists {
             return Response::Accept;
         }
-        self.not_wanted += u64::from(!wanted);
         self.small.forget_left(file);
-        (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned(), exists });
+        if exists {
+            (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned(), exists });
+        }
         Response::Ignore
     }
 
@@ -877,7 +924,7 @@ impl<'a> Session<'a> {
         }
         self.summary.progress = self.progress(self.clock.now());
         // Over another connection, most were told of before.
-        self.summary.not_wanted = self.summary.not_wanted.max(self.not_wanted);
+        self.summary.not_wanted = self.summary.not_wanted.max(self.not_wanted.len() as u64);
         self.summary.existing = self.carried.admission.existing();
         if let Some(reason) = self.summary.cut_short.take_if(|_| self.comes_back) {
             let reason = format!("the sender at {}: {reason}", self.sender);
@@ -904,6 +951,7 @@ fn machine_config(options: &ReceiveOptions, buffer_bytes: usize) -> ReceiverConf
             ticket::Repair::Nack => Repair::Nack,
         },
         fec: options.ticket.fec,
+        digest_from_group: options.ticket.security.is_some(),
         block_len: options.ticket.block_len,
         notification: match options.only.is_some() || options.rules.keep_existing {
             true => Notification::PerFile,

@@ -124,12 +124,31 @@ pub enum Judgement {
 pub struct Manifests {
     sender: PublicKey,
     held: BTreeMap<FileId, Digest>,
+    /// How many digests of each object the group has sent that were not the sender's.
+    forged: BTreeMap<FileId, u8>,
     trees: SignedTrees,
 }
 
+/// The most wrong digests of an object from the group, to which any member can write: each costs a look at a signature.
+/// Others wait for the connection.
+const MAX_FORGED: u8 = 8;
+
 impl Manifests {
     pub fn new(sender: PublicKey) -> Self {
-        Self { sender, held: BTreeMap::new(), trees: SignedTrees::default() }
+        Self { sender, held: BTreeMap::new(), forged: BTreeMap::new(), trees: SignedTrees::default() }
+    }
+
+    /// Whether a digest that the group has sent, of an object announced as `begin`, is the sender's.
+    pub fn is_right(&mut self, file: FileId, begin: &BeginOfFile, digest: &Digest) -> bool {
+        let forged = self.forged.get(&file).copied().unwrap_or_default();
+        if digest.signature.is_none() || forged >= MAX_FORGED {
+            return false;
+        }
+        let is_right = self.is_signed(file, begin, digest);
+        if !is_right {
+            self.forged.insert(file, forged + 1);
+        }
+        is_right
     }
 
     /// Judges a digest that has just come, of an object announced as `begin`.
@@ -174,6 +193,7 @@ impl Manifests {
     /// The object has ended here, or the sender's own announcement does not go with its digest. Returns whether one has
     /// waited.
     pub fn forget(&mut self, file: FileId) -> bool {
+        self.forged.remove(&file);
         self.held.remove(&file).is_some()
     }
 }
@@ -290,6 +310,10 @@ mod tests {
         assert_eq!(manifests.release(FILE, &begin("forged")), None);
         assert_eq!(manifests.release(FILE, &begin("a")), Some(digest.clone()));
         assert_eq!(manifests.judge(FILE, None, &Digest::unsigned([1; 32])), Judgement::Unsigned);
+        assert!(!manifests.is_right(FILE, &begin("a"), &Digest::unsigned([1; 32])));
+        assert!(manifests.is_right(FILE, &begin("a"), &digest));
+        (0..MAX_FORGED).for_each(|_| assert!(!manifests.is_right(FILE, &begin("b"), &digest)));
+        assert!(!manifests.is_right(FILE, &begin("a"), &digest), "no more is looked at");
         assert!(!manifests.forget(FILE));
         for index in 0..2 * MAX_HELD as u64 {
             manifests.judge(FileId(index), None, &digest);

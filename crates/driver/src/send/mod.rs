@@ -66,6 +66,10 @@ pub const LINGER: Duration = Duration::from_secs(10);
 /// A receiver that nothing else is said to hears at least so often that its sender lives.
 pub const KEEPALIVE: Duration = Duration::from_secs(5);
 
+/// The highest rate, in bits a second, at which repair symbols take the place of lost blocks by themselves. One core decodes
+/// about 3 Gbit/s, and a receiver that loses anything has to decode nearly all that comes.
+pub const MOST_CODED_BPS: u64 = 400_000_000;
+
 /// What to send, and how.
 #[derive(Debug, Clone)]
 pub struct SendOptions {
@@ -78,7 +82,7 @@ pub struct SendOptions {
     /// How they share packets there.
     pub sharing: Sharing,
     pub repair: Repair,
-    /// Forward error correction: what goes out unasked.
+    /// Forward error correction: what goes out unasked. None never sends a repair symbol.
     pub fec: Option<Share>,
     /// The group; none picks a random one.
     pub group: Option<IpAddr>,
@@ -309,6 +313,12 @@ impl SendProgress {
         let sum: u64 = self.receivers.iter().map(|receiver| receiver.received_bytes).sum();
         sum / self.receivers.len().max(1) as u64
     }
+
+    /// Bytes that receivers want on average, as far as they have said.
+    pub fn wanted_bytes(&self) -> u64 {
+        let sum: u64 = self.receivers.iter().map(|receiver| receiver.wanted_bytes).sum();
+        if self.receivers.is_empty() { self.total_bytes } else { sum / self.receivers.len() as u64 }
+    }
 }
 
 /// The rate of `auto` and what limits it.
@@ -353,6 +363,8 @@ pub struct ReceiverProgress {
     pub address: String,
     /// Bytes of objects that it has.
     pub received_bytes: u64,
+    /// Bytes of objects that it has or may still have: of all but those that it did not want, missed or ended without.
+    pub wanted_bytes: u64,
     /// How many of them it can have from this sender; fewer where an earlier one began the session.
     pub run_bytes: u64,
     /// Bytes sent to it again.

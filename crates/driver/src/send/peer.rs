@@ -288,13 +288,15 @@ impl Peer {
         let standing = self.standing(seen.objects);
         let has_ended = matches!(standing, Standing::Done | Standing::Failed);
         let ended_bytes = received_bytes + self.forgone_bytes;
-        let lacking = if has_ended { 0 } else { seen.total_bytes.saturating_sub(ended_bytes) };
+        let wanted_bytes = seen.total_bytes.saturating_sub(self.forgone_bytes);
+        let lacking = if has_ended { 0 } else { wanted_bytes.saturating_sub(received_bytes) };
         let is_behind = !has_ended && (lacking == 0 || ended_bytes < seen.sent_bytes);
         ReceiverProgress {
             name: self.name.clone(),
             key: self.who.key,
             address: SocketAddr::new(plain(self.address.ip()), self.address.port()).to_string(),
             received_bytes,
+            wanted_bytes,
             run_bytes,
             retransmitted_bytes: self.retransmitted_bytes,
             duplicate_blocks: self.progress.duplicate_blocks,

@@ -205,6 +205,8 @@ fn filled(options: &SendOptions, kept: Option<&session_file::Kept>) -> SendOptio
         options.group.get_or_insert(ticket.group.ip());
         options.port.get_or_insert(ticket.group.port());
         options.block_len.get_or_insert(ticket.block_len);
+        // Nobody has asked for it, and the session began without.
+        options.fec.take_if(|share| *share == Share::Needed && !ticket.fec);
     }
     options
 }
@@ -289,6 +291,8 @@ fn check_fec(options: &SendOptions, sources: &[NamedSource], block_len: u16) -> 
         return refused(format!("--fec {percent}% does not do: it may be 1% to {MAX_FEC_PERCENT}%, or auto"));
     }
     match sources.iter().find(|named| Layout::new(named.source.size(), block_len).is_none()) {
+        // Its blocks are sent again.
+        Some(_) if share == Share::Needed => Ok(()),
         Some(named) => refused(format!(
             "{} is too large for --fec with blocks of {block_len} bytes: leave out --fec, or send it in parts",
             named.name

@@ -27,6 +27,7 @@ use std::{
 };
 
 use thiserror::Error;
+use treecast_proto::fec::Share;
 use treecast_wire::{message::BeginOfFile, ticket::Ticket};
 use zeroize::Zeroizing;
 
@@ -247,12 +248,14 @@ impl Kept {
         let port = options.port.is_some_and(|port| port != kept.group.port());
         let block = options.block_len.is_some_and(|len| len != kept.block_len);
         let rates = usize::from(kept.groups) != options.slower_rates.len() + 1;
+        let may_lack_fec = options.fec.is_none_or(|share| share == Share::Needed);
+        let has_other_fec = if kept.fec { options.fec.is_none() } else { !may_lack_fec };
         let with = |has: bool, option: &str| format!("{} {option}", if has { "with" } else { "without" });
         let source = kept.source.map_or("--source".to_owned(), |source| format!("--source {source}"));
         self.refuse([
             (kept.fanout != options.fanout, format!("with --fanout {}", kept.fanout)),
             (kept.repair != options.repair, format!("with --repair {}", kept.repair)),
-            (kept.fec != options.fec.is_some(), with(kept.fec, "--fec")),
+            (has_other_fec, with(kept.fec, "--fec")),
             (group || port, format!("with --group {}", kept.group)),
             (
                 rates,

@@ -31,6 +31,8 @@ pub enum Hindrance {
     Loss(f64),
     /// It came late, or came again, and is still sent what the others had been sent before.
     CatchingUp,
+    /// Its disk is full, and it waits for room.
+    Full,
     /// All is there and is being verified.
     Checking,
     /// None of these: the sender's rate is all there is.
@@ -90,6 +92,7 @@ impl Hindrance {
             Self::Connection => "connection",
             Self::Loss(_) => "loss",
             Self::CatchingUp => "catching_up",
+            Self::Full => "full",
             Self::Checking => "checking",
             Self::Behind => "behind",
             Self::Gone => "gone",
@@ -106,6 +109,7 @@ impl fmt::Display for Hindrance {
             Self::Connection => write!(f, "slow connection"),
             Self::Loss(share) => write!(f, "loses packets: {:.0} % is sent again", share * 100.0),
             Self::CatchingUp => write!(f, "it came late and catches up"),
+            Self::Full => write!(f, "its disk is full: it waits for room"),
             Self::Checking => write!(f, "verifies what it has"),
             Self::Behind => write!(f, "behind"),
             Self::Gone => write!(f, "it has broken off and may come again"),

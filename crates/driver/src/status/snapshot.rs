@@ -127,6 +127,8 @@ pub struct ReceiverStatus {
     pub group_number: u8,
     /// Distinct bytes of objects that it has.
     pub done_bytes: u64,
+    /// Of all objects but those that it did not want, missed or ended without.
+    pub wanted_bytes: u64,
     pub objects_done: u64,
     pub objects_failed: u64,
     /// Of a feed, those that were done before it came.
@@ -167,7 +169,7 @@ impl Snapshot {
         self.seconds = progress.seconds;
         self.objects = progress.objects;
         self.objects_done = progress.objects_done;
-        self.total_bytes = progress.total_bytes;
+        self.total_bytes = progress.wanted_bytes();
         self.done_bytes = progress.done_bytes();
         self.sent_bytes = progress.sent_bytes;
         self.before_bytes = progress.before_bytes;
@@ -239,6 +241,7 @@ impl ReceiverStatus {
             left: receiver.left.clone(),
             group_number: receiver.group,
             done_bytes: receiver.received_bytes,
+            wanted_bytes: receiver.wanted_bytes,
             objects_done: receiver.objects_complete,
             objects_failed: receiver.failed,
             objects_missed: receiver.objects_missed,

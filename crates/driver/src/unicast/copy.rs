@@ -81,6 +81,8 @@ impl<'a> Copy<'a> {
                 Report::Committed { .. } => Some(StorageReport::Committed),
                 // A copy has no repair symbols, and nobody who tells of its chunks.
                 Report::Decoded { .. } | Report::Checked { .. } => None,
+                // Nothing waits for room here.
+                Report::Full { .. } | Report::Room | Report::Lost { .. } => None,
                 Report::Refused { reason, .. } | Report::Failed { reason, .. } => {
                     Some(StorageReport::Failed { reason })
                 }

@@ -20,6 +20,8 @@ pub enum Delivery {
     After,
     /// Multicast once, mended meanwhile (VCMTP 2).
     Nack,
+    /// What `treecast send` does when it is told nothing: as `Nack`, with repair symbols where they cost less.
+    Default,
     /// As `Nack`, with forward error correction that follows the loss.
     NackFec,
     /// As `Carousel`, a fountain of repair symbols.
@@ -27,13 +29,14 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    pub const ALL: [Delivery; 8] = [
+    pub const ALL: [Delivery; 9] = [
         Self::Tcp,
         Self::Udp,
         Self::Scp,
         Self::Carousel,
         Self::After,
         Self::Nack,
+        Self::Default,
         Self::NackFec,
         Self::CarouselFec,
     ];
@@ -46,6 +49,7 @@ impl Delivery {
             Self::Carousel => "carousel",
             Self::After => "after",
             Self::Nack => "nack",
+            Self::Default => "default",
             Self::NackFec => "nack-fec",
             Self::CarouselFec => "carousel-fec",
         }
@@ -53,7 +57,7 @@ impl Delivery {
 
     /// Whether a session begins with its receivers and ends when all of them have everything.
     pub fn has_sessions(self) -> bool {
-        matches!(self, Self::After | Self::Nack | Self::NackFec)
+        matches!(self, Self::After | Self::Nack | Self::Default | Self::NackFec)
     }
 
     /// Whether one packet reaches many clients.
@@ -72,7 +76,8 @@ impl Delivery {
             Self::Tcp | Self::Udp | Self::Scp => &[],
             Self::Carousel => &["--repair", "carousel"],
             Self::After => &["--repair", "after"],
-            Self::Nack => &["--repair", "nack"],
+            Self::Nack => &["--repair", "nack", "--fec", "none"],
+            Self::Default => &[],
             Self::NackFec => &["--repair", "nack", "--fec", "auto"],
             Self::CarouselFec => &["--repair", "carousel", "--fec", "auto"],
         }
@@ -86,7 +91,7 @@ impl FromStr for Delivery {
         let known = Self::ALL.into_iter().find(|delivery| delivery.name() == text);
         known.ok_or_else(|| {
             format!(
-                "unknown delivery `{text}`: expected tcp, udp, scp, carousel, after, nack, nack-fec or carousel-fec"
+                "unknown delivery `{text}`: expected tcp, udp, scp, carousel, after, nack, default, nack-fec or carousel-fec"
             )
         })
     }

@@ -656,7 +656,7 @@ topology = "lan:clients=3"
             ),
             (
                 broken("\"tcp\"", "\"ftp\""),
-                "x.toml:3: unknown delivery `ftp`: expected tcp, udp, scp, carousel, after, nack, nack-fec or \
+                "x.toml:3: unknown delivery `ftp`: expected tcp, udp, scp, carousel, after, nack, default, nack-fec or \
              carousel-fec",
             ),
             (
@@ -704,7 +704,7 @@ topology = "lan:clients=3"
         );
         assert_eq!(
             parse(SMALL, &["deliveries=ftp"]).unwrap_err(),
-            "--set deliveries=ftp: unknown delivery `ftp`: expected tcp, udp, scp, carousel, after, nack, nack-fec or \
+            "--set deliveries=ftp: unknown delivery `ftp`: expected tcp, udp, scp, carousel, after, nack, default, nack-fec or \
              carousel-fec"
         );
         assert!(

@@ -175,6 +175,9 @@ impl Facts {
         match delivery {
             Delivery::Tcp | Delivery::Udp | Delivery::Scp => self.clients as f64 + each_mended,
             Delivery::After | Delivery::Nack => 1.0 + each_mended,
+            Delivery::Default if most_lost > 0.0 => {
+                (1.0 + each_mended).min(CODED_OVERHEAD / (1.0 - most_lost))
+            }
             Delivery::NackFec | Delivery::CarouselFec if most_lost > 0.0 => {
                 CODED_OVERHEAD / (1.0 - most_lost)
             }
@@ -182,7 +185,7 @@ impl Facts {
             Delivery::Carousel if most_lost > 0.0 => {
                 1.0 + (bytes as f64 / BLOCK_BYTES).max(1.0).ln() / (1.0 / most_lost).ln()
             }
-            Delivery::NackFec | Delivery::CarouselFec | Delivery::Carousel => 1.0,
+            Delivery::Default | Delivery::NackFec | Delivery::CarouselFec | Delivery::Carousel => 1.0,
         }
     }
 

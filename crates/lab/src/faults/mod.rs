@@ -1,7 +1,8 @@
-//! Sessions in which things go wrong: a sender and five receivers in a lab of their own, and schedules of faults drawn
-//! from seeds. Whoever is up at the end has every file right, and has fetched hardly anything twice.
+//! Sessions in which things go wrong: a sender, a router and five receivers in a lab of their own, and schedules of faults
+//! drawn from seeds. Whoever is up at the end has every file right, and has fetched hardly anything twice.
 
 mod files;
+mod network;
 mod play;
 mod program;
 mod schedule;
@@ -36,18 +37,29 @@ pub fn run(
     tell: &mut (dyn FnMut(&Schedule, &Outcome) + Send),
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<()> {
-    let topology = Topology::parse(&format!("lan:clients={RECEIVERS}"))?;
+    let topology = Topology::parse(&format!("tree:levels=1,clients={RECEIVERS}"))?;
     let lab = Lab::up(&topology, &format!("faults{}", std::process::id()), &order.options)?;
+    let result = in_lab(order, &lab, tell, stop);
+    lab.down()?;
+    result
+}
+
+fn in_lab(
+    order: &Order,
+    lab: &Lab,
+    tell: &mut (dyn FnMut(&Schedule, &Outcome) + Send),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<()> {
+    lab.start_mead_routers(&order.treecast, |_| {})?;
     // What is mounted is seen by this thread and what it starts alone, and gone with it.
     let result = std::thread::scope(|scope| {
         scope
             .spawn(|| {
                 files::own_mounts().map_err(Error::system("mount file systems of its own"))?;
-                play_all(order, &lab, tell, stop)
+                play_all(order, lab, tell, stop)
             })
             .join()
     });
-    lab.down()?;
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

@@ -11,10 +11,11 @@ use std::{
 
 use super::{
     files::{Files, SmallDisk, redate},
+    network::{change_addresses, cut_connections, mend_connections},
     program::{Exit, Program, Told, Who},
     schedule::{Fault, RECEIVERS, SMALL_DISK, Schedule},
 };
-use crate::{Error, Lab, Result};
+use crate::{Daemon, Error, Lab, Result, events, experiment::die_with_parent};
 
 /// Everything has ended by then, or the session has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -27,6 +28,12 @@ const KILL_DELAY: Duration = Duration::from_millis(400);
 
 /// What a sender says to whom nobody has come.
 const NOBODY: &str = "receivers came within";
+
+/// The node with both routers.
+const ROUTER: &str = "router0";
+
+/// A router is ready by then.
+const ROUTER_TIME: Duration = Duration::from_secs(30);
 
 /// Bits a second.
 const RATE: &str = "30M";
@@ -42,6 +49,8 @@ enum Action {
     StartSender,
     Plug(Who),
     FreeDisk,
+    EnableRouter,
+    StartMulticastRouter,
 }
 
 /// A receiver, however often it is started.
@@ -61,6 +70,8 @@ pub struct Session<'a> {
     files: Files,
     disk: Option<SmallDisk>,
     agenda: BTreeMap<Instant, Vec<Action>>,
+    /// None while it is away.
+    multicast_router: Option<Daemon>,
     members: Vec<Member>,
     sender: Option<Program>,
     sender_exit: Option<Exit>,
@@ -94,6 +105,7 @@ pub fn play(lab: &Lab, treecast: &Path, schedule: &Schedule, folder: &Path) -> R
         files,
         disk: Some(disk),
         agenda: BTreeMap::new(),
+        multicast_router: None,
         members: (0..RECEIVERS).map(|_| Member::default()).collect(),
         sender: None,
         sender_exit: None,
@@ -111,6 +123,7 @@ pub fn play(lab: &Lab, treecast: &Path, schedule: &Schedule, folder: &Path) -> R
 
 impl Session<'_> {
     fn run(&mut self) -> Result<()> {
+        self.start_multicast_router()?;
         let deadline = Instant::now() + TIME_LIMIT;
         self.start_sender()?;
         let ticket = self.folder.join("ticket");
@@ -224,6 +237,24 @@ impl Session<'_> {
                     self.agenda.entry(now + time).or_default().push(Action::FreeDisk);
                 }
             }
+            Action::Fault(Fault::ChangeAddress { receiver }) => {
+                change_addresses(self.lab, &node_of(Some(receiver)), true)?;
+            }
+            Action::Fault(Fault::CutConnection { receiver, resets }) => {
+                cut_connections(self.lab, &node_of(Some(receiver)), resets)?;
+            }
+            Action::Fault(Fault::DisableRouter { time }) => {
+                self.lab.begin(&router_off())?;
+                self.agenda.entry(now + time).or_default().push(Action::EnableRouter);
+            }
+            Action::EnableRouter => self.lab.end(&router_off())?,
+            Action::Fault(Fault::RestartMulticastRouter { kills, away }) => {
+                if let Some(router) = self.multicast_router.take() {
+                    router.end_by(if kills { libc::SIGKILL } else { libc::SIGTERM })?;
+                    self.agenda.entry(now + away).or_default().push(Action::StartMulticastRouter);
+                }
+            }
+            Action::StartMulticastRouter => self.start_multicast_router()?,
             Action::FreeDisk => {
                 let freed = self.disk.as_ref().map_or(Ok(()), SmallDisk::free);
                 freed.map_err(Error::system("make room on a small disk"))?;
@@ -263,6 +294,16 @@ impl Session<'_> {
             redated.map_err(Error::system("date files"))?;
         }
         self.agenda.entry(back).or_default().push(Action::StartReceiver(receiver));
+        Ok(())
+    }
+
+    fn start_multicast_router(&mut self) -> Result<()> {
+        let mut command = Command::new(self.treecast);
+        command.arg("mroute");
+        die_with_parent(&mut command);
+        let mut router = self.lab.start_daemon(ROUTER, command)?;
+        router.wait_for_line("ready", ROUTER_TIME)?;
+        self.multicast_router = Some(router);
         Ok(())
     }
 
@@ -318,11 +359,25 @@ impl Session<'_> {
                 Some(if self.has_begun || self.senders == 1 { Exit::Killed } else { Exit::Waiting });
         }
         for action in std::mem::take(&mut self.agenda).into_values().flatten() {
-            if let Action::Plug(who) = action {
-                self.plug(who, true)?;
+            match action {
+                Action::Plug(who) => self.plug(who, true)?,
+                Action::EnableRouter => self.lab.end(&router_off())?,
+                _ => {}
             }
         }
-        Ok(())
+        for (_, fault) in &self.schedule.faults {
+            // One that had not come yet has left nothing to mend.
+            match fault {
+                Fault::ChangeAddress { receiver } => {
+                    _ = change_addresses(self.lab, &node_of(Some(*receiver)), false);
+                }
+                Fault::CutConnection { receiver, .. } => {
+                    _ = mend_connections(self.lab, &node_of(Some(*receiver)));
+                }
+                _ => {}
+            }
+        }
+        self.multicast_router.take().map_or(Ok(()), |router| router.end_by(libc::SIGINT))
     }
 
     fn judge(&mut self) -> Outcome {
@@ -419,6 +474,10 @@ impl Session<'_> {
 
 fn panic_in(log: String) -> String {
     log.lines().find(|line| line.contains("panicked")).unwrap_or_default().to_owned()
+}
+
+fn router_off() -> events::Fault {
+    events::Fault::RouterOff { node: ROUTER.to_owned() }
 }
 
 fn node_of(who: Who) -> String {

@@ -9,6 +9,10 @@ pub const SMALL_DISK: usize = RECEIVERS - 1;
 /// Faults begin within this time of the start, while the files are under way.
 const FAULTY_TIME: Duration = Duration::from_millis(2200);
 
+/// Sessions in which the router's MEADcast serves receivers, if nothing else does.
+const MEAD: &[&str] = &["--repair", "nack", "--fanout", "mead"];
+const AUTO: &[&str] = &["--repair", "nack", "--fanout", "auto"];
+
 /// Numbers that look random, the same for one seed (SplitMix64).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
@@ -46,6 +50,15 @@ pub enum Fault {
     Unplug { receiver: Option<usize>, time: Duration },
     /// The small disk is full: for so long, after which its receiver is killed and started again, or for good.
     FillDisk { time: Option<Duration> },
+    /// A receiver has other addresses from now on, its old ones no longer.
+    ChangeAddress { receiver: usize },
+    /// What belongs to a receiver's connections is dropped from now on, without a word. With `resets`, the receiver is told
+    /// that they are over and the sender is not, as behind a NAT that has forgotten them.
+    CutConnection { receiver: usize, resets: bool },
+    /// The router no longer acts on MEADcast packets, for so long.
+    DisableRouter { time: Duration },
+    /// The multicast router's daemon is ended, by SIGKILL or by SIGTERM, and started again after `away`.
+    RestartMulticastRouter { kills: bool, away: Duration },
 }
 
 /// One session's faults.
@@ -61,18 +74,25 @@ pub struct Schedule {
 impl Schedule {
     pub fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let repair: &[&str] = match random.below(10) {
+        let repair: &[&str] = match random.below(12) {
             0..6 => &["--repair", "nack"],
             6..8 => &["--repair", "after"],
             8 => &["--repair", "nack", "--fec", "10%"],
-            _ => &["--repair", "nack", "--plain"],
+            9 => &["--repair", "nack", "--plain"],
+            10 => MEAD,
+            _ => AUTO,
         };
+        let has_mead = repair == MEAD || repair == AUTO;
         let count = 2 + random.below(4);
-        let mut faults: Vec<_> = (0..count).map(|_| draw_fault(&mut random)).collect();
-        // A disk is filled once.
-        let mut is_filled = false;
-        faults.retain(|(_, fault)| {
-            !matches!(fault, Fault::FillDisk { .. }) || !std::mem::replace(&mut is_filled, true)
+        let mut faults: Vec<_> = (0..count).map(|_| draw_fault(&mut random, has_mead)).collect();
+        // A disk is filled once, and one connection is lost: it takes long until that is noticed.
+        let (mut is_filled, mut is_cut) = (false, false);
+        faults.retain(|(_, fault)| match fault {
+            Fault::FillDisk { .. } => !std::mem::replace(&mut is_filled, true),
+            Fault::ChangeAddress { .. } | Fault::CutConnection { .. } => {
+                !std::mem::replace(&mut is_cut, true)
+            }
+            _ => true,
         });
         faults.sort_by_key(|(at, _)| *at);
         Self { seed, repair, faults }
@@ -84,17 +104,23 @@ impl Schedule {
     }
 }
 
-fn draw_fault(random: &mut Random) -> (Duration, Fault) {
+fn draw_fault(random: &mut Random, has_mead: bool) -> (Duration, Fault) {
     let at = random.time(50, FAULTY_TIME.as_millis() as u64);
     let receiver = random.below(RECEIVERS as u64) as usize;
-    let fault = match random.below(10) {
-        0..4 => {
+    let fault = match random.below(15) {
+        0..5 => {
             let dated_seconds = [0, 0, 3600, -3600, 2 * 86_400, -2 * 86_400][random.below(6) as usize];
             Fault::KillReceiver { receiver, away: random.time(50, 1500), dated_seconds }
         }
-        4..6 => Fault::KillSender { away: random.time(50, 1200) },
-        6..8 => Fault::Unplug { receiver: Some(receiver), time: random.time(100, 2000) },
-        8 => Fault::Unplug { receiver: None, time: random.time(100, 2000) },
+        5..8 => Fault::KillSender { away: random.time(50, 1200) },
+        8..10 => Fault::Unplug { receiver: Some(receiver), time: random.time(100, 2000) },
+        10 => Fault::Unplug { receiver: None, time: random.time(100, 2000) },
+        11 => match random.below(3) {
+            0 => Fault::ChangeAddress { receiver },
+            way => Fault::CutConnection { receiver, resets: way == 1 },
+        },
+        12 if has_mead => Fault::DisableRouter { time: random.time(100, 2000) },
+        12 => Fault::RestartMulticastRouter { kills: random.below(2) == 0, away: random.time(1, 1500) },
         _ => {
             let time = (random.below(3) > 0).then(|| random.time(100, 1000));
             Fault::FillDisk { time }
@@ -137,6 +163,20 @@ impl fmt::Display for Fault {
             Self::FillDisk { time: Some(time) } => {
                 write!(f, "disk of receiver {SMALL_DISK} full for {} ms", time.as_millis())
             }
+            Self::ChangeAddress { receiver } => write!(f, "receiver {receiver} changes its addresses"),
+            Self::CutConnection { receiver, resets: false } => {
+                write!(f, "connection of receiver {receiver} dies silently")
+            }
+            Self::CutConnection { receiver, resets: true } => {
+                write!(f, "NAT forgets the connection of receiver {receiver}")
+            }
+            Self::DisableRouter { time } => {
+                write!(f, "MEADcast router disabled for {} ms", time.as_millis())
+            }
+            Self::RestartMulticastRouter { kills, away } => {
+                let how = if *kills { "killed" } else { "ended" };
+                write!(f, "multicast router {how} for {} ms", away.as_millis())
+            }
             Self::FillDisk { time: None } => write!(f, "disk of receiver {SMALL_DISK} full for good"),
         }
     }
@@ -158,5 +198,10 @@ mod tests {
         assert!(count(|fault| matches!(fault, Fault::Unplug { .. })) > 60);
         assert!(all.iter().filter(|schedule| schedule.leaves_full()).count() > 5);
         assert!(count(|fault| matches!(fault, Fault::FillDisk { time: Some(_) })) > 20);
+        assert!(count(|fault| matches!(fault, Fault::ChangeAddress { .. })) > 5);
+        assert!(count(|fault| matches!(fault, Fault::CutConnection { resets: false, .. })) > 5);
+        assert!(count(|fault| matches!(fault, Fault::CutConnection { resets: true, .. })) > 5);
+        assert!(count(|fault| matches!(fault, Fault::DisableRouter { .. })) > 3);
+        assert!(count(|fault| matches!(fault, Fault::RestartMulticastRouter { .. })) > 20);
     }
 }

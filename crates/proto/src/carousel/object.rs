@@ -90,6 +90,12 @@ impl Object {
         self.resume();
     }
 
+    /// Some of what had come is not there.
+    pub fn lose(&mut self) {
+        self.check = None;
+        self.resume();
+    }
+
     /// More is to come, and whose symbols have come is not known.
     fn resume(&mut self) {
         self.gatherer = self.gatherer.take().map(|gatherer| Gatherer::new(gatherer.layout()));

@@ -99,6 +99,11 @@ pub enum ReceiverInput {
     Committed {
         file: FileId,
     },
+    /// As [`crate::vcmtp::ReceiverInput::Lost`].
+    Lost {
+        file: FileId,
+        ranges: Vec<Range<u64>>,
+    },
     /// Storing or committing failed for good (disk full, name refused).
     StoreFailed {
         file: FileId,
@@ -291,6 +296,7 @@ impl Receiver {
             ReceiverInput::Have { file, ranges } => self.on_have(file, ranges),
             ReceiverInput::Hashed { file, hash } => self.on_hashed(file, hash),
             ReceiverInput::Checked { file, page, wrong } => self.on_checked(file, page, wrong.as_deref()),
+            ReceiverInput::Lost { file, ranges } => self.on_lost(file, &ranges),
             ReceiverInput::StoreFailed { file, reason } => self.fail(file, reason),
             ReceiverInput::Committed { file } => self.on_committed(file),
             ReceiverInput::Ignore { file } => drop(self.give_up(file)),
@@ -551,6 +557,19 @@ impl Receiver {
             let times = object.mismatches;
             self.fail(file, format!("its hash has been wrong {times} times"));
         }
+    }
+
+    /// What has come of an object could not be stored: it is taken from a later loop.
+    fn on_lost(&mut self, file: FileId, ranges: &[Range<u64>]) {
+        let Some(object) = self.object(file).filter(|object| object.begin.is_some()) else { return };
+        ranges.iter().for_each(|range| object.stored.forget(range));
+        object.lose();
+        let had_symbols = object.gatherer.is_some();
+        self.busy.remove(&file.index());
+        if had_symbols {
+            self.transmit(ReceiverTransmit::ForgetSymbols { file });
+        }
+        self.hash_when_complete(file);
     }
 
     fn on_committed(&mut self, file: FileId) {

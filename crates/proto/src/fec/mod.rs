@@ -15,7 +15,7 @@ mod layout;
 mod schedule;
 
 pub use auto::Share;
-pub(crate) use auto::{Estimate, ToGo, Wish};
+pub(crate) use auto::{Estimate, ToGo, Wish, is_out_of_reach};
 pub(crate) use gathering::Gatherer;
 pub use layout::{Layout, MAX_SOURCE_SYMBOLS, MAX_SYMBOLS, symbol_number};
 pub(crate) use schedule::Schedule;

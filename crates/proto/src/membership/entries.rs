@@ -19,6 +19,8 @@ pub struct Entry {
     pub installed: Option<Forwarding>,
     /// A packet has come in elsewhere, and the route is being looked up again.
     pub is_suspect: bool,
+    /// Links to which an earlier daemon forwarded, and whose listeners have not had the time to say so again.
+    pub presumed: BTreeSet<LinkId>,
     /// The kernel's count when it was last asked, and since when it has been that.
     packets: u64,
     since: Instant,
@@ -42,12 +44,17 @@ impl Entries {
         self.map.len()
     }
 
+    pub fn get(&self, group: IpAddr, source: IpAddr) -> Option<&Entry> {
+        self.map.get(&(group, source))
+    }
+
     pub fn get_mut(&mut self, group: IpAddr, source: IpAddr) -> Option<&mut Entry> {
         self.map.get_mut(&(group, source))
     }
 
     pub fn insert(&mut self, now: Instant, group: IpAddr, source: IpAddr, arrived: LinkId) {
-        let entry = Entry { arrived, installed: None, is_suspect: false, packets: 0, since: now };
+        let (presumed, is_suspect) = (BTreeSet::new(), false);
+        let entry = Entry { arrived, installed: None, is_suspect, presumed, packets: 0, since: now };
         self.map.insert((group, source), entry);
     }
 
@@ -58,12 +65,6 @@ impl Entries {
     /// The sources of `group` that have entries.
     pub fn sources(&self, group: IpAddr) -> Vec<IpAddr> {
         self.of(group).map(|(source, _)| source).collect()
-    }
-
-    /// The sources of `group` whose packets go out by `link`.
-    pub fn sources_to(&self, group: IpAddr, link: LinkId) -> impl Iterator<Item = IpAddr> {
-        let goes_out = move |entry: &Entry| entry.installed.as_ref().is_some_and(|to| to.to.contains(&link));
-        self.of(group).filter(move |(_, entry)| goes_out(entry)).map(|(source, _)| source)
     }
 
     /// The links by which the packets of a group's sources come in.
@@ -78,6 +79,24 @@ impl Entries {
             .map(|((group, _), entry)| {
                 entry.is_suspect = false;
                 *group
+            })
+            .collect()
+    }
+
+    /// The listeners of `link` have said that they want the sources of `group` that pass: they need not be presumed to.
+    pub fn confirm(&mut self, group: IpAddr, link: LinkId, passes: impl Fn(IpAddr) -> bool) {
+        for source in self.sources(group).into_iter().filter(|source| passes(*source)) {
+            self.map.entry((group, source)).and_modify(|entry| entry.presumed.retain(|of| *of != link));
+        }
+    }
+
+    /// Nothing is presumed any more. Returns group and source of the entries that this concerns.
+    pub fn forget_presumptions(&mut self) -> Vec<(IpAddr, IpAddr)> {
+        let presumed = self.map.iter_mut().filter(|(_, entry)| !entry.presumed.is_empty());
+        presumed
+            .map(|(key, entry)| {
+                entry.presumed.clear();
+                *key
             })
             .collect()
     }

@@ -30,8 +30,6 @@ pub struct Group {
     old_listener_until: Option<Instant>,
     /// While it lasts there is a listener of IGMPv1.
     igmp_v1_listener_until: Option<Instant>,
-    /// Sources that found no room.
-    refused: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,14 +55,12 @@ pub struct Due {
 
 impl Group {
     /// A record of a report has come. Returns what the querier, and only it, has to [`Self::ask`].
-    /// Sources beyond `max_sources` are counted and dropped.
     pub fn apply(
         &mut self,
         now: Instant,
         kind: RecordKind,
         sources: &BTreeSet<IpAddr>,
         timers: &Timers,
-        max_sources: usize,
     ) -> Ask {
         let none = BTreeSet::new();
         let sources = match kind {
@@ -75,28 +71,28 @@ impl Group {
         };
         match kind {
             RecordKind::IsInclude | RecordKind::Allow => {
-                self.request(now, sources, timers, max_sources);
+                self.request(now, sources, timers);
                 Ask::default()
             }
             RecordKind::ToInclude => {
                 let ask = Ask { group: self.exclude_until.is_some(), sources: self.requested_but(sources) };
-                self.request(now, sources, timers, max_sources);
+                self.request(now, sources, timers);
                 ask
             }
             RecordKind::IsExclude => {
-                self.exclude(now, sources, now + timers.listening_interval(), timers, max_sources);
+                self.exclude(now, sources, now + timers.listening_interval(), timers);
                 Ask::default()
             }
             RecordKind::ToExclude => {
                 let until = self.exclude_until.unwrap_or(now + timers.listening_interval());
-                self.exclude(now, sources, until, timers, max_sources);
+                self.exclude(now, sources, until, timers);
                 Ask { group: false, sources: self.requested_among(sources) }
             }
             RecordKind::Block => {
                 if let Some(until) = self.exclude_until {
                     let unknown: Vec<_> = sources.difference(&self.excluded).copied().collect();
                     for source in unknown {
-                        self.insert(source, until, max_sources);
+                        self.insert(source, until);
                     }
                 }
                 Ask { group: false, sources: self.requested_among(sources) }
@@ -107,14 +103,14 @@ impl Group {
     /// A report of an older version has come: as IS_EX({}) (RFC 9777, 8.3.2; RFC 9776, 7.3.2).
     pub fn apply_old_report(&mut self, now: Instant, timers: &Timers) {
         self.old_listener_until = Some(now + timers.listening_interval());
-        self.apply(now, RecordKind::IsExclude, &BTreeSet::new(), timers, usize::MAX);
+        self.apply(now, RecordKind::IsExclude, &BTreeSet::new(), timers);
     }
 
     /// A report of IGMPv1 has come. While such a listener is there nobody can be known to leave: it would not
     /// answer a query of the group (RFC 9776, 7.3.2; RFC 2236, 5).
     pub fn apply_igmp_v1_report(&mut self, now: Instant, timers: &Timers) {
         self.igmp_v1_listener_until = Some(now + timers.listening_interval());
-        self.apply(now, RecordKind::IsExclude, &BTreeSet::new(), timers, usize::MAX);
+        self.apply(now, RecordKind::IsExclude, &BTreeSet::new(), timers);
     }
 
     /// Lowers the timers of what is asked about, and has the queries sent from now on. Sources whose
@@ -239,14 +235,15 @@ impl Group {
         self.exclude_until
     }
 
-    /// Sources held, of both lists.
-    pub fn source_count(&self) -> usize {
-        self.requested.len() + self.excluded.len()
+    /// Whether the source is in either list.
+    pub fn holds(&self, source: IpAddr) -> bool {
+        self.requested.contains_key(&source) || self.excluded.contains(&source)
     }
 
-    /// Sources that found no room, ever.
-    pub fn refused(&self) -> u64 {
-        self.refused
+    /// Takes a source out of both lists: nobody has asked for it, or against it.
+    pub fn forget(&mut self, source: IpAddr) {
+        self.requested.remove(&source);
+        self.excluded.remove(&source);
     }
 
     fn has_old_listener(&self, now: Instant) -> bool {
@@ -258,27 +255,20 @@ impl Group {
     }
 
     /// INCLUDE(A) becomes INCLUDE(A + sources), EXCLUDE(X, Y) becomes EXCLUDE(X + sources, Y - sources).
-    fn request(&mut self, now: Instant, sources: &BTreeSet<IpAddr>, timers: &Timers, max_sources: usize) {
+    fn request(&mut self, now: Instant, sources: &BTreeSet<IpAddr>, timers: &Timers) {
         let until = now + timers.listening_interval();
         for source in sources {
             self.excluded.remove(source);
             match self.requested.get_mut(source) {
                 Some(requested) => requested.until = until,
-                None => self.insert(*source, until, max_sources),
+                None => self.insert(*source, until),
             }
         }
     }
 
     /// INCLUDE(A) becomes EXCLUDE(A * sources, sources - A); EXCLUDE(X, Y) becomes
     /// EXCLUDE(sources - Y, Y * sources), with `until` for those that were in neither list.
-    fn exclude(
-        &mut self,
-        now: Instant,
-        sources: &BTreeSet<IpAddr>,
-        until: Instant,
-        timers: &Timers,
-        max_sources: usize,
-    ) {
+    fn exclude(&mut self, now: Instant, sources: &BTreeSet<IpAddr>, until: Instant, timers: &Timers) {
         self.requested.retain(|source, _| sources.contains(source));
         self.excluded.retain(|source| sources.contains(source));
         let unknown: Vec<_> = sources
@@ -288,25 +278,15 @@ impl Group {
             .collect();
         for source in unknown {
             match self.exclude_until {
-                Some(_) => self.insert(source, until, max_sources),
-                None if self.source_count() < max_sources => {
-                    self.excluded.insert(source);
-                }
-                None => self.refused += 1,
+                Some(_) => self.insert(source, until),
+                None => drop(self.excluded.insert(source)),
             }
         }
         self.exclude_until = Some(now + timers.listening_interval());
     }
 
-    fn insert(&mut self, source: IpAddr, until: Instant, max_sources: usize) {
-        if self.requested.contains_key(&source) {
-            return;
-        }
-        if self.source_count() >= max_sources {
-            self.refused += 1;
-            return;
-        }
-        self.requested.insert(source, Requested { until, queries_left: 0 });
+    fn insert(&mut self, source: IpAddr, until: Instant) {
+        self.requested.entry(source).or_insert(Requested { until, queries_left: 0 });
     }
 
     fn requested_but(&self, sources: &BTreeSet<IpAddr>) -> BTreeSet<IpAddr> {
@@ -394,7 +374,7 @@ mod tests {
     }
 
     fn apply(group: &mut Group, kind: RecordKind, sources: &str) -> Ask {
-        group.apply(NOW, kind, &set(sources), &timers(), 64)
+        group.apply(NOW, kind, &set(sources), &timers())
     }
 
     /// Each line of the tables in RFC 9777, 7.4.1 and 7.4.2 (RFC 9776, 6.4.1 and 6.4.2), with sets that
@@ -536,17 +516,5 @@ mod tests {
         assert_eq!(apply(&mut group, RecordKind::Block, "a"), Ask::default());
         apply(&mut group, RecordKind::ToExclude, "ab");
         assert_eq!(state(&group), "|", "the newer version's source list is ignored");
-    }
-
-    #[test]
-    fn sources_beyond_the_limit_are_counted_and_dropped() {
-        let mut group = Group::default();
-        group.apply(NOW, RecordKind::IsInclude, &set("abcde"), &timers(), 3);
-        assert_eq!((state(&group).as_str(), group.refused()), ("abc", 2));
-        let mut group = Group::default();
-        group.apply(NOW, RecordKind::IsExclude, &set("abcde"), &timers(), 3);
-        assert_eq!((state(&group).as_str(), group.refused()), ("|abc", 2));
-        group.apply(NOW, RecordKind::IsExclude, &set("cdefgh"), &timers(), 3);
-        assert_eq!(group.source_count(), 3);
     }
 }

@@ -12,7 +12,9 @@ use super::{
     Filter, Limits, Message, Query, Record, Timers,
     group::{Ask, Group},
     leave::Leaves,
+    room::{Room, RoomSnapshot},
     scope::{is_routable_group, is_routable_source, is_source_specific},
+    shares::Claim,
 };
 use crate::Instant;
 
@@ -36,16 +38,13 @@ pub struct Link {
     configured: Timers,
     /// Those of the querier, which all routers of a link share.
     timers: Timers,
-    limits: Limits,
     querier: Querier,
     advertisements: Advertisements,
     groups: BTreeMap<IpAddr, Group>,
     /// The deadline of every group that has one.
     deadlines: BTreeSet<(Instant, IpAddr)>,
-    /// Sources held by all groups.
-    source_count: usize,
+    room: Room,
     leaves: Leaves,
-    refused: u64,
     out: VecDeque<Output>,
 }
 
@@ -57,6 +56,8 @@ pub enum Output {
     Changed(IpAddr),
     /// The router is the querier now, or is so no longer.
     QuerierChanged,
+    /// Hosts want more groups or sources than there is room for; told once until there is plenty again.
+    Full,
 }
 
 /// RFC 9777, 7.6.2; RFC 9776, 6.6.2.
@@ -80,14 +81,12 @@ impl Link {
             address,
             configured: timers,
             timers,
-            limits,
             querier: Querier::Own { next_query: now, startup_queries_left: timers.robustness },
             advertisements: Advertisements { next: now, earliest: now, initial_left: INITIAL_ADVERTISEMENTS },
             groups: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            source_count: 0,
+            room: Room::new(limits),
             leaves: Leaves::default(),
-            refused: 0,
             out: VecDeque::new(),
         }
     }
@@ -111,22 +110,22 @@ impl Link {
                 }
                 self.lower(now, group, &[], max_response);
             }
-            Message::Report(records) => records.into_iter().for_each(|record| self.apply(now, record)),
+            Message::Report(records) => records.into_iter().for_each(|record| self.apply(now, from, record)),
             Message::OldReport(group) if !is_source_specific(group) => {
-                self.update(now, group, |group, timers, _| {
+                self.update(now, Some(from), group, |group, timers| {
                     group.apply_old_report(now, timers);
                     Ask::default()
                 });
             }
             Message::IgmpV1Report(group) if !is_source_specific(group) => {
-                self.update(now, group, |group, timers, _| {
+                self.update(now, Some(from), group, |group, timers| {
                     group.apply_igmp_v1_report(now, timers);
                     Ask::default()
                 });
             }
             Message::OldReport(_) | Message::IgmpV1Report(_) => {}
             Message::OldLeave(group) => {
-                self.apply(now, Record { kind: RecordKind::ToInclude, group, sources: Vec::new() });
+                self.apply(now, from, Record { kind: RecordKind::ToInclude, group, sources: Vec::new() });
             }
             Message::RouterSolicitation => {
                 let advertisements = &mut self.advertisements;
@@ -150,7 +149,7 @@ impl Link {
     pub fn doubt(&mut self, now: Instant, group: IpAddr) {
         if self.groups.contains_key(&group) {
             let own = self.configured;
-            self.update(now, group, |group, _, _| {
+            self.update(now, None, group, |group, _| {
                 group.doubt(now, &own);
                 Ask::default()
             });
@@ -169,7 +168,7 @@ impl Link {
             if at > now {
                 return None;
             }
-            self.update(now, group, |_, _, _| Ask::default());
+            self.update(now, None, group, |_, _| Ask::default());
         }
         self.out.pop_front()
     }
@@ -198,6 +197,11 @@ impl Link {
         self.address
     }
 
+    /// The timers of the link's querier, which all its routers and hosts share.
+    pub fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
     pub fn querier(&self) -> Querier {
         self.querier
     }
@@ -207,46 +211,87 @@ impl Link {
         matches!(self.querier, Querier::Own { .. })
     }
 
-    /// Groups and sources that found no room, ever.
-    pub fn refused(&self) -> u64 {
-        self.refused
+    /// How much room is left for what hosts want, and for whom it is used.
+    pub fn room(&self) -> RoomSnapshot {
+        self.room.snapshot()
     }
 
-    fn apply(&mut self, now: Instant, record: Record) {
+    fn apply(&mut self, now: Instant, from: IpAddr, record: Record) {
         // RFC 4604, 2.2.1 and 2.2.4: in the range of source-specific groups, "all but" means nothing.
         let excludes = matches!(record.kind, RecordKind::IsExclude | RecordKind::ToExclude);
-        if excludes && is_source_specific(record.group) {
+        if excludes && is_source_specific(record.group) || !is_routable_group(record.group) {
             return;
         }
-        let sources = record.sources.into_iter().filter(|source| is_routable_source(*source)).collect();
-        self.update(now, record.group, |group, timers, max_sources| {
-            group.apply(now, record.kind, &sources, timers, max_sources)
+        let Record { kind, group: address, sources } = record;
+        let named = sources.into_iter().filter(|source| is_routable_source(*source)).collect();
+        let (sources, replaced) = self.make_room(from, kind, address, named);
+        let joins = excludes || kind != RecordKind::Block && !sources.is_empty();
+        let by = joins.then_some(from);
+        self.update(now, by, address, |group, timers| {
+            for (_, source) in replaced.iter().filter(|(of, _)| *of == address) {
+                group.forget(*source);
+            }
+            group.apply(now, kind, &sources, timers)
         });
+        for (other, source) in replaced.iter().filter(|(of, _)| *of != address) {
+            self.update(now, None, *other, |group, _| {
+                group.forget(*source);
+                Ask::default()
+            });
+        }
     }
 
-    /// Changes a group, carries out its timers and queries, and tells when its filter has become another.
-    /// `change` is also given how many sources the group may hold.
+    /// Those of the sources that a host names for which there is room, and the sources of groups that give way to them.
+    fn make_room(
+        &mut self,
+        host: IpAddr,
+        kind: RecordKind,
+        group: IpAddr,
+        mut sources: BTreeSet<IpAddr>,
+    ) -> (BTreeSet<IpAddr>, Vec<(IpAddr, IpAddr)>) {
+        match kind {
+            // No others are left when it has been applied.
+            RecordKind::IsExclude | RecordKind::ToExclude => {
+                self.room.keep_sources(group, |source| sources.contains(&source));
+            }
+            // It brings in no source.
+            RecordKind::Block
+                if self.groups.get(&group).is_none_or(|group| group.exclude_until().is_none()) =>
+            {
+                return (sources, Vec::new());
+            }
+            _ => {}
+        }
+        let mut replaced = Vec::new();
+        sources.retain(|source| match self.room.claim_source(host, group, *source) {
+            Claim::Held => true,
+            Claim::Refused => false,
+            Claim::Instead(other) => {
+                replaced.push(other);
+                true
+            }
+        });
+        // One that others want, too, may have given way itself.
+        sources.retain(|source| self.room.holds_source(group, *source));
+        (sources, replaced)
+    }
+
+    /// Changes a group, carries out its timers and queries, and tells when its filter has become another. Where the
+    /// group is there only because of a host, it is `by` that host, and needs room.
     fn update(
         &mut self,
         now: Instant,
+        by: Option<IpAddr>,
         address: IpAddr,
-        change: impl FnOnce(&mut Group, &Timers, usize) -> Ask,
+        change: impl FnOnce(&mut Group, &Timers) -> Ask,
     ) {
         if !is_routable_group(address) {
             return;
         }
-        let known = self.groups.remove(&address);
-        if known.is_none() && self.groups.len() >= self.limits.groups_per_link {
-            self.refused += 1;
-            return;
-        }
-        let mut group = known.unwrap_or_default();
-        let (before, refused) = (group.filter(), group.refused());
+        let mut group = self.groups.remove(&address).unwrap_or_default();
+        let before = group.filter();
         forget(&mut self.deadlines, group.deadline(), address);
-        self.source_count -= group.source_count();
-        let room = self.limits.sources_per_link.saturating_sub(self.source_count);
-
-        let ask = change(&mut group, &self.timers, room.min(self.limits.sources_per_group));
+        let ask = change(&mut group, &self.timers);
         if self.is_querier() {
             group.ask(now, &ask, &self.timers);
         }
@@ -255,14 +300,45 @@ impl Link {
             let keeps_timers = due.suppress_router_processing || !self.is_querier();
             self.send_specific_queries(address, &due.sources, keeps_timers);
         }
-        self.refused += group.refused() - refused;
+        if group.is_gone() || !by.is_none_or(|host| self.makes_room(host, address)) {
+            return self.forget_group(address, &before);
+        }
         if group.filter() != before {
             self.out.push_back(Output::Changed(address));
         }
-        if !group.is_gone() {
-            self.deadlines.extend(group.deadline().map(|at| (at, address)));
-            self.source_count += group.source_count();
-            self.groups.insert(address, group);
+        self.room.keep_sources(address, |source| group.holds(source));
+        self.deadlines.extend(group.deadline().map(|at| (at, address)));
+        self.groups.insert(address, group);
+        self.tell_if_full();
+    }
+
+    /// Whether there is room for a group that a host wants; another may have to give way.
+    fn makes_room(&mut self, host: IpAddr, group: IpAddr) -> bool {
+        match self.room.claim_group(host, group) {
+            Claim::Held => true,
+            Claim::Refused => false,
+            Claim::Instead(other) => {
+                if let Some(group) = self.groups.remove(&other) {
+                    forget(&mut self.deadlines, group.deadline(), other);
+                    self.forget_group(other, &group.filter());
+                }
+                true
+            }
+        }
+    }
+
+    /// A group that is not among the others any more is forgotten; `before` is what was wanted of it.
+    fn forget_group(&mut self, address: IpAddr, before: &Filter) {
+        if !before.is_nothing() {
+            self.out.push_back(Output::Changed(address));
+        }
+        self.tell_if_full();
+        self.room.release_group(address);
+    }
+
+    fn tell_if_full(&mut self) {
+        if self.room.take_news() {
+            self.out.push_back(Output::Full);
         }
     }
 
@@ -279,7 +355,7 @@ impl Link {
     /// Another router asks about a group: whoever answers does so within the querier's time, not one's own.
     fn lower(&mut self, now: Instant, group: Option<IpAddr>, sources: &[IpAddr], max_response: Duration) {
         let Some(group) = group.filter(|group| self.groups.contains_key(group)) else { return };
-        self.update(now, group, |group, timers, _| {
+        self.update(now, None, group, |group, timers| {
             let interval = timers.last_listener_query_interval.max(max_response);
             let timers = Timers { last_listener_query_interval: interval, ..*timers };
             group.heard_query(now, sources, &timers);
@@ -727,11 +803,77 @@ mod tests {
         for group in ["ff15::1", "ff15::2", "ff15::3"] {
             link.handle(at(1), address("fe80::9"), report(RecordKind::IsInclude, group, &sources));
         }
-        let held: Vec<_> = link.groups().map(|(_, group)| group.source_count()).collect();
-        assert_eq!((held, link.refused()), (vec![2, 1], 1 + 2 + 1));
+        let held: Vec<_> = link.groups().map(|(_, group)| group.requested().count()).collect();
+        assert_eq!((held, link.room().refused), (vec![2, 1], 1 + 2 + 3));
         outputs(&mut link, 300);
         link.handle(at(300), address("fe80::9"), report(RecordKind::IsInclude, "ff15::3", &sources));
         assert_eq!(link.groups().count(), 1, "there is room again");
+    }
+
+    /// Found with 42 reports of one host: for 260 s nobody else of its link was let in.
+    #[test]
+    fn one_hosts_flood_of_groups_keeps_nobody_else_out() {
+        let join = |first: usize, count: usize| {
+            let group = |number| IpAddr::from([239, 1, (number / 256) as u8, (number % 256) as u8]);
+            let record =
+                |number| Record { kind: RecordKind::ToExclude, group: group(number), sources: Vec::new() };
+            Message::Report((first..first + count).map(record).collect())
+        };
+        let mut link = Link::new(START, address("192.0.2.5"), Timers::default(), Limits::default());
+        link.handle(at(1), address("192.0.2.10"), join(0, 3));
+        // What the flooder wants, too, is not lost with what is its alone.
+        link.handle(at(1), address("192.0.2.66"), join(0, 3));
+        for report in 0..42 {
+            link.handle(at(1), address("192.0.2.66"), join(1000 + 50 * report, 50));
+        }
+        link.handle(at(1), address("192.0.2.10"), join(0, 3));
+        let full = |link: &mut Link| outputs(link, 1).iter().filter(|out| **out == Output::Full).count();
+        assert_eq!((full(&mut link), link.groups().count()), (1, 1024));
+        let wanted = |link: &Link, numbers: std::ops::Range<usize>| {
+            let Message::Report(records) = join(numbers.start, numbers.len()) else {
+                panic!("it is a report")
+            };
+            records.iter().filter(|record| !link.filter(record.group).is_nothing()).count()
+        };
+        link.handle(at(2), address("192.0.2.11"), join(5000, 20));
+        assert_eq!((wanted(&link, 0..3), wanted(&link, 5000..5020), full(&mut link)), (3, 20, 0));
+        let room = link.room();
+        assert_eq!((room.is_full, room.refused, room.replaced), (true, 3 + 42 * 50 - 1024, 20));
+        assert_eq!(room.largest, Some((address("192.0.2.66"), 1024 - 3 - 20)));
+
+        // With as many addresses as there is room for, newcomers find none, but nobody loses the last that is theirs.
+        for number in 0..2000_usize {
+            let flooder = IpAddr::from([192, 0, 3 + (number / 256) as u8, (number % 256) as u8]);
+            link.handle(at(3), flooder, join(6000 + number, 1));
+        }
+        link.handle(at(4), address("192.0.2.12"), join(9000, 1));
+        assert_eq!((wanted(&link, 0..3), wanted(&link, 5000..5020), wanted(&link, 9000..9001)), (1, 1, 0));
+        outputs(&mut link, 300);
+        link.handle(at(300), address("192.0.2.12"), join(9000, 1));
+        assert_eq!(wanted(&link, 9000..9001), 1);
+    }
+
+    #[test]
+    fn one_hosts_flood_of_sources_keeps_nobody_elses_out() {
+        let limits = Limits { sources_per_group: 8, sources_per_link: 32, ..Limits::default() };
+        let mut link = Link::new(START, address("fe80::5"), Timers::default(), limits);
+        let sources =
+            |from: u16| (from..from + 8).map(|last| format!("2001:db8::{last:x}")).collect::<Vec<_>>();
+        let request = |link: &mut Link, host: &str, group: &str, names: &[String]| {
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            link.handle(at(1), address(host), report(RecordKind::Allow, group, &names));
+        };
+        for group in 0..8 {
+            request(&mut link, "fe80::66", &format!("ff3e::8000:{group}"), &sources(1));
+        }
+        assert_eq!((link.room().sources, link.room().refused), (32, 32));
+        let (first, last) = (sources(0x100), sources(0x200));
+        request(&mut link, "fe80::9", "ff3e::8000:0", &first[..2]);
+        request(&mut link, "fe80::9", "ff3e::8000:7", &last[..2]);
+        for (group, source) in [("ff3e::8000:0", &first[1]), ("ff3e::8000:7", &last[1])] {
+            assert!(link.filter(address(group)).passes(address(source)), "{group}");
+        }
+        assert_eq!((link.room().sources, link.room().replaced), (32, 4));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// The message as MLDv2; none where only version 1 says it. Addresses of the other family are left out.
+    /// The message as MLD; none of what routers do not send. Addresses of the other family are left out.
     pub fn to_mld(&self) -> Option<mld::Message> {
         Some(match self {
             Self::Query(query) => mld::Message::Query(convert_query(query, v6)),
@@ -41,13 +41,13 @@ impl Message {
             Self::RouterAdvertisement(body) => mld::Message::RouterAdvertisement(*body),
             Self::RouterSolicitation => mld::Message::RouterSolicitation,
             Self::RouterTermination => mld::Message::RouterTermination,
-            Self::OldQuery { .. } | Self::OldReport(_) | Self::IgmpV1Report(_) | Self::OldLeave(_) => {
-                return None;
-            }
+            Self::OldReport(group) => mld::Message::ReportV1(mld_v1(*group)?),
+            Self::OldLeave(group) => mld::Message::DoneV1(mld_v1(*group)?),
+            Self::OldQuery { .. } | Self::IgmpV1Report(_) => return None,
         })
     }
 
-    /// The message as IGMPv3; none where only older versions say it. Addresses of the other family are left out.
+    /// The message as IGMP; none of what routers do not send. Addresses of the other family are left out.
     pub fn to_igmp(&self) -> Option<igmp::Message> {
         Some(match self {
             Self::Query(query) => igmp::Message::Query(convert_query(query, v4)),
@@ -55,9 +55,10 @@ impl Message {
             Self::RouterAdvertisement(body) => igmp::Message::RouterAdvertisement(*body),
             Self::RouterSolicitation => igmp::Message::RouterSolicitation,
             Self::RouterTermination => igmp::Message::RouterTermination,
-            Self::OldQuery { .. } | Self::OldReport(_) | Self::IgmpV1Report(_) | Self::OldLeave(_) => {
-                return None;
-            }
+            Self::IgmpV1Report(group) => igmp::Message::ReportV1(igmp_v2(*group)?),
+            Self::OldReport(group) => igmp::Message::ReportV2(igmp_v2(*group)?),
+            Self::OldLeave(group) => igmp::Message::Leave(igmp_v2(*group)?),
+            Self::OldQuery { .. } => return None,
         })
     }
 
@@ -122,6 +123,14 @@ fn narrow_report<A>(records: &[Record], convert: impl Fn(IpAddr) -> Option<A>) -
         Some(GroupRecord { kind: record.kind, group: convert(record.group)?, sources })
     };
     membership::Report { records: records.iter().filter_map(narrow).collect() }
+}
+
+fn mld_v1(group: IpAddr) -> Option<mld::V1> {
+    Some(mld::V1 { max_response: Duration::ZERO, group: Some(v6(group)?) })
+}
+
+fn igmp_v2(group: IpAddr) -> Option<igmp::V2> {
+    Some(igmp::V2 { max_response: Duration::ZERO, group: Some(v4(group)?) })
 }
 
 fn v4(address: IpAddr) -> Option<std::net::Ipv4Addr> {

@@ -11,25 +11,27 @@
 //! IPv4 and IPv6 share all of it; addresses are [`std::net::IpAddr`], and whoever feeds a machine gives
 //! it those of one family only.
 
-mod change;
 mod entries;
 mod filter;
 pub mod group;
+mod host;
 mod leave;
 mod link;
 mod message;
+mod room;
 mod router;
 mod scope;
+mod shares;
 mod snapshot;
 
 use std::time::Duration;
 
-pub use change::change_records;
 pub use entries::Forwarding;
 pub use filter::{Filter, Mode};
 pub use link::{Link, Output as LinkOutput};
 pub use message::{Message, Query, Record};
-pub use router::{Input, LinkId, Route, Router, RouterConfig, Transmit, Wait};
+pub use room::RoomSnapshot;
+pub use router::{Event, Input, LinkId, Route, Router, RouterConfig, Transmit, Wait};
 pub use scope::is_routable_group;
 pub use snapshot::{EntrySnapshot, GroupSnapshot, LinkSnapshot, MembershipSnapshot, RouterSnapshot};
 
@@ -95,6 +97,7 @@ impl Timers {
 /// How much state others can make a router hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
+    /// Groups that the hosts of a link may want. Hosts have equal shares of these and of sources.
     pub groups_per_link: usize,
     pub sources_per_group: usize,
     pub sources_per_link: usize,
@@ -104,14 +107,21 @@ pub struct Limits {
     pub routes: usize,
 }
 
+impl Limits {
+    /// Limits for so many groups on each link, and sources and entries in proportion.
+    pub fn with_groups_per_link(groups_per_link: usize) -> Self {
+        Self {
+            groups_per_link,
+            sources_per_group: 64,
+            sources_per_link: groups_per_link * 8,
+            entries: groups_per_link * 8,
+            routes: groups_per_link * 32,
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            groups_per_link: 1024,
-            sources_per_group: 64,
-            sources_per_link: 8192,
-            entries: 8192,
-            routes: 32_768,
-        }
+        Self::with_groups_per_link(1024)
     }
 }

@@ -19,34 +19,28 @@
 //! - "any source" is listened to there and nowhere else, and what comes from elsewhere also goes there (4.2);
 //! - other links get packets from, and have theirs forwarded by, the one router that is the querier there.
 //!
-//! A kernel gives a host that listens on a link what it sends there itself, forwarded packets included. So where
-//! a source's packets go out, the router listens to "any source" but that one: it comes from elsewhere.
+//! The router tells others what it listens to itself (`host.rs`), and asks its kernel for nothing: a kernel that routes
+//! multicast receives all groups.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    convert::Infallible,
     net::IpAddr,
     time::Duration,
 };
 
 use super::{
     Filter, Limits, Link, Message, Mode, Timers,
-    change::change_records,
     entries::{Entries, Forwarding},
+    host::Host,
     link::Output,
+    room::RoomSnapshot,
     scope::{is_routable_group, is_routable_source, is_source_specific},
     snapshot::RouterSnapshot,
 };
 use crate::{Instant, Step};
 
-/// The most sources that go out by a link and are left out of what is listened to there: as many as fit a report.
-const MAX_OWN_SOURCES: usize = 64;
-
 /// The kernel's counts are asked for so often, and at least twice before an entry counts as idle.
 const COUNT_INTERVAL: Duration = Duration::from_secs(10);
-
-/// As many of them as any kernel can be told to leave out: for IPv4, 10 (igmp_max_msf) with its own address.
-const SURELY_LEFT_OUT: usize = 9;
 
 /// An interface, by the number that the caller's system gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +82,13 @@ pub enum Input {
         source: IpAddr,
         group: IpAddr,
     },
+    /// An earlier daemon has left the kernel this entry, which is to stay until listeners have had the time to say again
+    /// what they want.
+    Inherited {
+        source: IpAddr,
+        group: IpAddr,
+        forwarding: Forwarding,
+    },
     /// A packet has come in elsewhere than its entry says.
     WrongLink {
         link: LinkId,
@@ -127,13 +128,17 @@ pub enum Transmit {
     Install { source: IpAddr, group: IpAddr, forwarding: Forwarding },
     /// Tell the kernel to forget the entry.
     Remove { source: IpAddr, group: IpAddr },
-    /// Listen, as a host on this link, to this and nothing else of the group, and answer queries about it.
-    /// The first report follows as a [`Transmit::Send`].
-    Listen { link: LinkId, group: IpAddr, filter: Filter },
     /// Look up the route to a source, and answer with [`Input::Route`].
     FindRoute { source: IpAddr },
     /// Ask the kernel for an entry's packets, and answer with [`Input::Counted`].
     Count { source: IpAddr, group: IpAddr },
+}
+
+/// Something that a person may want to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The hosts of a link want more groups or sources than there is room for: see [`Router::room`].
+    Full { link: LinkId },
 }
 
 /// What a router waits for.
@@ -155,14 +160,14 @@ pub struct Router {
     entries: Entries,
     /// Routes to all sources of entries and of named requests; none while the answer is awaited.
     routes: BTreeMap<IpAddr, Option<Route>>,
-    /// What this router listens to itself, but for `outgoing`.
-    listening: BTreeMap<(LinkId, IpAddr), Filter>,
-    /// Sources whose packets the router itself sends there.
-    outgoing: BTreeMap<(LinkId, IpAddr), BTreeSet<IpAddr>>,
+    /// What this router listens to itself, on every link that is up and on its upstream.
+    hosts: BTreeMap<LinkId, Host>,
     /// Groups whose packets come by more than one way, and the links that the routes to their sources use; while
     /// somebody wants them.
     learned: BTreeMap<IpAddr, BTreeSet<LinkId>>,
     next_count: Option<Instant>,
+    /// When inherited entries are to have listeners that have said so, if there are any.
+    presumes_until: Option<Instant>,
     /// Upcalls that found no room for an entry.
     refused: u64,
     out: VecDeque<Transmit>,
@@ -176,10 +181,10 @@ impl Router {
             upstream: None,
             entries: Entries::default(),
             routes: BTreeMap::new(),
-            listening: BTreeMap::new(),
-            outgoing: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             learned: BTreeMap::new(),
             next_count: None,
+            presumes_until: None,
             refused: 0,
             out: VecDeque::new(),
         }
@@ -190,12 +195,9 @@ impl Router {
             Input::Up { link, address } => self.up(now, link, address),
             Input::Down { link } => self.down(now, link),
             Input::Upstream(upstream) => self.set_upstream(now, upstream),
-            Input::Message { link, from, message } => {
-                if let Some(link) = self.links.get_mut(&link) {
-                    link.handle(now, from, message);
-                }
-            }
+            Input::Message { link, from, message } => self.hear(now, link, from, message),
             Input::NoEntry { link, source, group } => self.no_entry(now, link, source, group),
+            Input::Inherited { source, group, forwarding } => self.inherit(now, source, group, forwarding),
             Input::WrongLink { link, source, group } => self.wrong_link(now, link, source, group),
             Input::Route { source, route } => self.found_route(now, source, route),
             Input::RoutesChanged => self.look_up_all_routes(),
@@ -203,48 +205,72 @@ impl Router {
         }
     }
 
-    /// There are no events: all that a router does is in what it transmits.
-    pub fn poll(&mut self, now: Instant) -> Step<Transmit, Infallible, Wait> {
+    /// What to do next; see the crate's documentation.
+    pub fn poll(&mut self, now: Instant) -> Step<Transmit, Event, Wait> {
         self.count(now);
+        self.forget_presumptions(now);
         while self.out.is_empty() {
             let Some((link, output)) = self.poll_links(now) else { break };
             match output {
-                Output::Send(message) => self.out.push_back(Transmit::Send { link, message }),
-                Output::Changed(group) => self.refresh(now, group),
+                Output::Send(message) => self.send(now, link, message),
+                Output::Changed(group) => {
+                    let filter = self.links.get(&link).map_or(Filter::NOTHING, |link| link.filter(group));
+                    self.entries.confirm(group, link, |source| filter.passes(source));
+                    self.refresh(now, group);
+                }
                 Output::QuerierChanged if self.config.upstream.is_some() => self.refresh_all(now),
                 Output::QuerierChanged => {}
+                Output::Full => return Step::Event(Event::Full { link }),
             }
+        }
+        if self.out.is_empty() {
+            self.report(now);
         }
         if let Some(transmit) = self.out.pop_front() {
             return Step::Transmit(transmit);
         }
         let links = self.links.values().map(Link::deadline).min();
         let why = if links.is_some() { Wait::Network } else { Wait::Links };
-        Step::Wait(links.into_iter().chain(self.next_count).min(), why)
+        let hosts = self.hosts.values().filter_map(Host::deadline);
+        let own = [self.next_count, self.presumes_until].into_iter().flatten();
+        Step::Wait(links.into_iter().chain(hosts).chain(own).min(), why)
     }
 
-    /// The router stops: tells bridges, so that they need not find out.
-    pub fn close(&mut self) {
+    /// The router stops: leaves what it listens to, and tells bridges, so that they need not find out.
+    pub fn close(&mut self, now: Instant) {
+        let timers = Timers { robustness: 1, ..self.config.timers };
+        for host in self.hosts.values_mut() {
+            let groups: Vec<_> = host.wanted().map(|(group, _)| group).collect();
+            groups.into_iter().for_each(|group| host.want(now, group, Filter::NOTHING, &timers));
+        }
+        self.report(now);
         let message = Message::RouterTermination;
         let links = self.links.keys();
         self.out.extend(links.map(|link| Transmit::Send { link: *link, message: message.clone() }));
         self.links.clear();
+        self.hosts.clear();
     }
 
     /// What there is to see, for people.
     pub fn snapshot(&self, now: Instant) -> RouterSnapshot {
-        let refused_links: u64 = self.links.values().map(Link::refused).sum();
+        let refused_links: u64 = self.links.values().map(|link| link.room().refused).sum();
         RouterSnapshot::new(
             now,
             &self.links,
             self.upstream,
             self.entries.iter(),
-            &self.listening,
+            &self.hosts,
             self.refused + refused_links,
         )
     }
 
+    /// The room that a link has for what its hosts want; none on the upstream, and where no link is up.
+    pub fn room(&self, link: LinkId) -> Option<RoomSnapshot> {
+        self.links.get(&link).map(Link::room)
+    }
+
     fn up(&mut self, now: Instant, id: LinkId, address: IpAddr) {
+        self.hosts.entry(id).or_default();
         if self.config.upstream == Some(id) {
             self.upstream = Some((id, address));
         } else if let Some(link) = self.links.get_mut(&id) {
@@ -256,9 +282,7 @@ impl Router {
     }
 
     fn down(&mut self, now: Instant, id: LinkId) {
-        // The kernel has dropped its memberships there; so they are not to be left, but forgotten.
-        self.listening.retain(|(link, _), _| *link != id);
-        self.outgoing.retain(|(link, _), _| *link != id);
+        self.hosts.remove(&id);
         self.learned.retain(|_, ways| !ways.contains(&id));
         self.upstream.take_if(|(upstream, _)| *upstream == id);
         let link = self.links.remove(&id);
@@ -282,7 +306,37 @@ impl Router {
     }
 
     fn has(&self, id: LinkId) -> bool {
-        self.links.contains_key(&id) || self.upstream.is_some_and(|(upstream, _)| upstream == id)
+        self.hosts.contains_key(&id)
+    }
+
+    /// What a neighbour says concerns the router as one, and queries concern it as a host.
+    fn hear(&mut self, now: Instant, id: LinkId, from: IpAddr, message: Message) {
+        let link = self.links.get_mut(&id);
+        let of_upstream = self.upstream.filter(|(upstream, _)| *upstream == id).map(|(_, own)| own);
+        let Some(own) = link.as_ref().map(|link| link.address()).or(of_upstream) else { return };
+        if let Some(host) = self.hosts.get_mut(&id).filter(|_| from != own) {
+            host.heard(now, own, &message, link.as_ref().map_or(&self.config.timers, |link| link.timers()));
+        }
+        if let Some(link) = link {
+            link.handle(now, from, message);
+        }
+    }
+
+    /// Sends a message of a link; a query to this router itself, too, which other routers there want to hear answer.
+    fn send(&mut self, now: Instant, id: LinkId, message: Message) {
+        if let (Some(host), Some(link)) = (self.hosts.get_mut(&id), self.links.get(&id)) {
+            host.heard(now, link.address(), &message, link.timers());
+        }
+        self.out.push_back(Transmit::Send { link: id, message });
+    }
+
+    /// Sends what the router has to say as a host.
+    fn report(&mut self, now: Instant) {
+        for (link, host) in &mut self.hosts {
+            let timers = self.links.get(link).map_or(&self.config.timers, Link::timers);
+            let messages = host.due(now, timers);
+            self.out.extend(messages.into_iter().map(|message| Transmit::Send { link: *link, message }));
+        }
     }
 
     fn poll_links(&mut self, now: Instant) -> Option<(LinkId, Output)> {
@@ -306,28 +360,46 @@ impl Router {
         self.refresh_entry(now, group, source);
     }
 
+    /// Takes over an entry as it is. Listeners are given the time for answers to two queries, since one may get lost.
+    fn inherit(&mut self, now: Instant, source: IpAddr, group: IpAddr, forwarding: Forwarding) {
+        let is_wanted = is_routable_group(group) && self.has(forwarding.from);
+        if !is_wanted || self.entries.len() >= self.config.limits.entries {
+            self.out.push_back(Transmit::Remove { source, group });
+            return;
+        }
+        self.entries.insert(now, group, source, forwarding.from);
+        if let Some(entry) = self.entries.get_mut(group, source) {
+            entry.presumed.clone_from(&forwarding.to);
+            entry.installed = Some(forwarding);
+        }
+        let timers = &self.config.timers;
+        let until = now + timers.startup_query_interval() + timers.startup_response_interval() * 2;
+        self.presumes_until = Some(until);
+        self.route(source);
+    }
+
+    fn forget_presumptions(&mut self, now: Instant) {
+        if self.presumes_until.take_if(|until| *until <= now).is_some() {
+            for (group, source) in self.entries.forget_presumptions() {
+                self.refresh_entry(now, group, source);
+            }
+        }
+    }
+
     /// Either the route has changed or, without a route, the source has moved; or another router
     /// forwards to a link to which this one does, which is not this entry's business.
     fn wrong_link(&mut self, now: Instant, link: LinkId, source: IpAddr, group: IpAddr) {
         let unrouted = self.routes.get(&source) == Some(&Some(Route::None));
-        let is_own = self.may_be_own(link, source, group);
         if let Some(entry) = self.entries.get_mut(group, source) {
             if unrouted {
                 entry.arrived = link;
             }
-            entry.is_suspect = !unrouted && !is_own;
+            entry.is_suspect = !unrouted;
         }
         if self.routes.contains_key(&source) {
             self.out.push_back(Transmit::FindRoute { source });
         }
         self.refresh_entry(now, group, source);
-    }
-
-    /// Whether this router itself may have sent what came in there: its kernel gives it what it listens to.
-    fn may_be_own(&self, link: LinkId, source: IpAddr, group: IpAddr) -> bool {
-        let left_out = self.outgoing.get(&(link, group)).filter(|outgoing| outgoing.len() <= SURELY_LEFT_OUT);
-        let is_left_out = left_out.is_some_and(|outgoing| outgoing.contains(&source));
-        self.entries.sources_to(group, link).any(|of| of == source) && !is_left_out
     }
 
     fn found_route(&mut self, now: Instant, source: IpAddr, route: Route) {
@@ -424,29 +496,16 @@ impl Router {
         if wanted.mode == Mode::Include {
             wanted.sources.retain(|source| self.route(*source) == Some(Route::Via(link)));
         }
-        let before = self.listening.remove(&(link, group)).unwrap_or(Filter::NOTHING);
-        if !wanted.is_nothing() {
-            self.listening.insert((link, group), wanted.clone());
-        }
-        if before != wanted
-            && let Some(on_link) = self.links.get_mut(&link)
-        {
-            on_link.listens(now, group, &before, &wanted);
-        }
-        let outgoing_before = self.outgoing.remove(&(link, group)).unwrap_or_default();
-        let outgoing: BTreeSet<IpAddr> = self.entries.sources_to(group, link).take(MAX_OWN_SOURCES).collect();
-        let (before, filter) = (without(before, &outgoing_before), without(wanted, &outgoing));
-        if !outgoing.is_empty() {
-            self.outgoing.insert((link, group), outgoing);
-        }
-        if before == filter {
+        let Some(host) = self.hosts.get_mut(&link) else { return };
+        let before = host.wanted_of(group);
+        if before == wanted {
             return;
         }
-        let records = change_records(group, &before, &filter);
-        self.out.push_back(Transmit::Listen { link, group, filter });
-        // The kernel reports it, too, but only after some milliseconds, which add up from router to router.
-        let reports = records.into_iter().map(|record| Message::Report(vec![record]));
-        self.out.extend(reports.map(|message| Transmit::Send { link, message }));
+        if let Some(on_link) = self.links.get_mut(&link) {
+            on_link.listens(now, group, &before, &wanted);
+        }
+        let timers = self.links.get(&link).map_or(&self.config.timers, Link::timers);
+        host.want(now, group, wanted, timers);
     }
 
     fn refresh_entry(&mut self, now: Instant, group: IpAddr, source: IpAddr) {
@@ -474,14 +533,8 @@ impl Router {
             self.remove(now, group, source);
             return;
         }
-        let grows = before.is_none_or(|before| !forwarding.to.is_subset(&before.to));
-        if grows {
-            self.listen_everywhere(now, group);
-        }
         self.out.push_back(Transmit::Install { source, group, forwarding });
-        if !grows {
-            self.listen_everywhere(now, group);
-        }
+        self.listen_everywhere(now, group);
     }
 
     fn remove(&mut self, now: Instant, group: IpAddr, source: IpAddr) {
@@ -496,7 +549,10 @@ impl Router {
         if !is_routable_source(source) || !self.links.get(&from).is_none_or(serves) {
             return BTreeSet::new();
         }
-        let wanted = self.links.iter().filter(|(_, link)| serves(link) && link.filter(group).passes(source));
+        let presumed = self.entries.get(group, source).map(|entry| &entry.presumed);
+        let is_presumed = |id| presumed.is_some_and(|presumed| presumed.contains(id));
+        let wants = |id, link: &Link| link.filter(group).passes(source) || is_presumed(id);
+        let wanted = self.links.iter().filter(|(id, link)| serves(link) && wants(*id, link));
         let upstream = self.upstream.filter(|_| !is_source_specific(group));
         let outgoing = wanted.map(|(id, _)| *id).chain(upstream.map(|(id, _)| id));
         outgoing.filter(|link| *link != from).collect()
@@ -535,12 +591,4 @@ impl Router {
         }
         self.routes.retain(|source, _| used.contains(source));
     }
-}
-
-/// `filter`, but where it wants "any source" none of `sources`.
-fn without(mut filter: Filter, sources: &BTreeSet<IpAddr>) -> Filter {
-    if filter.mode == Mode::Exclude {
-        filter.sources.extend(sources);
-    }
-    filter
 }

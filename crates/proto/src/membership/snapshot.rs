@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use super::{Filter, Link, LinkId, entries::Entry, group::Group, link::Querier};
+use super::{Filter, Link, LinkId, RoomSnapshot, entries::Entry, group::Group, host::Host, link::Querier};
 use crate::Instant;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct LinkSnapshot {
     /// Time until the other querier counts as gone; none when this router is the querier.
     pub querier_expires: Option<Duration>,
     pub groups: Vec<GroupSnapshot>,
+    /// None on the upstream.
+    pub room: Option<RoomSnapshot>,
 }
 
 /// What the listeners of a link want of a group.
@@ -60,10 +62,12 @@ impl RouterSnapshot {
         links: &BTreeMap<LinkId, Link>,
         upstream: Option<(LinkId, IpAddr)>,
         entries: impl Iterator<Item = (IpAddr, IpAddr, &'a Entry)>,
-        listening: &BTreeMap<(LinkId, IpAddr), Filter>,
+        hosts: &BTreeMap<LinkId, Host>,
         refused: u64,
     ) -> Self {
-        let memberships = listening.iter();
+        let memberships = hosts
+            .iter()
+            .flat_map(|(link, host)| host.wanted().map(move |(group, filter)| (link, group, filter)));
         let routed = links.iter().map(|(id, link)| LinkSnapshot::new(now, *id, link));
         Self {
             links: routed.chain(upstream.map(LinkSnapshot::of_upstream)).collect(),
@@ -71,9 +75,9 @@ impl RouterSnapshot {
                 .filter_map(|(group, source, entry)| snapshot_entry(group, source, entry))
                 .collect(),
             listening: memberships
-                .map(|((link, group), filter)| MembershipSnapshot {
+                .map(|(link, group, filter)| MembershipSnapshot {
                     link: *link,
-                    group: *group,
+                    group,
                     filter: filter.clone(),
                 })
                 .collect(),
@@ -90,11 +94,12 @@ impl LinkSnapshot {
         };
         let groups = link.groups().map(|(address, group)| GroupSnapshot::new(now, address, group));
         let (address, querier) = (link.address(), Some(querier));
-        Self { link: id, address, querier, querier_expires, groups: groups.collect() }
+        let room = Some(link.room());
+        Self { link: id, address, querier, querier_expires, groups: groups.collect(), room }
     }
 
     fn of_upstream((link, address): (LinkId, IpAddr)) -> Self {
-        Self { link, address, querier: None, querier_expires: None, groups: Vec::new() }
+        Self { link, address, querier: None, querier_expires: None, groups: Vec::new(), room: None }
     }
 }
 

@@ -42,8 +42,10 @@ pub enum Notification {
 pub struct ReceiverConfig {
     pub session: SessionId,
     pub repair: Repair,
-    /// Whether the sender mends losses with repair symbols.
+    /// Whether the sender may mend losses with repair symbols. What is lost is named to it until it does.
     pub fec: bool,
+    /// Whether the caller hands in no digest from the group of which it has not seen that it is the sender's.
+    pub digest_from_group: bool,
     pub block_len: u16,
     pub notification: Notification,
     /// A Progress report goes out after so many multicast bytes, ...
@@ -117,6 +119,9 @@ pub enum ReceiverInput {
     /// The object cannot be stored as it was announced (no room, name refused). Everything kept of it is
     /// gone, and nothing more is kept before [`ReceiverTransmit::Discard`].
     AnnouncementRefused { file: FileId, begin: BeginOfFile, reason: String },
+    /// There was no room for these bytes, and there is now: it is as if they had never come. What was asked of the storage
+    /// since is not answered.
+    Lost { file: FileId, ranges: Vec<Range<u64>> },
     /// Storing failed for good (disk full, name taken).
     StoreFailed { file: FileId, reason: String },
     /// API_Close_Receiver.
@@ -266,7 +271,12 @@ impl Receiver {
         Self {
             state: State::Idle,
             ledger: Ledger::default(),
-            requester: Requester { repair: config.repair, ready_to_send: false, arrived_symbols: 0 },
+            requester: Requester {
+                repair: config.repair,
+                ready_to_send: false,
+                arrived_symbols: 0,
+                counts: false,
+            },
             reporter: Reporter::new(config.progress_bytes, config.progress_interval, config.keepalive, none),
             counters: ReceiverCounters::default(),
             group: 0,
@@ -309,6 +319,7 @@ impl Receiver {
             ReceiverInput::AnnouncementRefused { file, begin, reason } => {
                 self.announcement_refused(now, file, &begin, &reason);
             }
+            ReceiverInput::Lost { file, ranges } => self.lost(now, file, &ranges),
             ReceiverInput::StoreFailed { file, reason } => self.store_failed(file, &reason),
             ReceiverInput::Close => self.close(),
         }

@@ -6,6 +6,7 @@ mod credit;
 mod input;
 mod multicast_sender;
 mod objects;
+mod offers;
 mod over;
 mod retransmitter;
 mod slower;
@@ -64,6 +65,8 @@ pub struct SenderConfig {
     pub repair: Repair,
     /// Forward error correction, and what goes out unasked.
     pub fec: Option<Share>,
+    /// Whether receivers can see that a digest is the sender's: where losses are mended with symbols, it goes to the group, too.
+    pub digest_to_group: bool,
     /// Bytes of an object in each packet but the last.
     pub block_len: u16,
     /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers (a super-packet's worth).
@@ -224,6 +227,8 @@ pub struct Sender {
     closing_since: Option<Instant>,
     /// Whether somebody may have ended with everything since the last look.
     may_release: bool,
+    /// Whether somebody was let go who had all that it wanted before all objects had begun.
+    has_released_early: bool,
     /// Bytes sent again to receivers that have left.
     retransmitted_before_bytes: u64,
     /// Moves of receivers that were refused or not even answered.
@@ -250,6 +255,7 @@ impl Sender {
             idle_since: None,
             closing_since: None,
             may_release: false,
+            has_released_early: false,
             retransmitted_before_bytes: 0,
             refused_moves: 0,
         }
@@ -259,6 +265,7 @@ impl Sender {
     pub fn send(&mut self, _now: Instant, begin: BeginOfFile) -> FileId {
         let index = self.objects.add(begin);
         self.multicast.queue(index);
+        self.retransmitters.values_mut().for_each(|one| one.offers.extend(index));
         self.objects.file_id(index)
     }
 
@@ -363,7 +370,7 @@ impl Sender {
         {
             return Step::Transmit(to_group(self.objects.file_id(index), Message::BeginOfFile(begin)));
         }
-        if let Some(transmit) = self.next_symbols() {
+        if let Some(transmit) = self.next_symbols(now) {
             return Step::Transmit(transmit);
         }
         if let Some(index) = self.multicast.end(now, &mut self.objects) {
@@ -382,7 +389,8 @@ impl Sender {
             let deadline = self.deadline().map_or(deadline, |other| other.min(deadline));
             return Step::Wait(Some(deadline), SenderWait::Credit);
         }
-        if let Some(index) = self.multicast.announce_again(&mut self.objects)
+        let is_coding = self.symbols.is_coding();
+        if let Some(index) = self.multicast.announce_again(&mut self.objects, is_coding)
             && let Some(object) = self.objects.get(index)
         {
             let begin = Message::BeginOfFile(object.begin.clone());
@@ -390,7 +398,7 @@ impl Sender {
         }
         match self.multicast.blocks(&mut self.objects, self.config.max_run_len) {
             Some((index, range)) => {
-                self.symbols.sent(&mut self.objects, index, range.end);
+                self.note_passed(index, range.end);
                 Step::Transmit(self.blocks(index, range))
             }
             None => self.wait(),
@@ -422,14 +430,24 @@ impl Sender {
             return Some(object.begin.clone());
         }
         for (receiver, retransmitter) in &mut self.retransmitters {
+            if retransmitter.offers.take_unwanted(index) {
+                object.status.insert(*receiver, Some(Outcome::NotWanted));
+                continue;
+            }
             object.add_receiver(*receiver);
             self.coordinator.begins_at(*receiver);
             retransmitter.begin(file);
         }
-        for retransmitter in self.retransmitters.values_mut().filter(|one| one.group > 0) {
+        if self.is_wanted_by_nobody(index) {
+            self.file_done(index);
+            return None;
+        }
+        let object = self.objects.get(index)?;
+        let slower = self.retransmitters.iter_mut().filter(|(_, one)| one.group > 0);
+        for (_, retransmitter) in slower.filter(|(receiver, _)| object.is_pending_at(**receiver)) {
             slower::begin_at(retransmitter, &self.objects, index);
         }
-        self.objects.get(index).map(|object| object.begin.clone())
+        Some(object.begin.clone())
     }
 
     /// INL_Handle_Completion(i), and the hash to everyone once it is known.
@@ -447,6 +465,7 @@ impl Sender {
         } else if let Some(hash) = hash {
             pending.retain(|receiver| !self.awaits(*receiver, index));
             self.tell(index, &pending, Due::Digest(hash));
+            self.say_digest(now, index);
         }
     }
 
@@ -511,16 +530,18 @@ impl Sender {
         self.retransmitters.is_empty() && self.is_held() && !self.config.is_feed
     }
 
-    /// No more objects will come and all are out: a receiver that has ended with all of them need not wait for the
-    /// slower ones.
+    /// No more objects will come: a receiver that has ended with all that have begun, and wants none of the others, need
+    /// not wait for the slower ones.
     fn release(&mut self) {
-        let all_out = self.coordinator.state == State::Closing && self.multicast.is_idle();
-        if !all_out || !std::mem::take(&mut self.may_release) {
+        if self.coordinator.state != State::Closing || !std::mem::take(&mut self.may_release) {
             return;
         }
+        let queued = self.multicast.queued() as u64;
         for (receiver, retransmitter) in &mut self.retransmitters {
-            if !self.coordinator.is_at_work(*receiver) && retransmitter.knows_all() {
+            let wants_none = retransmitter.offers.unwanted() == queued;
+            if wants_none && !self.coordinator.is_at_work(*receiver) && retransmitter.knows_all() {
                 retransmitter.close();
+                self.has_released_early |= queued > 0;
             }
         }
     }
@@ -539,7 +560,8 @@ impl Sender {
     /// When an object's time is up, or a receiver's patience to be lost.
     fn deadline(&self) -> Option<Instant> {
         let lingers_until = self.idle_since.zip(self.linger).map(|(since, linger)| since + linger);
-        let checks = self.stall.deadlines().into_iter().chain([lingers_until]).flatten();
+        let checks =
+            self.stall.deadlines().into_iter().chain([lingers_until, self.symbols.deadline()]).flatten();
         let checks = checks.filter(|_| self.coordinator.state != State::Closed);
         checks.chain(self.coordinator.deadline()).min()
     }
@@ -619,6 +641,7 @@ fn retransmission(
     let (file, message) = match action {
         Action::Welcome => (session, Message::Welcome(welcome)),
         Action::Place(group) => (session, Message::Move(Move::new(group).ok()?)),
+        Action::Offer(index) => (objects.file_id(index), Message::Offer(objects.get(index)?.begin.clone())),
         Action::Message(index, Due::Reject) => (objects.file_id(index), Message::RetransmissionReject),
         Action::Message(index, Due::BeginOfFile) => {
             (objects.file_id(index), Message::BeginOfFile(objects.get(index)?.begin.clone()))

@@ -103,6 +103,7 @@ impl ReceiverNode {
             session: session(scenario),
             repair: scenario.repair,
             fec: scenario.fec.is_some(),
+            digest_from_group: true,
             block_len: scenario.block_len,
             notification: plan.notification,
             progress_bytes: u64::from(plan.receive_buffer_bytes) / 8,

@@ -31,6 +31,8 @@ pub struct Scenario {
     pub rate_bps: u64,
     /// The rates of slower groups, from fast to slow.
     pub slower_rates_bps: Vec<u64>,
+    /// Whether what goes to single receivers takes its share of `rate_bps`, as on a host.
+    pub shares_rate: bool,
     /// In the order of their API_Send; an object's index is its position here.
     pub objects: Vec<ObjectPlan>,
     pub receivers: Vec<ReceiverPlan>,
@@ -129,6 +131,7 @@ impl Scenario {
             seed,
             fec,
             slower_rates_bps,
+            shares_rate: false,
             close_at: last_send + if lingers { LINGERING } else { Duration::ZERO },
             hashing: millis(*pick(&mut random, &[0, 2, 100])),
             repair,
@@ -225,7 +228,7 @@ impl ReceiverPlan {
 /// Every second session has forward error correction, half of them with a fixed share.
 fn draw_fec(seed: u64) -> Option<Share> {
     let mut random = generator(seed, 3);
-    let share = *pick(&mut random, &[Share::Auto, Share::Auto, Share::Percent(5), Share::Percent(60)]);
+    let share = *pick(&mut random, &[Share::Needed, Share::Auto, Share::Percent(5), Share::Percent(60)]);
     random.random_bool(0.5).then_some(share)
 }
 

@@ -88,6 +88,7 @@ pub(super) struct SenderNode {
     rate_bps: u64,
     contents: Vec<Rc<[u8]>>,
     group_free_at: Instant,
+    share: Option<Share>,
     /// The rate of each slower group, and when it may be sent more.
     slower: Vec<(u64, Instant)>,
     /// With all headers.
@@ -107,6 +108,7 @@ impl SenderNode {
             session: session(scenario),
             repair: scenario.repair,
             fec: scenario.fec,
+            digest_to_group: true,
             block_len: scenario.block_len,
             max_run_len: scenario.max_run_len,
             slower_run_lens: vec![scenario.max_run_len; scenario.slower_rates_bps.len()],
@@ -126,6 +128,7 @@ impl SenderNode {
             rate_bps: scenario.rate_bps,
             contents: contents(scenario),
             group_free_at: Instant::ZERO,
+            share: scenario.shares_rate.then(Share::default),
             slower: scenario.slower_rates_bps.iter().map(|rate| (*rate, Instant::ZERO)).collect(),
             group_bytes: 0,
             connections: BTreeMap::new(),
@@ -187,7 +190,12 @@ impl SenderNode {
             match self.machine.poll(now, Lane::Group) {
                 Step::Transmit(transmit) => self.transmit(now, transmit, trace, outputs),
                 Step::Event(event) => self.event(now, event, trace),
-                Step::Wait(deadline, why) => return self.wait(now, deadline, why, outputs),
+                Step::Wait(deadline, why) => {
+                    if let Some(share) = &mut self.share {
+                        share.multicast_waits = true;
+                    }
+                    return self.wait(now, deadline, why, outputs);
+                }
             }
         }
     }
@@ -212,6 +220,14 @@ impl SenderNode {
             let writable_at = connection.writable_at();
             if writable_at > now + SOCKET_BUFFER {
                 return outputs.push(Output::Wake(writable_at));
+            }
+            if self.share.as_ref().is_some_and(|share| share.holds_back(self.group_free_at > now))
+                && !self.machine.has_message(id)
+            {
+                if self.machine.is_ready(id) {
+                    outputs.push(Output::Wake(self.group_free_at.max(now + Duration::from_micros(100))));
+                }
+                return;
             }
             let ready = self.machine.is_ready(id);
             match self.machine.poll(now, Lane::Receiver(id)) {
@@ -291,6 +307,9 @@ impl SenderNode {
         match to {
             Destination::Group => {
                 self.group_bytes += len as u64;
+                if let Some(share) = self.share.as_mut().filter(|_| !matches!(packet, Packet::Message(_))) {
+                    share.multicast(len);
+                }
                 self.group_free_at = self.group_free_at.max(now) + transmission_time(len, self.rate_bps);
                 outputs.push(Output::ToGroup(0, packet));
             }
@@ -302,7 +321,17 @@ impl SenderNode {
             }
             Destination::Receiver(id) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
-                    outputs.push(Output::ToReceiver(id.0 as usize, connection.send(now, len), packet));
+                    let arrival = match &packet {
+                        Packet::Message(_) => connection.send_message(now, len),
+                        Packet::Blocks { .. } | Packet::Symbols { .. } => connection.send(now, len),
+                    };
+                    if let Some(share) = self.share.as_mut().filter(|_| !matches!(packet, Packet::Message(_)))
+                    {
+                        share.repair(len);
+                        self.group_free_at =
+                            self.group_free_at.max(now) + transmission_time(len, self.rate_bps);
+                    }
+                    outputs.push(Output::ToReceiver(id.0 as usize, arrival, packet));
                 }
             }
         }
@@ -345,6 +374,34 @@ impl SenderNode {
             }
             SenderEvent::PutOut { receiver, .. } => _ = self.connections.remove(&receiver),
             SenderEvent::Closed => self.closed = true,
+        }
+    }
+}
+
+/// How the sender's host shares its rate between the group and retransmissions: these get a 64th while there is something
+/// to multicast.
+#[derive(Debug, Default)]
+struct Share {
+    /// Bytes that retransmissions may still take, 64 times.
+    credit: i64,
+    multicast_waits: bool,
+}
+
+impl Share {
+    const LEAST: i64 = 64;
+
+    fn holds_back(&self, is_busy: bool) -> bool {
+        if self.multicast_waits { is_busy } else { self.credit <= 0 }
+    }
+
+    fn multicast(&mut self, len: usize) {
+        self.multicast_waits = false;
+        self.credit = (self.credit + len as i64).min(Self::LEAST << 17);
+    }
+
+    fn repair(&mut self, len: usize) {
+        if !self.multicast_waits {
+            self.credit -= len as i64 * Self::LEAST;
         }
     }
 }

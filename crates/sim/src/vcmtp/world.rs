@@ -20,11 +20,14 @@ use crate::{
 };
 
 /// More events than this are a run that goes round in circles.
-const MAX_EVENTS: u64 = 3_000_000;
+const MAX_EVENTS: u64 = 6_000_000;
 
 /// How long a receiver takes for a hash, and how long the application thinks.
 const HASHING: Duration = Duration::from_millis(2);
 const THINKING: Duration = Duration::from_millis(15);
+
+/// The first stream of random numbers for connections to receivers, one each.
+const CONTROL_STREAM: u64 = 1 << 32;
 
 /// How long it takes to join another group.
 const JOINING: Duration = Duration::from_millis(40);
@@ -288,7 +291,9 @@ impl<'a> World<'a> {
             return;
         }
         let plan = &self.scenario.receivers[number];
-        let connection = Connection::new(plan.control_delay, plan.control_rate_bps);
+        let random = generator(self.scenario.seed, CONTROL_STREAM + number as u64);
+        let connection = Connection::new(plan.control_delay, plan.control_rate_bps)
+            .with_loss(plan.path.control_loss, random);
         self.sender.join(now, number, connection, plan.receive_buffer_bytes);
         let mut receiver = ReceiverNode::new(self.scenario, number, plan);
         receiver.connect(now);

@@ -85,6 +85,9 @@ pub enum Message {
     Lacking(RetransmissionRequest),
     Move(Move),
     Heard(Heard),
+    NamesRequest,
+    /// As an announcement, of an object that has not begun.
+    Offer(BeginOfFile),
 }
 
 impl Message {
@@ -128,6 +131,8 @@ impl Message {
             PacketType::Lacking => Self::Lacking(RetransmissionRequest::parse(payload)?),
             PacketType::Move => Self::Move(Move::parse(payload)?),
             PacketType::Heard => Self::Heard(Heard::parse(payload)?),
+            PacketType::NamesRequest => empty(payload, Self::NamesRequest)?,
+            PacketType::Offer => Self::Offer(BeginOfFile::parse(payload)?),
             PacketType::EndOfFile => empty(payload, Self::EndOfFile)?,
             PacketType::BeginOfFileRequest => empty(payload, Self::BeginOfFileRequest)?,
             PacketType::EndOfRetransmissionRequests => empty(payload, Self::EndOfRetransmissionRequests)?,
@@ -151,7 +156,7 @@ impl Message {
     /// How many bytes follow the header.
     pub fn payload_len(&self) -> usize {
         match self {
-            Self::BeginOfFile(_) => BeginOfFile::LEN,
+            Self::BeginOfFile(_) | Self::Offer(_) => BeginOfFile::LEN,
             Self::RetransmissionRequest(_) | Self::Lacking(_) => RetransmissionRequest::LEN,
             Self::Hello(body) => body.emitted_len(),
             Self::Welcome(_) => Welcome::LEN,
@@ -175,13 +180,14 @@ impl Message {
             | Self::EndOfRetransmissionRequests
             | Self::RetransmissionReject
             | Self::NotWanted
+            | Self::NamesRequest
             | Self::Goodbye => 0,
         }
     }
 
     fn emit(&self, packet: &mut Vec<u8>) {
         match self {
-            Self::BeginOfFile(body) => body.emit(packet),
+            Self::BeginOfFile(body) | Self::Offer(body) => body.emit(packet),
             Self::RetransmissionRequest(body) | Self::Lacking(body) => body.emit(packet),
             Self::Hello(body) => body.emit(packet),
             Self::Welcome(body) => body.emit(packet),
@@ -205,6 +211,7 @@ impl Message {
             | Self::EndOfRetransmissionRequests
             | Self::RetransmissionReject
             | Self::NotWanted
+            | Self::NamesRequest
             | Self::Goodbye => {}
         }
     }
@@ -238,6 +245,8 @@ impl Message {
             Self::Lacking(_) => PacketType::Lacking,
             Self::Move(_) => PacketType::Move,
             Self::Heard(_) => PacketType::Heard,
+            Self::NamesRequest => PacketType::NamesRequest,
+            Self::Offer(_) => PacketType::Offer,
         }
     }
 }
@@ -246,7 +255,7 @@ impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.packet_type())?;
         match self {
-            Self::BeginOfFile(body) => write!(f, " {body}"),
+            Self::BeginOfFile(body) | Self::Offer(body) => write!(f, " {body}"),
             Self::RetransmissionRequest(body) | Self::Lacking(body) => write!(f, " {body}"),
             Self::Hello(body) => write!(f, " {body}"),
             Self::Welcome(body) => write!(f, " {body}"),
@@ -270,6 +279,7 @@ impl fmt::Display for Message {
             | Self::EndOfRetransmissionRequests
             | Self::RetransmissionReject
             | Self::NotWanted
+            | Self::NamesRequest
             | Self::Goodbye => Ok(()),
         }
     }

@@ -53,6 +53,8 @@ pub fn messages() -> Vec<Message> {
     let lack = |source_block, lacking| Lack { source_block, lacking, next: 2_048 + lacking };
     let symbols = SymbolRequest::new(600, vec![lack(0, 7), lack(3, 614)]).expect("two");
     vec![
+        Message::NamesRequest,
+        Message::Offer(begin.clone()),
         Message::BeginOfFile(begin),
         Message::EndOfFile,
         Message::BeginOfFileRequest,

@@ -267,7 +267,7 @@ struct Built {
 
 impl Built {
     fn within(lab: &Lab) -> Result<Self> {
-        let mroute = start(lab, &["mroute"])?;
+        let mroute = start(lab, &["mroute", "--keep", "0s"])?;
         let nodes = lab.nodes().iter().filter(|node| node.name.starts_with("receiver"));
         let receivers = nodes.clone().map(|node| open_receiver(lab, &node.name)).collect::<Result<_>>()?;
         let source = |node: &treecast_lab::LabNode| NodeSource {

@@ -40,6 +40,7 @@ impl Hands {
             Ok(job) => self.worker.carry_out(job, &mut self.buffer),
             Err(TryRecvError::Disconnected) => return Step::Over,
             Err(TryRecvError::Empty) if self.worker.catch_up(&mut self.buffer) => self.worker.tell(),
+            Err(TryRecvError::Empty) if self.worker.look_for_room() => self.worker.tell(),
             Err(TryRecvError::Empty) => return Step::Idle,
         }
         Step::Worked
@@ -52,9 +53,13 @@ pub(super) fn run(hands: &Mutex<Hands>, calls: &Receiver<()>) {
         match held.step() {
             Step::Worked => {}
             Step::Idle => {
+                let next_look = held.worker.full.until_next_look();
                 drop(held);
                 // Where nobody will call again, no jobs will come.
-                _ = calls.recv();
+                _ = match next_look {
+                    Some(time) => calls.recv_timeout(time).is_ok(),
+                    None => calls.recv().is_ok(),
+                };
             }
             Step::Over => return held.worker.finish(),
         }

@@ -60,6 +60,9 @@ impl Session<'_> {
 
     /// What keeps it; a sender that says nothing is told of even when nothing is missing of what it has announced.
     fn hindrance(&self, now: Instant, lacking: u64, rates: [f64; 4]) -> Option<Hindrance> {
+        if self.full_since.is_some() {
+            return Some(Hindrance::Full);
+        }
         let [received, again, dropped, disk_wait_ms] = rates;
         let why = judge(&Symptoms {
             silent: now.saturating_duration_since(self.machine.last_heard()),

@@ -22,6 +22,7 @@ pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
             ticket::Repair::Nack => Repair::Nack,
         },
         fec: plan.options.fec,
+        digest_to_group: plan.identity.is_some(),
         block_len: plan.block_len,
         max_run_len: run_len(plan.options.rate.fixed_bps()),
         slower_run_lens: plan.options.slower_rates.iter().map(|rate| run_len(Some(*rate))).collect(),

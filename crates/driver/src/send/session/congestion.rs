@@ -8,7 +8,7 @@ use treecast_proto::{
 use treecast_wire::{header::FileId, message::Message};
 
 use super::{
-    super::{Plan, Rate, RateProgress, SendError},
+    super::{MOST_CODED_BPS, Plan, Rate, RateProgress, SendError},
     Session,
 };
 use crate::{pacer, tcp_info, udp::frames_in_super_packet};
@@ -100,6 +100,7 @@ impl Session<'_> {
         let packet_bytes = self.plan.packet_bytes();
         let packets = pacer::packets_per_smooth_run(rate, packet_bytes, limit);
         self.run_bytes = packets as u64 * packet_bytes;
+        self.machine.set_may_code(rate <= MOST_CODED_BPS);
         self.machine.set_max_run_len((packets * usize::from(self.plan.block_len)) as u32);
         self.pacer.set_rate(now, rate.saturating_mul(copies), self.run_bytes);
     }

@@ -145,9 +145,13 @@ impl Session<'_> {
         if self.feed.is_some() {
             return None;
         }
-        let unsent = self.total_bytes.saturating_sub(self.machine.multicast_bytes());
-        let multicast = time_for(unsent, sent_a_second);
         let awaited = receivers.iter().filter(|receiver| is_awaited(receiver));
+        let lacking =
+            |receiver: &ReceiverProgress| receiver.wanted_bytes.saturating_sub(receiver.received_bytes);
+        // What nobody wants any more is not sent to its end.
+        let wanted = awaited.clone().map(lacking).max().unwrap_or_default();
+        let unsent = self.total_bytes.saturating_sub(self.machine.multicast_bytes()).min(wanted);
+        let multicast = time_for(unsent, sent_a_second);
         awaited.map(|receiver| receiver.seconds_left).fold(multicast, |all, one| Some(all?.max(one?)))
     }
 }

@@ -218,6 +218,17 @@ fn what_is_there_from_before_is_not_stored_again() {
 }
 
 #[test]
+fn what_could_not_be_stored_is_taken_from_a_later_loop() {
+    let mut receiver = receiver();
+    let whole = [contents(1), message(FILE, Message::BeginOfFile(begin())), blocks(0..95), digest(1)];
+    take(&mut receiver, NOW, whole);
+    let lost = ReceiverInput::Lost { file: FILE, ranges: Vec::from_iter([20..40]) };
+    assert_eq!(take(&mut receiver, NOW, [lost]), []);
+    let hash = Step::Transmit(ReceiverTransmit::Hash { file: FILE });
+    assert_eq!(take(&mut receiver, NOW, [blocks(0..95)]), [store(20..40, false), hash]);
+}
+
+#[test]
 fn a_digest_that_comes_after_the_hash_settles_it() {
     let mut receiver = receiver();
     let begin = message(FILE, Message::BeginOfFile(begin()));

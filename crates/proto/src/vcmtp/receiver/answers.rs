@@ -127,6 +127,28 @@ impl Receiver {
         self.settle(now, index);
     }
 
+    /// What has come of an announced object could not be stored: it is asked for again.
+    pub(super) fn lost(&mut self, now: Instant, file: FileId, ranges: &[Range<u64>]) {
+        let index = file.index();
+        let object = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session);
+        let Some(object) = object.filter(|object| object.is_final()) else { return };
+        let (before, had_symbols) = (object.chunks(), object.lacking.is_some());
+        let forgotten: u64 = ranges.iter().map(|range| object.forget_bytes(range)).sum();
+        object.check = None;
+        object.stage = Stage::Receiving;
+        // Symbols were lost as well, and which is not known.
+        object.lacking = None;
+        self.reporter.progress.received_bytes -= forgotten;
+        self.account(index, before);
+        if had_symbols {
+            self.transmit(ReceiverTransmit::ForgetSymbols { file });
+        }
+        for range in ranges {
+            self.request(index, Request::Retransmission(range.clone()));
+        }
+        self.settle(now, index);
+    }
+
     pub(super) fn store_failed(&mut self, file: FileId, reason: &str) {
         let index = file.index();
         let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)

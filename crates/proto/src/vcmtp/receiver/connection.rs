@@ -15,6 +15,7 @@ impl Receiver {
             self.state = State::ReceivingData;
             self.requester.ready_to_send = true;
             self.requester.arrived_symbols = 0;
+            self.requester.counts = false;
             self.reporter.start(now);
             self.heard = now;
         }

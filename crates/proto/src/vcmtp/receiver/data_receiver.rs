@@ -61,6 +61,9 @@ impl Receiver {
                     self.settle(now, index);
                 }
             }
+            (Message::Digest(digest), Channel::Group) if self.config.digest_from_group => {
+                self.digest_from_group(now, index, digest.hash);
+            }
             (Message::ChunkHashes(page), Channel::Control) => self.chunk_hashes(now, index, page),
             (Message::SymbolsSent(sent), _) => self.symbols_sent(now, from, index, sent),
             // What is whole needs no retransmissions.
@@ -70,6 +73,16 @@ impl Receiver {
             }
             (Message::Withdraw(reason), Channel::Control) => self.refused(index, reason.as_str()),
             _ => self.counters.malformed += 1,
+        }
+    }
+
+    /// The object is out, and the connection may be late to say so.
+    fn digest_from_group(&mut self, now: Instant, index: u32, hash: [u8; 32]) {
+        if let Some(object) =
+            self.ledger.get_mut(index).filter(|object| object.is_final() && object.doom.is_none())
+        {
+            object.digest.get_or_insert(hash);
+            self.settle(now, index);
         }
     }
 
@@ -264,12 +277,10 @@ impl Receiver {
         if from == Channel::Group {
             let is_slower = self.group > 0;
             let gaps = if is_slower { Vec::new() } else { object.gaps_before(&bytes) };
-            if self.mends_by_symbols(index) {
+            if self.counts_lacks(index) {
                 self.pass_before(now, index, bytes.start);
             } else {
-                for gap in gaps {
-                    self.request(index, Request::Retransmission(gap));
-                }
+                self.name_gaps(index, gaps, bytes.start);
             }
             if self.ledger.get(index).is_some_and(|object| object.quiet_at.is_some()) {
                 self.be_quiet_at(index, Some(now + QUIET));
@@ -374,14 +385,12 @@ impl Receiver {
         if !object.is_final() {
             return;
         }
-        if self.mends_by_symbols(index) {
+        if self.counts_lacks(index) {
             return self.pass_end(now, index);
         }
         let Some(object) = self.ledger.get_mut(index) else { return };
         let gaps = if object.end_is_sure { object.gaps_at_sure_end() } else { object.gaps_at_end() };
-        for gap in gaps {
-            self.request(index, Request::Retransmission(gap));
-        }
+        self.name_gaps(index, gaps, u64::MAX);
     }
 
     /// The group's announcement may be wrong: the sender is asked for its own, once.

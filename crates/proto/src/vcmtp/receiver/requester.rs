@@ -15,6 +15,8 @@ pub(super) struct Requester {
     pub(super) ready_to_send: bool,
     /// Repair symbols that have come over the connection.
     pub(super) arrived_symbols: u64,
+    /// Whether the sender mends losses with repair symbols: it is told how much is lacking then, and no longer what.
+    pub(super) counts: bool,
 }
 
 /// What the data receiver asks of it; one object each.
@@ -72,7 +74,8 @@ impl Requester {
 mod tests {
     use super::*;
 
-    const READY: Requester = Requester { repair: Repair::Nack, ready_to_send: true, arrived_symbols: 0 };
+    const READY: Requester =
+        Requester { repair: Repair::Nack, ready_to_send: true, arrived_symbols: 0, counts: false };
 
     #[test]
     fn table_4_8_ready_to_send_retx_req() {

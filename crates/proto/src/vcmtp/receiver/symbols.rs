@@ -1,5 +1,9 @@
 //! Forward error correction at the receiver: repair symbols are gathered until a source block can be decoded; of those
 //! that have been out and cannot, the sender is told how many symbols they lack.
+//!
+//! Before the sender has sent any symbols, it is told what is lost, block by block, as without forward error correction.
+//! It sends these blocks again, or symbols in their place. In the latter case it says over the connection, too, that symbols
+//! of the source block are out.
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
@@ -25,9 +29,15 @@ use crate::{
 /// into one message.
 const GATHER: Duration = Duration::from_millis(20);
 
+/// As [`GATHER`], when all of the object has been out: nothing else goes on meanwhile.
+const GATHER_AT_END: Duration = Duration::from_millis(5);
+
 /// When nothing has come of what was asked for in this time, it is asked for again: what told that it was out may have
 /// been lost.
-const RETRY: Duration = Duration::from_millis(200);
+const RETRY: Duration = Duration::from_millis(40);
+
+/// The wait doubles each time that nothing comes, up to this.
+const LONGEST_RETRY: Duration = Duration::from_millis(320);
 
 /// The most messages at a time.
 const MAX_MESSAGES: usize = 16;
@@ -42,6 +52,8 @@ pub(super) struct Lacking {
     passed: u32,
     /// Those of them that are not whole. What went by before the receiver was there is not among them.
     open: BlockSet,
+    /// Those of which the sender has been told what is lost, and has not sent symbols.
+    named: BlockSet,
     /// Those of these that the sender is to be told of, unless nothing has changed.
     due: BlockSet,
     /// What it was told last.
@@ -50,6 +62,8 @@ pub(super) struct Lacking {
     last: Option<u32>,
     /// When the sender is to be told.
     at: Option<Instant>,
+    /// How long it is waited for an answer next.
+    retry: Duration,
 }
 
 impl Lacking {
@@ -59,16 +73,18 @@ impl Lacking {
             first: 0,
             passed: 0,
             open: BlockSet::default(),
+            named: BlockSet::default(),
             due: BlockSet::default(),
             said: BTreeMap::new(),
             last: None,
             at: None,
+            retry: RETRY,
         }
     }
 
     /// How much memory it takes, in chunks of about 600 bytes.
     pub(super) fn chunks(&self) -> usize {
-        self.gatherer.chunks() + self.open.chunks() + self.due.chunks()
+        self.gatherer.chunks() + self.open.chunks() + self.named.chunks() + self.due.chunks()
     }
 
     pub(super) fn is_decoding(&self) -> bool {
@@ -81,6 +97,30 @@ impl Lacking {
         self.passed = self.passed.max(end);
         self.open.insert(passed.clone());
         self.due.insert(passed) > 0
+    }
+
+    /// All blocks of a source block have been out, and symbols are still coming. Those before it are lacked, too.
+    fn pass_blocks(&mut self, source_block: u32) -> bool {
+        let is_news = self.pass(source_block);
+        let one = u64::from(source_block)..u64::from(source_block) + 1;
+        if self.passed <= source_block || self.named.remove(one.clone()) > 0 {
+            self.passed = self.passed.max(source_block + 1);
+            self.open.insert(one);
+        }
+        is_news
+    }
+
+    /// What is missing of the source blocks before `end` has been named to the sender.
+    fn name(&mut self, end: u32) {
+        if end > self.passed {
+            self.named.insert(self.passed.into()..end.into());
+            self.passed = end;
+        }
+    }
+
+    /// How long what is lacking waits to be told.
+    fn gather(&self) -> Duration {
+        if self.passed < self.gatherer.layout().count() { GATHER } else { GATHER_AT_END }
     }
 
     /// The symbols of a source block are out for now. Returns whether it lacks some.
@@ -104,6 +144,7 @@ impl Lacking {
     fn close(&mut self, source_block: u32) {
         let one = u64::from(source_block)..u64::from(source_block) + 1;
         self.open.remove(one.clone());
+        self.named.remove(one.clone());
         self.due.remove(one);
         self.said.remove(&source_block);
         self.gatherer.forget(source_block);
@@ -158,6 +199,7 @@ impl Receiver {
             let positions = layout.positions(source_block, &symbols);
             self.transmit(ReceiverTransmit::KeepSymbols { file, source_block, positions });
         }
+        self.requester.counts = true;
         self.heard_symbols(now, from, index, source_block);
         self.decode(index, source_block);
     }
@@ -167,16 +209,18 @@ impl Receiver {
         let Some(object) = self.ledger.get_mut(index) else { return };
         let (is_quiet, chunks) = (object.quiet_at.is_some(), object.chunks());
         let Some(lacking) = &mut object.lacking else { return };
-        let mut at = lacking.at;
+        let (mut at, gather) = (lacking.at, lacking.gather());
         let before = match from {
             Channel::Group => lacking.last.replace(source_block).filter(|before| *before != source_block),
             Channel::Control => None,
         };
-        if before.is_some_and(|before| lacking.is_out(before)) {
-            at = Some(at.map_or(now + GATHER, |at| at.min(now + GATHER)));
+        let is_news = lacking.pass_blocks(source_block);
+        lacking.retry = RETRY;
+        if before.is_some_and(|before| lacking.is_out(before)) || is_news {
+            at = Some(at.map_or(now + gather, |at| at.min(now + gather)));
         } else if lacking.due.is_empty() {
-            // What was asked for is coming.
-            at = at.map(|_| now + RETRY);
+            // What was asked for is coming. When no more does, the word that it was all may have been lost.
+            at = Some(now + RETRY);
         }
         self.account(index, chunks);
         self.say_lacks_at(index, at);
@@ -187,6 +231,7 @@ impl Receiver {
 
     /// All symbols of a source block up to this one are out.
     pub(super) fn symbols_sent(&mut self, now: Instant, from: Channel, index: u32, sent: SymbolsSent) {
+        self.requester.counts = true;
         let word = if from == Channel::Control { Word::Sender } else { Word::Hearsay };
         let Some(object) = self.open(word, index) else { return };
         let before = object.chunks();
@@ -194,14 +239,13 @@ impl Receiver {
         if sent.source_block >= lacking.gatherer.layout().count() {
             return self.counters.malformed += 1;
         }
-        if lacking.passed <= sent.source_block {
-            lacking.pass(sent.source_block + 1);
-        }
+        lacking.pass_blocks(sent.source_block);
         if lacking.is_open(sent.source_block) {
             lacking.gatherer.sent(sent.source_block, sent.next);
             lacking.is_out(sent.source_block);
             lacking.last = None;
-            self.say_lacks_at(index, Some(now + GATHER));
+            let at = now + lacking.gather();
+            self.say_lacks_at(index, Some(at));
         }
         self.account(index, before);
     }
@@ -242,10 +286,28 @@ impl Receiver {
 
 /// What follows from it.
 impl Receiver {
-    /// Whether what is missing of an object is mended by symbols, whichever was lost.
-    pub(super) fn mends_by_symbols(&self, index: u32) -> bool {
-        let object = self.ledger.get(index);
-        self.config.fec && object.is_some_and(|object| object.lacking.is_some() || object.begin.is_none())
+    /// Whether the sender is told how much is missing of an object, and not what.
+    pub(super) fn counts_lacks(&self, index: u32) -> bool {
+        let has_symbols = |object: &Object| object.lacking.is_some() || object.begin.is_none();
+        self.config.fec && self.requester.counts && self.ledger.get(index).is_some_and(has_symbols)
+    }
+
+    /// Tells the sender what is missing of an object that the group has sent up to `position`.
+    pub(super) fn name_gaps(&mut self, index: u32, gaps: Vec<Range<u64>>, position: u64) {
+        for gap in gaps {
+            self.request(index, Request::Retransmission(gap));
+        }
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        let (block_len, before) = (object.block_len(), object.chunks());
+        // Its gaps are asked for when it is known what is there.
+        if object.awaits_kept {
+            return;
+        }
+        if let Some(lacking) = &mut object.lacking {
+            let layout = lacking.gatherer.layout();
+            lacking.name(layout.source_block(position / block_len));
+            self.account(index, before);
+        }
     }
 
     /// Whether an object is whole and its hash is being computed, or was right.
@@ -272,8 +334,10 @@ impl Receiver {
         if had_symbols {
             self.transmit(ReceiverTransmit::ForgetSymbols { file });
         }
-        if heard > 0 {
+        if heard > 0 && self.requester.counts {
             self.pass_before(now, index, heard - 1);
+        } else if heard > 0 {
+            self.name_gaps(index, Vec::new(), heard - 1);
         }
     }
 
@@ -326,19 +390,23 @@ impl Receiver {
             return;
         }
         let is_news = lacking.pass(lacking.gatherer.layout().count());
-        let missed = lacking.gatherer.layout().blocks(lacking.first).start;
+        let layout = lacking.gatherer.layout();
+        let named = (0..layout.count()).filter(|block| repeats && lacking.named.has(u64::from(*block)));
+        let mut missed: Vec<_> = named.map(|block| layout.blocks(block)).collect();
         if repeats {
             lacking.repeat();
+            missed.push(0..layout.blocks(lacking.first).start);
         }
         let waits = lacking.at.is_none() && !lacking.open.is_empty() && self.config.repair != Repair::None;
         let is_due = is_news || repeats || waits;
-        let gaps = if repeats { object.missing(0..missed) } else { Vec::new() };
+        let at = now + lacking.gather();
+        let gaps: Vec<_> = missed.into_iter().flat_map(|missed| object.missing(missed)).collect();
         self.account(index, before);
         for gap in gaps {
             self.request(index, Request::Retransmission(gap));
         }
         if is_due {
-            self.say_lacks_at(index, Some(now + GATHER));
+            self.say_lacks_at(index, Some(at));
         }
     }
 
@@ -397,6 +465,7 @@ impl Receiver {
         }
         if lacking.due.is_empty() {
             lacking.repeat();
+            lacking.retry = (lacking.retry * 2).min(LONGEST_RETRY);
         }
         let mut lacks = Vec::new();
         while lacks.len() < MAX_LACKS * MAX_MESSAGES
@@ -416,7 +485,7 @@ impl Receiver {
                 lacks.push(Lack { source_block, lacking: count, next });
             }
         }
-        let again = if lacking.due.is_empty() { RETRY } else { GATHER };
+        let again = if lacking.due.is_empty() { lacking.retry } else { GATHER };
         let at = (!lacking.open.is_empty() && !waits_for_end && repair != Repair::None).then(|| now + again);
         object.lacking = Some(lacking);
         self.account(index, before);

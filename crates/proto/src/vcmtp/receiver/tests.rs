@@ -2,7 +2,9 @@
 
 use std::{ops::Range, time::Duration};
 
-use treecast_wire::message::{ChunkHashes, Digest, Message, Move, PutOut, PutOutCode, Reason, Welcome};
+use treecast_wire::message::{
+    ChunkHashes, Digest, Message, Move, PutOut, PutOutCode, Reason, SymbolsSent, Welcome,
+};
 
 use super::{
     super::testing::{SESSION, begin, file, words},
@@ -45,6 +47,7 @@ impl Bench {
             session: SESSION,
             repair,
             fec: false,
+            digest_from_group: false,
             block_len: 100,
             notification,
             progress_bytes: u64::MAX,
@@ -252,6 +255,19 @@ fn table_4_7_bof_response_ignore() {
     assert_eq!(bench.data(200..250), "", "dropped, and no gap is mended");
     assert_eq!(bench.eof(), "", "said too early, it would not count");
     assert_eq!(bench.digest(), "NotWanted");
+}
+
+#[test]
+#[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
+fn what_could_not_be_stored_is_asked_for_again_whatever_was_asked_of_the_storage() {
+    let mut bench = Bench::new(Notification::Batched);
+    bench.bof(300);
+    bench.data(0..300);
+    assert_eq!(bench.digest(), "hash 0");
+    let lost = |ranges: &[Range<u64>]| ReceiverInput::Lost { file: file(0), ranges: ranges.to_vec() };
+    assert_eq!(bench.input(lost(&[100..200])), "Retx-Request 0 100..200");
+    assert_eq!(bench.data_again(100..200), "store 0 100..200, hash 0");
+    assert_eq!(bench.input(lost(&[])), "hash 0", "the last one has not been answered");
 }
 
 #[test]
@@ -845,6 +861,7 @@ fn what_is_whole_from_before_is_only_hashed() {
 fn symbols_stand_for_blocks_whichever_were_lost() {
     let mut bench = Bench::with(Repair::Nack, Notification::Batched);
     bench.receiver.config.fec = true;
+    bench.receiver.requester.counts = true;
     let symbols = |positions| ReceiverInput::Symbols { from: Channel::Group, file: file(0), positions };
     assert_eq!(bench.bof(500), "announce 0 500");
     assert_eq!(bench.data(0..200), "store 0 0..200");
@@ -864,6 +881,19 @@ fn symbols_stand_for_blocks_whichever_were_lost() {
     let again = "forget symbols 0, BOF-Request 0, Retx-Request 0 0..500";
     assert_eq!(bench.hashed([1; 32]), again);
     assert_eq!(bench.input(symbols(600..700)), "");
+}
+
+#[test]
+fn what_is_lost_is_named_until_the_sender_sends_symbols_in_its_place() {
+    let mut bench = Bench::with(Repair::Nack, Notification::Batched);
+    bench.receiver.config.fec = true;
+    bench.bof(500);
+    bench.data(0..200);
+    assert_eq!(bench.data(400..500), "store 0 400..500, Retx-Request 0 200..400");
+    assert_eq!((bench.eof(), bench.later(Duration::from_secs(1))), (String::new(), String::new()));
+    let sent = Message::SymbolsSent(SymbolsSent { source_block: 0, next: 7 });
+    assert_eq!(bench.control(sent), "");
+    assert_eq!(bench.later(Duration::from_millis(5)), "Symbol-Request 0 (arrived=0 0:lacking=2,next=7)");
 }
 
 /// Found by seed 983 of the simulated sessions: nothing more was to come, and nothing was asked for.

@@ -83,7 +83,13 @@ impl Sender {
         if let Message::Move(to) = message {
             return self.move_to(now, from, to);
         }
+        if message == Message::NamesRequest {
+            return self.names_request(from);
+        }
         let Some(index) = self.objects.begun(file) else {
+            if let (Message::NotWanted, Some(index)) = (&message, self.objects.index(file)) {
+                return self.not_wanted_ahead(from, index);
+            }
             if matches!(
                 message,
                 Message::BeginOfFileRequest
@@ -132,12 +138,14 @@ impl Sender {
         let Some(retransmitter) = self.retransmitters.get_mut(&from) else { return };
         let Some(object) = self.objects.get(index) else { return };
         let there = bytes.start..bytes.end.min(object.sent);
-        if !there.is_empty() {
-            retransmitter.request(index, self.objects.blocks(there));
-        }
         // It asks for what is not there: somebody else has told it of another size, or that all is out.
         if bytes.end > object.sent {
             retransmitter.correct(index);
+        }
+        if !there.is_empty() {
+            let blocks = self.objects.blocks(there);
+            retransmitter.request(index, blocks.clone());
+            self.note_named(from, index, blocks);
         }
     }
 
@@ -153,6 +161,12 @@ impl Sender {
             self.symbols.note(from, index, object, *lack);
         }
         for lack in request.lacks() {
+            // How much it lacks takes the place of what it has named.
+            if let Some(schedule) =
+                object.schedule.as_ref().filter(|schedule| schedule.next(lack.source_block).is_some())
+            {
+                retransmitter.drop_request(index, schedule.layout().blocks(lack.source_block));
+            }
             match self.symbols.lack(from, index, object, *lack) {
                 Answer::Group => {}
                 Answer::Out => retransmitter.say_sent((index, lack.source_block)),
@@ -171,6 +185,7 @@ impl Sender {
         if !self.serves(from, index) || self.config.repair == Repair::None {
             return self.tell(index, &[from], Due::Reject);
         }
+        self.symbols.take_blocks_only(from, index);
         if let Some(retransmitter) = self.retransmitters.get_mut(&from) {
             retransmitter.request_chunk_hashes(index, pages);
         }

@@ -12,6 +12,9 @@ use crate::{Instant, fec::Schedule};
 /// starts, so that receivers' memory stays bounded as well.
 pub(super) const MAX_STARTED: usize = 4096;
 
+/// Objects of this size, in bytes, and above are announced several times where repair symbols may mend losses.
+const LARGE_BYTES: u64 = 1 << 20;
+
 #[derive(Debug, Default)]
 pub(super) struct MulticastSender {
     /// API_Send has been called, BOF is not yet out.
@@ -101,18 +104,24 @@ impl MulticastSender {
         Some(index)
     }
 
-    /// The object whose turn it is, when its BOF is to be multicast again: with forward error correction, where losses
-    /// are expected, behind its first run, and whenever twice as much is out. A receiver that has not heard it can make
+    /// The object whose turn it is, when its BOF is to be multicast again: where repair symbols mend losses, behind its first run, and whenever twice as much is out. A receiver that has not heard it can make
     /// nothing of repair symbols, and to ask for it takes a round trip or, when that is lost, many.
-    pub(super) fn announce_again(&mut self, objects: &mut Objects) -> Option<u32> {
+    /// Where they only may (`is_coding` is false), small objects do without.
+    pub(super) fn announce_again(&mut self, objects: &mut Objects, is_coding: bool) -> Option<u32> {
         let index = *self.in_flight.front()?;
         let object = objects.get_mut(index)?;
         let is_under_way = (1..object.begin.file_size).contains(&object.sent);
-        if object.schedule.is_none() || !is_under_way || object.sent < object.announce_at {
+        let is_worth = is_coding || object.begin.file_size >= LARGE_BYTES;
+        if object.schedule.is_none() || !is_worth || !is_under_way || object.sent < object.announce_at {
             return None;
         }
         object.announce_at = object.sent.saturating_mul(2);
         Some(index)
+    }
+
+    /// Whether nothing is to be multicast behind the object whose turn it is.
+    pub(super) fn is_at_last(&self) -> bool {
+        self.queued.is_empty() && self.in_flight.len() <= 1
     }
 
     /// Whether blocks are to be multicast.

@@ -180,6 +180,11 @@ impl Objects {
         self.index(file).filter(|index| self.open.get(index).is_none_or(has_begun))
     }
 
+    /// How many there have been so far.
+    pub(super) fn count(&self) -> u32 {
+        self.next_index
+    }
+
     pub(super) fn get(&self, index: u32) -> Option<&Object> {
         self.open.get(&index)
     }

@@ -11,6 +11,7 @@ use treecast_wire::header::FileId;
 use super::{
     super::{Repair, ranges::BlockSet},
     objects::{Object, Objects},
+    offers::Offers,
     over::MOST_AT_ONCE,
     slower::{Awaited, Moves},
 };
@@ -57,6 +58,8 @@ enum Closing {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Welcome,
+    /// An object that has not begun.
+    Offer(u32),
     /// The receiver is counted in this group.
     Place(u8),
     Message(u32, Due),
@@ -83,6 +86,7 @@ pub(super) struct Retransmitter {
     pub(super) heard: Instant,
     /// Whether it was there when an object began, or has said anything. Somebody who only came and went has not.
     pub(super) takes_part: bool,
+    pub(super) offers: Offers,
     /// Objects that were over before it came and that it is not told of yet ...
     missed: BlockSet,
     /// ... and those that it is told of and still at.
@@ -139,6 +143,7 @@ impl Retransmitter {
             is_silent: false,
             heard: now,
             takes_part: false,
+            offers: Offers::default(),
             missed,
             reopened: BTreeSet::new(),
             due: BTreeSet::new(),
@@ -257,6 +262,20 @@ impl Retransmitter {
         }
     }
 
+    /// It is to be told over its connection that symbols of a source block are out.
+    pub(super) fn owe_sent(&mut self, of: (u32, u32)) {
+        self.sent_due.insert(of);
+    }
+
+    /// Symbols take the place of blocks that it has asked for.
+    pub(super) fn drop_request(&mut self, index: u32, blocks: Range<u64>) {
+        let Some(requested) = self.requested.get_mut(&index) else { return };
+        requested.blocks.remove(blocks);
+        if requested.blocks.is_empty() {
+            self.requested.remove(&index);
+        }
+    }
+
     /// The receiver speaks of an object that has not begun: somebody else has told it of one. Should there be such
     /// an object, the receiver is told when it begins.
     pub(super) fn mislead(&mut self, file: FileId) {
@@ -343,6 +362,7 @@ impl Retransmitter {
             || !self.due.is_empty()
             || !self.withdrawn.is_empty()
             || !self.sent_due.is_empty()
+            || self.offers.are_due()
             || self.may_be_told()
     }
 
@@ -378,6 +398,9 @@ impl Retransmitter {
         }
         if let Some((index, source_block)) = self.sent_due.pop_first() {
             return Some(Action::SymbolsSent(index, source_block));
+        }
+        if let Some(index) = self.offers.next(objects) {
+            return Some(Action::Offer(index));
         }
         if let Some((index, pages)) = self.chunk_hashes.pop_first() {
             return Some(Action::ChunkHashes(index, pages));

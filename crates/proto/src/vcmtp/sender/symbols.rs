@@ -1,17 +1,29 @@
 //! Repair symbols to the group: a share of each source block behind it, and as many as receivers have said that they
 //! lack. When those of a source block are out, SymbolsSent follows: who has it knows what has been lost.
+//!
+//! Receivers begin by naming the blocks that they lack, which are sent again to each of them. Where symbols to the group cost less,
+//! these take the blocks' place ([`Sender::code_if_worth`]), and receivers say from then on how much they lack.
 
-use std::{collections::BTreeSet, ops::Range};
-
-use treecast_wire::message::{Lack, Message, SymbolsSent};
-
-use super::{
-    super::Repair,
-    Destination, ReceiverId, Sender, SenderTransmit,
-    objects::{Object, Objects},
-    to_group,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    time::Duration,
 };
-use crate::fec::{Estimate, Schedule, Share, ToGo, Wish};
+
+use treecast_wire::message::{Digest, Lack, Message, SymbolsSent};
+
+use super::{super::Repair, Destination, ReceiverId, Sender, SenderTransmit, objects::Object, to_group};
+use crate::{
+    Instant,
+    fec::{Estimate, Layout, Schedule, Share, ToGo, Wish, is_out_of_reach},
+};
+
+/// When the last words on an object ([`Word`]) are said to the group again for the first time; each time later, twice as
+/// late. Who has lost them would ask much later.
+const SAY_AGAIN: Duration = Duration::from_millis(15);
+
+/// It is not said again later than this.
+const LAST_SAID_AGAIN: Duration = Duration::from_millis(240);
 
 /// What a receiver's word that it lacks symbols of a source block leads to.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +40,26 @@ pub(super) enum Answer {
     Correction,
 }
 
+/// What the group is told of an object besides its announcement and its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Word {
+    /// SymbolsSent, of this source block.
+    SymbolsSent(u32),
+    /// The hash, for receivers that can see that it is the sender's. Over a connection that loses packets it may be late.
+    Digest,
+}
+
+/// What receivers have named of a source block.
+#[derive(Debug, Default)]
+struct Named {
+    /// How many of its blocks each of them lacks, of which some may have been sent again.
+    lost: BTreeMap<ReceiverId, u32>,
+    /// Who has named some since this was last looked at.
+    new: BTreeSet<ReceiverId>,
+    /// Who is to be told over its connection that symbols have taken their place, when these are out.
+    untold: BTreeSet<ReceiverId>,
+}
+
 #[derive(Debug)]
 pub(super) struct Symbols {
     /// None without forward error correction.
@@ -37,8 +69,17 @@ pub(super) struct Symbols {
     due: BTreeSet<(u32, u32)>,
     /// As `due`, when the object is out (VCMTP 1).
     later: BTreeSet<(u32, u32)>,
-    /// Of which SymbolsSent is to go.
-    told: BTreeSet<(u32, u32)>,
+    /// What is to be said, of which object.
+    told: BTreeSet<(u32, Word)>,
+    /// What is to be said once more, when, and how long after the time before.
+    again: BTreeMap<(u32, Word), (Instant, Duration)>,
+    named: BTreeMap<(u32, u32), Named>,
+    /// Objects of which a receiver has got wrong blocks, and fetches right ones: symbols are of no use to it.
+    blocks_only: BTreeSet<(u32, ReceiverId)>,
+    /// Symbols have taken the place of blocks, or do so from the beginning.
+    is_coding: bool,
+    /// They may, where nobody insists on them.
+    may_code: bool,
     sent: u64,
 }
 
@@ -51,6 +92,11 @@ impl Symbols {
             due: BTreeSet::new(),
             later: BTreeSet::new(),
             told: BTreeSet::new(),
+            again: BTreeMap::new(),
+            named: BTreeMap::new(),
+            blocks_only: BTreeSet::new(),
+            is_coding: fec.is_some_and(|share| share != Share::Needed),
+            may_code: true,
             sent: 0,
         }
     }
@@ -65,25 +111,84 @@ impl Symbols {
         if let Some(estimate) = &mut self.estimate {
             estimate.leave(receiver.0);
         }
+        for named in self.named.values_mut() {
+            named.lost.remove(&receiver);
+            named.new.remove(&receiver);
+        }
+        self.blocks_only.retain(|(_, other)| *other != receiver);
     }
 
-    /// Blocks have been multicast up to byte `end`: behind the last one of a source block, its share of repair symbols
-    /// is due.
-    pub(super) fn sent(&mut self, objects: &mut Objects, index: u32, end: u64) {
-        let next_block = objects.blocks(0..end).end;
-        let Some(estimate) = &mut self.estimate else { return };
-        let Some(schedule) = objects.get_mut(index).and_then(|object| object.schedule.as_mut()) else {
-            return;
-        };
-        let layout = schedule.layout();
-        let source_block = layout.source_block(next_block - 1);
-        if next_block != layout.blocks(source_block).end {
-            return;
-        }
+    /// Whether symbols mend losses.
+    pub(super) fn is_coding(&self) -> bool {
+        self.is_coding
+    }
+
+    /// A source block is out: its share of repair symbols is due. `is_at_last`: nothing is to be multicast behind the object.
+    fn passed(&mut self, object: &mut Object, of: (u32, u32), is_at_last: bool) {
+        let Some((estimate, schedule)) = self.estimate.as_mut().zip(object.schedule.as_mut()) else { return };
+        let (layout, source_block) = (schedule.layout(), of.1);
         let symbols = layout.source_symbols(source_block);
-        if schedule.aim(source_block, symbols.saturating_add(estimate.ahead(symbols))) {
-            self.due.insert((index, source_block));
+        let is_last = is_at_last && source_block + 1 == layout.count();
+        let ahead = estimate.ahead(symbols, is_last);
+        if self.is_coding && schedule.aim(source_block, symbols.saturating_add(ahead)) {
+            self.due.insert(of);
         }
+    }
+
+    /// A receiver has got wrong blocks of an object.
+    pub(super) fn take_blocks_only(&mut self, from: ReceiverId, index: u32) {
+        self.blocks_only.insert((index, from));
+        for (_, named) in self.named.range_mut((index, 0)..=(index, u32::MAX)) {
+            named.lost.remove(&from);
+            named.new.remove(&from);
+        }
+    }
+
+    /// A receiver has named so many blocks of a source block.
+    fn name(&mut self, from: ReceiverId, of: (u32, u32), blocks: u32) {
+        let named = self.named.entry(of).or_default();
+        *named.lost.entry(from).or_default() += blocks;
+        named.new.insert(from);
+    }
+
+    /// Symbols take the place of what has been named of a source block, if that costs less. Returns whose blocks they are.
+    fn code(&mut self, object: &mut Object, of: (u32, u32)) -> Vec<ReceiverId> {
+        let (index, source_block) = of;
+        let Some((estimate, schedule)) = self.estimate.as_mut().zip(object.schedule.as_mut()) else {
+            return Vec::new();
+        };
+        let Some(named) = self.named.get_mut(&of) else { return Vec::new() };
+        let symbols = schedule.layout().source_symbols(source_block);
+        let has_symbols = schedule.next(source_block).is_some_and(|next| next > symbols)
+            || schedule.to_go(source_block) > 0;
+        let reached = named.lost.iter().filter(|(_, lost)| !is_out_of_reach(**lost, symbols));
+        let may_code = self.may_code || self.is_coding;
+        let is_worth = has_symbols || may_code && estimate.is_worth(symbols, reached.map(|(_, lost)| *lost));
+        if !is_worth {
+            return Vec::new();
+        }
+        self.is_coding = true;
+        let lack = |lost: u32| Lack { source_block, lacking: lost, next: symbols };
+        let new: Vec<_> =
+            std::mem::take(&mut named.new).into_iter().map(|one| (one, named.lost[&one])).collect();
+        let new: Vec<_> = new.into_iter().filter(|(_, lost)| !is_out_of_reach(*lost, symbols)).collect();
+        new.iter().for_each(|(one, lost)| estimate.note(one.0, index, symbols, lack(*lost)));
+        let mut coded = Vec::new();
+        for (receiver, lost) in new {
+            let to_go = ToGo { symbols: schedule.to_go(source_block), is_out: object.out.is_some() };
+            if let Wish::Group(goal) = estimate.lack(receiver.0, index, symbols, lack(lost), to_go) {
+                schedule.aim(source_block, goal);
+                coded.push(receiver);
+            }
+        }
+        named.untold.extend(&coded);
+        let waits = self.repair == Repair::After && object.out.is_none();
+        match schedule.to_go(source_block) {
+            0 => self.told.insert((index, Word::SymbolsSent(source_block))),
+            _ if waits => self.later.insert(of),
+            _ => self.due.insert(of),
+        };
+        coded
     }
 
     /// The object is out: what waited for that is due.
@@ -97,8 +202,30 @@ impl Symbols {
 
     /// Nothing more of the object goes out.
     pub(super) fn forget(&mut self, index: u32) {
-        for set in [&mut self.due, &mut self.later, &mut self.told] {
+        for set in [&mut self.due, &mut self.later] {
             set.retain(|(other, _)| *other != index);
+        }
+        self.told.retain(|(other, _)| *other != index);
+        self.again.retain(|(other, _), _| *other != index);
+        self.named.retain(|(other, _), _| *other != index);
+        self.blocks_only.retain(|(other, _)| *other != index);
+    }
+
+    /// When SymbolsSent is to be said again.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.again.values().map(|(time, _)| *time).min()
+    }
+
+    /// Has said again what it is time for.
+    fn tell_again(&mut self, now: Instant) {
+        let due: Vec<_> =
+            self.again.iter().filter(|(_, (time, _))| *time <= now).map(|(of, _)| *of).collect();
+        for of in due {
+            self.told.insert(of);
+            let wait = self.again.remove(&of).map_or(SAY_AGAIN, |(_, wait)| wait * 2);
+            if wait <= LAST_SAID_AGAIN {
+                self.again.insert(of, (now + wait, wait));
+            }
         }
     }
 
@@ -130,7 +257,7 @@ impl Symbols {
                     (true, false) => _ = self.due.insert((index, source_block)),
                     // All that it needs is out, and it does not know.
                     (false, _) if Some(lack.next) < next => {
-                        self.told.insert((index, source_block));
+                        self.told.insert((index, Word::SymbolsSent(source_block)));
                         return Answer::Out;
                     }
                     (false, _) => {}
@@ -153,15 +280,82 @@ impl Symbols {
 /// What a receiver says that it lacks, of a source block that has been out; it cannot have heard of more symbols than those.
 fn known(object: &Object, lack: Lack) -> Option<(&Schedule, Lack)> {
     let schedule = object.schedule.as_ref()?;
-    let (layout, next) = (schedule.layout(), schedule.next(lack.source_block)?);
-    let is_under_way = object.sent < object.begin.file_size
-        && layout.source_block(object.sent / layout.block_len()) <= lack.source_block;
-    (!is_under_way).then(|| (schedule, Lack { next: lack.next.min(next), ..lack }))
+    let next = schedule.next(lack.source_block)?;
+    has_passed(object, &schedule.layout(), lack.source_block)
+        .then(|| (schedule, Lack { next: lack.next.min(next), ..lack }))
+}
+
+/// Whether all blocks of a source block have been multicast.
+fn has_passed(object: &Object, layout: &Layout, source_block: u32) -> bool {
+    object.sent >= object.begin.file_size
+        || layout.source_block(object.sent / layout.block_len()) > source_block
 }
 
 impl Sender {
+    /// Whether repair symbols may take the place of lost blocks where that costs less, as far as the caller has the processor
+    /// time for them.
+    pub fn set_may_code(&mut self, may_code: bool) {
+        self.symbols.may_code = may_code;
+    }
+
+    /// Blocks have been multicast up to byte `end` of an object: where that is the end of a source block, symbols for it are due.
+    pub(super) fn note_passed(&mut self, index: u32, end: u64) {
+        let next_block = self.objects.blocks(0..end).end;
+        let is_at_last = self.multicast.is_at_last();
+        let schedule = self.objects.get(index).and_then(|object| object.schedule.as_ref());
+        let Some(layout) = schedule.map(Schedule::layout) else { return };
+        let source_block = layout.source_block(next_block - 1);
+        if next_block == layout.blocks(source_block).end {
+            self.code_if_worth(index, source_block);
+            if let Some(object) = self.objects.get_mut(index) {
+                self.symbols.passed(object, (index, source_block), is_at_last);
+            }
+        }
+    }
+
+    /// A receiver has named blocks that it lacks. Whole source blocks are nothing that the group could mend.
+    pub(super) fn note_named(&mut self, from: ReceiverId, index: u32, blocks: Range<u64>) {
+        let object = self.objects.get(index);
+        let Some((object, schedule)) = object.and_then(|object| Some((object, object.schedule.as_ref()?)))
+        else {
+            return;
+        };
+        if self.symbols.blocks_only.contains(&(index, from)) {
+            return;
+        }
+        let layout = schedule.layout();
+        let first = layout.source_block(blocks.start);
+        let last = layout.source_block(blocks.end.saturating_sub(1));
+        if last - first.min(last) > 1 {
+            return;
+        }
+        let mut passed = Vec::new();
+        for source_block in first..=last {
+            let inside = layout.blocks(source_block);
+            let count = blocks.end.min(inside.end).saturating_sub(blocks.start.max(inside.start));
+            self.symbols.name(from, (index, source_block), count as u32);
+            passed.extend(has_passed(object, &layout, source_block).then_some(source_block));
+        }
+        passed.into_iter().for_each(|source_block| self.code_if_worth(index, source_block));
+    }
+
+    /// Has symbols to the group take the place of what receivers have named of a source block, if that costs less.
+    fn code_if_worth(&mut self, index: u32, source_block: u32) {
+        let Some(object) = self.objects.get_mut(index) else { return };
+        let coded = self.symbols.code(object, (index, source_block));
+        let Some(schedule) = &object.schedule else { return };
+        let blocks = schedule.layout().blocks(source_block);
+        for receiver in coded {
+            if let Some(retransmitter) = self.retransmitters.get_mut(&receiver) {
+                retransmitter.lack(index);
+                retransmitter.drop_request(index, blocks.clone());
+            }
+        }
+    }
+
     /// The next repair symbols to the group, or the word that they are out.
-    pub(super) fn next_symbols(&mut self) -> Option<SenderTransmit> {
+    pub(super) fn next_symbols(&mut self, now: Instant) -> Option<SenderTransmit> {
+        self.symbols.tell_again(now);
         while let Some((index, source_block)) = self.symbols.due.first().copied() {
             let most = self.objects.blocks_per_run(self.config.max_run_len) as u32;
             let object = self.objects.get_mut(index);
@@ -172,9 +366,43 @@ impl Sender {
                 return Some(SenderTransmit::Symbols { to, file, source_block, symbols });
             }
             self.symbols.due.remove(&(index, source_block));
-            self.symbols.told.insert((index, source_block));
+            self.say(now, index, Word::SymbolsSent(source_block));
         }
-        let (index, source_block) = self.symbols.told.pop_first()?;
+        let (index, word) = self.symbols.told.pop_first()?;
+        match word {
+            Word::SymbolsSent(source_block) => self.symbols_sent(index, source_block),
+            Word::Digest => {
+                let hash = self.objects.get(index)?.hash?;
+                Some(to_group(self.objects.file_id(index), Message::Digest(Digest::unsigned(hash))))
+            }
+        }
+    }
+
+    /// Tells the group of an object now and, when nothing else of it goes out that would show who has lost that, a few
+    /// times more.
+    fn say(&mut self, now: Instant, index: u32, word: Word) {
+        self.symbols.told.insert((index, word));
+        let is_out = |object: &Object| object.sent >= object.begin.file_size;
+        if self.objects.get(index).is_some_and(is_out) {
+            self.symbols.again.insert((index, word), (now + SAY_AGAIN, SAY_AGAIN));
+        }
+    }
+
+    /// The group is told the hash of an object that is out, where losses are to be expected.
+    pub(super) fn say_digest(&mut self, now: Instant, index: u32) {
+        if self.config.digest_to_group && self.symbols.is_coding {
+            self.say(now, index, Word::Digest);
+        }
+    }
+
+    /// The word that symbols are out, also to receivers whose blocks they stand for over their connections.
+    fn symbols_sent(&mut self, index: u32, source_block: u32) -> Option<SenderTransmit> {
+        let untold = self.symbols.named.get_mut(&(index, source_block));
+        for receiver in untold.map(|named| std::mem::take(&mut named.untold)).into_iter().flatten() {
+            if let Some(retransmitter) = self.retransmitters.get_mut(&receiver) {
+                retransmitter.owe_sent((index, source_block));
+            }
+        }
         let next = self.objects.get(index)?.schedule.as_ref()?.next(source_block)?;
         let message = Message::SymbolsSent(SymbolsSent { source_block, next });
         Some(to_group(self.objects.file_id(index), message))

@@ -1,5 +1,6 @@
 //! The sender against tables 4.4 to 4.6, seen from outside.
 
+mod offers;
 mod slower;
 mod stall;
 mod symbols;
@@ -42,6 +43,7 @@ impl Bench {
             session: SESSION,
             repair: Repair::Nack,
             fec: None,
+            digest_to_group: false,
             block_len: 100,
             max_run_len: 200,
             slower_run_lens: Vec::new(),
@@ -808,6 +810,27 @@ fn symbols_that_are_on_their_way_to_a_receiver_are_not_sent_it_twice() {
     assert_eq!(symbols_for(0, 200), 0);
     assert_eq!(symbols_for(199, 1), 0);
     assert_eq!(symbols_for(200, 2), 2, "all have arrived, and it took two more");
+}
+
+/// Two receivers have named a block each. Symbols take their place where there is time to compute them.
+#[test]
+fn a_symbol_stands_for_blocks_that_several_receivers_have_named() {
+    for may_code in [true, false] {
+        let mut bench = Bench::of(SenderConfig { fec: Some(Share::Needed), ..Bench::config() });
+        bench.sender.set_may_code(may_code);
+        bench.out(20_000, &[A, B]);
+        bench.message(A, request(0, 100));
+        assert_eq!(bench.group(), "", "nothing that others lack, too");
+        bench.message(B, request(500, 600));
+        let out = bench.group();
+        assert_eq!(bench.sender.repair_symbols() > 0, may_code, "{out}");
+        let told = [A, B].map(|receiver| bench.to(receiver));
+        let expected = match may_code {
+            true => ["Symbols-Sent 0", "Symbols-Sent 0"],
+            false => ["data again 0 0..100", "data again 0 500..600"],
+        };
+        assert!(told[0].starts_with(expected[0]) && told[1].starts_with(expected[1]), "{told:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! Receivers whose disk is full, and has room again, or not.
+
+mod child;
+mod session;
+
+use std::{fs, path::PathBuf, process::Command, time::Duration};
+
+use serde_json::Value;
+use session::{Scratch, contents, finish, finish_well, path, wait_until};
+
+/// A small file system in memory; unmounted when dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(scratch: &Scratch, name: &str, size: &str) -> Self {
+        let folder = scratch.path(name);
+        fs::create_dir_all(&folder).unwrap();
+        mount(&["-t", "tmpfs", "-o", &format!("size={size}"), "disk", path(&folder)]);
+        Self(folder)
+    }
+
+    fn grow(&self, size: &str) {
+        mount(&["-o", &format!("remount,size={size}"), path(&self.0)]);
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn mount(args: &[&str]) {
+    assert!(Command::new("mount").args(args).status().unwrap().success(), "{args:?}");
+}
+
+fn events(told: &str) -> Vec<Value> {
+    told.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// What comes of a file for which there is no room is fetched again when there is; others are not held up.
+#[test]
+fn a_receiver_goes_on_by_itself_when_there_is_room_again() {
+    for way in [&["--wait", "2"][..], &["--repair", "carousel"], &["--wait", "2", "--fec", "20%"]] {
+        let scratch = Scratch::new();
+        let files = [("set/a", 1_500_000), ("set/b", 3_000_000), ("set/c", 40_000), ("set/d", 50_000)];
+        for (name, size) in files {
+            scratch.file(name, size);
+        }
+        let disk = Disk::new(&scratch, "a", "2M");
+        // Another program takes what is free while a large file is under way.
+        let other = fs::File::create(scratch.path("a/other")).unwrap();
+        let set = scratch.path("set");
+        let mut sender = scratch.send(&[way, &["--rate", "20M", path(&set)]].concat());
+        let steady = scratch.receive("b", &[]);
+        let told = scratch.path("told");
+        let mut command = scratch.receive_command("a");
+        command.args(["--json", "--name", "anna"]).arg(format!("@{}", scratch.path("ticket").display()));
+        let receiver = session::SpawnGuarded::spawn_guarded(command.stdout(fs::File::create(&told).unwrap()));
+        finish_well(steady);
+        let said = || events(&fs::read_to_string(&told).unwrap());
+        wait_until("it says that its disk is full", || said().iter().any(|event| event["event"] == "full"));
+        // Others are done, and this one waits still.
+        std::thread::sleep(Duration::from_millis(600));
+        drop(other);
+        disk.grow("16M");
+        let (code, text) = finish(receiver);
+        let said = said();
+        assert_eq!(code, Some(0), "{way:?}: {text} {:?}", said.last());
+        for (name, size) in files {
+            assert!(fs::read(scratch.path("a").join(name)).unwrap() == contents(size), "{way:?} {name}");
+        }
+        let full = said.iter().find(|event| event["event"] == "full").unwrap();
+        assert!(full["needed_bytes"].as_u64() > full["free_bytes"].as_u64(), "{full}");
+        assert!(said.iter().any(|event| event["event"] == "progress" && event["why"] == "full"), "{way:?}");
+        assert!(said.iter().any(|event| event["event"] == "room"));
+        match way.contains(&"carousel") {
+            true => sender.kill().unwrap(),
+            false => drop(finish_well(sender)),
+        }
+    }
+}
+
+/// The file that has no room fails in the end; what is there of it stays, and where that is is said.
+#[test]
+fn what_is_there_when_nobody_makes_room_is_named() {
+    let scratch = Scratch::new();
+    scratch.file("set/large", 3_000_000);
+    scratch.file("set/small", 30_000);
+    let disk = Disk::new(&scratch, "a", "4M");
+    let set = scratch.path("set");
+    let sender = scratch.send(&["--rate", "10M", path(&set)]);
+    let receiver = scratch.receive("a", &["--wait-for-space", "2"]);
+    wait_until("some has come", || scratch.parts("a") > 0);
+    let others = scratch.path("a/others");
+    _ = Command::new("dd")
+        .args(["if=/dev/zero", "bs=4k", "count=1000"])
+        .arg(format!("of={}", path(&others)))
+        .output();
+    let (code, told) = finish(receiver);
+    assert_eq!(code, Some(3), "{told}");
+    finish(sender);
+    let part = scratch
+        .names("a")
+        .into_iter()
+        .find(|name| name.ends_with(".part"))
+        .unwrap_or_else(|| panic!("{told}"));
+    let line = told.lines().find(|line| line.contains("large: failed")).unwrap();
+    assert!(line.contains(&part) && line.contains("bytes of it stay in"), "{line}");
+    assert!(
+        told.contains("is full: set/large needs") && told.contains("for 2 s (--wait-for-space)"),
+        "{told}"
+    );
+    drop(disk);
+}

@@ -1,0 +1,259 @@
+//! What holds the kernel's multicast routing sockets open while no daemon runs, so that a restart loses no packet.
+//!
+//! A kernel forgets interfaces and entries when the last descriptor of such a socket is closed. So a small process, the
+//! keeper, holds both from when a daemon is ready. It hands them to the next daemon (SCM_RIGHTS), and ends when none has
+//! come in time. It also does so after SIGKILL. A keeper that is asked to end (SIGTERM) ends: a service manager that
+//! stops all processes of a service means this one, too. So systemd, which can hold descriptors itself, is given them
+//! as well (sd_notify(3), FDSTORE), and gives them back to the next daemon (sd_listen_fds(3)).
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, ErrorKind, Read, Write},
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream},
+    },
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Error,
+    sys::{self, Poll},
+};
+
+/// The abstract name at which a keeper waits for the next daemon; each network namespace has its own (unix(7)).
+const NAME: &str = "treecast-mroute-keeper";
+
+/// The names under which systemd holds the sockets.
+const STORED_NAMES: [(&str, Family); 2] =
+    [("treecast-mroute-ipv6", Family::Ipv6), ("treecast-mroute-ipv4", Family::Ipv4)];
+
+/// Longer than anything between two processes of one host takes.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+const READY: u8 = b'r';
+const DISMISSED: u8 = b'q';
+
+const DAEMON: u64 = 0;
+const LISTENER: u64 = 1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    Ipv6 = b'6' as isize,
+    Ipv4 = b'4' as isize,
+}
+
+/// The sockets of a daemon that has gone.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    pub ipv6: Option<OwnedFd>,
+    pub ipv4: Option<OwnedFd>,
+}
+
+impl Sockets {
+    /// Takes over what has been kept for this network namespace's next daemon, if anything has.
+    pub fn take_over() -> Self {
+        let stored = Self::of_service_manager();
+        if stored.ipv4.is_some() || stored.ipv6.is_some() {
+            return stored;
+        }
+        // Nobody keeps anything, or does so for a daemon that still runs.
+        Self::of_keeper().unwrap_or_default()
+    }
+
+    fn of_service_manager() -> Self {
+        let mut sockets = Self::default();
+        for (name, descriptor) in sys::passed_descriptors() {
+            if let Some((_, family)) = STORED_NAMES.iter().find(|(stored, _)| *stored == name) {
+                *sockets.place(*family) = Some(descriptor);
+            }
+        }
+        sockets
+    }
+
+    fn of_keeper() -> io::Result<Self> {
+        let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(NAME)?)?;
+        if sys::peer(&stream)?.user != sys::own_user() {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let (families, descriptors) = sys::receive_descriptors(&stream)?;
+        let mut sockets = Self::default();
+        for (family, descriptor) in families.into_iter().zip(descriptors) {
+            let family = if family == Family::Ipv6 as u8 { Family::Ipv6 } else { Family::Ipv4 };
+            *sockets.place(family) = Some(descriptor);
+        }
+        // The keeper ends, and its name is free for the next one.
+        let _ = stream.read(&mut [0]);
+        Ok(sockets)
+    }
+
+    fn place(&mut self, family: Family) -> &mut Option<OwnedFd> {
+        match family {
+            Family::Ipv6 => &mut self.ipv6,
+            Family::Ipv4 => &mut self.ipv4,
+        }
+    }
+}
+
+/// The daemon's side of a keeper that runs.
+#[derive(Debug)]
+pub struct Keeper {
+    process: Child,
+    stream: UnixStream,
+}
+
+impl Keeper {
+    /// Runs `command`, which is to call [`keep`], and gives it these sockets.
+    pub fn start(command: &[OsString], sockets: &[(Family, RawFd)]) -> io::Result<Self> {
+        let (program, arguments) = command.split_first().ok_or(ErrorKind::InvalidInput)?;
+        let (stream, other) = UnixStream::pair()?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(OwnedFd::from(other)).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn()?;
+        let families: Vec<u8> = sockets.iter().map(|(family, _)| *family as u8).collect();
+        let descriptors: Vec<RawFd> = sockets.iter().map(|(_, descriptor)| *descriptor).collect();
+        sys::send_descriptors(&stream, &families, &descriptors)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self { process, stream })
+    }
+
+    /// Reads what the keeper has said: that it is ready. None: it has ended.
+    pub fn is_there(&mut self) -> Option<bool> {
+        let mut said = [0];
+        match self.stream.read(&mut said) {
+            Ok(1) => Some(said == [READY]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                Some(false)
+            }
+            Ok(_) | Err(_) => {
+                let _ = self.process.wait();
+                None
+            }
+        }
+    }
+
+    /// Has it end at once: no other daemon is to come.
+    pub fn dismiss(mut self) {
+        // It may have ended.
+        let _ = self.stream.write_all(&[DISMISSED]);
+        let _ = self.process.wait();
+    }
+}
+
+impl AsRawFd for Keeper {
+    fn as_raw_fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+}
+
+/// Gives the sockets to systemd to hold, where it runs this daemon. Returns whether it does; it does not say whether it
+/// has taken them.
+pub fn store(sockets: &[(Family, RawFd)]) -> bool {
+    let Some(place) = env::var_os("NOTIFY_SOCKET") else { return false };
+    let store = || {
+        let place = place.to_string_lossy();
+        let address = match place.strip_prefix('@') {
+            Some(name) => SocketAddr::from_abstract_name(name)?,
+            None => SocketAddr::from_pathname(&*place)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.connect_addr(&address)?;
+        for (family, descriptor) in sockets {
+            let name = STORED_NAMES.iter().find(|(_, of)| of == family).map_or("", |(name, _)| *name);
+            let message = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
+            sys::send_descriptors(&socket, message.as_bytes(), &[*descriptor])?;
+        }
+        io::Result::Ok(())
+    };
+    store().is_ok()
+}
+
+/// Is a keeper: holds the sockets that come in by standard input until the other end has been closed for `time`, or another
+/// daemon has taken them.
+///
+/// # Errors
+/// When it cannot keep them, or is not run by a daemon.
+pub fn keep(time: Duration) -> Result<(), Error> {
+    let failed = || Error::system("cannot keep multicast routing for the next daemon");
+    // Whoever interrupts the daemon in a terminal does not mean this process: the daemon does.
+    sys::own_session();
+    sys::take_default_signals();
+    let input = io::stdin().as_fd().try_clone_to_owned().map_err(failed())?;
+    let mut daemon = UnixStream::from(input);
+    let (families, descriptors) = sys::receive_descriptors(&daemon).map_err(failed())?;
+    let descriptors: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let listener = listen().map_err(failed())?;
+    // A daemon that has gone does not mind.
+    let _ = daemon.write_all(&[READY]);
+    if !is_needed(&mut daemon, &listener).map_err(failed())? {
+        return Ok(());
+    }
+    hand_over(&listener, time, &families, &descriptors).map_err(failed())
+}
+
+/// Waits until the daemon has gone. Returns whether another may come.
+fn is_needed(daemon: &mut UnixStream, listener: &UnixListener) -> io::Result<bool> {
+    let poll = Poll::new()?;
+    poll.watch(daemon, DAEMON)?;
+    poll.watch(listener, LISTENER)?;
+    loop {
+        if poll.wait(-1)?.contains(&DAEMON) {
+            let mut said = [0];
+            // An error is the end, too: it went with something unread.
+            return Ok(daemon.read(&mut said).unwrap_or(0) == 0 || said != [DISMISSED]);
+        }
+        // The daemon still runs: whoever asks gets nothing.
+        drop(listener.accept());
+    }
+}
+
+/// Gives the sockets to the first daemon of this user that asks within `time`.
+fn hand_over(
+    listener: &UnixListener,
+    time: Duration,
+    families: &[u8],
+    descriptors: &[RawFd],
+) -> io::Result<()> {
+    let deadline = Instant::now() + time;
+    let poll = Poll::new()?;
+    poll.watch(listener, LISTENER)?;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        let millis = i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX);
+        if poll.wait(millis)?.is_empty() {
+            continue;
+        }
+        let Ok((stream, _)) = listener.accept() else { continue };
+        if sys::peer(&stream).is_ok_and(|peer| peer.user == sys::own_user())
+            && sys::send_descriptors(&stream, families, descriptors).is_ok()
+        {
+            return Ok(());
+        }
+    }
+}
+
+/// The keeper of an earlier daemon may still be about to end.
+fn listen() -> io::Result<UnixListener> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let bound = SocketAddr::from_abstract_name(NAME).and_then(|name| UnixListener::bind_addr(&name));
+        match bound {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            Err(error) => return Err(error),
+            Ok(listener) => {
+                listener.set_nonblocking(true)?;
+                return Ok(listener);
+            }
+        }
+    }
+}

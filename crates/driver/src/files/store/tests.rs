@@ -1,0 +1,174 @@
+use std::os::unix::fs::MetadataExt;
+
+use treecast_wire::{
+    header::SessionId,
+    message::{Attributes, ModificationTime, ObjectKind, TransferType},
+};
+
+use super::*;
+use crate::files::walk::tests::scratch;
+
+fn begin(size: u64, name: &str) -> BeginOfFile {
+    BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
+}
+
+fn store(path: &std::path::Path) -> Store {
+    let folder = TargetFolder::open(path).unwrap();
+    let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
+    Store::start(folder, journal, Waker::new().unwrap(), Buffers::default()).unwrap()
+}
+
+/// Everything but journals.
+fn names(path: &std::path::Path) -> Vec<String> {
+    let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+    names.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with(".journal")).collect()
+}
+
+/// Has tasks done, and waits until they are. Returns what was reported of them.
+fn done(store: &mut Store, bytes: &[u8], tasks: Vec<Task>) -> Vec<Report> {
+    let mut batch = store.batch();
+    batch.push_block(FileId(0), 0, bytes);
+    store.submit(batch, tasks, usize::MAX);
+    // Carried out in order: nothing is stored of this one.
+    let (reports, last) = commit(store, FileId(u64::MAX));
+    last.unwrap_err();
+    reports
+}
+
+/// Commits, and waits for the answer; returns what was reported before it, too.
+fn commit(store: &mut Store, file: FileId) -> (Vec<Report>, Result<(), String>) {
+    let batch = store.batch();
+    store.submit(batch, vec![Task::Commit { file }], usize::MAX);
+    let mut before = Vec::new();
+    loop {
+        match store.reports.recv().unwrap() {
+            Report::Committed { file: of } if of == file => return (before, Ok(())),
+            Report::Failed { file: of, reason } if of == file => return (before, Err(reason)),
+            other => before.push(other),
+        }
+    }
+}
+
+#[test]
+fn nothing_is_on_the_disk_before_it_is_announced() {
+    let path = scratch("early");
+    let mut store = store(&path);
+    let file = FileId(3);
+    done(&mut store, b"abc", vec![Task::Keep { file, range: 2..5, at: 0 }]);
+    assert_eq!(names(&path).len(), 0);
+    let announce = Task::Announce { file, begin: begin(5, "name"), kept: Kept::Nothing };
+    done(&mut store, b"xy", vec![announce, Task::Keep { file, range: 0..2, at: 0 }]);
+    commit(&mut store, file).1.unwrap();
+    assert_eq!(std::fs::read(path.join("name")).unwrap(), b"xyabc");
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn room_is_taken_only_for_what_is_sure() {
+    const SIZE: u64 = 8 << 20;
+    // Not in memory, where nothing is reserved.
+    let path = std::env::current_dir().unwrap().join(format!(".reserve-{}", std::process::id()));
+    let mut store = store(&path);
+    let (sure, hearsay) = (FileId(1), FileId(2));
+    let tasks = vec![
+        Task::Announce { file: sure, begin: begin(SIZE, "sure"), kept: Kept::Nothing },
+        Task::Announce { file: hearsay, begin: begin(SIZE, "hearsay"), kept: Kept::Nothing },
+        Task::Reserve { file: sure, size: SIZE },
+    ];
+    done(&mut store, b"", tasks);
+    commit(&mut store, sure).1.unwrap();
+    commit(&mut store, hearsay).1.unwrap();
+    let blocks = |name: &str| std::os::unix::fs::MetadataExt::blocks(&path.join(name).metadata().unwrap());
+    assert_eq!(blocks("hearsay"), 0);
+    assert!(blocks("sure") * 512 >= SIZE, "{} blocks", blocks("sure"));
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn a_whole_object_becomes_a_file_with_its_mode_and_time_whatever_had_its_name() {
+    let path = scratch("make");
+    std::fs::create_dir(path.join("folder")).unwrap();
+    std::fs::write(path.join("folder/there"), "before").unwrap();
+    let modified = ModificationTime { seconds: 1_000_000, nanoseconds: 7 };
+    let make = |index, name: &str| {
+        let attributes = Attributes { kind: ObjectKind::File, mode: 0o666, modified };
+        let begin = begin(3, name).with_attributes(attributes).unwrap();
+        let hash = *blake3::hash(b"abc").as_bytes();
+        let whole = Whole { announced: [0; 16], begin, content: b"abc".to_vec(), hash };
+        let whole = Box::new(whole);
+        Task::Make { file: FileId(index), whole }
+    };
+    let tasks = vec![
+        make(0, "new/folder/a"),
+        make(1, "new/folder/b"),
+        make(2, "folder/there"),
+        make(3, "folder"),
+        make(4, "folder/there/c"),
+    ];
+    let reports = done(&mut store(&path), b"", tasks);
+    for name in ["new/folder/a", "new/folder/b", "folder/there"] {
+        let metadata = path.join(name).metadata().unwrap();
+        assert_eq!(
+            (metadata.mode() & 0o777, metadata.mtime(), metadata.mtime_nsec()),
+            (0o666 & !u32::from(crate::user::umask()), 1_000_000, 7)
+        );
+        assert_eq!(std::fs::read(path.join(name)).unwrap(), b"abc");
+    }
+    let committed = (0..3).map(|index| Report::Committed { file: FileId(index) });
+    assert_eq!(reports[..3], committed.collect::<Vec<_>>());
+    assert!(matches!(&reports[3..], [Report::Failed { .. }, Report::Failed { .. }]), "{reports:?}");
+    assert_eq!(names(&path).len(), 2, "no temporary name is left");
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+/// Each wait for the thread is a change of the thread that runs, and many receivers on one machine do little else.
+#[test]
+fn who_would_wait_for_the_thread_does_its_work() {
+    const BLOCK: usize = 10_000;
+    let path = scratch("own-hands");
+    let mut store = store(&path);
+    let (file, blocks) = (FileId(1), 200);
+    let announce = Task::Announce { file, begin: begin((BLOCK * blocks) as u64, "f"), kept: Kept::Nothing };
+    let batch = store.batch();
+    store.submit(batch, vec![announce], 0);
+    let before = waits_of_this_thread();
+    for start in (0..blocks as u64 * BLOCK as u64).step_by(BLOCK) {
+        let mut batch = store.batch();
+        batch.push_block(file, start, &[7; BLOCK]);
+        let keep = Task::Keep { file, range: start..start + BLOCK as u64, at: 0 };
+        store.submit(batch, vec![keep], 0);
+    }
+    let waits = waits_of_this_thread() - before;
+    drop(store);
+    std::fs::remove_dir_all(path).unwrap();
+    assert!(waits < blocks / 4, "{waits} of {blocks}");
+}
+
+/// How often this thread has given up its processor to wait for something.
+fn waits_of_this_thread() -> usize {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_refused_announcement_gives_way_to_another() {
+    let path = scratch("refused");
+    let mut store = store(&path);
+    let file = FileId(3);
+    let refused = begin(5, "../name");
+    let announce = Task::Announce { file, begin: refused.clone(), kept: Kept::Nothing };
+    let reports = done(&mut store, b"abc", vec![announce]);
+    assert!(matches!(&reports[..], [Report::Refused { begin, .. }] if *begin == refused));
+    let tasks = vec![
+        Task::Discard { file },
+        Task::Announce { file, begin: begin(9, "wrong"), kept: Kept::Nothing },
+        Task::Announce { file, begin: begin(3, "right"), kept: Kept::Nothing },
+        Task::Keep { file, range: 0..3, at: 0 },
+    ];
+    done(&mut store, b"abc", tasks);
+    commit(&mut store, file).1.unwrap();
+    assert_eq!(std::fs::read(path.join("right")).unwrap(), b"abc");
+    assert_eq!(names(&path), ["right"]);
+    std::fs::remove_dir_all(path).unwrap();
+}

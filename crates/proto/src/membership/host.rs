@@ -1,0 +1,437 @@
+//! The router as a host on one link: it tells other routers what it listens to (RFC 9777, 6; RFC 9776, 5).
+//!
+//! A kernel would do that for a socket that joins. But a kernel also hands such a socket what it forwards to the link
+//! itself, unless those sources are excluded. Linux's bridge remembers an excluded source against hosts that join by
+//! MLDv1 or IGMPv2 later, so they would hear nothing. This host joins no socket, and excludes what its listeners exclude.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use treecast_wire::membership::RecordKind;
+
+use super::{Filter, Message, Mode, Query, Record, Timers};
+use crate::Instant;
+
+/// Sources in one record, so that a report of one record fits a packet of the smallest MTU that IPv6 allows.
+const SOURCES_PER_RECORD: usize = 64;
+
+/// Room for records in one report, in bytes: what the same packet has beside its headers.
+const REPORT_LEN: usize = 1200;
+
+/// What the router listens to on one link, and what it has yet to say about that.
+///
+/// Call [`Self::want`] and [`Self::heard`] for what happens, then [`Self::due`], and again when [`Self::deadline`] has
+/// come.
+#[derive(Debug, Default)]
+pub struct Host {
+    /// No group is in here with a filter that wants nothing.
+    wanted: BTreeMap<IpAddr, Filter>,
+    changes: BTreeMap<IpAddr, Change>,
+    /// When a general query is answered.
+    answers_all_at: Option<Instant>,
+    answers: BTreeMap<IpAddr, Answer>,
+    /// A querier of an older version is there until then; it understands its own version only.
+    old_querier: Option<(OldVersion, Instant)>,
+}
+
+/// A change of a group's filter that is being told: as often as the robustness says, since reports may get lost.
+#[derive(Debug)]
+struct Change {
+    reports_left: u8,
+    next: Instant,
+    is_of_mode: bool,
+    /// Sources that are wanted now and were not, or the other way round.
+    sources: BTreeSet<IpAddr>,
+}
+
+/// The answer to a query about one group.
+#[derive(Debug)]
+struct Answer {
+    at: Instant,
+    /// Sources that were asked about; none: the whole group.
+    sources: Option<BTreeSet<IpAddr>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OldVersion {
+    IgmpV1,
+    /// MLDv1 or IGMPv2.
+    Previous,
+}
+
+impl Host {
+    /// From now on `filter` is what it listens to of `group`.
+    pub fn want(&mut self, now: Instant, group: IpAddr, filter: Filter, timers: &Timers) {
+        let before = self.wanted.remove(&group).unwrap_or(Filter::NOTHING);
+        if before != filter {
+            let change = self.changes.entry(group).or_insert(Change {
+                reports_left: 0,
+                next: now,
+                is_of_mode: false,
+                sources: BTreeSet::new(),
+            });
+            change.reports_left = timers.robustness.max(1);
+            change.next = now;
+            change.is_of_mode |= before.mode != filter.mode;
+            change.sources.extend(before.sources.symmetric_difference(&filter.sources));
+        }
+        if !filter.is_nothing() {
+            self.wanted.insert(group, filter);
+        }
+    }
+
+    /// A querier has sent `message`, perhaps this router itself, which is `own` on the link.
+    pub fn heard(&mut self, now: Instant, own: IpAddr, message: &Message, timers: &Timers) {
+        match message {
+            Message::Query(query) => self.heard_query(now, own, query),
+            Message::OldQuery { group, max_response } => {
+                let is_first = own.is_ipv4() && max_response.is_zero();
+                let version = if is_first { OldVersion::IgmpV1 } else { OldVersion::Previous };
+                self.old_querier = Some((version, now + timers.listening_interval()));
+                let max_response = if is_first { timers.query_response_interval } else { *max_response };
+                let asked: Vec<_> = match group {
+                    Some(group) => vec![*group],
+                    None => self.wanted.keys().copied().collect(),
+                };
+                for group in asked {
+                    self.answer(group, now + max_response / 256 * u32::from(last_octet(group)), None);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is to be sent now.
+    pub fn due(&mut self, now: Instant, timers: &Timers) -> Vec<Message> {
+        if self.deadline().is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        let old_version = self.old_querier.filter(|(_, until)| *until > now).map(|(version, _)| version);
+        let mut records = self.due_changes(now, timers);
+        let mut old_groups: BTreeSet<IpAddr> = records.iter().map(|record| record.group).collect();
+        if self.answers_all_at.take_if(|at| *at <= now).is_some() {
+            records.extend(self.wanted.iter().flat_map(|(group, filter)| current_state(*group, filter)));
+            old_groups.extend(self.wanted.keys());
+        }
+        let due: Vec<_> =
+            self.answers.iter().filter(|(_, answer)| answer.at <= now).map(|(group, _)| *group).collect();
+        for group in due {
+            let sources = self.answers.remove(&group).and_then(|answer| answer.sources);
+            if let Some(filter) = self.wanted.get(&group) {
+                records.extend(match sources {
+                    None => current_state(group, filter),
+                    Some(asked) => of_asked(group, filter, &asked),
+                });
+                old_groups.insert(group);
+            }
+        }
+        match old_version {
+            None => reports(records),
+            Some(version) => {
+                old_groups.into_iter().filter_map(|group| self.in_old_words(group, version)).collect()
+            }
+        }
+    }
+
+    /// When [`Self::due`] has something to send.
+    pub fn deadline(&self) -> Option<Instant> {
+        let changes = self.changes.values().map(|change| change.next);
+        let answers = self.answers.values().map(|answer| answer.at);
+        changes.chain(answers).chain(self.answers_all_at).min()
+    }
+
+    /// What it listens to.
+    pub fn wanted(&self) -> impl Iterator<Item = (IpAddr, &Filter)> {
+        self.wanted.iter().map(|(group, filter)| (*group, filter))
+    }
+
+    /// What it listens to of one group.
+    pub fn wanted_of(&self, group: IpAddr) -> Filter {
+        self.wanted.get(&group).cloned().unwrap_or(Filter::NOTHING)
+    }
+
+    fn heard_query(&mut self, now: Instant, own: IpAddr, query: &Query) {
+        // Routers are few, and their answers are what others wait for: they answer in the first half of the time.
+        let at = now + query.max_response / 16 * (1 + u32::from(last_octet(own) % 8));
+        let sources = (!query.sources.is_empty()).then(|| query.sources.iter().copied().collect());
+        match query.group {
+            Some(group) => self.answer(group, at, sources),
+            None if self.wanted.is_empty() => {}
+            None => self.answers_all_at = Some(self.answers_all_at.map_or(at, |before| before.min(at))),
+        }
+    }
+
+    fn answer(&mut self, group: IpAddr, at: Instant, sources: Option<BTreeSet<IpAddr>>) {
+        if !self.wanted.contains_key(&group) {
+            return;
+        }
+        if let Some(before) = self.answers.get_mut(&group) {
+            before.at = before.at.min(at);
+            before.sources = before.sources.take().zip(sources).map(|(before, more)| &before | &more);
+        } else {
+            self.answers.insert(group, Answer { at, sources });
+        }
+    }
+
+    fn due_changes(&mut self, now: Instant, timers: &Timers) -> Vec<Record> {
+        let mut records = Vec::new();
+        for (group, change) in self.changes.iter_mut().filter(|(_, change)| change.next <= now) {
+            records.extend(change.records(*group, self.wanted.get(group).unwrap_or(&Filter::NOTHING)));
+            change.reports_left -= 1;
+            change.next = now + timers.last_listener_query_interval;
+        }
+        self.changes.retain(|_, change| change.reports_left > 0);
+        records
+    }
+
+    fn in_old_words(&self, group: IpAddr, version: OldVersion) -> Option<Message> {
+        match (self.wanted.contains_key(&group), version) {
+            (true, OldVersion::Previous) => Some(Message::OldReport(group)),
+            (true, OldVersion::IgmpV1) => Some(Message::IgmpV1Report(group)),
+            (false, OldVersion::Previous) => Some(Message::OldLeave(group)),
+            (false, OldVersion::IgmpV1) => None,
+        }
+    }
+}
+
+impl Change {
+    /// The table of RFC 9777, 6.1 (RFC 9776, 5.1), for what has changed since it was first told.
+    fn records(&self, group: IpAddr, filter: &Filter) -> Vec<Record> {
+        if self.is_of_mode {
+            return match filter.mode {
+                Mode::Include => {
+                    records(group, RecordKind::ToInclude, RecordKind::Allow, filter.sources.iter())
+                }
+                Mode::Exclude => exclude(group, RecordKind::ToExclude, filter),
+            };
+        }
+        let (allowed, blocked): (BTreeSet<IpAddr>, BTreeSet<IpAddr>) =
+            self.sources.iter().partition(|source| filter.passes(**source));
+        [(RecordKind::Allow, allowed), (RecordKind::Block, blocked)]
+            .into_iter()
+            .filter(|(_, sources)| !sources.is_empty())
+            .flat_map(|(kind, sources)| records(group, kind, kind, sources.iter()))
+            .collect()
+    }
+}
+
+/// The answer to a query of the whole group, or of all groups.
+fn current_state(group: IpAddr, filter: &Filter) -> Vec<Record> {
+    match filter.mode {
+        Mode::Include => records(group, RecordKind::IsInclude, RecordKind::IsInclude, filter.sources.iter()),
+        Mode::Exclude => exclude(group, RecordKind::IsExclude, filter),
+    }
+}
+
+/// The answer to a query about some sources: those of them that are wanted.
+fn of_asked(group: IpAddr, filter: &Filter, asked: &BTreeSet<IpAddr>) -> Vec<Record> {
+    let wanted: BTreeSet<_> = asked.iter().copied().filter(|source| filter.passes(*source)).collect();
+    let kind = RecordKind::IsInclude;
+    if wanted.is_empty() { Vec::new() } else { records(group, kind, kind, wanted.iter()) }
+}
+
+/// Excluded sources beyond a packet's room are received and dropped.
+fn exclude(group: IpAddr, kind: RecordKind, filter: &Filter) -> Vec<Record> {
+    let sources = filter.sources.iter().copied().take(SOURCES_PER_RECORD).collect();
+    vec![Record { kind, group, sources }]
+}
+
+/// As many records as the sources take, at least one: the first of one kind, the others of another.
+fn records<'a>(
+    group: IpAddr,
+    first: RecordKind,
+    others: RecordKind,
+    sources: impl Iterator<Item = &'a IpAddr>,
+) -> Vec<Record> {
+    let sources: Vec<_> = sources.copied().collect();
+    let (head, tail) = sources.split_at(sources.len().min(SOURCES_PER_RECORD));
+    let first = Record { kind: first, group, sources: head.to_vec() };
+    let rest = tail.chunks(SOURCES_PER_RECORD);
+    let rest = rest.map(|sources| Record { kind: others, group, sources: sources.to_vec() });
+    [first].into_iter().chain(rest).collect()
+}
+
+/// As few reports as have room for the records.
+fn reports(records: Vec<Record>) -> Vec<Message> {
+    let mut reports: Vec<Vec<Record>> = Vec::new();
+    let mut room = 0;
+    for record in records {
+        let len = 20 + 16 * record.sources.len();
+        if room < len {
+            reports.push(Vec::new());
+            room = REPORT_LEN;
+        }
+        room = room.saturating_sub(len);
+        reports.last_mut().into_iter().for_each(|report| report.push(record.clone()));
+    }
+    reports.into_iter().map(Message::Report).collect()
+}
+
+fn last_octet(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(address) => address.octets()[3],
+        IpAddr::V6(address) => address.octets()[15],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000_000);
+    const GROUP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(239, 0, 0, 1));
+    const OWN: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
+
+    fn sources(numbers: impl IntoIterator<Item = u8>) -> Vec<IpAddr> {
+        numbers.into_iter().map(|last| IpAddr::from([192, 0, 2, last])).collect()
+    }
+
+    fn include(numbers: impl IntoIterator<Item = u8>) -> Filter {
+        Filter::include(sources(numbers))
+    }
+
+    fn exclude(numbers: impl IntoIterator<Item = u8>) -> Filter {
+        Filter::exclude(sources(numbers))
+    }
+
+    fn records_in(messages: Vec<Message>) -> Vec<(RecordKind, Vec<IpAddr>)> {
+        let records = messages.into_iter().flat_map(|message| match message {
+            Message::Report(records) => records,
+            other => panic!("{other:?}"),
+        });
+        records.map(|record| (record.kind, record.sources)).collect()
+    }
+
+    /// A host that has wanted `before` for long.
+    fn host(before: &Filter) -> Host {
+        let mut host = Host::default();
+        host.want(NOW, GROUP, before.clone(), &Timers::default());
+        for second in 0..10 {
+            host.due(NOW + Duration::from_secs(second), &Timers::default());
+        }
+        assert_eq!(host.deadline(), None);
+        host
+    }
+
+    fn query(group: Option<IpAddr>, sources: Vec<IpAddr>) -> Message {
+        Message::Query(Query {
+            max_response: Duration::from_secs(10),
+            group,
+            suppress_router_processing: false,
+            robustness: 2,
+            query_interval: Duration::from_secs(125),
+            sources,
+        })
+    }
+
+    fn said(before: &Filter, after: &Filter) -> Vec<(RecordKind, Vec<IpAddr>)> {
+        let mut host = host(before);
+        host.want(NOW, GROUP, after.clone(), &Timers::default());
+        records_in(host.due(NOW, &Timers::default()))
+    }
+
+    /// The table of RFC 9777, 6.1, line by line.
+    #[test]
+    fn tells_changes_as_the_table_says() {
+        assert_eq!(
+            said(&include([1, 2]), &include([2, 3])),
+            [(RecordKind::Allow, sources([3])), (RecordKind::Block, sources([1]))]
+        );
+        assert_eq!(
+            said(&exclude([1, 2]), &exclude([2, 3])),
+            [(RecordKind::Allow, sources([1])), (RecordKind::Block, sources([3]))]
+        );
+        assert_eq!(said(&include([1]), &exclude([2])), [(RecordKind::ToExclude, sources([2]))]);
+        assert_eq!(said(&exclude([1]), &include([2])), [(RecordKind::ToInclude, sources([2]))]);
+        assert_eq!(said(&Filter::EVERYTHING, &Filter::NOTHING), [(RecordKind::ToInclude, vec![])]);
+        assert_eq!(said(&include([1]), &include([1])), []);
+    }
+
+    #[test]
+    fn long_lists_are_divided() {
+        let many = include(0..150);
+        let lens = |before: &Filter, after: &Filter| -> Vec<_> {
+            said(before, after).into_iter().map(|(kind, sources)| (kind, sources.len())).collect()
+        };
+        let (allow, to_include) = (RecordKind::Allow, RecordKind::ToInclude);
+        assert_eq!(lens(&Filter::NOTHING, &many), [(allow, 64), (allow, 64), (allow, 22)]);
+        assert_eq!(lens(&Filter::EVERYTHING, &many), [(to_include, 64), (allow, 64), (allow, 22)]);
+    }
+
+    /// A first report that got lost is told again together with what has changed since.
+    #[test]
+    fn a_change_is_told_again_and_with_it_what_came_before() {
+        let timers = Timers::default();
+        let mut host = host(&Filter::NOTHING);
+        host.want(NOW, GROUP, Filter::EVERYTHING, &timers);
+        assert_eq!(records_in(host.due(NOW, &timers)), [(RecordKind::ToExclude, vec![])]);
+        host.want(NOW, GROUP, exclude([1]), &timers);
+        for second in [0, 1] {
+            let now = NOW + Duration::from_secs(second);
+            assert_eq!(host.deadline(), Some(now));
+            assert_eq!(records_in(host.due(now, &timers)), [(RecordKind::ToExclude, sources([1]))]);
+        }
+        assert_eq!(host.deadline(), None);
+    }
+
+    #[test]
+    fn queries_are_answered_in_time() {
+        let timers = Timers::default();
+        for (filter, asked, answer) in [
+            (exclude([1]), None, Some((RecordKind::IsExclude, sources([1])))),
+            (include([1]), None, Some((RecordKind::IsInclude, sources([1])))),
+            (include([1, 2]), Some((GROUP, vec![])), Some((RecordKind::IsInclude, sources([1, 2])))),
+            (include([1, 2]), Some((GROUP, sources([2, 3]))), Some((RecordKind::IsInclude, sources([2])))),
+            (exclude([1]), Some((GROUP, sources([1, 3]))), Some((RecordKind::IsInclude, sources([3])))),
+            (exclude([1]), Some((GROUP, sources([1]))), None),
+        ] {
+            let mut host = host(&filter);
+            let (group, sources) = asked.map_or((None, vec![]), |(group, sources)| (Some(group), sources));
+            host.heard(NOW, OWN, &query(group, sources), &timers);
+            let at = host.deadline().expect("it answers");
+            assert!(at > NOW && at <= NOW + Duration::from_secs(5));
+            assert_eq!(records_in(host.due(at, &timers)), answer.into_iter().collect::<Vec<_>>());
+            assert_eq!(host.deadline(), None);
+        }
+        let mut host = host(&Filter::NOTHING);
+        host.heard(NOW, OWN, &query(None, vec![]), &timers);
+        host.heard(NOW, OWN, &query(Some(GROUP), vec![]), &timers);
+        assert_eq!(host.deadline(), None, "it has nothing to say");
+    }
+
+    #[test]
+    fn a_general_query_is_answered_in_few_packets() {
+        let timers = Timers::default();
+        let mut host = Host::default();
+        for last in 0..100 {
+            host.want(NOW, IpAddr::from([239, 1, 1, last]), Filter::EVERYTHING, &timers);
+        }
+        assert_eq!(host.due(NOW, &timers).len(), 2);
+    }
+
+    #[test]
+    fn an_old_querier_is_told_in_its_words() {
+        let timers = Timers::default();
+        let second = Duration::from_secs(1);
+        for (max_response, joined, left) in [
+            (second, Message::OldReport(GROUP), vec![Message::OldLeave(GROUP)]),
+            (Duration::ZERO, Message::IgmpV1Report(GROUP), vec![]),
+        ] {
+            let mut host = host(&include([1]));
+            host.heard(NOW, OWN, &Message::OldQuery { group: None, max_response }, &timers);
+            let at = host.deadline().expect("it answers");
+            assert!(at <= NOW + Duration::from_secs(10));
+            assert_eq!(host.due(at, &timers), [joined]);
+            host.want(at, GROUP, Filter::NOTHING, &timers);
+            assert_eq!(host.due(at, &timers), left);
+            let later = at + timers.listening_interval();
+            host.due(later, &timers);
+            host.want(later, GROUP, Filter::EVERYTHING, &timers);
+            assert_eq!(records_in(host.due(later, &timers)), [(RecordKind::ToExclude, vec![])]);
+        }
+    }
+}
