@@ -323,7 +323,7 @@ impl Session<'_> {
     fn start_receiver(&mut self, receiver: usize) -> Result<()> {
         let mut command = Command::new(self.treecast);
         command
-            .args(["receive", "--json", "--connect-timeout", "20", "--into"])
+            .args(["receive", "--json", "--connect-timeout", "20", "--wait-for-space", "5", "--into"])
             .arg(self.folder_of(receiver));
         command.arg(format!("@{}", self.folder.join("ticket").display()));
         self.members[receiver].exit = None;
