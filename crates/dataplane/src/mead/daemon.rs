@@ -397,6 +397,10 @@ impl<'a> Daemon<'a> {
             }
             self.served.insert(index, interface);
         }
+        if !self.router.groups.is_empty() {
+            // The program knows interfaces' Ethernet addresses, by which it sends to groups, only now.
+            self.configure()?;
+        }
         if let Some(registrations) = &mut self.registrations {
             registrations.attend(self.clock.now(), self.served.values()).map_err(Error::system(LISTEN))?;
         }
