@@ -105,6 +105,7 @@ impl Connection {
         tls: Option<&ReceiverTls>,
     ) -> Result<Self, ConnectionError> {
         let mut connection = Self::plain(stream, max_payload)?;
+        connection.hurry(TCP_DELACK_MAX_US, ACKNOWLEDGEMENT_DELAY_MAX);
         if let Some(tls) = tls {
             let tls = tls.connect(connection.peer.ip())?;
             connection.secure = Some(Secure::new(tls.into()));
@@ -122,6 +123,7 @@ impl Connection {
         tls: Option<&SenderTls>,
     ) -> Result<Self, ConnectionError> {
         let mut connection = Self::plain(stream, max_payload)?;
+        connection.hurry(TCP_RTO_MIN_US, RETRANSMISSION_TIMEOUT_MIN);
         if let Some(tls) = tls {
             connection.secure = Some(Secure::new(tls.accept()?.into()));
         }
@@ -140,6 +142,13 @@ impl Connection {
         let peer = stream.peer_addr()?;
         let (input, output, pulse) = (Vec::new(), Vec::new(), Pulse::default());
         Ok(Self { stream, secure: None, peer, max_payload, input, parsed: 0, output, written: 0, pulse })
+    }
+
+    /// Sets one of TCP's times. Only the sender's last words have to be fast: a receiver that leaves a broken connection
+    /// must not have the rest of what it wrote there sent for any longer.
+    fn hurry(&self, name: i32, time: Duration) {
+        // Older kernels have no such options, and wait as long as they do.
+        _ = option::set(&self.stream, libc::IPPROTO_TCP, name, time.as_micros() as i32);
     }
 
     /// To be called a few times in a second: TCP that has come to a halt is started anew.
@@ -309,12 +318,6 @@ impl AsFd for Connection {
 
 /// Older kernels take thin streams' timeouts, which do not double for the first six (Linux's tcp-thin.txt), or nothing.
 fn bound_retransmission_timeout(stream: &TcpStream) {
-    // Older kernels have no such options, and wait as long as they do.
-    for (name, time) in
-        [(TCP_RTO_MIN_US, RETRANSMISSION_TIMEOUT_MIN), (TCP_DELACK_MAX_US, ACKNOWLEDGEMENT_DELAY_MAX)]
-    {
-        _ = option::set(stream, libc::IPPROTO_TCP, name, time.as_micros() as i32);
-    }
     let most_ms = RETRANSMISSION_TIMEOUT_MAX.as_millis() as i32;
     if option::set(stream, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, most_ms).is_err()
         && let Err(error) = option::set(stream, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 1_i32)
