@@ -91,6 +91,7 @@ fn receiver_config(random: &mut ChaCha8Rng) -> ReceiverConfig {
         keepalive: Duration::from_millis(random.random_range(1..3000)),
         stall_limit: Duration::from_millis(random.random_range(1..30_000)),
         resumes: random.random(),
+        digest_from_group: random.random(),
     }
 }
 
@@ -112,6 +113,7 @@ fn sender_config(random: &mut ChaCha8Rng) -> SenderConfig {
         at_once: random.random_range(1..100),
         is_feed: random.random_bool(0.5),
         keepalive: Duration::from_millis(random.random_range(1..3000)),
+        digest_to_group: random.random(),
     }
 }
 

@@ -98,9 +98,14 @@ impl Plane {
         gone.into_iter().for_each(|index| self.remove(now, index));
         self.refused.retain(|index| wanted.contains_key(index));
         let is_wanted = |name: &String| wanted.values().any(|(interface, _)| interface.name == *name);
-        let unwanted = self.inherited.interfaces.extract_if(.., |_, name| !is_wanted(name));
-        // One that is gone is so in the kernel, too.
-        unwanted.for_each(|(slot, _)| drop(self.kernel.remove_interface(slot)));
+        self.inherited.interfaces.retain(|slot, name| {
+            let stays = is_wanted(name);
+            if !stays {
+                // An interface that no longer exists is gone from the kernel's table, too: that is no failure.
+                drop(self.kernel.remove_interface(*slot));
+            }
+            stays
+        });
         for (index, (interface, address)) in wanted {
             if self.served.contains_key(index) {
                 self.update(now, interface, *address);
