@@ -5,7 +5,6 @@
 #[path = "../../proto/tests/mead_router/packets.rs"]
 mod packets;
 #[path = "../../proto/tests/router_packets/mod.rs"]
-#[allow(dead_code, reason = "as in those")]
 mod router_packets;
 #[path = "../../proto/tests/xcast_router/packets.rs"]
 mod xcast_packets;
