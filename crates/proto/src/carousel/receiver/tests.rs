@@ -222,7 +222,7 @@ fn what_could_not_be_stored_is_taken_from_a_later_loop() {
     let mut receiver = receiver();
     let whole = [contents(1), message(FILE, Message::BeginOfFile(begin())), blocks(0..95), digest(1)];
     take(&mut receiver, NOW, whole);
-    let lost = ReceiverInput::Lost { file: FILE, ranges: Vec::from_iter([20..40]) };
+    let lost = ReceiverInput::Lost { file: FILE, ranges: std::iter::once(20..40).collect() };
     assert_eq!(take(&mut receiver, NOW, [lost]), []);
     let hash = Step::Transmit(ReceiverTransmit::Hash { file: FILE });
     assert_eq!(take(&mut receiver, NOW, [blocks(0..95)]), [store(20..40, false), hash]);
