@@ -53,10 +53,44 @@ fn every_command_and_option_that_a_document_shows_exists() {
     assert!(count >= 20, "{count} commands found: are they still written as indented lines?");
 }
 
+#[test]
+fn every_test_that_the_threat_model_names_exists() {
+    let crates = root().join("crates");
+    let sources: String =
+        rust_sources(&crates).iter().map(|path| fs::read_to_string(path).expect("UTF-8")).collect();
+    let text = fs::read_to_string(root().join("docs/security.md")).expect("docs/security.md is there");
+    let names: BTreeSet<&str> =
+        text.split('`').skip(1).step_by(2).filter(|name| is_test_name(name)).collect();
+    let missing: Vec<_> = names.iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
+    assert!(missing.is_empty(), "docs/security.md names tests that there are not: {missing:?}");
+    assert!(names.len() >= 20, "{} tests found: are their names still in backquotes?", names.len());
+}
+
+/// A test's name says a sentence: several words of lower-case letters and digits.
+fn is_test_name(text: &str) -> bool {
+    text.matches('_').count() >= 3
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
+
+fn rust_sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => rust_sources(&path),
+            false => {
+                Vec::from_iter(Some(path).filter(|path| path.extension().is_some_and(|end| end == "rs")))
+            }
+        })
+        .collect()
+}
+
+fn root() -> PathBuf {
+    without_dots(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+}
+
 /// The documents and their texts.
 fn documents() -> Vec<(PathBuf, String)> {
-    let root = without_dots(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-    let folders = ["", "docs", "docs/decisions", "labs"].map(|folder| root.join(folder));
+    let folders = ["", "docs", "docs/decisions", "labs"].map(|folder| root().join(folder));
     let paths = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
     let paths =
         paths.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "md"));
