@@ -77,6 +77,7 @@ impl Discovery {
     /// mark packets instead of losing them.
     pub fn new(how: Lists, datagram_len: usize, source_port: u16, heeds_marks: bool) -> Self {
         Self {
+            key_watch: KeyWatch::new(how.sharing.key.is_some()),
             how,
             payload_bytes: 8 + datagram_len,
             source_port,
@@ -85,7 +86,6 @@ impl Discovery {
             hosts: BTreeMap::new(),
             lists: Vec::new(),
             has_news: false,
-            key_watch: KeyWatch::default(),
             warnings: Vec::new(),
             narrow: Vec::new(),
         }

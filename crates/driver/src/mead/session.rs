@@ -100,7 +100,7 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         max: parameters.max,
         scope: if settings.interface.is_some() { interface.index } else { 0 },
         totals: Totals::default(),
-        key_watch: KeyWatch::default(),
+        key_watch: KeyWatch::new(settings.sharing.key.is_some()),
         next_statistics: clock.now() + settings.statistics.unwrap_or_default(),
         unreachable: BTreeSet::new(),
     };

@@ -59,9 +59,10 @@ impl Receiver {
         let was_asked = std::mem::take(&mut self.is_listening);
         let is_silent = self.state == State::ReceivingData && self.heard + self.config.stall_limit <= now;
         if was_asked && is_silent {
-            self.state = State::Leaving;
             let seconds = self.config.stall_limit.as_secs_f64();
-            self.close_reason = Some(format!("it said nothing for {seconds} s: is it stopped?"));
+            // Nothing is said on this connection any more: the network may deliver it later, when the receiver has come back
+            // over another one, and objects that have failed here would end for it.
+            self.disconnected(&format!("it said nothing for {seconds} s: is it stopped?"));
         }
     }
 
