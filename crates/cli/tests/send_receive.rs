@@ -346,7 +346,7 @@ fn a_full_disk_fails_one_receiver_and_not_the_others() {
     fs::create_dir(scratch.path("small")).unwrap();
     let sender = scratch.send(&["--wait", "2", path(&file)]);
     let script = format!(
-        "mount -t tmpfs -o size=1M small {small} && {treecast} receive --interface lo --name tiny --into {small} @{ticket}; \
+        "mount -t tmpfs -o size=1M small {small} && {treecast} receive --interface lo --name tiny --wait-for-space 1 --into {small} @{ticket}; \
          code=$?; ls -A {small}; exit $code",
         small = scratch.path("small").display(),
         treecast = env!("CARGO_BIN_EXE_treecast"),
