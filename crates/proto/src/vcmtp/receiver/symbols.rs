@@ -240,6 +240,10 @@ impl Receiver {
             return self.counters.malformed += 1;
         }
         lacking.pass_blocks(sent.source_block);
+        if from == Channel::Control {
+            // This receiver's blocks are not sent: also those do not come that it has asked for because it came late.
+            lacking.open.insert(sent.source_block.into()..u64::from(sent.source_block) + 1);
+        }
         if lacking.is_open(sent.source_block) {
             lacking.gatherer.sent(sent.source_block, sent.next);
             lacking.is_out(sent.source_block);

@@ -898,6 +898,20 @@ fn what_is_lost_is_named_until_the_sender_sends_symbols_in_its_place() {
     assert_eq!(bench.later(Duration::from_millis(5)), "Symbol-Request 0 (arrived=0 0:lacking=2,next=7)");
 }
 
+/// Found by seed 194 of `lab faults`: both sides waited for each other.
+#[test]
+fn who_comes_when_all_is_out_hears_that_symbols_take_the_place_of_what_it_has_asked_for() {
+    let mut bench = Bench::with(Repair::Nack, Notification::Batched);
+    bench.receiver.config.fec = true;
+    bench.receiver.requester.counts = true;
+    bench.bof_again(500);
+    bench.control(Message::EndOfFile);
+    assert_eq!(bench.later(QUIET), "Retx-Request 0 0..500");
+    let sent = Message::SymbolsSent(SymbolsSent { source_block: 0, next: 7 });
+    assert_eq!(bench.control(sent), "");
+    assert_eq!(bench.later(Duration::from_millis(5)), "Symbol-Request 0 (arrived=0 0:lacking=5,next=7)");
+}
+
 /// Found by seed 983 of the simulated sessions: nothing more was to come, and nothing was asked for.
 #[test]
 fn blocks_that_come_while_a_source_block_cannot_be_decoded_may_do_instead() {
