@@ -1,6 +1,7 @@
 //! Sessions in which things go wrong: a sender, a router and five receivers in a lab of their own, and schedules of faults
 //! drawn from seeds. Whoever is up at the end has every file right, and has fetched hardly anything twice.
 
+mod fetched;
 mod files;
 mod network;
 mod play;

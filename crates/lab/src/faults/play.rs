@@ -1,7 +1,7 @@
 //! One session with its faults: who is started and killed when, and what came of it.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    fetched::Fetched,
     files::{Files, SmallDisk, redate},
     network::{change_addresses, cut_connections, mend_connections},
     program::{Exit, Program, Told, Who},
@@ -60,6 +61,7 @@ struct Member {
     /// When it is killed at the latest, how long it stays away, and how far off its files are dated meanwhile.
     condemned: Option<(Instant, Duration, i64)>,
     exit: Option<Exit>,
+    fetched: Fetched,
 }
 
 pub struct Session<'a> {
@@ -79,8 +81,6 @@ pub struct Session<'a> {
     senders: usize,
     has_begun: bool,
     runs: usize,
-    /// By receiver's program.
-    fetched: HashMap<(Who, usize), u64>,
     told: (Sender<Told>, Receiver<Told>),
 }
 
@@ -112,7 +112,6 @@ pub fn play(lab: &Lab, treecast: &Path, schedule: &Schedule, folder: &Path) -> R
         senders: 0,
         has_begun: false,
         runs: 0,
-        fetched: HashMap::new(),
         told: mpsc::channel(),
     };
     let result = session.run();
@@ -164,11 +163,12 @@ impl Session<'_> {
                     self.set_agenda(Instant::now());
                 }
             }
-            Told::Fetched { who, run, bytes } => {
-                let most = self.fetched.entry((who, run)).or_default();
-                *most = bytes.max(*most);
-                if let Some(member) = who.map(|receiver| &mut self.members[receiver])
-                    && member.program.as_ref().is_some_and(|program| program.run == run)
+            Told::Full { who, run } => self.members[who].fetched.full(run),
+            Told::Room { who, run } => self.members[who].fetched.room(run),
+            Told::Fetched { who, run, report } => {
+                let member = &mut self.members[who];
+                member.fetched.report(run, report);
+                if member.program.as_ref().is_some_and(|program| program.run == run)
                     && let Some((at, ..)) = &mut member.condemned
                 {
                     *at = Instant::now();
@@ -405,12 +405,7 @@ impl Session<'_> {
                     }),
             };
             outcome.failures.extend(verdict.err().map(|why| format!("receiver {receiver}: {why}")));
-            let fetched: u64 = self
-                .fetched
-                .iter()
-                .filter(|((who, _), _)| *who == Some(receiver))
-                .map(|(_, bytes)| bytes)
-                .sum();
+            let fetched = self.members[receiver].fetched.bytes();
             let all = self.files.bytes();
             let twice = fetched.saturating_sub(all);
             if !is_full {

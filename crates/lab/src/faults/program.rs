@@ -11,6 +11,7 @@ use std::{
 
 use serde_json::Value;
 
+use super::fetched::Report;
 use crate::{Error, Lab, Result, experiment::die_with_parent};
 
 /// Whose words those are: a receiver's by its number, or the sender's.
@@ -20,11 +21,29 @@ pub type Who = Option<usize>;
 #[derive(Debug)]
 pub enum Told {
     /// A sender has begun to send.
-    Started { run: usize },
-    /// Bytes that a receiver has fetched, over the network, since it was started.
-    Fetched { who: Who, run: usize, bytes: u64 },
+    Started {
+        run: usize,
+    },
+    /// How far a receiver is.
+    Fetched {
+        who: usize,
+        run: usize,
+        report: Report,
+    },
+    /// A receiver's disk is full, or is so no more.
+    Full {
+        who: usize,
+        run: usize,
+    },
+    Room {
+        who: usize,
+        run: usize,
+    },
     /// It has ended.
-    Gone { who: Who, run: usize },
+    Gone {
+        who: Who,
+        run: usize,
+    },
 }
 
 /// How a program has ended.
@@ -113,10 +132,13 @@ fn news(event: &Value, who: Who, run: usize) -> Option<Told> {
     let count = |key: &str| event[key].as_u64().unwrap_or(0);
     match (event["event"].as_str()?, who) {
         ("started", None) => Some(Told::Started { run }),
-        ("progress" | "done", Some(_)) => {
-            let bytes = (count("bytes") + count("duplicate_bytes")).saturating_sub(count("kept_bytes"));
-            Some(Told::Fetched { who, run, bytes })
+        ("progress" | "done", Some(who)) => {
+            let (held, kept) = (count("bytes"), count("kept_bytes"));
+            let fetched = (held + count("duplicate_bytes")).saturating_sub(kept);
+            Some(Told::Fetched { who, run, report: Report { held, kept, fetched } })
         }
+        ("full", Some(who)) => Some(Told::Full { who, run }),
+        ("room", Some(who)) => Some(Told::Room { who, run }),
         _ => None,
     }
 }
