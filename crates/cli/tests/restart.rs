@@ -232,6 +232,52 @@ fn a_receiver_that_came_back_and_is_killed_then_is_the_same_when_it_is_started_a
     }
 }
 
+/// Starts a session of two receivers, of which the second stands still when the sender is killed and started again.
+fn with_one_silent(scratch: &Scratch, more: &[&str]) -> (Guarded, Guarded) {
+    let (file, kept) = (scratch.file("file", 3_000_000), scratch.path("kept"));
+    let args = [&["--rate", "20M", "--wait", "2", "--session", path(&kept), path(&file)], more].concat();
+    let sender = scratch.send(&args);
+    let receivers = ["a", "b"].map(|name| scratch.receive(name, &[]));
+    wait_until("some of it is out", || fs::read_to_string(&kept).unwrap().contains("\nsent 0 "));
+    let [steady, silent] = receivers;
+    signal(&silent, libc::SIGSTOP);
+    let sender = again(scratch, sender, &args);
+    finish_well(steady);
+    (sender, silent)
+}
+
+fn signal(child: &Guarded, signal: i32) {
+    // SAFETY: a plain call, of a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+}
+
+#[test]
+fn a_sender_that_is_started_again_waits_for_who_has_not_heard_of_that_yet() {
+    for more in [&[][..], &["--plain"]] {
+        let scratch = Scratch::new();
+        let more = [&["--linger", "0"], more].concat();
+        let (mut sender, silent) = with_one_silent(&scratch, &more);
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        assert!(sender.try_wait().unwrap().is_none(), "{more:?}: it has not waited");
+        signal(&silent, libc::SIGCONT);
+        finish_well(silent);
+        finish_well(sender);
+        assert!(fs::read(scratch.path("b/file")).unwrap() == contents(3_000_000), "{more:?}");
+    }
+}
+
+#[test]
+fn who_does_not_come_back_to_a_sender_that_was_started_again_is_named() {
+    let scratch = Scratch::new();
+    let (sender, silent) = with_one_silent(&scratch, &["--json", "--stall-limit", "10"]);
+    let ended = sender.wait_with_output().unwrap();
+    kill(silent);
+    let done = done(&String::from_utf8(ended.stdout).unwrap());
+    assert_eq!(ended.status.code(), Some(3), "{done}");
+    let failures = |receiver: &&Value| receiver["failures"].to_string().contains("has not come back");
+    assert_eq!(done["receivers"].as_array().unwrap().iter().filter(failures).count(), 1, "{done}");
+}
+
 #[test]
 fn a_receiver_looks_for_its_sender_over_a_link_that_is_down_for_a_while() {
     let scratch = Scratch::new();

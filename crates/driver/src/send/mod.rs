@@ -13,6 +13,7 @@ mod multicast;
 mod peer;
 mod plan;
 mod repair_share;
+mod roll;
 mod session;
 mod session_file;
 mod source_table;

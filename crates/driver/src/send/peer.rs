@@ -1,11 +1,11 @@
 //! A receiver as its sender sees it.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fmt, net::SocketAddr, time::Duration};
 
 use treecast_proto::{Instant, fanout::Way};
 use treecast_wire::message::{Hello, MEMBER_LEN, Progress};
 
-use super::{ReceiverProgress, Standing};
+use super::{ReceiverProgress, Standing, roll::Absent};
 use crate::{
     connection::Connection,
     security::PublicKey,
@@ -73,7 +73,19 @@ pub(super) struct Peer {
     /// ... and whether it has said itself that it ends, ...
     pub has_quit: bool,
     /// ... or the session waits for it to come again.
-    pub is_awaited: bool,
+    pub awaited: Awaited,
+}
+
+/// Whether a session waits for a receiver that is not there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Awaited {
+    #[default]
+    No,
+    /// Its connection has broken: for a moment (`--linger`).
+    Gone,
+    /// An earlier sender of the session had it: as for one that is silent (`--stall-limit`), for it may notice late that
+    /// that one is not there any more.
+    Missing,
 }
 
 /// What a receiver is known again by when it comes over another connection.
@@ -100,9 +112,31 @@ impl Who {
         }
     }
 
+    /// As [`fmt::Display`] writes it.
+    pub fn from_line(line: &str) -> Option<Self> {
+        let (mark, name) = line.split_once(' ')?;
+        let name = name.to_owned();
+        if let Ok(key) = mark.parse() {
+            return Some(Self { key: Some(key), member: [0; MEMBER_LEN], name });
+        }
+        let has_all = mark.len() == 2 * MEMBER_LEN;
+        let member = u128::from_str_radix(mark, 16).ok().filter(|_| has_all)?.to_be_bytes();
+        Some(Self { key: None, member, name })
+    }
+
     /// Whether it can be taken for one that is not there any more, where nobody is hurt if it is somebody else.
     pub fn may_be(&self, departed: &Self) -> bool {
         self.key == departed.key && (self.key.is_some() || self.name == departed.name)
+    }
+}
+
+/// In one line: a name has no control characters.
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.key {
+            Some(key) => write!(f, "{key} {}", self.name),
+            None => write!(f, "{:032x} {}", u128::from_be_bytes(self.member), self.name),
+        }
     }
 }
 
@@ -165,12 +199,25 @@ impl Peer {
             name = format!("{name} ({})", SocketAddr::new(plain(address.ip()), address.port()));
         }
         let udp = (hello.udp_port != 0).then(|| SocketAddr::new(plain(address.ip()), hello.udp_port));
+        let who = Who::new(connection.peer_key(), hello);
+        let way = udp.map(|_| Way::Unicast);
+        Self { udp, connection: Some(connection), way, ..Self::without_connection(who, name, address) }
+    }
+
+    /// One that an earlier sender of the session had.
+    pub fn missing(absent: Absent, listed: Option<&str>) -> Self {
+        let name = shown(listed.unwrap_or(&absent.who.name));
+        let left = Some("it has not come back to the sender that was started again".to_owned());
+        Self { left, awaited: Awaited::Missing, ..Self::without_connection(absent.who, name, absent.address) }
+    }
+
+    fn without_connection(who: Who, name: String, address: SocketAddr) -> Self {
         Self {
-            who: Who::new(connection.peer_key(), hello),
+            who,
             name,
             address,
-            udp,
-            connection: Some(connection),
+            udp: None,
+            connection: None,
             waits_for_room: false,
             closes: false,
             lingers_until: None,
@@ -187,13 +234,13 @@ impl Peer {
             forgone_bytes: 0,
             requests: 0,
             group: 0,
-            way: udp.map(|_| Way::Unicast),
+            way: None,
             meter: Meter::default(),
             was_there_at_start: false,
             has_spoken: false,
             left: None,
             has_quit: false,
-            is_awaited: false,
+            awaited: Awaited::No,
         }
     }
 

@@ -14,7 +14,7 @@ use treecast_wire::{
     ticket::{Fanout, MAX_GROUPS, Repair, Security, Ticket, group_address},
 };
 
-use super::{FeedSource, SendError, SendOptions, SendSecurity, session_file};
+use super::{FeedSource, SendError, SendOptions, SendSecurity, roll::Roll, session_file};
 use crate::{
     clock,
     fanout::{Kind, Lists},
@@ -51,6 +51,8 @@ pub struct Plan {
     pub(crate) lists: Option<Lists>,
     /// How far an earlier sender of the session came with each object, by its number.
     pub before: BTreeMap<u32, session_file::Mark>,
+    /// Its receivers that had not ended.
+    pub(super) roll: Roll,
     /// Whether the session is one that began before, and may have another sender now.
     pub goes_on: bool,
     /// What the user should know before anything is sent; a line each.
@@ -98,6 +100,7 @@ impl Plan {
             control: Vec::new(),
             lists,
             before: BTreeMap::new(),
+            roll: Roll::default(),
             goes_on: kept.is_some(),
             warnings: warnings.into_iter().flatten().collect(),
         };
@@ -125,6 +128,7 @@ impl Plan {
         self.warnings.extend(kept.other_rates(&self.rates()));
         self.control = kept.ticket.control;
         self.before = kept.marks;
+        self.roll = kept.roll;
         Ok(())
     }
 

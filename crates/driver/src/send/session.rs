@@ -42,7 +42,7 @@ use start::RETURN_TIME;
 
 use self::{again::Hashing, congestion::Congestion, fanout::Ways};
 use super::{
-    Plan, SendError, SendEvent, SendSummary,
+    Plan, SendError, SendEvent, SendSummary, Standing,
     feed::{Arrival, Feed},
     gather::Gather,
     lobby::Lobby,
@@ -235,7 +235,7 @@ impl<'a> Session<'a> {
         };
         session.open_ways()?;
         session.plan.keep_session(&control)?;
-        session.marks = session.plan.options.session_file.as_deref().map(Marks::open).transpose()?;
+        session.open_marks()?;
         (session.on_event)(SendEvent::Ready { ticket: session.plan.ticket(control) });
         for warning in std::mem::take(&mut session.plan.warnings) {
             (session.on_event)(SendEvent::Warning(warning));
@@ -416,6 +416,7 @@ impl<'a> Session<'a> {
             SenderTransmit::CloseConnection(receiver) => {
                 if let Some(peer) = self.peers.get_mut(&receiver) {
                     peer.closes = true;
+                    self.note_ended(receiver);
                 }
             }
         }
@@ -561,6 +562,9 @@ impl<'a> Session<'a> {
                     Outcome::Failed(reason) => {
                         peer.fail(&mut self.told_failures, name, size, shown(&reason));
                     }
+                }
+                if peer.standing(self.summary.objects) == Standing::Done {
+                    self.note_ended(receiver);
                 }
             }
             SenderEvent::FileDone { file, outcomes } => {

@@ -11,9 +11,11 @@
 //! -----BEGIN PRIVATE KEY----- ...                 unless the session has a key of its own (--key)
 //! sent INDEX END                                  the object has been multicast up to this byte
 //! hash INDEX HASH                                 it has been read to its end, and this is its hash
+//! came ADDRESS KEY NAME                           a receiver is there
+//! ended KEY NAME                                  it has everything, or has said that it ends
 //! ```
 //!
-//! The last two are added while the session goes on, behind what they speak of: what is multicast twice when a sender is
+//! The last four are added while the session goes on, behind what they speak of: what is multicast twice when a sender is
 //! killed is a step at most. Whoever reads them passes over a last line that is cut short.
 //!
 //! Names have no control characters: an object is one line.
@@ -22,6 +24,7 @@ use std::{
     collections::BTreeMap,
     fs::{File, OpenOptions},
     io::{self, Read, Write},
+    net::SocketAddr,
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -31,7 +34,7 @@ use treecast_proto::fec::Share;
 use treecast_wire::{message::BeginOfFile, ticket::Ticket};
 use zeroize::Zeroizing;
 
-use super::SendOptions;
+use super::{SendOptions, peer::Who, roll::Roll};
 use crate::{
     clock,
     files::NamedSource,
@@ -101,6 +104,7 @@ pub(super) struct Kept {
     objects: Vec<String>,
     /// By object.
     pub marks: BTreeMap<u32, Mark>,
+    pub roll: Roll,
 }
 
 /// How far a sender came with an object.
@@ -166,6 +170,7 @@ fn parse(path: &Path, text: &str) -> Result<Kept, &'static str> {
         identity: identity.map_err(|_| "its key cannot be read")?,
         objects: objects.ok_or("a line is no object")?,
         marks: parse_marks(marks),
+        roll: Roll::parse(marks),
     })
 }
 
@@ -187,25 +192,26 @@ fn parse_marks(text: &str) -> BTreeMap<u32, Mark> {
     marks
 }
 
-/// Adds to a session's file how far its sender is.
+/// Adds to a session's file how far its sender is, and who is there.
 #[derive(Debug)]
 pub(super) struct Marks {
     file: File,
     left: u64,
     /// What was noted last of each object that is under way.
     noted: BTreeMap<u32, u64>,
+    roll: Roll,
 }
 
 impl Marks {
     /// # Errors
     /// When the file cannot be written.
-    pub fn open(path: &Path) -> Result<Self, SessionFileError> {
+    pub fn open(path: &Path, roll: Roll) -> Result<Self, SessionFileError> {
         let failed = |source| SessionFileError::Write { path: path.to_owned(), source };
         let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
         // Ends a line that was cut short.
         file.write_all(b"\n").map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
-        Ok(Self { file, left: MAX_LEN.saturating_sub(len), noted: BTreeMap::new() })
+        Ok(Self { file, left: MAX_LEN.saturating_sub(len), noted: BTreeMap::new(), roll })
     }
 
     /// An object of `size` bytes has been multicast up to `end`.
@@ -223,6 +229,14 @@ impl Marks {
 
     pub fn hashed(&mut self, index: u32, hash: &[u8; 32]) {
         self.add(&format!("hash {index} {}\n", blake3::Hash::from_bytes(*hash).to_hex()));
+    }
+
+    pub fn came(&mut self, who: &Who, address: SocketAddr) {
+        self.roll.came(who, address).into_iter().for_each(|line| self.add(&line));
+    }
+
+    pub fn ended(&mut self, who: &Who) {
+        self.roll.ended(who).into_iter().for_each(|line| self.add(&line));
     }
 
     /// What cannot be noted is sent again should the sender be killed, and that is all.
@@ -531,17 +545,36 @@ mod tests {
         plan(&folder, &["a", "b"], |_| {}).unwrap();
         let session = folder.join("session");
         for (end, size) in [(100, 100_000), (200, 100_000), (1000, 100_000)] {
-            Marks::open(&session).unwrap().sent(0, end, size);
+            Marks::open(&session, Roll::default()).unwrap().sent(0, end, size);
         }
-        let mut marks = Marks::open(&session).unwrap();
+        let mut marks = Marks::open(&session, Roll::default()).unwrap();
         (1..=100).for_each(|step| marks.sent(1, step, 100));
         marks.hashed(1, &[7; 32]);
         marks.file.write_all(b"sent 0 99").unwrap();
         let before = plan(&folder, &["a", "b"], |_| {}).unwrap().before;
         assert_eq!(before[&0], Mark { sent: 1000, hash: None });
         assert_eq!(before[&1], Mark { sent: 100, hash: Some([7; 32]) });
-        Marks::open(&session).unwrap().sent(0, 100_000, 100_000);
+        Marks::open(&session, Roll::default()).unwrap().sent(0, 100_000, 100_000);
         assert_eq!(plan(&folder, &["a", "b"], |_| {}).unwrap().before[&0].sent, 100_000);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn who_has_not_ended_is_kept_behind_the_rest() {
+        let folder = filled("session-roll");
+        plan(&folder, &["a"], |_| {}).unwrap();
+        let (session, address) = (folder.join("session"), "127.0.0.1:7000".parse().unwrap());
+        let key = Identity::generate().unwrap().public_key();
+        let who = |name| Who::new(Some(key), &treecast_wire::message::Hello::new(1, 0, 0, name).unwrap());
+        let mut marks = Marks::open(&session, Roll::default()).unwrap();
+        ["one", "other"].iter().for_each(|name| marks.came(&who(name), address));
+        marks.sent(0, 1, 1);
+        marks.ended(&who("one"));
+        let again = plan(&folder, &["a"], |_| {}).unwrap();
+        let absent = again.roll.absent();
+        assert!(absent.len() == 1 && absent[0].who.is(&who("other")) && absent[0].address == address);
+        Marks::open(&session, again.roll).unwrap().ended(&who("other"));
+        assert!(plan(&folder, &["a"], |_| {}).unwrap().roll.absent().is_empty());
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -221,6 +221,8 @@ pub struct Sender {
     stall: Stall,
     /// How long, when nothing else is left to do, is waited for somebody who has left and may come again.
     linger: Option<Duration>,
+    /// Until when it is waited for in any case.
+    lingers_until: Instant,
     /// Since when there is nothing to do but to wait for who may come again.
     idle_since: Option<Instant>,
     /// Since when connections are being closed.
@@ -252,6 +254,7 @@ impl Sender {
             credit: Credit::default(),
             stall: Stall::default(),
             linger: None,
+            lingers_until: Instant::ZERO,
             idle_since: None,
             closing_since: None,
             may_release: false,
@@ -290,9 +293,10 @@ impl Sender {
         self.objects.file_id(index)
     }
 
-    /// Somebody who has left may come again: the session waits so long when all others are done.
-    pub fn linger(&mut self, linger: Option<Duration>) {
+    /// Somebody who has left may come again: the session waits so long when all others are done, and until then at least.
+    pub fn linger(&mut self, linger: Option<Duration>, until: Instant) {
         self.linger = linger;
+        self.lingers_until = until;
     }
 
     /// The rate has changed: runs are to be longer or shorter from now on.
@@ -518,7 +522,8 @@ impl Sender {
             return;
         }
         let since = *self.idle_since.get_or_insert(now);
-        self.linger.take_if(|linger| since + *linger <= now);
+        let until = self.lingers_until;
+        self.linger.take_if(|linger| until.max(since + *linger) <= now);
     }
 
     fn is_held(&self) -> bool {
@@ -559,7 +564,8 @@ impl Sender {
 
     /// When an object's time is up, or a receiver's patience to be lost.
     fn deadline(&self) -> Option<Instant> {
-        let lingers_until = self.idle_since.zip(self.linger).map(|(since, linger)| since + linger);
+        let lingers_until = self.idle_since.zip(self.linger);
+        let lingers_until = lingers_until.map(|(since, linger)| self.lingers_until.max(since + linger));
         let checks =
             self.stall.deadlines().into_iter().chain([lingers_until, self.symbols.deadline()]).flatten();
         let checks = checks.filter(|_| self.coordinator.state != State::Closed);

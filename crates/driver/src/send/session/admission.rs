@@ -66,7 +66,7 @@ impl Session<'_> {
         Some(format!("the ticket expired {} ago by the sender's clock", clock::duration_in_words(ago)))
     }
 
-    fn allow(&self) -> Option<&AllowList> {
+    pub(super) fn allow(&self) -> Option<&AllowList> {
         self.plan.options.security.as_ref().and_then(|security| security.allow.as_ref())
     }
 
@@ -145,6 +145,7 @@ impl Session<'_> {
             peer.forgone_bytes = self.done_bytes;
         }
         let (name, address) = (peer.name.clone(), peer.address);
+        self.note_came(&who, address);
         self.peers.insert(receiver, peer);
         self.tell_keys(receiver);
         self.update_destinations();

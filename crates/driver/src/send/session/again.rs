@@ -2,8 +2,10 @@
 
 use std::{
     io,
+    net::SocketAddr,
     sync::mpsc::{Receiver, channel},
     thread,
+    time::Duration,
 };
 
 use treecast_proto::{
@@ -15,9 +17,10 @@ use treecast_wire::{header::FileId, message::PutOutCode};
 use super::{
     super::{
         SendError, Standing,
-        peer::{Peer, Who},
+        peer::{Awaited, Peer, Who},
+        session_file::Marks,
     },
-    HASHES, Session,
+    FIRST_CONNECTION, HASHES, Session,
     connections::say_put_out,
 };
 use crate::{
@@ -127,14 +130,21 @@ impl Session<'_> {
         let objects = self.summary.objects;
         if let Some(peer) = self.peers.get_mut(&receiver) {
             // What the machine has ended for it, as it left, is not what it has ended with.
-            peer.is_awaited = !peer.has_quit && peer.standing(objects) == Standing::Gone;
+            let may_come = !peer.has_quit && peer.standing(objects) == Standing::Gone;
+            peer.awaited = if may_come { Awaited::Gone } else { Awaited::No };
+            if peer.has_quit {
+                self.note_ended(receiver);
+            }
         }
         self.update_hold();
     }
 
     pub(super) fn update_hold(&mut self) {
-        let awaits = self.peers.values().any(|peer| peer.is_awaited);
-        self.machine.linger(awaits.then_some(self.plan.options.linger));
+        let most = self.peers.values().map(|peer| peer.awaited).max().unwrap_or_default();
+        let lacks_some = most == Awaited::Missing;
+        let stall_limit = if lacks_some { self.plan.options.stall_limit } else { Duration::ZERO };
+        let linger = (most != Awaited::No).then_some(self.plan.options.linger);
+        self.machine.linger(linger, Instant::ZERO + stall_limit);
         self.has_news = true;
     }
 
@@ -150,8 +160,47 @@ impl Session<'_> {
             self.disconnect(receiver, "it has come again, over another connection");
             self.peers.remove(&receiver);
         }
-        self.peers.retain(|_, peer| peer.left.is_none() || !who.may_be(&peer.who));
+        // Receivers that share a key are told apart while they keep their names, or numbers.
+        let is_known = self.peers.values().any(|peer| peer.left.is_some() && who.is(&peer.who));
+        let has_come = |peer: &Peer| {
+            peer.left.is_some() && if is_known { who.is(&peer.who) } else { who.may_be(&peer.who) }
+        };
+        let come: Vec<_> = self.peers.iter().filter(|(_, peer)| has_come(peer)).map(|(id, _)| *id).collect();
+        for receiver in come {
+            if !is_known {
+                self.note_ended(receiver);
+            }
+            self.peers.remove(&receiver);
+        }
         self.update_hold();
+    }
+
+    /// Goes on with the session's file, and waits for those that it knows.
+    pub(super) fn open_marks(&mut self) -> Result<(), SendError> {
+        let roll = std::mem::take(&mut self.plan.roll);
+        for absent in roll.absent() {
+            let listed = absent.who.key.and_then(|key| self.allow()?.name_of(&key));
+            let peer = Peer::missing(absent, listed);
+            self.peers.insert(ReceiverId((self.next_token - FIRST_CONNECTION) as u32), peer);
+            self.next_token += 1;
+        }
+        let path = self.plan.options.session_file.as_deref();
+        self.marks = path.map(|path| Marks::open(path, roll)).transpose()?;
+        self.update_hold();
+        Ok(())
+    }
+
+    pub(super) fn note_came(&mut self, who: &Who, address: SocketAddr) {
+        if let Some(marks) = &mut self.marks {
+            marks.came(who, address);
+        }
+    }
+
+    /// A receiver will not come again, or need not.
+    pub(super) fn note_ended(&mut self, receiver: ReceiverId) {
+        if let Some((marks, peer)) = self.marks.as_mut().zip(self.peers.get(&receiver)) {
+            marks.ended(&peer.who);
+        }
     }
 
     /// Who is there need not look for a sender that will not come back.

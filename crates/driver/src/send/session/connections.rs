@@ -14,7 +14,7 @@ use treecast_wire::{
 use super::{
     super::{
         SendEvent,
-        peer::{Peer, shown},
+        peer::{Awaited, Peer, shown},
     },
     FIRST_CONNECTION, Session, Turn,
 };
@@ -194,6 +194,7 @@ impl Session<'_> {
         self.note_leaver();
         let passed_by = self.peers.get(&receiver).is_some_and(Peer::has_only_passed_by);
         if self.started.is_none() || passed_by {
+            self.note_ended(receiver);
             self.peers.remove(&receiver);
             self.update_hold();
         }
@@ -206,7 +207,7 @@ impl Session<'_> {
         let departed: Vec<_> = self
             .peers
             .iter()
-            .filter(|(_, peer)| peer.left.is_some())
+            .filter(|(_, peer)| peer.left.is_some() && peer.awaited != Awaited::Missing)
             .map(|(receiver, _)| *receiver)
             .collect();
         for receiver in departed.iter().take(departed.len().saturating_sub(MAX_DEPARTED)) {

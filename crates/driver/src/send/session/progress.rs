@@ -8,7 +8,10 @@ use treecast_proto::{
 };
 
 use super::{
-    super::{ReceiverProgress, SendEvent, SendProgress, Standing, peer::Seen},
+    super::{
+        ReceiverProgress, SendEvent, SendProgress, Standing,
+        peer::{Awaited, Seen},
+    },
     PROGRESS_INTERVAL, Session,
 };
 use crate::status::{Hindrance, Holder, Meter, bits, time_for};
@@ -131,7 +134,9 @@ impl Session<'_> {
             let left = |receiver: &&ReceiverProgress| receiver.seconds_left.unwrap_or(f64::INFINITY);
             pending.max_by(|one, other| left(one).total_cmp(&left(other)))
         } else if self.feed.is_none() && !receivers.iter().any(is_awaited) {
-            let at = ids.iter().position(|id| self.peers.get(id).is_some_and(|peer| peer.is_awaited))?;
+            let at = ids
+                .iter()
+                .position(|id| self.peers.get(id).is_some_and(|peer| peer.awaited != Awaited::No))?;
             receivers.get(at)
         } else {
             None

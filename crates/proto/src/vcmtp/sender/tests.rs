@@ -670,7 +670,7 @@ fn what_nobody_was_left_to_have_goes_on_when_somebody_comes_again() {
     );
     assert_eq!(bench.step(Lane::Group), Some("data 0 0..200".into()));
     bench.input(SenderInput::Close);
-    bench.sender.linger(Some(Duration::from_secs(10)));
+    bench.sender.linger(Some(Duration::from_secs(10)), Instant::ZERO);
     bench.input(SenderInput::Left { receiver: A, reason: "it was killed".into() });
     bench.group();
     bench.join(B);
@@ -694,10 +694,25 @@ fn the_session_ends_when_nobody_comes_again_in_time() {
     let mut bench = Bench::new(Repair::Nack);
     bench.out(500, &[A]);
     bench.input(SenderInput::Close);
-    bench.sender.linger(Some(Duration::from_secs(10)));
+    bench.sender.linger(Some(Duration::from_secs(10)), Instant::ZERO);
     bench.input(SenderInput::Left { receiver: A, reason: "it was killed".into() });
     assert!(!bench.group().contains("closed"));
     bench.now += Duration::from_secs(10);
+    assert_eq!(bench.group(), "closed");
+}
+
+#[test]
+fn who_may_be_late_is_waited_for_until_then_at_least() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(500, &[A]);
+    bench.input(SenderInput::Close);
+    let until = bench.now + Duration::from_secs(60);
+    bench.sender.linger(Some(Duration::from_secs(10)), until);
+    bench.input(SenderInput::Left { receiver: A, reason: "it was killed".into() });
+    assert!(!bench.group().contains("closed"));
+    bench.now += Duration::from_secs(59);
+    assert!(!bench.group().contains("closed"));
+    bench.now += Duration::from_secs(1);
     assert_eq!(bench.group(), "closed");
 }
 
@@ -706,7 +721,7 @@ fn who_has_left_is_waited_for_from_when_all_others_are_done() {
     let mut bench = Bench::new(Repair::Nack);
     bench.out(500, &[A, B]);
     bench.input(SenderInput::Close);
-    bench.sender.linger(Some(Duration::from_secs(10)));
+    bench.sender.linger(Some(Duration::from_secs(10)), Instant::ZERO);
     bench.input(SenderInput::Left { receiver: A, reason: "it was killed".into() });
     bench.group();
     bench.now += Duration::from_secs(60);
