@@ -243,14 +243,16 @@ fn read_ticket(text: &str) -> Result<Ticket, String> {
 
 /// How a session ends that a limit has ended, in one line.
 fn at_limit(limit: Limit, summary: &ReceiveSummary) -> String {
-    let whole = arguments::counted(summary.received as usize, "file");
-    let rest = match limit {
-        Limit::Time(_) => {
-            "and so is what came of others: start again with the same ticket and folder to go on"
-        }
-        Limit::Files(_) | Limit::Bytes(_) => "and what was not complete is removed",
+    let whole = match summary.received {
+        0 => "no file had come whole".to_owned(),
+        1 => "1 file had come whole, and is kept".to_owned(),
+        files => format!("{files} files had come whole, and are kept"),
     };
-    format!("the session ended early: {limit}; {whole} that came whole: kept, {rest}")
+    let rest = match limit {
+        Limit::Time(_) => "what came of others is kept: start again with the same ticket and folder to go on",
+        Limit::Files(_) | Limit::Bytes(_) => "what was not complete is removed",
+    };
+    format!("the session ended early: {limit}; {whole}; {rest}")
 }
 
 fn exit_code(args: &Args, summary: &ReceiveSummary, is_time_up: bool) -> Outcome {
@@ -286,6 +288,18 @@ fn exit_code(args: &Args, summary: &ReceiveSummary, is_time_up: bool) -> Outcome
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_that_ends_a_session_says_what_is_kept() {
+        let told =
+            |received| at_limit(Limit::Bytes(10), &ReceiveSummary { received, ..ReceiveSummary::default() });
+        let removed = "what was not complete is removed";
+        for (received, whole) in [(0, "no file had come whole"), (2, "2 files had come whole, and are kept")]
+        {
+            let line = told(received);
+            assert!(line.ends_with(&format!(" allows; {whole}; {removed}")), "{line}");
+        }
+    }
 
     #[test]
     fn a_pattern_that_can_match_nothing_is_refused() {

@@ -121,7 +121,7 @@ fn progress(snapshot: &Snapshot) -> Vec<String> {
             "{} of {}{failed}, {} % of {}; {}; {}",
             snapshot.objects_done,
             counted(snapshot.objects as usize, "file"),
-            part(snapshot.done_bytes, snapshot.total_bytes),
+            done_percent(snapshot),
             bytes(snapshot.total_bytes),
             rate(snapshot.now_bps),
             left(snapshot.seconds_left)
@@ -143,6 +143,12 @@ fn progress(snapshot: &Snapshot) -> Vec<String> {
         lines.push(format!("in group {}, which is slower than the first", snapshot.group_number));
     }
     lines
+}
+
+/// At a sender, by what its receivers want; 100 only when it is all.
+fn done_percent(snapshot: &Snapshot) -> u64 {
+    let whole = || part(snapshot.done_bytes, snapshot.total_bytes);
+    snapshot.done_share.map_or_else(whole, |share| (share * 100.0) as u64)
 }
 
 /// Who is in which group, where there are several.

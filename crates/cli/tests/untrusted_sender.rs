@@ -113,6 +113,7 @@ fn a_session_that_grows_too_large_ends_and_what_is_whole_stays() {
             let line =
                 told.lines().find(|line| line.contains("ended early")).unwrap_or_else(|| panic!("{told}"));
             assert!(line.contains(limit) && line.contains("what was not complete is removed"), "{line}");
+            assert!(!told.contains("told to stop"), "{told}");
             let there = scratch.names("a/set");
             assert!(there.len() <= most && scratch.parts("a") == 0, "{way:?} {limit}: {there:?}");
         }

@@ -148,7 +148,7 @@ fn receiver_input(random: &mut ChaCha8Rng) -> ReceiverInput {
         37 if random.random_bool(0.3) => ReceiverInput::Moved { group: random.random_range(0..10) },
         37 => ReceiverInput::Dropped { total: random.random() },
         38 if random.random_bool(0.05) => ReceiverInput::Disconnected { reason: "gone".to_owned() },
-        39 if random.random_bool(0.05) => ReceiverInput::Close,
+        39 if random.random_bool(0.05) => ReceiverInput::Close { reason: String::new() },
         40 if random.random_bool(0.5) => ReceiverInput::Listened { heard: random.random() },
         40 => ReceiverInput::Drained,
         41 => {

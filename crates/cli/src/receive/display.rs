@@ -85,7 +85,6 @@ impl Display {
                     self.current = Some((name.clone(), *bytes));
                 }
             }
-            ReceiveEvent::Ignored { name, exists: false } => self.line(&format!("{name}: not wanted")),
             ReceiveEvent::Ignored { name, exists: true } => {
                 self.line(&format!("{name}: is there already, and stays"));
             }
@@ -95,7 +94,8 @@ impl Display {
                 self.line(&format!("moved to group {group} at {address}: {}", why_moved(*group)));
             }
             ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
-            ReceiveEvent::Progress(_) | ReceiveEvent::Idle => {}
+            // What is not wanted is counted at the end.
+            ReceiveEvent::Progress(_) | ReceiveEvent::Idle | ReceiveEvent::Ignored { exists: false, .. } => {}
             ReceiveEvent::Received { name, kind, bytes } => match kind {
                 ObjectKind::File => self.line(&format!("{name}: {}, verified", figures::bytes(*bytes))),
                 ObjectKind::Link => self.line(&format!("{name}: a symbolic link")),
@@ -276,6 +276,9 @@ fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
         counted(progress.duplicate_blocks as usize, "block"),
         counted(progress.dropped_packets as usize, "packet"),
     );
+    if summary.not_wanted > 0 {
+        line += &format!(", {} not wanted", summary.not_wanted);
+    }
     if progress.kept_bytes > 0 {
         line += &format!(", {} there from before", bytes(progress.kept_bytes));
     }
@@ -322,15 +325,19 @@ mod tests {
     fn only_what_is_there_counts() {
         let mut summary = ReceiveSummary::default();
         summary.progress.received_bytes = 900;
-        summary.failed = 1;
+        (summary.failed, summary.not_wanted) = (1, 7);
         let line = in_one_line(&summary, 2);
         assert!(
-            line.starts_with("0 files, 0 B in ") && line.ends_with("; 1 failed, 1 not complete"),
+            line.starts_with("0 files, 0 B in ")
+                && line.ends_with("; 1 failed, 7 not wanted, 1 not complete"),
             "{line}"
         );
         (summary.received, summary.received_bytes) = (1, 500);
         let line = in_one_line(&summary, 2);
-        assert!(line.starts_with("1 file, 500 B in ") && line.ends_with("; 1 failed"), "{line}");
+        assert!(
+            line.starts_with("1 file, 500 B in ") && line.ends_with("; 1 failed, 7 not wanted"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -154,29 +154,34 @@ fn slowest(progress: &SendProgress) -> String {
 fn in_one_line(summary: &SendSummary) -> String {
     let progress = &summary.progress;
     let sum = |count: fn(&ReceiverProgress) -> u64| progress.receivers.iter().map(count).sum::<u64>();
-    let lacking =
-        |receiver: &ReceiverProgress| receiver.failed + receiver.objects_not_wanted + receiver.objects_missed;
-    let has_all = |receiver: &&ReceiverProgress| lacking(receiver) == 0;
-    let have_all = progress.receivers.iter().filter(has_all).count();
-    let choosy = progress.receivers.iter().filter(|receiver| receiver.objects_not_wanted > 0).count();
     format!(
-        "{}, {}: all of it is at {have_all} of {} after {:.2} s{}; {} sent again, {} dropped{}",
+        "{}, {}: {} after {:.2} s{}; {} sent again, {} dropped",
         counted(summary.objects as usize, "file"),
         bytes(progress.total_bytes),
-        counted(progress.receivers.len(), "receiver"),
+        who_has_it(&progress.receivers),
         progress.seconds,
         average(progress),
         bytes(sum(|receiver| receiver.retransmitted_bytes)),
         counted(sum(|receiver| receiver.dropped_packets) as usize, "packet"),
-        if choosy > 0 {
-            format!("; {} did not want everything", counted(choosy, "receiver"))
-        } else {
-            String::new()
-        },
     ) + &match progress.repair_symbols {
         0 => String::new(),
         symbols => format!(", {} sent", counted(symbols as usize, "repair symbol")),
     } + &progress.fanout.as_deref().map(left_bytes).unwrap_or_default()
+}
+
+/// How many receivers have everything, and how many what they wanted of it.
+fn who_has_it(receivers: &[ReceiverProgress]) -> String {
+    let lacks_nothing = |receiver: &&ReceiverProgress| receiver.failed + receiver.objects_missed == 0;
+    let (all, chosen): (Vec<_>, Vec<_>) =
+        receivers.iter().filter(lacks_nothing).partition(|receiver| receiver.objects_not_wanted == 0);
+    let (all, chosen, of) = (all.len(), chosen.len(), counted(receivers.len(), "receiver"));
+    let have = if all == 1 { "has" } else { "have" };
+    let have_chosen = if chosen == 1 { "has what it" } else { "have what they" };
+    match (all, chosen) {
+        (_, 0) => format!("all of it is at {all} of {of}"),
+        (0, _) => format!("{chosen} of {of} {have_chosen} wanted (--only),"),
+        _ => format!("{all} of {of} {have} everything, {chosen} {have_chosen} wanted (--only),"),
+    }
 }
 
 /// How fast receivers have got what they have. Those that failed are left out, and it is said that they are.
@@ -436,6 +441,31 @@ mod tests {
         for (objects, total_bytes, receivers, expected) in cases {
             let progress = SendProgress { total_bytes, receivers, ..SendProgress::default() };
             assert_eq!(in_one_line(&SendSummary { objects, progress, ..SendSummary::default() }), expected);
+        }
+    }
+
+    #[test]
+    fn who_wanted_a_part_and_has_it_is_not_told_as_a_failure() {
+        let receiver = |objects_not_wanted, failed| ReceiverProgress {
+            objects_not_wanted,
+            failed,
+            ..ReceiverProgress::default()
+        };
+        let (all, part) = (receiver(0, 0), receiver(3, 0));
+        for (receivers, expected) in [
+            (
+                vec![all.clone(), all.clone(), all.clone(), part.clone()],
+                "3 of 4 receivers have everything, 1 has what it wanted (--only),",
+            ),
+            (
+                vec![all.clone(), part.clone(), part.clone()],
+                "1 of 3 receivers has everything, 2 have what they wanted (--only),",
+            ),
+            (vec![part.clone()], "1 of 1 receiver has what it wanted (--only),"),
+            (vec![part, receiver(3, 1)], "1 of 2 receivers has what it wanted (--only),"),
+            (vec![all, receiver(3, 1)], "all of it is at 1 of 2 receivers"),
+        ] {
+            assert_eq!(who_has_it(&receivers), expected);
         }
     }
 

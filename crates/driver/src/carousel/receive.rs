@@ -151,7 +151,7 @@ pub fn receive(
 fn in_words(reason: CutShort) -> String {
     match reason {
         CutShort::Silent(_) => format!("{reason}, the time that --connect-timeout gives"),
-        CutShort::SenderStopped | CutShort::ToldToStop => reason.to_string(),
+        CutShort::SenderStopped | CutShort::Stopped(_) => reason.to_string(),
     }
 }
 
@@ -266,7 +266,7 @@ impl Session<'_> {
             if stop.is_requested() || self.summary.limit.is_some() {
                 self.is_time_up = stop.is_time_up();
                 self.summary.interrupted = true;
-                self.machine.handle(now, ReceiverInput::Close);
+                self.machine.handle(now, ReceiverInput::Close { reason: self.summary.why_stopped() });
             }
             self.take_reports(now);
             let is_drained = self.take_packets(now)?;

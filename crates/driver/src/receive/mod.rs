@@ -247,6 +247,11 @@ impl ReceiveSummary {
         self.received + self.others
     }
 
+    /// Why a receiver ends that a limit, a signal or its caller has stopped.
+    pub(crate) fn why_stopped(&self) -> String {
+        self.limit.map_or_else(|| "it was told to stop".to_owned(), |limit| limit.to_string())
+    }
+
     /// Whether objects have come, and none was wanted.
     pub fn wanted_nothing(&self) -> bool {
         self.not_wanted > 0 && self.received + self.others + self.failed + self.existing == 0

@@ -285,9 +285,9 @@ impl<'a> Session<'a> {
         self.summary.interrupted = true;
         // What is right has its name in the end, and a folder that files are in its mode.
         self.take_reports();
-        let limit = self.summary.limit.map(|limit| limit.to_string());
-        self.say_farewell(limit.as_deref().unwrap_or(farewell::STOPPED));
-        self.handle(ReceiverInput::Close, None);
+        let reason = self.summary.why_stopped();
+        self.say_farewell(&reason);
+        self.handle(ReceiverInput::Close { reason }, None);
         self.intake.hand_over(self.clock.now(), true);
     }
 

@@ -309,16 +309,20 @@ pub struct SendProgress {
 }
 
 impl SendProgress {
-    /// Bytes that receivers have on average.
+    /// Bytes that receivers have on average, but for those that are gone.
     pub fn done_bytes(&self) -> u64 {
-        let sum: u64 = self.receivers.iter().map(|receiver| receiver.received_bytes).sum();
-        sum / self.receivers.len().max(1) as u64
+        self.mean_of_those_there(|receiver| receiver.received_bytes).unwrap_or_default()
     }
 
-    /// Bytes that receivers want on average, as far as they have said.
+    /// Bytes that the same want on average, as far as they have said.
     pub fn wanted_bytes(&self) -> u64 {
-        let sum: u64 = self.receivers.iter().map(|receiver| receiver.wanted_bytes).sum();
-        if self.receivers.is_empty() { self.total_bytes } else { sum / self.receivers.len() as u64 }
+        self.mean_of_those_there(|receiver| receiver.wanted_bytes).unwrap_or(self.total_bytes)
+    }
+
+    /// None when nobody is there.
+    fn mean_of_those_there(&self, bytes: fn(&ReceiverProgress) -> u64) -> Option<u64> {
+        let there = self.receivers.iter().filter(|receiver| receiver.standing != Standing::Gone);
+        there.clone().map(bytes).sum::<u64>().checked_div(there.count() as u64)
     }
 }
 

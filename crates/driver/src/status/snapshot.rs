@@ -54,6 +54,8 @@ pub struct Snapshot {
     pub total_bytes: u64,
     /// Distinct bytes received: here, or by a sender's receivers on average.
     pub done_bytes: u64,
+    /// At a sender: what receivers that are not gone have of what they want, 0 to 1.
+    pub done_share: Option<f64>,
     /// At a sender: bytes of objects that it has sent to the group. A carousel counts each loop.
     pub sent_bytes: u64,
     /// Bytes of objects that an earlier sender of the session has sent to the group.
@@ -169,8 +171,12 @@ impl Snapshot {
         self.seconds = progress.seconds;
         self.objects = progress.objects;
         self.objects_done = progress.objects_done;
-        self.total_bytes = progress.wanted_bytes();
-        self.done_bytes = progress.done_bytes();
+        self.total_bytes = progress.total_bytes;
+        self.done_bytes = sum(|receiver| receiver.received_bytes) / receivers.len().max(1) as u64;
+        self.done_share = Some(match progress.wanted_bytes() {
+            0 => 1.0,
+            wanted => (progress.done_bytes() as f64 / wanted as f64).min(1.0),
+        });
         self.sent_bytes = progress.sent_bytes;
         self.before_bytes = progress.before_bytes;
         (self.moves, self.refused_moves) = (progress.moves, progress.refused_moves);
@@ -253,5 +259,33 @@ impl ReceiverStatus {
             why: receiver.why,
             seconds_left: receiver.seconds_left,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What one that has gone has not got counts as failed: it wants no more than it has.
+    #[test]
+    fn the_size_of_a_set_is_the_same_whoever_goes() {
+        let receiver = |wanted_bytes, standing| ReceiverProgress {
+            received_bytes: 2_200,
+            wanted_bytes,
+            standing,
+            ..ReceiverProgress::default()
+        };
+        let mut progress = SendProgress { total_bytes: 11_000, ..SendProgress::default() };
+        let mut seen = |receivers| {
+            progress.receivers = receivers;
+            let mut snapshot = Snapshot::new(Role::Send);
+            snapshot.note_send(&progress);
+            (snapshot.total_bytes, snapshot.done_bytes, snapshot.done_share)
+        };
+        let busy = || receiver(11_000, Standing::Busy);
+        assert_eq!(seen(vec![busy(), busy(), busy()]), (11_000, 2_200, Some(0.2)));
+        assert_eq!(seen(vec![busy(), busy(), receiver(2_200, Standing::Gone)]), (11_000, 2_200, Some(0.2)));
+        assert_eq!(seen(vec![receiver(2_200, Standing::Done)]), (11_000, 2_200, Some(1.0)), "as it wanted");
+        assert_eq!(seen(vec![receiver(2_200, Standing::Gone)]), (11_000, 2_200, Some(0.0)), "nobody");
     }
 }

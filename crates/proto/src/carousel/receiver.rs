@@ -117,8 +117,10 @@ pub enum ReceiverInput {
     Disown {
         file: FileId,
     },
-    /// Enough.
-    Close,
+    /// Enough, and why.
+    Close {
+        reason: String,
+    },
 }
 
 /// Something for the caller to do.
@@ -165,13 +167,13 @@ pub enum ReceiverEvent {
 }
 
 /// Why the sender is listened to no more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CutShort {
     /// Nothing has come for so long: patience has ended.
     Silent(Duration),
     SenderStopped,
-    /// By the application.
-    ToldToStop,
+    /// By the application, which says why.
+    Stopped(String),
 }
 
 impl fmt::Display for CutShort {
@@ -179,7 +181,7 @@ impl fmt::Display for CutShort {
         match self {
             Self::Silent(time) => write!(f, "nothing has come from the sender for {} s", time.as_secs_f64()),
             Self::SenderStopped => f.write_str("the sender has stopped"),
-            Self::ToldToStop => f.write_str("it was told to stop"),
+            Self::Stopped(reason) => f.write_str(reason),
         }
     }
 }
@@ -214,6 +216,15 @@ pub struct Progress {
     pub wrong_chunks: u64,
 }
 
+/// An object that has ended.
+#[derive(Debug)]
+struct Ended {
+    /// What its hash should be, as far as that is known.
+    digest: Option<[u8; 32]>,
+    /// Whether what has come of it is kept.
+    is_kept: bool,
+}
+
 /// One receiver of a carousel. Call order: see the crate's documentation; poll to the end after every
 /// [`ReceiverInput::Blocks`], while the packet's bytes are still at hand.
 #[derive(Debug)]
@@ -223,8 +234,8 @@ pub struct Receiver {
     objects: BTreeMap<u32, Object>,
     /// How many objects there are.
     expected: Option<u32>,
-    /// Committed or given up; what their hashes should be, as far as that is known.
-    ended: BTreeMap<u32, Option<[u8; 32]>>,
+    /// Committed or given up.
+    ended: BTreeMap<u32, Ended>,
     /// What they were announced with, and what is there of them, in bytes.
     ended_announced_bytes: u64,
     ended_received_bytes: u64,
@@ -301,7 +312,7 @@ impl Receiver {
             ReceiverInput::Committed { file } => self.on_committed(file),
             ReceiverInput::Ignore { file } => drop(self.give_up(file)),
             ReceiverInput::Disown { file } => self.disown(file),
-            ReceiverInput::Close => self.over = Some(CutShort::ToldToStop),
+            ReceiverInput::Close { reason } => self.over = Some(CutShort::Stopped(reason)),
         }
         self.close_when_done();
     }
@@ -335,7 +346,7 @@ impl Receiver {
     /// The hash that an object should have.
     pub fn digest(&self, file: FileId) -> Option<[u8; 32]> {
         let index = file.index();
-        self.objects.get(&index).map_or_else(|| *self.ended.get(&index)?, |object| object.digest)
+        self.objects.get(&index).map_or_else(|| self.ended.get(&index)?.digest, |object| object.digest)
     }
 
     pub fn progress(&self) -> Progress {
@@ -411,8 +422,10 @@ impl Receiver {
 
     fn on_blocks(&mut self, file: FileId, range: Range<u64>) {
         let (block_len, len) = (self.config.block_len, range.end.saturating_sub(range.start));
-        if self.ended.contains_key(&file.index()) {
-            self.duplicate_blocks += len.div_ceil(u64::from(block_len));
+        if let Some(ended) = self.ended.get(&file.index()) {
+            // Of what was not wanted or has failed, nothing is there that could come twice.
+            let is_there = u64::from(ended.is_kept);
+            self.duplicate_blocks += is_there * len.div_ceil(u64::from(block_len));
             return;
         }
         let Some(object) = self.note(file, MAX_UNANNOUNCED) else { return };
@@ -613,7 +626,7 @@ impl Receiver {
         let Some(object) = self.objects.remove(&index) else { return };
         self.chunks = self.chunks.saturating_sub(object.chunks());
         self.busy.remove(&index);
-        self.ended.insert(index, object.digest);
+        self.ended.insert(index, Ended { digest: object.digest, is_kept });
         let received = if is_kept { object.stored.bytes() } else { 0 };
         self.ended_announced_bytes = self.ended_announced_bytes.saturating_add(object.announced_bytes());
         self.ended_received_bytes = self.ended_received_bytes.saturating_add(received);
@@ -624,7 +637,7 @@ impl Receiver {
         if self.closed {
             return;
         }
-        if let Some(reason) = self.over {
+        if let Some(reason) = self.over.clone() {
             self.give_up_unfinished(&reason.to_string());
         }
         let have_all_ended = self.expected.is_some_and(|expected| self.ended.len() >= expected as usize);

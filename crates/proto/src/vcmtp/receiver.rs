@@ -124,8 +124,8 @@ pub enum ReceiverInput {
     Lost { file: FileId, ranges: Vec<Range<u64>> },
     /// Storing failed for good (disk full, name taken).
     StoreFailed { file: FileId, reason: String },
-    /// API_Close_Receiver.
-    Close,
+    /// API_Close_Receiver, and why.
+    Close { reason: String },
 }
 
 /// Something for the caller to do.
@@ -321,7 +321,7 @@ impl Receiver {
             }
             ReceiverInput::Lost { file, ranges } => self.lost(now, file, &ranges),
             ReceiverInput::StoreFailed { file, reason } => self.store_failed(file, &reason),
-            ReceiverInput::Close => self.close(),
+            ReceiverInput::Close { reason } => self.close(&reason),
         }
     }
 }

@@ -304,7 +304,9 @@ impl<'a> World<'a> {
     fn leave(&mut self, now: Instant, number: usize, how: Leaving) {
         let Some(receiver) = self.receivers[number].as_mut() else { return };
         match how {
-            Leaving::Closes => receiver.machine.handle(now, ReceiverInput::Close),
+            Leaving::Closes => {
+                receiver.machine.handle(now, ReceiverInput::Close { reason: "it was told to stop".into() });
+            }
             Leaving::Dies | Leaving::Freezes => receiver.dead = true,
             Leaving::Disconnects => receiver.disconnect(now, "no route to host"),
         }

@@ -7,9 +7,6 @@ use treecast_wire::{
 
 use super::Session;
 
-/// Why one ends that a signal or its caller has stopped.
-pub(super) const STOPPED: &str = "it was told to stop";
-
 impl Session<'_> {
     /// Says that this receiver will not come again, and why, if the connection takes it at once: a sender that hangs must not
     /// hold it up.

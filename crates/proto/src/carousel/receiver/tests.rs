@@ -334,6 +334,18 @@ fn an_object_that_is_not_wanted_needs_nothing_more() {
 }
 
 #[test]
+fn only_what_is_there_comes_twice() {
+    let mut receiver = receiver();
+    let begin_of = |file| message(file, Message::BeginOfFile(begin()));
+    let unwanted = || ReceiverInput::Blocks { file: OTHER, range: 0..95 };
+    let ignore = ReceiverInput::Ignore { file: OTHER };
+    take(&mut receiver, NOW, [contents(3), begin_of(OTHER), ignore, unwanted(), unwanted()]);
+    assert_eq!(receiver.progress().duplicate_blocks, 0, "it was not wanted");
+    take(&mut receiver, NOW, [begin_of(FILE), digest(7), blocks(0..95), hashed(7), COMMITTED, blocks(0..95)]);
+    assert_eq!(receiver.progress().duplicate_blocks, 10, "it is there");
+}
+
+#[test]
 fn packets_of_another_session_or_beyond_the_contents_are_ignored() {
     let mut receiver = receiver();
     let stranger = FileId::new(SessionId(8), 0);

@@ -74,9 +74,9 @@ impl Receiver {
     }
 
     /// API_Close_Receiver.
-    pub(super) fn close(&mut self) {
+    pub(super) fn close(&mut self, reason: &str) {
         self.drop_hearsay(true);
-        self.fail_all("the receiver left: it was told to stop", |_| true);
+        self.fail_all(&format!("the receiver left: {reason}"), |_| true);
         self.end_session();
     }
 

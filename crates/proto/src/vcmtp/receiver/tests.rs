@@ -540,8 +540,8 @@ fn table_4_7_retx_reject() {
 fn table_4_7_close_receiver() {
     let mut bench = Bench::new(Notification::Batched);
     bench.bof(1_000);
-    let output = bench.input(ReceiverInput::Close);
-    let failed = "discard 0, API_File_Receive_Failed 0, Failed 0 (the receiver left: it was told to stop)";
+    let output = bench.input(ReceiverInput::Close { reason: "it has enough".into() });
+    let failed = "discard 0, API_File_Receive_Failed 0, Failed 0 (the receiver left: it has enough)";
     assert_eq!(output, format!("{failed}, close connection, closed"));
 }
 
