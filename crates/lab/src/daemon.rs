@@ -50,9 +50,8 @@ impl Lab {
     }
 
     /// Starts `program router run --all` in every router, and returns when all of them are ready.
-    pub fn start_mead_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<()> {
+    pub fn start_mead_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<Vec<Daemon>> {
         self.start_in_routers(program, prepare, |_| vec!["router", "run", "--all", "--rpf", "loose"])
-            .map(drop)
     }
 
     fn start_in_routers<'a>(

@@ -116,7 +116,11 @@ pub enum Grouping {
 impl Delivery {
     /// The most addresses in a packet.
     pub fn max(&self, of_use_case: usize) -> usize {
-        self.max.unwrap_or(if self.is_xcast() { of_use_case.saturating_sub(1).max(2) } else { of_use_case })
+        // Xcast's header, and the proof of a list, are as long as an address or shorter.
+        match usize::from(self.is_xcast()) + usize::from(self.key) {
+            0 => self.max.unwrap_or(of_use_case),
+            fewer => self.max.unwrap_or(of_use_case.saturating_sub(fewer).max(2)),
+        }
     }
 
     fn is_xcast(&self) -> bool {

@@ -363,6 +363,7 @@ fn prepare_routers(stage: &mut Stage, experiment: &UseCases, planned: &Planned) 
         let is_wanted = planned.delivery.kind == Kind::Multicast;
         stage.route_multicast(is_wanted).map_err(io::Error::other)?;
     }
+    stage.set_key(planned.delivery.key).map_err(io::Error::other)?;
     let support = planned.routers(experiment, &stage.topology).map_err(io::Error::other)?;
     stage.set_support(support)
 }

@@ -31,6 +31,14 @@ pub struct Stage {
     support: Option<BTreeSet<String>>,
     /// The routers' `treecast mroute`, while they route multicast.
     multicast: Vec<Daemon>,
+    mead: MeadRouters,
+}
+
+/// The routers' `treecast router`.
+struct MeadRouters {
+    /// What they are started for. With `key`, they have the domain's key now.
+    daemons: Daemons,
+    running: Vec<Daemon>,
 }
 
 /// Which daemons routers run.
@@ -43,7 +51,7 @@ pub struct Daemons {
     /// Whether MEADcast's routers are those of Xcast+, too, for hosts that join groups: then none routes multicast before
     /// [`Stage::route_multicast`].
     pub xcast_plus: bool,
-    /// Whether MEADcast's routers can prove what they answer.
+    /// Whether MEADcast's routers have a domain's key. Those serve only senders that have it, too.
     pub key: bool,
 }
 
@@ -70,28 +78,45 @@ impl Stage {
         let options = Options { routing: experiment.routing, ..Options::default() };
         let lab = Lab::up(&topology, &lab_name, &options).map_err(|error| refused(error.to_string()))?;
         let (network, treecast) = (Network(lab), treecast.to_owned());
-        let mut stage = Self { network, topology, treecast, support: None, multicast: Vec::new() };
-        let lab = stage.lab();
+        let mead = MeadRouters { daemons: Daemons { key: false, ..daemons }, running: Vec::new() };
+        let mut stage = Self { network, topology, treecast, support: None, multicast: Vec::new(), mead };
         if daemons.key {
             write_key(&stage.key())
                 .map_err(|error| refused(format!("cannot write a domain's key: {error}")))?;
         }
-        if daemons.mead {
-            let prepare = |command: &mut Command| {
-                process::die_with_parent(command);
-                if daemons.key {
-                    command.arg("--key").arg(stage.key());
-                }
-                let roles = [("--designated", daemons.designated), ("--xcast-plus", daemons.xcast_plus)];
-                command.args(roles.iter().filter(|(_, is_played)| *is_played).map(|(option, _)| option));
-            };
-            let started = lab.start_mead_routers(&stage.treecast, prepare);
-            started.map_err(|error| refused(format!("MEADcast routers: {error}")))?;
-        }
+        stage.start_mead().map_err(|error| refused(format!("MEADcast routers: {error}")))?;
         if daemons.multicast && !daemons.xcast_plus {
             stage.route_multicast(true).map_err(|error| refused(format!("multicast routing: {error}")))?;
         }
         Ok(stage)
+    }
+
+    /// Has MEADcast's routers start anew with the domain's key, or without.
+    pub fn set_key(&mut self, has_key: bool) -> crate::Result<()> {
+        if self.mead.daemons.key == has_key || !self.mead.daemons.mead {
+            return Ok(());
+        }
+        self.mead.daemons.key = has_key;
+        // Nobody sends: there is nothing to leave gently.
+        self.mead.running.drain(..).try_for_each(|daemon| daemon.end_by(libc::SIGKILL))?;
+        self.support = None;
+        self.start_mead()
+    }
+
+    fn start_mead(&mut self) -> crate::Result<()> {
+        let daemons = self.mead.daemons;
+        let prepare = |command: &mut Command| {
+            process::die_with_parent(command);
+            if daemons.key {
+                command.arg("--key").arg(self.key());
+            }
+            let roles = [("--designated", daemons.designated), ("--xcast-plus", daemons.xcast_plus)];
+            command.args(roles.iter().filter(|(_, is_played)| *is_played).map(|(option, _)| option));
+        };
+        if daemons.mead {
+            self.mead.running = self.lab().start_mead_routers(&self.treecast, prepare)?;
+        }
+        Ok(())
     }
 
     /// Has all routers route multicast, or none.
