@@ -366,8 +366,8 @@ fn what_a_member_forges_costs_nothing() {
     for (number, fec) in [(6, false), (7, true)] {
         let (wrong, ignored) = forged_while_a_file_comes(number, fec, false);
         assert_eq!(wrong, 0, "fec {fec}");
-        // As far as they came after the sender's first packet.
-        assert!((1..100).contains(&ignored), "fec {fec}: {ignored}");
+        // As far as they came after the sender's first packet. Of the sender's own, which are more than 4,000, none.
+        assert!((1..400).contains(&ignored), "fec {fec}: {ignored}");
     }
 }
 
@@ -414,8 +414,11 @@ fn forged_while_a_file_comes(number: u8, fec: bool, is_plain: bool) -> (u64, u64
         forge(50 * CHUNK - 9_000, 20);
         forge(SIZE as u64 / CHUNK * CHUNK + 1500, 1);
         let sender = scope.spawn(|| bench.send("from/file", Dialect::Session, &stop));
-        // It goes on for a while: a loop takes a quarter of a second.
-        for _ in 0..20 {
+        // It goes on while the file comes: a loop takes a quarter of a second, and a busy machine may begin late.
+        for _ in 0..300 {
+            if receiver.is_finished() {
+                break;
+            }
             thread::sleep(Duration::from_millis(30));
             forge(2 * CHUNK, 1);
         }
