@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     while let Some((&operation, after)) = rest.split_first() {
         rest = world.carry_out(operation, after);
     }
-    world.handle(ReceiverInput::Close);
+    world.handle(ReceiverInput::Close { reason: "it was told to stop".into() });
 });
 
 struct World {
@@ -53,6 +53,7 @@ impl World {
             progress_interval: Duration::from_millis(200),
             keepalive: Duration::from_secs(5),
             stall_limit: Duration::from_secs(300),
+            digest_from_group: kind & 16 != 0,
         };
         let (stored, sizes) = (BTreeMap::new(), BTreeMap::new());
         let mut world = Self { machine: Receiver::new(config), now: Instant::ZERO, stored, sizes };

@@ -29,7 +29,8 @@ fn with_checksum(bytes: &[u8]) -> Vec<u8> {
     let header_len = len(bytes.get(5).map_or(0, |count| usize::from(count & 0x7f)));
     if bytes.len().is_multiple_of(2) && bytes.len() >= header_len {
         bytes[6..8].fill(0);
-        let words = bytes[..header_len].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let words =
+            bytes[..header_len].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
         let checksum = 0xffff - (words.sum::<u32>() % 0xffff) as u16;
         bytes[6..8].copy_from_slice(&checksum.to_be_bytes());
     }
