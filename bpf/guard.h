@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0 */
-/* For whom copies are made: crates/proto/src/mead/router/guard.rs. */
+/* For whom copies are made: crates/proto/src/explicit/mead/router/guard.rs. */
 #ifndef TREECAST_GUARD_H
 #define TREECAST_GUARD_H
 

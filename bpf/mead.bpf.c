@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0 */
 /*
  * The MEADcast router: forwards what arrives at an Ethernet interface with MEADcast's routing header, and, in xcast.h, with
- * Xcast's. The rules are those of crates/proto/src/mead/router, against which it is tested; here is how they are kept to in a
+ * Xcast's. The rules are those of crates/proto/src/explicit/mead/router, against which it is tested; here is how they are kept to in a
  * kernel.
  */
 #include "guard.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0 */
 /*
- * What the MEADcast router's program and its daemon share. crates/dataplane/src/mead/shared.rs has the same
+ * What the MEADcast router's program and its daemon share. crates/dataplane/src/explicit/shared.rs has the same
  * in Rust and, like this file, asserts its layout when compiled.
  */
 #ifndef TREECAST_MEAD_H

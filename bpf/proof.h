@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0 */
 /*
  * The proof that a sender of the domain has written an address list: SipHash-2-4 (Aumasson and Bernstein, 2012) over what
- * crates/proto/src/mead/list_proof.rs says, and compares with it.
+ * crates/proto/src/explicit/list_proof.rs says, and compares with it.
  */
 #ifndef TREECAST_PROOF_H
 #define TREECAST_PROOF_H

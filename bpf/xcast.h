@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0 */
 /*
  * The Xcast router (RFC 5058): a packet lists its destinations, and goes once to each next hop of those that are valid.
- * The rules are those of crates/proto/src/xcast/router, against which it is tested, and the header's those of
+ * The rules are those of crates/proto/src/explicit/xcast/router, against which it is tested, and the header's those of
  * crates/wire/src/xcast.
  */
 #ifndef TREECAST_XCAST_H

@@ -3,7 +3,7 @@
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
 use treecast_lab::read_text;
-use treecast_proto::mead::authentication::DomainKey;
+use treecast_proto::explicit::authentication::DomainKey;
 
 /// More than a key has.
 const MAX_LEN: u64 = 4096;

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
-use treecast_dataplane::mead::{
+use treecast_dataplane::explicit::{
     self, Config, Leaving, MAX_ALLOWED, Notice, Registered, Setting, Status, Xcast, check,
 };
-use treecast_proto::mead::router::{Prefix, ReversePath};
+use treecast_proto::explicit::mead::router::{Prefix, ReversePath};
 use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
 use crate::{Outcome, arguments::seconds, domain_key, mroute::table};
@@ -166,7 +166,7 @@ pub fn run(args: Args) -> Outcome {
     match args.command {
         Command::Run(args) => serve(args)?,
         Command::Status { json, control } => {
-            let status = mead::show(control.path.as_deref())?;
+            let status = explicit::show(control.path.as_deref())?;
             match json {
                 true => say!("{}", serde_json::to_string(&status)?),
                 false => print_status(&status),
@@ -179,9 +179,9 @@ pub fn run(args: Args) -> Outcome {
                 Change::Disable { now: false } => Setting::Leave,
                 Change::MinDsts { n } => Setting::MinDsts(n),
             };
-            mead::set(control.path.as_deref(), setting)?;
+            explicit::set(control.path.as_deref(), setting)?;
         }
-        Command::Clean => print_clean(&mead::clean()?),
+        Command::Clean => print_clean(&explicit::clean()?),
         Command::Check { packets, seed } => print_check(packets, seed)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -218,7 +218,7 @@ fn serve(args: Run) -> Result<(), Box<dyn std::error::Error>> {
         leave_within: Duration::from_secs(args.leave_within),
         control: args.control.path,
     };
-    mead::run(&config, &mut |notice| match notice {
+    explicit::run(&config, &mut |notice| match notice {
         Notice::Ready => say!("ready"),
         Notice::Warning(warning) => remark!("treecast router: {warning}"),
     })?;

@@ -19,7 +19,7 @@ use router_network::{
     C1, C2, C3, R1, R2, SENDER, heard, host, receivers, start, status, tree, udp, with_header,
 };
 use socket2::{Domain, Protocol, Socket, Type};
-use treecast_proto::mead::{
+use treecast_proto::explicit::{
     authentication::DomainKey,
     list_proof::{Kind, Listed, epoch_at},
 };

@@ -26,8 +26,8 @@ use router_network::{
     udp, with_header,
 };
 use socket2::{Domain, Protocol, Socket, Type};
-use treecast_dataplane::mead::{process, show};
-use treecast_proto::mead::{
+use treecast_dataplane::explicit::{process, show};
+use treecast_proto::explicit::{
     authentication::{DomainKey, Said},
     list_proof::{self, Listed},
 };

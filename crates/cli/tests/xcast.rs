@@ -19,8 +19,8 @@ use std::{
 use mead_sender::{Sender, received, send, send_super};
 use mroute_network::{Listener, Network, Router, eventually};
 use socket2::{Domain, Protocol, Socket, Type};
-use treecast_dataplane::mead::Status;
-use treecast_proto::mead::authentication::DomainKey;
+use treecast_dataplane::explicit::Status;
+use treecast_proto::explicit::authentication::DomainKey;
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
     xcast::{ALL_XCAST_ROUTERS, Header, REGISTRATION_PORT, Registration},

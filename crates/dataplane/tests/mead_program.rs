@@ -9,7 +9,7 @@ mod router_packets;
 #[path = "../../proto/tests/xcast_router/packets.rs"]
 mod xcast_packets;
 
-use treecast_dataplane::mead::check::{self, Stage};
+use treecast_dataplane::explicit::check::{self, Stage};
 use treecast_wire::{ipv6, xcast};
 
 #[test]

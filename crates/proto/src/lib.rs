@@ -18,10 +18,10 @@
 
 pub mod carousel;
 pub mod chunks;
+pub mod explicit;
 pub mod fanout;
 pub mod fec;
 pub mod group_key;
-pub mod mead;
 pub mod membership;
 mod payload;
 pub mod rates;
@@ -32,7 +32,6 @@ pub mod tfmcc;
 pub mod time;
 pub mod unicast;
 pub mod vcmtp;
-pub mod xcast;
 
 pub use time::Instant;
 

@@ -13,9 +13,9 @@ use packets::{
     route, router, segment, text, triples,
 };
 use proptest::prelude::*;
-use treecast_proto::mead::{
+use treecast_proto::explicit::{
     authentication::{DomainKey, Said},
-    router::{Dropped, Outcome, Outgoing, OutgoingKind, Refused, Router},
+    mead::router::{Dropped, Outcome, Outgoing, OutgoingKind, Refused, Router},
 };
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},

@@ -13,7 +13,7 @@ use packets::{
     node, packet, route, router, segment, text, triples, udp_packet,
 };
 use proptest::prelude::*;
-use treecast_proto::{
+use treecast_proto::explicit::{
     mead::router::{Refused, Router},
     xcast::router::{Dropped, Outcome, Outgoing, OutgoingKind, encapsulate, forward},
 };
@@ -370,7 +370,7 @@ proptest! {
 }
 
 /// From the sender's router where [`route`] leads; from the next one on all are on the link.
-fn on_link_next(packet: &[u8], to: Ipv6Addr) -> Option<treecast_proto::xcast::router::NextHop> {
+fn on_link_next(packet: &[u8], to: Ipv6Addr) -> Option<treecast_proto::explicit::xcast::router::NextHop> {
     let mut hop = route(to)?;
     if packet[7] < 64 {
         hop.gateway = None;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Type 0x1e is for experiments, and hosts and routers that do not know it skip it (RFC 4727, 4). The epoch is the lower
-//! half of a number that counts up slowly; the code covers all of it (`proto::mead::list_proof`).
+//! half of a number that counts up slowly; the code covers all of it (`proto::explicit::list_proof`).
 
 /// Type of our options in Destination Options headers.
 pub const OPTION_TYPE: u8 = 0x1e;

@@ -4,12 +4,12 @@ use std::{net::Ipv6Addr, time::Instant};
 
 use serde_json::{Value, json};
 use treecast_driver::{
-    mead::{Notice, Totals},
+    explicit::{Notice, Totals},
     words::some_of,
 };
-use treecast_proto::mead::{
+use treecast_proto::explicit::{
+    mead::tree::Tree,
     transmission::{List, TransmissionGroup},
-    tree::Tree,
 };
 
 use crate::arguments::counted;

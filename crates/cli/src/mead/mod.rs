@@ -12,7 +12,7 @@ use std::{
 };
 
 use treecast_driver::{
-    mead::{self, Settings, Xcast},
+    explicit::{self, Settings, Xcast},
     stop::Stop,
 };
 
@@ -166,7 +166,7 @@ pub fn run(args: &Args) -> Outcome {
     let settings = settings(args)?;
     let stop = Stop::on_signals()?;
     let mut display = Display::new(args.print_groups, args.print_tree, args.xcast, args.json);
-    let totals = mead::run(&settings, &stop, &mut |notice| display.show(&notice))?;
+    let totals = explicit::run(&settings, &stop, &mut |notice| display.show(&notice))?;
     display.end(&totals);
     Ok(ExitCode::SUCCESS)
 }

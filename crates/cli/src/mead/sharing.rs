@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use clap::ValueEnum;
-use treecast_driver::mead::Sharing;
-use treecast_proto::mead::grouping::Parameters;
+use treecast_driver::explicit::Sharing;
+use treecast_proto::explicit::mead::grouping::Parameters;
 use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
 use crate::domain_key;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
-use treecast_dataplane::mead::Status;
+use treecast_dataplane::explicit::Status;
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
     mead::{Dialect, Header},

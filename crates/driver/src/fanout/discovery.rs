@@ -13,12 +13,12 @@ use std::{
 
 use treecast_proto::{
     Instant, Step,
-    fanout::{Plan, Way},
-    mead::{
-        sender::{Config, Event, Sender},
+    explicit::{
+        mead::sender::{Config, Event, Sender},
         transmission::List,
+        xcast::sender as xcast,
     },
-    xcast::sender as xcast,
+    fanout::{Plan, Way},
 };
 use treecast_wire::ipv6::{self, is_forwardable};
 
@@ -27,7 +27,7 @@ use super::{
     lists::{Common, SharedList},
 };
 use crate::{
-    mead::{KeyWatch, Machine, request_packet},
+    explicit::{KeyWatch, Machine, request_packet},
     security::random,
     udp::NarrowWay,
     words::some_of,

@@ -9,13 +9,13 @@ use std::{
 };
 
 use treecast_proto::{
+    explicit::transmission::{Form, List, Packets, SuperPacket, TransmissionGroup},
     fanout::Way,
-    mead::transmission::{Form, List, Packets, SuperPacket, TransmissionGroup},
 };
 use treecast_wire::ipv6::{self, next_header};
 
 use super::{CAPABLE_TRANSPORT, Out};
-use crate::{mead::epoch, offload::UDP_HEADER_LEN};
+use crate::{explicit::epoch, offload::UDP_HEADER_LEN};
 
 const HOP_LIMIT: u8 = 64;
 

@@ -13,18 +13,18 @@ use std::{
 };
 
 use treecast_proto::{
-    fanout::Way,
-    mead::{
-        grouping::Parameters,
+    explicit::{
+        mead::grouping::Parameters,
         transmission::{Form, Xcast},
     },
+    fanout::Way,
 };
 use treecast_wire::ipv6::is_forwardable;
 
 pub(crate) use self::{discovery::Discovery, lists::SharedList};
 use crate::{
+    explicit::{ErrorSocket, PacketSocket, ResponseSocket, Sharing, SuperSocket, check_receivers},
     interface::Interface,
-    mead::{ErrorSocket, PacketSocket, ResponseSocket, Sharing, SuperSocket, check_receivers},
     udp::Offload,
     words::some_of,
 };

@@ -36,9 +36,9 @@ pub use repair_share::{LEAST_SHARE, Priority};
 pub use session_file::SessionFileError;
 
 use crate::{
+    explicit::Sharing,
     files::SourceError,
     interface::InterfaceError,
-    mead::Sharing,
     security::{AllowList, Identity, PublicKey, tls::TlsError},
     status::{Hindrance, Holder},
     stop::Stop,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use std::{ffi::OsString, io};
 
 use serde::{Deserialize, Serialize};
-use treecast_dataplane::mead::{self, Setting};
+use treecast_dataplane::explicit::{self, Setting};
 
 use crate::error::{Error, Result};
 use crate::lab::Lab;
@@ -25,13 +25,13 @@ struct Started {
 
 /// Has the router of `node` act on MEADcast packets, or pass them on.
 pub(super) fn enable(lab: &Lab, node: &str, is_enabled: bool) -> Result<()> {
-    let set = lab.enter(node, || mead::set(None, Setting::Enabled(is_enabled)))?;
+    let set = lab.enter(node, || explicit::set(None, Setting::Enabled(is_enabled)))?;
     set.map_err(failed(node))
 }
 
 /// Ends the router of `node` by a signal, and keeps how it was started.
 pub(super) fn end(lab: &Lab, node: &str, signal: i32) -> Result<()> {
-    let process = lab.enter(node, || mead::process(None))?.map_err(failed(node))?;
+    let process = lab.enter(node, || explicit::process(None))?.map_err(failed(node))?;
     let action = |what: &str| format!("{what} the MEADcast router of {node}");
     let started = Started::of(process).map_err(Error::system(action("look at")))?;
     let text = serde_json::to_vec(&started).map_err(io::Error::other);
@@ -47,7 +47,7 @@ pub(super) fn end(lab: &Lab, node: &str, signal: i32) -> Result<()> {
         return Err(Error::system(action("end"))(io::Error::last_os_error()));
     }
     let deadline = Instant::now() + PATIENCE;
-    while lab.enter(node, || mead::process(None))?.is_ok() {
+    while lab.enter(node, || explicit::process(None))?.is_ok() {
         if Instant::now() > deadline {
             return Err(Error::system(action("end"))(io::ErrorKind::TimedOut.into()));
         }
@@ -86,6 +86,6 @@ fn record(lab: &Lab, node: &str) -> PathBuf {
     lab.state_directory().join(lab.name()).join(format!("{node}-router.json"))
 }
 
-fn failed(node: &str) -> impl FnOnce(mead::Error) -> Error {
+fn failed(node: &str) -> impl FnOnce(explicit::Error) -> Error {
     move |error| Error::Router { node: node.to_owned(), reason: error.to_string() }
 }

@@ -1,7 +1,7 @@
 //! What each way of grouping receivers costs on a topology, computed and not measured: bytes of one packet to everybody
 //! on all links, and of them those that leave the sender.
 //!
-//! Routers answer discovery as `proto::mead` expects it, and packets go as its routers would send them, link by link over
+//! Routers answer discovery as `proto::explicit::mead` expects it, and packets go as its routers would send them, link by link over
 //! the lab's routes. A LAN counts as one link, as it does for the router that serves it.
 
 mod participants;
@@ -14,7 +14,7 @@ use std::{
 };
 
 use treecast_measure::tables::Table;
-use treecast_proto::mead::{
+use treecast_proto::explicit::mead::{
     cost::{self, Model},
     grouping::{self, AddressList, Entry, Grouping, Parameters},
     tree::{Answers, Tree},

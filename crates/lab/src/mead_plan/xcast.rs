@@ -5,7 +5,7 @@ use std::{
     net::Ipv6Addr,
 };
 
-use treecast_proto::mead::transmission::List;
+use treecast_proto::explicit::transmission::List;
 use treecast_wire::xcast;
 
 use super::{Loads, Stage, single_bytes, speaks};
@@ -41,7 +41,7 @@ impl Stage<'_> {
         self.receivers.iter().filter_map(before).collect()
     }
 
-    /// In lists as the sender makes them (`proto::xcast::sender`).
+    /// In lists as the sender makes them (`proto::explicit::xcast::sender`).
     fn lists_loads(&self, destinations: &[usize], max: usize, payload_bytes: usize, is_plus: bool) -> Loads {
         let mut addresses: Vec<Ipv6Addr> =
             destinations.iter().filter_map(|node| self.ways.address(*node)).collect();

@@ -9,9 +9,9 @@ pub use super::router_packets::{
     ARRIVED, EPOCH, GROUP, LANS, allowing, designated, guard_text, guarded, hex, list_key,
     must_be_in_vectors, router, strict, with_key,
 };
-use treecast_proto::mead::{
+use treecast_proto::explicit::{
     list_proof::{self, Listed},
-    router::{Guard, NextHop, Outcome, OutgoingKind, ReversePath, Router},
+    mead::router::{Guard, NextHop, Outcome, OutgoingKind, ReversePath, Router},
 };
 use treecast_wire::{
     ipv6::{

@@ -8,10 +8,10 @@ use std::{
     path::PathBuf,
 };
 
-use treecast_proto::mead::{
+use treecast_proto::explicit::{
     authentication::DomainKey,
     list_proof::ListKey,
-    router::{Guard, ReversePath, Router},
+    mead::router::{Guard, ReversePath, Router},
 };
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},

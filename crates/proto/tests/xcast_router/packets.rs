@@ -9,11 +9,9 @@ pub use super::router_packets::{
     ARRIVED, EPOCH, GROUP, LANS, allowing, designated, guard_text, guarded, hex, list_key,
     must_be_in_vectors, router, strict, with_key,
 };
-use treecast_proto::{
-    mead::{
-        list_proof::{Kind, Listed},
-        router::{Guard, ReversePath, Router},
-    },
+use treecast_proto::explicit::{
+    list_proof::{Kind, Listed},
+    mead::router::{Guard, ReversePath, Router},
     xcast::router::{Arrival, NextHop, Outcome, OutgoingKind, forward},
 };
 use treecast_wire::{

@@ -31,7 +31,7 @@ pub const MAX_OPTIONS_LEN: usize = destination_options::MAX_LEN;
 pub const NONCE_LEN: usize = 16;
 pub const CODE_LEN: usize = 16;
 
-/// A response's nonce, and a code that only who has the domain's key can make of it (`proto::mead`).
+/// A response's nonce, and a code that only who has the domain's key can make of it (`proto::explicit::mead`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
     pub nonce: [u8; NONCE_LEN],

@@ -8,7 +8,7 @@
 //!  +---------+---------+------+-----------------+----------+----------+--------+-------+--------+------+
 //! ```
 //!
-//! The code authenticates all before it with a key that the domain's routers and senders share (`proto::xcast`); without a key it is 0.
+//! The code authenticates all before it with a key that the domain's routers and senders share (`proto::explicit::xcast`); without a key it is 0.
 
 use std::{fmt, net::Ipv6Addr};
 

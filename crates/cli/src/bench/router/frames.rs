@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use treecast_driver::offload::Offload;
-use treecast_proto::mead::list_proof::{self, ListKey, Listed};
+use treecast_proto::explicit::list_proof::{self, ListKey, Listed};
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
     mead::{Dialect, Header, Options},

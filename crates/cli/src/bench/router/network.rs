@@ -24,7 +24,7 @@ use treecast_measure::{
     series::{Counter, parse_interface},
 };
 
-use treecast_proto::mead::{
+use treecast_proto::explicit::{
     authentication::DomainKey,
     list_proof::{ListKey, epoch_at},
 };

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use serde::Deserialize;
 use treecast_measure::db::ThesisLevels;
-use treecast_proto::mead::grouping::Parameters;
+use treecast_proto::explicit::mead::grouping::Parameters;
 use treecast_wire::mead::MAX_ADDRESSES;
 
 use super::{

@@ -9,7 +9,7 @@ use std::{
     process::{Child, Command},
 };
 
-use treecast_dataplane::mead::{self, Setting};
+use treecast_dataplane::explicit::{self, Setting};
 use treecast_driver::security::random;
 use treecast_measure::sample::{InterfaceSource, NodeSource};
 
@@ -152,7 +152,7 @@ impl Stage {
         parallel::map(routers.len(), |index| {
             let router = &routers[index].name;
             let speaks = support.as_ref().is_none_or(|named| named.contains(router));
-            let set = || mead::set(None, Setting::Enabled(speaks)).map_err(|error| error.to_string());
+            let set = || explicit::set(None, Setting::Enabled(speaks)).map_err(|error| error.to_string());
             let outcome = self.lab().enter(router, set).map_err(|error| error.to_string());
             outcome.and_then(|set| set).map_err(|error| io::Error::other(format!("{router}: {error}")))
         })?;

@@ -1,0 +1,215 @@
+//! MLD on a designated router's links: reports in, with the Ethernet addresses that they come from, and queries out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::{IpAddr, Ipv6Addr},
+    os::fd::{AsRawFd, RawFd},
+};
+
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+use treecast_proto::{
+    Instant,
+    explicit::{
+        mead::listeners::{Host, Listeners},
+        xcast::registration::Channel,
+    },
+};
+use treecast_wire::mld;
+
+use crate::{
+    classic_bpf::{JUMP_EQUAL, JUMP_GREATER, JUMP_GREATER_OR_EQUAL, LOAD_BYTE, LOAD_HALF, RETURN},
+    mld_socket,
+    netlink::{Interface, Netlink, Route},
+    sys::{self, Poll},
+};
+
+/// Frames taken off an interface before anything else is looked at.
+const BATCH: usize = 256;
+
+const ETHERNET_LEN: usize = 14;
+
+/// Longer than any report.
+const MAX_FRAME_LEN: usize = 1 << 16;
+
+/// The designated router's ears.
+pub struct Registrations {
+    listeners: Listeners,
+    links: BTreeMap<u32, Socket>,
+    poll: Poll,
+    out: Socket,
+    buffer: Vec<u8>,
+}
+
+impl Registrations {
+    pub fn open() -> io::Result<Self> {
+        let out = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
+        mld_socket::configure(&out, &[])?;
+        let (listeners, links) = (Listeners::default(), BTreeMap::new());
+        Ok(Self { listeners, links, poll: Poll::new()?, out, buffer: vec![0; MAX_FRAME_LEN] })
+    }
+
+    /// Listens on these interfaces, as far as they have a link-local address, and on no others.
+    pub fn attend<'a>(
+        &mut self,
+        now: Instant,
+        interfaces: impl Iterator<Item = &'a Interface>,
+    ) -> io::Result<()> {
+        let mut gone: BTreeSet<u32> = self.links.keys().copied().collect();
+        for interface in interfaces {
+            let Some(IpAddr::V6(address)) = interface.ipv6 else { continue };
+            gone.remove(&interface.index);
+            if !self.links.contains_key(&interface.index) {
+                let socket = listen(interface.index)?;
+                self.poll.watch(&socket, interface.index.into())?;
+                self.links.insert(interface.index, socket);
+            }
+            self.listeners.add_link(now, interface.index, address);
+        }
+        for interface in gone {
+            // Closed, its socket is not watched any more.
+            self.links.remove(&interface);
+            self.listeners.remove_link(interface);
+        }
+        Ok(())
+    }
+
+    /// Hears what has come, and says what is to be said.
+    pub fn work(&mut self, now: Instant) -> io::Result<()> {
+        for token in self.poll.wait(0)? {
+            let interface = token as u32;
+            for _ in 0..BATCH {
+                let Some(socket) = self.links.get(&interface) else { break };
+                let Ok(len) = sys::receive_from_link(socket, &mut self.buffer) else { break };
+                if let Some((host, from, said)) = len.and_then(|len| message(&self.buffer[..len])) {
+                    self.listeners.handle(now, interface, host, from, said);
+                }
+            }
+        }
+        while let Some((interface, said)) = self.listeners.poll(now) {
+            if let Some(own) = self.listeners.address(interface) {
+                // A link that is down has nobody to say it to; it is said again later.
+                let _ = mld_socket::send(&self.out, interface, own, &said);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        self.listeners.deadline()
+    }
+
+    pub fn groups(&self) -> BTreeMap<Ipv6Addr, BTreeSet<u32>> {
+        self.listeners.groups()
+    }
+
+    /// Channels that hosts on the links have joined, at most so many.
+    pub fn channels(&self, now: Instant, most: usize) -> BTreeSet<Channel> {
+        self.listeners.channels(now, most)
+    }
+
+    /// Whether this router reaches a receiver by the group: it is on one of its links, and has said that it listens.
+    pub fn serves(
+        &self,
+        now: Instant,
+        netlink: &mut Netlink,
+        (source, receiver): (Ipv6Addr, Ipv6Addr),
+        group: Ipv6Addr,
+    ) -> io::Result<bool> {
+        let Some(Route { interface, .. }) = netlink.route(receiver.into())? else { return Ok(false) };
+        if !self.links.contains_key(&interface) {
+            return Ok(false);
+        }
+        // Who is behind another router has no entry there.
+        let host = netlink.neighbour(interface, receiver)?;
+        Ok(host.is_some_and(|host| self.listeners.serves(now, interface, host, source, group)))
+    }
+}
+
+impl AsRawFd for Registrations {
+    /// Readable when something has come.
+    fn as_raw_fd(&self) -> RawFd {
+        self.poll.as_raw_fd()
+    }
+}
+
+fn listen(interface: u32) -> io::Result<Socket> {
+    let socket = sys::arrivals_socket(interface)?;
+    socket.attach_filter(&is_mld())?;
+    sys::take_all_groups(&socket, interface)?;
+    Ok(socket)
+}
+
+/// IPv6 (ethertype at 12) with hop-by-hop options (next header at 20) and then ICMPv6 (at 54) of type 130 to 132 or 143
+/// (at 62), in classic BPF.
+fn is_mld() -> [SockFilter; 12] {
+    let step = SockFilter::new;
+    [
+        step(LOAD_HALF, 0, 0, 12),
+        step(JUMP_EQUAL, 0, 9, 0x86dd),
+        step(LOAD_BYTE, 0, 0, 20),
+        step(JUMP_EQUAL, 0, 7, 0),
+        step(LOAD_BYTE, 0, 0, 54),
+        step(JUMP_EQUAL, 0, 5, 58),
+        step(LOAD_BYTE, 0, 0, 62),
+        step(JUMP_EQUAL, 2, 0, 143),
+        step(JUMP_GREATER, 2, 0, 132),
+        step(JUMP_GREATER_OR_EQUAL, 0, 1, 130),
+        step(RETURN, 0, 0, u32::MAX),
+        step(RETURN, 0, 0, 0),
+    ]
+}
+
+/// What a frame says by MLD, and who says it, if it may.
+fn message(frame: &[u8]) -> Option<(Host, Ipv6Addr, mld::Message)> {
+    let (ethernet, packet) = frame.split_at_checked(ETHERNET_LEN)?;
+    let host = ethernet[6..12].try_into().ok()?;
+    let (from, said) = mld::parse_packet(packet)?;
+    Some((host, from, said))
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::{
+        ipv6::{self, next_header},
+        membership::RecordKind,
+    };
+
+    use super::*;
+
+    /// Hop-by-hop options with nothing but the router alert and padding.
+    const ALERT: [u8; 8] = [next_header::ICMPV6, 0, 5, 2, 0, 0, 1, 0];
+
+    fn frame(hop_limit: u8, source: Ipv6Addr) -> Vec<u8> {
+        let group = "ff15::9".parse().expect("an address");
+        let record = mld::GroupRecord { kind: RecordKind::IsExclude, group, sources: Vec::new() };
+        let mut body = mld::Message::Report(mld::Report { records: vec![record] }).to_bytes();
+        mld::seal(&mut body, source, mld::REPORT_DESTINATION);
+        let ip = ipv6::Header {
+            class_and_label: 0,
+            payload_len: (ALERT.len() + body.len()) as u16,
+            next_header: 0,
+            hop_limit,
+            source,
+            destination: mld::REPORT_DESTINATION,
+        };
+        let ethernet = [0x33, 0x33, 0, 0, 0, 0x16, 2, 0, 0, 0, 0, 7, 0x86, 0xdd];
+        [&ethernet[..], &ip.to_bytes(), &ALERT, &body].concat()
+    }
+
+    #[test]
+    fn only_a_neighbours_reports_are_heard() {
+        let neighbour = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7);
+        let good = frame(1, neighbour);
+        let (host, from, _) = message(&good).expect("a report");
+        assert_eq!((host, from), ([2, 0, 0, 0, 0, 7], neighbour));
+        assert!(message(&frame(2, neighbour)).is_none(), "from afar");
+        assert!(message(&frame(1, Ipv6Addr::LOCALHOST)).is_none());
+        for at in [20, 54, 55, 56, 62, 66] {
+            let mut changed = good.clone();
+            changed[at] ^= 0x40;
+            assert!(message(&changed).is_none(), "octet {at}");
+        }
+        assert!((0..good.len()).all(|len| message(&good[..len]).is_none()));
+    }
+}

@@ -1,0 +1,61 @@
+//! Where Xcast's destinations lie, asked of the kernel and remembered: each packet asks for up to 32.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::{IpAddr, Ipv6Addr},
+    time::Duration,
+};
+
+use treecast_proto::{Instant, explicit::xcast::router::NextHop};
+
+use crate::{
+    clock::Clock,
+    netlink::{Netlink, Route},
+};
+
+/// Destinations that are remembered; when there are more, all are forgotten.
+const MAX_KNOWN: usize = 8192;
+
+/// For so long at most: the kernel tells of new routes, but not of new policies.
+const LIFETIME: Duration = Duration::from_secs(10);
+
+pub struct Routes {
+    netlink: Netlink,
+    clock: Clock,
+    known: HashMap<Ipv6Addr, (Option<NextHop>, Instant)>,
+}
+
+impl Routes {
+    pub fn open() -> io::Result<Self> {
+        Ok(Self { netlink: Netlink::open()?, clock: Clock::start(), known: HashMap::new() })
+    }
+
+    /// The way to a destination; none, when there is no route, or the kernel does not say.
+    pub fn towards(&mut self, destination: Ipv6Addr) -> Option<NextHop> {
+        let now = self.clock.now();
+        if let Some((hop, until)) = self.known.get(&destination)
+            && *until > now
+        {
+            return *hop;
+        }
+        let route = self.netlink.route(destination.into()).ok()?;
+        let hop = route.map(|Route { interface, gateway }| NextHop {
+            interface,
+            gateway: match gateway {
+                Some(IpAddr::V6(gateway)) => Some(gateway),
+                _ => None,
+            },
+        });
+        if self.known.len() >= MAX_KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(destination, (hop, now + LIFETIME));
+        hop
+    }
+
+    /// Routes have changed.
+    pub fn forget(&mut self) {
+        self.known.clear();
+    }
+}

@@ -1,0 +1,314 @@
+//! Whole IPv6 packets out, and MEADcast's discovery responses and ICMPv6's errors in.
+
+use std::{
+    io, mem,
+    mem::MaybeUninit,
+    net::{Ipv6Addr, SocketAddrV6},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    time::SystemTime,
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use treecast_proto::explicit::{
+    list_proof::{self, Listed},
+    mead::sender::Request,
+    transmission::Form,
+};
+use treecast_wire::{
+    icmpv6::{Cause, DESTINATION_UNREACHABLE, DeliveryError, PACKET_TOO_BIG},
+    ipv6::{self, next_header},
+    mead::{Dialect, Header, Kind, Malformed, Map, Options, Proof},
+    xcast,
+};
+
+/// Packets in one system call.
+const BATCH: usize = 64;
+
+/// Longer than any response or error.
+const MAX_RESPONSE_LEN: usize = 2048;
+
+/// `ICMP6_FILTER` (RFC 3542, 3.2); a bit that is set keeps a type out. libc does not have it.
+const ICMP6_FILTER: libc::c_int = 1;
+
+/// What a sender needs to have room for between two of the kernel's turns.
+pub(super) const BUFFER_BYTES: usize = 4 << 20;
+
+const HOP_LIMIT: u8 = 64;
+
+/// Sends packets that are whole from the IPv6 header on; the kernel routes them by their destination.
+#[derive(Debug)]
+pub(crate) struct PacketSocket(Socket);
+
+impl PacketSocket {
+    pub fn open(interface: Option<&str>) -> io::Result<Self> {
+        let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::from(libc::IPPROTO_RAW)))?;
+        // The kernel's limit holds without root's right to pass it.
+        _ = socket.set_send_buffer_size(BUFFER_BYTES);
+        if let Some(name) = interface {
+            socket.bind_device(Some(name.as_bytes()))?;
+        }
+        Ok(Self(socket))
+    }
+
+    /// Holds no more than so many bytes back: a socket that fills holds its sender up before the link's queue overflows.
+    pub fn hold_at_most(&self, bytes: usize) -> io::Result<()> {
+        self.0.set_send_buffer_size(bytes)
+    }
+
+    /// Sends all, each to its address. Returns how many the kernel refused, and the last reason.
+    pub fn send(&self, packets: &[(Ipv6Addr, Vec<u8>)]) -> (u64, Option<io::Error>) {
+        let (mut refused, mut last) = (0, None);
+        for batch in packets.chunks(BATCH) {
+            let mut left = batch;
+            while !left.is_empty() {
+                match self.send_some(left) {
+                    Ok(count) => left = &left[count.max(1)..],
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        // The first of them is at fault; the others may go.
+                        (refused, last) = (refused + 1, Some(error));
+                        left = &left[1..];
+                    }
+                }
+            }
+        }
+        (refused, last)
+    }
+
+    fn send_some(&self, packets: &[(Ipv6Addr, Vec<u8>)]) -> io::Result<usize> {
+        let mut addresses: Vec<_> = packets.iter().map(|(to, _)| socket_address(*to)).collect();
+        let slice = |packet: &Vec<u8>| libc::iovec {
+            iov_base: packet.as_ptr().cast_mut().cast(),
+            iov_len: packet.len(),
+        };
+        let mut slices: Vec<_> = packets.iter().map(|(_, packet)| slice(packet)).collect();
+        let message = |(address, slice): (&mut libc::sockaddr_in6, &mut libc::iovec)| {
+            // SAFETY: the header is plain data for which zeroes are good.
+            let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
+            message.msg_hdr.msg_name = std::ptr::from_mut(address).cast();
+            message.msg_hdr.msg_namelen = mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+            (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (slice, 1);
+            message
+        };
+        let mut messages: Vec<_> = addresses.iter_mut().zip(&mut slices).map(message).collect();
+        let count = messages.len() as libc::c_uint;
+        // SAFETY: each message points at an address and a slice that outlive the call; the kernel only reads the packets.
+        let sent = unsafe { libc::sendmmsg(self.0.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// The epoch of address lists' proofs, by this host's clock.
+pub(crate) fn epoch() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    list_proof::epoch_at(since.unwrap_or_default().as_secs())
+}
+
+/// A discovery request as it leaves.
+pub(crate) fn request_packet(form: &Form, request: &Request) -> Vec<u8> {
+    let Request { receiver, nonce, group } = *request;
+    let Form { source, dialect, key, .. } = *form;
+    let listed = Listed {
+        kind: list_proof::Kind::Request,
+        source,
+        group: group.unwrap_or(Ipv6Addr::UNSPECIFIED),
+        routers: Map::EMPTY,
+        addresses: &[receiver],
+    };
+    let list_proof = key.map(|key| key.prove(epoch(), &listed));
+    let options = Options { nonce, group, list_proof, ..Options::default() }.to_bytes(next_header::NONE);
+    let mut header = Header::request(receiver);
+    if !options.is_empty() {
+        header.next_header = next_header::DESTINATION_OPTIONS;
+    }
+    let header = header.to_bytes(dialect);
+    let ip = ipv6::Header {
+        class_and_label: 0,
+        payload_len: (header.len() + options.len()) as u16,
+        next_header: next_header::ROUTING,
+        hop_limit: HOP_LIMIT,
+        source,
+        destination: receiver,
+    };
+    [&ip.to_bytes()[..], &header, &options].concat()
+}
+
+/// Gets what comes to this host with a routing header, that header first.
+#[derive(Debug)]
+pub(crate) struct ResponseSocket {
+    socket: Socket,
+    dialect: Dialect,
+}
+
+/// What a router said.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub router: Ipv6Addr,
+    pub header: Header,
+    pub proof: Option<Proof>,
+    pub group: Option<Ipv6Addr>,
+}
+
+impl ResponseSocket {
+    pub fn open(source: Ipv6Addr, dialect: Dialect) -> io::Result<Self> {
+        Ok(Self { socket: listen(next_header::ROUTING, source)?, dialect })
+    }
+
+    /// The next response; none when there is none now. What is no MEADcast header is passed over, and so is what other senders
+    /// have for this host as one of their receivers: requests, and data that no router took the header from.
+    pub fn receive(&self) -> io::Result<Option<Result<Response, Malformed>>> {
+        let mut buffer = [MaybeUninit::uninit(); MAX_RESPONSE_LEN];
+        while let Some((from, bytes)) = receive(&self.socket, &mut buffer)? {
+            if bytes.get(2).is_some_and(|kind| Header::is_routing_type(*kind, self.dialect)) {
+                let parsed = self.parse(from, bytes);
+                if parsed.as_ref().is_ok_and(|response| response.header.kind != Kind::Response) {
+                    continue;
+                }
+                return Ok(Some(parsed));
+            }
+        }
+        Ok(None)
+    }
+
+    fn parse(&self, router: Ipv6Addr, bytes: &[u8]) -> Result<Response, Malformed> {
+        let (header, rest) = Header::parse(bytes, self.dialect)?;
+        let Options { proof, group, .. } = match header.next_header {
+            next_header::DESTINATION_OPTIONS => Options::parse(rest)?.0,
+            _ => Options::default(),
+        };
+        Ok(Response { router, header, proof, group })
+    }
+}
+
+impl AsFd for ResponseSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Gets ICMPv6's errors about packets of this host.
+#[derive(Debug)]
+pub(crate) struct ErrorSocket {
+    socket: Socket,
+    source: Ipv6Addr,
+    dialect: Dialect,
+}
+
+/// A packet that did not arrive, and who says so.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub cause: Cause,
+    pub destination: Ipv6Addr,
+    /// Bytes with the IPv6 header.
+    pub len: usize,
+    pub header: Option<RoutingHeader>,
+    pub port: Option<u16>,
+}
+
+/// Of a packet of ours.
+#[derive(Debug)]
+pub(crate) enum RoutingHeader {
+    Mead(Header),
+    Xcast(xcast::Header),
+}
+
+impl ErrorSocket {
+    pub fn open(source: Ipv6Addr, dialect: Dialect) -> io::Result<Self> {
+        let socket = listen(next_header::ICMPV6, source)?;
+        let mut filter = [u32::MAX; 8];
+        [DESTINATION_UNREACHABLE, PACKET_TOO_BIG].iter().for_each(|kind| filter[0] &= !(1 << kind));
+        let len = mem::size_of_val(&filter) as libc::socklen_t;
+        let (fd, value) = (socket.as_raw_fd(), filter.as_ptr().cast());
+        // SAFETY: the option takes 256 bits, which the kernel copies.
+        match unsafe { libc::setsockopt(fd, libc::IPPROTO_ICMPV6, ICMP6_FILTER, value, len) } {
+            0 => Ok(Self { socket, source, dialect }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The next error about a packet from this sender's address; none when there is none now.
+    pub fn receive(&self) -> io::Result<Option<Failure>> {
+        let mut buffer = [MaybeUninit::uninit(); MAX_RESPONSE_LEN];
+        while let Some((_, bytes)) = receive(&self.socket, &mut buffer)? {
+            if let Ok(Some(error)) = DeliveryError::parse(bytes)
+                && error.packet.source == self.source
+                && let Some(failure) = self.failure(&error)
+            {
+                return Ok(Some(failure));
+            }
+        }
+        Ok(None)
+    }
+
+    /// None for a packet with another routing header than ours.
+    fn failure(&self, error: &DeliveryError<'_>) -> Option<Failure> {
+        let (mut header, mut port) = (None, None);
+        match error.packet.next_header {
+            next_header::ROUTING => header = Some(self.routing_header(error.payload)?),
+            next_header::UDP => {
+                port = error.payload.get(2..4).map(|port| u16::from_be_bytes([port[0], port[1]]));
+            }
+            _ => {}
+        }
+        let len = ipv6::HEADER_LEN + usize::from(error.packet.payload_len);
+        Some(Failure { cause: error.cause, destination: error.packet.destination, len, header, port })
+    }
+}
+
+impl ErrorSocket {
+    fn routing_header(&self, payload: &[u8]) -> Option<RoutingHeader> {
+        let kind = *payload.get(2)?;
+        if Header::is_routing_type(kind, self.dialect) {
+            return Some(RoutingHeader::Mead(Header::parse(payload, self.dialect).ok()?.0));
+        }
+        let header = (kind == xcast::ROUTING_TYPE).then(|| xcast::Header::parse(payload));
+        Some(RoutingHeader::Xcast(header?.ok()?.0))
+    }
+}
+
+impl AsFd for ErrorSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A raw socket for what comes to this address with this next header.
+fn listen(next_header: u8, address: Ipv6Addr) -> io::Result<Socket> {
+    let protocol = Protocol::from(i32::from(next_header));
+    let socket = Socket::new(Domain::IPV6, Type::RAW, Some(protocol))?;
+    // Responses come in rounds.
+    _ = socket.set_recv_buffer_size(BUFFER_BYTES);
+    socket.set_nonblocking(true)?;
+    socket.bind(&SocketAddrV6::new(address, 0, 0, 0).into())?;
+    Ok(socket)
+}
+
+/// What has come, and from whom; none when there is nothing now.
+fn receive<'a>(
+    socket: &Socket,
+    buffer: &'a mut [MaybeUninit<u8>; MAX_RESPONSE_LEN],
+) -> io::Result<Option<(Ipv6Addr, &'a [u8])>> {
+    loop {
+        match socket.recv_from(buffer) {
+            Ok((len, from)) => {
+                // SAFETY: the kernel has written so many bytes.
+                let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), len) };
+                let from = from.as_socket_ipv6().map_or(Ipv6Addr::UNSPECIFIED, |from| *from.ip());
+                return Ok(Some((from, bytes)));
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(None),
+                io::ErrorKind::Interrupted => {}
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
+fn socket_address(address: Ipv6Addr) -> libc::sockaddr_in6 {
+    // SAFETY: the address is plain data for which zeroes are good. A raw socket takes no port.
+    let mut to: libc::sockaddr_in6 = unsafe { mem::zeroed() };
+    to.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+    to.sin6_addr.s6_addr = address.octets();
+    to
+}

@@ -1,0 +1,621 @@
+//! The thread that discovers routers, and what is checked before anything is made.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::{IpAddr, Ipv6Addr, SocketAddrV6},
+    os::unix::fs::MetadataExt,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use treecast_proto::{
+    Instant, Step,
+    explicit::{
+        mead::{
+            grouping::Parameters,
+            sender::{Config, Event, Sender},
+        },
+        transmission::{self, Form, TransmissionGroup},
+        xcast::sender as xcast,
+    },
+    membership::is_routable_group,
+};
+use treecast_wire::ipv6::is_forwardable;
+
+use super::{
+    Error, Notice, Settings, Totals,
+    machine::Machine,
+    raw::{ErrorSocket, PacketSocket, ResponseSocket, request_packet},
+    registrations::RegistrationSocket,
+    sharing::KeyWatch,
+    super_socket::SuperSocket,
+    transmitter::{self, Shared},
+    tun::{MIN_MTU, Tun},
+};
+use crate::{
+    clock::Clock,
+    interface::{Interface, source_towards},
+    poller::{Interest, Poller},
+    security::random,
+    stop::Stop,
+    udp::option,
+};
+
+/// Bytes of both headers.
+const IP_AND_UDP_LEN: usize = 48;
+
+/// How often the file with members is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+const RESPONSES: u64 = 0;
+const STOP: u64 = 1;
+const NEWS: u64 = 2;
+const ERRORS: u64 = 3;
+const REGISTRATIONS: u64 = 4;
+
+/// Sends what programs send to the TUN device to all receivers, until `stop` is requested.
+///
+/// # Errors
+/// When it cannot begin, with what to do about it, or the system fails it later.
+pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>)) -> Result<Totals, Error> {
+    if let Some(group) = settings.group.filter(|group| !is_routable_group((*group).into())) {
+        return Err(Error::NoGroup(group));
+    }
+    let mut members = Members::new(settings)?;
+    let first = members.known.keys().next().copied();
+    // In Xcast+ all may be served by their routers, which come by themselves.
+    let may_be_none = settings.xcast.is_some() && settings.group.is_some();
+    if first.is_none() && !may_be_none {
+        return Err(Error::Nobody);
+    }
+    let (source, interface) = source(settings, first)?;
+    for receiver in members.known.keys() {
+        check_route(source, *receiver, settings.interface.as_deref(), &interface)?;
+    }
+    let form = form(settings, source, &interface);
+    let parameters = settings.sharing.limits(&form, &interface)?;
+    let mtu = tun_mtu(&form, parameters.max, form.mtu);
+    let packets = PacketSocket::open(settings.interface.as_deref()).map_err(Error::Socket)?;
+    let responses =
+        ResponseSocket::open(source, form.dialect).map_err(|error| Error::Source(source, error))?;
+    let errors = ErrorSocket::open(source, form.dialect).map_err(|error| Error::Source(source, error))?;
+    let channel = settings.group.filter(|_| settings.xcast.is_some()).map(|group| (source, group));
+    let registrations = channel.map(|_| RegistrationSocket::open(source)).transpose()?;
+    let tun = Tun::open(settings.tun.as_deref(), settings.tun_address, mtu)?;
+    notify(Notice::Ready { tun: tun.name(), mtu, source });
+    warn_of_long_packets(&form, parameters.max, mtu, notify);
+
+    let clock = Clock::start();
+    let shared = Shared::new()?;
+    let mut session = Session {
+        sender: machine(settings, parameters, &form, channel, clock)?,
+        clock,
+        shared: &shared,
+        packets: &packets,
+        responses,
+        errors,
+        registrations,
+        tun: &tun,
+        tun_mtu: mtu,
+        form: &form,
+        max: parameters.max,
+        scope: if settings.interface.is_some() { interface.index } else { 0 },
+        totals: Totals::default(),
+        key_watch: KeyWatch::new(settings.sharing.key.is_some()),
+        next_statistics: clock.now() + settings.statistics.unwrap_or_default(),
+        unreachable: BTreeSet::new(),
+    };
+    session.join(&members.known);
+    // Without one, super-packets are divided here.
+    let leaves_by = settings.interface.is_some().then_some(interface.index);
+    let super_socket = if settings.divides { None } else { SuperSocket::open(leaves_by).ok() };
+    let mut result = Ok(());
+    std::thread::scope(|scope| {
+        // The first group is there before the first packet.
+        let begun = session.carry_out(notify);
+        let sockets = (&packets, super_socket);
+        let transmitter = transmitter::start(scope, &shared, (&tun, settings.tun_address), sockets, &form);
+        result = begun.and_then(|_| {
+            session.run(stop, &mut members, settings.statistics, notify, || transmitter.is_finished())
+        });
+        shared.end();
+        let transmitted = transmitter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        if result.is_ok() {
+            result = transmitted.map_err(Error::System);
+        }
+    });
+    result.map(|()| session.totals())
+}
+
+/// How packets look.
+fn form(settings: &Settings, source: Ipv6Addr, interface: &Interface) -> Form {
+    Form {
+        source_port: settings.source_port,
+        has_ports: settings.has_ports,
+        group: settings.group.filter(|_| settings.xcast.is_none()),
+        xcast: settings.xcast.map(|super::Xcast { is_anonymous }| transmission::Xcast {
+            is_anonymous,
+            group: settings.group.map(|group| (group, settings.port)),
+        }),
+        ..settings.sharing.form(source, interface)
+    }
+}
+
+/// The sender's protocol: MEADcast or Xcast.
+fn machine(
+    settings: &Settings,
+    parameters: Parameters,
+    form: &Form,
+    channel: Option<(Ipv6Addr, Ipv6Addr)>,
+    clock: Clock,
+) -> Result<Machine, Error> {
+    Ok(match settings.xcast {
+        Some(_) => {
+            let config = xcast::Config { max: parameters.max, channel, key: settings.sharing.key.clone() };
+            Machine::Xcast(Box::new(xcast::Sender::new(config)))
+        }
+        None => Machine::Mead(Box::new(Sender::new(clock.now(), config(settings, parameters, form)?))),
+    })
+}
+
+struct Session<'a> {
+    sender: Machine,
+    clock: Clock,
+    shared: &'a Shared,
+    packets: &'a PacketSocket,
+    responses: ResponseSocket,
+    errors: ErrorSocket,
+    /// With Xcast+.
+    registrations: Option<RegistrationSocket>,
+    tun: &'a Tun,
+    /// What the device takes now.
+    tun_mtu: u32,
+    form: &'a Form,
+    /// The most addresses in a packet.
+    max: usize,
+    /// The interface that packets leave by; 0: where routes lead.
+    scope: u32,
+    totals: Totals,
+    key_watch: KeyWatch,
+    next_statistics: Instant,
+    /// Receivers that there was a warning about.
+    unreachable: BTreeSet<Ipv6Addr>,
+}
+
+impl Session<'_> {
+    fn run(
+        &mut self,
+        stop: &Stop,
+        members: &mut Members,
+        statistics: Option<Duration>,
+        notify: &mut dyn FnMut(Notice<'_>),
+        has_ended: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        let mut poller = Poller::new()?;
+        poller.add(&self.responses, RESPONSES, Interest::Read)?;
+        poller.add(&self.errors, ERRORS, Interest::Read)?;
+        poller.add(stop, STOP, Interest::Read)?;
+        poller.add(self.shared.news(), NEWS, Interest::Read)?;
+        if let Some(registrations) = &self.registrations {
+            poller.add(registrations, REGISTRATIONS, Interest::Read)?;
+        }
+        let mut ready = Vec::new();
+        while !stop.is_requested() && !has_ended() {
+            let wait = self.carry_out(notify)?;
+            let wait =
+                if members.path.is_some() { Some(wait.map_or(LOOK, |wait| wait.min(LOOK))) } else { wait };
+            let now = self.clock.now();
+            let until_statistics = statistics.map(|_| self.next_statistics.max(now) - now);
+            let wait = wait.into_iter().chain(until_statistics).min();
+            ready.clear();
+            poller.wait(wait, &mut ready)?;
+            if self.shared.news().take() && self.shared.has_traffic() {
+                self.sender.note_traffic(self.clock.now());
+            }
+            if self.shared.take_too_long() {
+                members.known.keys().for_each(|receiver| self.measure(*receiver));
+            }
+            self.hear()?;
+            self.hear_errors()?;
+            self.hear_registrations()?;
+            self.tell_statistics(statistics, notify);
+            match members.look() {
+                Ok(changed) => self.change(&changed),
+                Err(error) => notify(Notice::Warning(error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out all that the machine wants. Returns for how long it can be left alone.
+    fn carry_out(&mut self, notify: &mut dyn FnMut(Notice<'_>)) -> Result<Option<Duration>, Error> {
+        // Told when the device is as they need it.
+        let mut narrow = Vec::new();
+        loop {
+            let now = self.clock.now();
+            match self.sender.poll(now) {
+                Step::Transmit(request) => {
+                    let receiver = request.receiver;
+                    let packet = request_packet(self.form, &request);
+                    self.totals.discovery_bytes += packet.len() as u64;
+                    let (refused, why) = self.packets.send(&[(receiver, packet)]);
+                    self.totals.refused += refused;
+                    match why {
+                        Some(why) if self.unreachable.insert(receiver) => {
+                            let why = reason(&why);
+                            notify(Notice::Warning(format!("{receiver} cannot be reached: {why}")));
+                        }
+                        Some(_) => {}
+                        None => _ = self.unreachable.remove(&receiver),
+                    }
+                }
+                Step::Event(Event::Group(group)) => {
+                    // What is told is so.
+                    self.fit(&group)?;
+                    self.shared.replace(group.clone());
+                    notify(Notice::Group(&group));
+                }
+                Step::Event(Event::Discovered) => {
+                    if let Some(tree) = self.sender.tree() {
+                        notify(Notice::Tree(tree));
+                    }
+                    let warning = self.key_watch.note(self.sender.counters(), "--key");
+                    warning.into_iter().for_each(|line| notify(Notice::Warning(line)));
+                }
+                Step::Event(Event::Narrow(receivers, mtu)) => narrow.push((receivers, mtu)),
+                Step::Event(Event::Unreachable(receivers, why)) => {
+                    notify(Notice::Unreachable { receivers: &receivers, why });
+                }
+                Step::Wait(deadline, _) => {
+                    self.tell_narrow(&narrow, notify);
+                    return Ok(deadline.map(|deadline| deadline - now));
+                }
+            }
+        }
+    }
+
+    /// Tells what has been counted, when it is time.
+    fn tell_statistics(&mut self, every: Option<Duration>, notify: &mut dyn FnMut(Notice<'_>)) {
+        let now = self.clock.now();
+        if every.is_some() && now >= self.next_statistics {
+            notify(Notice::Statistics(&self.totals()));
+        }
+        while every.is_some_and(|every| !every.is_zero()) && now >= self.next_statistics {
+            self.next_statistics += every.unwrap_or_default();
+        }
+    }
+
+    fn hear(&mut self) -> Result<(), Error> {
+        while let Some(response) = self.responses.receive()? {
+            match response {
+                Ok(response) => self.sender.respond(self.clock.now(), &response),
+                Err(_) => self.totals.malformed += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_errors(&mut self) -> Result<(), Error> {
+        while let Some(failure) = self.errors.receive()? {
+            self.sender.fail(self.clock.now(), &failure);
+        }
+        Ok(())
+    }
+
+    fn hear_registrations(&mut self) -> Result<(), Error> {
+        let Some(registrations) = &self.registrations else { return Ok(()) };
+        for registration in registrations.receive()? {
+            match registration {
+                Ok(registration) => self.sender.register(self.clock.now(), &registration),
+                Err(_) => self.totals.malformed += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the device the MTU that the narrowest way needs.
+    fn fit(&mut self, group: &TransmissionGroup) -> Result<(), Error> {
+        let narrowest = group.path_mtus.values().copied().min().unwrap_or(self.form.mtu);
+        let mtu = tun_mtu(self.form, self.max, narrowest);
+        if mtu != self.tun_mtu {
+            self.tun.set_mtu(mtu)?;
+            self.tun_mtu = mtu;
+        }
+        Ok(())
+    }
+
+    fn tell_narrow(&self, narrow: &[(Vec<Ipv6Addr>, usize)], notify: &mut dyn FnMut(Notice<'_>)) {
+        for (receivers, mtu) in narrow {
+            let longest_by_mead = mtu.saturating_sub(self.form.header_len(2) + IP_AND_UDP_LEN);
+            let (mtu, tun_mtu) = (*mtu, self.tun_mtu);
+            notify(Notice::Narrow { receivers, mtu, tun_mtu, longest_by_mead });
+        }
+    }
+
+    fn join(&mut self, receivers: &BTreeMap<Ipv6Addr, u16>) {
+        for (receiver, port) in receivers {
+            self.sender.join(self.clock.now(), *receiver, *port);
+            self.measure(*receiver);
+        }
+    }
+
+    /// Takes note of what the kernel knows of the way to a receiver, whose first link may be narrower than another's.
+    fn measure(&mut self, receiver: Ipv6Addr) {
+        // Without a route there is nothing to know: requests to it tell of that.
+        let Ok(mtu) = path_mtu(self.form.source, self.scope, receiver) else { return };
+        if (mtu as usize) < self.form.mtu {
+            self.sender.narrow(self.clock.now(), receiver, self.form.mtu, mtu);
+        }
+    }
+
+    fn change(&mut self, change: &Change) {
+        self.join(&change.joined);
+        for receiver in &change.left {
+            self.sender.leave(self.clock.now(), *receiver);
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        let transmitter::Data { sent, packets, in_super_packets, refused } = self.shared.counted();
+        let refused = self.totals.refused + refused;
+        let (overrun, discovery) = (self.tun.dropped(), self.sender.counters());
+        let registrations = self.sender.registrations();
+        Totals { sent, packets, in_super_packets, refused, overrun, discovery, registrations, ..self.totals }
+    }
+}
+
+/// Why the kernel takes no packet.
+fn reason(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        // So says a raw socket when there is no room for one more neighbour.
+        Some(libc::EINVAL) => {
+            "the kernel's table of neighbours may be full (all namespaces share it): raise \
+                               net.ipv6.neigh.default.gc_thresh3"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// By which a file that was read is known again, also one that has been put in its place with its length and time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    modified: SystemTime,
+    bytes: u64,
+    inode: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let data = std::fs::metadata(path)?;
+        Ok(Self { modified: data.modified()?, bytes: data.len(), inode: data.ino() })
+    }
+}
+
+/// The receivers: those named once and for all, and those in a file.
+struct Members {
+    named: BTreeMap<Ipv6Addr, u16>,
+    /// The TUN device's own address: a packet to a receiver there would come back from the device for ever.
+    device: Ipv6Addr,
+    path: Option<std::path::PathBuf>,
+    port: u16,
+    /// Whether receivers may have other ports than that.
+    has_ports: bool,
+    /// What was found last: a file, which may have been wrong, or none.
+    found: Option<Result<Stamp, String>>,
+    known: BTreeMap<Ipv6Addr, u16>,
+}
+
+#[derive(Default)]
+struct Change {
+    joined: BTreeMap<Ipv6Addr, u16>,
+    left: Vec<Ipv6Addr>,
+}
+
+impl Members {
+    fn new(settings: &Settings) -> Result<Self, Error> {
+        let (mut named, device) = (BTreeMap::new(), settings.tun_address);
+        for (address, port) in &settings.receivers {
+            admit(&mut named, device, *address, *port)?;
+        }
+        let path = settings.members.clone();
+        let mut members = Self {
+            known: named.clone(),
+            named,
+            device,
+            path,
+            port: settings.port,
+            has_ports: settings.has_ports,
+            found: None,
+        };
+        members.look()?;
+        Ok(members)
+    }
+
+    /// Reads the file if it has changed since the last time.
+    fn look(&mut self) -> Result<Change, Error> {
+        let Some(path) = &self.path else { return Ok(Change::default()) };
+        let wrong = |why: String| Error::Members { path: path.clone(), why };
+        let advice = match &self.found {
+            None => "name a file with a receiver's address a line with --members",
+            Some(_) => "until it can be read, the receivers are those of before",
+        };
+        let unreadable = |why: String| wrong(format!("{why}; {advice}"));
+        let found = Stamp::of(path).map_err(|error| error.to_string());
+        if self.found.as_ref() == Some(&found) {
+            return Ok(Change::default());
+        }
+        // Also when it is wrong, or gone: that is told once.
+        self.found = Some(found.clone());
+        found.map_err(unreadable)?;
+        let text = read_text(path).map_err(unreadable)?;
+        let mut receivers = self.named.clone();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                let (address, port) = parse_member(line, self.port).ok_or_else(|| {
+                    wrong(format!("line {number}: {line:?}, expected an address and perhaps a port"))
+                })?;
+                if port != self.port && !self.has_ports {
+                    return Err(wrong(format!("line {number}: a port of its own, which needs --ports")));
+                }
+                admit(&mut receivers, self.device, address, port)
+                    .map_err(|error| wrong(format!("line {number}: {error}")))?;
+            }
+        }
+        let is_new = |(receiver, port): &(&Ipv6Addr, &u16)| self.known.get(*receiver) != Some(*port);
+        let joined = receivers.iter().filter(is_new).map(|(receiver, port)| (*receiver, *port)).collect();
+        let left = self.known.keys().filter(|receiver| !receivers.contains_key(receiver)).copied().collect();
+        self.known = receivers;
+        Ok(Change { joined, left })
+    }
+}
+
+/// More than any group's file has.
+const MAX_MEMBERS_BYTES: u64 = 16 << 20;
+
+fn read_text(path: &Path) -> Result<String, String> {
+    use std::io::Read;
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(MAX_MEMBERS_BYTES).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    Ok(text)
+}
+
+fn parse_member(line: &str, port: u16) -> Option<(IpAddr, u16)> {
+    let mut words = line.split_whitespace();
+    let address = words.next()?.parse().ok()?;
+    let port = words.next().map_or(Some(port), |word| word.parse().ok().filter(|port| *port > 0))?;
+    words.next().is_none().then_some((address, port))
+}
+
+/// Adds a receiver that is not the TUN device itself.
+fn admit(
+    receivers: &mut BTreeMap<Ipv6Addr, u16>,
+    device: Ipv6Addr,
+    address: IpAddr,
+    port: u16,
+) -> Result<(), Error> {
+    match address == device {
+        true => Err(Error::Device(device)),
+        false => add(receivers, address, port),
+    }
+}
+
+fn add(receivers: &mut BTreeMap<Ipv6Addr, u16>, address: IpAddr, port: u16) -> Result<(), Error> {
+    let IpAddr::V6(receiver) = address else { return Err(Error::Ipv4(address)) };
+    if receiver.to_ipv4_mapped().is_some() {
+        return Err(Error::Ipv4(address));
+    }
+    if !is_forwardable(receiver) {
+        return Err(Error::NoReceiver(receiver));
+    }
+    match receivers.insert(receiver, port) {
+        None => Ok(()),
+        Some(_) => Err(Error::Twice(receiver)),
+    }
+}
+
+/// These receivers, each of which packets from `source` can go to.
+pub(crate) fn check_receivers(receivers: &[IpAddr], source: Ipv6Addr) -> Result<BTreeSet<Ipv6Addr>, Error> {
+    let mut known = BTreeMap::new();
+    receivers.iter().try_for_each(|receiver| add(&mut known, *receiver, 0))?;
+    for receiver in known.keys() {
+        let failed = |error| Error::NoRoute { receiver: *receiver, error };
+        route_source(*receiver, Some((source, 0))).map_err(failed)?;
+    }
+    Ok(known.into_keys().collect())
+}
+
+/// The address that packets come from, and the interface that they leave by.
+fn source(settings: &Settings, receiver: Option<Ipv6Addr>) -> Result<(Ipv6Addr, Interface), Error> {
+    let interface = match &settings.interface {
+        Some(name) => Interface::named(name)?,
+        None => Interface::by_route(receiver.or(settings.address).map(IpAddr::from))?,
+    };
+    let source = match settings.address {
+        Some(address) if is_forwardable(address) => address,
+        Some(address) => return Err(Error::NoSource(address)),
+        None => address_towards(&interface, receiver)?,
+    };
+    Ok((source, interface))
+}
+
+fn address_towards(interface: &Interface, receiver: Option<Ipv6Addr>) -> Result<Ipv6Addr, Error> {
+    let own: Vec<_> = interface
+        .reachable_addresses()
+        .into_iter()
+        .filter_map(|address| match address {
+            IpAddr::V6(address) if is_forwardable(address) => Some(address),
+            _ => None,
+        })
+        .collect();
+    // What the kernel would take, if it is this interface's.
+    let chosen = receiver.and_then(|receiver| route_source(receiver, None).ok());
+    let chosen = chosen.filter(|chosen| own.contains(chosen));
+    chosen.or(own.first().copied()).ok_or_else(|| Error::NoAddress(interface.name.clone()))
+}
+
+/// The source that the kernel takes for packets to `receiver`; sends nothing.
+fn route_source(receiver: Ipv6Addr, bound: Option<(Ipv6Addr, u32)>) -> std::io::Result<Ipv6Addr> {
+    let (address, scope) = bound.unwrap_or((Ipv6Addr::UNSPECIFIED, 0));
+    let at = |address, port| SocketAddrV6::new(address, port, 0, scope).into();
+    match source_towards(at(address, 0), at(receiver, 9))? {
+        IpAddr::V6(address) => Ok(address),
+        IpAddr::V4(_) => Err(std::io::ErrorKind::AddrNotAvailable.into()),
+    }
+}
+
+/// What the kernel knows to fit on the way to a receiver, in bytes; sends nothing.
+fn path_mtu(source: Ipv6Addr, scope: u32, receiver: Ipv6Addr) -> std::io::Result<u32> {
+    let at = |address, port| SocketAddrV6::new(address, port, 0, scope).into();
+    option::path_mtu(at(source, 0), at(receiver, 9))
+}
+
+fn check_route(
+    source: Ipv6Addr,
+    receiver: Ipv6Addr,
+    named: Option<&str>,
+    interface: &Interface,
+) -> Result<(), Error> {
+    let scope = if named.is_some() { interface.index } else { 0 };
+    match route_source(receiver, Some((source, scope))) {
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => Err(Error::Source(source, error)),
+        Err(error) => Err(Error::NoRoute { receiver, error }),
+    }
+}
+
+/// What the device takes: the narrowest way's MTU without the largest header (4.3.1), and never less than IPv6 needs.
+fn tun_mtu(form: &Form, max: usize, path_mtu: usize) -> u32 {
+    (path_mtu.min(form.mtu).saturating_sub(form.header_len(max)) as u32).max(MIN_MTU)
+}
+
+fn warn_of_long_packets(form: &Form, max: usize, mtu: u32, notify: &mut dyn FnMut(Notice<'_>)) {
+    let whole = form.mtu.saturating_sub(form.header_len(max));
+    if whole < mtu as usize {
+        notify(Notice::Warning(format!(
+            "packets of more than {whole} bytes leave in several, for a header with {max} addresses does not fit beside them \
+             into {} bytes: have programs send at most {} bytes in a datagram, or take a smaller --max",
+            form.mtu,
+            whole.saturating_sub(IP_AND_UDP_LEN)
+        )));
+    }
+}
+
+fn config(settings: &Settings, parameters: Parameters, form: &Form) -> Result<Config, Error> {
+    Ok(Config {
+        source: form.source,
+        algorithm: settings.sharing.algorithm(form, settings.payload_bytes),
+        parameters,
+        delay: settings.delay,
+        interval: settings.interval,
+        timeout: settings.timeout,
+        waits_for_traffic: settings.wait,
+        requests_per_second: settings.requests_per_second,
+        designated: settings.group.map(|group| (group, settings.port)),
+        key: settings.sharing.key.clone(),
+        seed: random()?,
+    })
+}

@@ -1,0 +1,150 @@
+//! How receivers share packets, for both senders: that of any program's packets and that of a session's.
+
+use std::net::Ipv6Addr;
+
+use treecast_proto::explicit::{
+    authentication::DomainKey,
+    mead::{
+        grouping::Parameters,
+        sender::{Algorithm, Counters},
+    },
+    transmission::{self, Form},
+};
+use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
+
+use super::{Error, tun::MIN_MTU};
+use crate::interface::Interface;
+
+/// What routers and groupings are. Names are those of listing A.3 where it has one.
+#[derive(Debug, Clone)]
+pub struct Sharing {
+    /// The most addresses in a packet; none: as many as leave room for 1280 bytes.
+    pub max: Option<usize>,
+    /// A list with so many is not filled further; none: only one with `max`.
+    pub ok: Option<usize>,
+    /// The other limits of groups; `max` and `ok` above stand in for theirs.
+    pub parameters: Parameters,
+    /// Whether to group so that the fewest bytes are on all links, and not as in the thesis.
+    pub by_cost: bool,
+    /// Of headers.
+    pub dialect: Dialect,
+    /// Whether routers are told when not to replicate.
+    pub dont_replicate: bool,
+    /// Whether packets are addressed to routers.
+    pub to_router: bool,
+    /// Of the routers' domain.
+    pub key: Option<DomainKey>,
+}
+
+impl Default for Sharing {
+    /// What a session does without being asked.
+    fn default() -> Self {
+        Self {
+            max: None,
+            ok: None,
+            parameters: Parameters::default(),
+            by_cost: true,
+            dialect: Dialect::Rfc,
+            dont_replicate: false,
+            to_router: false,
+            key: None,
+        }
+    }
+}
+
+impl Sharing {
+    /// Of packets from `source` by `interface`; ports and groups are the caller's.
+    pub(crate) fn form(&self, source: Ipv6Addr, interface: &Interface) -> Form {
+        Form {
+            source,
+            source_port: None,
+            dialect: self.dialect,
+            dont_replicate: self.dont_replicate,
+            to_router: self.to_router,
+            has_ports: false,
+            group: None,
+            xcast: None,
+            key: self.key.as_ref().map(DomainKey::of_lists),
+            mtu: interface.mtu as usize,
+        }
+    }
+
+    /// The limits of groups, when they go together. As many addresses are in a packet as was asked for, or as leave room for
+    /// the least that IPv6 needs.
+    ///
+    /// # Errors
+    /// One line that says what does not fit.
+    pub(crate) fn limits(&self, form: &Form, interface: &Interface) -> Result<Parameters, Error> {
+        let room = |addresses| form.mtu >= MIN_MTU as usize + form.header_len(addresses);
+        let fitting = (2..=MAX_ADDRESSES).rev().find(|addresses| room(*addresses));
+        let needed = MIN_MTU + form.header_len(2) as u32;
+        let fitting =
+            fitting.ok_or(Error::Mtu { interface: interface.name.clone(), mtu: interface.mtu, needed })?;
+        let max = self.max.unwrap_or(fitting);
+        let parameters = Parameters { max, ok: self.ok.unwrap_or(max), ..self.parameters };
+        parameters.check()?;
+        match self.ok {
+            Some(ok) if !(2..=max).contains(&ok) => Err(Error::Ok { ok, max }),
+            _ => Ok(parameters),
+        }
+    }
+
+    /// For packets that carry so many bytes behind their IPv6 header.
+    pub(crate) fn algorithm(&self, form: &Form, payload_bytes: usize) -> Algorithm {
+        match self.by_cost {
+            true => Algorithm::Cost(transmission::model(form, payload_bytes)),
+            false => Algorithm::Thesis,
+        }
+    }
+}
+
+/// Whether any router proves that it has the domain's key.
+#[derive(Debug)]
+pub(crate) struct KeyWatch {
+    /// Routers have to prove the domain's key. Those that have another one do not answer at all.
+    has_key: bool,
+    /// Responses that were refused, and believed, until the last discovery.
+    answers: (u64, u64),
+    has_warned: bool,
+}
+
+impl KeyWatch {
+    pub fn new(has_key: bool) -> Self {
+        Self { has_key, answers: (0, 0), has_warned: false }
+    }
+
+    /// When a discovery is over: the warning that nobody is served by MEADcast for want of a router with the key, once.
+    /// `option` is what the key was named with.
+    pub fn note(&mut self, counters: Counters, option: &str) -> Option<String> {
+        let now = (counters.forged + counters.unproved, counters.responses);
+        let (was_refused, was_believed) = std::mem::replace(&mut self.answers, now);
+        let is_refused = now.0 > was_refused || now.1 == 0;
+        if !self.has_key || !is_refused || now.1 > was_believed || self.has_warned {
+            return None;
+        }
+        self.has_warned = true;
+        Some(format!(
+            "no router proves that it has the key of {option}, and nobody is served by MEADcast: there is no router on the \
+             ways, or all have another key or none; give them this one (`treecast router run --key`)"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_domain_is_told_of_once_and_only_when_nobody_proves() {
+        let counters = |forged, responses| Counters { forged, unproved: 0, responses, ..Counters::default() };
+        assert_eq!(KeyWatch::new(false).note(counters(0, 0), "--key"), None);
+        let mut silence = KeyWatch::new(true);
+        assert!(silence.note(counters(0, 0), "--key").is_some(), "routers with another key do not answer");
+        assert_eq!(silence.note(counters(0, 0), "--key"), None);
+        let mut watch = KeyWatch::new(true);
+        assert_eq!(watch.note(counters(3, 1), "--key"), None);
+        assert_eq!(watch.note(counters(3, 1), "--key"), None, "a discovery without an answer");
+        assert!(watch.note(counters(5, 1), "--key").is_some_and(|line| line.contains("--key")));
+        assert_eq!(watch.note(counters(9, 1), "--key"), None);
+    }
+}

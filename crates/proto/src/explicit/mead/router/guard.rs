@@ -1,0 +1,253 @@
+//! For whom a router makes copies: what keeps it from being an amplifier in the hands of others.
+
+use std::{collections::BTreeMap, fmt, net::Ipv6Addr, str::FromStr, time::Duration};
+
+use thiserror::Error;
+use treecast_wire::list_proof::ListProof;
+
+use crate::{
+    Instant,
+    explicit::list_proof::{ListKey, Listed, Wrong},
+};
+
+/// Where packets to a destination go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextHop {
+    /// The interface that they leave by.
+    pub interface: u32,
+    /// The router that they go to; none: the destination is on the link.
+    pub gateway: Option<Ipv6Addr>,
+}
+
+/// The host's routes: where packets to a destination go; none when there is no route.
+pub type Routes<'a> = dyn FnMut(Ipv6Addr) -> Option<NextHop> + 'a;
+
+/// Which sources are believed by the way that their packets came (RFC 3704).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReversePath {
+    /// All of them.
+    #[default]
+    Off,
+    /// Sources to which there is a route. For multicast on the router's own links it is as with `Strict`: source-specific
+    /// multicast rests on that.
+    Loose,
+    /// Sources to which the route leads by the interface by which the packet came.
+    Strict,
+}
+
+/// An IPv6 network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Prefix {
+    address: Ipv6Addr,
+    len: u8,
+}
+
+/// A text is no prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0} is no IPv6 prefix: expected one like fd00:1::/64, or an address")]
+pub struct NoPrefix(String);
+
+/// For whom copies are made.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Guard {
+    /// Which way sources must come.
+    pub reverse_path: ReversePath,
+    /// Sources for which copies are made; empty: for all.
+    pub allowed: Vec<Prefix>,
+    /// The key and the epoch of the proofs that lists must carry; none: they need none.
+    pub lists: Option<(ListKey, u64)>,
+    /// Copies that are made in a second for the sources of one network (/64); 0: any number. The data plane counts them: this model
+    /// remembers nothing.
+    pub copies_per_second: u32,
+}
+
+/// Why a router makes no copies of a packet that is right in itself. The numbers are those of `bpf/mead.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Refused {
+    /// Its source has another way here, or none. The packet ends here.
+    ReversePath = 0,
+    /// Copies are made for other sources.
+    NotAllowed = 1,
+    /// Its list carries no proof, or a wrong one.
+    Unproved = 2,
+    /// Its list's proof is of another time.
+    Stale = 3,
+    /// Enough copies have been made for its source.
+    Limited = 4,
+}
+
+/// A packet of which copies may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Admitted {
+    /// Whether it may become multicast on the router's links.
+    pub may_multicast: bool,
+}
+
+impl Refused {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 5] =
+        [Self::ReversePath, Self::NotAllowed, Self::Unproved, Self::Stale, Self::Limited];
+
+    /// Whether the packet ends here. Others go the kernel's own way, as if there were no router here.
+    pub fn ends_here(self) -> bool {
+        self == Self::ReversePath
+    }
+
+    /// As it stands in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReversePath => "reverse-path",
+            Self::NotAllowed => "source-not-allowed",
+            Self::Unproved => "no-proof",
+            Self::Stale => "proof-of-another-time",
+            Self::Limited => "too-many-copies",
+        }
+    }
+}
+
+impl Guard {
+    /// Whether copies may be made of a packet that came by an interface.
+    pub(crate) fn admit(
+        &self,
+        listed: &Listed<'_>,
+        proof: Option<&ListProof>,
+        interface: u32,
+        routes: &mut Routes<'_>,
+    ) -> Result<Admitted, Refused> {
+        let may_multicast = self.check_path(listed.source, interface, routes)?;
+        if !self.allowed.is_empty() && !self.allowed.iter().any(|prefix| prefix.contains(listed.source)) {
+            return Err(Refused::NotAllowed);
+        }
+        if let Some((key, now)) = &self.lists {
+            let proof = proof.ok_or(Refused::Unproved)?;
+            key.check(*now, proof, listed).map_err(|wrong| match wrong {
+                Wrong::Stale => Refused::Stale,
+                Wrong::Forged => Refused::Unproved,
+            })?;
+        }
+        Ok(Admitted { may_multicast })
+    }
+
+    /// Returns whether the source's route leads by this interface, or nobody asks.
+    fn check_path(&self, source: Ipv6Addr, interface: u32, routes: &mut Routes<'_>) -> Result<bool, Refused> {
+        if self.reverse_path == ReversePath::Off {
+            return Ok(true);
+        }
+        let hop = routes(source).ok_or(Refused::ReversePath)?;
+        match (hop.interface == interface, self.reverse_path) {
+            (false, ReversePath::Strict) => Err(Refused::ReversePath),
+            (is_strict, _) => Ok(is_strict),
+        }
+    }
+}
+
+impl Prefix {
+    /// The first bits of an address, at most 128.
+    pub fn new(address: Ipv6Addr, len: u8) -> Self {
+        let len = len.min(128);
+        Self { address: Ipv6Addr::from_bits(address.to_bits() & mask(len)), len }
+    }
+
+    /// Address and length.
+    pub fn parts(self) -> (Ipv6Addr, u8) {
+        (self.address, self.len)
+    }
+
+    /// Whether an address is in this network.
+    pub fn contains(self, address: Ipv6Addr) -> bool {
+        address.to_bits() & mask(self.len) == self.address.to_bits()
+    }
+}
+
+fn mask(len: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
+}
+
+impl FromStr for Prefix {
+    type Err = NoPrefix;
+
+    fn from_str(text: &str) -> Result<Self, NoPrefix> {
+        let none = || NoPrefix(text.to_owned());
+        let (address, len) = text.split_once('/').unwrap_or((text, "128"));
+        let len = len.parse().ok().filter(|len| *len <= 128).ok_or_else(none)?;
+        Ok(Self::new(address.parse().map_err(|_| none())?, len))
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.len)
+    }
+}
+
+/// How many copies may be made for the sources of each network (/64): as many as come in within a second at once, and so many in
+/// each second. `may_copy` in `bpf/guard.h` does the same.
+#[derive(Debug, Clone, Default)]
+pub struct CopyLimiter {
+    /// Until when a network's copies have used up what comes in. One that is over is as good as none.
+    paid: BTreeMap<u64, Duration>,
+}
+
+/// Networks that are remembered; when all of them have copies made, those that are not are not limited.
+const NETWORKS: usize = 4096;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl CopyLimiter {
+    /// Whether so many more copies may be made for a source, which are then counted; a limit of 0 is none.
+    pub fn admits(&mut self, now: Instant, source: Ipv6Addr, copies: usize, per_second: u32) -> bool {
+        if per_second == 0 || copies == 0 {
+            return true;
+        }
+        let (network, now) = ((source.to_bits() >> 64) as u64, now - Instant::ZERO);
+        let cost = Duration::from_nanos(copies as u64 * 1_000_000_000 / u64::from(per_second));
+        let paid = self.paid.get(&network).copied().unwrap_or_default().max(now) + cost;
+        if paid > now + SECOND {
+            return false;
+        }
+        if self.paid.len() >= NETWORKS {
+            self.paid.retain(|_, paid| *paid > now);
+        }
+        if self.paid.len() < NETWORKS || self.paid.contains_key(&network) {
+            self.paid.insert(network, paid);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_read_and_hold_what_begins_so() {
+        let prefix: Prefix = "fd00:1::7/64".parse().expect("a prefix");
+        assert_eq!(prefix.to_string(), "fd00:1::/64");
+        let address = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
+        assert!(prefix.contains(address("fd00:1::9:1")) && !prefix.contains(address("fd00:1:0:1::1")));
+        let one: Prefix = "fd00::1".parse().expect("an address is one, too");
+        assert!(one.contains(address("fd00::1")) && !one.contains(address("fd00::")));
+        assert!("::/0".parse::<Prefix>().expect("all").contains(address("ff02::1")));
+        for wrong in ["", "fd00::/129", "fd00::/x", "10.0.0.0/8", "fd00::/-1"] {
+            assert_eq!(wrong.parse::<Prefix>(), Err(NoPrefix(wrong.to_owned())), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_network_gets_a_seconds_copies_at_once_and_then_as_many_a_second() {
+        let source = |network| Ipv6Addr::new(0xfd14, 0, 0, network, 0, 0, 0, 1);
+        let mut limiter = CopyLimiter::default();
+        let start = Instant::ZERO + SECOND * 5;
+        let mut made =
+            |now, network| (0..100).filter(|_| limiter.admits(now, source(network), 10, 200)).count();
+        assert_eq!((made(start, 1), made(start, 1), made(start, 2)), (20, 0, 20));
+        assert_eq!((made(start + SECOND / 2, 1), made(start + SECOND * 9, 1)), (10, 20));
+        assert!(!limiter.admits(start, source(3), 201, 200), "more than come in within a second");
+        assert!(limiter.admits(start, source(3), 201, 0), "without a limit");
+        for network in 10..10_000 {
+            assert!(limiter.admits(start, source(network), 1, 1000));
+        }
+        assert!(limiter.paid.len() <= NETWORKS);
+    }
+}

@@ -1,0 +1,307 @@
+//! What a MEADcast router does with a packet (meadcast-thesis-2024, 2.1.4, 4.2 and 5.2.4).
+//!
+//! [`Router::forward`] is one packet in and packets out, with nothing remembered between two of them. It is the whole of
+//! the router where eBPF may not be loaded, and the model that `bpf/mead.bpf.c` is tested against.
+//!
+//! The rules, for a data packet:
+//! - A router that is named in the list and not delivered yet is *own* or not. What is behind an own one, or behind one with
+//!   fewer receivers than `min_dsts`, becomes unicast: one packet each, without routing header. The others get a replica in
+//!   which theirs is the only bit of the delivery map. Replicas go first, each kind in the order of the list.
+//! - A replica is addressed to the first receiver behind its router; when the packet came addressed to a router, to its
+//!   router (5.2.4: a router that fails to act then shows no receiver's address to another).
+//! - While the don't-replicate counter is more than 0, there are no replicas: what is not own leaves in one packet, with one
+//!   taken off. It keeps its destination unless that was this router or behind it.
+//! - A router named without receivers is *designated*: when the packet names a group, it sends one packet to that on each
+//!   of its links with listeners, but not back to the link that the packet came from. Those go before the unicast ones.
+//! - What has another routing header behind its own is malformed: routers would copy the copies again. So is a list with an
+//!   address twice.
+//! - Copies are made for whom the [`Guard`] admits. What comes by a wrong way ends here; all else that it refuses goes on as if
+//!   there were no router.
+//! - Each copy has counted one more hop, at most 63, and has one less of hop limit. The checksum of UDP, TCP or ICMPv6
+//!   is right for the destination that it has.
+//!
+//! Where this differs from the thesis: a data packet in which nothing is left to deliver is dropped rather than passed
+//! on to a receiver that has had it, and the reserved octet of the header leaves as 0.
+#![warn(missing_docs)]
+
+mod departure;
+mod discovery;
+mod guard;
+mod rewrite;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv6Addr,
+};
+
+use treecast_wire::{
+    ipv6::{self, is_forwardable, next_header},
+    mead::{Dialect, FIXED_LEN, Header, Kind, MAX_HOPS, MAX_OPTIONS_LEN, Malformed, Map, Options, Reason},
+};
+
+pub use self::{
+    departure::{Act, Departure},
+    discovery::{Limiter, Limits, Rate, Request},
+    guard::{CopyLimiter, Guard, NextHop, NoPrefix, Prefix, Refused, ReversePath, Routes},
+};
+use self::{guard::Admitted, rewrite::Packet};
+use crate::explicit::list_proof::{self, Listed};
+
+/// A longer discovery request goes the kernel's own way, and is not answered: headers, one address, options.
+pub const MAX_REQUEST_LEN: usize = ipv6::HEADER_LEN + FIXED_LEN + 16 + MAX_OPTIONS_LEN;
+
+/// What a router knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Router {
+    /// Whether it acts at all.
+    pub is_enabled: bool,
+    /// Whether it only acts on data, and leaves discovery alone as if it were not there: senders then find other ways.
+    pub is_leaving: bool,
+    /// Routers with fewer receivers than this are done without: premature unicast. 0 and 1: never.
+    pub min_dsts: u8,
+    /// How it reads and writes headers.
+    pub dialect: Dialect,
+    /// All its addresses, of whatever interface.
+    pub own: BTreeSet<Ipv6Addr>,
+    /// Groups that are listened to on its links, with the numbers of their interfaces.
+    pub groups: BTreeMap<Ipv6Addr, BTreeSet<u32>>,
+    /// For whom it makes copies.
+    pub guard: Guard,
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It goes the kernel's own way, unchanged: it is not MEADcast, a response, or one that the kernel has an
+    /// answer to (hop limit).
+    Pass,
+    /// These leave instead of it, in this order; none, when the routers named have no receivers.
+    Forward(Vec<Outgoing>),
+    /// It goes the kernel's own way with one more hop counted, and is to be answered.
+    Request {
+        /// The packet with one more hop; its hop limit is the kernel's business.
+        passed_on: Vec<u8>,
+        /// What was asked.
+        request: Request,
+    },
+    /// It ends here.
+    Drop(Dropped),
+    /// No copies are made of it. It ends here or goes the kernel's own way, unchanged ([`Refused::ends_here`]).
+    Refuse(Refused),
+}
+
+/// A packet that leaves instead of another, of MEADcast's kinds or others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing<Kind = OutgoingKind> {
+    /// What it is, for the counters.
+    pub kind: Kind,
+    /// From the IPv6 header on.
+    pub packet: Vec<u8>,
+    /// The interface that it has to leave by; none: where routes lead.
+    pub interface: Option<u32>,
+}
+
+/// The kinds of copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutgoingKind {
+    /// For one router; still MEADcast.
+    Replica,
+    /// For all routers that are left, not to be replicated yet.
+    Whole,
+    /// For one receiver behind this router (M2U).
+    Unicast,
+    /// For one receiver behind another router, which has too few of them.
+    Premature,
+    /// For all listeners on a link.
+    Multicast,
+}
+
+/// Why a packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropped {
+    /// It breaks a rule of the header.
+    Malformed(Reason),
+    /// It was addressed to this router with a hop limit of 1 or less: nobody else is to be told.
+    HopLimit,
+    /// No router in the list is left to be delivered to.
+    NothingToDeliver,
+    /// It was for the listeners on this router's links alone, and there are none.
+    NoListener,
+}
+
+impl Router {
+    /// Decides on a packet that came by an interface. It begins with the IPv6 header; bytes behind its payload are a frame's
+    /// padding. `routes` are the host's.
+    pub fn forward(&self, packet: &[u8], interface: u32, routes: &mut Routes<'_>) -> Outcome {
+        let Some((ip, payload)) = self.is_enabled.then(|| routing_header(packet, self.dialect)).flatten()
+        else {
+            return Outcome::Pass;
+        };
+        match self.read(ip, payload) {
+            Ok(packet) if packet.header.kind == Kind::Response => Outcome::Pass,
+            Ok(packet) => self.act(packet, interface, routes),
+            Err(malformed) => Outcome::Drop(Dropped::Malformed(malformed.reason())),
+        }
+    }
+
+    /// Whether a packet that is malformed would not be in the other dialect: its sender speaks that one.
+    pub fn is_of_other_dialect(&self, packet: &[u8]) -> bool {
+        let other = self.dialect.other();
+        let payload = routing_header(packet, other).map(|(_, payload)| payload);
+        payload.is_some_and(|payload| {
+            Header::parse(payload, self.dialect).is_err() && Header::parse(payload, other).is_ok()
+        })
+    }
+
+    /// The request in a packet that [`Router::forward`] has passed on as one; none, when it is none to this router any more.
+    pub fn request_in(&self, packet: &[u8]) -> Option<Request> {
+        let (ip, payload) = routing_header(packet, self.dialect)?;
+        let packet = self.read(ip, payload).ok().filter(|packet| packet.header.kind == Kind::Request)?;
+        match self.request(packet) {
+            Outcome::Request { request, .. } if self.is_enabled => Some(request),
+            _ => None,
+        }
+    }
+
+    /// A response's options are nobody's business here.
+    fn read<'a>(&self, ip: ipv6::Header, payload: &'a [u8]) -> Result<Packet<'a>, Malformed> {
+        let (header, rest) = Header::parse(payload, self.dialect)?;
+        let is_read = header.kind != Kind::Response;
+        let has_options = is_read && header.next_header == next_header::DESTINATION_OPTIONS;
+        let options = if has_options { Some(Options::parse(rest)?) } else { None };
+        if is_read {
+            header.check_rest(rest)?;
+        }
+        Ok(Packet::new(ip, header, rest, options, self.dialect))
+    }
+
+    fn act(&self, packet: Packet<'_>, interface: u32, routes: &mut Routes<'_>) -> Outcome {
+        let proof = packet.options.list_proof.as_ref();
+        match (self.guard.admit(&listed(&packet), proof, interface, routes), packet.header.kind) {
+            (Err(refused), _) => Outcome::Refuse(refused),
+            (Ok(_), Kind::Request) => self.request(packet),
+            (Ok(admitted), _) => self.data(&packet, interface, admitted),
+        }
+    }
+
+    fn request(&self, packet: Packet<'_>) -> Outcome {
+        // A router at the 64th hop has no number, and one that is the receiver is on no way to it.
+        let is_short = packet.len() <= MAX_REQUEST_LEN;
+        if self.is_leaving
+            || packet.header.hops >= MAX_HOPS
+            || !is_short
+            || self.own.contains(&packet.ip.destination)
+        {
+            return Outcome::Pass;
+        }
+        let (request, passed_on) = Request::of(packet);
+        Outcome::Request { passed_on, request }
+    }
+
+    fn data(&self, packet: &Packet<'_>, interface: u32, admitted: Admitted) -> Outcome {
+        let Packet { ip, header, .. } = packet;
+        let is_here = self.own.contains(&ip.destination);
+        let undelivered = header.delivery;
+        if undelivered.is_empty() {
+            return Outcome::Drop(Dropped::NothingToDeliver);
+        }
+        if ip.hop_limit <= 1 {
+            return if is_here { Outcome::Drop(Dropped::HopLimit) } else { Outcome::Pass };
+        }
+        let own: Map =
+            undelivered.iter().filter(|router| self.own.contains(&header.addresses[*router])).collect();
+        let others: Map = undelivered.iter().filter(|router| !own.contains(*router)).collect();
+        let (mut copies, premature) = match header.dont_replicate {
+            0 => self.replicas(packet, others, is_here),
+            _ => (self.whole(packet, others, is_here || !own.is_empty()).into_iter().collect(), Map::EMPTY),
+        };
+        let is_designated =
+            |router: &usize| packet.options.group.is_some() && header.receivers_of(*router).is_empty();
+        let designated = own.iter().find(is_designated);
+        if admitted.may_multicast {
+            copies.extend(designated.iter().flat_map(|router| self.multicast(packet, *router, interface)));
+        }
+        for router in premature.iter().fold(own, Map::with).iter() {
+            let kind = if own.contains(router) { OutgoingKind::Unicast } else { OutgoingKind::Premature };
+            let receivers = header.receivers_of(router);
+            let unicast = |receiver| Outgoing { kind, packet: packet.unicast(receiver), interface: None };
+            copies.extend(receivers.map(unicast));
+        }
+        match designated {
+            Some(_) if copies.is_empty() => Outcome::Drop(Dropped::NoListener),
+            _ => Outcome::Forward(copies),
+        }
+    }
+
+    /// A packet for each router but those that are done without, and which those are.
+    fn replicas(&self, packet: &Packet<'_>, others: Map, is_here: bool) -> (Vec<Outgoing>, Map) {
+        let Packet { ip, header, options, .. } = packet;
+        let by_router = is_here || names_router(header, ip.destination);
+        let receivers = |router: &usize| header.receivers_of(*router).len();
+        let is_premature = |router: &usize| (1..self.min_dsts.into()).contains(&receivers(router));
+        let (premature, replicas): (Vec<_>, Vec<_>) = others
+            .iter()
+            .filter(|router| options.group.is_some() || receivers(router) > 0)
+            .partition(is_premature);
+        let replica = |router| Outgoing {
+            kind: OutgoingKind::Replica,
+            packet: packet.replica(Map::of(router), 0, target(header, router, by_router)),
+            interface: None,
+        };
+        (replicas.into_iter().map(replica).collect(), premature.into_iter().collect())
+    }
+
+    /// A packet to the group for each link with listeners, with the port of the designated router's place.
+    fn multicast(&self, packet: &Packet<'_>, designated: usize, arrived: u32) -> Vec<Outgoing> {
+        let group = packet.options.group.and_then(|group| self.groups.get_key_value(&group));
+        let Some((group, interfaces)) = group else { return Vec::new() };
+        let copy = |interface: &u32| Outgoing {
+            kind: OutgoingKind::Multicast,
+            packet: packet.addressed(*group, designated),
+            interface: Some(*interface),
+        };
+        interfaces.iter().filter(|interface| **interface != arrived).map(copy).collect()
+    }
+
+    /// One packet for all that is left; to another destination when its own is served or reached.
+    fn whole(&self, packet: &Packet<'_>, others: Map, is_moved: bool) -> Option<Outgoing> {
+        let Packet { ip, header, .. } = packet;
+        let first = others.iter().next()?;
+        let by_router = self.own.contains(&ip.destination) || names_router(header, ip.destination);
+        let destination = if is_moved { target(header, first, by_router) } else { ip.destination };
+        let packet = packet.replica(others, header.dont_replicate - 1, destination);
+        Some(Outgoing { kind: OutgoingKind::Whole, packet, interface: None })
+    }
+}
+
+/// The header and payload of a packet that has one of MEADcast's routing headers and can be forwarded.
+fn routing_header(packet: &[u8], dialect: Dialect) -> Option<(ipv6::Header, &[u8])> {
+    let (ip, payload) = ipv6::Header::parse(packet).ok()?;
+    let is_ours = ip.next_header == next_header::ROUTING
+        && payload.get(2).is_some_and(|kind| Header::is_routing_type(*kind, dialect))
+        && is_forwardable(ip.source)
+        && is_forwardable(ip.destination);
+    is_ours.then_some((ip, payload))
+}
+
+/// What the proof of a packet's list covers.
+fn listed<'a>(packet: &'a Packet<'_>) -> Listed<'a> {
+    let is_request = packet.header.kind == Kind::Request;
+    Listed {
+        kind: if is_request { list_proof::Kind::Request } else { list_proof::Kind::Mead },
+        source: packet.ip.source,
+        group: packet.options.group.unwrap_or(Ipv6Addr::UNSPECIFIED),
+        routers: if is_request { Map::EMPTY } else { packet.header.routers },
+        addresses: &packet.header.addresses,
+    }
+}
+
+fn names_router(header: &Header, address: Ipv6Addr) -> bool {
+    header.routers.iter().any(|router| header.addresses[router] == address)
+}
+
+/// Where a copy for the router at this place goes.
+fn target(header: &Header, router: usize, by_router: bool) -> Ipv6Addr {
+    let first = header.receivers_of(router).next().filter(|_| !by_router);
+    header.addresses[first.unwrap_or(router)]
+}
