@@ -12,7 +12,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("driver", &["wire", "proto"]),
     ("dataplane", &["wire", "proto"]),
     ("lab", &["wire", "proto", "sim", "driver", "dataplane", "measure"]),
-    ("cli", &["wire", "proto", "driver", "dataplane", "sim", "lab", "measure"]),
+    ("experiment", &["wire", "proto", "driver", "dataplane", "lab", "measure"]),
+    ("cli", &["wire", "proto", "driver", "dataplane", "sim", "lab", "experiment", "measure"]),
 ];
 
 /// The crates that must build where there is no operating system.

@@ -119,12 +119,12 @@ impl Daemon {
     }
 
     /// Ends it by SIGTERM, and waits until it has ended.
-    pub(crate) fn end(self) -> Result<()> {
+    pub fn end(self) -> Result<()> {
         self.end_by(libc::SIGTERM)
     }
 
     /// Ends it by a signal, and waits until it has ended.
-    pub(crate) fn end_by(mut self, signal: i32) -> Result<()> {
+    pub fn end_by(mut self, signal: i32) -> Result<()> {
         if !self.has_ended() {
             // SAFETY: takes no pointers. It has not been waited for, so the number is still its own.
             unsafe { libc::kill(self.child.id() as i32, signal) };

@@ -7,7 +7,7 @@ use treecast_driver::stop::Stop;
 use treecast_lab::{
     Lab, Loss, Options, Routing,
     events::{Fault, Forgery},
-    experiment::Time,
+    quantity::Time,
 };
 
 use crate::Outcome;

@@ -9,7 +9,7 @@ use std::{
 
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
-use treecast_lab::experiment::{Event, Fared};
+use treecast_experiment::{Event, Fared};
 
 use super::pace::Pace;
 use crate::arguments::counted;

@@ -9,10 +9,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use treecast_lab::{
-    experiment::{Experiment, Finding, Network, Results, usecase::UseCases},
-    svg,
-};
+use treecast_experiment::{Experiment, Finding, Network, Results, usecase::UseCases};
+use treecast_lab::svg;
 use treecast_measure::{
     Db,
     plot::Plot,

@@ -8,8 +8,8 @@ use std::{
 };
 
 use treecast_driver::stop::Stop;
-use treecast_lab::experiment::{
-    self, Experiment, Order, Preview, Results,
+use treecast_experiment::{
+    self as experiment, Experiment, Order, Preview, Results,
     usecase::{self, UseCases},
 };
 use treecast_measure::Db;

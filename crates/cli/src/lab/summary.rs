@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use treecast_lab::experiment::{Failure, Finding, Preview, Results, Size};
+use treecast_experiment::{Failure, Finding, Preview, Results, Size};
 use treecast_measure::tables::{Cell, Mark, Table};
 
 use super::progress::span;

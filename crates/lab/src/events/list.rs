@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::fault::{Fault, Forgery};
-use crate::experiment::Time;
+use crate::quantity::Time;
 use crate::topology::{Loss, Topology};
 
 /// One line of a list: a fault, from when and until when.

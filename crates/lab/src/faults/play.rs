@@ -16,7 +16,7 @@ use super::{
     program::{Exit, Program, Told, Who},
     schedule::{Fault, RECEIVERS, SMALL_DISK, Schedule},
 };
-use crate::{Daemon, Error, Lab, Result, events, experiment::die_with_parent};
+use crate::{Daemon, Error, Lab, Result, events, process::die_with_parent};
 
 /// Everything has ended by then, or the session has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(60);

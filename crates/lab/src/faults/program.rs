@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 use super::fetched::Report;
-use crate::{Error, Lab, Result, experiment::die_with_parent};
+use crate::{Error, Lab, Result, process::die_with_parent};
 
 /// Whose words those are: a receiver's by its number, or the sender's.
 pub type Who = Option<usize>;

@@ -1,0 +1,128 @@
+//! The way that all flows take: the link that they share, and where each is counted behind it.
+
+use std::time::Duration;
+
+use super::{super::file::Network as Description, RIVAL, Sharing};
+use treecast_lab::{Member, Network, Quality, Role, Topology};
+
+/// The shared link, from the senders' side to the receivers'.
+#[derive(Debug, Clone)]
+pub struct SharedPath {
+    /// The interfaces at its two ends, as (index of the node, name): all flows wait in front of the first.
+    pub ends: [(usize, String); 2],
+    /// Behind it, the interface through which each flow goes on.
+    pub flows: Vec<(usize, String)>,
+    pub quality: Quality,
+    /// Of a packet that waits nowhere.
+    pub round_trip: Duration,
+}
+
+/// Changes a topology as an experiment with a shared link wants it: its queue drops single packets, as a router's does, and is
+/// as long as asked for.
+pub fn prepare(topology: &mut Topology, sharing: &Sharing) {
+    for network in &mut topology.networks {
+        for member in &mut network.members {
+            member.quality.single_packets = true;
+            if let (true, Some(queue)) = (network.name == sharing.link, sharing.queue) {
+                member.quality.queue_bytes = Some(queue.0);
+            }
+        }
+    }
+}
+
+impl SharedPath {
+    /// Finds the way. An error says what is missing.
+    pub fn of(topology: &Topology, sharing: &Sharing, description: &Description) -> Result<Self, String> {
+        let name = &sharing.link;
+        let link = topology.networks.iter().find(|network| network.name == *name);
+        let link = link.ok_or_else(|| format!("it has no link `{name}` to share"))?;
+        let [a, b] = &link.members[..] else {
+            return Err(format!("`{name}` does not join two nodes, but more"));
+        };
+        let is_client = |node: usize| topology.nodes[node].role == Role::Client;
+        let is_rival = |node: usize| topology.nodes[node].name.starts_with(RIVAL);
+        let with = |wanted: &dyn Fn(usize) -> bool| {
+            topology.networks.iter().find(|network| network.members.iter().any(|member| wanted(member.node)))
+        };
+        let has_rival = description.rival.is_some();
+        let clients = with(&|node| is_client(node) && !(has_rival && is_rival(node)));
+        let clients = clients.ok_or("it has no client")?;
+        let is_behind = |member: &Member| clients.members.iter().any(|of| of.node == member.node);
+        let (near, far) = match (is_behind(a), is_behind(b)) {
+            (false, true) => (a, b),
+            (true, false) => (b, a),
+            _ => return Err(format!("the clients are not behind one end of `{name}`, next to it")),
+        };
+        let mut flows = vec![interface(clients, far)?];
+        if has_rival {
+            let rivals = with(&|node| is_client(node) && is_rival(node));
+            let rivals = rivals
+                .ok_or_else(|| format!("it has a rival, but no client whose name begins with `{RIVAL}`"))?;
+            if rivals.name == clients.name {
+                return Err(format!(
+                    "clients and rivals are on `{}` together, where nobody can tell them apart",
+                    rivals.name
+                ));
+            }
+            if topology.count(Role::Server) < 2 {
+                return Err("it has a rival, but no second server to send to it".into());
+            }
+            flows.push(interface(rivals, far)?);
+        }
+        let quality = near.quality.clone();
+        if quality.rate_bps.is_none() {
+            return Err(format!("`{name}` has no rate: nobody has to share it"));
+        }
+        let round_trip = quality.delay + far.quality.delay;
+        let ends = [near, far].map(|member| (member.node, member.interface.clone()));
+        Ok(Self { ends, flows, quality, round_trip })
+    }
+}
+
+fn interface(network: &Network, far: &Member) -> Result<(usize, String), String> {
+    let member = network.members.iter().find(|member| member.node == far.node);
+    let member = member.ok_or_else(|| format!("`{}` is not next to the shared link", network.name))?;
+    Ok((member.node, member.interface.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sharing::SharingKeys;
+
+    fn path(spec: &str, rival: &str, link: &str) -> Result<SharedPath, String> {
+        let text = format!("name = \"n\"\ntopology = \"{spec}\"\n{rival}");
+        let keys: SharingKeys =
+            toml::from_str(&format!("link = \"{link}\"\nlasts = \"10s\"\nqueue = \"250000\"")).unwrap();
+        let sharing = keys.complete()?;
+        let mut topology = Topology::parse(spec).unwrap();
+        prepare(&mut topology, &sharing);
+        SharedPath::of(&topology, &sharing, &toml::from_str(&text).unwrap())
+    }
+
+    #[test]
+    fn flows_are_counted_behind_the_link_each_by_itself() {
+        let spec = "shared:clients=5,rivals=2,rate=50M,delay=20ms";
+        let path = path(spec, "rival = { kind = \"session\" }", "shared").unwrap();
+        let topology = Topology::parse(spec).unwrap();
+        let name =
+            |(node, interface): &(usize, String)| format!("{}.{interface}", topology.nodes[*node].name);
+        assert_eq!(path.ends.each_ref().map(name), ["router0.if1", "router1.if2"]);
+        assert_eq!(path.flows.iter().map(name).collect::<Vec<_>>(), ["router1.if1", "router1.if3"]);
+        assert_eq!((path.round_trip, path.quality.queue_bytes()), (Duration::from_millis(40), 250_000));
+        assert!(path.quality.single_packets);
+    }
+
+    #[test]
+    fn what_cannot_be_shared_is_told() {
+        let refused = |spec, rival, link| path(spec, rival, link).unwrap_err();
+        let rival = "rival = { kind = \"tcp\" }";
+        assert_eq!(refused("shared:clients=1,rate=50M", "", "up"), "it has no link `up` to share");
+        assert_eq!(
+            refused("shared:clients=1,rate=50M", rival, "shared"),
+            "it has a rival, but no client whose name begins with `rival`"
+        );
+        assert_eq!(refused("shared:clients=1", "", "shared"), "`shared` has no rate: nobody has to share it");
+        assert_eq!(refused("lan:clients=5,rate=50M", "", "lan0"), "`lan0` does not join two nodes, but more");
+    }
+}

@@ -1,0 +1,116 @@
+//! Traffic whose every packet is known: a sender of numbered datagrams with the time in them, and sinks that note
+//! when each comes. Both are threads of this process with sockets in the nodes' namespaces, so their clock is one.
+
+mod sender;
+mod sinks;
+mod socket;
+mod tally;
+
+use std::{
+    fmt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+pub use sender::{Flow, Pace, Sent, send};
+pub use sinks::{Sinks, Where};
+pub use socket::Membership;
+pub use tally::{Second, Tally};
+
+/// The port at which all sinks listen.
+pub const PORT: u16 = 5000;
+
+/// What is sent to each receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// Data at a rate, for a time.
+    Stream { rate_bps: u64, seconds: u32 },
+    /// So much data, as fast as the links bear it.
+    File { bytes: u64 },
+}
+
+impl Load {
+    /// Datagrams of so much data that it takes.
+    pub fn packets(&self, payload_bytes: usize) -> u32 {
+        let bytes = match *self {
+            Self::Stream { rate_bps, seconds } => rate_bps * u64::from(seconds) / 8,
+            Self::File { bytes } => bytes,
+        };
+        bytes.div_ceil(payload_bytes as u64) as u32
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Stream { rate_bps, .. } if rate_bps % 1_000_000 == 0 => {
+                write!(f, "{}M", rate_bps / 1_000_000)
+            }
+            Self::Stream { rate_bps, .. } => write!(f, "{}k", rate_bps / 1_000),
+            Self::File { bytes } => write!(f, "{}", treecast_lab::quantity::Size(bytes)),
+        }
+    }
+}
+
+/// What every datagram begins with, 24 bytes in network order; the rest are zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Tells late packets of an earlier run apart.
+    pub run: u32,
+    pub flow: u32,
+    /// From 0, of each flow.
+    pub number: u32,
+    /// When the program had it to send, since 1970.
+    pub sent: Duration,
+}
+
+pub const STAMP_LEN: usize = 24;
+
+const MAGIC: u32 = 0x7463_7563;
+
+impl Stamp {
+    pub fn write(&self, datagram: &mut [u8]) {
+        let words = [MAGIC, self.run, self.flow, self.number];
+        for (place, word) in datagram.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+        datagram[16..24].copy_from_slice(&(self.sent.as_nanos() as u64).to_be_bytes());
+    }
+
+    /// What a datagram of ours begins with; none for any other.
+    pub fn read(datagram: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u32::from_be_bytes(datagram.get(at..at + 4)?.try_into().ok()?));
+        let sent = u64::from_be_bytes(datagram.get(16..24)?.try_into().ok()?);
+        let stamp =
+            Self { run: word(4)?, flow: word(8)?, number: word(12)?, sent: Duration::from_nanos(sent) };
+        (word(0)? == MAGIC).then_some(stamp)
+    }
+}
+
+/// Since 1970, as the kernel stamps what it receives.
+pub fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_reads_as_it_was_written_and_nothing_else_does() {
+        let stamp = Stamp { run: 7, flow: 1, number: u32::MAX, sent: Duration::from_nanos(1 << 60) };
+        let mut datagram = [0; 64];
+        stamp.write(&mut datagram);
+        assert_eq!(Stamp::read(&datagram), Some(stamp));
+        assert_eq!(Stamp::read(&datagram[..23]), None);
+        datagram[0] ^= 1;
+        assert_eq!(Stamp::read(&datagram), None);
+    }
+
+    #[test]
+    fn a_load_is_as_many_datagrams_as_it_needs() {
+        assert_eq!(Load::File { bytes: 2001 }.packets(1000), 3);
+        let stream = Load::Stream { rate_bps: 1_000_000, seconds: 8 };
+        assert_eq!((stream.packets(1000), stream.to_string()), (1000, "1M".to_owned()));
+        assert_eq!(Load::Stream { rate_bps: 2_500_000, seconds: 1 }.to_string(), "2500k");
+    }
+}

@@ -1,0 +1,111 @@
+//! The receivers' programs: sockets in all their nodes, read by one thread.
+
+use std::{
+    io,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    PORT, Stamp, Tally,
+    socket::{Batch, Membership, StampedSocket},
+};
+use treecast_lab::Lab;
+
+/// Where a sink listens.
+#[derive(Debug, Clone)]
+pub struct Where {
+    pub node: String,
+    pub group: Option<Membership>,
+}
+
+/// All sinks of a run.
+pub struct Sinks {
+    sockets: Vec<StampedSocket>,
+    run: u32,
+    flows: usize,
+    packets: u32,
+    is_over: AtomicBool,
+    has_come: AtomicU64,
+    /// Nanoseconds since 1970.
+    began: AtomicU64,
+}
+
+/// How often the thread looks at all sockets. The kernel notes when each datagram came, so looking later changes nothing that is
+/// measured, and one look takes all that came meanwhile. Nobody has to be woken for each of 270,000 a second.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Sinks {
+    /// Listens in all nodes, for so many flows of so many packets.
+    pub fn open(lab: &Lab, at: &[Where], run: u32, flows: usize, packets: u32) -> io::Result<Self> {
+        let open = |at: &Where| {
+            lab.enter(&at.node, || StampedSocket::open(PORT, at.group)).map_err(io::Error::other)?
+        };
+        let named = |at: &Where| {
+            open(at).map_err(|error| io::Error::new(error.kind(), format!("listen in {}: {error}", at.node)))
+        };
+        Ok(Self {
+            sockets: at.iter().map(named).collect::<io::Result<_>>()?,
+            run,
+            flows,
+            packets,
+            is_over: AtomicBool::new(false),
+            has_come: AtomicU64::new(0),
+            began: AtomicU64::new(super::now().as_nanos() as u64),
+        })
+    }
+
+    /// Says when the run began, since 1970; seconds are counted from there.
+    pub fn begin(&self, began: Duration) {
+        self.began.store(began.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// How many packets all have together.
+    pub fn has_come(&self) -> u64 {
+        self.has_come.load(Ordering::Relaxed)
+    }
+
+    /// Ends [`Sinks::run`].
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads all sockets until the end. Returns what each has got, in their order.
+    pub fn run(&self) -> io::Result<Vec<Tally>> {
+        go_first();
+        let mut tallies = vec![Tally::new(self.flows); self.sockets.len()];
+        let mut batch = Batch::default();
+        let mut next = Instant::now();
+        while !self.is_over.load(Ordering::Relaxed) {
+            for index in 0..self.sockets.len() {
+                while self.take(index, &mut tallies, &mut batch)? {}
+            }
+            next = (next + LOOK).max(Instant::now());
+            thread::sleep(next - Instant::now());
+        }
+        Ok(tallies)
+    }
+
+    /// Reads what a socket has. Returns whether there may be more.
+    fn take(&self, index: usize, tallies: &mut [Tally], batch: &mut Batch) -> io::Result<bool> {
+        let began = Duration::from_nanos(self.began.load(Ordering::Relaxed));
+        let tally = &mut tallies[index];
+        let before = tally.packets;
+        let may_have_more = self.sockets[index].take(batch, |data, at| {
+            if let Some(stamp) = Stamp::read(data).filter(|stamp| stamp.run == self.run) {
+                tally.note(&stamp, at, began, self.packets);
+            }
+        })?;
+        self.has_come.fetch_add(tally.packets - before, Ordering::Relaxed);
+        Ok(may_have_more)
+    }
+}
+
+/// Has the calling thread run before others where processors are short. What sinks are too late for is lost in their sockets, and
+/// would be taken for the network's loss; a machine at its limit is told by other means.
+fn go_first() {
+    const HIGHEST: libc::c_int = -20;
+    // SAFETY: no pointers; 0 is the calling thread. Who may not is no faster than others.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, HIGHEST) };
+}
