@@ -1,37 +1,13 @@
-//! `treecast bench`: what a byte costs, beside what the machine could do and what uftp does.
-//!
-//! Everything is measured in one network of namespaces (a sender and receivers on a bridge, veth at full speed)
-//! and in memory-backed files:
-//!
-//! - the *floor*: the three things that no delivery can do without, each alone: a byte through
-//!   super-packet sockets to all receivers, a byte written to a file by each, a byte hashed by each. Their
-//!   times added up are what the machine can do;
-//! - *treecast*: the two commands as a user starts them, back to back with the floor, plain and secure;
-//! - many small files beside one large one of the same size;
-//! - a session that is attacked beside one that is not;
-//! - *uftp* (Debian's), at the best of several rates at which it serves everyone;
-//! - memory: a file of eight times the size to one receiver, sampled.
+//! `treecast bench`: what a byte costs, beside what the machine could do and what uftp does (crate bench).
 
-mod attack;
-mod crew;
-mod floor;
-mod memory;
-mod ours;
-mod report;
 mod router;
-mod small;
-mod stage;
-mod uftp;
-mod worker;
 
 use std::{path::PathBuf, process::ExitCode};
 
+use treecast_bench::{Report, Scope};
 use treecast_driver::stop::Stop;
 
 use crate::{Outcome, output};
-use ours::Delivery;
-use report::{Report, Run};
-use stage::Stage;
 
 /// Measure goodput against what this machine can do and against uftp
 ///
@@ -87,12 +63,19 @@ enum Command {
 }
 
 impl Args {
-    /// Without what one part alone leaves out.
-    fn narrowed(mut self) -> Self {
-        if self.only_small {
-            (self.no_uftp, self.no_memory, self.no_attack) = (true, true, true);
+    fn scope(&self) -> Scope {
+        let all = !self.only_small;
+        Scope {
+            receivers: self.receivers,
+            bytes: self.size * 1024 * 1024,
+            runs: self.runs,
+            folder: self.folder.clone(),
+            whole: all,
+            small: !self.no_small,
+            attack: all && !self.no_attack,
+            uftp: all && !self.no_uftp,
+            memory: all && !self.no_memory,
         }
-        self
     }
 }
 
@@ -101,15 +84,16 @@ pub fn run(args: Args) -> Outcome {
         return router::run(args);
     }
     if !args.worker.is_empty() {
-        worker::run(&args.worker)?;
+        treecast_bench::work(&args.worker)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let args = args.narrowed();
     check(&args)?;
-    if !args.no_uftp {
-        uftp::check()?;
-    }
-    let report = measure(&args)?;
+    let report = treecast_bench::measure(&args.scope(), Stop::on_signals()?, output::line)?;
+    show(&args, &report)?;
+    Ok(if report.is_met() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+fn show(args: &Args, report: &Report) -> Result<(), String> {
     let json = report.as_json();
     if let Some(path) = &args.out {
         let failed = |error| format!("cannot write {}: {error}", path.display());
@@ -119,55 +103,6 @@ pub fn run(args: Args) -> Outcome {
         say!("{json}");
     } else {
         output::to_stdout(format_args!("{}", report.as_table()));
-    }
-    Ok(if report.is_met() { ExitCode::SUCCESS } else { ExitCode::from(3) })
-}
-
-/// All that was asked for; what was set up for it is gone when this returns.
-fn measure(args: &Args) -> stage::Result<Report> {
-    let stop = Stop::on_signals()?;
-    let bytes = args.size * 1024 * 1024;
-    let stage = Stage::set(args.receivers, bytes, &args.folder, stop)?;
-    let mut report = Report::new(args.receivers, bytes);
-    measure_whole_runs(args, &stage, &mut report)?;
-    if !args.no_small {
-        let sources = small::Sources::fill(&stage)?;
-        for number in 1..=args.runs {
-            remark!("run {number} of {}: small files", args.runs);
-            report.small.push(small::measure(&stage, &sources)?);
-        }
-    }
-    if !args.no_attack && attack::is_possible(&stage) {
-        for number in 1..=args.runs {
-            remark!("run {number} of {}: under attack", args.runs);
-            report.attacks.push(attack::measure(&stage)?);
-        }
-    }
-    if !args.no_uftp {
-        remark!("uftp");
-        report.uftp = Some(uftp::measure(&stage)?);
-    }
-    if !args.no_memory {
-        remark!("memory");
-        report.large = Some(memory::measure(&stage)?);
-    }
-    Ok(report)
-}
-
-/// One large file: the floor, a plain session and a secure one.
-fn measure_whole_runs(args: &Args, stage: &Stage, report: &mut Report) -> stage::Result<()> {
-    remark!("warming up");
-    let plain = Delivery { source: &stage.source, receivers: args.receivers, plain: true };
-    let secure = Delivery { plain: false, ..plain };
-    ours::measure(stage, plain)?;
-    let runs = if args.only_small { 0 } else { args.runs };
-    for number in 1..=runs {
-        remark!("run {number} of {}: floor", args.runs);
-        let floor = floor::measure(stage)?;
-        remark!("run {number} of {}: treecast", args.runs);
-        let ours = ours::measure(stage, plain)?;
-        let secure = ours::measure(stage, secure)?;
-        report.runs.push(Run { floor, ours, secure });
     }
     Ok(())
 }

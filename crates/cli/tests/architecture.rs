@@ -13,7 +13,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("dataplane", &["wire", "proto"]),
     ("lab", &["wire", "proto", "sim", "driver", "dataplane", "measure"]),
     ("experiment", &["wire", "proto", "driver", "dataplane", "lab", "measure"]),
-    ("cli", &["wire", "proto", "driver", "dataplane", "sim", "lab", "experiment", "measure"]),
+    ("bench", &["wire", "proto", "driver", "dataplane", "lab", "measure"]),
+    ("cli", &["wire", "proto", "driver", "dataplane", "sim", "lab", "experiment", "bench", "measure"]),
 ];
 
 /// The crates that must build where there is no operating system.

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use treecast_measure::statistics::percentile;
 
 use super::Slice;
-use crate::{arguments::counted, bench::report::median};
+use crate::report::median;
+use treecast_driver::words::counted;
 
 /// What is asked of the MEADcast router (issue 4, Shows 4), as shares of what the kernel does without.
 const WANTED_SUPER: f64 = 0.7;
@@ -19,7 +20,7 @@ const WANTED_PROVED: f64 = 0.9;
 
 /// Everything against the kernel's own forwarding, once.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct Run {
+pub struct Run {
     pub multicast_super: Slice,
     pub mead_super: Slice,
     pub xcast_super: Slice,
@@ -65,7 +66,7 @@ impl Run {
 
 /// Plain datagrams and a TCP connection, without the MEADcast program and with it.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct Plain {
+pub struct Plain {
     pub without: [Slice; 2],
     pub with: [Slice; 2],
 }
@@ -88,7 +89,7 @@ impl Plain {
     }
 }
 
-pub(super) struct Report {
+pub struct Report {
     receivers: u32,
     seconds: Duration,
     pub runs: Vec<Run>,

@@ -33,7 +33,7 @@ use super::{
     Result,
     frames::{Addresses, Flow},
 };
-use crate::bench::crew::Crew;
+use crate::{Tell, crew::Crew};
 
 const SENDER: &str = "sender";
 const ROUTER: &str = "router";
@@ -50,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What forwards in the router besides the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mead {
+pub enum Mead {
     Detached,
     Program,
     /// With the key that lists must prove.
@@ -89,9 +89,10 @@ impl Drop for KeyFile {
 }
 
 /// The network with what runs in it. Gone when dropped.
-pub(super) struct Network {
+pub struct Network {
     lab: Option<Lab>,
     stop: Stop,
+    tell: Tell,
     pub addresses: Addresses,
     pub frames: FrameSocket,
     key_file: KeyFile,
@@ -110,19 +111,19 @@ struct Receiver {
 
 /// What has come to all receivers together.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Arrived {
+pub struct Arrived {
     /// Super-packets count once.
     pub packets: u64,
     pub bytes: u64,
 }
 
 impl Network {
-    pub fn set(receivers: u32, stop: Stop) -> Result<Self> {
+    pub fn set(receivers: u32, stop: Stop, tell: Tell) -> Result<Self> {
         let key_file = KeyFile::write()?;
         let name = format!("benchrouter{}", std::process::id());
         let lab = Lab::up(&topology(receivers)?, &name, &Options::default())?;
         match Built::within(&lab) {
-            Ok(built) => Ok(built.finish(lab, key_file, stop)),
+            Ok(built) => Ok(built.finish(lab, key_file, stop, tell)),
             Err(error) => {
                 lab.down()?;
                 Err(error)
@@ -231,7 +232,7 @@ impl Drop for Network {
         if let Some(lab) = self.lab.take()
             && let Err(error) = lab.down()
         {
-            remark!("treecast: {error}");
+            (self.tell)(&format!("treecast: {error}"));
         }
     }
 }
@@ -295,12 +296,13 @@ impl Built {
         Ok(Self { addresses, frames, receivers, sampler, mroute })
     }
 
-    fn finish(self, lab: Lab, key_file: KeyFile, stop: Stop) -> Network {
+    fn finish(self, lab: Lab, key_file: KeyFile, stop: Stop, tell: Tell) -> Network {
         let Self { addresses, frames, receivers, sampler, mroute } = self;
         let mead = (Mead::Detached, Crew::default());
         Network {
             lab: Some(lab),
             stop,
+            tell,
             addresses,
             frames,
             key_file,

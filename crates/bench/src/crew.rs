@@ -15,7 +15,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(180);
 
 /// Started processes. Those that still run when it is dropped are ended.
 #[derive(Default)]
-pub(super) struct Crew {
+pub struct Crew {
     members: Vec<Member>,
 }
 

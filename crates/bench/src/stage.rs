@@ -10,21 +10,25 @@ use std::{
 use treecast_driver::{files::TargetFolder, stop::Stop};
 use treecast_lab::{Lab, Options, Topology};
 
-pub(super) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+use super::Tell;
+
+/// What a measurement returns; an error is one line for a person.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The network and the files of a bench.
-pub(super) struct Stage {
+pub struct Stage {
     lab: Option<Lab>,
     folder: PathBuf,
     pub source: PathBuf,
     pub receivers: u32,
     pub bytes: u64,
     pub stop: Stop,
+    pub tell: Tell,
 }
 
 impl Stage {
     /// Builds the network and fills the file.
-    pub fn set(receivers: u32, bytes: u64, under: &Path, stop: Stop) -> Result<Self> {
+    pub fn set(receivers: u32, bytes: u64, under: &Path, stop: Stop, tell: Tell) -> Result<Self> {
         // A copy each, the source, what uftp sends and, alone, a file of eight times the size.
         let needed = bytes * u64::from(receivers + 2).max(10);
         TargetFolder::open(under)?.check_room("the bench", needed)?;
@@ -34,7 +38,7 @@ impl Stage {
             format!("cannot make {}: {error}; name a folder with --folder", folder.display())
         })?;
         let source = folder.join("source");
-        let mut stage = Self { lab: None, folder, source, receivers, bytes, stop };
+        let mut stage = Self { lab: None, folder, source, receivers, bytes, stop, tell };
         let topology = Topology::parse(&format!("lan:clients={receivers}"))?;
         stage.lab = Some(Lab::up(&topology, &name, &Options::default())?);
         fill(&stage.source, bytes)?;
@@ -96,10 +100,10 @@ impl Drop for Stage {
         if let Some(lab) = self.lab.take()
             && let Err(error) = lab.down()
         {
-            remark!("treecast: {error}");
+            (self.tell)(&format!("treecast: {error}"));
         }
         if let Err(error) = std::fs::remove_dir_all(&self.folder) {
-            remark!("treecast: cannot remove {}: {error}", self.folder.display());
+            (self.tell)(&format!("treecast: cannot remove {}: {error}", self.folder.display()));
         }
     }
 }

@@ -25,12 +25,12 @@ const TIME_LIMIT_SECONDS: &str = "90";
 
 /// What it did at each rate.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Uftp {
+pub struct Uftp {
     pub attempts: Vec<Attempt>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Attempt {
+pub struct Attempt {
     pub rate_mbps: u32,
     /// At each receiver, by uftp's own clock; 0 when not all were served.
     pub goodput_bps: f64,

@@ -43,7 +43,11 @@ const WINDOW_BYTES: u64 = RECEIVE_BUFFER_BYTES as u64 / 2;
 /// How long the last packets may take.
 const LAST_PACKETS: Duration = Duration::from_secs(2);
 
-pub(super) fn run(args: &[String]) -> Result<()> {
+/// Does the part of a measurement that a worker process is started for: `args` says which.
+///
+/// # Errors
+/// One line when there is no such worker, or what it does fails.
+pub fn run(args: &[String]) -> Result<()> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["send", interface, group, receivers, bytes] => {
@@ -148,7 +152,7 @@ fn hash(bytes: u64) -> Result<()> {
         hasher.update(&buffer[..(bytes - position).min(RUN_LEN as u64) as usize]);
     }
     // The hash must be wanted, or there would be no need to compute it.
-    say!("{}", hasher.finalize().to_hex());
+    super::answer(&hasher.finalize().to_hex())?;
     Ok(())
 }
 
@@ -166,7 +170,7 @@ fn create(folder: &Path, files: u32, bytes: usize) -> Result<()> {
 }
 
 fn wait_for_go(note: &str) -> Result<()> {
-    say!("ready {note}");
+    super::answer(&format!("ready {note}"))?;
     std::io::stdin().read_line(&mut String::new())?;
     Ok(())
 }

@@ -16,7 +16,7 @@ pub(super) const FILE_BYTES: u64 = 10_000;
 
 /// One comparison; all times are for the same number of bytes.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Small {
+pub struct Small {
     pub one: Ours,
     pub many: Ours,
     /// The files made by every receiver at the same time, with nothing else to do.
@@ -39,7 +39,7 @@ impl Small {
 }
 
 /// What is sent.
-pub(super) struct Sources {
+pub struct Sources {
     one: PathBuf,
     many: PathBuf,
 }

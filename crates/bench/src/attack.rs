@@ -41,7 +41,7 @@ const LENGTHS: [usize; 8] = [0, 1, 31, 32, 64, 200, 1420, 1452];
 
 /// One comparison.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Attack {
+pub struct Attack {
     pub alone: Ours,
     pub attacked: Ours,
 }
@@ -77,7 +77,7 @@ pub(super) fn run(interface: &str, ticket: &Path) -> Result<()> {
     file_limit::raise();
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
-    say!("ready");
+    super::answer("ready")?;
     // Nothing is said: the end of the input, or of this process, is the end.
     std::thread::spawn(move || {
         _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -90,8 +90,8 @@ pub(super) fn run(interface: &str, ticket: &Path) -> Result<()> {
     let strangers: Vec<Socket> = (0..HALF_OPEN).map_while(|_| knock(control)).collect();
     let interface = Interface::named(interface)?;
     let to = GroupAddress { group: ticket.group, source: None, interface };
-    let sent = flood(&to, go_on)?;
-    remark!("{} connections were opened, {sent} packets of junk sent", strangers.len());
+    flood(&to, go_on)?;
+    drop(strangers);
     Ok(())
 }
 
@@ -114,15 +114,17 @@ fn knock(to: SocketAddr) -> Option<Socket> {
     Some(socket)
 }
 
-fn flood(to: &GroupAddress, go_on: impl Fn() -> bool) -> Result<u64> {
+/// Sends junk to the group until `go_on` says no.
+fn flood(to: &GroupAddress, go_on: impl Fn() -> bool) -> Result<()> {
     let socket = open_group_sender(to, DEFAULT_MULTICAST_HOPS)?;
-    let mut sent = 0;
+    let mut round = 0_u8;
     while go_on() {
-        let junk = [sent as u8; 1452];
+        let junk = [round; 1452];
         for len in LENGTHS {
             // A full queue is no reason to stop.
-            sent += u64::from(socket.send_to(&junk[..len], to.scoped()).is_ok());
+            _ = socket.send_to(&junk[..len], to.scoped());
         }
+        round = round.wrapping_add(1);
     }
-    Ok(sent)
+    Ok(())
 }

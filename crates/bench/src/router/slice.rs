@@ -22,7 +22,7 @@ const LAST_PACKETS: Duration = Duration::from_millis(5);
 
 /// What a stretch of sending came to.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct Slice {
+pub struct Slice {
     pub seconds: f64,
     /// Of a processor: what the sender takes, and the kernel for it as far as to the receivers' sockets.
     pub cpu_seconds: f64,
@@ -84,7 +84,7 @@ pub(super) fn send(network: &mut Network, flow: &Flow, duration: Duration) -> Re
 }
 
 /// A connection through the router whose far end is read as fast as it goes.
-pub(super) struct Connection {
+pub struct Connection {
     near: TcpStream,
     read: Arc<AtomicU64>,
     reader: Option<JoinHandle<()>>,

@@ -1,4 +1,4 @@
-//! `treecast bench router`: what the MEADcast router costs, beside what the kernel's own forwarding does.
+//! What the MEADcast router costs, beside what the kernel's own forwarding does.
 //!
 //! One sender, one router and ten receivers, each on a link of its own, in one run on one machine. One program sends all
 //! of it, in one way: whole frames into the sender's link, super-packets undivided. Measured in turn are
@@ -17,81 +17,65 @@ mod network;
 mod report;
 mod slice;
 
-use std::{process::ExitCode, time::Duration};
+use std::time::Duration;
 
 use treecast_driver::stop::Stop;
 
-use super::stage::Result;
-use crate::{Outcome, output};
+use crate::{Result, Tell};
+pub use report::Report;
+
 use frames::{Flow, Size};
 use network::{Mead, Network};
-use report::{Plain, Report, Run};
+use report::{Plain, Run};
 use slice::{Connection, Slice};
 
 /// Pairs of plain traffic for each run, each of slices of a fourth of a run's time.
 const PAIRS_A_RUN: u32 = 8;
 const SLICES_A_SECOND: u32 = 4;
 
-/// Measure the MEADcast router against the kernel's own forwarding
+/// What is measured of the router.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// How many times each measurement is made; medians count.
+    pub runs: u32,
+    /// How long each measurement takes.
+    pub slice: Duration,
+    /// Number of receivers, each on a link of its own.
+    pub receivers: u32,
+    /// Whether the router in user space is measured, too.
+    pub user_space: bool,
+}
+
+/// Measures what `scope` asks for. The network is gone when this returns.
 ///
-/// Needs root: it makes a network of namespaces, and removes it. Takes about 25 s a run. Exit code 0: all is as it is
-/// wanted; 3: not so; 1: the bench itself failed.
-#[derive(clap::Args)]
-pub struct Args {
-    /// How often each is measured; medians count
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
-    runs: u32,
-    /// For how long, each time
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = slice_seconds, allow_negative_numbers = true)]
-    seconds: Duration,
-    /// Receivers, each on a link of its own
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=31), allow_negative_numbers = true)]
-    receivers: u32,
-    /// Measure the router in user space, too
-    #[arg(long)]
-    user_space: bool,
-    /// One JSON object on standard output instead of a table
-    #[arg(long)]
-    json: bool,
-}
-
-/// 0.01 to 60.
-fn slice_seconds(text: &str) -> std::result::Result<Duration, &'static str> {
-    let seconds = text.parse().ok().filter(|seconds| (0.01..=60.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or("expected seconds from 0.01 to 60, as in 0.5")
-}
-
-pub fn run(args: &Args) -> Outcome {
-    let stop = Stop::on_signals()?;
-    let mut network = Network::set(args.receivers, stop)?;
+/// # Errors
+/// One line when the network cannot be made, a packet does not arrive as it should, or `stop` is requested.
+pub fn measure(scope: &Scope, stop: Stop, tell: Tell) -> Result<Report> {
+    let number = |number: u32, what: &str| tell(&format!("run {number} of {}: {what}", scope.runs));
+    let mut network = Network::set(scope.receivers, stop, tell)?;
     let flows = Flows::of(&network)?;
-    let mut report = Report::new(args.receivers, args.seconds);
-    remark!("checking that all of it arrives");
-    flows.check(&mut network, args.user_space)?;
-    for number in 1..=args.runs {
-        remark!("run {number} of {}: against the kernel's forwarding", args.runs);
-        report.runs.push(flows.measure(&mut network, args.seconds, number.is_multiple_of(2))?);
+    let mut report = Report::new(scope.receivers, scope.slice);
+    tell("checking that all of it arrives");
+    flows.check(&mut network, scope.user_space)?;
+    for run in 1..=scope.runs {
+        number(run, "against the kernel's forwarding");
+        report.runs.push(flows.measure(&mut network, scope.slice, run.is_multiple_of(2))?);
     }
-    for number in 1..=args.runs {
-        remark!("run {number} of {}: plain traffic", args.runs);
+    for run in 1..=scope.runs {
+        number(run, "plain traffic");
         for pair in 0..PAIRS_A_RUN {
-            let duration = args.seconds / SLICES_A_SECOND;
+            let duration = scope.slice / SLICES_A_SECOND;
             report.plain.push(flows.measure_plain(&mut network, duration, pair.is_multiple_of(2))?);
         }
     }
-    if args.user_space {
+    if scope.user_space {
         network.attach(Mead::UserSpace)?;
-        for number in 1..=args.runs {
-            remark!("run {number} of {}: in user space", args.runs);
-            report.user_space.push(slice::send(&mut network, &flows.mead_single, args.seconds)?);
+        for run in 1..=scope.runs {
+            number(run, "in user space");
+            report.user_space.push(slice::send(&mut network, &flows.mead_single, scope.slice)?);
         }
     }
-    drop(network);
-    match args.json {
-        true => say!("{}", report.as_json()),
-        false => output::to_stdout(format_args!("{}", report.as_table())),
-    }
-    Ok(if report.is_met() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    Ok(report)
 }
 
 /// All that is sent.

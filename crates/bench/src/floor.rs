@@ -12,7 +12,7 @@ use super::{
 
 /// How long each of the three took for the whole file, in seconds.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Floor {
+pub struct Floor {
     /// Through super-packet sockets, from one sender to all receivers.
     pub network_seconds: f64,
     /// Written to a memory-backed file, by as many processes as there are receivers.

@@ -23,7 +23,7 @@ use super::{
 
 /// One session.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Ours {
+pub struct Ours {
     /// From the start, all receivers there, until each has the file verified under its name.
     pub seconds: Vec<f64>,
     /// From the start until the sender knows that all have it.
@@ -47,7 +47,7 @@ type Told = JoinHandle<Vec<(Instant, Value)>>;
 
 /// What goes to whom, and how.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Delivery<'a> {
+pub struct Delivery<'a> {
     /// A file, or a folder of files.
     pub source: &'a Path,
     /// The first so many clients.

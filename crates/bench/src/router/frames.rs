@@ -30,7 +30,7 @@ const STRANGER: [u8; 6] = [2, 0xff, 0xff, 0xff, 0xff, 0xff];
 
 /// What a packet holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Size {
+pub enum Size {
     /// 50 datagrams of 1,200 bytes in one.
     Super,
     /// One datagram, 1,000 bytes with its IPv6 header.
@@ -68,7 +68,7 @@ impl Size {
 
 /// Frames that are sent in turn, and what is to come of each.
 #[derive(Debug, Clone)]
-pub(super) struct Flow {
+pub struct Flow {
     pub frames: Vec<Vec<u8>>,
     /// Copies that arrive of each frame.
     pub copies: usize,
@@ -79,7 +79,7 @@ pub(super) struct Flow {
 
 /// Who is there.
 #[derive(Debug, Clone)]
-pub(super) struct Addresses {
+pub struct Addresses {
     pub sender: Ipv6Addr,
     pub sender_mac: [u8; 6],
     pub router: Ipv6Addr,

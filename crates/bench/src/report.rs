@@ -9,7 +9,7 @@ use super::{
     small::{FILE_BYTES, FILES, Small},
     uftp::Uftp,
 };
-use crate::arguments::counted;
+use treecast_driver::words::counted;
 
 /// What is asked of treecast: a share of what the machine can do, a multiple of uftp, a limit of memory.
 const WANTED_SHARE: f64 = 0.6;
@@ -25,7 +25,8 @@ const WANTED_SMALL_SHARE: f64 = 0.5;
 /// Of a session under attack, as a share of its goodput without.
 const WANTED_ATTACKED_SHARE: f64 = 0.5;
 
-pub(super) struct Report {
+/// All that was measured.
+pub struct Report {
     receivers: u32,
     bytes: u64,
     pub runs: Vec<Run>,
@@ -36,7 +37,7 @@ pub(super) struct Report {
 }
 
 /// Floor and treecast, measured back to back.
-pub(super) struct Run {
+pub struct Run {
     pub floor: Floor,
     /// Plain, as the others are.
     pub ours: Ours,

@@ -1,0 +1,129 @@
+//! What a byte costs, beside what this machine could do and what uftp does; and what the MEADcast router costs ([`router`]).
+//!
+//! This crate prints nothing and reads no arguments: [`measure`] returns a [`Report`], which the command shows.
+//!
+//! Everything is measured in one network of namespaces (a sender and receivers on a bridge, veth at full speed)
+//! and in memory-backed files:
+//!
+//! - the *floor*: the three things that no delivery can do without, each alone: a byte through
+//!   super-packet sockets to all receivers, a byte written to a file by each, a byte hashed by each. Their
+//!   times added up are what the machine can do;
+//! - *treecast*: the two commands as a user starts them, back to back with the floor, plain and secure;
+//! - many small files beside one large one of the same size;
+//! - a session that is attacked beside one that is not;
+//! - *uftp* (Debian's), at the best of several rates at which it serves everyone;
+//! - memory: a file of eight times the size to one receiver, sampled.
+
+mod attack;
+mod crew;
+mod floor;
+mod memory;
+mod ours;
+mod report;
+pub mod router;
+mod small;
+mod stage;
+mod uftp;
+mod worker;
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use treecast_driver::stop::Stop;
+
+pub use report::Report;
+pub use stage::Result;
+pub use worker::run as work;
+
+use ours::Delivery;
+use report::Run;
+use stage::Stage;
+
+/// Shows a line to whoever waits for the bench.
+pub type Tell = fn(&str);
+
+/// Which measurements are made.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// Number of receivers on the bridge.
+    pub receivers: u32,
+    /// Size of the file, in bytes.
+    pub bytes: u64,
+    /// How many times each measurement is made; medians count.
+    pub runs: u32,
+    /// A memory-backed folder for the files.
+    pub folder: PathBuf,
+    /// Whether the floor and sessions with one large file are measured.
+    pub whole: bool,
+    /// Whether sessions with many small files are measured.
+    pub small: bool,
+    /// Whether sessions that are attacked are measured.
+    pub attack: bool,
+    /// Whether uftp is measured.
+    pub uftp: bool,
+    /// Whether the session with a file of eight times the size is measured.
+    pub memory: bool,
+}
+
+/// Measures what `scope` asks for. What was set up for it is gone when this returns.
+///
+/// # Errors
+/// One line when something that a measurement needs is not there, or when `stop` is requested.
+pub fn measure(scope: &Scope, stop: Stop, tell: Tell) -> Result<Report> {
+    if scope.uftp {
+        uftp::check()?;
+    }
+    let stage = Stage::set(scope.receivers, scope.bytes, &scope.folder, stop, tell)?;
+    let mut report = Report::new(scope.receivers, scope.bytes);
+    measure_whole_runs(scope, &stage, &mut report)?;
+    let number = |number: u32, what: &str| tell(&format!("run {number} of {}: {what}", scope.runs));
+    if scope.small {
+        let sources = small::Sources::fill(&stage)?;
+        for run in 1..=scope.runs {
+            number(run, "small files");
+            report.small.push(small::measure(&stage, &sources)?);
+        }
+    }
+    if scope.attack && attack::is_possible(&stage) {
+        for run in 1..=scope.runs {
+            number(run, "under attack");
+            report.attacks.push(attack::measure(&stage)?);
+        }
+    }
+    if scope.uftp {
+        tell("uftp");
+        report.uftp = Some(uftp::measure(&stage)?);
+    }
+    if scope.memory {
+        tell("memory");
+        report.large = Some(memory::measure(&stage)?);
+    }
+    Ok(report)
+}
+
+/// One large file: the floor, a plain session and a secure one.
+fn measure_whole_runs(scope: &Scope, stage: &Stage, report: &mut Report) -> Result<()> {
+    (stage.tell)("warming up");
+    let plain = Delivery { source: &stage.source, receivers: scope.receivers, plain: true };
+    let secure = Delivery { plain: false, ..plain };
+    ours::measure(stage, plain)?;
+    let runs = if scope.whole { scope.runs } else { 0 };
+    for number in 1..=runs {
+        (stage.tell)(&format!("run {number} of {runs}: floor"));
+        let floor = floor::measure(stage)?;
+        (stage.tell)(&format!("run {number} of {runs}: treecast"));
+        let ours = ours::measure(stage, plain)?;
+        let secure = ours::measure(stage, secure)?;
+        report.runs.push(Run { floor, ours, secure });
+    }
+    Ok(())
+}
+
+/// Tells the bench, which reads this worker's output, a line.
+fn answer(line: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    stdout.flush()
+}

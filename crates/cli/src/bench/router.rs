@@ -1,0 +1,48 @@
+//! `treecast bench router`: what the MEADcast router costs, beside what the kernel's own forwarding does (crate bench).
+
+use std::{process::ExitCode, time::Duration};
+
+use treecast_bench::router::{self, Scope};
+use treecast_driver::stop::Stop;
+
+use crate::{Outcome, output};
+
+/// Measure the MEADcast router against the kernel's own forwarding
+///
+/// Needs root: it makes a network of namespaces, and removes it. Takes about 25 s a run. Exit code 0: all is as it is
+/// wanted; 3: not so; 1: the bench itself failed.
+#[derive(clap::Args)]
+pub struct Args {
+    /// How often each is measured; medians count
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
+    runs: u32,
+    /// For how long, each time
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = slice_seconds, allow_negative_numbers = true)]
+    seconds: Duration,
+    /// Receivers, each on a link of its own
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=31), allow_negative_numbers = true)]
+    receivers: u32,
+    /// Measure the router in user space, too
+    #[arg(long)]
+    user_space: bool,
+    /// One JSON object on standard output instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// 0.01 to 60.
+fn slice_seconds(text: &str) -> Result<Duration, &'static str> {
+    let seconds = text.parse().ok().filter(|seconds| (0.01..=60.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or("expected seconds from 0.01 to 60, as in 0.5")
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let Args { runs, seconds, receivers, user_space, json } = *args;
+    let scope = Scope { runs, slice: seconds, receivers, user_space };
+    let report = router::measure(&scope, Stop::on_signals()?, output::line)?;
+    match json {
+        true => say!("{}", report.as_json()),
+        false => output::to_stdout(format_args!("{}", report.as_table())),
+    }
+    Ok(if report.is_met() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
