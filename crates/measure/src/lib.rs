@@ -10,10 +10,18 @@
 //! sample  --(readings)-->  monitor (binary file)  --> CSV, SQL, JSON, a table
 //!     \--(recorder)----->  db (one SQLite file)   --> analysis --> tables, plot --> report (one HTML file)
 //! ```
+//!
+//! The results of a run are its parameters, rows and series ([`db`]), whatever the experiment was. [`frame`] holds them in
+//! memory, and [`expression`] works out what [`claim`]s and plots say about them. The figures of a [`paper`] are a data
+//! file, and take the same way.
 
 pub mod analysis;
+pub mod claim;
 pub mod db;
+pub mod expression;
+pub mod frame;
 pub mod monitor;
+pub mod paper;
 pub mod plot;
 pub mod report;
 pub mod sample;

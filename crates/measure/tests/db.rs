@@ -5,8 +5,8 @@ use std::{path::Path, process::Command, time::Duration};
 use treecast_measure::{
     Db, DbError,
     db::{
-        Event, FeedInfo, Machine, NodeId, NodeInfo, ObjectTime, Role, RunEnd, RunId, RunInfo, Sample, Status,
-        Transfer,
+        Event, FeedInfo, Machine, NewRun, NodeId, NodeInfo, ObjectTime, Parameters, Role, Row, RunEnd, RunId,
+        RunInfo, Sample, Status, Transfer,
     },
 };
 
@@ -156,7 +156,8 @@ fn results_from_before_there_were_feeds_take_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("old.sqlite");
     drop(Db::open(&path).unwrap());
-    let old = "DROP TABLE use_cases; DROP TABLE sharings; DROP TABLE feeds; DROP TABLE objects; ALTER TABLE runs DROP COLUMN server_bps; PRAGMA user_version = 1";
+    let old = "DROP TABLE parameters; DROP TABLE rows; ALTER TABLE series DROP COLUMN unit; \
+        DROP TABLE use_cases; DROP TABLE sharings; DROP TABLE feeds; DROP TABLE objects; ALTER TABLE runs DROP COLUMN server_bps; PRAGMA user_version = 1";
     rusqlite::Connection::open(&path).unwrap().execute_batch(old).unwrap();
 
     let mut db = Db::open(&path).unwrap();
@@ -177,4 +178,62 @@ fn results_from_before_there_were_feeds_take_one() {
     db.add_objects(client, std::slice::from_ref(&object)).unwrap();
     assert_eq!(db.objects(client).unwrap(), [object]);
     assert_eq!(db.run(run).unwrap().unwrap().info.server_bps, Some(600_000_000));
+}
+
+/// What an experiment of any kind leaves: parameters, rows and series come back as they went in.
+#[test]
+fn a_run_of_any_kind_is_parameters_rows_and_series() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut db = Db::open(&folder.path().join("results.db")).unwrap();
+    let parameters: Parameters = [("delivery", "nack"), ("size", "1000"), ("loss", "0.02")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    let new = NewRun {
+        experiment: "any".into(),
+        parameters: parameters.clone(),
+        seed: u64::MAX,
+        repeat: 3,
+        command: String::new(),
+        machine: Machine::default(),
+    };
+    let run = db.begin(&new).unwrap();
+    let node = db.add_node(run, &NodeInfo { name: "client0".into(), role: Role::Client }).unwrap();
+    let rows = [
+        Row::of_node(node, "time", 1.25, "s"),
+        Row::of_run("sent", 5e9, "B"),
+        Row::of_node(node, "silence", f64::NAN, "s").lacking("1 of 100 packets did not come"),
+    ];
+    db.add_rows(run, &rows).unwrap();
+    let points = [(0.0, 0.5), (0.25, 1.5), (2.0, -3.0)];
+    db.add_series(node, "rate", "bit/s", &points).unwrap();
+    let end = RunEnd { status: Status::Complete, duration: Duration::from_secs(3), saturated: None };
+    db.finish_run(run, &end).unwrap();
+
+    assert_eq!(db.parameters(run).unwrap(), parameters);
+    assert_eq!(db.points(node, "rate").unwrap(), points);
+    assert_eq!(db.points(node, "other").unwrap(), []);
+    let back = db.rows(run).unwrap();
+    assert_eq!(back[..2], rows[..2]);
+    assert_eq!((back[2].value, back[2].note.as_str()), (None, "1 of 100 packets did not come"));
+    let info = db.run(run).unwrap().unwrap().info;
+    assert_eq!((info.delivery.as_str(), info.size_bytes, info.seed), ("nack", 1000, u64::MAX));
+}
+
+/// A database of the version before keeps its samples when it gets the tables of this one.
+#[test]
+fn an_older_database_keeps_its_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.db");
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(include_str!("schema-4.sql")).unwrap();
+    drop(old);
+    let mut db = Db::open(&path).unwrap();
+    let node = db.nodes(db.runs().unwrap()[0].id).unwrap()[0].0;
+    assert_eq!(
+        db.points(node, "interface/eth0/tx_bytes").unwrap(),
+        [(1.0, 9_007_199_254_740_993_i64 as f64)]
+    );
+    assert_eq!(db.samples(node, "interface/eth0/tx_bytes").unwrap()[0].1, 9_007_199_254_740_993);
+    db.add_series(node, "share", "", &[(1.0, 0.5)]).unwrap();
+    assert_eq!(db.points(node, "share").unwrap(), [(1.0, 0.5)]);
 }

@@ -11,6 +11,7 @@
 mod feed;
 mod machine;
 mod query;
+mod rows;
 mod schema;
 mod sharing;
 mod types;
@@ -26,6 +27,7 @@ use std::{
 use rusqlite::Connection;
 
 pub use feed::{FeedInfo, ObjectTime};
+pub use rows::{NewRun, Parameters, Row};
 pub use sharing::{FlowInfo, InterfaceInfo, SharingInfo};
 pub use types::{
     Event, Machine, NodeId, NodeInfo, Role, Run, RunEnd, RunId, RunInfo, Sample, SeriesId, Status, Transfer,

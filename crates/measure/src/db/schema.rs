@@ -5,7 +5,7 @@ use std::fs;
 use super::{Db, DbError, Result, Status};
 
 /// The version of [`SCHEMA`], kept in SQLite's `user_version`.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// `series` and `samples` are narrow, so that a new thing to sample needs no new column; clustering
 /// samples by series makes one series one read.
@@ -99,9 +99,13 @@ impl Db {
         if found == 0 {
             transaction.execute_batch(SCHEMA).map_err(failed)?;
         }
-        for (version, adds) in
-            [(2, super::feed::SCHEMA_2), (3, super::sharing::SCHEMA_3), (4, super::use_case::SCHEMA_4)]
-        {
+        let later = [
+            (2, super::feed::SCHEMA_2),
+            (3, super::sharing::SCHEMA_3),
+            (4, super::use_case::SCHEMA_4),
+            (5, super::rows::SCHEMA_5),
+        ];
+        for (version, adds) in later {
             if found < version {
                 transaction.execute_batch(adds).map_err(failed)?;
             }

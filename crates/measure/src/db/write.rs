@@ -120,7 +120,7 @@ impl Db {
             .map_err(|e| self.failed(e))
     }
 
-    fn series_of(&mut self, node: NodeId, name: &Name) -> Result<SeriesId> {
+    pub(super) fn series_of(&mut self, node: NodeId, name: &Name) -> Result<SeriesId> {
         let key = (node, name.clone());
         if let Some(&id) = self.series.get(&key) {
             return Ok(id);

@@ -1,0 +1,304 @@
+//! What an experiment set out to show, and whether it did.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    expression::{Claimed, Comparison, Condition, Expression, Lacking, Scope},
+    frame::{Frame, Vocabulary},
+    paper::Papers,
+    tables::quantity,
+};
+
+/// A claim, as an experiment's file has it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The claim in words.
+    pub says: String,
+    /// The claim as an expression with a comparison.
+    pub holds: String,
+    /// The cells for which it was made: parameters and their values. When none of these ran, it is not judged.
+    #[serde(default, rename = "where")]
+    pub cells: BTreeMap<String, Text>,
+    /// The parameters for each of whose combinations it is judged.
+    #[serde(default)]
+    pub each: Vec<String>,
+    /// The file that `paper(...)` reads; without, all files of the experiment.
+    pub paper: Option<String>,
+}
+
+/// A text, or a number that is read as one.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Text {
+    Text(String),
+    Number(f64),
+    Several(Vec<Text>),
+}
+
+impl Text {
+    /// The values that it allows.
+    pub fn values(&self) -> Vec<String> {
+        match self {
+            Self::Text(text) => vec![text.clone()],
+            Self::Number(number) => vec![number.to_string()],
+            Self::Several(several) => several.iter().flat_map(Text::values).collect(),
+        }
+    }
+}
+
+/// The conditions of a `where` table.
+pub fn conditions(cells: &BTreeMap<String, Text>) -> Vec<Condition> {
+    let of = |(key, text): (&String, &Text)| Condition { values: text.values(), ..Condition::equal(key, "") };
+    cells.iter().map(of).collect()
+}
+
+/// What became of a claim in one cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    pub says: String,
+    /// The cell, such as `size = 33554432`; empty for a claim about all runs.
+    pub cell: String,
+    /// What was measured, with its unit, or why there is no value.
+    pub measured: String,
+    /// What it had to be, e.g. `at most 1.15 s`.
+    pub limit: String,
+    pub verdict: Verdict,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Holds,
+    Fails,
+    /// No run was made that it is about.
+    NotJudged,
+}
+
+impl Claim {
+    /// Checks the claim against what the experiment is going to run, so that a mistake shows before hours of measuring.
+    pub fn check(&self, vocabulary: &Vocabulary) -> Result<(), String> {
+        self.checked(vocabulary).map_err(|what| format!("claim `{}`: {what}", self.says))
+    }
+
+    fn checked(&self, vocabulary: &Vocabulary) -> Result<(), String> {
+        let claimed = Claimed::parse(&self.holds).map_err(|what| format!("`{}`: {what}", self.holds))?;
+        let cells = conditions(&self.cells);
+        cells.iter().try_for_each(|condition| condition.check(vocabulary))?;
+        if let Some(unknown) = self.each.iter().find(|name| !vocabulary.has_parameter(name)) {
+            let there_are = vocabulary.parameters().into_iter().collect::<Vec<_>>().join(", ");
+            return Err(format!("no run has a parameter `{unknown}`: there are {there_are}"));
+        }
+        claimed.expressions().try_for_each(|expression| expression.check(vocabulary, &cells))
+    }
+
+    fn judge(&self, frame: &Frame, papers: &Papers) -> Vec<Finding> {
+        let unjudged = |cell: &[Condition], why: String| Finding {
+            says: self.says.clone(),
+            cell: words(cell),
+            measured: why,
+            limit: String::new(),
+            verdict: Verdict::NotJudged,
+        };
+        let claimed = match Claimed::parse(&self.holds) {
+            Ok(claimed) => claimed,
+            Err(what) => return vec![Finding { verdict: Verdict::Fails, ..unjudged(&[], what) }],
+        };
+        let made_for = conditions(&self.cells);
+        let paper = papers.frame(self.paper.as_deref());
+        let cells = frame.cells(&self.each, &made_for.iter().collect::<Vec<_>>());
+        if cells.is_empty() {
+            return vec![unjudged(&made_for, "no run was made that it is about".into())];
+        }
+        let of_cell = |cell: Vec<Condition>| {
+            let conditions = [cell.clone(), made_for.clone()].concat();
+            let scope = Scope { frame, paper: Some(&paper), cell: &conditions };
+            let judged = claimed.comparisons.iter().map(|comparison| judged(&scope, comparison));
+            let worst = judged.max_by_key(|judged| judged.rank());
+            let finding = unjudged(&cell, String::new());
+            match worst {
+                Some(Judged::Unjudged(why)) => Finding { measured: why, ..finding },
+                Some(Judged::Lacking(measured)) => Finding { measured, verdict: Verdict::Fails, ..finding },
+                Some(Judged::Compared { measured, limit, holds }) => {
+                    let verdict = if holds { Verdict::Holds } else { Verdict::Fails };
+                    Finding { measured, limit, verdict, ..finding }
+                }
+                None => finding,
+            }
+        };
+        cells.into_iter().map(of_cell).collect()
+    }
+}
+
+/// Judges each claim in each of its cells.
+pub fn judge(claims: &[Claim], frame: &Frame, papers: &Papers) -> Vec<Finding> {
+    claims.iter().flat_map(|claim| claim.judge(frame, papers)).collect()
+}
+
+enum Judged {
+    Compared { measured: String, limit: String, holds: bool },
+    Unjudged(String),
+    Lacking(String),
+}
+
+impl Judged {
+    /// Which of several comparisons decides: what fails before what could not be judged before what holds.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Compared { holds: true, .. } => 0,
+            Self::Unjudged(_) => 1,
+            Self::Compared { holds: false, .. } => 2,
+            Self::Lacking(_) => 3,
+        }
+    }
+}
+
+fn judged(scope: &Scope<'_>, comparison: &Comparison) -> Judged {
+    match compared(scope, comparison) {
+        Ok(judged) => judged,
+        Err(Lacking::NotRun(why)) => Judged::Unjudged(why),
+        Err(Lacking::NotMeasured(why)) => Judged::Lacking(format!("nothing: {why}")),
+    }
+}
+
+fn compared(scope: &Scope<'_>, comparison: &Comparison) -> Result<Judged, Lacking> {
+    let first = scope.number(&comparison.first)?;
+    let others = comparison.others.iter();
+    let others = others.map(|(relation, other)| Ok((*relation, scope.number(other)?)));
+    let others: Vec<_> = others.collect::<Result<_, Lacking>>()?;
+    let mut holds = true;
+    let mut left = first.0;
+    for (relation, (right, _)) in &others {
+        holds &= relation.holds(left, *right);
+        left = *right;
+    }
+    // What was measured is the first side that is not a plain number; the others are its limits.
+    let sides = std::iter::once(&comparison.first).chain(comparison.others.iter().map(|(_, other)| other));
+    let place = sides.clone().position(|side| !matches!(side, Expression::Number(..))).unwrap_or(0);
+    let values: Vec<&(f64, String)> = std::iter::once(&first).chain(others.iter().map(|(_, v)| v)).collect();
+    // A number without a unit, such as the 2 in `2 s <= x`, is written in the unit of what was measured.
+    let written = |(value, unit): &(f64, String)| {
+        quantity(*value, if unit.is_empty() { &values[place].1 } else { unit })
+    };
+    let limit = |index: usize| match index.cmp(&place) {
+        std::cmp::Ordering::Less => {
+            format!("{} {}", others[index].0.turned().words(), written(values[index]))
+        }
+        _ => format!("{} {}", others[index - 1].0.words(), written(values[index])),
+    };
+    let limits: Vec<String> = (0..values.len()).filter(|index| *index != place).map(limit).collect();
+    Ok(Judged::Compared { measured: written(values[place]), limit: limits.join(", "), holds })
+}
+
+fn words(cell: &[Condition]) -> String {
+    cell.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame() -> Frame {
+        let mut frame = Frame::default();
+        for (delivery, size, seconds) in
+            [("nack", "100", 1.0), ("tcp", "100", 4.0), ("nack", "200", 3.0), ("tcp", "200", 5.0)]
+        {
+            let run = frame.add_run(&[("delivery", delivery), ("size", size)]);
+            frame.add_row(run, Some("client0"), "time", Some(seconds), "s", "");
+        }
+        frame
+    }
+
+    fn claim(holds: &str) -> Claim {
+        Claim {
+            says: "so".into(),
+            holds: holds.into(),
+            cells: BTreeMap::new(),
+            each: Vec::new(),
+            paper: None,
+        }
+    }
+
+    fn judged(claim: &Claim) -> Vec<(String, String, String, Verdict)> {
+        let found = judge(std::slice::from_ref(claim), &frame(), &Papers::default());
+        found.into_iter().map(|f| (f.cell, f.measured, f.limit, f.verdict)).collect()
+    }
+
+    fn one(holds: &str) -> (String, String, Verdict) {
+        let (_, measured, limit, verdict) = judged(&claim(holds)).remove(0);
+        (measured, limit, verdict)
+    }
+
+    const HALF: &str = "median(time{delivery = nack}) <= 0.5 * median(time{delivery = tcp})";
+
+    #[test]
+    fn a_claim_is_judged_in_each_cell_of_its_own() {
+        let each = Claim { each: vec!["size".into()], ..claim(HALF) };
+        let found = judged(&each);
+        assert_eq!(found[0], ("size = 100".into(), "1 s".into(), "at most 2 s".into(), Verdict::Holds));
+        assert_eq!(found[1], ("size = 200".into(), "3 s".into(), "at most 2.50 s".into(), Verdict::Fails));
+    }
+
+    #[test]
+    fn limits_on_both_sides_are_told_in_words_and_in_the_unit() {
+        let (measured, limit, verdict) = one("500 ms <= max(time{delivery = nack}) < 2 s");
+        assert_eq!((measured.as_str(), limit.as_str()), ("3 s", "at least 500 ms, under 2 s"));
+        assert_eq!(verdict, Verdict::Fails);
+        assert_eq!(one("count(time) == 4 and max(time) <= 5").2, Verdict::Holds);
+        assert_eq!(
+            one("count(time) == 4 and max(time) <= 4"),
+            ("5 s".into(), "at most 4 s".into(), Verdict::Fails)
+        );
+    }
+
+    #[test]
+    fn what_was_not_run_is_not_judged_and_what_was_not_measured_fails() {
+        assert_eq!(one("max(time{delivery = scp}) < 3").2, Verdict::NotJudged);
+        assert_eq!(
+            one("max(silence) < 3"),
+            ("nothing: silence was not measured".into(), "".into(), Verdict::Fails)
+        );
+        let elsewhere =
+            Claim { cells: BTreeMap::from([("size".into(), Text::Number(7.0))]), ..claim("max(time) < 3") };
+        assert_eq!(judged(&elsewhere)[0].3, Verdict::NotJudged);
+        let mut cut = frame();
+        cut.runs[0].is_complete = false;
+        let found = judge(&[claim("max(time) < 30")], &cut, &Papers::default());
+        assert_eq!(
+            (found[0].verdict, found[0].measured.as_str()),
+            (Verdict::Fails, "nothing: run 0 was cut short")
+        );
+    }
+
+    #[test]
+    fn a_value_that_should_be_there_fails_the_claim_and_says_why() {
+        let mut frame = frame();
+        let run = frame.add_run(&[("delivery", "nack"), ("size", "100")]);
+        frame.add_row(run, Some("client1"), "time", None, "s", "the copy's hash is wrong");
+        let found = judge(&[claim("min(time{delivery = nack}) < 30")], &frame, &Papers::default());
+        assert_eq!(found[0].measured, "nothing: run 4, client1, the copy's hash is wrong");
+        assert_eq!(found[0].verdict, Verdict::Fails);
+    }
+
+    #[test]
+    fn mistakes_show_before_anything_runs() {
+        let vocabulary = frame().vocabulary();
+        let error = |claim: Claim| claim.check(&vocabulary).unwrap_err();
+        assert_eq!(error(claim("max(tiem) < 3")), "claim `so`: no run measures `tiem`: there are time");
+        assert_eq!(
+            error(claim("max(time{delivery = nak}) < 3")),
+            "claim `so`: no run has delivery = nak: delivery is nack, tcp"
+        );
+        assert_eq!(
+            error(claim("max(time{deliver = nack}) < 3")),
+            "claim `so`: no run has a parameter `deliver`: there are delivery, size, node and role"
+        );
+        let each = Claim { each: vec!["sizes".into()], ..claim(HALF) };
+        assert!(error(each).contains("no run has a parameter `sizes`: there are delivery, size"));
+        assert!(error(claim("max(time)")).contains("`max(time)`: column 10: expected one of <"));
+        claim(HALF).check(&vocabulary).unwrap();
+        claim("max(time{node = client0} / size) < 1").check(&vocabulary).unwrap();
+    }
+}

@@ -1,0 +1,194 @@
+//! What a run is, as parameters, and what it came to, as rows: the same for every kind of experiment.
+
+use std::collections::BTreeMap;
+
+use super::{Db, Machine, NodeId, Result, RunId, RunInfo};
+
+/// What distinguishes a run from the others of its experiment, by name: `delivery` is `nack`, `size` is `1048576`.
+/// Numbers are in base units.
+pub type Parameters = BTreeMap<String, String>;
+
+/// A run that is about to begin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewRun {
+    /// The experiment that it belongs to, e.g. `demo`.
+    pub experiment: String,
+    pub parameters: Parameters,
+    /// What all randomness of the run comes from.
+    pub seed: u64,
+    /// Which repetition this is, from 0.
+    pub repeat: u32,
+    /// The command that repeats it.
+    pub command: String,
+    pub machine: Machine,
+}
+
+/// One measured value of a run or of one of its nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// `None` for a value of the whole run.
+    pub node: Option<NodeId>,
+    pub measure: String,
+    /// `None` where there should be a value and is none.
+    pub value: Option<f64>,
+    /// A base unit: `s`, `B`, `bit/s`, `packets`, or empty for a share or a count.
+    pub unit: String,
+    /// Why there is no value; otherwise empty.
+    pub note: String,
+}
+
+impl Row {
+    /// A value of the whole run.
+    pub fn of_run(measure: &str, value: f64, unit: &str) -> Self {
+        let (measure, unit) = (measure.to_owned(), unit.to_owned());
+        Self { node: None, measure, value: Some(value), unit, note: String::new() }
+    }
+
+    /// A value of a node.
+    pub fn of_node(node: NodeId, measure: &str, value: f64, unit: &str) -> Self {
+        Self { node: Some(node), ..Self::of_run(measure, value, unit) }
+    }
+
+    /// The same row without its value, and why that is.
+    pub fn lacking(self, why: impl Into<String>) -> Self {
+        Self { value: None, note: why.into(), ..self }
+    }
+}
+
+/// What version 5 of the schema adds. Samples may be any number: a counter's whole ones, and shares.
+pub(super) const SCHEMA_5: &str = "
+CREATE TABLE parameters (
+    run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (run_id, name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE rows (
+    id INTEGER PRIMARY KEY,
+    run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    node_id INTEGER REFERENCES nodes (id) ON DELETE CASCADE,
+    measure TEXT NOT NULL,
+    value REAL,
+    unit TEXT NOT NULL,
+    note TEXT NOT NULL
+) STRICT;
+CREATE INDEX rows_of_run ON rows (run_id, measure);
+ALTER TABLE series ADD COLUMN unit TEXT NOT NULL DEFAULT '';
+ALTER TABLE samples RENAME TO samples_4;
+CREATE TABLE samples (
+    series_id INTEGER NOT NULL REFERENCES series (id) ON DELETE CASCADE,
+    at_ns INTEGER NOT NULL,
+    value ANY NOT NULL,
+    PRIMARY KEY (series_id, at_ns)
+) STRICT, WITHOUT ROWID;
+INSERT INTO samples SELECT series_id, at_ns, value FROM samples_4;
+DROP TABLE samples_4;
+";
+
+impl Db {
+    /// Starts a run of this process with its parameters. The run's clock starts here.
+    pub fn begin(&mut self, run: &NewRun) -> Result<RunId> {
+        let text = |name: &str| run.parameters.get(name).cloned().unwrap_or_default();
+        let number = |name: &str| text(name).parse::<u64>().ok();
+        let id = self.begin_run(&RunInfo {
+            experiment: run.experiment.clone(),
+            topology: text("network"),
+            clients: number("receivers").and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
+            router_levels: number("levels").and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
+            link_bps: number("link_rate"),
+            server_bps: number("server_rate"),
+            delivery: text("delivery"),
+            schedule: text("schedule"),
+            size_bytes: number("size").unwrap_or(0),
+            repeat: run.repeat,
+            seed: run.seed,
+            command: run.command.clone(),
+            machine: run.machine.clone(),
+        })?;
+        self.add_parameters(id, &run.parameters)?;
+        Ok(id)
+    }
+
+    /// Adds or replaces parameters of a run.
+    pub fn add_parameters(&mut self, run: RunId, parameters: &Parameters) -> Result<()> {
+        let insert = || -> rusqlite::Result<()> {
+            let sql = "INSERT OR REPLACE INTO parameters (run_id, name, value) VALUES (?1, ?2, ?3)";
+            let mut insert = self.connection.prepare_cached(sql)?;
+            parameters.iter().try_for_each(|(name, value)| insert.execute((run.0, name, value)).map(drop))
+        };
+        insert().map_err(|e| self.failed(e))
+    }
+
+    /// The parameters of a run.
+    pub fn parameters(&self, run: RunId) -> Result<Parameters> {
+        let sql = "SELECT name, value FROM parameters WHERE run_id = ?1";
+        let pairs: Vec<(String, String)> =
+            self.collect(sql, [run.0], |row| Ok((row.get("name")?, row.get("value")?)))?;
+        Ok(pairs.into_iter().collect())
+    }
+
+    /// Adds rows to a run, all or none.
+    pub fn add_rows(&mut self, run: RunId, rows: &[Row]) -> Result<()> {
+        self.insert_rows(run, rows).map_err(|e| self.failed(e))
+    }
+
+    fn insert_rows(&mut self, run: RunId, rows: &[Row]) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        {
+            let mut insert = transaction.prepare_cached(
+                "INSERT INTO rows (run_id, node_id, measure, value, unit, note) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?;
+            for row in rows {
+                // SQLite has no number that is none; NULL is what it would become.
+                let value = row.value.filter(|value| value.is_finite());
+                insert.execute((run.0, row.node.map(|n| n.0), &row.measure, value, &row.unit, &row.note))?;
+            }
+        }
+        transaction.commit()
+    }
+
+    /// The rows of a run, in the order in which they were added.
+    pub fn rows(&self, run: RunId) -> Result<Vec<Row>> {
+        let sql = "SELECT node_id, measure, value, unit, note FROM rows WHERE run_id = ?1 ORDER BY id";
+        self.collect(sql, [run.0], |row| {
+            Ok(Row {
+                node: row.get::<_, Option<i64>>(0)?.map(NodeId),
+                measure: row.get(1)?,
+                value: row.get(2)?,
+                unit: row.get(3)?,
+                note: row.get(4)?,
+            })
+        })
+    }
+
+    /// Adds what a node came to over time: seconds since the run began, and the value. All or none. Of two points at one
+    /// time, the later one stays.
+    pub fn add_series(
+        &mut self,
+        node: NodeId,
+        measure: &str,
+        unit: &str,
+        points: &[(f64, f64)],
+    ) -> Result<()> {
+        let series = self.series_of(node, &measure.into())?;
+        let insert = || -> rusqlite::Result<()> {
+            let transaction = self.connection.unchecked_transaction()?;
+            transaction.execute("UPDATE series SET unit = ?1 WHERE id = ?2", (unit, series.0))?;
+            let sql = "INSERT OR REPLACE INTO samples (series_id, at_ns, value) VALUES (?1, ?2, ?3)";
+            let mut insert = transaction.prepare_cached(sql)?;
+            for (at, value) in points.iter().filter(|(at, value)| at.is_finite() && value.is_finite()) {
+                insert.execute((series.0, (at * 1e9) as i64, value))?;
+            }
+            drop(insert);
+            transaction.commit()
+        };
+        insert().map_err(|e| self.failed(e))
+    }
+
+    /// The points of a series: seconds since the run began, and the value; empty when it was not sampled.
+    pub fn points(&self, node: NodeId, measure: &str) -> Result<Vec<(f64, f64)>> {
+        let sql = "SELECT at_ns, value FROM samples JOIN series ON series.id = series_id
+            WHERE node_id = ?1 AND name = ?2 ORDER BY at_ns";
+        self.collect(sql, (node.0, measure), |row| Ok((row.get::<_, i64>(0)? as f64 / 1e9, row.get(1)?)))
+    }
+}

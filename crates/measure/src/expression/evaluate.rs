@@ -1,0 +1,327 @@
+//! The value of an expression over the runs of a frame.
+
+use std::collections::HashMap;
+
+use super::{Aggregate, Condition, Expression, Group, Operator, Selection, number};
+use crate::{
+    frame::{Frame, FrameRow, FrameRun},
+    statistics::percentile,
+};
+
+/// What an expression is worked out over.
+#[derive(Clone, Copy)]
+pub struct Scope<'f> {
+    pub frame: &'f Frame,
+    /// What `paper(...)` reads, where there is a paper.
+    pub paper: Option<&'f Frame>,
+    /// Conditions that hold for every selection which does not name the same parameter itself.
+    pub cell: &'f [Condition],
+}
+
+/// A number, or a value for each of many rows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    Number(f64, String),
+    Set(Vec<Item>, String),
+}
+
+/// A value of one row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// The index of the run in its frame.
+    pub run: usize,
+    /// The index of the node in its run; `None` for a value of the whole run.
+    pub node: Option<usize>,
+    /// The value, or why there is none where there should be one.
+    pub value: Result<f64, String>,
+}
+
+/// Why an expression has no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lacking {
+    /// No run was made that it is about, or the paper says nothing about these.
+    NotRun(String),
+    /// Runs were made, but what it needs was not measured in all of them.
+    NotMeasured(String),
+}
+
+type Evaluated<T> = Result<T, Lacking>;
+
+impl Scope<'_> {
+    /// The value of `expression`.
+    pub fn value(&self, expression: &Expression) -> Evaluated<Value> {
+        match expression {
+            Expression::Number(value, unit) => Ok(Value::Number(*value, (*unit).to_owned())),
+            Expression::Of(selection) => self.selected(selection),
+            Expression::Aggregate(aggregate, inner, group) => self.aggregate(*aggregate, inner, *group),
+            Expression::Paper(inner) => {
+                let nothing = || Lacking::NotRun("there is no paper to compare with".into());
+                Scope { frame: self.paper.ok_or_else(nothing)?, paper: None, cell: self.cell }.value(inner)
+            }
+            Expression::Binary(operator, left, right) => {
+                combine(*operator, self.value(left)?, self.value(right)?)
+            }
+        }
+    }
+
+    /// The value of an expression that has to be one number: a set of one value counts as one.
+    pub fn number(&self, expression: &Expression) -> Evaluated<(f64, String)> {
+        match self.value(expression)? {
+            Value::Number(value, unit) => Ok((value, unit)),
+            Value::Set(items, unit) => match &items[..] {
+                [one] => Ok((one.value.clone().map_err(Lacking::NotMeasured)?, unit)),
+                many => Err(Lacking::NotMeasured(format!(
+                    "there are {} values: say which with median(), max() or another aggregate",
+                    many.len()
+                ))),
+            },
+        }
+    }
+
+    fn selected(&self, selection: &Selection) -> Evaluated<Value> {
+        let of_cell =
+            self.cell.iter().filter(|outer| selection.conditions.iter().all(|own| own.key != outer.key));
+        let conditions: Vec<&Condition> = selection.conditions.iter().chain(of_cell).collect();
+        let runs: Vec<(usize, &FrameRun)> = self.frame.runs_that(&conditions).collect();
+        if runs.is_empty() {
+            return Err(Lacking::NotRun(format!("no run of {selection}{}", self.cell_words())));
+        }
+        if let Some((_, cut)) = runs.iter().find(|(_, run)| !run.is_complete) {
+            return Err(Lacking::NotMeasured(format!("run {} was cut short", cut.id)));
+        }
+        let mut items = Vec::new();
+        let mut unit = "";
+        for (index, run) in runs {
+            if let Some(value) = run.parameters.get(&selection.name).and_then(|text| number(text)) {
+                items.push(Item { run: index, node: None, value: Ok(value) });
+                unit = crate::frame::unit_of_parameter(&selection.name);
+            }
+            for row in run.rows.iter().filter(|row| row.measure == selection.name) {
+                if conditions.iter().all(|condition| run.row_fulfils(row, condition)) {
+                    items.push(Item { run: index, node: row.node, value: of_row(run, row) });
+                    unit = &row.unit;
+                }
+            }
+        }
+        match items.is_empty() {
+            true => Err(Lacking::NotMeasured(format!("{selection} was not measured{}", self.cell_words()))),
+            false => Ok(Value::Set(items, unit.to_owned())),
+        }
+    }
+
+    fn cell_words(&self) -> String {
+        match self.cell.iter().map(ToString::to_string).collect::<Vec<_>>() {
+            none if none.is_empty() => String::new(),
+            some => format!(", {}", some.join(", ")),
+        }
+    }
+
+    fn aggregate(&self, aggregate: Aggregate, inner: &Expression, group: Option<Group>) -> Evaluated<Value> {
+        let (items, unit) = match self.value(inner)? {
+            Value::Number(value, unit) => return Ok(Value::Number(value, unit)),
+            Value::Set(items, unit) => (items, unit),
+        };
+        let unit = if aggregate == Aggregate::Count { String::new() } else { unit };
+        let Some(group) = group else {
+            let value = of_all(aggregate, items.iter()).map_err(Lacking::NotMeasured)?;
+            return Ok(Value::Number(value, unit));
+        };
+        let mut groups: Vec<((usize, Option<usize>), Vec<&Item>)> = Vec::new();
+        let mut places = HashMap::new();
+        for item in &items {
+            let key = (item.run, if group == Group::Node { item.node } else { None });
+            let place = *places.entry(key).or_insert_with(|| {
+                groups.push((key, Vec::new()));
+                groups.len() - 1
+            });
+            groups[place].1.push(item);
+        }
+        let of_group = |((run, node), items): ((usize, Option<usize>), Vec<&Item>)| Item {
+            run,
+            node,
+            value: of_all(aggregate, items.into_iter()),
+        };
+        Ok(Value::Set(groups.into_iter().map(of_group).collect(), unit))
+    }
+}
+
+fn of_row(run: &FrameRun, row: &FrameRow) -> Result<f64, String> {
+    row.value.ok_or_else(|| {
+        let node = row.node.and_then(|node| run.nodes.get(node)).map_or("", |node| node.name.as_str());
+        let note = if row.note.is_empty() { "no value" } else { &row.note };
+        [&format!("run {}", run.id), node, note].into_iter().filter(|word| !word.is_empty()).fold(
+            String::new(),
+            |text, word| if text.is_empty() { word.to_owned() } else { format!("{text}, {word}") },
+        )
+    })
+}
+
+/// One number of many, unless one of them is lacking.
+fn of_all<'i>(aggregate: Aggregate, items: impl Iterator<Item = &'i Item>) -> Result<f64, String> {
+    let values: Vec<f64> = items.map(|item| item.value.clone()).collect::<Result<_, _>>()?;
+    let of = |percent: f64| percentile(&values, percent).unwrap_or(f64::NAN);
+    Ok(match aggregate {
+        Aggregate::Median => of(50.0),
+        Aggregate::Percentile(percent) => of(percent),
+        Aggregate::Min => of(0.0),
+        Aggregate::Max => of(100.0),
+        Aggregate::Sum => values.iter().sum(),
+        Aggregate::Mean => values.iter().sum::<f64>() / values.len() as f64,
+        Aggregate::Count => values.len() as f64,
+    })
+}
+
+fn combine(operator: Operator, left: Value, right: Value) -> Evaluated<Value> {
+    let number = |one: f64, other: f64| operator.of(one, other);
+    let with = |items: Vec<Item>, of: &dyn Fn(f64) -> f64| -> Vec<Item> {
+        items.into_iter().map(|item| Item { value: item.value.map(of), ..item }).collect()
+    };
+    Ok(match (left, right) {
+        (Value::Number(one, u), Value::Number(other, v)) => {
+            Value::Number(number(one, other), operator.unit(&u, &v))
+        }
+        (Value::Set(items, u), Value::Number(other, v)) => {
+            Value::Set(with(items, &|one| number(one, other)), operator.unit(&u, &v))
+        }
+        (Value::Number(one, u), Value::Set(items, v)) => {
+            Value::Set(with(items, &|other| number(one, other)), operator.unit(&u, &v))
+        }
+        (Value::Set(left, u), Value::Set(right, v)) => {
+            Value::Set(join(operator, &left, &right)?, operator.unit(&u, &v))
+        }
+    })
+}
+
+/// Each value of one set with that of the other for the same node, or with that of the whole run.
+fn join(operator: Operator, left: &[Item], right: &[Item]) -> Evaluated<Vec<Item>> {
+    let mut by_place: HashMap<(usize, Option<usize>), &Item> = HashMap::new();
+    let mut nodes_of: HashMap<usize, Vec<&Item>> = HashMap::new();
+    for item in right {
+        if by_place.insert((item.run, item.node), item).is_some() {
+            return Err(Lacking::NotMeasured(
+                "several values of one node are combined with others: aggregate them `by node` first".into(),
+            ));
+        }
+        nodes_of.entry(item.run).or_default().push(item);
+    }
+    let both = |one: &Item, other: &Item| Item {
+        run: one.run,
+        node: one.node.or(other.node),
+        value: one.value.clone().and_then(|one| Ok(operator.of(one, other.value.clone()?))),
+    };
+    let mut joined = Vec::new();
+    for item in left {
+        if let Some(other) = by_place.get(&(item.run, item.node)).or_else(|| by_place.get(&(item.run, None)))
+        {
+            joined.push(both(item, other));
+        } else if item.node.is_none() {
+            joined.extend(nodes_of.get(&item.run).into_iter().flatten().map(|other| both(item, other)));
+        }
+    }
+    match joined.is_empty() {
+        true => Err(Lacking::NotMeasured("no run has both of the values that are combined".into())),
+        false => Ok(joined),
+    }
+}
+
+impl Operator {
+    fn of(self, left: f64, right: f64) -> f64 {
+        match self {
+            Self::Add => left + right,
+            Self::Subtract => left - right,
+            Self::Multiply => left * right,
+            Self::Divide => left / right,
+        }
+    }
+
+    fn unit(self, left: &str, right: &str) -> String {
+        match (self, left, right) {
+            (Self::Divide, left, right) if left == right => String::new(),
+            (Self::Divide, left, "") => left.to_owned(),
+            (Self::Divide, left, right) => format!("{left}/{right}"),
+            (_, "", right) => right.to_owned(),
+            (Self::Multiply, left, right) if !right.is_empty() => format!("{left} {right}"),
+            (_, left, _) => left.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frame;
+
+    /// Two runs of each delivery; `nack` takes 1 to 4 s, `unicast` 10 to 40 s; node `c1` has none in one run of `after`.
+    fn frame() -> Frame {
+        let mut frame = Frame::default();
+        for (delivery, factor) in [("nack", 1.0), ("unicast", 10.0), ("after", 2.0)] {
+            for repeat in 0..2 {
+                let run = frame.add_run(&[
+                    ("delivery", delivery),
+                    ("size", "1000"),
+                    ("repeat", &repeat.to_string()),
+                ]);
+                for node in 0..2 {
+                    let value = factor * f64::from(1 + node + 2 * repeat);
+                    let value = (delivery != "after" || repeat == 0 || node == 0).then_some(value);
+                    frame.add_row(run, Some(&format!("c{node}")), "time", value, "s", "the copy is wrong");
+                }
+                frame.add_row(run, None, "sent", Some(500.0 * factor), "B", "");
+            }
+        }
+        frame
+    }
+
+    fn number(text: &str) -> Evaluated<(f64, String)> {
+        let frame = frame();
+        Scope { frame: &frame, paper: None, cell: &[] }.number(&Expression::parse(text).unwrap())
+    }
+
+    fn of(text: &str) -> f64 {
+        number(text).unwrap().0
+    }
+
+    #[test]
+    fn aggregates_take_all_rows_or_one_of_each_run() {
+        assert_eq!(of("median(time{delivery = nack})"), 2.5);
+        assert_eq!(of("median(max(time{delivery = nack}) by run)"), 3.0);
+        assert_eq!(of("median(max(time{delivery = nack} by run))"), 3.0);
+        assert_eq!(of("max(mean(time{delivery = unicast}) by run) / mean(time{delivery = nack})"), 14.0);
+        assert_eq!(of("count(time{delivery = nack})"), 4.0);
+        assert_eq!(of("percentile(100, time{delivery = nack, node = c0})"), 3.0);
+        assert_eq!(of("sum(sent{delivery = nack | unicast, repeat = 0})"), 5500.0);
+    }
+
+    #[test]
+    fn sets_are_joined_by_run_and_node_and_units_are_kept() {
+        assert_eq!(number("max(sent{delivery = unicast} / size)").unwrap(), (5.0, "".into()));
+        assert_eq!(number("max(size / time{delivery = nack})").unwrap(), (1000.0, "B/s".into()));
+        assert_eq!(number("min(time{delivery = nack} / time{delivery = nack})").unwrap(), (1.0, "".into()));
+        assert_eq!(number("2 * max(time{delivery = nack})").unwrap(), (8.0, "s".into()));
+        assert_eq!(of("-max(time{delivery = nack}) + 10 s"), 6.0);
+    }
+
+    #[test]
+    fn what_is_lacking_is_named() {
+        let lacking = |text: &str| number(text).unwrap_err();
+        assert_eq!(
+            lacking("max(time{delivery = after})"),
+            Lacking::NotMeasured("run 5, c1, the copy is wrong".into())
+        );
+        assert_eq!(of("max(time{delivery = after, node = c0})"), 6.0, "the other node has all its values");
+        assert_eq!(
+            lacking("max(time{delivery = tcp})"),
+            Lacking::NotRun("no run of time{delivery = tcp}".into())
+        );
+        let Lacking::NotMeasured(why) = lacking("max(silence)") else { panic!() };
+        assert_eq!(why, "silence was not measured");
+        let Lacking::NotMeasured(why) = lacking("time{delivery = nack} * 2") else { panic!() };
+        assert!(why.contains("median()"), "{why}");
+        let Lacking::NotMeasured(why) = lacking("max(time{delivery = nack} / time{delivery = unicast})")
+        else {
+            panic!()
+        };
+        assert!(why.contains("no run has both"), "{why}");
+        assert!(matches!(lacking("paper(time)"), Lacking::NotRun(_)));
+    }
+}

@@ -1,0 +1,353 @@
+//! Expressions over measures, as claims and plots have them: `median(time{delivery = "nack"}) <= 3 s`.
+//!
+//! [`Claimed::parse`] and [`Expression::parse`] read the text, [`Scope::value`] works out an expression over the runs of
+//! a [`Frame`]. A selection such as `time{delivery = "nack"}` is a *set*: a value for each row of each run that it
+//! selects. Arithmetic on two sets joins them by run and node. An aggregate makes one number of a set, or with
+//! `by run` one for each run.
+
+mod evaluate;
+mod lexer;
+mod parser;
+
+use crate::frame::Vocabulary;
+
+pub use evaluate::{Item, Lacking, Scope, Value};
+
+/// An expression without a comparison.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expression {
+    /// A number in base units, and its unit.
+    Number(f64, &'static str),
+    Of(Selection),
+    Aggregate(Aggregate, Box<Expression>, Option<Group>),
+    /// The value that the paper has, in place of the measured one.
+    Paper(Box<Expression>),
+    Binary(Operator, Box<Expression>, Box<Expression>),
+}
+
+/// A measure, or a parameter that is a number, in the runs that match all conditions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Selection {
+    pub name: String,
+    pub conditions: Vec<Condition>,
+}
+
+/// What a run's parameter, or the `node` or `role` of a row, has to be: one of `values` for `=`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    pub key: String,
+    pub relation: Relation,
+    pub values: Vec<String>,
+}
+
+/// What one set is divided into, each part for an aggregate of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    Run,
+    /// Each node of each run.
+    Node,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+}
+
+/// How two values compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+    Equal,
+    NotEqual,
+}
+
+/// What makes one number of many.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Aggregate {
+    Median,
+    Mean,
+    Min,
+    Max,
+    Sum,
+    Count,
+    /// From 0 to 100.
+    Percentile(f64),
+}
+
+/// Values, each compared with the one before it: `0.5 <= x <= 2`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    pub first: Expression,
+    pub others: Vec<(Relation, Expression)>,
+}
+
+/// All that a claim says: every comparison has to hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claimed {
+    pub comparisons: Vec<Comparison>,
+}
+
+impl Claimed {
+    /// Reads the text of a claim. The error names the column and what was expected there.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Ok(Self { comparisons: parser::Parser::new(text)?.claim()? })
+    }
+
+    /// Every expression of the claim.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        self.comparisons.iter().flat_map(|comparison| {
+            std::iter::once(&comparison.first).chain(comparison.others.iter().map(|(_, other)| other))
+        })
+    }
+}
+
+impl Expression {
+    /// Reads an expression without a comparison.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        parser::Parser::new(text)?.expression()
+    }
+
+    /// Every selection of measured runs; those inside `paper(...)` are left out.
+    pub fn selections(&self) -> Vec<&Selection> {
+        match self {
+            Self::Number(..) | Self::Paper(_) => Vec::new(),
+            Self::Of(selection) => vec![selection],
+            Self::Aggregate(_, inner, _) => inner.selections(),
+            Self::Binary(_, left, right) => [left.selections(), right.selections()].concat(),
+        }
+    }
+
+    /// Checks names and selections against what will be measured, before anything is.
+    pub fn check(&self, vocabulary: &Vocabulary, cell: &[Condition]) -> Result<(), String> {
+        self.selections().into_iter().try_for_each(|selection| selection.check(vocabulary, cell))
+    }
+}
+
+impl Selection {
+    fn check(&self, vocabulary: &Vocabulary, cell: &[Condition]) -> Result<(), String> {
+        let is_measure = vocabulary.measures.iter().any(|(measure, _)| *measure == self.name);
+        if !is_measure && !vocabulary.has_parameter(&self.name) {
+            let measures: Vec<&str> = vocabulary.measures.iter().map(|(name, _)| name.as_str()).collect();
+            return Err(format!("no run measures `{}`: there are {}", self.name, measures.join(", ")));
+        }
+        self.conditions.iter().try_for_each(|condition| condition.check(vocabulary))?;
+        let of_cell = cell.iter().filter(|outer| self.conditions.iter().all(|own| own.key != outer.key));
+        let all: Vec<&Condition> = self.conditions.iter().chain(of_cell).collect();
+        let matches = |parameters: &crate::db::Parameters| {
+            all.iter().all(|condition| {
+                condition.is_of_row() || parameters.get(&condition.key).is_some_and(|is| condition.holds(is))
+            })
+        };
+        match vocabulary.cells.iter().any(matches) {
+            true => Ok(()),
+            false => {
+                let all = all.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                Err(format!("no run has all of {all}"))
+            }
+        }
+    }
+}
+
+impl Condition {
+    /// The condition that a parameter has one value.
+    pub fn equal(key: &str, value: &str) -> Self {
+        Self { key: key.to_owned(), relation: Relation::Equal, values: vec![value.to_owned()] }
+    }
+
+    /// Checks that the parameter exists and that some run has a value that fits.
+    pub fn check(&self, vocabulary: &Vocabulary) -> Result<(), String> {
+        if self.is_of_row() {
+            return Ok(());
+        }
+        let there_are = vocabulary.values_of(&self.key);
+        if there_are.is_empty() {
+            let parameters = vocabulary.parameters().into_iter().collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "no run has a parameter `{}`: there are {parameters}, node and role",
+                self.key
+            ));
+        }
+        match there_are.iter().any(|value| self.holds(value)) {
+            true => Ok(()),
+            false => {
+                let there_are: Vec<&str> = there_are.into_iter().collect();
+                Err(format!("no run has {self}: {} is {}", self.key, there_are.join(", ")))
+            }
+        }
+    }
+
+    /// Whether it is about a row of a run and not about the run.
+    pub fn is_of_row(&self) -> bool {
+        matches!(self.key.as_str(), "node" | "role")
+    }
+
+    /// Whether `is` fulfils it. Numbers are compared as numbers, everything else as text.
+    pub fn holds(&self, is: &str) -> bool {
+        let compare = |wanted: &String| match (number(is), number(wanted)) {
+            (Some(is), Some(wanted)) => self.relation.holds(is, wanted),
+            _ => match self.relation {
+                Relation::Equal => is == wanted,
+                Relation::NotEqual => is != wanted,
+                _ => false,
+            },
+        };
+        match self.relation {
+            Relation::NotEqual => self.values.iter().all(compare),
+            _ => self.values.iter().any(compare),
+        }
+    }
+}
+
+/// The number that a parameter's text is, with the suffixes that expressions have.
+pub fn number(text: &str) -> Option<f64> {
+    if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-') {
+        return None;
+    }
+    match text.parse() {
+        Ok(number) => Some(number),
+        Err(_) => match Expression::parse(text).ok()? {
+            Expression::Number(number, _) => Some(number),
+            _ => None,
+        },
+    }
+}
+
+impl Relation {
+    const ALL: [Self; 6] =
+        [Self::Less, Self::AtMost, Self::Greater, Self::AtLeast, Self::Equal, Self::NotEqual];
+
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Less => "<",
+            Self::AtMost => "<=",
+            Self::Greater => ">",
+            Self::AtLeast => ">=",
+            Self::Equal => "==",
+            Self::NotEqual => "!=",
+        }
+    }
+
+    /// Whether `left` stands in this relation to `right`.
+    pub fn holds(self, left: f64, right: f64) -> bool {
+        match self {
+            Self::Less => left < right,
+            Self::AtMost => left <= right,
+            Self::Greater => left > right,
+            Self::AtLeast => left >= right,
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+        }
+    }
+
+    /// The relation with its sides exchanged: `a <= b` is `b >= a`.
+    pub fn turned(self) -> Self {
+        match self {
+            Self::Less => Self::Greater,
+            Self::Greater => Self::Less,
+            Self::AtMost => Self::AtLeast,
+            Self::AtLeast => Self::AtMost,
+            same => same,
+        }
+    }
+
+    /// The relation in words, before a value.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Less => "under",
+            Self::AtMost => "at most",
+            Self::Greater => "over",
+            Self::AtLeast => "at least",
+            Self::Equal => "exactly",
+            Self::NotEqual => "not",
+        }
+    }
+}
+
+impl Aggregate {
+    const NAMED: [(&'static str, Self); 6] = [
+        ("median", Self::Median),
+        ("mean", Self::Mean),
+        ("min", Self::Min),
+        ("max", Self::Max),
+        ("sum", Self::Sum),
+        ("count", Self::Count),
+    ];
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::NAMED.into_iter().find(|(named, _)| *named == name).map(|(_, aggregate)| aggregate)
+    }
+}
+
+impl std::fmt::Display for Condition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = if self.relation == Relation::Equal { "=" } else { self.relation.sign() };
+        write!(f, "{} {sign} {}", self.key, self.values.join(" | "))
+    }
+}
+
+impl std::fmt::Display for Selection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)?;
+        if self.conditions.is_empty() {
+            return Ok(());
+        }
+        let conditions: Vec<String> = self.conditions.iter().map(ToString::to_string).collect();
+        write!(f, "{{{}}}", conditions.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_of_comparisons_is_one() {
+        let claimed = Claimed::parse("0.5 <= median(share) <= 2 and max(lost) == 0").unwrap();
+        assert_eq!(claimed.comparisons.len(), 2);
+        assert_eq!(claimed.comparisons[0].others.len(), 2);
+        assert_eq!(claimed.expressions().count(), 5);
+    }
+
+    #[test]
+    fn products_bind_before_sums_and_left_before_right() {
+        let text = Expression::parse("8 - 4 - 2 * 3").unwrap();
+        let Expression::Binary(Operator::Subtract, left, right) = text else { panic!("{text:?}") };
+        assert!(matches!(*left, Expression::Binary(Operator::Subtract, ..)));
+        assert!(matches!(*right, Expression::Binary(Operator::Multiply, ..)));
+    }
+
+    #[test]
+    fn errors_name_the_column_and_what_was_expected() {
+        let error = |text: &str| Claimed::parse(text).unwrap_err();
+        assert_eq!(error("median(time)"), "column 13: expected one of <, <=, >, >= and ==, found the end");
+        assert_eq!(error("median(time <= 3"), "column 13: expected `)`, found `<=`");
+        assert!(error("average(time) < 3").contains("no function `average`: there are median, mean"));
+        assert_eq!(error("1 < 2 3"), "column 7: expected `and`, a comparison or the end, found `3`");
+        assert!(error("max(time{delivery}) < 3").contains("expected one of =, !="));
+        assert!(error("percentile(time) < 3").contains("the percentile"));
+        assert!(error(&format!("{}1", "(".repeat(100_000))).contains("at most 64 brackets"));
+    }
+
+    #[test]
+    fn values_are_compared_as_numbers_where_both_are() {
+        let condition = |text: &str| {
+            let Expression::Of(selection) = Expression::parse(&format!("time{{{text}}}")).unwrap() else {
+                panic!("{text}")
+            };
+            selection.conditions[0].clone()
+        };
+        assert!(condition("size = 32Mi").holds("33554432"));
+        assert!(condition("loss = 2%").holds("0.02"));
+        assert!(condition("receivers >= 5").holds("12"));
+        assert!(!condition("receivers >= 5").holds("4"));
+        assert!(condition("delivery = nack | tcp").holds("tcp"));
+        assert!(!condition("delivery != nack | tcp").holds("tcp"));
+        assert!(!condition("delivery < 3").holds("nack"));
+    }
+}
