@@ -269,7 +269,7 @@ mod tests {
             each: vec!["size".into()],
             paper: None,
         };
-        let found = judge(&[claim.clone()], &measured(), &papers);
+        let found = judge(std::slice::from_ref(&claim), &measured(), &papers);
         assert_eq!((found[0].verdict, found[0].limit.as_str()), (Verdict::Holds, "at most 2.50 s"));
         let other = Claim { holds: "median(time) <= paper(time{delivery = scp})".into(), ..claim };
         assert_eq!(judge(&[other], &measured(), &papers)[0].verdict, Verdict::NotJudged);

@@ -45,6 +45,9 @@ pub enum Lacking {
     NotMeasured(String),
 }
 
+/// The index of a run, and that of a node in it.
+type Place = (usize, Option<usize>);
+
 type Evaluated<T> = Result<T, Lacking>;
 
 impl Scope<'_> {
@@ -126,7 +129,7 @@ impl Scope<'_> {
             let value = of_all(aggregate, items.iter()).map_err(Lacking::NotMeasured)?;
             return Ok(Value::Number(value, unit));
         };
-        let mut groups: Vec<((usize, Option<usize>), Vec<&Item>)> = Vec::new();
+        let mut groups: Vec<(Place, Vec<&Item>)> = Vec::new();
         let mut places = HashMap::new();
         for item in &items {
             let key = (item.run, if group == Group::Node { item.node } else { None });
@@ -136,7 +139,7 @@ impl Scope<'_> {
             });
             groups[place].1.push(item);
         }
-        let of_group = |((run, node), items): ((usize, Option<usize>), Vec<&Item>)| Item {
+        let of_group = |((run, node), items): (Place, Vec<&Item>)| Item {
             run,
             node,
             value: of_all(aggregate, items.into_iter()),
@@ -194,7 +197,7 @@ fn combine(operator: Operator, left: Value, right: Value) -> Evaluated<Value> {
 
 /// Each value of one set with that of the other for the same node, or with that of the whole run.
 fn join(operator: Operator, left: &[Item], right: &[Item]) -> Evaluated<Vec<Item>> {
-    let mut by_place: HashMap<(usize, Option<usize>), &Item> = HashMap::new();
+    let mut by_place: HashMap<Place, &Item> = HashMap::new();
     let mut nodes_of: HashMap<usize, Vec<&Item>> = HashMap::new();
     for item in right {
         if by_place.insert((item.run, item.node), item).is_some() {
