@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0 */
-/* For whom copies are made: crates/proto/src/explicit/mead/router/guard.rs. */
+/* Decides for which sources a router makes copies. The model is crates/proto/src/explicit/mead/router/guard.rs. */
 #ifndef TREECAST_GUARD_H
 #define TREECAST_GUARD_H
 
@@ -7,7 +7,7 @@
 
 enum { SECOND_NS = 1000000000 };
 
-/* Sources, once copies are made for some alone. */
+/* Networks for whose sources copies are made, when the router was started with --allow-source. Empty otherwise. */
 struct {
 	int (*type)[BPF_MAP_TYPE_LPM_TRIE];
 	int (*max_entries)[MEAD_MAX_ALLOWED];
@@ -16,7 +16,7 @@ struct {
 	mead_u8 *value;
 } allowed SECTION(".maps");
 
-/* By network (/64): until when its copies have used up what comes in. */
+/* Time, for each network (/64), until which the copies already made have used up the network's share. */
 struct {
 	int (*type)[BPF_MAP_TYPE_LRU_HASH];
 	int (*max_entries)[MEAD_MAX_SOURCES];

@@ -190,7 +190,7 @@ impl Prepared {
 
 struct Director<'a> {
     order: &'a Order,
-    /// By network.
+    /// What is known of each network, in the order of the experiment's networks.
     facts: Vec<Facts>,
     observe: &'a dyn Fn(&Event),
     stop: &'a dyn Fn() -> bool,

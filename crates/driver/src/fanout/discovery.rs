@@ -91,7 +91,7 @@ impl Discovery {
         }
     }
 
-    /// By which way its lists are served.
+    /// Returns the way that serves this discovery's lists: MEADcast or Xcast.
     pub fn way(&self) -> Way {
         self.how.kind.way()
     }

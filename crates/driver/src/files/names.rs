@@ -47,7 +47,7 @@ pub(super) struct Names {
 #[derive(Debug, Default)]
 struct Made {
     inodes: BTreeSet<u64>,
-    /// Those that are not in the journal yet.
+    /// Inodes of folders that the journal does not hold yet.
     unnoted: Vec<u64>,
 }
 

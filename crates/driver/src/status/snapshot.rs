@@ -129,11 +129,11 @@ pub struct ReceiverStatus {
     pub group_number: u8,
     /// Distinct bytes of objects that it has.
     pub done_bytes: u64,
-    /// Of all objects but those that it did not want, missed or ended without.
+    /// Total size, in bytes, of the objects that the receiver wants. Objects that it missed or ended without are not counted.
     pub wanted_bytes: u64,
     pub objects_done: u64,
     pub objects_failed: u64,
-    /// Of a feed, those that were done before it came.
+    /// Number of a feed's objects that were over before the receiver came.
     pub objects_missed: u64,
     pub now_bps: Option<u64>,
     pub retransmitted_bytes: u64,

@@ -214,13 +214,14 @@ impl TransmissionGroup {
 pub struct Packets {
     form: Form,
     group: TransmissionGroup,
-    /// The different ones, from the longest on.
+    /// Distinct path MTUs in bytes, longest first.
     mtus: Vec<usize>,
     /// The epoch of the lists' proofs.
     epoch: u64,
-    /// By how many addresses fit where each MTU is the least, and by what is behind the header: at most 33 times 256 for each MTU.
+    /// Packets already worked out. The key is the number of addresses that fit for each MTU, and the header that follows: at most
+    /// 33 times 256 entries for each MTU.
     copies: BTreeMap<(Vec<usize>, u8), Vec<Copy>>,
-    /// Of the packet at hand.
+    /// Key of the current packet in `copies`.
     fitting: (Vec<usize>, u8),
 }
 

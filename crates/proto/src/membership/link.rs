@@ -241,7 +241,8 @@ impl Link {
         }
     }
 
-    /// Those of the sources that a host names for which there is room, and the sources of groups that give way to them.
+    /// Returns the sources of a report for which there is room, and the entries (group and source) of others that give way to
+    /// them.
     fn make_room(
         &mut self,
         host: IpAddr,

@@ -42,13 +42,13 @@ pub struct Proof {
 pub struct Options {
     /// The UDP port of each address; 0 for routers. Who is turned into unicast gets its own.
     pub ports: Option<Vec<u16>>,
-    /// Of a request: what responses are to prove that they answer.
+    /// Random number of a discovery request, which responses repeat to prove that they answer it.
     pub nonce: Option<[u8; NONCE_LEN]>,
-    /// Of a response.
+    /// Proof that a discovery response comes from a router with the domain's key.
     pub proof: Option<Proof>,
     /// Where a designated router, which has no receivers in the list, sends the data on its own links.
     pub group: Option<Ipv6Addr>,
-    /// Of data and requests.
+    /// Proof that a sender of the domain wrote the address list. Data and discovery requests carry it.
     pub list_proof: Option<ListProof>,
 }
 

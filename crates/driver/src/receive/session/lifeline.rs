@@ -11,7 +11,7 @@ use treecast_proto::{Instant, vcmtp::ReceiverInput};
 
 use super::{super::ReceiveError, Session};
 
-/// From look to look at this host's address.
+/// Time between two looks at this host's addresses.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The address is gone when so many looks in a row have missed it. IPv6 takes an address back for a second or two while it

@@ -86,13 +86,13 @@ impl Request {
 /// asked for nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// To all senders.
+    /// Highest rate of answers to all senders together.
     pub in_all: Rate,
-    /// To the senders of one network (/64).
+    /// Highest rate of answers to the senders of one network (/64).
     pub of_network: Rate,
-    /// To one sender.
+    /// Highest rate of answers to one sender.
     pub of_sender: Rate,
-    /// Networks that are remembered, and as many senders; when there are more, they share what is left of `in_all`.
+    /// Number of networks that are remembered, and of senders. Any above that number share what is left of `in_all`.
     pub remembered: usize,
 }
 
