@@ -1,16 +1,12 @@
 //! Figures for people: bytes, rates, shares and times, short and of about the same width.
 
-use treecast_driver::status::Holder;
+pub(crate) use treecast_driver::words::bytes;
+use treecast_driver::{status::Holder, words::scaled};
 
-/// "58.3 MiB".
-pub(crate) fn bytes(bytes: u64) -> String {
-    scaled(bytes as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
-}
-
-/// "94.1 Mbit/s", or that it is not known yet.
+/// "94.1 Mbit/s", or "rate unknown" before it has been measured.
 pub(crate) fn rate(bits_per_second: Option<u64>) -> String {
     let units = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
-    bits_per_second.map_or_else(|| "- bit/s".to_owned(), |rate| scaled(rate as f64, 1000.0, &units))
+    bits_per_second.map_or_else(|| "rate unknown".to_owned(), |rate| scaled(rate as f64, 1000.0, &units))
 }
 
 /// "1.2 %" of a share of 0 to 1; small shares show that they are not nothing.
@@ -50,25 +46,41 @@ pub(crate) fn held_by(holder: &Holder) -> String {
     format!("waits for {}: {}", holder.receiver, holder.why)
 }
 
+/// "; slowest: client7 25 %, client8 50 %": the receivers that have least, given in that order with their whole percent.
+/// Empty when all have equally much, or when there is only one.
+pub(crate) fn slowest<'a>(receivers: impl Iterator<Item = (&'a str, u64)>) -> String {
+    /// How many are named.
+    const NAMED: usize = 3;
+    let receivers: Vec<_> = receivers.collect();
+    let least = receivers.first().map_or(0, |(_, percent)| *percent);
+    if receivers.iter().all(|(_, percent)| *percent == least) {
+        return String::new();
+    }
+    let named = receivers.iter().take(NAMED).map(|(name, percent)| format!("{name} {percent} %"));
+    format!("; slowest: {}", named.collect::<Vec<_>>().join(", "))
+}
+
 /// "3 done, 1 failed, 1 gone": receivers by where they stand, behind how many are done.
 pub(crate) fn standings(done: String, failed: u32, gone: u32) -> String {
     let others = [(failed, "failed"), (gone, "gone")].into_iter().filter(|(count, _)| *count > 0);
     others.fold(done, |text, (count, word)| format!("{text}, {count} {word}"))
 }
 
-fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < units.len() {
-        value /= step;
-        unit += 1;
-    }
-    let digits = if unit == 0 || value >= 99.95 { 0 } else { 1 };
-    format!("{value:.digits$} {}", units[unit])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_is_slowest_where_all_are_equally_fast() {
+        assert_eq!(slowest([("a", 3), ("b", 5)].into_iter()), "; slowest: a 3 %, b 5 %");
+        assert_eq!(
+            slowest([("a", 1), ("b", 1), ("c", 1), ("d", 2)].into_iter()),
+            "; slowest: a 1 %, b 1 %, c 1 %"
+        );
+        for equal in [&[("a", 5), ("b", 5)][..], &[("a", 5)], &[]] {
+            assert_eq!(slowest(equal.iter().copied()), "");
+        }
+    }
 
     #[test]
     fn figures_are_short() {
@@ -78,6 +90,7 @@ mod tests {
         );
         assert_eq!(rate(Some(94_123_456)), "94.1 Mbit/s");
         assert_eq!(rate(Some(1_000_000_000)), "1.0 Gbit/s");
+        assert_eq!(rate(None), "rate unknown");
         assert_eq!(
             [percent(0.0), percent(0.0001), percent(0.012), percent(0.5)].join(", "),
             "0.0 %, <0.1 %, 1.2 %, 50 %"

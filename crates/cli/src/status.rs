@@ -8,12 +8,12 @@ use treecast_driver::status::{Found, GroupStatus, Phase, ReceiverStatus, Role, S
 use crate::{
     Outcome,
     arguments::counted,
-    figures::{bytes, held_by, left, part, percent, rate, standings, time},
+    figures::{bytes, held_by, left, part, percent, rate, slowest, standings, time},
     output,
     send::display::holder_as_json,
 };
 
-/// How many of the slowest receivers are named.
+/// How many receivers are named in one line.
 const NAMED: usize = 3;
 
 /// Show the senders and receivers that run on this host.
@@ -166,15 +166,11 @@ fn groups(snapshot: &Snapshot) -> Option<String> {
 }
 
 fn receivers(snapshot: &Snapshot) -> String {
-    let slowest = snapshot.receivers.iter().filter(|receiver| receiver.connected).take(NAMED);
-    let named = |receiver: &ReceiverStatus| {
-        format!("{} {} %", receiver.receiver, part(receiver.done_bytes, receiver.wanted_bytes))
-    };
-    let slowest: Vec<_> = slowest.map(named).collect();
+    let there = snapshot.receivers.iter().filter(|receiver| receiver.connected);
+    let percent = |receiver: &ReceiverStatus| part(receiver.done_bytes, receiver.wanted_bytes);
+    let slowest = slowest(there.map(|receiver| (receiver.receiver.as_str(), percent(receiver))));
     let done = format!("{} done", snapshot.receivers_done);
     let standings = standings(done, snapshot.receivers_failed, snapshot.receivers_gone);
-    let slowest =
-        if slowest.is_empty() { String::new() } else { format!("; slowest: {}", slowest.join(", ")) };
     format!("{} there, {standings}{slowest}", counted(snapshot.joined as usize, "receiver"))
 }
 
@@ -216,14 +212,23 @@ mod tests {
             done_bytes: 1 << 29,
             now_bps: Some(94_100_000),
             joined: 2,
-            receivers: vec![ReceiverStatus {
-                receiver: "client7".into(),
-                connected: true,
-                done_bytes: 1 << 28,
-                wanted_bytes: 1 << 30,
-                why: Some(Hindrance::Silent(12.0)),
-                ..ReceiverStatus::default()
-            }],
+            receivers: vec![
+                ReceiverStatus {
+                    receiver: "client7".into(),
+                    connected: true,
+                    done_bytes: 1 << 28,
+                    wanted_bytes: 1 << 30,
+                    why: Some(Hindrance::Silent(12.0)),
+                    ..ReceiverStatus::default()
+                },
+                ReceiverStatus {
+                    receiver: "client2".into(),
+                    connected: true,
+                    done_bytes: 1 << 29,
+                    wanted_bytes: 1 << 30,
+                    ..ReceiverStatus::default()
+                },
+            ],
             held_by: Some(Holder { receiver: "client7".into(), why: Hindrance::Silent(12.0) }),
             ..Snapshot::default()
         }
@@ -235,7 +240,7 @@ mod tests {
         let expected = "send 0000feed  pid 7  [ff15::1]:5000 (nack)  0:42\n  \
                         1 of 3 files, 50 % of 1.0 GiB; 94.1 Mbit/s; time left unknown\n  \
                         0 B sent again (0 requests), 0.0 % twice, 0 packets dropped\n  \
-                        2 receivers there, 0 done; slowest: client7 25 %\n  \
+                        2 receivers there, 0 done; slowest: client7 25 %, client2 50 %\n  \
                         waits for client7: silent for 12 s\n";
         assert_eq!(text, expected);
         assert!(text.lines().all(|line| line.len() <= 80));

@@ -32,6 +32,22 @@ fn misleads(c: char) -> bool {
         )
 }
 
+/// An amount of data in units of 1024: "999 B", "58.3 MiB".
+pub fn bytes(bytes: u64) -> String {
+    scaled(bytes as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
+}
+
+/// A value with the largest of `units` in which it is at least 1. Each unit is `step` times the one before it.
+pub fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= step;
+        unit += 1;
+    }
+    let digits = if unit == 0 || value >= 99.95 { 0 } else { 1 };
+    format!("{value:.digits$} {}", units[unit])
+}
+
 /// "1 file", "2 files".
 pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })

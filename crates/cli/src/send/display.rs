@@ -8,13 +8,10 @@ use treecast_driver::{
 
 use crate::{
     arguments::counted,
-    figures::{bytes, held_by, left, part, percent, rate, standings},
+    figures::{bytes, held_by, left, part, percent, rate, slowest, standings},
     moving_line::{Moment, MovingLine},
     output::{self, Lines},
 };
-
-/// How many of the slowest receivers are named beside the bar.
-const NAMED: usize = 3;
 
 pub(super) struct Display {
     json: bool,
@@ -71,7 +68,9 @@ impl Display {
             SendEvent::Moved { receiver, group, rate_bps } => {
                 self.line(&format!("{receiver} moved to group {group} at {}", rate(Some(*rate_bps))));
             }
-            SendEvent::Way { receiver, way } => self.line(&format!("{receiver} is served by {way}")),
+            SendEvent::Way { receiver, way, why } => {
+                self.line(&format!("{receiver} is served by {}: {why}", way.title()));
+            }
             SendEvent::ObjectDone { .. } | SendEvent::Idle => {}
             SendEvent::Withdrawn { reason, .. } => self.line(reason),
             SendEvent::NotSent { reason, .. } => self.line(reason),
@@ -131,24 +130,17 @@ fn remark(progress: &SendProgress) -> String {
     let standings = standings(done, stand(Standing::Failed), stand(Standing::Gone));
     let again: u64 = receivers.iter().map(|receiver| receiver.retransmitted_bytes).sum();
     let share = again as f64 / (progress.sent_bytes + again).max(1) as f64;
-    let who = progress.held_by.as_ref().map_or_else(|| slowest(progress), held_by);
-    let separator = if who.is_empty() { "" } else { "; " };
-    format!("{standings}, {} sent again{separator}{who}", percent(share))
-}
-
-/// Empty when nobody is there.
-fn slowest(progress: &SendProgress) -> String {
-    let mut slowest: Vec<&ReceiverProgress> =
-        progress.receivers.iter().filter(|receiver| receiver.is_connected).collect();
-    if slowest.is_empty() {
-        return String::new();
-    }
-    slowest.sort_by_key(|receiver| receiver.received_bytes);
-    let named = slowest.iter().take(NAMED);
-    let named = named.map(|receiver| {
-        format!("{} {} %", receiver.name, part(receiver.received_bytes, progress.total_bytes))
-    });
-    format!("slowest: {}", named.collect::<Vec<_>>().join(", "))
+    let who = match &progress.held_by {
+        Some(holder) => format!("; {}", held_by(holder)),
+        None => {
+            let mut there: Vec<&ReceiverProgress> =
+                receivers.iter().filter(|receiver| receiver.is_connected).collect();
+            there.sort_by_key(|receiver| receiver.received_bytes);
+            let percent = |receiver: &&ReceiverProgress| part(receiver.received_bytes, progress.total_bytes);
+            slowest(there.iter().map(|receiver| (receiver.name.as_str(), percent(receiver))))
+        }
+    };
+    format!("{standings}, {} sent again{who}", percent(share))
 }
 
 fn in_one_line(summary: &SendSummary) -> String {
@@ -278,8 +270,8 @@ fn as_json(event: &SendEvent) -> Option<Value> {
         SendEvent::Moved { receiver, group, rate_bps } => {
             json!({"event": "moved", "receiver": receiver, "group_number": group, "rate_bps": rate_bps})
         }
-        SendEvent::Way { receiver, way } => {
-            json!({"event": "way", "receiver": receiver, "way": way.to_string()})
+        SendEvent::Way { receiver, way, why } => {
+            json!({"event": "way", "receiver": receiver, "way": way.to_string(), "why": why.to_string()})
         }
         SendEvent::NotSent { path, reason } => {
             json!({"event": "not_sent", "path": path, "reason": reason})

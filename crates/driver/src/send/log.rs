@@ -32,8 +32,8 @@ impl Log {
             SendEvent::Moved { receiver, group, rate_bps } => {
                 about(receiver).in_scope(|| info!(target: LOG, group, rate_bps, "moved"));
             }
-            SendEvent::Way { receiver, way } => {
-                about(receiver).in_scope(|| info!(target: LOG, %way, "another way"));
+            SendEvent::Way { receiver, way, why } => {
+                about(receiver).in_scope(|| info!(target: LOG, %way, %why, "another way"));
             }
             SendEvent::Idle => {}
             SendEvent::ObjectDone { name, bytes, complete, failed: 0, not_wanted } => {

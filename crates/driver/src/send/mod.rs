@@ -27,7 +27,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use treecast_proto::{fanout::Way, fec::Share};
+use treecast_proto::{
+    fanout::{Way, Why},
+    fec::Share,
+};
 use treecast_wire::ticket::{Fanout, Repair, Ticket};
 
 pub use feed::FeedSource;
@@ -248,6 +251,7 @@ pub enum SendEvent {
     Way {
         receiver: String,
         way: Way,
+        why: Why,
     },
     /// Every receiver has ended with an object.
     ObjectDone {
@@ -467,12 +471,15 @@ pub enum SendError {
     Listen { address: SocketAddr, source: io::Error },
     #[error(
         "{joined} of {of} came within {seconds} s{missing}: start them with the ticket, or wait longer with \
-         --wait-timeout; --wait-at-least starts with fewer",
-        of = counted(*wanted as usize, "receiver"), missing = none_from(missing)
+         --wait-timeout{fewer}",
+        of = counted(*wanted as usize, "receiver"), missing = none_from(missing),
+        fewer = start_with_fewer(*joined, *at_least)
     )]
     NoReceivers {
         joined: u32,
         wanted: u32,
+        /// How many are enough when the time is over; none when all are needed.
+        at_least: Option<u32>,
         seconds: u64,
         /// Those of the receivers named that nobody has come from.
         missing: Vec<IpAddr>,
@@ -499,6 +506,15 @@ impl SendError {
             Self::Interrupted => "it was stopped".to_owned(),
             other => other.to_string(),
         }
+    }
+}
+
+/// The advice to start with fewer receivers, where that would have helped.
+fn start_with_fewer(joined: u32, at_least: Option<u32>) -> String {
+    match (joined, at_least) {
+        (0, None) => String::new(),
+        (_, None) => "; --wait-at-least starts with fewer".to_owned(),
+        (_, Some(at_least)) => format!("; --wait-at-least asks for {at_least}"),
     }
 }
 

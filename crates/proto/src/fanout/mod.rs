@@ -53,6 +53,44 @@ impl fmt::Display for Way {
     }
 }
 
+impl Way {
+    /// The name that people know it by.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Multicast => "multicast",
+            Self::Mead => "MEADcast",
+            Self::Xcast => "Xcast",
+            Self::Unicast => "unicast",
+        }
+    }
+}
+
+/// Why a receiver is served by another way from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The trial of a cheaper way has succeeded.
+    Arrives,
+    /// The receiver heard nothing any more of what this way brought before.
+    Silent(Way),
+    /// The receiver heard less than half of what this way brought before.
+    Lossy(Way),
+    /// The lists of this way have no other receiver for it any more.
+    Alone(Way),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Arrives => f.write_str("packets arrive that way"),
+            Self::Silent(before) => write!(f, "nothing arrives by {} any more", before.title()),
+            Self::Lossy(before) => write!(f, "less than half arrives by {}", before.title()),
+            Self::Alone(before) => {
+                write!(f, "no other receiver shares its {} packets any more", before.title())
+            }
+        }
+    }
+}
+
 /// What the machine is told at its start.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
@@ -86,7 +124,7 @@ pub enum Event {
     /// Packets leave by [`Fanout::plan`] from now on.
     Plan,
     /// A receiver is served by another way.
-    Moved { receiver: u32, way: Way },
+    Moved { receiver: u32, way: Way, why: Why },
     /// A receiver has heard nothing of what was sent to it: none of it waits in its buffer.
     Unheard { receiver: u32 },
 }
@@ -193,8 +231,8 @@ impl Fanout {
         }
         self.form_lists(now);
         for (number, receiver) in &mut self.receivers {
-            if let Some(way) = receiver.take_move() {
-                self.events.push_back(Event::Moved { receiver: *number, way });
+            if let Some((way, why)) = receiver.take_move() {
+                self.events.push_back(Event::Moved { receiver: *number, way, why });
             }
         }
         let plan = self.planned();

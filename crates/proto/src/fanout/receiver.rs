@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Heard, Way, evidence::SentLog};
+use super::{Heard, Way, Why, evidence::SentLog};
 use crate::Instant;
 
 /// Fewer packets than that prove nothing.
@@ -53,7 +53,8 @@ pub(super) struct Receiver {
     lag: Option<Duration>,
     /// From where its share is judged.
     judged: Option<Mark>,
-    has_moved: bool,
+    /// Why it has moved to its way; none once that has been told.
+    moved: Option<Why>,
 }
 
 /// A way that serves the receiver besides its own.
@@ -104,7 +105,7 @@ impl Receiver {
             silent_reports: 0,
             lag: None,
             judged: None,
-            has_moved: false,
+            moved: None,
         }
     }
 
@@ -139,19 +140,19 @@ impl Receiver {
         if self.tries(way) {
             self.trial = None;
         } else {
-            self.move_to(now, Way::Unicast, log);
+            self.move_to(now, Way::Unicast, Why::Alone(way), log);
         }
         self.judged = None;
     }
 
-    /// The way that it has moved to since the last time.
-    pub fn take_move(&mut self) -> Option<Way> {
-        std::mem::take(&mut self.has_moved).then_some(self.way)
+    /// Returns the way that it has moved to since the last call, and why.
+    pub fn take_move(&mut self) -> Option<(Way, Why)> {
+        self.moved.take().map(|why| (self.way, why))
     }
 
     /// Whether it has moved and nobody has been told.
     pub fn has_moved(&self) -> bool {
-        self.has_moved
+        self.moved.is_some()
     }
 
     /// Whether its reports are of interest: something that it has not heard has been sent by a way that may fail.
@@ -185,7 +186,7 @@ impl Receiver {
             }
             if trial.mark.is_some_and(|before| has_proved(trial.way, before, mark)) {
                 let way = trial.way;
-                self.move_to(now, way, log);
+                self.move_to(now, way, Why::Arrives, log);
             }
         } else if self.way != Way::Unicast {
             self.note_share(mark);
@@ -222,7 +223,8 @@ impl Receiver {
                 && share(self.way, before, mark) < LEAST_SHARE
         });
         if is_deaf || is_poor {
-            self.fail(now, log);
+            let why = if is_deaf { Why::Silent } else { Why::Lossy };
+            self.fail(now, why(self.way), log);
         }
         is_deaf
     }
@@ -256,19 +258,19 @@ impl Receiver {
         }
     }
 
-    fn fail(&mut self, now: Instant, log: &SentLog) {
+    fn fail(&mut self, now: Instant, why: Why, log: &SentLog) {
         let (way, was_good) = (self.way, now.saturating_duration_since(self.since) >= GOOD);
         let attempts = self.attempts_mut(way);
         if was_good {
             attempts.pause = FIRST_PAUSE;
         }
         attempts.fail(now);
-        self.move_to(now, Way::Unicast, log);
+        self.move_to(now, Way::Unicast, why, log);
     }
 
-    fn move_to(&mut self, now: Instant, way: Way, log: &SentLog) {
+    fn move_to(&mut self, now: Instant, way: Way, why: Why, log: &SentLog) {
         (self.way, self.since, self.from, self.silent_reports) = (way, now, log.total(), 0);
-        (self.trial, self.judged, self.has_moved) = (None, None, true);
+        (self.trial, self.judged, self.moved) = (None, None, Some(why));
     }
 
     fn attempts(&self, way: Way) -> Option<&Attempts> {

@@ -46,6 +46,8 @@ struct Bench {
     to_sender: VecDeque<(Instant, u32, Heard)>,
     copies: BTreeMap<Way, u64>,
     story: Vec<String>,
+    /// Why each move of the story happened.
+    reasons: Vec<String>,
 }
 
 impl Bench {
@@ -71,6 +73,7 @@ impl Bench {
             to_sender: VecDeque::new(),
             copies: BTreeMap::new(),
             story: Vec::new(),
+            reasons: Vec::new(),
         }
     }
 
@@ -93,8 +96,9 @@ impl Bench {
             self.machine.handle(self.now, Input::Heard(number, heard));
         }
         while let Step::Event(event) = self.machine.poll(self.now) {
-            if let Event::Moved { receiver, way } = event {
+            if let Event::Moved { receiver, way, why } = event {
                 self.story.push(format!("{receiver} {way}"));
+                self.reasons.push(why.to_string());
             }
         }
         (0..self.packets).for_each(|_| self.send());
@@ -198,6 +202,8 @@ fn who_hears_nothing_more_is_back_at_unicast_within_the_patience_and_the_way_is_
     bench.mead.clear();
     bench.run(Duration::from_millis(500));
     assert_eq!(bench.ways(), [Way::Unicast; 2]);
+    let (came, went) = ("packets arrive that way", "nothing arrives by MEADcast any more");
+    assert_eq!(bench.reasons, [came, came, went, went]);
     assert!(bench.longest_gap() <= PATIENCE + DELAY * 3 + STEP * 6, "{:?}", bench.longest_gap());
     // Trials after 2, 4, 8, 16 and 32 s, each a second at most.
     let before = bench.copies[&Way::Mead];
@@ -223,6 +229,9 @@ fn who_says_nothing_at_all_for_a_second_is_held_up_and_not_deaf() {
     // It has no ears for as long as it likes.
     bench.hold(1, Duration::from_millis(2500));
     assert_eq!(bench.story[3], "1 unicast");
+    assert_eq!(bench.story[4], "2 unicast");
+    let alone = "no other receiver shares its MEADcast packets any more";
+    assert_eq!(bench.reasons[3..5], ["nothing arrives by MEADcast any more", alone]);
 }
 
 #[test]

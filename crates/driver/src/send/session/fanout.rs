@@ -33,7 +33,7 @@ pub(super) struct Ways {
     machine: Fanout,
     /// None where packets with lists cannot be sent.
     discovery: Option<Discovery>,
-    /// Whom both know.
+    /// Receivers that both the machine and discovery have been told of.
     known: BTreeSet<ReceiverId>,
     /// Whether the start waits for the first discovery.
     waits_for_routers: bool,
@@ -180,7 +180,9 @@ impl Session<'_> {
         let deadline = loop {
             match ways.machine.poll(now) {
                 Step::Event(Event::Plan) => is_changed = true,
-                Step::Event(Event::Moved { receiver, way }) => moved.push((ReceiverId(receiver), way)),
+                Step::Event(Event::Moved { receiver, way, why }) => {
+                    moved.push((ReceiverId(receiver), way, why))
+                }
                 Step::Event(Event::Unheard { receiver }) => unheard.push(ReceiverId(receiver)),
                 Step::Wait(look, _) => break [deadline, look].into_iter().flatten().min(),
             }
@@ -188,10 +190,10 @@ impl Session<'_> {
         for receiver in unheard {
             self.handle(now, SenderInput::Unheard { receiver });
         }
-        for (receiver, way) in moved {
+        for (receiver, way, why) in moved {
             if let Some(peer) = self.peers.get_mut(&receiver).filter(|peer| !peer.closes) {
                 peer.way = Some(way);
-                (self.on_event)(SendEvent::Way { receiver: peer.name.clone(), way });
+                (self.on_event)(SendEvent::Way { receiver: peer.name.clone(), way, why });
             }
         }
         if is_changed {

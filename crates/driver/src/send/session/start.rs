@@ -49,7 +49,8 @@ impl Session<'_> {
             return Ok(false);
         }
         if at_least.is_none_or(|at_least| joined < at_least) {
-            return Err(SendError::NoReceivers { joined, wanted, seconds, missing: self.missing() });
+            let missing = self.missing();
+            return Err(SendError::NoReceivers { joined, wanted, at_least, seconds, missing });
         }
         if self.awaits_routers() {
             return Ok(false);
