@@ -23,7 +23,7 @@ pub fn seconds(text: &str) -> Result<u64, String> {
 
 /// Bytes, with or without a unit: 500000, 500k, 20M, 4G.
 pub fn bytes(text: &str) -> Result<u64, &'static str> {
-    const EXPECTED: &str = "expected bytes, like 500k, 20M or 4G";
+    const EXPECTED: &str = "expected a number of bytes from 1 on, like 500k, 20M or 4G";
     let (at, shift) = match text.char_indices().next_back().ok_or(EXPECTED)? {
         (at, 'k' | 'K') => (at, 10),
         (at, 'm' | 'M') => (at, 20),

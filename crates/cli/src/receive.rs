@@ -69,7 +69,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_negative_numbers = true,
           help_heading = SENDER_HEADING)]
     max_bytes: Option<u64>,
-    /// End after so many seconds; what came is kept, so that a receiver that is started again goes on
+    /// End after this time, in seconds or with a unit (90, 90s, 15m, 2h); what came is kept, so that a receiver that is started again goes on
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true,
           help_heading = SENDER_HEADING)]
     max_time: Option<u64>,
@@ -159,12 +159,12 @@ pub fn run(args: Args) -> Outcome {
         display.show(&event);
     };
     let result = receive::run(&options, &stop, &mut on_event);
-    let summary = result.map_err(|error| match stop.is_time_up() {
-        true => format!("{}: nothing was received", time_limit(&args)),
-        false => error.to_string(),
+    let summary = result.map_err(|error| match time_limit(&stop) {
+        Some(limit) => format!("{limit}: nothing was received"),
+        None => error.to_string(),
     })?;
     display.finish(&summary);
-    exit_code(&args, &summary, stop.is_time_up())
+    exit_code(&summary, time_limit(&stop))
 }
 
 /// What ends the session from outside: signals, and --max-time.
@@ -174,8 +174,9 @@ fn stop(args: &Args) -> std::io::Result<Stop> {
     Ok(stop)
 }
 
-fn time_limit(args: &Args) -> Limit {
-    Limit::Time(Duration::from_secs(args.max_time.unwrap_or_default()))
+/// The limit of --max-time, when the time is over.
+fn time_limit(stop: &Stop) -> Option<Limit> {
+    stop.time_up().map(Limit::Time)
 }
 
 fn rules(args: &Args) -> Rules {
@@ -234,6 +235,8 @@ fn read_ticket(text: &str) -> Result<Ticket, String> {
         let advice = "name the file that `treecast send --ticket-file` wrote, or give the ticket itself";
         format!("cannot read the ticket from {path:?}: {error}; {advice}")
     })?;
+    // Editors of other systems open a text with a byte order mark.
+    let content = content.trim_start_matches('\u{feff}');
     let mut lines = content.lines().skip_while(|line| line.trim().is_empty()).peekable();
     if lines.peek().is_none() {
         return Err(format!("there is no ticket in {path:?}: see that `treecast send` has written it"));
@@ -255,9 +258,9 @@ fn at_limit(limit: Limit, summary: &ReceiveSummary) -> String {
     format!("the session ended early: {limit}; {whole}; {rest}")
 }
 
-fn exit_code(args: &Args, summary: &ReceiveSummary, is_time_up: bool) -> Outcome {
-    let is_time_up = is_time_up && !summary.is_complete();
-    if let Some(limit) = summary.limit.or_else(|| is_time_up.then(|| time_limit(args))) {
+fn exit_code(summary: &ReceiveSummary, time_limit: Option<Limit>) -> Outcome {
+    let time_limit = time_limit.filter(|_| !summary.is_complete());
+    if let Some(limit) = summary.limit.or(time_limit) {
         return Err(at_limit(limit, summary).into());
     }
     if summary.interrupted {
@@ -339,8 +342,11 @@ mod tests {
             read_ticket(&format!("@{}", path.display())).map(|ticket| ticket.to_string())
         };
         assert!(read(format!("\n {first}\nRegards\n")).unwrap_err().contains("cut short"));
-        for text in [format!("{TICKET}\nthe second line\n"), format!("\n{first}\r\n  {second}\n\nRegards\n")]
-        {
+        for text in [
+            format!("{TICKET}\nthe second line\n"),
+            format!("\n{first}\r\n  {second}\n\nRegards\n"),
+            format!("\u{feff}{TICKET}\r\n"),
+        ] {
             assert_eq!(read(text), Ok(TICKET.to_owned()));
         }
         std::fs::remove_file(&path).unwrap();

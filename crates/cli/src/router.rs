@@ -274,17 +274,17 @@ fn print_status(status: &Status) {
         ("turned into unicast", copies.unicast),
         ("turned into unicast early", copies.premature),
         ("to the listeners on a link", copies.multicast),
-        ("of these by the kernel's way", copies.by_kernel),
-        ("of these not sent", copies.not_sent),
+        ("  of these copies, sent by the kernel", copies.by_kernel),
+        ("  of these copies, not sent", copies.not_sent),
         ("discovery requests", discovery.requests),
         ("  answered", discovery.answered),
-        ("  too many at once", discovery.limited),
-        ("  missed", discovery.unanswered),
+        ("  not answered: too many at once", discovery.limited),
+        ("  not answered: missed", discovery.unanswered),
         ("discovery responses", discovery.responses),
     ];
     let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
     table(
-        ["PACKETS, SUPER-PACKETS AS ONE", ""],
+        ["MEADCAST PACKETS (A SUPER-PACKET IS ONE)", "COUNT"],
         counts.chain(ended(&status.malformed, &status.dropped, &status.passed_on)),
     );
     if let Some(other) = &status.other_dialect {
@@ -294,13 +294,13 @@ fn print_status(status: &Status) {
     print_xcast(&status.xcast);
     if !status.groups.is_empty() {
         let groups = status.groups.iter().map(|one| [one.group.to_string(), one.interfaces.join(" ")]);
-        table(["GROUP", "LISTENED TO AT"], groups);
+        table(["GROUP", "INTERFACES WITH LISTENERS"], groups);
     }
     let neighbours = status.neighbours.iter().map(|neighbour| {
         let (packets, bytes) = (neighbour.packets.to_string(), neighbour.bytes.to_string());
         [neighbour.interface.clone(), neighbour.address.to_string(), packets, bytes]
     });
-    table(["TO INTERFACE", "NEIGHBOUR", "DATAGRAMS, EACH", "BYTES"], neighbours);
+    table(["INTERFACE", "NEIGHBOUR", "DATAGRAMS SENT", "BYTES SENT"], neighbours);
 }
 
 fn state_of(leaving: &Leaving) -> String {
@@ -320,16 +320,16 @@ fn print_xcast(xcast: &Xcast) {
         ("copies", xcast.copies),
         ("turned into unicast", xcast.unicast),
         ("turned into unicast early", xcast.premature),
-        ("for this router", xcast.local),
+        ("addressed to this router", xcast.local),
         ("without a route", xcast.unrouted),
         ("to the listeners on a link", xcast.multicast),
-        ("of senders on a link", xcast.encapsulated),
+        ("made from multicast of senders on a link", xcast.encapsulated),
         ("registrations refused", xcast.registrations_refused),
         ("registrations not sent", xcast.registrations_unsent),
     ];
     let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
     table(
-        ["XCAST PACKETS, SUPER-PACKETS AS ONE", ""],
+        ["XCAST PACKETS (A SUPER-PACKET IS ONE)", "COUNT"],
         counts.chain(ended(&xcast.malformed, &xcast.dropped, &xcast.passed_on)),
     );
     if !xcast.registered.is_empty() {
@@ -337,7 +337,7 @@ fn print_xcast(xcast: &Xcast) {
             |one: &Registered| one.routers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let channels =
             xcast.registered.iter().map(|one| [one.source.to_string(), one.group.to_string(), routers(one)]);
-        table(["SENDER", "GROUP", "REGISTERED"], channels);
+        table(["SENDER", "GROUP", "REGISTERED ROUTERS"], channels);
     }
 }
 

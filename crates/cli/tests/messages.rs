@@ -93,6 +93,7 @@ const CASES: &[Case] = &[
         &["carousel", "leave out --port"],
     ),
     (&["receive", "--group", "ff15::1", "x"], &["leave out --group"]),
+    (&["receive", "--max-bytes", "0", "x"], &["'0'", "--max-bytes", "from 1 on", "like 500k"]),
     (&["receive", "@empty"], &["no ticket", "empty", "treecast send"]),
     (&["receive", "--only", "[", "x"], &["'['", "--only", "like '*.iso'"]),
     (&["receive", "--only", "", "x"], &["''", "--only", "like '*.iso'"]),
@@ -178,6 +179,34 @@ fn a_group_that_seems_to_have_a_port_is_remarked_on() {
         assert_eq!(hints.len(), usize::from(says), "{group}: {said}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("treecast2."), "{group} is good: {said}");
     }
+}
+
+/// Units stand where a number is asked for.
+#[test]
+fn help_names_the_units_of_times() {
+    let help = Folder::new("help").run(&["receive", "--help"]);
+    let help = String::from_utf8(help.stdout).unwrap();
+    let words: Vec<_> = help.split("--max-time <").nth(1).unwrap().split_whitespace().take(12).collect();
+    assert!(words.join(" ").contains("End after this time, in seconds or with a unit"), "{words:?}");
+}
+
+/// A sender that nobody comes to, and a receiver that finds no sender, say what was missing and what would have helped.
+#[test]
+fn who_finds_nobody_is_told_why() {
+    let folder = Folder::new("nobody");
+    let send = ["send", "--interface", "lo", "--wait", "3", "--wait-timeout", "0", "--ticket-file", "ticket"];
+    for (options, advice) in [
+        (&["file"][..], "or wait longer with --wait-timeout\n"),
+        (&["--wait-at-least", "1", "file"], "with --wait-timeout; --wait-at-least asks for 1\n"),
+    ] {
+        let output = folder.run(&[&send, options].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("0 of 3 receivers came within 0 s: ") && said.ends_with(advice), "{said}");
+    }
+    let output = folder.run(&["receive", "--interface", "lo", "--connect-timeout", "0", "@ticket"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("(no connection: Connection refused"), "{said}");
+    assert!(!said.contains("the connection broke"), "{said}");
 }
 
 /// What is sent, to how many receivers; then what the sender's and each receiver's last line must hold.

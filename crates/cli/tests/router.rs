@@ -60,7 +60,9 @@ fn each_receiver_gets_each_datagram_once_and_a_right_one() {
     let shown = String::from_utf8(output.stdout).expect("it is text");
     let heading = |words: &str| shown.lines().any(|line| line.contains(words));
     assert!(
-        heading("PACKETS, SUPER-PACKETS AS ONE") && heading("NEIGHBOUR") && heading("DATAGRAMS, EACH"),
+        heading("MEADCAST PACKETS (A SUPER-PACKET IS ONE)")
+            && heading("NEIGHBOUR")
+            && heading("DATAGRAMS SENT"),
         "{shown}"
     );
 

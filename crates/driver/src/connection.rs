@@ -74,6 +74,12 @@ pub enum ConnectionError {
     Tls(#[from] TlsError),
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
+    /// Nobody took the connection.
+    #[error("no connection: {0}")]
+    Refused(io::Error),
+    /// The other side took the connection and said nothing within the time that it had.
+    #[error("it takes the connection, but does not answer")]
+    NoAnswer,
     #[error("the other side does not speak treecast's protocol ({0})")]
     Protocol(#[from] ParseError),
 }

@@ -4,7 +4,7 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering},
     },
     time::Duration,
@@ -16,7 +16,8 @@ use crate::wake::Waker;
 #[derive(Debug, Clone)]
 pub struct Stop {
     requested: Arc<AtomicBool>,
-    is_time_up: Arc<AtomicBool>,
+    /// The time that [`Stop::request_after`] was given, once it has passed.
+    time_up: Arc<OnceLock<Duration>>,
     waker: Waker,
 }
 
@@ -33,7 +34,7 @@ impl Stop {
     /// # Errors
     /// When no more descriptors are to be had.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { requested: Arc::default(), is_time_up: Arc::default(), waker: Waker::new()? })
+        Ok(Self { requested: Arc::default(), time_up: Arc::default(), waker: Waker::new()? })
     }
 
     /// One that SIGINT and SIGTERM request, too. For one at a time in a process; the descriptor stays open
@@ -73,15 +74,21 @@ impl Stop {
         let stop = self.clone();
         let wait = move || {
             std::thread::sleep(time);
-            stop.is_time_up.store(true, Ordering::SeqCst);
+            // A longer limit that ends later changes nothing.
+            _ = stop.time_up.set(time);
             stop.request();
         };
         std::thread::Builder::new().name("time limit".into()).spawn(wait).map(drop)
     }
 
+    /// Returns the time of [`Stop::request_after`] when it has passed.
+    pub fn time_up(&self) -> Option<Duration> {
+        self.time_up.get().copied()
+    }
+
     /// Whether the time of [`Stop::request_after`] has passed.
     pub fn is_time_up(&self) -> bool {
-        self.is_time_up.load(Ordering::SeqCst)
+        self.time_up().is_some()
     }
 
     /// Whether a stop has been requested. Once true it stays so.

@@ -14,7 +14,7 @@ use treecast_driver::{
 };
 use treecast_wire::{header::SessionId, iotup};
 
-use super::{Args, display::Display, exit_code, rules};
+use super::{Args, display::Display, exit_code, rules, time_limit};
 use crate::{Outcome, observers::Observers};
 
 pub(super) fn run(args: &Args, options: ReceiveOptions) -> Outcome {
@@ -94,7 +94,7 @@ fn receive(args: &Args, options: carousel::ReceiveOptions, into: &Path, mut obse
     };
     let summary = carousel::receive(options, folder, &stop, &mut on_event)?;
     display.finish(&summary);
-    exit_code(args, &summary, stop.is_time_up())
+    exit_code(&summary, time_limit(&stop))
 }
 
 fn interface(args: &Args, group: IpAddr) -> Result<Interface, Box<dyn std::error::Error>> {

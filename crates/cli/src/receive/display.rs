@@ -233,11 +233,13 @@ impl Display {
 /// What is full, what for, and how long that is borne.
 fn full(shortage: &Shortage) -> String {
     let Shortage { name, folder, part, needed, free, left } = shortage;
-    let there = part.as_ref().map(|(bytes, path)| format!("; {bytes} bytes of it are in {}", path.display()));
+    let there =
+        part.as_ref().map(|(there, path)| format!("; {} of it are in {}", bytes(*there), path.display()));
     format!(
-        "folder {} is full: {name} needs {needed} bytes more and {free} are free{}; it waits for room for {} s \
-         (--wait-for-space)",
+        "folder {} is full: {name} needs {} more and {} are free{}; it waits for room for {} s (--wait-for-space)",
         folder.display(),
+        bytes(*needed),
+        bytes(*free),
         there.unwrap_or_default(),
         left.as_secs()
     )

@@ -24,7 +24,8 @@ use super::{CarouselError, Dialect, iotup::FrameCollector};
 use crate::{
     clock::Clock,
     files::{
-        Admission, Buffers, Ending, Intake, Journal, Leftovers, Report, SourceBlock, TargetFolder, Task,
+        Admission, Buffers, Ending, Intake, Journal, Leftovers, Limit, Report, SourceBlock, TargetFolder,
+        Task,
     },
     poller::{Interest, Poller},
     receive::{NameFilter, PLAIN, RECEIVE_BUFFER_BYTES, ReceiveEvent, ReceiveProgress, ReceiveSummary},
@@ -266,7 +267,9 @@ impl Session<'_> {
             if stop.is_requested() || self.summary.limit.is_some() {
                 self.is_time_up = stop.is_time_up();
                 self.summary.interrupted = true;
-                self.machine.handle(now, ReceiverInput::Close { reason: self.summary.why_stopped() });
+                let reason = stop.time_up().map(|time| Limit::Time(time).to_string());
+                let reason = reason.unwrap_or_else(|| self.summary.why_stopped());
+                self.machine.handle(now, ReceiverInput::Close { reason });
             }
             self.take_reports(now);
             let is_drained = self.take_packets(now)?;

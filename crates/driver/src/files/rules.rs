@@ -9,6 +9,7 @@ use std::{
 use treecast_wire::message::{BeginOfFile, ObjectKind};
 
 use super::{Kept, TargetFolder, check_name};
+use crate::words::bytes;
 
 /// What may be done in a target folder. By default a file or symbolic link that has the name of a received one is
 /// replaced, as with rsync, tar and cp: machines are brought up to date in the same folder again and again. Names that
@@ -42,7 +43,9 @@ impl fmt::Display for Limit {
             Self::Files(files) => {
                 write!(f, "there are more files, folders and links than --max-files {files} allows")
             }
-            Self::Bytes(bytes) => write!(f, "the files are larger than --max-bytes {bytes} allows"),
+            Self::Bytes(most) => {
+                write!(f, "the files are larger together than the {} that --max-bytes allows", bytes(*most))
+            }
         }
     }
 }

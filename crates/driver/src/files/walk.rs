@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     fs::{DirEntry, FileType},
     io,
     os::unix::ffi::OsStrExt,
@@ -11,6 +12,7 @@ use std::{
 use treecast_wire::message::{BeginOfFile, FILE_NAME_LEN, TransferType};
 
 use super::{Source, SourceError, Unsendable, check_name, link::check_link, target::is_own};
+use crate::words::in_one_line;
 
 /// An object to send and what receivers are to call it.
 #[derive(Debug)]
@@ -41,32 +43,64 @@ pub struct Found {
     pub skipped: Skipped,
 }
 
-/// Symbolic links that lead out of their set, and what is neither file nor folder nor link.
+/// Entries of folders that are not sent, and why.
 #[derive(Debug, Default)]
 pub struct Skipped {
-    count: u64,
-    /// The first of them by name.
-    first: Option<PathBuf>,
+    count: usize,
+    /// The first of them by name, at most [`Skipped::NAMED`].
+    first: BTreeMap<PathBuf, Why>,
+}
+
+/// Why an entry is not sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Why {
+    /// It is neither a file nor a folder nor a symbolic link.
+    Special,
+    /// A receiver keeps such files beside those that are on their way to it.
+    Own,
+    /// It is a symbolic link with this target, which is absolute or outside the folder.
+    Outside(PathBuf),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Special => f.write_str("a special file"),
+            Self::Own => f.write_str("treecast's own"),
+            Self::Outside(target) => {
+                let what = if target.is_absolute() { "an absolute link" } else { "a link out of the folder" };
+                write!(f, "{what}, to {}", in_one_line(&target.to_string_lossy()))
+            }
+        }
+    }
 }
 
 impl Skipped {
-    fn add(&mut self, name: PathBuf) {
+    /// How many entries the warning names.
+    const NAMED: usize = 5;
+
+    fn add(&mut self, name: PathBuf, why: Why) {
         self.count += 1;
-        if self.first.as_ref().is_none_or(|first| name < *first) {
-            self.first = Some(name);
+        self.first.insert(name, why);
+        if self.first.len() > Self::NAMED {
+            self.first.pop_last();
         }
     }
 
     /// One line for the user; none when there was nothing to skip.
     pub fn warning(&self) -> Option<String> {
-        let first = self.first.as_ref()?.to_string_lossy();
-        let (entries, others) = if self.count == 1 { ("entry", "") } else { ("entries", ", ...") };
-        Some(format!(
-            "{} {entries} skipped: special files, treecast's own (.treecast-*), and symbolic links that are absolute or \
-             lead out of the folder, are not carried: {}{others}",
-            self.count,
-            first.escape_debug()
-        ))
+        if self.count == 0 {
+            return None;
+        }
+        let named = self.first.iter();
+        let named = named.map(|(name, why)| format!("{} ({why})", in_one_line(&name.to_string_lossy())));
+        let entries = if self.count == 1 { "entry" } else { "entries" };
+        let others = match self.count - self.first.len() {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        let named = named.collect::<Vec<_>>().join(", ");
+        Some(format!("{} {entries} skipped: {named}{others}", self.count))
     }
 }
 
@@ -154,17 +188,17 @@ fn walk(
             let (path, name) = (entry.path(), prefix.join(entry.file_name()));
             // What a receiver keeps beside files that are on their way there.
             if entry.file_name().to_str().is_some_and(is_own) {
-                found.skipped.add(name);
+                found.skipped.add(name, Why::Own);
                 continue;
             }
             if kind.is_dir() {
                 pending.push((path, name));
                 continue;
             }
-            let object = if kind.is_file() { file(&path, &name).map(Some) } else { link(&path, &name, kind) };
+            let object = if kind.is_file() { file(&path, &name).map(Ok) } else { link(&path, &name, kind) };
             match unsendable.sift(&path, object) {
-                Some(Some(object)) => _ = objects.insert(name, object),
-                Some(None) => found.skipped.add(name),
+                Some(Ok(object)) => _ = objects.insert(name, object),
+                Some(Err(why)) => found.skipped.add(name, why),
                 None => {}
             }
         }
@@ -186,18 +220,18 @@ fn entries(folder: &Path, is_stopped: &dyn Fn() -> bool) -> Result<Vec<(DirEntry
     entries.map(|(_, entry)| with_kind(entry)).collect::<io::Result<_>>().map_err(unreadable)
 }
 
-/// The symbolic link at `path`, if it is one that is carried.
-fn link(path: &Path, name: &Path, kind: FileType) -> Result<Option<NamedSource>, SourceError> {
+/// The symbolic link at `path`, or why it is not carried.
+fn link(path: &Path, name: &Path, kind: FileType) -> Result<Result<NamedSource, Why>, SourceError> {
     if !kind.is_symlink() {
-        return Ok(None);
+        return Ok(Err(Why::Special));
     }
     let name = checked(path, name)?;
     let target = std::fs::read_link(path)
         .map_err(|source| SourceError::Unreadable { path: path.to_owned(), source })?;
     if check_link(&name, target.as_os_str().as_bytes()).is_err() {
-        return Ok(None);
+        return Ok(Err(Why::Outside(target)));
     }
-    Ok(Some(NamedSource { name, source: Source::link(path, target)? }))
+    Ok(Ok(NamedSource { name, source: Source::link(path, target)? }))
 }
 
 /// `name` as it is sent.
@@ -285,14 +319,21 @@ pub(super) mod tests {
         std::fs::write(folder.join("src/file"), "x").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.join("src/other")).unwrap();
         let warning = || find_sources(&[folder.join("src")]).unwrap().skipped.warning().unwrap();
-        let what = "special files, treecast's own (.treecast-*), and symbolic links that are absolute or lead out of \
-                    the folder, are not carried";
-        assert_eq!(warning(), format!("1 entry skipped: {what}: src/other"));
-        std::os::unix::fs::symlink("../file", folder.join("src/out")).unwrap();
+        let other = "src/other (an absolute link, to /etc/passwd)";
+        assert_eq!(warning(), format!("1 entry skipped: {other}"));
+        std::os::unix::fs::symlink("../fi\nle", folder.join("src/out")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(folder.join("src/a-socket")).unwrap();
-        assert_eq!(warning(), format!("3 entries skipped: {what}: src/a-socket, ..."));
-        std::fs::write(folder.join("src/.treecast-0000000a.0.journal"), "x").unwrap();
-        assert!(warning().starts_with("4 entries skipped"));
+        let out = r"src/out (a link out of the folder, to ../fi\nle)";
+        assert_eq!(warning(), format!("3 entries skipped: src/a-socket (a special file), {other}, {out}"));
+        let own =
+            |number| std::fs::write(folder.join(format!("src/.treecast-0000000{number}.0.journal")), "x");
+        (1..=4).for_each(|number| own(number).unwrap());
+        let line = warning();
+        assert!(
+            line.starts_with("7 entries skipped: src/.treecast-00000001.0.journal (treecast's own), "),
+            "{line}"
+        );
+        assert!(line.ends_with("src/a-socket (a special file) and 2 more"), "{line}");
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -34,8 +34,6 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 /// A sender that has not been reached for so long is told of, once.
 const TELL_AFTER: Duration = Duration::from_secs(2);
 
-const NO_ANSWER: &str = "it takes the connection, but does not answer";
-
 /// Has a receiver say who it is.
 type Greet<'a> = &'a mut dyn FnMut(&mut Connection) -> io::Result<()>;
 
@@ -106,7 +104,8 @@ impl<'a> Reach<'a> {
     }
 
     fn attempt(&mut self, address: SocketAddr, greet: Greet<'_>) -> Result<Connection, ConnectionError> {
-        let stream = TcpStream::connect_timeout(&address, ATTEMPT_TIMEOUT)?;
+        let stream =
+            TcpStream::connect_timeout(&address, ATTEMPT_TIMEOUT).map_err(ConnectionError::Refused)?;
         let mut connection = Connection::to_sender(stream, MAX_PAYLOAD_LEN, self.tls)?;
         let mut poller = Poller::new()?;
         poller.add(&connection, 0, Interest::Read)?;
@@ -129,9 +128,9 @@ impl<'a> Reach<'a> {
         while !is_done(connection) || !is_written {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || self.stop.is_requested() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER).into());
+                return Err(ConnectionError::NoAnswer);
             }
-            self.tell_if_due(NO_ANSWER);
+            self.tell_if_due(&ConnectionError::NoAnswer);
             let tells_in = self.tells_at.map(|time| time.saturating_duration_since(Instant::now()));
             // What is queued is a few hundred bytes: it leaves with the next answer at the latest.
             poller.wait(Some(tells_in.map_or(left, |tells_in| tells_in.min(left))), &mut Vec::new())?;
@@ -142,12 +141,12 @@ impl<'a> Reach<'a> {
     }
 
     /// Says once that nothing has been reached yet, and how long it will be tried.
-    fn tell_if_due(&mut self, reason: &str) {
+    fn tell_if_due(&mut self, reason: &dyn std::fmt::Display) {
         let now = Instant::now();
         if self.tells_at.take_if(|time| *time <= now).is_some() {
             (self.on_event)(ReceiveEvent::Unreachable {
                 addresses: self.options.ticket.control.clone(),
-                reason: reason.to_owned(),
+                reason: reason.to_string(),
                 left: self.deadline.saturating_duration_since(now),
             });
         }

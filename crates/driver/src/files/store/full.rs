@@ -11,7 +11,10 @@ use std::{
 use treecast_wire::{header::FileId, message::BeginOfFile};
 
 use super::{Object, Report, Task, Worker};
-use crate::files::{Kept, TargetError};
+use crate::{
+    files::{Kept, TargetError},
+    words::bytes,
+};
 
 /// How often it is seen whether there is room.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -239,8 +242,9 @@ impl Worker {
         };
         match stored.stored_bytes() {
             0 => String::new(),
-            bytes => format!(
-                "; {bytes} bytes of it stay in {}: start again with the same ticket when there is room, or remove it",
+            stays => format!(
+                "; {} of it stay in {}: start again with the same ticket when there is room, or remove it",
+                bytes(stays),
                 stored.path().display()
             ),
         }
