@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A claim, as an experiment's file has it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// The claim in words.
@@ -30,7 +30,7 @@ pub struct Claim {
 }
 
 /// A text, or a number that is read as one.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Text {
     Text(String),

@@ -2,10 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     db::{self, Db, NodeInfo, Parameters, Role, RunId, Status},
     expression::Condition,
 };
+
+/// The measure of a run that the program itself refused; the row's note has the program's words.
+pub const REFUSED: &str = "refused";
 
 /// Runs in the order in which they began. A paper's figures are a frame, too.
 #[derive(Debug, Clone, Default)]
@@ -14,7 +19,7 @@ pub struct Frame {
 }
 
 /// One run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameRun {
     /// Its number in the database.
     pub id: i64,
@@ -30,7 +35,7 @@ pub struct FrameRun {
 }
 
 /// One measured value.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameRow {
     /// The index in [`FrameRun::nodes`]; `None` for a value of the whole run.
     pub node: Option<usize>,
@@ -188,6 +193,11 @@ impl FrameRun {
                 Some(value) => condition.holds(value),
                 None => self.is_open,
             }
+    }
+
+    /// Whether the program refused the run's cell.
+    pub fn is_refused(&self) -> bool {
+        self.rows.iter().any(|row| row.measure == REFUSED)
     }
 
     /// Whether a row fulfils a condition on its node; other conditions are not about it.

@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     expression::Condition,
@@ -17,33 +17,37 @@ use crate::{
 };
 
 /// Which figures an experiment takes, as its file has it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaperKeys {
     /// The name of the file, seen from the experiment's folder.
     pub file: String,
     /// Without, all figures of the file.
     pub figures: Option<Vec<String>>,
+    /// A parameter in which the paper's values and ours may differ: plots draw the nearest one, and say so.
+    pub nearest: Option<String>,
 }
 
 /// The figures of all papers that an experiment takes.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Papers {
     pub papers: Vec<Paper>,
 }
 
 /// The figures of one file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Paper {
     /// The file's name, as the experiment has it.
     pub file: String,
     /// The paper's name; empty when the file does not say it.
     pub source: String,
+    /// The parameter that may differ.
+    pub nearest: Option<String>,
     pub points: Vec<Point>,
 }
 
 /// One value of a figure.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub figure: String,
     /// Words for a legend; empty when the file does not say them.
@@ -127,7 +131,7 @@ impl Paper {
                 heading = Some(columns);
             }
         }
-        let mut paper = Self { file: keys.file.clone(), source, points };
+        let mut paper = Self { file: keys.file.clone(), source, nearest: keys.nearest.clone(), points };
         if let Some(figures) = &keys.figures {
             let there_are = paper.figures();
             if let Some(unknown) = figures.iter().find(|figure| !there_are.contains(&figure.as_str())) {
@@ -160,7 +164,8 @@ impl Paper {
         }
         for figure in self.figures() {
             let points = || self.points.iter().filter(|point| point.figure == figure);
-            if points().any(|point| vocabulary.cells.iter().any(|cell| point.is_of(cell, &[]))) {
+            let except: Vec<&str> = self.nearest.as_deref().into_iter().collect();
+            if points().any(|point| vocabulary.cells.iter().any(|cell| point.is_of(cell, &except))) {
                 continue;
             }
             let first = points().next().map(|point| point.words()).unwrap_or_default();
@@ -244,7 +249,7 @@ mod tests {
 
     fn keys(figures: Option<&[&str]>) -> PaperKeys {
         let figures = figures.map(|figures| figures.iter().map(|f| (*f).to_owned()).collect());
-        PaperKeys { file: "made-up.tsv".into(), figures }
+        PaperKeys { file: "made-up.tsv".into(), figures, nearest: None }
     }
 
     fn papers(text: &str, figures: Option<&[&str]>) -> Result<Papers, String> {

@@ -5,8 +5,13 @@ mod common;
 use std::{fs, path::PathBuf, time::Duration};
 
 use treecast_measure::{
-    db::{NodeInfo, Role, RunEnd, Status, Transfer},
-    report::{self, Finding, Picture, ReportInput},
+    Db,
+    claim::{Claim, judge},
+    db::{Machine, NewRun, NodeInfo, Role, Row, RunEnd, Status, Transfer},
+    frame::{Frame, Vocabulary},
+    paper::{PaperKeys, Papers},
+    plot::generic::PlotSpec,
+    report::{self, Finding, Picture, ReportInput, Verdict},
 };
 
 fn fresh(name: &str) -> PathBuf {
@@ -28,7 +33,8 @@ fn input() -> ReportInput {
             says: "nack with 40 clients takes as long as with 5".into(),
             measured: "1.04 times".into(),
             limit: "at most 1.15 times".into(),
-            holds: true,
+            cell: String::new(),
+            verdict: Verdict::Holds,
         }],
         impairments: vec!["S1L20: 5% loss at 20 nodes".into()],
         ..ReportInput::default()
@@ -155,4 +161,176 @@ fn an_empty_database_makes_an_empty_report_and_no_panic() {
     let db = treecast_measure::Db::open(&folder.join("results.sqlite")).unwrap();
     assert!(report::render(&db, &input()).unwrap().html.contains("No run is complete."));
     assert!(report::to_text(&db, &input()).is_ok());
+}
+
+/// A made-up matrix of three fanouts and two repairs, of which one is refused, over two losses and three numbers of
+/// receivers, each twice.
+fn made_up_matrix(folder: &std::path::Path) -> Db {
+    let mut db = Db::open(&folder.join("results.sqlite")).unwrap();
+    let losses = ["0", "0.02"];
+    for (fanout, copies) in [("multicast", 1.0), ("mead", 2.0), ("unicast", 12.0)] {
+        for (repair, again) in [("nack", 1.1), ("carousel", 1.6)] {
+            for (loss, receivers) in losses.iter().flat_map(|loss| [4.0, 8.0, 12.0].map(|n: f64| (loss, n))) {
+                for repeat in 0..2 {
+                    let parameters = [
+                        ("network", "tree"),
+                        ("delivery", &format!("{fanout} {repair}")),
+                        ("fanout", fanout),
+                        ("repair", repair),
+                        ("loss", loss),
+                        ("receivers", &receivers.to_string()),
+                        ("size", "8000000"),
+                    ]
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()));
+                    let new = NewRun {
+                        experiment: "matrix".into(),
+                        parameters: parameters.into(),
+                        seed: 7,
+                        repeat,
+                        command: "treecast lab run labs/matrix.toml".into(),
+                        machine: Machine::here("0.1.0"),
+                    };
+                    let run = db.begin(&new).unwrap();
+                    let sender =
+                        db.add_node(run, &NodeInfo { name: "server0".into(), role: Role::Server }).unwrap();
+                    let is_refused = fanout == "mead" && repair == "carousel";
+                    let copies = if fanout == "unicast" { receivers } else { copies };
+                    let mut rows = Vec::new();
+                    for client in 0..receivers as u32 {
+                        let info = NodeInfo { name: format!("client{client}"), role: Role::Client };
+                        let node = db.add_node(run, &info).unwrap();
+                        let seconds = copies * again * (1.0 + f64::from(client + repeat) / 50.0);
+                        let row = Row::of_node(node, "time", seconds, "s");
+                        rows.push(if is_refused { row.lacking("no carousel by MEADcast") } else { row });
+                    }
+                    match is_refused {
+                        true => rows.push(Row {
+                            note: "no carousel by MEADcast".into(),
+                            ..Row::of_run("refused", 1.0, "")
+                        }),
+                        false => rows.push(Row::of_run("sender_bytes", 8e6 * copies * again, "B")),
+                    }
+                    db.add_rows(run, &rows).unwrap();
+                    let rate = |at: f64| (at, 8e6 / again * (1.0 - at / 10.0));
+                    db.add_series(
+                        sender,
+                        "sent",
+                        "bit/s",
+                        &(0..20).map(|n| rate(f64::from(n) / 2.0)).collect::<Vec<_>>(),
+                    )
+                    .unwrap();
+                    let duration = Duration::from_secs(10);
+                    db.finish_run(run, &RunEnd { status: Status::Complete, duration, saturated: None })
+                        .unwrap();
+                }
+            }
+        }
+    }
+    db
+}
+
+/// What an experiment's file has, here as JSON: measure reads no TOML.
+fn plots() -> Vec<PlotSpec> {
+    serde_json::from_str(
+        r#"[
+        {"title": "Time", "kind": "heat", "x": "repair", "rows": "fanout", "y": "time", "each": ["loss"], "log": "y"},
+        {"title": "Time by receivers", "kind": "lines", "x": "receivers", "y": "time", "where": {"loss": 0},
+         "paper": {"file": "paper.tsv", "figure": "1"}, "label": "time to the checked copy"},
+        {"title": "Copies", "kind": "bars", "y": "sender_bytes / size", "where": {"receivers": 12}, "x": "loss"},
+        {"title": "Spread", "kind": "boxes", "y": "time", "where": {"receivers": [12], "loss": "0.02"}},
+        {"title": "Distribution", "kind": "distribution", "y": "time", "where": {"receivers": 12, "loss": 0}},
+        {"title": "Rate", "kind": "time", "y": "sent", "where": {"receivers": 12, "loss": 0}},
+        {"title": "Only one", "kind": "lines", "x": "receivers", "y": "time", "where": {"receivers": 12, "loss": 0}}
+        ]"#,
+    )
+    .unwrap()
+}
+
+const PAPER: &str = "# source: made-up-1999\nfigure\tmeasure\tvalue\tunit\tdelivery\treceivers\tsize\n\
+    1\ttime\t3\ts\tmulticast nack\t4\t16000000\n1\ttime\t3.5\ts\tmulticast nack\t12\t16000000\n";
+
+/// A report of a new kind of experiment is its data, its plots and its claims, and no Rust.
+#[test]
+fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
+    let folder = fresh("generic");
+    let db = made_up_matrix(&folder);
+    fs::write(folder.join("paper.tsv"), PAPER).unwrap();
+    let keys = PaperKeys { file: "paper.tsv".into(), figures: None, nearest: Some("size".into()) };
+    let papers = Papers::read(&folder, &[keys]).unwrap();
+    let claims: Vec<Claim> = serde_json::from_str(
+        r#"[
+        {"says": "multicast takes at most a third of unicast's time", "each": ["loss"], "where": {"receivers": 12},
+         "holds": "median(time{delivery = \"multicast nack\"}) <= median(time{delivery = \"unicast nack\"}) / 3"},
+        {"says": "MEADcast sends one copy", "holds": "max(sender_bytes{fanout = mead, repair = nack} / size) <= 1"},
+        {"says": "by scp, too", "holds": "max(time{delivery = scp}) < 1"}
+        ]"#,
+    )
+    .unwrap();
+    let frame = Frame::load(&db, &[]).unwrap();
+    let vocabulary: Vocabulary = frame.vocabulary();
+    papers.check(&vocabulary).unwrap();
+    plots().iter().try_for_each(|plot| plot.check(&vocabulary, &papers)).unwrap();
+    let findings = judge(&claims, &frame, &papers);
+    let verdicts: Vec<Verdict> = findings.iter().map(|finding| finding.verdict).collect();
+    assert_eq!(
+        verdicts,
+        [Verdict::Holds, Verdict::Holds, Verdict::Fails, Verdict::NotJudged],
+        "{findings:?}"
+    );
+    assert_eq!(findings[2].measured, "2.20");
+
+    let input =
+        ReportInput { title: "Matrix".into(), plots: plots(), papers, findings, ..ReportInput::default() };
+    let report = report::render(&db, &input).unwrap();
+    fs::write(folder.join("report.html"), &report.html).unwrap();
+    let titles: Vec<&str> = report.plots.iter().map(|plot| plot.title.as_str()).collect();
+    let expected = [
+        "Time: no loss",
+        "Time: 2 % loss",
+        "Time by receivers",
+        "Copies",
+        "Spread",
+        "Distribution",
+        "Rate",
+        "Only one",
+    ];
+    assert_eq!(titles, expected);
+    let html = &report.html;
+    for told in ["refused", "no carousel by MEADcast", "made-up-1999", "15.26 MiB", "not judged", "Green"] {
+        assert!(html.contains(told), "{told}");
+    }
+    assert!(
+        !html.contains("More clients") && !html.contains(">Beside the paper<"),
+        "sections of other experiments"
+    );
+    let heat = &report.plots[0].svg;
+    assert!(heat.contains("<title>nack, multicast: "), "values on hover: {heat}");
+    let text = report::to_text(&db, &input).unwrap();
+    assert!(text.contains("Refused by the program") && text.contains("SENDER BYTES, MB"), "{text}");
+    fs::write(folder.join("report.txt"), text).unwrap();
+}
+
+#[test]
+fn a_plot_that_cannot_be_is_refused_before_anything_runs() {
+    let folder = fresh("refused");
+    let vocabulary = Frame::load(&made_up_matrix(&folder), &[]).unwrap().vocabulary();
+    let error = |change: &dyn Fn(&mut PlotSpec)| {
+        let mut plot = plots().remove(1);
+        plot.paper = None;
+        change(&mut plot);
+        plot.check(&vocabulary, &Papers::default()).unwrap_err()
+    };
+    assert!(
+        error(&|plot| plot.x = Some("clients".into()))
+            .contains("no run has a parameter `clients`: there are delivery")
+    );
+    assert!(
+        error(&|plot| plot.y = "tiem".into())
+            .contains("no run measures `tiem`: there are time, sender_bytes")
+    );
+    assert!(error(&|plot| plot.x = None).contains("lines need `x`"));
+    let paper = plots()[1].paper.clone();
+    assert!(
+        error(&|plot| plot.paper = paper.clone()).contains("`paper.tsv` is none of the experiment's papers")
+    );
 }

@@ -84,7 +84,8 @@ impl Kept {
             says: finding.says.clone(),
             measured: finding.measured(),
             limit: finding.limit(),
-            holds: finding.holds,
+            cell: String::new(),
+            verdict: if finding.holds { report::Verdict::Holds } else { report::Verdict::Fails },
         };
         ReportInput {
             title: self.title.clone(),

@@ -23,6 +23,8 @@ pub struct Levels {
     pub lowest: f64,
     pub highest: f64,
     pub after: f64,
+    /// The highest of all seconds, the first discovery included: as high as the plot's line.
+    pub peak: f64,
 }
 
 /// The first discovery, with unicast meanwhile, is over by then.
@@ -71,6 +73,7 @@ fn levels(seconds: &[f64], events: &[f64]) -> Option<Levels> {
         lowest: meanwhile.iter().copied().reduce(f64::min)?,
         highest: meanwhile.iter().copied().reduce(f64::max)?,
         after: mean(after)?,
+        peak: seconds.iter().copied().reduce(f64::max)?,
     })
 }
 
@@ -81,7 +84,7 @@ mod tests {
     #[test]
     fn levels_are_of_whole_seconds_before_between_and_after_events() {
         let seconds = [9.0, 9.0, 9.0, 2.0, 4.0, 7.0, 0.5, 6.0, 5.0, 3.0, 3.0, 3.0];
-        let expected = Levels { before: 3.0, lowest: 0.5, highest: 6.0, after: 3.0 };
+        let expected = Levels { before: 3.0, lowest: 0.5, highest: 6.0, after: 3.0, peak: 9.0 };
         assert_eq!(levels(&seconds, &[5.4, 8.2]), Some(expected));
         let to_the_end = levels(&seconds, &[5.4]).unwrap();
         assert_eq!((to_the_end.lowest, to_the_end.highest), (0.5, 6.0));

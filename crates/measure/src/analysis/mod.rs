@@ -41,6 +41,8 @@ pub struct Results<'a> {
     pub sharings: Vec<SharingRun>,
     /// Those that repeat a use case of the MEADcast thesis, likewise.
     pub use_cases: Vec<UseCaseRun>,
+    /// Runs that are parameters and rows, which the generic part of the report is about.
+    pub generic: Vec<RunData>,
 }
 
 /// A run with its nodes and how its clients fared.
@@ -76,9 +78,19 @@ impl<'a> Results<'a> {
                 Ok(RunData { run, nodes, transfers })
             })
             .collect::<Result<_>>()?;
-        let mut results =
-            Self { db, runs: Vec::new(), feeds: Vec::new(), sharings: Vec::new(), use_cases: Vec::new() };
+        let mut results = Self {
+            db,
+            runs: Vec::new(),
+            feeds: Vec::new(),
+            sharings: Vec::new(),
+            use_cases: Vec::new(),
+            generic: Vec::new(),
+        };
         for data in all {
+            if !db.parameters(data.run.id)?.is_empty() {
+                results.generic.push(data);
+                continue;
+            }
             if let Some(info) = db.sharing(data.run.id)? {
                 let run = SharingRun::load(&results, data, info)?;
                 results.sharings.push(run);
@@ -109,7 +121,7 @@ impl<'a> Results<'a> {
         let of_feeds = self.feeds.iter().map(|run| &run.data);
         let of_links = self.sharings.iter().map(|run| &run.data);
         let of_use_cases = self.use_cases.iter().map(|run| &run.data);
-        self.runs.iter().chain(of_feeds).chain(of_links).chain(of_use_cases)
+        self.runs.iter().chain(of_feeds).chain(of_links).chain(of_use_cases).chain(&self.generic)
     }
 
     /// Networks and sizes, in the order in which their first complete runs began.

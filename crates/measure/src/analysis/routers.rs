@@ -16,8 +16,8 @@ pub struct RouterTraffic {
     pub rows: Vec<(Duration, Vec<f64>)>,
 }
 
-/// `router:interface:direction`, as the paper writes it: `6:server:rx` is what router 6 received
-/// from the direction of the server.
+/// What a router received from or sent to one side. In words: `router 6, from the server` is what the paper calls
+/// `6:server:rx`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RouterColumn {
     pub router: String,
@@ -27,9 +27,13 @@ pub struct RouterColumn {
 
 impl std::fmt::Display for RouterColumn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let direction = if self.counter == Counter::RxBytes { "rx" } else { "tx" };
         let router = self.router.strip_prefix("router").unwrap_or(&self.router);
-        write!(f, "{router}:{}:{direction}", self.interface)
+        match (self.interface.as_str(), self.counter) {
+            ("server", Counter::RxBytes) => write!(f, "router {router}, from the server"),
+            ("client", Counter::TxBytes) => write!(f, "router {router}, towards clients"),
+            (interface, Counter::RxBytes) => write!(f, "router {router}, in by {interface}"),
+            (interface, _) => write!(f, "router {router}, out by {interface}"),
+        }
     }
 }
 

@@ -185,6 +185,12 @@ impl Db {
         insert().map_err(|e| self.failed(e))
     }
 
+    /// The unit of a series; `None` when it was not sampled.
+    pub fn unit(&self, node: NodeId, measure: &str) -> Result<Option<String>> {
+        let sql = "SELECT unit FROM series WHERE node_id = ?1 AND name = ?2";
+        Ok(self.collect(sql, (node.0, measure), |row| row.get(0))?.pop())
+    }
+
     /// The points of a series: seconds since the run began, and the value; empty when it was not sampled.
     pub fn points(&self, node: NodeId, measure: &str) -> Result<Vec<(f64, f64)>> {
         let sql = "SELECT at_ns, value FROM samples JOIN series ON series.id = series_id

@@ -17,6 +17,25 @@ impl Axis {
         Self { min: 0.0, max: top, logarithmic: false, ticks: multiples(step_for(max / 5.0), top) }
     }
 
+    /// A linear axis with room for 0 and all `values`, of which some may be below 0.
+    pub fn around_zero(values: impl IntoIterator<Item = f64>) -> Self {
+        let (low, high) = bounds(values.into_iter().chain([0.0])).unwrap_or((0.0, 1.0));
+        if low >= 0.0 {
+            return Self::from_zero(high);
+        }
+        let room = (high - low) * 0.04;
+        let step = step_for((high - low) / 5.0);
+        let first = (low / step).floor() * step;
+        let ticks = multiples(step, high - first + room).into_iter().map(|tick| first + tick);
+        let (min, max) = (low - room, high + room);
+        Self {
+            min,
+            max,
+            logarithmic: false,
+            ticks: ticks.filter(|tick| (min..=max).contains(tick)).collect(),
+        }
+    }
+
     /// From 0 to exactly `max`, as for a share of all.
     pub fn to_exactly(max: f64) -> Self {
         Self { min: 0.0, max, logarithmic: false, ticks: multiples(max / 4.0, max) }
@@ -59,6 +78,11 @@ impl Axis {
     /// A linear axis of `count` rows, each 1 high, without ticks.
     pub fn rows(count: f64) -> Self {
         Self { min: 0.0, max: count, logarithmic: false, ticks: Vec::new() }
+    }
+
+    /// Where a bar begins: at 0, or at the first value of an axis that has no 0.
+    pub fn start(&self) -> f64 {
+        if self.logarithmic { self.min } else { 0.0_f64.clamp(self.min, self.max) }
     }
 
     /// Where on the axis a value is: 0 at its start, 1 at its end. What lies outside is moved to the end.
@@ -125,6 +149,15 @@ mod tests {
         let narrow: Vec<String> = Axis::logarithmic([0.6, 2.2]).ticks.into_iter().map(plain).collect();
         assert_eq!(narrow, ["0.5", "0.6", "0.8", "1", "1.5", "2"]);
         assert!(Axis::logarithmic([1e-3, 1e6]).ticks.len() < 12);
+    }
+
+    #[test]
+    fn an_axis_around_zero_has_room_below_it() {
+        let axis = Axis::around_zero([-20.0, 60.0]);
+        assert_eq!(axis.ticks, [-20.0, 0.0, 20.0, 40.0, 60.0]);
+        assert_eq!(axis.start(), 0.0);
+        assert!(axis.position(-20.0) > 0.0 && axis.position(60.0) < 1.0);
+        assert_eq!(Axis::around_zero([3.0]), Axis::from_zero(3.0));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Lengths are in points of a sheet 760 wide. plotters' SVG has whole pixels only, so that all is
 //! drawn [`SCALE`] times as large: curves stay smooth, and the viewer scales them.
 
+use std::cell::RefCell;
+
 use plotters::{
     coord::Shift,
     prelude::*,
@@ -65,7 +67,21 @@ pub struct Canvas<'a> {
     right: f64,
     top: f64,
     bottom: f64,
+    texts: (TickText<'a>, TickText<'a>),
+    names: Names,
+    /// What a reader sees who points at a mark: SVG elements, in the sheet's own pixels.
+    hovers: RefCell<String>,
 }
+
+/// The words for what a reader points at.
+struct Names {
+    legend: Vec<(String, Style)>,
+    x: String,
+    y: String,
+}
+
+/// A line has at most so many places that tell their value.
+const MOST_HOVERS_OF_A_LINE: usize = 60;
 
 /// How a tick of an axis is written.
 pub type TickText<'f> = &'f dyn Fn(f64) -> String;
@@ -79,8 +95,11 @@ impl Sheet<'_> {
         draw: impl FnOnce(&Canvas<'_>),
     ) -> Plot {
         let mut svg = String::new();
+        let subtitle = wrapped(&self.subtitle, SUBTITLE_LETTERS);
+        let lower = subtitle.len().saturating_sub(1) as f64 * SUBTITLE_LINE;
         // Whole pixels, so that the size that plotters writes is known.
-        let height = self.height.round();
+        let height = (self.height + lower).round();
+        let hovers;
         {
             let size = ((WIDTH * SCALE) as u32, (height * SCALE) as u32);
             let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
@@ -92,15 +111,24 @@ impl Sheet<'_> {
                 y: y.0,
                 left: self.left,
                 right: WIDTH - self.right,
-                top: 62.0 + legend_height,
+                top: 62.0 + lower + legend_height,
                 bottom: height - 52.0,
+                texts: (x.1, y.1),
+                names: Names {
+                    legend: self.legend.clone(),
+                    x: self.x_label.to_owned(),
+                    y: self.y_label.to_owned(),
+                },
+                hovers: RefCell::default(),
             };
-            canvas.heading(&self);
+            canvas.heading(&self, &subtitle);
             canvas.grid(x.1, y.1);
             canvas.axis_labels(&self);
             draw(&canvas);
             let _ = canvas.area.present();
+            hovers = canvas.hovers.take();
         }
+        let svg = svg.replacen("</svg>", &format!("<g class=\"hover\">{hovers}</g>\n</svg>"), 1);
         let drawn = format!("width=\"{}\" height=\"{}\"", WIDTH * SCALE, height * SCALE);
         let shown = format!("width=\"{WIDTH}\" height=\"{height}\"");
         Plot { name: file_name(&self.name), title: self.title, svg: svg.replacen(&drawn, &shown, 1) }
@@ -108,14 +136,19 @@ impl Sheet<'_> {
 }
 
 impl Canvas<'_> {
-    fn heading(&self, sheet: &Sheet<'_>) {
+    fn heading(&self, sheet: &Sheet<'_>, subtitle: &[String]) {
         let _ = self.area.fill(&colour(Ink::Surface));
         let title_size = fitting(&sheet.title, 16.0, 0.62);
         self.text_at((16.0, 24.0), &sheet.title, Ink::Text, title_size, HPos::Left, true);
-        let subtitle_size = fitting(&sheet.subtitle, SMALL + 0.5, 0.54);
-        self.text_at((16.0, 44.0), &sheet.subtitle, Ink::Muted, subtitle_size, HPos::Left, false);
+        let mut top = 44.0;
+        for line in subtitle {
+            self.text_at((16.0, top), line, Ink::Muted, SMALL + 0.5, HPos::Left, false);
+            top += SUBTITLE_LINE;
+        }
+        // The legend stands below the last line; without one, below the title.
+        let lower = (top - 44.0 - SUBTITLE_LINE).max(0.0);
         for ((name, style), (left, top)) in sheet.legend.iter().zip(legend_places(&sheet.legend)) {
-            let place = (left, top + 66.0);
+            let place = (left, top + lower + 66.0);
             self.mark_at(place, *style, 4.5, true);
             self.text_at((left + 10.0, place.1), name, Ink::Text, BODY, HPos::Left, false);
         }
@@ -144,8 +177,20 @@ impl Canvas<'_> {
         let _ = self.area.draw_text(sheet.y_label, &style, place);
     }
 
-    /// A line through values.
+    /// A line through values, with a gap where a value is not a number. A value between two gaps is a dot.
     pub fn line(&self, points: &[(f64, f64)], ink: Ink, width: f64) {
+        for part in points.split(|(x, y)| !x.is_finite() || !y.is_finite()) {
+            match part {
+                [] => {}
+                [one] if points.len() > 1 => self.mark(*one, Style { ink, mark: Mark::Circle }, 1.5, true),
+                part => self.whole_line(part, ink, width),
+            }
+        }
+    }
+
+    fn whole_line(&self, points: &[(f64, f64)], ink: Ink, width: f64) {
+        let step = points.len().div_ceil(MOST_HOVERS_OF_A_LINE).max(1);
+        points.iter().step_by(step).for_each(|point| self.hover(*point, ink));
         let points: Vec<_> = points.iter().map(|&(x, y)| (self.x_at(x), self.y_at(y))).collect();
         self.line_at(&points, ink, width);
     }
@@ -164,6 +209,7 @@ impl Canvas<'_> {
 
     /// A point, filled or hollow.
     pub fn mark(&self, at: (f64, f64), style: Style, size: f64, filled: bool) {
+        self.hover(at, style.ink);
         self.mark_at((self.x_at(at.0), self.y_at(at.1)), style, size, filled);
     }
 
@@ -187,9 +233,65 @@ impl Canvas<'_> {
 
     /// A filled bar from 0 to `value` along x, `height` points high.
     pub fn bar(&self, y: f64, value: f64, height: f64, ink: Ink) {
+        let start = self.x.start();
+        self.hover((value, y), ink);
+        self.filled((value.min(start), value.max(start)), y, height, ink);
+    }
+
+    /// A filled range along x, `height` points high.
+    pub fn filled(&self, (low, high): (f64, f64), y: f64, height: f64, ink: Ink) {
         let y = self.y_at(y);
-        let corners = [pixel((self.left, y - height / 2.0)), pixel((self.x_at(value), y + height / 2.0))];
+        let corners = [pixel((self.x_at(low), y - height / 2.0)), pixel((self.x_at(high), y + height / 2.0))];
         let _ = self.area.draw(&Rectangle::new(corners, colour(ink).filled()));
+    }
+
+    /// The square of a heat map whose lower left corner is at `corner`; `shade` from 0 to 1.
+    pub fn square(&self, corner: (f64, f64), ink: Ink, shade: f64) {
+        let (low, high) = self.square_at(corner);
+        let _ = self.area.draw(&Rectangle::new([pixel(low), pixel(high)], colour(ink).mix(shade).filled()));
+    }
+
+    /// What a reader sees who points at a square.
+    pub fn hover_square(&self, corner: (f64, f64), text: &str) {
+        let (low, high) = self.square_at(corner);
+        let ((left, top), (right, bottom)) = (pixel(low), pixel(high));
+        let (width, height) = (right - left, bottom - top);
+        *self.hovers.borrow_mut() += &format!(
+            "<rect x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" fill=\"transparent\"><title>{}</title></rect>\n",
+            escaped(text)
+        );
+    }
+
+    /// The upper left and the lower right corner of a square, with a gap to the next.
+    fn square_at(&self, (x, y): (f64, f64)) -> ((f64, f64), (f64, f64)) {
+        let (left, right) = (self.x_at(x), self.x_at(x + 1.0));
+        let (bottom, top) = (self.y_at(y), self.y_at(y + 1.0));
+        ((left + 1.5, top + 1.5), (right - 1.5, bottom - 1.5))
+    }
+
+    /// Lets a reader see the values at a place, and which series it belongs to.
+    fn hover(&self, at: (f64, f64), ink: Ink) {
+        let series =
+            self.names.legend.iter().find(|(_, style)| style.ink == ink).map(|(name, _)| name.as_str());
+        // An axis of rows has words of its own, and no value worth telling.
+        let value = |axis: &Axis, name: &str, value: f64, text: TickText<'_>| {
+            (!axis.ticks.is_empty()).then(|| {
+                let name = name.trim_end_matches(" (logarithmic)");
+                if name.is_empty() { text(value) } else { format!("{name}: {}", text(value)) }
+            })
+        };
+        let lines = [
+            series.map(str::to_owned),
+            value(&self.y, &self.names.y, at.1, self.texts.1),
+            value(&self.x, &self.names.x, at.0, self.texts.0),
+        ];
+        let text = lines.into_iter().flatten().collect::<Vec<_>>().join("\n");
+        let (x, y) = pixel((self.x_at(at.0), self.y_at(at.1)));
+        let radius = (7.0 * SCALE) as i32;
+        *self.hovers.borrow_mut() += &format!(
+            "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"transparent\"><title>{}</title></circle>\n",
+            escaped(&text)
+        );
     }
 
     /// Text, moved by `offset` points from a position of values.
@@ -201,6 +303,11 @@ impl Canvas<'_> {
     /// Bold text left of the y axis, at a position of it.
     pub fn row_label(&self, y: f64, text: &str, ink: Ink) {
         self.text_at((16.0, self.y_at(y)), text, ink, BODY + 0.5, HPos::Left, true);
+    }
+
+    /// Small text that ends at the y axis, at a position of it.
+    pub fn left_label(&self, y: f64, text: &str) {
+        self.text_at((self.left - 8.0, self.y_at(y)), text, Ink::Muted, SMALL, HPos::Right, false);
     }
 
     /// A vertical line across the sheet with a word at its top.
@@ -268,6 +375,32 @@ fn legend_places(legend: &[(String, Style)]) -> Vec<(f64, f64)> {
     places
 }
 
+/// Letters that a line of the subtitle has room for, in a wide font.
+const SUBTITLE_LETTERS: usize = 112;
+/// The distance of its lines.
+const SUBTITLE_LINE: f64 = 16.0;
+
+/// Divides a text into lines of at most `most` letters, between words.
+fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// Text as XML has it. Control characters have no place in it, but for the line feed.
+fn escaped(text: &str) -> String {
+    let plain: String = text.chars().filter(|c| !c.is_control() || *c == '\n').collect();
+    plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 /// The size in which a text fits on the sheet, at most `size`; `letter` is the mean width of its letters in
 /// terms of their size, in a wide font.
 fn fitting(text: &str, size: f64, letter: f64) -> f64 {
@@ -317,6 +450,41 @@ mod tests {
         let places = legend_places(&legend);
         assert!(places.iter().all(|(left, _)| *left < WIDTH - 100.0), "{places:?}");
         assert_eq!((places[0].1, places[8].1, places[8].0 < places[4].0), (0.0, 20.0, true));
+    }
+
+    #[test]
+    fn a_subtitle_that_is_too_long_for_a_line_goes_on_in_the_next() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("", 7), [""; 0]);
+    }
+
+    #[test]
+    fn a_mark_tells_its_value_and_its_series_and_nothing_of_it_is_markup() {
+        let style = Style { ink: Ink::Series(0), mark: Mark::Circle };
+        let sheet = Sheet {
+            x_label: "clients",
+            y_label: "s",
+            legend: vec![("<nack>".into(), style)],
+            ..Sheet::default()
+        };
+        let plain = crate::plot::axis::plain;
+        let plot = sheet.plot((Axis::from_zero(20.0), &plain), (Axis::from_zero(3.0), &plain), |canvas| {
+            canvas.mark((20.0, 1.25), style, 4.0, true);
+        });
+        assert!(plot.svg.contains("<title>&lt;nack&gt;\ns: 1.25\nclients: 20</title>"), "{}", plot.svg);
+    }
+
+    #[test]
+    fn a_value_that_is_no_number_is_a_gap_in_the_line() {
+        let plain = crate::plot::axis::plain;
+        let lines = |points: &[(f64, f64)]| {
+            let axes = ((Axis::rows(9.0), &plain as TickText<'_>), (Axis::rows(9.0), &plain as TickText<'_>));
+            let plot =
+                Sheet::default().plot(axes.0, axes.1, |canvas| canvas.line(points, Ink::Series(0), 2.0));
+            plot.svg.lines().filter(|line| line.contains("<polyline") && line.contains("0072B2")).count()
+        };
+        assert_eq!(lines(&[(0.0, 1.0), (1.0, 1.0), (2.0, f64::NAN), (3.0, 2.0), (4.0, 2.0)]), 2);
+        assert_eq!(lines(&[(0.0, 1.0), (1.0, 1.0), (2.0, 0.0), (3.0, 2.0), (4.0, 2.0)]), 1);
     }
 
     #[test]

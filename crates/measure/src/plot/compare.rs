@@ -19,6 +19,8 @@ pub struct Pair {
     pub delivery: String,
     pub ours: f64,
     pub theirs: f64,
+    /// The size that theirs is of, the nearest that there is.
+    pub their_size_bytes: u64,
 }
 
 /// A row a pair; `None` when there is none.
@@ -34,10 +36,13 @@ pub fn beside_the_paper(pairs: &[Pair]) -> Option<Plot> {
         x_label: "times one copy (logarithmic)",
         legend: vec![
             legend("ours", Mark::Circle),
-            legend("librecast-updates-2022 (nearest size)", Mark::Diamond),
+            legend(
+                "hollow: librecast-updates-2022; of another size where one is written beside",
+                Mark::Diamond,
+            ),
         ],
         left: 210.0,
-        right: 40.0,
+        right: 76.0,
         ..Sheet::default()
     };
     let x = Axis::logarithmic(pairs.iter().flat_map(|pair| [pair.ours, pair.theirs]));
@@ -49,6 +54,10 @@ pub fn beside_the_paper(pairs: &[Pair]) -> Option<Plot> {
             canvas.text((f64::MIN_POSITIVE, y), (-8.0, 0.0), &network, Ink::Muted, SMALL, HPos::Right);
             canvas.line(&[(pair.ours, y), (pair.theirs, y)], ink, 1.5);
             canvas.mark((pair.theirs, y), Style { ink, mark: Mark::Diamond }, 4.5, false);
+            if pair.their_size_bytes != pair.size_bytes {
+                let (size, at) = (tables::bytes(pair.their_size_bytes), (pair.ours.max(pair.theirs), y));
+                canvas.text(at, (9.0, 0.0), &size, Ink::Muted, SMALL, HPos::Left);
+            }
             canvas.mark((pair.ours, y), Style { ink, mark: Mark::Circle }, 4.5, true);
         }
     }))

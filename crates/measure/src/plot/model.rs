@@ -100,6 +100,7 @@ fn draw(
 #[derive(Debug, Clone)]
 pub struct ThroughputLine {
     pub name: String,
+    pub delivery: String,
     /// Size in bytes, and the mean and standard deviation in bits a second.
     pub points: Vec<(u64, f64, f64)>,
 }
@@ -118,7 +119,7 @@ pub fn throughput_by_size(lines: &[ThroughputLine], clients: u32) -> Option<Plot
     let y = Axis::from_zero(highest.fold(0.0, f64::max));
     let style = |index: usize| {
         let marks = [Mark::Circle, Mark::Square, Mark::Triangle, Mark::Diamond];
-        Style { ink: Ink::Series(index), mark: marks[index % marks.len()] }
+        Style { ink: style_of(&lines[index].delivery).ink, mark: marks[index % marks.len()] }
     };
     let sheet = Sheet {
         name: format!("throughput-by-size-{clients}"),

@@ -2,9 +2,10 @@
 
 /// A colour, by what it is for. A page may give each another value for a dark background; the
 /// value here is for a light one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Ink {
     Surface,
+    #[default]
     Text,
     Muted,
     Grid,
@@ -66,8 +67,9 @@ impl Ink {
 }
 
 /// The shape of a point, so that colour is not all that tells series apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mark {
+    #[default]
     Circle,
     Square,
     Triangle,
@@ -75,25 +77,74 @@ pub enum Mark {
 }
 
 /// How a series looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Style {
     pub ink: Ink,
     pub mark: Mark,
 }
 
-/// How a delivery looks in every plot and table. Multicast is blue and green, unicast warm.
-pub fn style_of(delivery: &str) -> Style {
+/// The style of each series of a report, so that it looks the same in all its plots and tables.
+#[derive(Debug, Clone, Default)]
+pub struct Styles {
+    styles: Vec<(String, Style)>,
+}
+
+impl Styles {
+    /// Gives a style to each name. Well-known deliveries have theirs in every report; the others get what is left, in order.
+    pub fn new(names: impl IntoIterator<Item = String>) -> Self {
+        let mut all: Vec<String> = Vec::new();
+        for name in names {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+        let mut taken: Vec<Ink> = all.iter().filter_map(|name| known(name)).map(|style| style.ink).collect();
+        let marks = [Mark::Circle, Mark::Square, Mark::Triangle, Mark::Diamond];
+        let mut styles = Vec::new();
+        for name in all {
+            let style = known(&name).unwrap_or_else(|| {
+                // The ink that fewest have; of those, the first in an order in which neighbours differ most.
+                let uses = |ink: &Ink| taken.iter().filter(|other| *other == ink).count();
+                let inks = [0, 1, 3, 4, 5, 6, 2, 7].map(Ink::Series);
+                let ink = inks.into_iter().min_by_key(uses).unwrap_or(Ink::Text);
+                taken.push(ink);
+                Style { ink, mark: marks[(taken.len() - 1) % marks.len()] }
+            });
+            styles.push((name, style));
+        }
+        Self { styles }
+    }
+
+    /// The style of a series.
+    pub fn of(&self, name: &str) -> Style {
+        self.styles
+            .iter()
+            .find(|(named, _)| named == name)
+            .map_or_else(|| style_of(name), |(_, style)| *style)
+    }
+}
+
+/// The style of a delivery that every report knows.
+fn known(delivery: &str) -> Option<Style> {
     let (index, mark) = match delivery {
         "nack" => (0, Mark::Circle),
         "after" => (1, Mark::Square),
         "carousel" | "multicast" => (2, Mark::Triangle),
-        "tcp" => (3, Mark::Circle),
+        "tcp" | "unicast" => (3, Mark::Circle),
         "scp" => (4, Mark::Square),
         "udp" => (5, Mark::Triangle),
-        // The same name gets the same colour in every report.
-        other => (6 + other.bytes().map(usize::from).sum::<usize>() % 2, Mark::Diamond),
+        "mead" => (6, Mark::Diamond),
+        "xcast" => (7, Mark::Square),
+        _ => return None,
     };
-    Style { ink: Ink::Series(index), mark }
+    Some(Style { ink: Ink::Series(index), mark })
+}
+
+/// How a delivery looks in every plot and table. Multicast is blue and green, unicast warm.
+pub fn style_of(delivery: &str) -> Style {
+    // The same name gets the same colour in every report.
+    let other = || 6 + delivery.bytes().map(usize::from).sum::<usize>() % 2;
+    known(delivery).unwrap_or_else(|| Style { ink: Ink::Series(other()), mark: Mark::Diamond })
 }
 
 #[cfg(test)]
@@ -107,6 +158,18 @@ mod tests {
             assert!(styles[..i].iter().all(|b| a.ink != b.ink));
         }
         assert_eq!(style_of("something new"), style_of("something new"));
+    }
+
+    #[test]
+    fn names_of_a_report_share_no_colour_while_there_are_colours_left() {
+        let names =
+            ["unicast", "multicast", "mead 24", "mead 10", "mead 10, core", "mead 24, cost", "g", "h"];
+        let styles = Styles::new(names.map(String::from));
+        let inks = names.map(|name| styles.of(name).ink);
+        for (i, ink) in inks.iter().enumerate() {
+            assert!(!inks[..i].contains(ink), "{}", names[i]);
+        }
+        assert_eq!(styles.of("unicast"), style_of("unicast"));
     }
 
     /// A page restyles a plot by its colours' values, so no two inks may share one.

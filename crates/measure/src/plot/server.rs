@@ -86,6 +86,11 @@ fn by_clients(
         rows.iter().filter_map(|row| Some((f64::from(row.clients), value(row)?))).collect()
     };
     let all: Vec<(f64, Summary)> = rows.iter().flat_map(|(_, rows)| points(rows)).collect();
+    // Single points with nothing between them are no curve: the table has them.
+    let has_line = |rows: &[ActiveClients]| points(rows).windows(2).any(|pair| pair[1].0 - pair[0].0 < 1.5);
+    if !rows.iter().any(|(_, rows)| has_line(rows)) {
+        return None;
+    }
     let most_clients = all.iter().map(|(clients, _)| *clients).reduce(f64::max)?;
     let most = all.iter().map(|(_, s)| s.mean + s.standard_deviation).fold(0.0, f64::max);
     Some(sheet.plot((Axis::from_zero(most_clients), &plain), (Axis::from_zero(most), &plain), |canvas| {

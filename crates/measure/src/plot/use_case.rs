@@ -3,12 +3,13 @@
 use plotters::style::text_anchor::HPos;
 
 use super::{
-    Ink, Mark, Plot, Style,
+    Ink, Plot, Style, Styles,
     axis::{Axis, plain},
-    canvas::{SMALL, Sheet},
+    canvas::{BODY, SMALL, Sheet},
+    generic::{Gathered, GroupOfValues, PaperValue, PlotSpec, bars},
 };
 use crate::{
-    analysis::{UseCaseCell, UseCaseRow},
+    analysis::{Saved, UseCaseCell, UseCaseRow},
     db::SecondOfRun,
 };
 
@@ -70,8 +71,49 @@ impl Quantity {
     }
 }
 
+/// Rows of a chart of savings; more of them no page can show.
+const MOST_BARS: usize = 40;
+
+/// What each delivery saves against unicast on all links and at the sender, and what the thesis' saved, in per cent.
+pub fn savings(rows: &[UseCaseRow<'_>], styles: &Styles) -> Vec<Plot> {
+    let of = |measure: &str, title: &str, saved: fn(&Saved) -> f64| {
+        let spec = PlotSpec::bars(title, "cell", measure);
+        let group = |row: &UseCaseRow| {
+            let ours = row.saved.as_ref().map(saved)?;
+            let theirs = row.info.thesis.iter().filter(|figure| figure.measure == measure);
+            let theirs = theirs.map(|figure| figure.saved).reduce(f64::max);
+            let receivers = row.cell.receivers_per_network;
+            Some(GroupOfValues {
+                x: format!("{}, {receivers} a net", row.cell.load),
+                series: row.info.delivery.clone(),
+                style: styles.of(&row.info.delivery),
+                values: vec![ours * 100.0],
+                is_saturated: row.saturated,
+                paper: theirs.map(|value| PaperValue { value, range: None, nearest: String::new() }),
+                ..GroupOfValues::default()
+            })
+        };
+        let mut groups: Vec<GroupOfValues> = rows.iter().filter_map(group).collect();
+        // The largest cells are the last ones.
+        groups.drain(..groups.len().saturating_sub(MOST_BARS));
+        let gathered = Gathered {
+            name: format!("savings-{measure}"),
+            title: title.into(),
+            subtitle: "Against one copy by unicast for each receiver. Hollow: the thesis. More is better."
+                .into(),
+            label: "per cent saved".into(),
+            paper: Some("hollow: meadcast-thesis-2024".into()),
+            spec: &spec,
+            groups,
+        };
+        bars::plot(&gathered, false)
+    };
+    let network = of("network", "Bytes saved on all links", |saved| saved.network);
+    network.into_iter().chain(of("sender", "Bytes saved at the sender", |saved| saved.sender)).collect()
+}
+
 /// A line a delivery, against receivers in a network; a plot a load. Nothing where all have as many.
-pub fn by_receivers(rows: &[UseCaseRow<'_>], quantity: Quantity) -> Vec<Plot> {
+pub fn by_receivers(rows: &[UseCaseRow<'_>], quantity: Quantity, styles: &Styles) -> Vec<Plot> {
     let mut loads: Vec<(&str, &str)> = Vec::new();
     for row in rows {
         let load = (row.cell.use_case.as_str(), row.cell.load.as_str());
@@ -79,10 +121,16 @@ pub fn by_receivers(rows: &[UseCaseRow<'_>], quantity: Quantity) -> Vec<Plot> {
             loads.push(load);
         }
     }
-    loads.into_iter().filter_map(|(use_case, load)| of_load(rows, use_case, load, quantity)).collect()
+    loads.into_iter().filter_map(|(use_case, load)| of_load(rows, use_case, load, quantity, styles)).collect()
 }
 
-fn of_load(rows: &[UseCaseRow<'_>], use_case: &str, load: &str, quantity: Quantity) -> Option<Plot> {
+fn of_load(
+    rows: &[UseCaseRow<'_>],
+    use_case: &str,
+    load: &str,
+    quantity: Quantity,
+    styles: &Styles,
+) -> Option<Plot> {
     let mine: Vec<&UseCaseRow> =
         rows.iter().filter(|row| row.cell.use_case == use_case && row.cell.load == load).collect();
     let mut counts: Vec<f64> = mine.iter().map(|row| row.cell.receivers_per_network as f64).collect();
@@ -98,17 +146,18 @@ fn of_load(rows: &[UseCaseRow<'_>], use_case: &str, load: &str, quantity: Quanti
         subtitle: format!("As figure {} of the thesis; lower is better.", quantity.figure()),
         x_label: "receivers in a network",
         y_label: quantity.unit(),
-        legend: names.iter().enumerate().map(|(index, name)| ((*name).to_owned(), style(index))).collect(),
+        legend: legend(&names, styles),
         ..Sheet::default()
     };
     let (x, y) = (Axis::from_zero_at(&counts), Axis::from_zero(highest));
     Some(sheet.plot((x, &plain), (y, &plain), |canvas| {
-        for (index, name) in names.iter().enumerate() {
+        for name in &names {
+            let style = styles.of(name);
             let of_delivery = mine.iter().filter(|row| row.info.delivery == *name);
             let points: Vec<(f64, f64)> =
                 of_delivery.map(|row| (row.cell.receivers_per_network as f64, quantity.of(row))).collect();
-            canvas.line(&points, style(index).ink, 1.75);
-            points.iter().for_each(|point| canvas.mark(*point, style(index), 4.0, true));
+            canvas.line(&points, style.ink, 1.75);
+            points.iter().for_each(|point| canvas.mark(*point, style, 4.0, true));
         }
     }))
 }
@@ -177,8 +226,10 @@ impl OverTime {
         }
     }
 
+    /// Not a number in a second in which nothing came whose latency there would be.
     fn of(self, second: &SecondOfRun) -> f64 {
         match self {
+            Self::Latency | Self::WorstLatency if second.came == 0 => f64::NAN,
             Self::Network => second.network_bytes / 1e6,
             Self::Sender => second.sender_bytes / 1e6,
             Self::Latency => second.latency_mean_ms,
@@ -190,7 +241,7 @@ impl OverTime {
 }
 
 /// Second by second, a line a delivery (figures 5.2, 5.7 and 5.8); all rows are of one cell.
-pub fn over_time(rows: &[&UseCaseRow<'_>], quantity: OverTime) -> Option<Plot> {
+pub fn over_time(rows: &[&UseCaseRow<'_>], quantity: OverTime, styles: &Styles) -> Option<Plot> {
     let UseCaseCell { use_case, load, receivers_per_network } = &rows.first()?.cell;
     let points = |row: &UseCaseRow| -> Vec<(f64, f64)> {
         let seconds = row.measured.per_second.iter().enumerate();
@@ -209,11 +260,13 @@ pub fn over_time(rows: &[&UseCaseRow<'_>], quantity: OverTime) -> Option<Plot> {
         subtitle: quantity.subtitle().into(),
         x_label: "seconds",
         y_label: quantity.unit(),
-        legend: names.iter().enumerate().map(|(index, name)| ((*name).to_owned(), style(index))).collect(),
+        legend: legend(&names, styles),
         ..Sheet::default()
     };
     Some(sheet.plot((Axis::from_zero(longest), &plain), (Axis::from_zero(highest), &plain), |canvas| {
-        lines.iter().enumerate().for_each(|(index, line)| canvas.line(line, style(index).ink, 1.5));
+        for (line, row) in lines.iter().zip(rows) {
+            canvas.line(line, styles.of(&row.info.delivery).ink, 1.5);
+        }
     }))
 }
 
@@ -221,7 +274,7 @@ pub fn over_time(rows: &[&UseCaseRow<'_>], quantity: OverTime) -> Option<Plot> {
 const LINKS: usize = 16;
 
 /// The links that carry most, a bar a delivery (figure 5.5); unicast, which is far above, is left out.
-pub fn by_link(rows: &[&UseCaseRow<'_>]) -> Option<Plot> {
+pub fn by_link(rows: &[&UseCaseRow<'_>], styles: &Styles) -> Option<Plot> {
     let rows: Vec<&&UseCaseRow> = rows.iter().filter(|row| row.info.delivery != "unicast").take(4).collect();
     let first = rows.first()?;
     let mut links: Vec<(&str, u64)> =
@@ -236,7 +289,8 @@ pub fn by_link(rows: &[&UseCaseRow<'_>]) -> Option<Plot> {
         rows.iter().flat_map(|row| links.iter().map(|(name, _)| sent(row, name))).fold(0.0, f64::max);
     let lines = (links.len() * (rows.len() + 1)) as f64;
     let UseCaseCell { use_case, load, receivers_per_network } = &first.cell;
-    let legend = rows.iter().enumerate().map(|(index, row)| (row.info.delivery.clone(), style(index)));
+    let longest = links.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0) as f64;
+    let names: Vec<&str> = rows.iter().map(|row| row.info.delivery.as_str()).collect();
     let sheet = Sheet {
         name: format!("{use_case}-{load}-{receivers_per_network}-by-link"),
         title: format!(
@@ -245,8 +299,8 @@ pub fn by_link(rows: &[&UseCaseRow<'_>]) -> Option<Plot> {
         subtitle: "As figure 5.5 of the thesis: the links that the first delivery fills most.".into(),
         height: 160.0 + lines * 9.0,
         x_label: "MB",
-        legend: legend.collect(),
-        left: 110.0,
+        legend: legend(&names, styles),
+        left: 30.0 + longest * (BODY + 0.5) * 0.62,
         right: 60.0,
         ..Sheet::default()
     };
@@ -256,7 +310,7 @@ pub fn by_link(rows: &[&UseCaseRow<'_>]) -> Option<Plot> {
             canvas.row_label(top - rows.len() as f64 / 2.0, name, Ink::Text);
             for (index, row) in rows.iter().enumerate() {
                 let (y, value) = (top - index as f64 - 0.5, sent(row, name));
-                canvas.bar(y, value, 7.0, style(index).ink);
+                canvas.bar(y, value, 7.0, styles.of(&row.info.delivery).ink);
                 canvas.text((value, y), (4.0, 0.0), &plain(value), Ink::Muted, SMALL * 0.8, HPos::Left);
             }
         }
@@ -273,9 +327,6 @@ fn deliveries<'a>(rows: &[&'a UseCaseRow<'_>]) -> Vec<&'a str> {
     names
 }
 
-fn style(index: usize) -> Style {
-    let marks = [Mark::Circle, Mark::Square, Mark::Triangle, Mark::Diamond];
-    // Warm for the first, which is unicast; then as far apart as the palette has them.
-    let inks = [3, 0, 1, 4, 2, 5, 6, 7];
-    Style { ink: Ink::Series(inks[index % inks.len()]), mark: marks[index % marks.len()] }
+fn legend(names: &[&str], styles: &Styles) -> Vec<(String, Style)> {
+    names.iter().map(|name| ((*name).to_owned(), styles.of(name))).collect()
 }

@@ -21,6 +21,7 @@ pub fn table(rows: &[UseCaseRow<'_>]) -> Table {
         "LOWEST",
         "HIGHEST",
         "AFTER",
+        "PEAK OF ALL",
         "<THESIS",
         "MOST LOST",
         "SILENT S",
@@ -44,7 +45,7 @@ pub fn table(rows: &[UseCaseRow<'_>]) -> Table {
                 format!("{before} -> {meanwhile} -> {after}")
             });
             let mut cells = vec![delivery.clone().into(), line.name.into()];
-            cells.extend([levels.before, levels.lowest, levels.highest, levels.after].map(mb));
+            cells.extend([levels.before, levels.lowest, levels.highest, levels.after, levels.peak].map(mb));
             cells.push(thesis.into());
             cells.extend(if last.is_empty() {
                 vec!["".into(), "".into(), "".into()]
@@ -58,7 +59,8 @@ pub fn table(rows: &[UseCaseRow<'_>]) -> Table {
     }
     if !table.rows.is_empty() {
         table.notes.push(
-            "Receivers: data, all together. Silent: the longest time between two datagrams at any receiver. Refused: \
+            "Lowest and highest: between the first event and the last. Peak of all: as in the plot, which begins with the \
+             first discovery. Receivers: data, all together. Silent: the longest time between two datagrams at any receiver. Refused: \
              discovery responses that were not believed."
                 .into(),
         );

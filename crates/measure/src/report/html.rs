@@ -2,7 +2,7 @@
 
 use super::Report;
 use crate::{
-    plot::{Ink, Plot, style_of},
+    plot::{Ink, Plot, Styles},
     tables::{Align, Cell, Mark, Table},
 };
 
@@ -17,24 +17,46 @@ pub struct Page {
     /// Anchor and name of each section.
     contents: Vec<(String, String)>,
     plots: Vec<Plot>,
+    /// The colours of deliveries.
+    styles: Styles,
+    /// How long the body was before and behind the heading of the section that is being written.
+    section: Option<(usize, usize)>,
 }
 
 impl Page {
+    /// An empty page, in which each delivery has one colour.
+    pub fn new(styles: Styles) -> Self {
+        Self { styles, ..Self::default() }
+    }
+
+    /// The colours of deliveries.
+    pub fn styles(&self) -> &Styles {
+        &self.styles
+    }
+
     /// Adds HTML that a caller made of literals and escaped text.
     pub fn raw(&mut self, html: &str) {
         self.body += html;
         self.body.push('\n');
     }
 
-    /// Opens a section with an entry in the contents; `about` follows its name in smaller letters.
+    /// Opens a section with an entry in the contents; `about` follows its name in smaller letters. A section that stays
+    /// empty vanishes when it ends.
     pub fn section(&mut self, name: &str, about: &str) {
+        let before = self.body.len();
         let anchor = format!("section-{}", self.contents.len() + 1);
         let (heading, about) = (escape(name), escape(about));
         self.raw(&format!("<section id=\"{anchor}\"><h2>{heading} <small>{about}</small></h2>"));
         self.contents.push((anchor, name.to_owned()));
+        self.section = Some((before, self.body.len()));
     }
 
     pub fn end_section(&mut self) {
+        if let Some((before, _)) = self.section.take().filter(|(_, behind)| *behind == self.body.len()) {
+            self.body.truncate(before);
+            self.contents.pop();
+            return;
+        }
         self.raw("</section>");
     }
 
@@ -60,8 +82,12 @@ impl Page {
         self.plots.push(plot);
     }
 
+    /// A table without what says nothing in it; nothing when nothing is left.
     pub fn table(&mut self, table: &Table) {
-        self.raw(&table_html(table));
+        if let Some(table) = table.tidied() {
+            let html = table_html(&table, &self.styles);
+            self.raw(&html);
+        }
     }
 
     /// What a reader opens when interested; nothing when `write` adds nothing.
@@ -129,7 +155,7 @@ pub fn escape(text: &str) -> String {
     html
 }
 
-fn table_html(table: &Table) -> String {
+fn table_html(table: &Table, styles: &Styles) -> String {
     let align = |index: usize| match table.columns.get(index).map(|column| column.align) {
         Some(Align::Left) => " class=\"left\"",
         _ => "",
@@ -144,7 +170,7 @@ fn table_html(table: &Table) -> String {
         let cells = row
             .iter()
             .enumerate()
-            .map(|(index, cell)| format!("<td{}>{}</td>", align(index), cell_html(cell)));
+            .map(|(index, cell)| format!("<td{}>{}</td>", align(index), cell_html(cell, styles)));
         format!("<tr>{}</tr>\n", cells.collect::<String>())
     };
     if table.rows.len() > MAX_ROWS {
@@ -160,22 +186,30 @@ fn table_html(table: &Table) -> String {
         html += &table.rows.iter().map(row_html).collect::<String>();
     }
     html += "</tbody></table>";
+    if let Some([good, bad]) = table.key() {
+        html += &format!(
+            "<p class=\"note\"><span class=\"ok\">Green</span>: {}. <span class=\"bad\">Red</span>: {}.</p>",
+            escape(good),
+            escape(bad)
+        );
+    }
     for note in &table.notes {
         html += &format!("<p class=\"note\">{}</p>", escape(note));
     }
     html + "</div>"
 }
 
-fn cell_html(cell: &Cell) -> String {
+fn cell_html(cell: &Cell, styles: &Styles) -> String {
     let text = escape(&cell.text);
     match cell.mark {
         Mark::Plain => text,
         Mark::Delivery => {
-            let colour = style_of(&cell.text).ink.variable();
+            let colour = styles.of(&cell.text).ink.variable();
             format!("<span class=\"delivery\" style=\"--c:var({colour})\">{text}</span>")
         }
         Mark::Good => format!("<span class=\"ok\">{text}</span>"),
         Mark::Warning => format!("<span class=\"bad\">{text}</span>"),
+        Mark::Muted => format!("<span class=\"muted\">{text}</span>"),
     }
 }
 
@@ -254,10 +288,24 @@ mod tests {
     }
 
     #[test]
+    fn a_section_without_content_is_not_there() {
+        let mut page = Page::default();
+        page.section("Empty", "");
+        page.table(&Table { rows: vec![vec!["-".into()]], ..Table::new("dashes", &["N"]) });
+        page.end_section();
+        page.section("Filled", "");
+        page.paragraph("text");
+        page.end_section();
+        let html = page.finish("t").html;
+        assert!(!html.contains("Empty") && !html.contains("dashes"), "{html}");
+        assert!(html.contains("<a href=\"#section-1\">Filled</a>"), "{html}");
+    }
+
+    #[test]
     fn a_long_table_is_cut_in_the_middle_and_says_so() {
         let mut table = Table::new("long", &["N"]);
         table.rows = (0..1000).map(|n| vec![format!("row{n}").into()]).collect();
-        let html = table_html(&table);
+        let html = table_html(&table, &Styles::default());
         assert!(html.contains("760 rows left out"));
         assert!(html.contains(">row119<") && html.contains(">row880<"));
         assert!(!html.contains(">row120<") && !html.contains(">row879<"));

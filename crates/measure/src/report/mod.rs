@@ -4,6 +4,7 @@
 
 mod events;
 mod feeds;
+mod generic;
 mod headline;
 mod html;
 mod paper;
@@ -17,9 +18,13 @@ use crate::{
     Db,
     analysis::{self, Results},
     db::{Result, RunId},
-    plot::Plot,
+    frame::Frame,
+    paper::Papers,
+    plot::{Plot, Styles, generic::PlotSpec},
     tables,
 };
+
+pub use crate::claim::{Finding, Verdict};
 
 /// What a report says that the results database does not.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +43,10 @@ pub struct ReportInput {
     pub notes: Vec<String>,
     /// The loss and delay of each network that has any, such as `L20: 5% loss at 20 nodes`.
     pub impairments: Vec<String>,
+    /// The plots that the experiment's file asks for.
+    pub plots: Vec<PlotSpec>,
+    /// The papers whose figures are drawn in them.
+    pub papers: Papers,
 }
 
 /// An SVG drawing of a network.
@@ -46,17 +55,6 @@ pub struct Picture {
     /// The network's name as the runs have it: the picture stands in its section.
     pub topology: String,
     pub svg: String,
-}
-
-/// Something that an experiment set out to show.
-#[derive(Debug, Clone)]
-pub struct Finding {
-    pub says: String,
-    /// What was measured, with its unit, e.g. `1.04 times`.
-    pub measured: String,
-    /// What it had to be, e.g. `at most 1.15 times`.
-    pub limit: String,
-    pub holds: bool,
 }
 
 /// A rendered report.
@@ -71,8 +69,12 @@ pub struct Report {
 /// The report on `input.runs`.
 pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
     let results = Results::load(db, &input.runs)?;
-    let mut page = html::Page::default();
-    summary::write(&mut page, &results, input)?;
+    let frame = generic_runs(db, &results)?;
+    let mut styles = generic::names(&frame, input);
+    styles.extend(results.use_cases.iter().map(|run| run.info.delivery.clone()));
+    let mut page = html::Page::new(Styles::new(styles));
+    summary::write(&mut page, &results, &frame, input)?;
+    generic::write(&mut page, &frame, input, db);
     feeds::write(&mut page, &results);
     sharing::write(&mut page, &results, input);
     use_case::write(&mut page, &results);
@@ -81,10 +83,16 @@ pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
     Ok(page.finish(&input.title))
 }
 
+/// The runs that are parameters and rows.
+fn generic_runs(db: &Db, results: &Results<'_>) -> Result<Frame> {
+    let runs: Vec<RunId> = results.generic.iter().map(|data| data.run.id).collect();
+    if runs.is_empty() { Ok(Frame::default()) } else { Frame::load(db, &runs) }
+}
+
 /// The tables of run times and of what the servers sent, for a terminal.
 pub fn to_text(db: &Db, input: &ReportInput) -> Result<String> {
     let results = Results::load(db, &input.runs)?;
-    let mut text = String::new();
+    let mut text = generic::to_text(&generic_runs(db, &results)?);
     let feeds = results.feed_rows();
     if !feeds.is_empty() {
         text += &feeds::table(&feeds).to_text();
@@ -95,7 +103,7 @@ pub fn to_text(db: &Db, input: &ReportInput) -> Result<String> {
         text += "\n";
     }
     let of_use_cases = use_case::tables(&analysis::use_case_rows(&results.use_cases));
-    for table in of_use_cases.iter().filter(|table| !table.rows.is_empty()) {
+    for table in of_use_cases.iter().filter_map(|table| table.tidied()) {
         text += &table.to_text();
         text += "\n";
     }

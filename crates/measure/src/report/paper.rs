@@ -80,12 +80,14 @@ pub fn pairs(ours: &[RunTime]) -> Vec<Pair> {
     ours.iter()
         .filter(|row| row.key.schedule == "immediate" && largest(row))
         .filter_map(|row| {
+            let theirs = counterpart(row, &paper)?;
             Some(Pair {
                 topology: row.key.setting.topology.clone(),
                 size_bytes: row.key.setting.size_bytes,
                 delivery: row.key.delivery.clone(),
                 ours: row.in_copies()?,
-                theirs: counterpart(row, &paper)?.in_copies(),
+                theirs: theirs.in_copies(),
+                their_size_bytes: theirs.size_bytes,
             })
         })
         .collect()

@@ -3,20 +3,24 @@
 use std::time::SystemTime;
 
 use super::{
-    ReportInput, headline,
+    ReportInput, Verdict, generic, headline,
     html::{Page, escape},
 };
 use crate::{
     analysis::Results,
     db::{Result, Run, Status},
+    frame::Frame,
     tables::{self, Cell, Mark, Table},
 };
 
 /// Writes the head of the report.
-pub fn write(page: &mut Page, results: &Results<'_>, input: &ReportInput) -> Result<()> {
+pub fn write(page: &mut Page, results: &Results<'_>, frame: &Frame, input: &ReportInput) -> Result<()> {
     page.raw(&format!("<header><p class=\"eyebrow\">treecast report</p><h1>{}</h1>", escape(&input.title)));
     page.raw(&format!("<p class=\"lede\">{}</p></header>", escape(&what_was_run(results))));
     verification(page, results);
+    if let Some((all, sentence)) = generic::copies(frame) {
+        page.banner(all, &sentence);
+    }
     headline::write_cards(page, results)?;
     warnings(page, results);
     for note in &input.notes {
@@ -38,6 +42,12 @@ fn what_was_run(results: &Results<'_>) -> String {
     let (deliveries, topologies, schedules) =
         (results.deliveries(), results.topologies(), results.schedules());
     if deliveries.is_empty() {
+        if !results.generic.is_empty() {
+            return match results.generic.len() {
+                1 => "One run.".into(),
+                runs => format!("{runs} runs."),
+            };
+        }
         if !results.sharings.is_empty() {
             return "Flows that share one link, each run ended by time.".into();
         }
@@ -154,14 +164,20 @@ fn findings(page: &mut Page, input: &ReportInput) {
     if input.findings.is_empty() {
         return;
     }
-    let mut table = Table::new("What this was to show", &["<CLAIM", "MEASURED", "LIMIT", "<RESULT"]);
+    let mut table = Table::new("What this was to show", &["<CLAIM", "<FOR", "MEASURED", "LIMIT", "<RESULT"]);
+    table.key = Some(["the claim holds", "it does not, or what it needs was not measured"]);
     for finding in &input.findings {
-        let mark = if finding.holds { Mark::Good } else { Mark::Warning };
+        let (mark, result) = match finding.verdict {
+            Verdict::Holds => (Mark::Good, "holds"),
+            Verdict::Fails => (Mark::Warning, "does not hold"),
+            Verdict::NotJudged => (Mark::Muted, "not judged"),
+        };
         table.rows.push(vec![
             finding.says.as_str().into(),
+            finding.cell.as_str().into(),
             finding.measured.as_str().into(),
             finding.limit.as_str().into(),
-            Cell::marked(if finding.holds { "holds" } else { "does not hold" }, mark),
+            Cell::marked(result, mark),
         ]);
     }
     page.table(&table);

@@ -113,7 +113,10 @@ fn lines(receptions: &[Receptions], clients: u32) -> Vec<ThroughputLine> {
         let point = (of.size_bytes, of.all.mean, of.all.standard_deviation);
         match lines.iter_mut().find(|line| line.name == name) {
             Some(line) => line.points.push(point),
-            None => lines.push(ThroughputLine { name, points: vec![point] }),
+            None => {
+                let delivery = of.delivery.clone();
+                lines.push(ThroughputLine { name, delivery, points: vec![point] });
+            }
         }
     }
     lines.iter_mut().for_each(|line| line.points.sort_by_key(|(size_bytes, ..)| *size_bytes));

@@ -14,23 +14,25 @@ pub fn write(page: &mut Page, results: &Results<'_>) {
         return;
     }
     page.section("Use cases", "meadcast-thesis-2024, chapter 5 and appendix B, and the same measured here");
-    tables(&rows).iter().filter(|table| !table.rows.is_empty()).for_each(|table| page.table(table));
+    let styles = page.styles().clone();
+    plot::savings(&rows, &styles).into_iter().for_each(|plot| page.plot(Some(plot)));
+    tables(&rows).iter().for_each(|table| page.table(table));
     super::events::write(page, &rows);
     for quantity in Quantity::ALL {
-        for plot in plot::by_receivers(&rows, quantity) {
+        for plot in plot::by_receivers(&rows, quantity, &styles) {
             page.plot(Some(plot));
         }
     }
     if let Some(largest) = analysis::cells(&rows).pop() {
         let of_largest: Vec<&UseCaseRow> = rows.iter().filter(|row| row.cell == largest).collect();
         for quantity in OverTime::ALL {
-            page.plot(plot::over_time(&of_largest, quantity));
+            page.plot(plot::over_time(&of_largest, quantity, &styles));
         }
         let discovering = with_and_without_discoveries(&of_largest);
         for quantity in OverTime::OF_DISCOVERY {
-            page.plot(plot::over_time(&discovering, quantity));
+            page.plot(plot::over_time(&discovering, quantity, &styles));
         }
-        page.plot(plot::by_link(&of_largest));
+        page.plot(plot::by_link(&of_largest, &styles));
     }
     page.end_section();
 }
@@ -65,6 +67,7 @@ fn saved_table(rows: &[UseCaseRow<'_>], measure: &str, title: &str) -> Table {
     let columns =
         ["<LOAD", "A NET", "RECEIVERS", "<DELIVERY", "MEASURED", "SAVED", "<THESIS", "COMPUTED", "FLOOR"];
     let mut table = Table::new(title, &columns);
+    table.key = Some(["ours saves at least as much as the thesis", "ours saves less"]);
     for row in rows {
         let star = if row.saturated { " *" } else { "" };
         let value = match measure {
@@ -90,8 +93,8 @@ fn saved_table(rows: &[UseCaseRow<'_>], measure: &str, title: &str) -> Table {
             row.cell.load.clone().into(),
             row.cell.receivers_per_network.to_string().into(),
             row.info.receivers.to_string().into(),
-            format!("{}{star}", row.info.delivery).into(),
-            value.into(),
+            Cell::marked(row.info.delivery.clone(), Mark::Delivery),
+            format!("{value}{star}").into(),
             percent(saved).into(),
             thesis_cell(row, measure, saved),
             percent(computed).into(),
@@ -152,7 +155,7 @@ fn packets_table(rows: &[UseCaseRow<'_>]) -> Table {
         table.rows.push(vec![
             row.cell.load.clone().into(),
             row.cell.receivers_per_network.to_string().into(),
-            row.info.delivery.clone().into(),
+            Cell::marked(row.info.delivery.clone(), Mark::Delivery),
             measured.expected.to_string().into(),
             format!("{:.4} %", measured.loss() * 100.0).into(),
             measured.duplicates.to_string().into(),
@@ -204,7 +207,7 @@ fn discovery_table(rows: &[UseCaseRow<'_>]) -> Table {
         table.rows.push(vec![
             row.cell.load.clone().into(),
             row.cell.receivers_per_network.to_string().into(),
-            row.info.delivery.clone().into(),
+            Cell::marked(row.info.delivery.clone(), Mark::Delivery),
             more(row.network_bytes, base.network_bytes).into(),
             more(row.sender_bytes, base.sender_bytes).into(),
             or_none(later).into(),

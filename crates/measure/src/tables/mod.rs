@@ -16,6 +16,8 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
     /// What a reader has to know to read it right.
     pub notes: Vec<String>,
+    /// What green and red cells mean; without, whether it is as it should be.
+    pub key: Option<[&'static str; 2]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub enum Mark {
     Delivery,
     Good,
     Warning,
+    /// Neither good nor bad.
+    Muted,
 }
 
 impl<T: Into<String>> From<T> for Cell {
@@ -66,6 +70,34 @@ impl Table {
             None => Column { name: (*name).to_owned(), align: Align::Right },
         };
         Self { title: title.into(), columns: columns.iter().map(column).collect(), ..Self::default() }
+    }
+
+    /// The table without what says nothing: columns and rows in which there are only dashes. `None` when nothing is left.
+    pub fn tidied(&self) -> Option<Self> {
+        let is_dash = |cell: &Cell| matches!(cell.text.as_str(), "" | "-");
+        let is_number =
+            |index: usize| self.columns.get(index).is_some_and(|column| column.align == Align::Right);
+        let says = |row: &&Vec<Cell>| {
+            let mut numbers = row.iter().enumerate().filter(|(index, _)| is_number(*index)).peekable();
+            numbers.peek().is_none()
+                || numbers.any(|(_, cell)| !is_dash(cell))
+                || row.iter().any(|cell| matches!(cell.mark, Mark::Good | Mark::Warning | Mark::Muted))
+        };
+        let rows: Vec<&Vec<Cell>> = self.rows.iter().filter(says).collect();
+        let says = |index: usize| rows.iter().any(|row| row.get(index).is_some_and(|cell| !is_dash(cell)));
+        let kept: Vec<usize> = (0..self.columns.len()).filter(|index| says(*index)).collect();
+        (!kept.is_empty()).then(|| Self {
+            columns: kept.iter().map(|index| self.columns[*index].clone()).collect(),
+            rows: rows.iter().map(|row| kept.iter().map(|index| row[*index].clone()).collect()).collect(),
+            ..Self { rows: Vec::new(), ..self.clone() }
+        })
+    }
+
+    /// What green and red mean in it; `None` when no cell has a colour.
+    pub fn key(&self) -> Option<[&'static str; 2]> {
+        let is_coloured = |cell: &Cell| matches!(cell.mark, Mark::Good | Mark::Warning);
+        let coloured = self.rows.iter().flatten().any(is_coloured);
+        coloured.then(|| self.key.unwrap_or(["as it should be", "not as it should be"]))
     }
 
     /// The table for a terminal: title, heading, rows and notes, each line ended.
@@ -103,6 +135,18 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_says_nothing_is_left_out() {
+        let mut table = Table::new("Fruit", &["<NAME", "COUNT", "PAPER"]);
+        table.rows.push(vec!["pear".into(), "7".into(), "-".into()]);
+        table.rows.push(vec!["plum".into(), "-".into(), "".into()]);
+        assert_eq!(table.tidied().unwrap().to_text(), "Fruit\nNAME  COUNT\npear      7\n");
+        table.rows.remove(0);
+        assert_eq!(table.tidied(), None, "a table of dashes");
+        let words = Table { rows: vec![vec!["a".into(), "".into()]], ..Table::new("Words", &["<A", "<B"]) };
+        assert_eq!(words.tidied().unwrap().columns.len(), 1);
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

@@ -1,0 +1,114 @@
+//! Bars and boxes, a row for each x and series.
+
+use plotters::style::text_anchor::HPos;
+
+use super::{
+    curves,
+    gather::{Gathered, GroupOfValues},
+    value_in_words,
+};
+use crate::{
+    plot::{
+        Ink, Mark, Plot, Style,
+        axis::{Axis, plain},
+        canvas::{BODY, Canvas, SMALL, Sheet},
+    },
+    statistics::{Summary, percentile},
+    tables::three_digits,
+};
+
+/// A bar (or box) for each group that has values, or a reason why there are none.
+pub fn plot(gathered: &Gathered<'_>, boxes: bool) -> Option<Plot> {
+    let rows: Vec<&GroupOfValues> = gathered
+        .groups
+        .iter()
+        .filter(|group| !group.values.is_empty() || !group.lacking.is_empty())
+        .collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let xs = gathered.distinct(|group| &group.x);
+    let x_name = gathered.spec.x.as_deref().unwrap_or_default();
+    let heads: Vec<String> = xs.iter().map(|x| value_in_words(x_name, x)).collect();
+    let widest = |words: &mut dyn Iterator<Item = &str>| {
+        words.map(|word| word.chars().count()).max().unwrap_or(0) as f64
+    };
+    let series_width = widest(&mut rows.iter().map(|row| row.series.as_str())) * (BODY + 0.5) * 0.58;
+    let head_width = match xs.len() {
+        0 | 1 => 0.0,
+        _ => widest(&mut heads.iter().map(String::as_str)) * SMALL * 0.58 + 12.0,
+    };
+    let nearest =
+        gathered.groups.iter().filter_map(|group| group.paper.as_ref()).map(|paper| paper.nearest.as_str());
+    let right = 76.0 + widest(&mut { nearest }) * SMALL * 0.58;
+    let lines = rows.len() as f64 + xs.len() as f64 * 0.5;
+    let sheet = Sheet {
+        x_label: &gathered.label,
+        y_label: "",
+        left: (16.0 + series_width + head_width + 14.0).min(330.0),
+        right,
+        ..curves::sheet(gathered, Some(150.0 + lines * 22.0))
+    };
+    // The rows themselves say what the colours are.
+    let paper = gathered.paper_legend();
+    let legend = sheet.legend.iter().filter(|(name, _)| Some(name) == paper.as_ref()).cloned().collect();
+    let sheet = Sheet { legend, ..sheet };
+    let axis = axis(gathered, boxes);
+    Some(sheet.plot((axis, &plain), (Axis::rows(lines), &plain), |canvas| {
+        let mut place = lines;
+        for (x, head) in xs.iter().zip(&heads) {
+            for (index, group) in rows.iter().filter(|group| group.x == *x).enumerate() {
+                place -= 1.0;
+                let head = if index == 0 && head_width > 0.0 { head } else { "" };
+                row(canvas, group, place + 0.25, head, boxes);
+            }
+            place -= 0.5;
+        }
+    }))
+}
+
+fn axis(gathered: &Gathered<'_>, boxes: bool) -> Axis {
+    let papers = gathered.groups.iter().filter_map(|group| group.paper.as_ref()).map(|paper| paper.value);
+    let of_group = |group: &GroupOfValues| match (boxes, Summary::of(&group.values)) {
+        (true, Some(summary)) => vec![summary.min, summary.max],
+        (false, Some(summary)) => vec![summary.mean],
+        (_, None) => Vec::new(),
+    };
+    let all: Vec<f64> = gathered.groups.iter().flat_map(of_group).chain(papers).collect();
+    match boxes && (gathered.is_logarithmic('x') || gathered.is_logarithmic('y')) {
+        // A bar has no beginning on a logarithmic axis.
+        true => Axis::logarithmic(all),
+        false => Axis::around_zero(all),
+    }
+}
+
+fn row(canvas: &Canvas<'_>, group: &GroupOfValues, y: f64, head: &str, boxes: bool) {
+    let ink = group.style.ink;
+    canvas.row_label(y, &group.series, ink);
+    canvas.left_label(y, head);
+    let star = if group.is_saturated { " *" } else { "" };
+    let Some(summary) = Summary::of(&group.values) else {
+        let text = if group.lacking.is_empty() { "nothing measured" } else { &group.lacking };
+        let text: String = text.chars().take(70).collect();
+        canvas.text((canvas.x.start(), y), (6.0, 0.0), &text, Ink::Muted, SMALL, HPos::Left);
+        return;
+    };
+    let mut end = summary.mean;
+    if boxes {
+        let of = |percent: f64| percentile(&group.values, percent).unwrap_or(summary.median);
+        canvas.horizontal_bar(y, 0.0, summary.min, summary.max, ink);
+        canvas.filled((of(25.0), of(75.0)), y, 12.0, ink);
+        canvas.mark((summary.median, y), Style { ink, mark: Mark::Circle }, 4.0, false);
+        end = summary.max;
+    } else {
+        canvas.bar(y, summary.mean, 15.0, ink);
+    }
+    if let Some(paper) = &group.paper {
+        canvas.mark((paper.value, y), Style { ink: Ink::Text, mark: Mark::Diamond }, 4.5, false);
+        canvas.text((paper.value.max(end), y), (54.0, 0.0), &paper.nearest, Ink::Muted, SMALL, HPos::Left);
+    }
+    let shown = if boxes { summary.median } else { summary.mean };
+    let after = group.paper.as_ref().map_or(end, |paper| paper.value.max(end)).max(0.0);
+    let text = format!("{}{star}", three_digits(shown));
+    canvas.text((after, y), (9.0, 0.0), &text, Ink::Text, SMALL, HPos::Left);
+}

@@ -1,0 +1,120 @@
+//! Lines over a parameter, and distributions.
+
+use super::{gather::Gathered, parameter_in_words};
+use crate::{
+    expression::number,
+    plot::{
+        Ink, Mark, Plot, Style,
+        axis::{Axis, plain},
+        canvas::{SMALL, Sheet},
+    },
+    statistics::{Summary, cumulative},
+};
+
+/// Means against a parameter, a line a series; the paper's values as hollow marks.
+pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
+    let numbers = gathered.numbers();
+    let interval = |summary: &Summary| {
+        let low = summary.mean - summary.confidence_95;
+        // An interval that reaches 0 has no place on a logarithmic axis.
+        (if low > 0.0 { low } else { summary.min.min(summary.mean) }, summary.mean + summary.confidence_95)
+    };
+    let summaries: Vec<_> = gathered.groups.iter().map(|group| Summary::of(&group.values)).collect();
+    let papers = gathered.groups.iter().filter_map(|group| group.paper.as_ref()).map(|paper| paper.value);
+    let all: Vec<f64> =
+        summaries.iter().flatten().flat_map(|s| [interval(s).0, interval(s).1]).chain(papers).collect();
+    let y = match gathered.is_logarithmic('y') {
+        true => Axis::logarithmic(all.iter().copied()),
+        false => Axis::from_zero(all.iter().copied().fold(0.0, f64::max)),
+    };
+    let x = match gathered.is_logarithmic('x') {
+        true => Axis::logarithmic_at(&numbers),
+        false => Axis::from_zero_at(&numbers),
+    };
+    let x_name = parameter_in_words(gathered.spec.x.as_deref().unwrap_or_default());
+    let repeated = summaries.iter().flatten().any(|summary| summary.count > 1);
+    let sheet = Sheet {
+        subtitle: match repeated {
+            true => format!("Mean; error bars: its 95 % confidence interval. {}", gathered.subtitle),
+            false => gathered.subtitle.clone(),
+        },
+        x_label: &x_name,
+        ..sheet(gathered, None)
+    };
+    let x_words = |value: f64| {
+        let name = gathered.spec.x.as_deref().unwrap_or_default();
+        if name == "size" { super::value_in_words(name, &value.to_string()) } else { plain(value) }
+    };
+    Some(sheet.plot((x, &x_words), (y, &plain), |canvas| {
+        for (series, style) in gathered.series() {
+            let mut points: Vec<(f64, &Summary)> = Vec::new();
+            for (group, summary) in gathered.groups.iter().zip(&summaries) {
+                let at = number(&group.x).filter(|_| group.series == series);
+                points.extend(at.zip(summary.as_ref()));
+                if let Some((at, paper)) = at.zip(group.paper.as_ref()) {
+                    if let Some((low, high)) = paper.range {
+                        canvas.vertical_bar(at, low, high, style.ink);
+                    }
+                    canvas.mark((at, paper.value), Style { mark: Mark::Diamond, ..style }, 4.5, false);
+                    let align = plotters::style::text_anchor::HPos::Left;
+                    canvas.text((at, paper.value), (8.0, 0.0), &paper.nearest, Ink::Muted, SMALL, align);
+                }
+            }
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let line: Vec<(f64, f64)> = points.iter().map(|(at, summary)| (*at, summary.mean)).collect();
+            canvas.line(&line, style.ink, 2.0);
+            for (at, summary) in points {
+                if summary.count > 1 {
+                    let (low, high) = interval(summary);
+                    canvas.vertical_bar(at, low, high, style.ink);
+                }
+                canvas.mark((at, summary.mean), style, 4.5, true);
+            }
+        }
+    }))
+}
+
+/// The share of values up to each value, a line a series.
+pub fn distribution(gathered: &Gathered<'_>) -> Option<Plot> {
+    let all = || gathered.groups.iter().flat_map(|group| group.values.iter().copied());
+    let x = match gathered.is_logarithmic('x') || gathered.is_logarithmic('y') {
+        true => Axis::logarithmic(all()),
+        false => Axis::from_zero(all().fold(0.0, f64::max)),
+    };
+    // A distribution of one value is no curve.
+    if gathered.groups.iter().all(|group| group.values.len() < 2) {
+        return super::bars::plot(gathered, false);
+    }
+    let sheet = Sheet {
+        x_label: &gathered.label,
+        y_label: "share of the values up to this one",
+        ..sheet(gathered, None)
+    };
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    Some(sheet.plot((x, &plain), (Axis::to_exactly(1.0), &percent), |canvas| {
+        for (series, style) in gathered.series() {
+            let of_series = gathered.groups.iter().filter(|group| group.series == series);
+            let values: Vec<f64> = of_series.flat_map(|group| group.values.iter().copied()).collect();
+            let steps = cumulative(&values);
+            let first = steps.first().map(|(value, _)| (*value, 0.0));
+            canvas.steps(&first.into_iter().chain(steps).collect::<Vec<_>>(), style.ink, 2.0);
+        }
+    }))
+}
+
+/// What all plots of a spec have in common.
+pub fn sheet<'g>(gathered: &'g Gathered<'_>, height: Option<f64>) -> Sheet<'g> {
+    let mut legend = gathered.series();
+    legend.retain(|(name, _)| !name.is_empty());
+    let muted = Style { ink: Ink::Muted, mark: Mark::Diamond };
+    legend.extend(gathered.paper_legend().map(|name| (name, muted)));
+    Sheet {
+        name: gathered.name.clone(),
+        title: gathered.title.clone(),
+        subtitle: gathered.subtitle.clone(),
+        height: height.unwrap_or(400.0),
+        y_label: &gathered.label,
+        legend,
+        ..Sheet::default()
+    }
+}

@@ -1,0 +1,246 @@
+//! From runs to the values of each x and series, those of the paper beside.
+
+use super::{Drawing, PlotSpec, value_in_words};
+use crate::{
+    expression::{Condition, Expression, Scope, Value, number},
+    frame::{Frame, FrameRun},
+    paper::Point,
+    plot::Style,
+    tables::Scale,
+};
+
+/// All that a plot shows, in the unit in which it shows it.
+pub struct Gathered<'s> {
+    pub spec: &'s PlotSpec,
+    pub name: String,
+    pub title: String,
+    pub subtitle: String,
+    /// What the values are, with their unit.
+    pub label: String,
+    /// The name of the paper's marks in a legend.
+    pub paper: Option<String>,
+    pub groups: Vec<GroupOfValues>,
+}
+
+/// The values of one x (and row of a heat map) and series.
+#[derive(Debug, Clone, Default)]
+pub struct GroupOfValues {
+    /// The parameter's text; empty in a plot without x.
+    pub x: String,
+    pub row: String,
+    pub series: String,
+    pub style: Style,
+    pub values: Vec<f64>,
+    /// Why there are fewer values than there should be; empty when all are there.
+    pub lacking: String,
+    /// The machine was at its limit in one of the runs.
+    pub is_saturated: bool,
+    pub paper: Option<PaperValue>,
+}
+
+/// What the paper has for a group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PaperValue {
+    pub value: f64,
+    pub range: Option<(f64, f64)>,
+    /// Of which value of the parameter that may differ it is, such as `128 MiB`; empty when of the same.
+    pub nearest: String,
+}
+
+impl Gathered<'_> {
+    /// The numbers along x, ascending; fewer than there are values of x when these are no numbers.
+    pub fn numbers(&self) -> Vec<f64> {
+        let with_values =
+            self.groups.iter().filter(|group| !group.values.is_empty() || group.paper.is_some());
+        let mut numbers: Vec<f64> = with_values.filter_map(|group| number(&group.x)).collect();
+        numbers.sort_by(f64::total_cmp);
+        numbers.dedup();
+        numbers
+    }
+
+    /// The series in order of appearance, each with its style.
+    pub fn series(&self) -> Vec<(String, Style)> {
+        let mut series: Vec<(String, Style)> = Vec::new();
+        for group in &self.groups {
+            if !series.iter().any(|(name, _)| *name == group.series) {
+                series.push((group.series.clone(), group.style));
+            }
+        }
+        series
+    }
+
+    /// The values of one column in order of appearance.
+    pub fn distinct(&self, of: impl Fn(&GroupOfValues) -> &String) -> Vec<String> {
+        let mut values: Vec<String> = Vec::new();
+        for group in &self.groups {
+            if !values.contains(of(group)) {
+                values.push(of(group).clone());
+            }
+        }
+        // Numbers ascend, words stay as the experiment has them.
+        if values.iter().all(|value| number(value).is_some()) {
+            values.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
+        }
+        values
+    }
+
+    /// The name of the paper's marks in a legend; `None` when nothing of the paper is drawn.
+    pub fn paper_legend(&self) -> Option<String> {
+        self.paper.clone().filter(|_| self.groups.iter().any(|group| group.paper.is_some()))
+    }
+
+    pub fn is_logarithmic(&self, axis: char) -> bool {
+        self.spec.log.contains(axis)
+    }
+}
+
+/// Gathers what a plot of one cell shows; `None` when there are no values.
+pub fn gather<'s>(
+    spec: &'s PlotSpec,
+    drawing: &Drawing<'_>,
+    cell: &[Condition],
+    made_for: &[Condition],
+) -> Option<Gathered<'s>> {
+    let expression = Expression::parse(&spec.y).ok()?;
+    let conditions = [cell, made_for].concat();
+    let frame = drawing.frame;
+    let scope = Scope { frame, paper: None, cell: &conditions };
+    let Ok(Value::Set(items, unit)) = scope.value(&expression) else { return None };
+    let mut groups: Vec<GroupOfValues> = Vec::new();
+    for item in items {
+        let run = &frame.runs[item.run];
+        let group = group_of(&mut groups, spec, drawing, run, item.node);
+        group.is_saturated |= run.is_saturated;
+        match item.value {
+            Ok(value) if value.is_finite() => group.values.push(value),
+            Ok(_) => {}
+            Err(why) => group.lacking = if run.is_refused() { format!("refused: {why}") } else { why },
+        }
+    }
+    let (mut nearest, mut legend) = (Vec::new(), None);
+    if let Some(paper) = &spec.paper
+        && let Ok((source, points)) = drawing.papers.figure(&paper.file, &paper.figure)
+    {
+        let all: Vec<&Condition> = conditions.iter().collect();
+        let about: Vec<&FrameRun> = frame.runs_that(&all).map(|(_, run)| run).collect();
+        for group in &mut groups {
+            let run = about.iter().find(|run| is_of_group(spec, run, group));
+            group.paper = run.and_then(|run| of_paper(&expression, &points, run, source.nearest.as_deref()));
+            nearest.extend(group.paper.as_ref().filter(|p| !p.nearest.is_empty()).map(|p| p.nearest.clone()));
+        }
+        let name = if source.source.is_empty() { &source.file } else { &source.source };
+        legend = Some(format!("hollow: {name}, {}", paper.figure));
+        nearest.sort();
+        nearest.dedup();
+        if !nearest.is_empty() {
+            nearest = vec![format!("Of {name}, the nearest is drawn: {}.", nearest.join(", "))];
+        }
+    }
+    let scale = scale(&mut groups, &unit)?;
+    let expression = spec.label.clone().unwrap_or_else(|| spec.y.clone());
+    let unit = scale.map_or(unit, |scale| scale.unit.to_owned());
+    let saturated = groups.iter().any(|group| group.is_saturated);
+    let sentences = [
+        spec.note.clone(),
+        nearest.join(" "),
+        if saturated { "* The machine was at its limit.".into() } else { String::new() },
+    ];
+    Some(Gathered {
+        spec,
+        name: spec.name(cell),
+        title: spec.title(cell),
+        subtitle: sentences.into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" "),
+        paper: legend,
+        label: if unit.is_empty() { expression } else { format!("{expression} ({unit})") },
+        groups,
+    })
+}
+
+/// The group of a run's value, made when it is the first.
+fn group_of<'g>(
+    groups: &'g mut Vec<GroupOfValues>,
+    spec: &PlotSpec,
+    drawing: &Drawing<'_>,
+    run: &FrameRun,
+    node: Option<usize>,
+) -> &'g mut GroupOfValues {
+    let of = |name: Option<&str>| name.map(|name| text_of(run, node, name)).unwrap_or_default();
+    let (x, row) = (of(spec.x.as_deref()), of(spec.rows.as_deref()));
+    let series = if spec.kind == super::Kind::Heat { String::new() } else { of(Some(spec.series())) };
+    let found = groups.iter().position(|group| group.x == x && group.row == row && group.series == series);
+    let index = found.unwrap_or_else(|| {
+        let style = drawing.styles.of(&series);
+        groups.push(GroupOfValues { x, row, series, style, ..GroupOfValues::default() });
+        groups.len() - 1
+    });
+    &mut groups[index]
+}
+
+fn text_of(run: &FrameRun, node: Option<usize>, name: &str) -> String {
+    let node = node.and_then(|node| run.nodes.get(node));
+    match (name, node) {
+        ("node", Some(node)) => node.name.clone(),
+        ("role", Some(node)) => node.role.as_str().to_owned(),
+        _ => run.parameters.get(name).cloned().unwrap_or_default(),
+    }
+}
+
+fn is_of_group(spec: &PlotSpec, run: &FrameRun, group: &GroupOfValues) -> bool {
+    let is = |name: Option<&str>, value: &str| {
+        name.is_none_or(|name| run.parameters.get(name).map_or("", String::as_str) == value)
+    };
+    let of_series = spec.kind == super::Kind::Heat || is(Some(spec.series()), &group.series);
+    of_series && is(spec.x.as_deref(), &group.x) && is(spec.rows.as_deref(), &group.row)
+}
+
+/// The paper's value for a run: of the same parameters, but for the one that may differ.
+fn of_paper(
+    expression: &Expression,
+    points: &[&Point],
+    run: &FrameRun,
+    may_differ: Option<&str>,
+) -> Option<PaperValue> {
+    let except: Vec<&str> = may_differ.into_iter().collect();
+    let ours = may_differ.and_then(|name| number(run.parameters.get(name)?));
+    let off = |point: &Point| {
+        let theirs = may_differ.and_then(|name| number(point.run.parameters.get(name)?));
+        ours.zip(theirs).map_or(1.0, |(ours, theirs)| (ours / theirs).max(theirs / ours))
+    };
+    let about = points.iter().filter(|point| point.is_of(&run.parameters, &except));
+    let of_point = |point: &Point| {
+        // What the point does not say, such as the rate of a link, is as in the run.
+        let mut parameters = run.parameters.clone();
+        parameters.extend(point.run.parameters.clone());
+        let frame = Frame { runs: vec![FrameRun { parameters, ..point.run.clone() }] };
+        let value = Scope { frame: &frame, paper: None, cell: &[] }.number(expression).ok()?.0;
+        let row = point.run.rows.first()?.value?;
+        // An error bar takes the same way as its value, in proportion.
+        let range = point.range.map(|(low, high)| (low * value / row, high * value / row));
+        let nearest = may_differ.filter(|_| off(point) > 1.001);
+        let nearest = nearest.and_then(|name| Some(value_in_words(name, point.run.parameters.get(name)?)));
+        Some(PaperValue { value, range, nearest: nearest.unwrap_or_default() })
+    };
+    let mut about: Vec<&Point> = about.copied().collect();
+    about.sort_by(|a, b| off(a).total_cmp(&off(b)));
+    about.into_iter().find_map(of_point)
+}
+
+/// Divides all values so that they are in the unit in which they read best; the outer `None`: there are no values.
+fn scale(groups: &mut [GroupOfValues], unit: &str) -> Option<Option<Scale>> {
+    let papers = groups.iter().filter_map(|group| group.paper.as_ref()).map(|paper| paper.value);
+    let all = groups.iter().flat_map(|group| group.values.iter().copied());
+    let highest = all.chain(papers).map(f64::abs).reduce(f64::max);
+    let refused = groups.iter().any(|group| !group.lacking.is_empty());
+    let highest = highest.or(refused.then_some(1.0))?;
+    let scale = Scale::of(unit, highest);
+    if let Some(Scale { factor, .. }) = scale {
+        for group in groups {
+            group.values.iter_mut().for_each(|value| *value /= factor);
+            if let Some(paper) = &mut group.paper {
+                paper.value /= factor;
+                paper.range = paper.range.map(|(low, high)| (low / factor, high / factor));
+            }
+        }
+    }
+    Some(scale)
+}

@@ -1,0 +1,94 @@
+//! A heat map: a square for each pair of two parameters, with a colour and a number.
+
+use plotters::style::text_anchor::HPos;
+
+use super::{gather::Gathered, value_in_words};
+use crate::{
+    plot::{
+        Ink, Plot,
+        axis::Axis,
+        canvas::{BODY, SMALL, Sheet, WIDTH},
+    },
+    statistics::percentile,
+    tables::three_digits,
+};
+
+/// The median of each square. The darker a square, the higher its value.
+pub fn plot(gathered: &Gathered<'_>) -> Option<Plot> {
+    let (columns, rows) = (gathered.distinct(|group| &group.x), gathered.distinct(|group| &group.row));
+    let spec = gathered.spec;
+    let words =
+        |name: &Option<String>, value: &String| value_in_words(name.as_deref().unwrap_or_default(), value);
+    let heads: Vec<String> = columns.iter().map(|value| words(&spec.x, value)).collect();
+    let names: Vec<String> = rows.iter().map(|value| words(&spec.rows, value)).collect();
+    let medians: Vec<f64> =
+        gathered.groups.iter().filter_map(|group| percentile(&group.values, 50.0)).collect();
+    let lowest = medians.iter().copied().reduce(f64::min).unwrap_or(0.0);
+    let highest = medians.iter().copied().reduce(f64::max).unwrap_or(1.0);
+    let shade = |value: f64| 0.06 + 0.5 * darkness(value, lowest, highest, gathered.is_logarithmic('y'));
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64;
+    let left = (32.0 + longest * (BODY + 0.5) * 0.6).min(300.0);
+    let sheet = Sheet {
+        name: gathered.name.clone(),
+        title: gathered.title.clone(),
+        subtitle: format!("{}. Darker is more. {}", gathered.label, gathered.subtitle),
+        height: 132.0 + rows.len() as f64 * 40.0,
+        left,
+        right: 20.0,
+        ..Sheet::default()
+    };
+    let width = (WIDTH - left - 20.0) / columns.len().max(1) as f64;
+    let size = (width / (BODY * 0.62) / 4.0).clamp(0.7, 1.0) * BODY;
+    let (x, y) = (Axis::rows(columns.len() as f64), Axis::rows(rows.len() as f64));
+    Some(sheet.plot((x, &|_| String::new()), (y, &|_| String::new()), |canvas| {
+        for (place, head) in heads.iter().enumerate() {
+            canvas.text((place as f64 + 0.5, 0.0), (0.0, 16.0), head, Ink::Text, SMALL, HPos::Center);
+        }
+        for (place, (row, name)) in rows.iter().zip(&names).enumerate() {
+            let bottom = (rows.len() - place - 1) as f64;
+            canvas.row_label(bottom + 0.5, name, Ink::Text);
+            for (column, x) in columns.iter().enumerate() {
+                let group = gathered.groups.iter().find(|group| group.x == *x && group.row == *row);
+                let corner = (column as f64, bottom);
+                let middle = (column as f64 + 0.5, bottom + 0.5);
+                let Some(group) = group else { continue };
+                match percentile(&group.values, 50.0) {
+                    Some(median) => {
+                        canvas.square(corner, Ink::Series(0), shade(median));
+                        let star = if group.is_saturated { "*" } else { "" };
+                        let text = format!("{}{star}", three_digits(median));
+                        canvas.text(middle, (0.0, 0.0), &text, Ink::Text, size, HPos::Center);
+                        let told = format!("{}, {name}: {text} {}", heads[column], gathered.label);
+                        canvas.hover_square(corner, &told);
+                    }
+                    None => {
+                        canvas.square(corner, Ink::Muted, 0.08);
+                        let refused = group.lacking.contains("refused");
+                        let text = if refused { "refused" } else { "failed" };
+                        canvas.text(middle, (0.0, 0.0), text, Ink::Muted, SMALL, HPos::Center);
+                        canvas.hover_square(corner, &format!("{}, {name}: {}", heads[column], group.lacking));
+                    }
+                }
+            }
+        }
+    }))
+}
+
+/// From 0 for the lowest value to 1 for the highest.
+fn darkness(value: f64, lowest: f64, highest: f64, logarithmic: bool) -> f64 {
+    let of = |value: f64| if logarithmic && lowest > 0.0 { value.ln() } else { value };
+    let range = of(highest) - of(lowest);
+    if range > 0.0 { ((of(value) - of(lowest)) / range).clamp(0.0, 1.0) } else { 0.5 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_value_is_the_darkest_and_equal_ones_are_alike() {
+        assert_eq!(darkness(5.0, 5.0, 5.0, false), 0.5);
+        assert_eq!([1.0, 10.0, 100.0].map(|value| darkness(value, 1.0, 100.0, true)), [0.0, 0.5, 1.0]);
+        assert_eq!(darkness(0.0, 0.0, 8.0, true), 0.0, "no logarithm of nothing");
+    }
+}

@@ -1,0 +1,215 @@
+//! Plots from what an experiment's file says: which parameter goes along x, which expression along y, what has a colour
+//! of its own, and which figure of a paper is drawn beside.
+//!
+//! [`PlotSpec::check`] finds mistakes before anything runs; [`draw`] makes a plot for each combination of the
+//! parameters in `each`. A combination without values makes none.
+
+pub(super) mod bars;
+mod curves;
+mod gather;
+mod heat;
+mod over_time;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Plot, Styles};
+use crate::{
+    claim::{Text, conditions},
+    expression::{Condition, Expression},
+    frame::{Frame, Vocabulary},
+    paper::Papers,
+    tables,
+};
+
+pub(super) use gather::{Gathered, GroupOfValues, PaperValue};
+pub use over_time::SeriesSource;
+
+/// A plot, as an experiment's file has it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlotSpec {
+    pub title: String,
+    pub kind: Kind,
+    /// The parameter along x. A distribution and a plot over time have none.
+    pub x: Option<String>,
+    /// The expression along y, or the square's value of a heat map. Not aggregated: the kind says what a mark shows.
+    pub y: String,
+    /// What the values are, with their unit in brackets where it has one, beside the axis; without, the expression.
+    pub label: Option<String>,
+    /// The parameter whose values have a colour each; without, `delivery`.
+    pub series: Option<String>,
+    /// The parameter of a heat map's rows.
+    pub rows: Option<String>,
+    /// The parameters for each of whose combinations there is a plot.
+    #[serde(default)]
+    pub each: Vec<String>,
+    /// The runs that the plot is about: parameters and their values.
+    #[serde(default, rename = "where")]
+    pub cells: BTreeMap<String, Text>,
+    /// The logarithmic axes: `x`, `y` or `xy`.
+    #[serde(default)]
+    pub log: String,
+    /// A paper's figure to draw beside.
+    pub paper: Option<PaperOf>,
+    /// What a reader has to know.
+    #[serde(default)]
+    pub note: String,
+}
+
+/// A figure of a paper, drawn with hollow marks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaperOf {
+    /// The file, as the experiment's `papers` has it.
+    pub file: String,
+    pub figure: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Means with their 95 % confidence intervals, a line a series.
+    Lines,
+    /// Means, a bar for each x and series.
+    Bars,
+    /// Median, quartiles and extremes for each x and series.
+    Boxes,
+    /// The share of values up to each value, a line a series.
+    Distribution,
+    /// The median for each x and row, as a colour and a number.
+    Heat,
+    /// A series of the first complete run of each line.
+    Time,
+}
+
+impl PlotSpec {
+    /// Bars of `y` for each `x`, all else as it is without being said.
+    pub fn bars(title: &str, x: &str, y: &str) -> Self {
+        Self {
+            title: title.to_owned(),
+            kind: Kind::Bars,
+            x: Some(x.to_owned()),
+            y: y.to_owned(),
+            label: None,
+            series: None,
+            rows: None,
+            each: Vec::new(),
+            cells: BTreeMap::new(),
+            log: String::new(),
+            paper: None,
+            note: String::new(),
+        }
+    }
+
+    /// Checks names against what the experiment is going to run.
+    pub fn check(&self, vocabulary: &Vocabulary, papers: &Papers) -> Result<(), String> {
+        self.checked(vocabulary, papers).map_err(|what| format!("plot `{}`: {what}", self.title))
+    }
+
+    fn checked(&self, vocabulary: &Vocabulary, papers: &Papers) -> Result<(), String> {
+        let cells = conditions(&self.cells);
+        cells.iter().try_for_each(|condition| condition.check(vocabulary))?;
+        let optional = [&self.x, &self.series, &self.rows].into_iter().flatten();
+        for name in optional.chain(&self.each) {
+            if !vocabulary.has_parameter(name) && !(name == "node" || name == "role") {
+                let there_are = vocabulary.parameters().into_iter().collect::<Vec<_>>().join(", ");
+                return Err(format!("no run has a parameter `{name}`: there are {there_are}"));
+            }
+        }
+        match (self.kind, &self.x, &self.rows) {
+            (Kind::Lines, None, _) => return Err("lines need `x`, a parameter that is a number".into()),
+            (Kind::Heat, None, _) | (Kind::Heat, _, None) => {
+                return Err("a heat map needs `x` and `rows`, two parameters".into());
+            }
+            _ => {}
+        }
+        if self.kind != Kind::Time {
+            let y = Expression::parse(&self.y).map_err(|what| format!("`{}`: {what}", self.y))?;
+            y.check(vocabulary, &cells)?;
+        }
+        if let Some(paper) = &self.paper {
+            papers.figure(&paper.file, &paper.figure)?;
+        }
+        Ok(())
+    }
+
+    fn series(&self) -> &str {
+        self.series.as_deref().unwrap_or("delivery")
+    }
+
+    /// The name of a file for the plot of one cell.
+    fn name(&self, cell: &[Condition]) -> String {
+        let values = cell.iter().flat_map(|condition| condition.values.iter());
+        let words: Vec<&str> =
+            std::iter::once(self.title.as_str()).chain(values.map(String::as_str)).collect();
+        words.join("-").to_lowercase()
+    }
+
+    fn title(&self, cell: &[Condition]) -> String {
+        let values = cell.iter().map(|condition| value_in_words(&condition.key, &condition.values[0]));
+        match values.collect::<Vec<_>>() {
+            none if none.is_empty() => self.title.clone(),
+            some => format!("{}: {}", self.title, some.join(", ")),
+        }
+    }
+}
+
+/// What plots are drawn of.
+#[derive(Clone, Copy)]
+pub struct Drawing<'d> {
+    pub frame: &'d Frame,
+    pub papers: &'d Papers,
+    pub styles: &'d Styles,
+    /// Where plots over time get their points.
+    pub series: &'d dyn SeriesSource,
+}
+
+/// The plots of one spec, one for each cell that has values.
+pub fn draw(spec: &PlotSpec, drawing: Drawing<'_>) -> Vec<Plot> {
+    let made_for = conditions(&spec.cells);
+    let cells = drawing.frame.cells(&spec.each, &made_for.iter().collect::<Vec<_>>());
+    let of_cell = |cell: Vec<Condition>| {
+        if spec.kind == Kind::Time {
+            return over_time::plot(spec, &drawing, &cell, &made_for);
+        }
+        let gathered = gather::gather(spec, &drawing, &cell, &made_for)?;
+        match spec.kind {
+            // Lines through one point show nothing that bars do not show better.
+            Kind::Lines if gathered.numbers().len() < 2 => bars::plot(&gathered, false),
+            Kind::Lines => curves::lines(&gathered),
+            Kind::Bars => bars::plot(&gathered, false),
+            Kind::Boxes => bars::plot(&gathered, true),
+            Kind::Distribution => curves::distribution(&gathered),
+            Kind::Heat => heat::plot(&gathered),
+            Kind::Time => None,
+        }
+    };
+    cells.into_iter().filter_map(of_cell).collect()
+}
+
+/// The value of a parameter for people: `32 MiB` for a size, `100 Mbit/s` for a rate, `2 %` for loss.
+pub fn value_in_words(parameter: &str, value: &str) -> String {
+    let Some(number) = crate::expression::number(value) else { return value.to_owned() };
+    match parameter {
+        "size" => tables::bytes(number as u64),
+        "link_rate" | "rate" => tables::rate(number as u64),
+        "loss" if number == 0.0 => "no loss".into(),
+        "loss" => format!("{} % loss", tables::three_digits(number * 100.0)),
+        "receivers" if number == 1.0 => "1 receiver".into(),
+        "receivers" => format!("{value} receivers"),
+        _ => value.to_owned(),
+    }
+}
+
+/// The name of a parameter for people.
+pub fn parameter_in_words(parameter: &str) -> String {
+    match parameter {
+        "receivers_a_network" => "receivers in a network".into(),
+        "size" => "size".into(),
+        "levels" => "levels of routers".into(),
+        "link_rate" => "rate of a link".into(),
+        other => other.replace('_', " "),
+    }
+}

@@ -1,0 +1,235 @@
+//! What a report says about runs of any kind: their plots as the experiment's file has them, a table for each measure, and
+//! what the program refused.
+
+use super::{ReportInput, html::Page};
+use crate::{
+    Db,
+    expression::Condition,
+    frame::{Frame, FrameRun, REFUSED},
+    plot::generic::{Drawing, draw, parameter_in_words, value_in_words},
+    statistics::Summary,
+    tables::{Cell, Mark, Scale, Table, three_digits},
+};
+
+/// More plots of one kind than these are folded.
+const MOST_SHOWN: usize = 4;
+/// Columns of the short table for a terminal.
+const MOST_MEASURES: usize = 6;
+
+/// The names of everything that has a colour in the plots.
+pub fn names(frame: &Frame, input: &ReportInput) -> Vec<String> {
+    let mut parameters = vec!["delivery"];
+    parameters.extend(input.plots.iter().filter_map(|spec| spec.series.as_deref()));
+    let value = |name: &str, run: &FrameRun| run.parameters.get(name).cloned();
+    let values = |name| frame.runs.iter().filter_map(move |run| value(name, run));
+    parameters.into_iter().flat_map(values).collect()
+}
+
+/// Plots, tables and refusals.
+pub fn write(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
+    if frame.runs.is_empty() {
+        return;
+    }
+    let styles = page.styles().clone();
+    let drawing = Drawing { frame, papers: &input.papers, styles: &styles, series: db };
+    page.section("What was measured", "");
+    for spec in &input.plots {
+        let mut plots = draw(spec, drawing);
+        let others = plots.split_off(plots.len().min(MOST_SHOWN));
+        plots.into_iter().for_each(|plot| page.plot(Some(plot)));
+        page.folded(&format!("Plots: {}, for other values", spec.title), |page| {
+            others.into_iter().for_each(|plot| page.plot(Some(plot)));
+        });
+    }
+    refused(frame).iter().for_each(|table| page.table(table));
+    let tables: Vec<Table> =
+        frame.measures().iter().filter_map(|(name, unit)| table(frame, name, unit)).collect();
+    page.folded_tables(&format!("Tables: all {} measures, by cell", tables.len()), &tables);
+    page.folded_tables(&format!("Table: all {} runs", frame.runs.len()), &[runs(frame)]);
+    page.end_section();
+}
+
+/// How many copies came, in a sentence, and whether all did; `None` when no copies were to come.
+pub fn copies(frame: &Frame) -> Option<(bool, String)> {
+    let is_copy = |run: &&FrameRun| run.is_complete && !run.is_refused();
+    let rows = frame.runs.iter().filter(is_copy).flat_map(|run| &run.rows);
+    let times: Vec<_> = rows.filter(|row| row.measure == "time" && row.node.is_some()).collect();
+    let (expected, came) = (times.len(), times.iter().filter(|row| row.value.is_some()).count());
+    match expected {
+        0 => None,
+        _ if came == expected => Some((true, format!("All {expected} copies came whole."))),
+        _ => Some((false, format!("{} of {expected} copies are missing or not whole.", expected - came))),
+    }
+}
+
+/// The cells and their most important measures, for a terminal.
+pub fn to_text(frame: &Frame) -> String {
+    if frame.runs.is_empty() {
+        return String::new();
+    }
+    let varying = varying(frame);
+    let mut measures = frame.measures();
+    measures.retain(|(name, _)| name != REFUSED);
+    // What only some cells have comes last.
+    measures
+        .sort_by_key(|(name, _)| std::cmp::Reverse(frame.runs.iter().filter(|run| has(run, name)).count()));
+    measures.truncate(MOST_MEASURES);
+    let scales: Vec<Option<Scale>> =
+        measures.iter().map(|(name, unit)| Scale::of(unit, highest(frame, name))).collect();
+    let heads = measures.iter().zip(&scales).map(|((name, unit), scale)| heading(name, unit, *scale));
+    let names: Vec<String> = varying
+        .iter()
+        .map(|name| format!("<{}", parameter_in_words(name).to_uppercase()))
+        .chain(heads)
+        .collect();
+    let mut table =
+        Table::new("Means over all runs of a cell", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    for cell in frame.cells(&varying, &[]) {
+        let of_cell: Vec<&Condition> = cell.iter().collect();
+        let numbers = measures.iter().zip(&scales).map(|((name, _), scale)| {
+            let summary = Summary::of(&values(frame, &of_cell, name));
+            Cell::from(summary.map_or("-".into(), |summary| scaled(summary.mean, *scale)))
+        });
+        table.rows.push(words(&cell).into_iter().map(Cell::from).chain(numbers).collect());
+    }
+    let refused: String = refused(frame).iter().map(|table| format!("\n{}", table.to_text())).collect();
+    let copies = copies(frame).map(|(_, sentence)| format!("\n{sentence}\n")).unwrap_or_default();
+    format!("{}{refused}{copies}", table.to_text())
+}
+
+/// Whether a run has a value of a measure.
+fn has(run: &FrameRun, measure: &str) -> bool {
+    run.rows.iter().any(|row| row.measure == measure && row.value.is_some())
+}
+
+/// The parameters that are not the same in all runs; which repetition it is does not count.
+fn varying(frame: &Frame) -> Vec<String> {
+    let vocabulary = frame.vocabulary();
+    let names = vocabulary.parameters().into_iter().filter(|name| *name != "repeat");
+    let mut names: Vec<String> = names
+        .filter(|name| {
+            let everywhere = vocabulary.cells.iter().all(|cell| cell.contains_key(*name));
+            everywhere && vocabulary.values_of(name).len() > 1
+        })
+        .map(str::to_owned)
+        .collect();
+    if names.is_empty() {
+        names.extend(vocabulary.has_parameter("delivery").then(|| "delivery".to_owned()));
+    }
+    // What determines others comes first: the network, then the delivery.
+    let rank = |name: &String| ["network", "delivery"].iter().position(|first| first == name).unwrap_or(2);
+    names.sort_by_key(rank);
+    // A parameter that says the same as one before it, such as the fanout that the delivery has, is left out.
+    let mut kept: Vec<String> = Vec::new();
+    for name in names {
+        let with = [kept.clone(), vec![name.clone()]].concat();
+        if kept.is_empty() || frame.cells(&with, &[]).len() > frame.cells(&kept, &[]).len() {
+            kept = with;
+        }
+    }
+    kept
+}
+
+fn words(cell: &[Condition]) -> Vec<String> {
+    cell.iter().map(|condition| value_in_words(&condition.key, &condition.values[0])).collect()
+}
+
+/// The values of a measure in the complete runs of a cell.
+fn values(frame: &Frame, cell: &[&Condition], measure: &str) -> Vec<f64> {
+    let runs = frame.runs_that(cell).filter(|(_, run)| run.is_complete);
+    let rows = runs.flat_map(|(_, run)| run.rows.iter().filter(|row| row.measure == measure));
+    rows.filter_map(|row| row.value).collect()
+}
+
+fn highest(frame: &Frame, measure: &str) -> f64 {
+    values(frame, &[], measure).into_iter().map(f64::abs).fold(0.0, f64::max)
+}
+
+fn scaled(value: f64, scale: Option<Scale>) -> String {
+    three_digits(value / scale.map_or(1.0, |scale| scale.factor))
+}
+
+fn heading(name: &str, unit: &str, scale: Option<Scale>) -> String {
+    let unit = scale.map_or(unit, |scale| scale.unit);
+    let name = name.replace('_', " ").to_uppercase();
+    if unit.is_empty() { name } else { format!("{name}, {unit}") }
+}
+
+/// A measure by cell; `None` when no cell has a value.
+fn table(frame: &Frame, measure: &str, unit: &str) -> Option<Table> {
+    let varying = varying(frame);
+    let scale = Scale::of(unit, highest(frame, measure));
+    let columns = ["N", "MEAN", "± 95 %", "MIN", "MEDIAN", "MAX"].map(String::from);
+    let names: Vec<String> = varying
+        .iter()
+        .map(|name| format!("<{}", parameter_in_words(name).to_uppercase()))
+        .chain(columns)
+        .collect();
+    let title = match scale.map_or(unit, |scale| scale.unit) {
+        "" => measure.replace('_', " "),
+        unit => format!("{}, in {unit}", measure.replace('_', " ")),
+    };
+    let mut table = Table::new(title, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    for cell in frame.cells(&varying, &[]) {
+        let of_cell: Vec<&Condition> = cell.iter().collect();
+        let Some(summary) = Summary::of(&values(frame, &of_cell, measure)) else { continue };
+        let star = if frame.runs_that(&of_cell).any(|(_, run)| run.is_saturated) { " *" } else { "" };
+        let interval = if summary.count > 1 { scaled(summary.confidence_95, scale) } else { String::new() };
+        let mut cells: Vec<Cell> = words(&cell).into_iter().map(Cell::from).collect();
+        cells.push(format!("{}{star}", summary.count).into());
+        cells.push(scaled(summary.mean, scale).into());
+        cells.push(interval.into());
+        cells
+            .extend([summary.min, summary.median, summary.max].map(|value| Cell::from(scaled(value, scale))));
+        table.rows.push(cells);
+    }
+    (!table.rows.is_empty() && measure != REFUSED).then_some(table)
+}
+
+/// The cells that the program refused, with its own words.
+fn refused(frame: &Frame) -> Option<Table> {
+    let varying = varying(frame);
+    let names: Vec<String> = varying
+        .iter()
+        .map(|name| format!("<{}", parameter_in_words(name).to_uppercase()))
+        .chain(["<WHY".into()])
+        .collect();
+    let mut table =
+        Table::new("Refused by the program", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    for run in &frame.runs {
+        let Some(row) = run.rows.iter().find(|row| row.measure == REFUSED) else { continue };
+        let value = |name: &String| value_in_words(name, run.parameters.get(name).map_or("", String::as_str));
+        let cells: Vec<Cell> = varying.iter().map(value).chain([row.note.clone()]).map(Cell::from).collect();
+        if !table.rows.contains(&cells) {
+            table.rows.push(cells);
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn runs(frame: &Frame) -> Table {
+    let vocabulary = frame.vocabulary();
+    let parameters: Vec<&str> =
+        vocabulary.parameters().into_iter().filter(|name| vocabulary.values_of(name).len() > 1).collect();
+    let names: Vec<String> = std::iter::once("RUN".to_owned())
+        .chain(parameters.iter().map(|name| format!("<{}", parameter_in_words(name).to_uppercase())))
+        .chain(["<STATUS".to_owned()])
+        .collect();
+    let mut table = Table::new("All runs", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    for run in &frame.runs {
+        let value = |name: &&str| {
+            Cell::from(value_in_words(name, run.parameters.get(*name).map_or("", String::as_str)))
+        };
+        let status = match (run.is_complete, run.is_refused(), run.is_saturated) {
+            (false, ..) => Cell::marked("cut short", Mark::Warning),
+            (_, true, _) => Cell::marked("refused", Mark::Warning),
+            (.., true) => Cell::marked("complete, machine at its limit *", Mark::Warning),
+            _ => "complete".into(),
+        };
+        let cells = std::iter::once(Cell::from(run.id.to_string()))
+            .chain(parameters.iter().map(value))
+            .chain([status]);
+        table.rows.push(cells.collect());
+    }
+    table
+}
