@@ -1,10 +1,13 @@
 //! A picture of a topology: servers on top, LANs as bars, clients hanging from them.
+//!
+//! In a large topology, equal LANs of one router that hold nothing but clients are one box: `3 × 5 clients`. The picture
+//! has dark colours for whoever prefers them.
 
 mod layout;
 
 use std::fmt::Write;
 
-use layout::{BOX_HEIGHT, BOX_WIDTH, Layout, Point};
+use layout::{BOX_HEIGHT, BOX_WIDTH, Folded, Layout, Point};
 
 use treecast_driver::words::counted;
 
@@ -26,7 +29,7 @@ fn draw(svg: &mut String, topology: &Topology, layout: &Layout, title: &str) -> 
         svg,
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0} {height:.0}" width="{width:.0}" height="{height:.0}" font-family="sans-serif" font-size="10">"#
     )?;
-    writeln!(svg, "{STYLE}<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>")?;
+    writeln!(svg, "{STYLE}<rect class=\"page\" width=\"100%\" height=\"100%\"/>")?;
     let counts = [(Role::Server, "server"), (Role::Router, "router"), (Role::Client, "client")];
     writeln!(svg, r#"<text x="16" y="26" font-size="16" font-weight="bold">{}</text>"#, escape(title))?;
     let mut x = 16.0;
@@ -42,19 +45,25 @@ fn draw(svg: &mut String, topology: &Topology, layout: &Layout, title: &str) -> 
             NetworkKind::Link => draw_link(svg, layout, network, &mut labels)?,
         }
     }
-    for (index, node) in topology.nodes.iter().enumerate() {
+    for (index, node) in topology.nodes.iter().enumerate().filter(|(index, _)| !layout.is_folded[*index]) {
         draw_box(svg, layout.nodes[index], node.role, &node.name, loss_of(topology, index))?;
     }
+    layout.folded.iter().try_for_each(|folded| draw_folded(svg, topology, layout, folded))?;
     writeln!(svg, "</svg>")
 }
 
 const STYLE: &str = "<style>\
+    text{fill:#1b1f24}.page{fill:#fff}\
     line,path{stroke:#9aa5b1;stroke-width:1.2;fill:none}\
     .bar{stroke:#52606d;stroke-width:5;stroke-linecap:round}\
     .note{fill:#616e7c;font-size:9px}.loss{fill:#c81e1e;font-size:8px}\
     .halo{paint-order:stroke;stroke:#fff;stroke-width:3px}\
     .box{stroke-width:1.2}\
     .server{fill:#dbeafe;stroke:#1d4ed8}.router{fill:#fef0c7;stroke:#b45309}.client{fill:#dcfce7;stroke:#15803d}\
+    @media (prefers-color-scheme:dark){\
+    text{fill:#e6edf3}.page{fill:#161b22}line,path{stroke:#6e7b8a}.bar{stroke:#9da7b1}\
+    .note{fill:#9da7b1}.loss{fill:#ff7b72}.halo{stroke:#161b22}\
+    .server{fill:#12305c;stroke:#6ea8ff}.router{fill:#4a3410;stroke:#f0b840}.client{fill:#12402a;stroke:#3fb984}}\
     </style>\n";
 
 fn draw_box(svg: &mut String, at: Point, role: Role, label: &str, loss: Option<Loss>) -> std::fmt::Result {
@@ -83,6 +92,18 @@ fn draw_box(svg: &mut String, at: Point, role: Role, label: &str, loss: Option<L
         )?;
     }
     Ok(())
+}
+
+/// Equal LANs that are one box under their router.
+fn draw_folded(svg: &mut String, topology: &Topology, layout: &Layout, folded: &Folded) -> std::fmt::Result {
+    let (at, node) = (folded.at, layout.nodes[folded.under]);
+    writeln!(svg, r#"<line x1="{:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}"/>"#, node.x, node.y, at.x, at.y)?;
+    let clients = counted(folded.clients, "client");
+    let label = if folded.lans > 1 { format!("{} × {clients}", folded.lans) } else { clients };
+    draw_box(svg, at, Role::Client, &label, None)?;
+    let rate = describe(&topology.networks[folded.lan].members[0].quality);
+    let y = at.y + BOX_HEIGHT / 2.0 + 8.0;
+    writeln!(svg, r#"<text class="note halo" x="{:.1}" y="{y:.1}" text-anchor="middle">{rate}</text>"#, at.x)
 }
 
 fn draw_lan(svg: &mut String, topology: &Topology, layout: &Layout, index: usize) -> std::fmt::Result {
@@ -253,11 +274,37 @@ mod tests {
         let testbed = concat!("testbed:", env!("CARGO_MANIFEST_DIR"), "/../../labs/meadcast/testbed.json");
         for spec in ["tree:levels=4,clients=7", "lan:clients=203", testbed] {
             let topology = Topology::parse(spec).unwrap();
-            let nodes = Layout::of(&topology).nodes;
-            for (index, a) in nodes.iter().enumerate() {
+            let layout = Layout::of(&topology);
+            let drawn = layout.nodes.iter().zip(&layout.is_folded).filter(|(_, is_folded)| !**is_folded);
+            let places = drawn.map(|(at, _)| *at).chain(layout.folded.iter().map(|folded| folded.at));
+            let places: Vec<Point> = places.collect();
+            for (index, a) in places.iter().enumerate() {
                 let apart = |b: &Point| (a.x - b.x).abs() >= BOX_WIDTH || (a.y - b.y).abs() >= BOX_HEIGHT;
-                assert!(nodes[index + 1..].iter().all(apart), "{}", topology.nodes[index].name);
+                assert!(
+                    places[index + 1..].iter().all(apart),
+                    "{spec}: something is drawn over the thing at {a:?}"
+                );
             }
         }
+    }
+
+    /// The 204 nodes of the thesis' testbed were 5,840 pixels wide before equal LANs were folded.
+    #[test]
+    fn a_large_network_fits_on_a_page_and_counts_all_its_clients() {
+        let testbed = concat!("testbed:", env!("CARGO_MANIFEST_DIR"), "/../../labs/meadcast/testbed.json");
+        let topology = Topology::parse(testbed).unwrap();
+        let layout = Layout::of(&topology);
+        assert!(layout.width < 2000.0, "{}", layout.width);
+        let folded: usize = layout.folded.iter().map(|folded| folded.lans * folded.clients).sum();
+        let shown = layout.is_folded.iter().filter(|is_folded| !**is_folded).count();
+        assert_eq!(folded + shown, topology.nodes.len());
+        assert!(svg(&topology, "testbed").contains("× 5 clients<"));
+    }
+
+    #[test]
+    fn a_lan_whose_clients_differ_is_drawn_as_it_is() {
+        let text = "lan:clients=70,loss=5%";
+        assert!(Layout::of(&Topology::parse(text).unwrap()).folded.is_empty());
+        assert_eq!(Layout::of(&Topology::parse("lan:clients=70").unwrap()).folded[0].clients, 70);
     }
 }

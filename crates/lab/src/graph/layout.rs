@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::topology::{NetworkKind, Role, Topology};
+use crate::topology::{NetworkKind, Quality, Role, Topology};
 
 pub const BOX_WIDTH: f64 = 68.0;
 pub const BOX_HEIGHT: f64 = 20.0;
@@ -21,6 +21,8 @@ const ROW: f64 = BOX_HEIGHT + 9.0;
 /// Clients under a LAN stand in columns of so many, and in no more columns than this.
 const ROWS: usize = 5;
 const MAX_COLUMNS: usize = 12;
+/// Topologies with more nodes than this are drawn with their equal LANs folded.
+const LARGE: usize = 60;
 /// Room for a LAN's label left of the cable in the middle.
 const MIN_BAR: f64 = 176.0;
 
@@ -43,8 +45,24 @@ pub struct Bar {
 pub struct Layout {
     pub nodes: Vec<Point>,
     pub bars: Vec<Option<Bar>>,
+    /// Whether a node is part of something folded, and not drawn itself.
+    pub is_folded: Vec<bool>,
+    pub folded: Vec<Folded>,
     pub width: f64,
     pub height: f64,
+}
+
+/// Equal LANs with nothing but clients, all behind one node.
+#[derive(Debug, Clone, Copy)]
+pub struct Folded {
+    pub at: Point,
+    /// The node that they are behind.
+    pub under: usize,
+    /// How many LANs there are, and the index of one of them.
+    pub lans: usize,
+    pub lan: usize,
+    /// Clients in each.
+    pub clients: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +77,8 @@ struct Branch {
     below: Vec<usize>,
     /// Clients that hang from a LAN.
     clients: Vec<usize>,
+    /// Equal LANs that hang from a node: each group is the branches of its LANs.
+    folded: Vec<Vec<usize>>,
 }
 
 impl Layout {
@@ -66,7 +86,14 @@ impl Layout {
         let walk = Walk::over(topology);
         let bars = vec![None; topology.networks.len()];
         let nodes = vec![Point::default(); topology.nodes.len()];
-        let mut layout = Self { nodes, bars, width: 2.0 * MARGIN + 3.0 * (BOX_WIDTH + GAP), height: TOP };
+        let mut layout = Self {
+            is_folded: vec![false; nodes.len()],
+            folded: Vec::new(),
+            nodes,
+            bars,
+            width: 2.0 * MARGIN + 3.0 * (BOX_WIDTH + GAP),
+            height: TOP,
+        };
         let mut left = MARGIN;
         for &root in &walk.roots {
             layout.place(&walk, root, left, TOP);
@@ -79,15 +106,19 @@ impl Layout {
 
     fn place(&mut self, walk: &Walk, branch: usize, left: f64, y: f64) {
         let width = walk.width(branch);
-        let Branch { thing, below, clients } = &walk.branches[branch];
+        let Branch { thing, below, clients, folded } = &walk.branches[branch];
         self.height = self.height.max(y);
         match thing {
             Thing::Node(node) => self.nodes[*node] = Point { x: left + width / 2.0, y },
             Thing::Lan(lan) => self.bars[*lan] = Some(Bar { left: left + GAP, right: left + width - GAP, y }),
         }
         let below_width: f64 = below.iter().map(|below| walk.width(*below)).sum();
-        let block = columns(clients.len()) as f64 * (BOX_WIDTH + GAP);
+        let block = walk.block(branch);
         let mut x = left + (width - below_width - block) / 2.0;
+        for (row, lans) in folded.iter().enumerate() {
+            let at = Point { x: x + block / 2.0, y: y + LEVEL + row as f64 * (ROW + 9.0) };
+            self.fold(walk, *thing, lans, at);
+        }
         for (position, client) in clients.iter().enumerate() {
             let (column, row) = (position % columns(clients.len()), position / columns(clients.len()));
             let (x, y) = (x + (column as f64 + 0.5) * (BOX_WIDTH + GAP), y + LEVEL * 0.7 + row as f64 * ROW);
@@ -99,6 +130,18 @@ impl Layout {
             self.place(walk, branch, x, y + LEVEL);
             x += walk.width(branch);
         }
+    }
+}
+
+impl Layout {
+    /// Places equal LANs as one thing.
+    fn fold(&mut self, walk: &Walk, under: Thing, lans: &[usize], at: Point) {
+        let (Thing::Node(under), Some(&first)) = (under, lans.first()) else { return };
+        let Branch { thing: Thing::Lan(lan), clients, .. } = &walk.branches[first] else { return };
+        self.folded.push(Folded { at, under, lans: lans.len(), lan: *lan, clients: clients.len() });
+        let all = lans.iter().flat_map(|lan| &walk.branches[*lan].clients);
+        all.for_each(|client| self.is_folded[*client] = true);
+        self.height = self.height.max(at.y);
     }
 }
 
@@ -146,8 +189,51 @@ impl Walk {
                 walk.go_on(topology, &mut frontier, branch);
             }
         }
+        if topology.nodes.len() > LARGE {
+            walk.fold(topology);
+        }
         walk.measure();
         walk
+    }
+
+    /// Puts equal LANs of one node that lead no further together.
+    fn fold(&mut self, topology: &Topology) {
+        for index in 0..self.branches.len() {
+            if !matches!(self.branches[index].thing, Thing::Node(_)) {
+                continue;
+            }
+            let mut groups: Vec<((usize, Quality), Vec<usize>)> = Vec::new();
+            let below = std::mem::take(&mut self.branches[index].below);
+            for branch in below {
+                match self.leaf_lan(topology, branch) {
+                    None => self.branches[index].below.push(branch),
+                    Some(kind) => match groups.iter_mut().find(|(other, _)| *other == kind) {
+                        Some((_, lans)) => lans.push(branch),
+                        None => groups.push((kind, vec![branch])),
+                    },
+                }
+            }
+            self.branches[index].folded = groups.into_iter().map(|(_, lans)| lans).collect();
+        }
+    }
+
+    /// The number of clients of a LAN that leads no further, and what all its cables are like; `None` for everything else,
+    /// and for a LAN whose cables differ or lose packets.
+    fn leaf_lan(&self, topology: &Topology, branch: usize) -> Option<(usize, Quality)> {
+        let Branch { thing: Thing::Lan(lan), below, clients, .. } = &self.branches[branch] else {
+            return None;
+        };
+        let members = &topology.networks[*lan].members;
+        let quality = &members.first()?.quality;
+        let is_plain = below.is_empty() && !clients.is_empty() && quality.loss.is_none();
+        let are_alike = members.iter().all(|member| member.quality == *quality);
+        (is_plain && are_alike).then(|| (clients.len(), quality.clone()))
+    }
+
+    /// The width of what hangs from a branch and is no branch itself.
+    fn block(&self, branch: usize) -> f64 {
+        let Branch { clients, folded, .. } = &self.branches[branch];
+        columns(clients.len()).max(usize::from(!folded.is_empty())) as f64 * (BOX_WIDTH + GAP)
     }
 
     /// Hangs under `branch` what is reached from it first.
@@ -192,7 +278,7 @@ impl Walk {
     }
 
     fn add(&mut self, thing: Thing) -> usize {
-        self.branches.push(Branch { thing, below: Vec::new(), clients: Vec::new() });
+        self.branches.push(Branch { thing, below: Vec::new(), clients: Vec::new(), folded: Vec::new() });
         self.branches.len() - 1
     }
 
@@ -207,12 +293,11 @@ impl Walk {
         self.widths = vec![0.0; self.branches.len()];
         for (index, branch) in self.branches.iter().enumerate().rev() {
             let below: f64 = branch.below.iter().map(|below| self.widths[*below]).sum();
-            let block = columns(branch.clients.len()) as f64 * (BOX_WIDTH + GAP);
             let least = match branch.thing {
                 Thing::Node(_) => BOX_WIDTH + GAP,
                 Thing::Lan(_) => MIN_BAR,
             };
-            self.widths[index] = (below + block).max(least);
+            self.widths[index] = (below + self.block(index)).max(least);
         }
     }
 
