@@ -296,7 +296,7 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     ];
     assert_eq!(titles, expected);
     let html = &report.html;
-    for told in ["refused", "no carousel by MEADcast", "made-up-1999", "15.26 MiB", "not judged", "Green"] {
+    for told in ["refused", "no carousel by MEADcast", "made-up-1999", "16 MB", "not judged", "Green"] {
         assert!(html.contains(told), "{told}");
     }
     assert!(

@@ -18,11 +18,20 @@ pub struct Scope<'f> {
     pub cell: &'f [Condition],
 }
 
-/// A number, or a value for each of many rows.
+/// A number, or a value for each of many rows or cells; each with its unit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Number(f64, String),
     Set(Vec<Item>, String),
+    /// A value for each combination of parameters.
+    Table(Table, String),
+}
+
+/// The values of combinations of parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    pub parameters: Vec<String>,
+    pub entries: Vec<(Vec<String>, Result<f64, String>)>,
 }
 
 /// A value of one row.
@@ -56,28 +65,32 @@ impl Scope<'_> {
         match expression {
             Expression::Number(value, unit) => Ok(Value::Number(*value, (*unit).to_owned())),
             Expression::Of(selection) => self.selected(selection),
-            Expression::Aggregate(aggregate, inner, group) => self.aggregate(*aggregate, inner, *group),
+            Expression::Aggregate(aggregate, inner, group) => {
+                self.aggregate(*aggregate, inner, group.as_ref())
+            }
             Expression::Paper(inner) => {
                 let nothing = || Lacking::NotRun("there is no paper to compare with".into());
                 Scope { frame: self.paper.ok_or_else(nothing)?, paper: None, cell: self.cell }.value(inner)
             }
             Expression::Binary(operator, left, right) => {
-                combine(*operator, self.value(left)?, self.value(right)?)
+                self.combine(*operator, self.value(left)?, self.value(right)?)
             }
         }
     }
 
     /// The value of an expression that has to be one number: a set of one value counts as one.
     pub fn number(&self, expression: &Expression) -> Evaluated<(f64, String)> {
-        match self.value(expression)? {
-            Value::Number(value, unit) => Ok((value, unit)),
-            Value::Set(items, unit) => match &items[..] {
-                [one] => Ok((one.value.clone().map_err(Lacking::NotMeasured)?, unit)),
-                many => Err(Lacking::NotMeasured(format!(
-                    "there are {} values: say which with median(), max() or another aggregate",
-                    many.len()
-                ))),
-            },
+        let (values, unit): (Vec<Result<f64, String>>, String) = match self.value(expression)? {
+            Value::Number(value, unit) => return Ok((value, unit)),
+            Value::Set(items, unit) => (items.into_iter().map(|item| item.value).collect(), unit),
+            Value::Table(table, unit) => (table.entries.into_iter().map(|(_, value)| value).collect(), unit),
+        };
+        match &values[..] {
+            [one] => Ok((one.clone().map_err(Lacking::NotMeasured)?, unit)),
+            many => Err(Lacking::NotMeasured(format!(
+                "there are {} values: say which with median(), max() or another aggregate",
+                many.len()
+            ))),
         }
     }
 
@@ -119,32 +132,129 @@ impl Scope<'_> {
         }
     }
 
-    fn aggregate(&self, aggregate: Aggregate, inner: &Expression, group: Option<Group>) -> Evaluated<Value> {
+    fn aggregate(&self, aggregate: Aggregate, inner: &Expression, group: Option<&Group>) -> Evaluated<Value> {
         let (items, unit) = match self.value(inner)? {
             Value::Number(value, unit) => return Ok(Value::Number(value, unit)),
             Value::Set(items, unit) => (items, unit),
+            Value::Table(table, unit) => {
+                let item = |(_, value)| Item { run: 0, node: None, value };
+                (table.entries.into_iter().map(item).collect(), unit)
+            }
         };
         let unit = if aggregate == Aggregate::Count { String::new() } else { unit };
-        let Some(group) = group else {
-            let value = of_all(aggregate, items.iter()).map_err(Lacking::NotMeasured)?;
-            return Ok(Value::Number(value, unit));
+        Ok(match group {
+            None => {
+                let value = of_all(aggregate, items.iter()).map_err(Lacking::NotMeasured)?;
+                Value::Number(value, unit)
+            }
+            Some(Group::Parameters(names)) => {
+                let groups = grouped(&items, |item| self.values_of(item.run, names).unwrap_or_default());
+                let of_group =
+                    |(key, items): (Vec<String>, Vec<&Item>)| (key, of_all(aggregate, items.into_iter()));
+                let entries = groups.into_iter().filter(|(key, _)| !key.is_empty()).map(of_group).collect();
+                Value::Table(Table { parameters: names.clone(), entries }, unit)
+            }
+            Some(group) => {
+                let place = |item: &Item| (item.run, item.node.filter(|_| *group == Group::Node));
+                let of_group = |((run, node), items): (Place, Vec<&Item>)| Item {
+                    run,
+                    node,
+                    value: of_all(aggregate, items.into_iter()),
+                };
+                Value::Set(grouped(&items, place).into_iter().map(of_group).collect(), unit)
+            }
+        })
+    }
+
+    /// The values of a run's parameters; `None` when it lacks one of them.
+    fn values_of(&self, run: usize, names: &[String]) -> Option<Vec<String>> {
+        let parameters = &self.frame.runs.get(run)?.parameters;
+        names.iter().map(|name| parameters.get(name).cloned()).collect()
+    }
+
+    fn combine(&self, operator: Operator, left: Value, right: Value) -> Evaluated<Value> {
+        let unit = operator.unit(left.unit(), right.unit());
+        let of = |one: &Result<f64, String>, other: &Result<f64, String>| {
+            one.clone().and_then(|one| Ok(operator.of(one, other.clone()?)))
         };
-        let mut groups: Vec<(Place, Vec<&Item>)> = Vec::new();
-        let mut places = HashMap::new();
-        for item in &items {
-            let key = (item.run, if group == Group::Node { item.node } else { None });
-            let place = *places.entry(key).or_insert_with(|| {
-                groups.push((key, Vec::new()));
-                groups.len() - 1
-            });
-            groups[place].1.push(item);
+        let beside = |table: &Table, run: usize| -> Option<Result<f64, String>> {
+            let key = self.values_of(run, &table.parameters)?;
+            table.entries.iter().find(|(other, _)| *other == key).map(|(_, value)| value.clone())
+        };
+        Ok(match (left, right) {
+            (Value::Number(one, _), Value::Number(other, _)) => Value::Number(operator.of(one, other), unit),
+            (Value::Number(one, _), other) => other.map(unit, |other| operator.of(one, other)),
+            (one, Value::Number(other, _)) => one.map(unit, |one| operator.of(one, other)),
+            (Value::Set(left, _), Value::Set(right, _)) => Value::Set(join(operator, &left, &right)?, unit),
+            (Value::Set(items, _), Value::Table(table, _)) => {
+                let with =
+                    |item: Item| Some(Item { value: of(&item.value, &beside(&table, item.run)?), ..item });
+                Value::Set(some(items.into_iter().filter_map(with).collect())?, unit)
+            }
+            (Value::Table(table, _), Value::Set(items, _)) => {
+                let with =
+                    |item: Item| Some(Item { value: of(&beside(&table, item.run)?, &item.value), ..item });
+                Value::Set(some(items.into_iter().filter_map(with).collect())?, unit)
+            }
+            (Value::Table(left, _), Value::Table(right, _)) => {
+                let with = |(key, one): &(Vec<String>, Result<f64, String>)| {
+                    let (_, other) = right.entries.iter().find(|(other, _)| other == key)?;
+                    Some((key.clone(), of(one, other)))
+                };
+                let same = left.parameters == right.parameters;
+                let entries = left.entries.iter().filter(|_| same).filter_map(with).collect();
+                Value::Table(Table { parameters: left.parameters.clone(), entries: some(entries)? }, unit)
+            }
+        })
+    }
+}
+
+impl Value {
+    fn unit(&self) -> &str {
+        match self {
+            Self::Number(_, unit) | Self::Set(_, unit) | Self::Table(_, unit) => unit,
         }
-        let of_group = |((run, node), items): (Place, Vec<&Item>)| Item {
-            run,
-            node,
-            value: of_all(aggregate, items.into_iter()),
-        };
-        Ok(Value::Set(groups.into_iter().map(of_group).collect(), unit))
+    }
+
+    /// The same with another unit and every value changed.
+    fn map(self, unit: String, of: impl Fn(f64) -> f64) -> Self {
+        match self {
+            Self::Number(value, _) => Self::Number(of(value), unit),
+            Self::Set(items, _) => {
+                let item = |item: Item| Item { value: item.value.map(&of), ..item };
+                Self::Set(items.into_iter().map(item).collect(), unit)
+            }
+            Self::Table(table, _) => {
+                let entries = table.entries.into_iter().map(|(key, value)| (key, value.map(&of))).collect();
+                Self::Table(Table { entries, ..table }, unit)
+            }
+        }
+    }
+}
+
+/// Items with the same key together, in the order in which keys first appear.
+fn grouped<K: Clone + Eq + std::hash::Hash>(
+    items: &[Item],
+    key: impl Fn(&Item) -> K,
+) -> Vec<(K, Vec<&Item>)> {
+    let mut groups: Vec<(K, Vec<&Item>)> = Vec::new();
+    let mut places = HashMap::new();
+    for item in items {
+        let key = key(item);
+        let place = *places.entry(key.clone()).or_insert_with(|| {
+            groups.push((key, Vec::new()));
+            groups.len() - 1
+        });
+        groups[place].1.push(item);
+    }
+    groups
+}
+
+/// What was joined, unless nothing was.
+fn some<T>(joined: Vec<T>) -> Evaluated<Vec<T>> {
+    match joined.is_empty() {
+        true => Err(Lacking::NotMeasured("no run has both of the values that are combined".into())),
+        false => Ok(joined),
     }
 }
 
@@ -174,27 +284,6 @@ fn of_all<'i>(aggregate: Aggregate, items: impl Iterator<Item = &'i Item>) -> Re
     })
 }
 
-fn combine(operator: Operator, left: Value, right: Value) -> Evaluated<Value> {
-    let number = |one: f64, other: f64| operator.of(one, other);
-    let with = |items: Vec<Item>, of: &dyn Fn(f64) -> f64| -> Vec<Item> {
-        items.into_iter().map(|item| Item { value: item.value.map(of), ..item }).collect()
-    };
-    Ok(match (left, right) {
-        (Value::Number(one, u), Value::Number(other, v)) => {
-            Value::Number(number(one, other), operator.unit(&u, &v))
-        }
-        (Value::Set(items, u), Value::Number(other, v)) => {
-            Value::Set(with(items, &|one| number(one, other)), operator.unit(&u, &v))
-        }
-        (Value::Number(one, u), Value::Set(items, v)) => {
-            Value::Set(with(items, &|other| number(one, other)), operator.unit(&u, &v))
-        }
-        (Value::Set(left, u), Value::Set(right, v)) => {
-            Value::Set(join(operator, &left, &right)?, operator.unit(&u, &v))
-        }
-    })
-}
-
 /// Each value of one set with that of the other for the same node, or with that of the whole run.
 fn join(operator: Operator, left: &[Item], right: &[Item]) -> Evaluated<Vec<Item>> {
     let mut by_place: HashMap<Place, &Item> = HashMap::new();
@@ -221,10 +310,7 @@ fn join(operator: Operator, left: &[Item], right: &[Item]) -> Evaluated<Vec<Item
             joined.extend(nodes_of.get(&item.run).into_iter().flatten().map(|other| both(item, other)));
         }
     }
-    match joined.is_empty() {
-        true => Err(Lacking::NotMeasured("no run has both of the values that are combined".into())),
-        false => Ok(joined),
-    }
+    some(joined)
 }
 
 impl Operator {
@@ -302,6 +388,22 @@ mod tests {
         assert_eq!(number("min(time{delivery = nack} / time{delivery = nack})").unwrap(), (1.0, "".into()));
         assert_eq!(number("2 * max(time{delivery = nack})").unwrap(), (8.0, "s".into()));
         assert_eq!(of("-max(time{delivery = nack}) + 10 s"), 6.0);
+    }
+
+    #[test]
+    fn a_run_is_compared_with_another_delivery_in_its_own_cell() {
+        let saved = |cell: &str| {
+            format!("1 - time{{delivery = nack{cell}}} / max(time{{delivery = unicast}} by repeat)")
+        };
+        // The slowest by unicast took 20 s in the first repetition and 40 s in the second.
+        assert_eq!(of(&format!("min({})", saved(", repeat = 0"))), 1.0 - 2.0 / 20.0);
+        assert_eq!(of(&format!("min({})", saved(", repeat = 1"))), 1.0 - 4.0 / 40.0);
+        assert_eq!(
+            of("max(max(time{delivery = nack} by repeat) / max(time{delivery = unicast} by repeat))"),
+            0.1
+        );
+        let error = Expression::parse("max(time by size, tiem)").unwrap().check(&frame().vocabulary(), &[]);
+        assert!(error.unwrap_err().starts_with("`by tiem`: no run has that parameter: there are delivery"));
     }
 
     #[test]

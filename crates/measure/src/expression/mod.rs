@@ -2,8 +2,9 @@
 //!
 //! [`Claimed::parse`] and [`Expression::parse`] read the text, [`Scope::value`] works out an expression over the runs of
 //! a [`Frame`]. A selection such as `time{delivery = "nack"}` is a *set*: a value for each row of each run that it
-//! selects. Arithmetic on two sets joins them by run and node. An aggregate makes one number of a set, or with
-//! `by run` one for each run.
+//! selects. Arithmetic on two sets joins them by run and node. An aggregate makes one number of a set, with `by run` one
+//! for each run, and with `by load, receivers` one for each combination of these parameters: what a run saves against
+//! unicast in its own cell is `1 - bytes / median(bytes{delivery = "unicast"} by load, receivers)`.
 
 mod evaluate;
 mod lexer;
@@ -11,7 +12,7 @@ mod parser;
 
 use crate::frame::Vocabulary;
 
-pub use evaluate::{Item, Lacking, Scope, Value};
+pub use evaluate::{Item, Lacking, Scope, Table, Value};
 
 /// An expression without a comparison.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,11 +42,13 @@ pub struct Condition {
 }
 
 /// What one set is divided into, each part for an aggregate of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Group {
     Run,
     /// Each node of each run.
     Node,
+    /// Each combination of these parameters.
+    Parameters(Vec<String>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +128,26 @@ impl Expression {
 
     /// Checks names and selections against what will be measured, before anything is.
     pub fn check(&self, vocabulary: &Vocabulary, cell: &[Condition]) -> Result<(), String> {
+        let grouped = self.grouped();
+        if let Some(unknown) = grouped.iter().find(|name| !vocabulary.has_parameter(name)) {
+            let there_are = vocabulary.parameters().into_iter().collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "`by {unknown}`: no run has that parameter: there are {there_are}, and `run` and `node`"
+            ));
+        }
         self.selections().into_iter().try_for_each(|selection| selection.check(vocabulary, cell))
+    }
+
+    /// The parameters that aggregates are grouped by.
+    fn grouped(&self) -> Vec<&String> {
+        match self {
+            Self::Number(..) | Self::Of(_) | Self::Paper(_) => Vec::new(),
+            Self::Aggregate(_, inner, Some(Group::Parameters(names))) => {
+                inner.grouped().into_iter().chain(names).collect()
+            }
+            Self::Aggregate(_, inner, _) => inner.grouped(),
+            Self::Binary(_, left, right) => [left.grouped(), right.grouped()].concat(),
+        }
     }
 }
 

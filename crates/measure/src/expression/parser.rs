@@ -6,7 +6,7 @@
 //! sum        = product { ("+" | "-") product }
 //! product    = factor { ("*" | "/") factor }
 //! factor     = number | "-" factor | "(" sum ")" | call | selection
-//! call       = function "(" [ number "," ] sum [ "by" ("run" | "node") ] ")"
+//! call       = function "(" [ number "," ] sum [ "by" ("run" | "node" | name { "," name }) ] ")"
 //! selection  = name [ "{" condition { "," condition } "}" ]
 //! condition  = name ("=" | "!=" | "<" | "<=" | ">" | ">=") value { "|" value }
 //! ```
@@ -160,10 +160,22 @@ impl Parser {
         if !self.takes_word("by") {
             return Ok(None);
         }
-        match [("run", Group::Run), ("node", Group::Node)].into_iter().find(|(word, _)| self.takes_word(word))
-        {
-            Some((_, group)) => Ok(Some(group)),
-            None => Err(self.unexpected("`run` or `node`")),
+        if self.takes_word("run") {
+            return Ok(Some(Group::Run));
+        }
+        if self.takes_word("node") {
+            return Ok(Some(Group::Node));
+        }
+        let mut names = Vec::new();
+        loop {
+            let Kind::Word(name) = self.peek().clone() else {
+                return Err(self.unexpected("`run`, `node` or the name of a parameter"));
+            };
+            self.next += 1;
+            names.push(name);
+            if !self.takes(",") {
+                return Ok(Some(Group::Parameters(names)));
+            }
         }
     }
 

@@ -1,6 +1,9 @@
 //! Lines over a parameter, and distributions.
 
-use super::{gather::Gathered, parameter_in_words};
+use super::{
+    gather::{Gathered, GroupOfValues},
+    parameter_in_words,
+};
 use crate::{
     expression::number,
     plot::{
@@ -35,8 +38,14 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
     let repeated = summaries.iter().flatten().any(|summary| summary.count > 1);
     let sheet = Sheet {
         subtitle: match repeated {
-            true => format!("Mean; error bars: its 95 % confidence interval. {}", gathered.subtitle),
-            false => gathered.subtitle.clone(),
+            true => format!("Mean; error bars: its 95 % confidence interval. {}", gathered.subtitle()),
+            false => gathered.subtitle(),
+        },
+        // A word beside the paper's mark says of which size it is.
+        right: if gathered.groups.iter().any(|g| g.paper.as_ref().is_some_and(|p| !p.nearest.is_empty())) {
+            76.0
+        } else {
+            24.0
         },
         x_label: &x_name,
         ..sheet(gathered, None)
@@ -86,6 +95,7 @@ pub fn distribution(gathered: &Gathered<'_>) -> Option<Plot> {
         return super::bars::plot(gathered, false);
     }
     let sheet = Sheet {
+        subtitle: gathered.subtitle(),
         x_label: &gathered.label,
         y_label: "share of the values up to this one",
         ..sheet(gathered, None)
@@ -105,7 +115,10 @@ pub fn distribution(gathered: &Gathered<'_>) -> Option<Plot> {
 /// What all plots of a spec have in common.
 pub fn sheet<'g>(gathered: &'g Gathered<'_>, height: Option<f64>) -> Sheet<'g> {
     let mut legend = gathered.series();
-    legend.retain(|(name, _)| !name.is_empty());
+    let is_drawn = |group: &GroupOfValues| !group.values.is_empty() || group.paper.is_some();
+    legend.retain(|(name, _)| {
+        !name.is_empty() && gathered.groups.iter().any(|group| group.series == *name && is_drawn(group))
+    });
     let muted = Style { ink: Ink::Muted, mark: Mark::Diamond };
     legend.extend(gathered.paper_legend().map(|name| (name, muted)));
     Sheet {

@@ -69,6 +69,20 @@ impl Gathered<'_> {
         series
     }
 
+    /// The sentences below the title, with what of the legend is lacking and why.
+    pub fn subtitle(&self) -> String {
+        let mut sentences = vec![self.subtitle.clone()];
+        for (name, _) in self.series() {
+            let mut of_series = self.groups.iter().filter(|group| group.series == name);
+            if of_series.clone().all(|group| group.values.is_empty())
+                && let Some(group) = of_series.find(|group| !group.lacking.is_empty())
+            {
+                sentences.push(format!("{name}: {}.", group.lacking.trim_end_matches('.')));
+            }
+        }
+        sentences.join(" ").trim().to_owned()
+    }
+
     /// The values of one column in order of appearance.
     pub fn distinct(&self, of: impl Fn(&GroupOfValues) -> &String) -> Vec<String> {
         let mut values: Vec<String> = Vec::new();
@@ -123,9 +137,11 @@ pub fn gather<'s>(
     {
         let all: Vec<&Condition> = conditions.iter().collect();
         let about: Vec<&FrameRun> = frame.runs_that(&all).map(|(_, run)| run).collect();
+        let theirs = paper.y.as_deref().unwrap_or(&spec.y);
+        let theirs = Expression::parse(theirs).ok()?;
         for group in &mut groups {
             let run = about.iter().find(|run| is_of_group(spec, run, group));
-            group.paper = run.and_then(|run| of_paper(&expression, &points, run, source.nearest.as_deref()));
+            group.paper = run.and_then(|run| of_paper(&theirs, &points, run, source.nearest.as_deref()));
             nearest.extend(group.paper.as_ref().filter(|p| !p.nearest.is_empty()).map(|p| p.nearest.clone()));
         }
         let name = if source.source.is_empty() { &source.file } else { &source.source };

@@ -65,6 +65,8 @@ pub struct PaperOf {
     /// The file, as the experiment's `papers` has it.
     pub file: String,
     pub figure: String,
+    /// The expression for the paper's values, where the paper has them otherwise than the runs; without, the plot's `y`.
+    pub y: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,7 +115,7 @@ impl PlotSpec {
         cells.iter().try_for_each(|condition| condition.check(vocabulary))?;
         let optional = [&self.x, &self.series, &self.rows].into_iter().flatten();
         for name in optional.chain(&self.each) {
-            if !vocabulary.has_parameter(name) && !(name == "node" || name == "role") {
+            if !(vocabulary.has_parameter(name) || name == "node" || name == "role") {
                 let there_are = vocabulary.parameters().into_iter().collect::<Vec<_>>().join(", ");
                 return Err(format!("no run has a parameter `{name}`: there are {there_are}"));
             }
@@ -131,6 +133,8 @@ impl PlotSpec {
         }
         if let Some(paper) = &self.paper {
             papers.figure(&paper.file, &paper.figure)?;
+            let y = paper.y.as_ref().unwrap_or(&self.y);
+            Expression::parse(y).map_err(|what| format!("`{y}`: {what}"))?;
         }
         Ok(())
     }
@@ -193,6 +197,8 @@ pub fn draw(spec: &PlotSpec, drawing: Drawing<'_>) -> Vec<Plot> {
 pub fn value_in_words(parameter: &str, value: &str) -> String {
     let Some(number) = crate::expression::number(value) else { return value.to_owned() };
     match parameter {
+        // A size of so many whole megabytes was chosen in these.
+        "size" if number > 0.0 && number % 1e6 == 0.0 => format!("{} MB", number / 1e6),
         "size" => tables::bytes(number as u64),
         "link_rate" | "rate" => tables::rate(number as u64),
         "loss" if number == 0.0 => "no loss".into(),
