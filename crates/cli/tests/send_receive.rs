@@ -123,7 +123,7 @@ fn set_of_three(scratch: &Scratch) -> std::path::PathBuf {
 fn who_wants_few_files_has_gone_before_the_others_are_sent() {
     let scratch = Scratch::new();
     let set = set_of_three(&scratch);
-    let sender = scratch.send(&["--rate", "16M", "--at-once", "1", "--wait", "2", path(&set)]);
+    let sender = scratch.send(&["--rate", "16M", "--wait", "2", path(&set)]);
     let (picky, all) = (scratch.receive("picky", &["--only", "set/a"]), scratch.receive("all", &[]));
     finish_well(picky);
     assert!(!scratch.path("all/set/c").exists(), "the other receiver is not done");
@@ -136,7 +136,7 @@ fn who_wants_few_files_has_gone_before_the_others_are_sent() {
 fn what_nobody_wants_is_neither_sent_nor_counted() {
     let scratch = Scratch::new();
     let set = set_of_three(&scratch);
-    let sender = scratch.send(&["--rate", "16M", "--at-once", "1", "--json", path(&set)]);
+    let sender = scratch.send(&["--rate", "16M", "--json", path(&set)]);
     finish_well(scratch.receive("picky", &["--only", "set/a"]));
     let told = finish_well(sender);
     let last = |event: &str| {

@@ -343,8 +343,8 @@ impl Receiver {
     pub(super) fn settle(&mut self, now: Instant, index: u32) {
         let file = self.file_id(index);
         let Some(object) = self.ledger.get_mut(index) else { return };
-        // Said before the sender has begun it, it would not count.
-        let is_sure = object.end_is_sure || self.group > 0 && object.begin_is_sure;
+        // The group's word alone may be forged, or about an object that the sender has not begun.
+        let is_sure = object.end_is_sure || object.begin_is_sure;
         if object.decision == Decision::Ignored && is_sure {
             self.end(index);
             return self.request(index, Request::NotWanted);

@@ -22,7 +22,7 @@ impl Sender {
     pub(super) fn join(&mut self, now: Instant, receiver: ReceiverId, receive_buffer_bytes: u32) {
         self.leave(now, receiver, "it has joined again");
         let mut owes = self.coordinator.state == State::ClosingRetransmitters;
-        let mut retransmitter = Retransmitter::new(now, self.missed());
+        let mut retransmitter = Retransmitter::new(now, receiver, self.missed());
         for (index, object) in self.objects.started() {
             object.add_receiver(receiver);
             self.coordinator.begins_at(receiver);

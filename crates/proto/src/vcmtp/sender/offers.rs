@@ -1,11 +1,13 @@
-//! Objects that have not begun, for receivers that want some and not others: they are told which there will be, and say
-//! at once which they do not want. So it is known what is left for them, and they may go when they have the rest.
+//! Offers: the names of objects, for receivers that want some and not others. Such a receiver is told of each object that it
+//! is still to have, begun or not, and says at once which it does not want. So the sender knows what is left for it, and the
+//! receiver may go when it has the rest.
 
 use super::{super::ranges::BlockSet, Outcome, ReceiverId, Sender, SenderEvent, objects::Objects};
 
-/// What one receiver is told of objects before they begin, and what it has said.
-#[derive(Debug, Default)]
+/// The offers made to one receiver, and its answers.
+#[derive(Debug)]
 pub(super) struct Offers {
+    receiver: ReceiverId,
     /// The first object that it has not been told of, and the end of those that there are; none as long as it has not asked.
     ahead: Option<(u32, u32)>,
     /// Objects that have not begun and that it does not want.
@@ -13,6 +15,10 @@ pub(super) struct Offers {
 }
 
 impl Offers {
+    pub(super) fn new(receiver: ReceiverId) -> Self {
+        Self { receiver, ahead: None, unwanted: BlockSet::default() }
+    }
+
     /// There is one more object.
     pub(super) fn extend(&mut self, index: u32) {
         if let Some((_, end)) = &mut self.ahead {
@@ -25,11 +31,15 @@ impl Offers {
         self.ahead.is_some_and(|(next, end)| next < end)
     }
 
-    /// The next object that it is to be told of.
+    /// The next object to offer: one that has not begun, or that the receiver has not ended with. Objects begin while
+    /// offers are on their way, many of them at a time.
     pub(super) fn next(&mut self, objects: &Objects) -> Option<u32> {
-        let (next, end) = self.ahead.as_mut()?;
-        let has_not_begun = |index: &u32| objects.get(*index).is_some_and(|object| object.started.is_none());
-        let index = (*next..*end).find(has_not_begun);
+        let (receiver, (next, end)) = (self.receiver, self.ahead.as_mut()?);
+        let is_open = |index: &u32| {
+            let object = objects.get(*index);
+            object.is_some_and(|object| object.started.is_none() || object.is_pending_at(receiver))
+        };
+        let index = (*next..*end).find(is_open);
         *next = index.map_or(*end, |index| index + 1);
         index
     }

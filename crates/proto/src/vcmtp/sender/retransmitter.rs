@@ -10,6 +10,7 @@ use treecast_wire::header::FileId;
 
 use super::{
     super::{Repair, ranges::BlockSet},
+    ReceiverId,
     objects::{Object, Objects},
     offers::Offers,
     over::MOST_AT_ONCE,
@@ -137,13 +138,13 @@ struct Requested {
 
 impl Retransmitter {
     /// INL_Init_Retransmitter(j).
-    pub(super) fn new(now: Instant, missed: BlockSet) -> Self {
+    pub(super) fn new(now: Instant, receiver: ReceiverId, missed: BlockSet) -> Self {
         Self {
             welcome_due: true,
             is_silent: false,
             heard: now,
             takes_part: false,
-            offers: Offers::default(),
+            offers: Offers::new(receiver),
             missed,
             reopened: BTreeSet::new(),
             due: BTreeSet::new(),

@@ -54,6 +54,24 @@ fn what_nobody_wants_is_not_sent() {
 }
 
 #[test]
+fn objects_that_have_begun_are_offered_too() {
+    let mut bench = Bench::new(Repair::Nack);
+    for receiver in [A, B] {
+        bench.join(receiver);
+        bench.to(receiver);
+    }
+    (0..2).for_each(|_| bench.send(1_000));
+    bench.input(SenderInput::Close);
+    while !bench.step(Lane::Group).unwrap().contains("BOF 1") {}
+    bench.message(A, Message::NamesRequest);
+    assert_eq!(bench.to(A), "Offer, Offer", "both are under way");
+    bench.input(SenderInput::Message { from: A, file: file(1), message: Message::NotWanted });
+    bench.message(B, Message::NamesRequest);
+    assert_eq!(bench.to(B), "Offer, Offer");
+    assert!(bench.group().contains("1 NotWanted"), "it counts at once");
+}
+
+#[test]
 fn nobody_knows_what_a_feed_will_bring() {
     let mut bench = Bench::of(SenderConfig { is_feed: true, ..Bench::config() });
     bench.join(A);
