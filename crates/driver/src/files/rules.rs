@@ -56,7 +56,8 @@ pub(crate) struct Admission {
     rules: Rules,
     /// Sizes in bytes; empty where nothing is limited.
     taken: BTreeMap<u32, u64>,
-    bytes: u64,
+    /// Their sum, in bytes. Sizes are as announced, and so as large as anybody says: 64 bits would not hold two of them.
+    bytes: u128,
     refused: BTreeMap<u32, Limit>,
     /// Objects that are left out because something has their names.
     existing: BTreeSet<u32>,
@@ -108,9 +109,9 @@ impl Admission {
                 begin.file_name()
             ));
         }
-        let (files, bytes) = (self.taken.len() as u64 + 1, self.bytes.saturating_add(begin.file_size));
+        let (files, bytes) = (self.taken.len() as u64 + 1, self.bytes + u128::from(begin.file_size));
         let too_many = self.rules.max_files.filter(|most| files > *most).map(Limit::Files);
-        let too_large = self.rules.max_bytes.filter(|most| bytes > *most).map(Limit::Bytes);
+        let too_large = self.rules.max_bytes.filter(|most| bytes > u128::from(*most)).map(Limit::Bytes);
         if let Some(limit) = too_many.or(too_large) {
             if self.refused.len() < MAX_REFUSED {
                 self.refused.insert(index, limit);
@@ -124,9 +125,9 @@ impl Admission {
         Ok(())
     }
 
-    /// An object has failed, or was not what it was announced as.
+    /// Gives back the room of an object that has failed, or was not what it was announced as.
     pub fn give_back(&mut self, index: u32) {
-        self.bytes -= self.taken.remove(&index).unwrap_or(0);
+        self.bytes -= u128::from(self.taken.remove(&index).unwrap_or(0));
     }
 
     /// The limit for which an object was refused last, if it was for one.
@@ -158,6 +159,33 @@ mod tests {
         assert_eq!(admission.limit(2), Some(Limit::Files(2)));
         admission.give_back(1);
         admission.admit(2, &begin(4, "c")).unwrap();
+    }
+
+    /// With `--max-files` alone, any sizes are taken, up to what an announcement can say.
+    #[test]
+    fn sizes_that_no_disk_has_are_given_back_as_they_were_taken() {
+        let mut admission = Admission::new(Rules { max_files: Some(9), ..Rules::default() });
+        for index in 0..3 {
+            admission.admit(index, &begin(u64::MAX, "a")).unwrap();
+        }
+        (0..3).for_each(|index| admission.give_back(index));
+        assert_eq!(admission.bytes, 0);
+    }
+
+    /// Anybody in a group can announce an object. Whether the sender does is known only when that has been asked.
+    #[test]
+    fn what_a_member_has_announced_uses_up_limits_until_it_is_given_back() {
+        for rules in [
+            Rules { max_bytes: Some(10), ..Rules::default() },
+            Rules { max_files: Some(1), ..Rules::default() },
+        ] {
+            let mut admission = Admission::new(rules);
+            admission.admit(7, &begin(9, "forged")).unwrap();
+            admission.admit(0, &begin(5, "wanted")).unwrap_err();
+            assert!(admission.limit(0).is_some());
+            admission.give_back(7);
+            admission.admit(0, &begin(5, "wanted")).unwrap();
+        }
     }
 
     #[test]
