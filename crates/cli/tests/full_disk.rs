@@ -81,6 +81,30 @@ fn a_receiver_goes_on_by_itself_when_there_is_room_again() {
     }
 }
 
+/// What is lacking is named: a file system may have bytes and no inode.
+#[test]
+fn a_receiver_without_inodes_says_so_and_goes_on_when_there_are_some() {
+    let scratch = Scratch::new();
+    scratch.file("set/a", 300_000);
+    scratch.file("set/b", 300_000);
+    // The folder, the journal, the log of small files and one file.
+    let disk = Disk::new(&scratch, "a", "16M,nr_inodes=4");
+    let set = scratch.path("set");
+    let sender = scratch.send(&[path(&set)]);
+    let told = scratch.path("told");
+    let mut command = scratch.receive_command("a");
+    command.args(["--json"]).arg(format!("@{}", scratch.path("ticket").display()));
+    let receiver = session::SpawnGuarded::spawn_guarded(command.stdout(fs::File::create(&told).unwrap()));
+    let said = || events(&fs::read_to_string(&told).unwrap());
+    wait_until("it says what is lacking", || said().iter().any(|event| event["event"] == "full"));
+    let full = said().into_iter().find(|event| event["event"] == "full").unwrap();
+    assert_eq!(full["lacks"], "inodes", "{full}");
+    mount(&["-o", "remount,nr_inodes=100", path(&disk.0)]);
+    let (code, text) = finish(receiver);
+    assert_eq!(code, Some(0), "{text}");
+    finish_well(sender);
+}
+
 /// The file that has no room fails in the end; what is there of it stays, and where that is is said.
 #[test]
 fn what_is_there_when_nobody_makes_room_is_named() {
@@ -106,7 +130,7 @@ fn what_is_there_when_nobody_makes_room_is_named() {
         .find(|name| name.ends_with(".part"))
         .unwrap_or_else(|| panic!("{told}"));
     let line = told.lines().find(|line| line.contains("large: failed")).unwrap();
-    assert!(line.contains(&part) && line.contains("bytes of it stay in"), "{line}");
+    assert!(line.contains(&part) && line.contains(" of it stay in "), "{line}");
     assert!(
         told.contains("is full: set/large needs") && told.contains("for 2 s (--wait-for-space)"),
         "{told}"

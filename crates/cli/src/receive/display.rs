@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::{Value, json};
 use treecast_driver::{
-    files::Shortage,
+    files::{Lack, Shortage},
     receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary, in_a_row},
     status::Hindrance,
 };
@@ -115,7 +115,7 @@ impl Display {
             done["not_wanted"] = summary.not_wanted.into();
             done["existing"] = summary.existing.into();
             done["complete"] = summary.is_complete().into();
-            self.lines.add(&done, false);
+            self.lines.end(&done);
             return;
         }
         say!("{}", in_one_line(summary, self.announced));
@@ -178,7 +178,7 @@ impl Display {
                 let part = shortage.part.as_ref();
                 json!({"event": "full", "name": shortage.name, "folder": shortage.folder,
                        "part": part.map(|(_, path)| path), "part_bytes": part.map_or(0, |(bytes, _)| *bytes),
-                       "needed_bytes": shortage.needed, "free_bytes": shortage.free,
+                       "needed_bytes": shortage.needed, "free_bytes": shortage.free, "lacks": lacks_word(shortage.lacks),
                        "seconds_left": shortage.left.as_secs_f64()})
             }
             ReceiveEvent::Room => json!({"event": "room"}),
@@ -230,19 +230,32 @@ impl Display {
     }
 }
 
+/// The name of a lack for programs.
+fn lacks_word(lacks: Lack) -> &'static str {
+    match lacks {
+        Lack::Bytes => "bytes",
+        Lack::Inodes => "inodes",
+        Lack::Quota => "quota",
+    }
+}
+
 /// What is full, what for, and how long that is borne.
 fn full(shortage: &Shortage) -> String {
-    let Shortage { name, folder, part, needed, free, left } = shortage;
+    let Shortage { name, folder, part, needed, free, lacks, left } = shortage;
+    let (folder, needed, free, left) = (folder.display(), bytes(*needed), bytes(*free), left.as_secs());
+    let what = match lacks {
+        Lack::Bytes => format!("folder {folder} is full: {name} needs {needed} more and {free} are free"),
+        Lack::Inodes => format!(
+            "folder {folder} has no room for another file, {name}: its file system has no inode left; remove files there"
+        ),
+        Lack::Quota => format!(
+            "folder {folder} takes no more, though {free} are free (a quota?): {name} needs {needed} more"
+        ),
+    };
     let there =
         part.as_ref().map(|(there, path)| format!("; {} of it are in {}", bytes(*there), path.display()));
-    format!(
-        "folder {} is full: {name} needs {} more and {} are free{}; it waits for room for {} s (--wait-for-space)",
-        folder.display(),
-        bytes(*needed),
-        bytes(*free),
-        there.unwrap_or_default(),
-        left.as_secs()
-    )
+    let there = there.unwrap_or_default();
+    format!("{what}{there}; it waits for room for {left} s (--wait-for-space)")
 }
 
 /// What a move to this group is for.

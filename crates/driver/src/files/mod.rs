@@ -38,7 +38,7 @@ pub use rules::{Limit, Rules};
 pub(crate) use small::SmallObjects;
 pub use small::Whole;
 pub use source::{Source, SourceError};
-pub use store::{Report, Shortage, Store, Task};
+pub use store::{Lack, Report, Shortage, Store, Task};
 pub use symbols::SourceBlock;
 pub use target::{TargetError, TargetFolder, check_name};
 pub use unsendable::Unsendable;

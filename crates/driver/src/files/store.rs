@@ -23,7 +23,7 @@ use treecast_wire::{
 };
 
 use full::FullDisk;
-pub use full::Shortage;
+pub use full::{Lack, Shortage};
 use hands::Hands;
 
 use super::{
@@ -694,7 +694,10 @@ impl Worker {
     fn commit(&mut self, file: FileId) {
         self.symbols.remove(&file);
         let report = match self.give_name(file) {
-            Ok(()) => Report::Committed { file },
+            Ok(()) => {
+                self.full.note_progress(file);
+                Report::Committed { file }
+            }
             Err(reason) => Report::Failed { file, reason },
         };
         self.report(report);
@@ -707,6 +710,7 @@ impl Worker {
         });
         let report = match made {
             Ok(status) => {
+                self.full.note_progress(file);
                 if let Some(journal) = &mut self.journal {
                     journal.done_as(file, &whole.begin, whole.announced, &whole.hash, status);
                 }
@@ -797,9 +801,9 @@ impl Worker {
     ) {
         let reopened = self.reopen(file);
         let Some(Some(Object::Announced { stored, begin })) = self.objects.get_mut(&file) else { return };
-        let done = reopened.and_then(|()| self.held.with_room(|| act(stored, begin, &self.folder)));
-        if let Err(error) = done {
-            self.fail(file, at_stake, &error);
+        match reopened.and_then(|()| self.held.with_room(|| act(stored, begin, &self.folder))) {
+            Ok(()) => self.full.note_stored(file, || stored.stored_bytes()),
+            Err(error) => self.fail(file, at_stake, &error),
         }
     }
 

@@ -44,6 +44,12 @@ pub enum TargetError {
     Link { name: String, target: String, why: &'static str },
     #[error("cannot {doing} in folder {folder}: it is full; make room or name another with --into", folder = folder.display())]
     NoRoom { doing: String, folder: PathBuf },
+    #[error("cannot {doing} in folder {folder}: its file system has no room for another file (no inode is free); remove files there \
+             or name another folder with --into", folder = folder.display())]
+    NoInode { doing: String, folder: PathBuf },
+    #[error("cannot {doing} in folder {folder}: this user's quota there is used up; remove files or name another folder with --into",
+        folder = folder.display())]
+    Quota { doing: String, folder: PathBuf },
     #[error("cannot {doing} in folder {folder}: {source}", folder = folder.display())]
     Io { doing: String, folder: PathBuf, source: io::Error },
 }
@@ -51,7 +57,7 @@ pub enum TargetError {
 impl TargetError {
     /// Whether it would have gone well with more room.
     pub(super) fn is_full(&self) -> bool {
-        matches!(self, Self::Full { .. } | Self::NoRoom { .. })
+        matches!(self, Self::Full { .. } | Self::NoRoom { .. } | Self::NoInode { .. } | Self::Quota { .. })
     }
 }
 
@@ -202,25 +208,35 @@ impl TargetFolder {
     }
 
     /// How many bytes this user may still write here. None where the file system does not say (an unlimited tmpfs):
-    /// writing will show.
+    /// writing will show. A quota does not count.
+    #[allow(clippy::unnecessary_cast, reason = "the numbers are narrower on 32-bit hosts")]
     pub(super) fn free_bytes(&self) -> Option<u64> {
-        // SAFETY: statvfs is plain data that fstatvfs fills.
-        let statistics = unsafe {
-            let mut statistics: libc::statvfs = std::mem::zeroed();
-            let is_known = libc::fstatvfs(self.folder.as_raw_fd(), &mut statistics) == 0;
-            is_known.then_some(statistics)?
-        };
+        let statistics = self.statistics()?;
         let free = (statistics.f_bavail as u64).saturating_mul(statistics.f_frsize as u64);
         (statistics.f_blocks > 0).then_some(free)
+    }
+
+    /// Whether the file system has room for another file. Some have no fixed number of them.
+    pub(super) fn has_free_inode(&self) -> bool {
+        self.statistics().is_none_or(|statistics| statistics.f_files == 0 || statistics.f_favail > 0)
+    }
+
+    fn statistics(&self) -> Option<libc::statvfs> {
+        // SAFETY: statvfs is plain data that fstatvfs fills.
+        unsafe {
+            let mut statistics: libc::statvfs = std::mem::zeroed();
+            let is_known = libc::fstatvfs(self.folder.as_raw_fd(), &mut statistics) == 0;
+            is_known.then_some(statistics)
+        }
     }
 
     /// The line for an operation that failed here.
     pub fn error(&self, doing: String, source: io::Error) -> TargetError {
         let folder = self.path.clone();
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                TargetError::NoRoom { doing, folder }
-            }
+            io::ErrorKind::StorageFull if !self.has_free_inode() => TargetError::NoInode { doing, folder },
+            io::ErrorKind::StorageFull => TargetError::NoRoom { doing, folder },
+            io::ErrorKind::QuotaExceeded => TargetError::Quota { doing, folder },
             _ => TargetError::Io { doing, folder, source },
         }
     }
@@ -242,7 +258,8 @@ impl TargetFolder {
             libc::fallocate64(file.as_raw_fd(), 0, 0, len)
         };
         let error = io::Error::last_os_error();
-        if allocated != 0 && error.kind() == io::ErrorKind::StorageFull {
+        if allocated != 0 && matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        {
             return Err(self.error(format!("take {size} bytes for {name}"), error));
         }
         Ok(())

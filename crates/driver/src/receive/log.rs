@@ -16,8 +16,8 @@ pub(crate) fn note(event: &ReceiveEvent) {
         ReceiveEvent::Announced { name, bytes } => info!(target: LOG, name, bytes, "object begins"),
         ReceiveEvent::Ignored { name, exists } => info!(target: LOG, name, exists, "object not wanted"),
         ReceiveEvent::Full(shortage) => {
-            let Shortage { name, needed, free, .. } = &**shortage;
-            warn!(target: LOG, name, needed, free, "the disk is full");
+            let Shortage { name, needed, free, lacks, .. } = &**shortage;
+            warn!(target: LOG, name, needed, free, ?lacks, "the disk is full");
         }
         ReceiveEvent::Room => info!(target: LOG, "nothing waits for room any more"),
         ReceiveEvent::Progress(_) | ReceiveEvent::Idle => {}

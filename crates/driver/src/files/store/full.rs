@@ -1,5 +1,8 @@
 //! A full disk: objects for which there is no room wait for it a while. Everything else goes on, and what comes of them
 //! meanwhile is thrown away and asked for again when there is room.
+//!
+//! Only writing shows whether there is room: a file system does not say what a quota leaves. So an object that seemed to
+//! have room is tried, and what it waited before counts until it has stored more than it had.
 
 use std::{
     collections::BTreeMap,
@@ -16,8 +19,12 @@ use crate::{
     words::bytes,
 };
 
-/// How often it is seen whether there is room.
+/// The time between two looks for room. It doubles with each object that is tried in vain: all that it lacks is sent again.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A shortage is over for an object that has stored this many bytes more, or is whole. Less may still fit into
+/// blocks that the file has already.
+const PROGRESS_BYTES: u64 = 1 << 20;
 
 /// What a receiver tells when its disk is full.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,11 +34,23 @@ pub struct Shortage {
     pub folder: PathBuf,
     /// What of it is on the disk, in bytes, and in which file; none when nothing is.
     pub part: Option<(u64, PathBuf)>,
-    /// What it needs more, and what is free, in bytes.
+    /// How many bytes it needs more, and how many are free.
     pub needed: u64,
     pub free: u64,
+    pub lacks: Lack,
     /// For how long room is waited for.
     pub left: Duration,
+}
+
+/// What there is too little of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// Free bytes of the file system.
+    Bytes,
+    /// Free inodes: the file system has no room for another file, whatever its size.
+    Inodes,
+    /// Something that the file system does not tell beforehand, such as this user's quota.
+    Quota,
 }
 
 /// The objects that wait for room.
@@ -42,6 +61,11 @@ pub(super) struct FullDisk {
     /// When the disk became full, and when it is looked at next.
     since: Option<Instant>,
     next_look: Instant,
+    look_interval: Duration,
+    /// For how long objects have waited in this shortage before `since`.
+    waited: Duration,
+    /// Objects that have waited and are being tried, with the number of bytes at which they have made progress.
+    tried: BTreeMap<FileId, u64>,
     /// Nobody has made room in all that time: nothing waits any more.
     is_in_vain: bool,
 }
@@ -80,6 +104,9 @@ impl FullDisk {
             patience,
             since: None,
             next_look: Instant::now(),
+            look_interval: LOOK_INTERVAL,
+            waited: Duration::ZERO,
+            tried: BTreeMap::new(),
             is_in_vain: patience.is_zero(),
         }
     }
@@ -93,8 +120,30 @@ impl FullDisk {
         self.waiting.contains_key(&file)
     }
 
+    /// For how long this shortage has been borne.
+    fn borne(&self) -> Duration {
+        self.waited + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Notes how many bytes of an object are stored, after something of it was.
+    pub fn note_stored(&mut self, file: FileId, stored_bytes: impl FnOnce() -> u64) {
+        if self.tried.get(&file).is_some_and(|goal| stored_bytes() >= *goal) {
+            self.note_progress(file);
+        }
+    }
+
+    /// There was room for an object: whatever waits next, waits in another shortage.
+    pub fn note_progress(&mut self, file: FileId) {
+        if self.tried.remove(&file).is_some() {
+            self.waited = Duration::ZERO;
+            self.look_interval = LOOK_INTERVAL;
+            self.since = self.since.map(|_| Instant::now());
+        }
+    }
+
     /// An object waits no more. Returns what has been lost of it.
     pub fn forget(&mut self, file: FileId) -> Vec<Range<u64>> {
+        self.tried.remove(&file);
         self.waiting.remove(&file).map(|waiting| waiting.lost).unwrap_or_default()
     }
 
@@ -150,9 +199,23 @@ impl Worker {
         if !error.is_full() || self.full.is_in_vain {
             return false;
         }
+        let is_again = self.full.tried.remove(&file).is_some();
+        if !is_again && self.full.tried.is_empty() && !self.full.is_waiting() {
+            // Nothing is left of an earlier shortage.
+            (self.full.waited, self.full.look_interval) = (Duration::ZERO, LOOK_INTERVAL);
+        }
+        let left = self.full.patience.saturating_sub(self.full.borne());
+        if left.is_zero() {
+            self.full.is_in_vain |= is_again;
+            return false;
+        }
         let now = Instant::now();
         let is_first = self.full.since.is_none();
-        let since = *self.full.since.get_or_insert(now);
+        self.full.since.get_or_insert(now);
+        if is_again {
+            self.full.look_interval *= 2;
+            self.full.next_look = now + self.full.look_interval;
+        }
         let entry = self.full.waiting.entry(file).or_insert_with(|| Waiting {
             begin: begin.clone(),
             kept: kept.clone(),
@@ -162,9 +225,8 @@ impl Worker {
         entry.reason = error.to_string();
         lost.iter().for_each(|range| entry.lose(range.clone()));
         if is_first {
-            self.full.next_look = now + LOOK_INTERVAL;
-            let left = self.full.patience.saturating_sub(now - since);
-            let shortage = self.shortage(file, begin, left);
+            self.full.next_look = now + self.full.look_interval;
+            let shortage = self.shortage(file, begin, left, error);
             self.report(Report::Full { shortage: Box::new(shortage) });
         }
         // The journal has what is there, should nobody make room before this receiver ends.
@@ -178,8 +240,8 @@ impl Worker {
         if !self.full.is_waiting() || Instant::now() < self.full.next_look {
             return false;
         }
-        self.full.next_look = Instant::now() + LOOK_INTERVAL;
-        let is_over = self.full.since.is_some_and(|since| since.elapsed() >= self.full.patience);
+        self.full.next_look = Instant::now() + self.full.look_interval;
+        let is_over = self.full.borne() >= self.full.patience;
         for file in self.full.waiting.keys().copied().collect::<Vec<_>>() {
             if self.has_room_for(file) {
                 self.go_on(file);
@@ -188,7 +250,10 @@ impl Worker {
             }
         }
         self.full.is_in_vain |= is_over && self.full.since.is_some();
-        if !self.full.is_waiting() && self.full.since.take().is_some() {
+        if !self.full.is_waiting()
+            && let Some(since) = self.full.since.take()
+        {
+            self.full.waited += since.elapsed();
             self.report(Report::Room);
         }
         true
@@ -196,21 +261,28 @@ impl Worker {
 
     fn has_room_for(&self, file: FileId) -> bool {
         let Some(Waiting { begin, .. }) = self.full.waiting.get(&file) else { return false };
-        self.folder.check_room(begin.file_name(), self.needed(file, begin)).is_ok()
+        let has_file = matches!(self.objects.get(&file), Some(Some(Object::Announced { .. })));
+        (has_file || self.folder.has_free_inode())
+            && self.folder.check_room(begin.file_name(), self.needed(file, begin)).is_ok()
     }
 
     /// How many bytes an object needs besides those that it has.
     fn needed(&self, file: FileId, begin: &BeginOfFile) -> u64 {
-        let stored = match self.objects.get(&file) {
+        begin.file_size.saturating_sub(self.stored_bytes(file)).max(1)
+    }
+
+    fn stored_bytes(&self, file: FileId) -> u64 {
+        match self.objects.get(&file) {
             Some(Some(Object::Announced { stored, .. })) => stored.stored_bytes(),
             _ => 0,
-        };
-        begin.file_size.saturating_sub(stored).max(1)
+        }
     }
 
     /// There seems to be room: what has been lost is asked for again.
     fn go_on(&mut self, file: FileId) {
         let Some(Waiting { begin, kept, lost, .. }) = self.full.waiting.remove(&file) else { return };
+        let goal = (self.stored_bytes(file) + PROGRESS_BYTES).min(begin.file_size);
+        self.full.tried.insert(file, goal);
         if !matches!(self.objects.get(&file), Some(Some(Object::Announced { .. }))) {
             self.announce(file, begin, &kept);
         }
@@ -250,17 +322,25 @@ impl Worker {
         }
     }
 
-    fn shortage(&self, file: FileId, begin: &BeginOfFile, left: Duration) -> Shortage {
+    fn shortage(&self, file: FileId, begin: &BeginOfFile, left: Duration, error: &TargetError) -> Shortage {
         let part = match self.objects.get(&file) {
             Some(Some(Object::Announced { stored, .. })) => Some((stored.stored_bytes(), stored.path())),
             _ => None,
         };
+        let (needed, free) = (self.needed(file, begin), self.folder.free_bytes());
         Shortage {
             name: begin.file_name().to_owned(),
             folder: self.folder.path().to_owned(),
             part: part.filter(|(bytes, _)| *bytes > 0),
-            needed: self.needed(file, begin),
-            free: self.folder.free_bytes().unwrap_or(0),
+            needed,
+            free: free.unwrap_or(0),
+            lacks: match error {
+                TargetError::NoInode { .. } => Lack::Inodes,
+                TargetError::Quota { .. } => Lack::Quota,
+                // Some file systems say of a quota that the disk is full.
+                _ if free.is_some_and(|free| free >= needed) => Lack::Quota,
+                _ => Lack::Bytes,
+            },
             left,
         }
     }

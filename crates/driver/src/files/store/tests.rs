@@ -1,4 +1,4 @@
-use std::os::unix::fs::MetadataExt;
+use std::{os::unix::fs::MetadataExt, time::Duration};
 
 use treecast_wire::{
     header::SessionId,
@@ -6,7 +6,7 @@ use treecast_wire::{
 };
 
 use super::*;
-use crate::files::walk::tests::scratch;
+use crate::files::{Rules, walk::tests::scratch};
 
 fn begin(size: u64, name: &str) -> BeginOfFile {
     BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
@@ -170,5 +170,61 @@ fn a_refused_announcement_gives_way_to_another() {
     commit(&mut store, file).1.unwrap();
     assert_eq!(std::fs::read(path.join("right")).unwrap(), b"abc");
     assert_eq!(names(&path), ["right"]);
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+/// A store whose objects wait so long for room, and an announced object of 10 bytes in it.
+fn store_with_patience(path: &std::path::Path, wait_for_space: Duration) -> Store {
+    let folder = TargetFolder::open(path).unwrap().with_rules(Rules { wait_for_space, ..Rules::default() });
+    let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
+    let mut store = Store::start(folder, journal, Waker::new().unwrap(), Buffers::default()).unwrap();
+    done(
+        &mut store,
+        b"",
+        vec![Task::Announce { file: FileId(1), begin: begin(10, "a"), kept: Kept::Nothing }],
+    );
+    store
+}
+
+/// A write that a quota refuses, of which the file system says nothing beforehand. Returns whether the object waits.
+fn fail_by_quota(worker: &mut Worker) -> bool {
+    let error = worker.folder.error("write a".into(), std::io::ErrorKind::QuotaExceeded.into());
+    worker.waits_for_room(FileId(1), &begin(10, "a"), &Kept::Nothing, slice::from_ref(&(0..10)), &error)
+}
+
+fn wait_until_tried(worker: &mut Worker) {
+    while worker.full.is_waiting() {
+        std::thread::sleep(Duration::from_millis(20));
+        worker.look_for_room();
+    }
+}
+
+#[test]
+fn what_a_quota_refuses_again_and_again_fails_when_its_time_is_up() {
+    let path = scratch("quota");
+    let store = store_with_patience(&path, Duration::from_secs(1));
+    let mut hands = store.hands.lock().unwrap();
+    let mut times = 0;
+    while fail_by_quota(&mut hands.worker) {
+        times += 1;
+        assert!(times < 10, "it waits for ever");
+        wait_until_tried(&mut hands.worker);
+    }
+    assert!(times > 1, "it is tried more than once");
+    drop(hands);
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn an_object_for_which_there_was_room_has_all_its_time_when_the_disk_is_full_again() {
+    let path = scratch("quota-again");
+    let store = store_with_patience(&path, Duration::from_millis(1200));
+    let mut hands = store.hands.lock().unwrap();
+    for time in 0..4 {
+        assert!(fail_by_quota(&mut hands.worker), "shortage {time} is another one");
+        wait_until_tried(&mut hands.worker);
+        hands.worker.keep(FileId(1), 0, &[7; 10]);
+    }
+    drop(hands);
     std::fs::remove_dir_all(path).unwrap();
 }
