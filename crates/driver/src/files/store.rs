@@ -6,7 +6,7 @@ mod hands;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    io,
+    io, mem,
     ops::Range,
     slice,
     sync::{
@@ -223,7 +223,7 @@ impl Store {
             untold: Vec::new(),
             objects: BTreeMap::new(),
             cramped: BTreeSet::new(),
-            symbols: BTreeMap::new(),
+            symbols: Symbols::default(),
             open_parts: OpenParts { files: VecDeque::new(), most: file_limit::for_objects() },
         };
         let hands = Hands { worker, jobs: job_queue, buffer: vec![0; CATCH_UP_LEN] };
@@ -368,8 +368,8 @@ struct Worker {
     /// there is some, or until the session is over.
     cramped: BTreeSet<FileId>,
     full: FullDisk,
-    /// Of announced objects.
-    symbols: BTreeMap<FileId, Symbols>,
+    /// Repair symbols of announced objects.
+    symbols: Symbols,
     open_parts: OpenParts,
 }
 
@@ -459,10 +459,11 @@ impl Worker {
                 })
             }
             Task::KeepSymbols { file, source_block, first, symbol_len, at, len } => {
-                self.keep_symbols(file, source_block, first, symbol_len, &batch.bytes()[at..at + len]);
+                let bytes = &batch.bytes()[at..at + len];
+                self.keep_symbols(file, (source_block, first), symbol_len, bytes);
             }
             Task::Decode { file, source_block } => self.decode(file, &source_block),
-            Task::ForgetSymbols { file } => drop(self.symbols.remove(&file)),
+            Task::ForgetSymbols { file } => self.symbols.forget(file),
             Task::Hash { file } => {
                 self.hash(file, buffer);
                 // Before anything else becomes visible: a folder's hash comes before the files in it.
@@ -587,7 +588,7 @@ impl Worker {
     }
 
     fn discard(&mut self, file: FileId) {
-        self.symbols.remove(&file);
+        self.symbols.forget(file);
         self.open_parts.files.retain(|open| *open != file);
         if let Some(object) = self.objects.remove(&file)
             && !matches!(object, Some(Object::Early(_)))
@@ -598,27 +599,20 @@ impl Worker {
         }
     }
 
-    fn keep_symbols(&mut self, file: FileId, source_block: u32, first: u32, symbol_len: u16, bytes: &[u8]) {
-        let (folder, all) = (self.folder.clone(), &mut self.symbols);
-        let kept = match all.remove(&file) {
-            Some(symbols) => Ok(symbols),
-            None => Symbols::new(&folder, file, symbol_len),
-        };
-        let kept = kept.and_then(|mut symbols| {
-            let result = symbols.keep(source_block, first, bytes);
-            result.map(|()| symbols).map_err(|source| folder.error("keep repair symbols".into(), source))
-        });
-        match kept {
-            Ok(symbols) => _ = self.symbols.insert(file, symbols),
-            Err(error) => self.fail(file, &[], &error),
+    fn keep_symbols(&mut self, file: FileId, of: (u32, u32), symbol_len: u16, bytes: &[u8]) {
+        if let Err(error) = self.symbols.keep(&self.folder, file, symbol_len, of, bytes) {
+            self.fail(file, &[], &error);
         }
     }
 
     fn decode(&mut self, file: FileId, source_block: &SourceBlock) {
-        let Some(mut symbols) = self.symbols.remove(&file) else { return };
+        if !self.symbols.has(file) {
+            return;
+        }
+        let mut symbols = mem::take(&mut self.symbols);
         let mut is_right = false;
         self.attempt(file, &source_block.missing, |stored, begin, folder| {
-            let decoded = symbols.decode(stored, source_block);
+            let decoded = symbols.decode(file, stored, source_block);
             let Some(decoded) = decoded.map_err(|source| read_back(folder, source))? else { return Ok(()) };
             let start = source_block.blocks.start * u64::from(source_block.symbol_len);
             for gap in &source_block.missing {
@@ -628,10 +622,12 @@ impl Worker {
             is_right = true;
             Ok(())
         });
+        self.symbols = symbols;
         if matches!(self.objects.get(&file), Some(Some(_))) && !self.full.has(file) {
-            self.symbols.insert(file, symbols);
             self.note_stored(file, false);
             self.report(Report::Decoded { file, source_block: source_block.number, is_right });
+        } else {
+            self.symbols.forget(file);
         }
     }
 
@@ -692,7 +688,7 @@ impl Worker {
     }
 
     fn commit(&mut self, file: FileId) {
-        self.symbols.remove(&file);
+        self.symbols.forget(file);
         let report = match self.give_name(file) {
             Ok(()) => {
                 self.full.note_progress(file);

@@ -1,5 +1,5 @@
-//! Repair symbols of an object that are kept until their source block is decoded: in a file without a name in the target
-//! folder, so that memory does not grow with what comes.
+//! Repair symbols that are kept until their source block is decoded: in one file without a name in the target folder for all
+//! objects, so that neither memory nor the number of open files grows with what comes.
 
 use std::{collections::BTreeMap, fs::File, io, ops::Range, os::unix::fs::FileExt};
 
@@ -8,16 +8,24 @@ use treecast_wire::header::FileId;
 use super::{TargetError, TargetFolder, stored::Stored};
 use crate::fec;
 
+/// The symbols of all objects.
+#[derive(Debug, Default)]
+pub(super) struct Symbols {
+    /// None while no symbol is kept.
+    file: Option<File>,
+    /// The end of the slots that have been used.
+    end: u64,
+    /// Positions of slots that are not used any more, by their length.
+    free: BTreeMap<u16, Vec<u64>>,
+    kept: BTreeMap<FileId, Kept>,
+}
+
 /// The symbols of one object.
 #[derive(Debug)]
-pub(super) struct Symbols {
-    file: File,
+struct Kept {
     symbol_len: u16,
-    /// Of each source block, the symbols' numbers and their slots in the file.
-    kept: BTreeMap<u32, Vec<(u32, u64)>>,
-    /// Slots that are not used any more.
-    free: Vec<u64>,
-    slots: u64,
+    /// The symbols' numbers and the positions of their slots, by source block.
+    blocks: BTreeMap<u32, Vec<(u32, u64)>>,
 }
 
 /// A source block that is to be decoded.
@@ -32,41 +40,89 @@ pub struct SourceBlock {
 }
 
 impl Symbols {
+    /// Keeps symbols of a source block, from number `first` on. When that fails, none of the object's are kept.
+    ///
     /// # Errors
-    /// When no file can be made.
-    pub fn new(folder: &TargetFolder, file: FileId, symbol_len: u16) -> Result<Self, TargetError> {
-        let file = folder.scratch(file)?;
-        Ok(Self { file, symbol_len: symbol_len.max(1), kept: BTreeMap::new(), free: Vec::new(), slots: 0 })
-    }
-
-    /// Keeps symbols of a source block, from number `first` on.
-    pub fn keep(&mut self, source_block: u32, first: u32, bytes: &[u8]) -> io::Result<()> {
-        let kept = self.kept.entry(source_block).or_default();
-        for (number, symbol) in (first..).zip(bytes.chunks_exact(self.symbol_len.into())) {
-            let slot = self.free.pop().unwrap_or_else(|| {
-                self.slots += 1;
-                self.slots - 1
-            });
-            self.file.write_all_at(symbol, slot * u64::from(self.symbol_len))?;
-            kept.push((number, slot));
+    /// When they cannot be written.
+    pub fn keep(
+        &mut self,
+        folder: &TargetFolder,
+        file: FileId,
+        symbol_len: u16,
+        (source_block, first): (u32, u32),
+        bytes: &[u8],
+    ) -> Result<(), TargetError> {
+        let symbol_len = self.kept.get(&file).map_or(symbol_len.max(1), |kept| kept.symbol_len);
+        for (number, symbol) in (first..).zip(bytes.chunks_exact(symbol_len.into())) {
+            let slot = self.free.get_mut(&symbol_len).and_then(Vec::pop).unwrap_or(self.end);
+            self.end = self.end.max(slot + u64::from(symbol_len));
+            let kept = self.kept.entry(file).or_insert_with(|| Kept { symbol_len, blocks: BTreeMap::new() });
+            kept.blocks.entry(source_block).or_default().push((number, slot));
+            if let Err(error) = self.write(folder, slot, symbol) {
+                self.forget(file);
+                return Err(error);
+            }
         }
         Ok(())
     }
 
+    fn write(&mut self, folder: &TargetFolder, slot: u64, symbol: &[u8]) -> Result<(), TargetError> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(folder.scratch()?),
+        };
+        file.write_all_at(symbol, slot).map_err(|source| folder.error("keep repair symbols".into(), source))
+    }
+
+    /// Whether symbols of an object are kept.
+    pub fn has(&self, file: FileId) -> bool {
+        self.kept.contains_key(&file)
+    }
+
+    /// Forgets the symbols of an object.
+    pub fn forget(&mut self, file: FileId) {
+        if let Some(Kept { symbol_len, blocks }) = self.kept.remove(&file) {
+            self.free_slots(symbol_len, blocks.into_values().flatten());
+        }
+    }
+
+    /// Slots are used again. When none is used, the file goes, and what it takes of the disk.
+    fn free_slots(&mut self, symbol_len: u16, symbols: impl Iterator<Item = (u32, u64)>) {
+        self.free.entry(symbol_len).or_default().extend(symbols.map(|(_, slot)| slot));
+        if self.kept.values().all(|kept| kept.blocks.is_empty()) {
+            (self.file, self.end) = (None, 0);
+            self.free.clear();
+        }
+    }
+
     /// The bytes of a source block, from what of it is stored and its symbols, which are then forgotten. None when they do
     /// not suffice.
-    pub fn decode(&mut self, stored: &Stored, source_block: &SourceBlock) -> io::Result<Option<Vec<u8>>> {
+    ///
+    /// # Errors
+    /// When what is there cannot be read.
+    pub fn decode(
+        &mut self,
+        file: FileId,
+        stored: &Stored,
+        source_block: &SourceBlock,
+    ) -> io::Result<Option<Vec<u8>>> {
         let symbols = (source_block.blocks.end - source_block.blocks.start) as u32;
         let mut received = source_symbols(stored, source_block)?;
-        for (number, slot) in self.kept.get(&source_block.number).into_iter().flatten() {
-            let mut symbol = vec![0; self.symbol_len.into()];
-            self.file.read_exact_at(&mut symbol, slot * u64::from(self.symbol_len))?;
-            received.push((*number, symbol));
+        let kept = self.kept.get(&file).filter(|kept| kept.symbol_len == source_block.symbol_len);
+        let kept = kept.and_then(|kept| kept.blocks.get(&source_block.number));
+        if let Some(scratch) = &self.file {
+            for (number, slot) in kept.into_iter().flatten() {
+                let mut symbol = vec![0; source_block.symbol_len.into()];
+                scratch.read_exact_at(&mut symbol, *slot)?;
+                received.push((*number, symbol));
+            }
         }
-        let decoded = fec::decode(symbols, self.symbol_len, received);
-        if decoded.is_some() {
-            let kept = self.kept.remove(&source_block.number).unwrap_or_default();
-            self.free.extend(kept.into_iter().map(|(_, slot)| slot));
+        let decoded = fec::decode(symbols, source_block.symbol_len, received);
+        if decoded.is_some()
+            && let Some(kept) = self.kept.get_mut(&file)
+        {
+            let (symbol_len, used) = (kept.symbol_len, kept.blocks.remove(&source_block.number));
+            self.free_slots(symbol_len, used.into_iter().flatten());
         }
         Ok(decoded)
     }
@@ -116,7 +172,7 @@ mod tests {
         let mut stored = Stored::new(journal.part(FileId(1), false).unwrap());
         stored.announce(&folder, "name", SIZE as u64).unwrap();
         let names = std::fs::read_dir(&path).unwrap().count();
-        let mut symbols = Symbols::new(&folder, FileId(1), LEN).unwrap();
+        let mut symbols = Symbols::default();
         for (number, blocks, missing) in
             [(0, 0..13_u64, vec![0..200_u64, 700..800]), (1, 13..25, vec![1_300..1_500, 2_400..2_450])]
         {
@@ -132,16 +188,43 @@ mod tests {
             }
             let count = (blocks.end - blocks.start) as u32;
             let repair = Encoder::new(&whole, LEN).unwrap().repair(count..count + 5).unwrap();
-            symbols.keep(number, count, &repair[..200]).unwrap();
+            symbols.keep(&folder, FileId(1), LEN, (number, count), &repair[..200]).unwrap();
             let source_block = SourceBlock { number, blocks, symbol_len: LEN, missing };
-            assert_eq!(symbols.decode(&stored, &source_block).unwrap(), None, "too few");
-            symbols.keep(number, count + 2, &repair[200..]).unwrap();
-            let decoded = symbols.decode(&stored, &source_block).unwrap().unwrap();
+            assert_eq!(symbols.decode(FileId(1), &stored, &source_block).unwrap(), None, "too few");
+            symbols.keep(&folder, FileId(1), LEN, (number, count + 2), &repair[200..]).unwrap();
+            let decoded = symbols.decode(FileId(1), &stored, &source_block).unwrap().unwrap();
             assert!(decoded == whole);
-            let slots: u64 = symbols.slots;
-            assert!(slots <= 5 && symbols.kept.is_empty(), "slots are used again");
+            assert!(symbols.file.is_none(), "nothing is kept any more");
         }
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), names);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    /// How many files under `path` this process has open.
+    fn open_files(path: &std::path::Path) -> usize {
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+        let open = descriptors.filter_map(|one| std::fs::read_link(one.unwrap().path()).ok());
+        open.filter(|target| target.starts_with(path) && *target != path).count()
+    }
+
+    #[test]
+    fn symbols_of_many_objects_take_one_file_and_its_room_is_used_again() {
+        let path = scratch("symbols-of-many");
+        let folder = TargetFolder::open(&path).unwrap();
+        let mut symbols = Symbols::default();
+        let before = open_files(&path);
+        let keep = |symbols: &mut Symbols, index| {
+            let len = if index % 2 == 0 { LEN } else { 2 * LEN };
+            symbols.keep(&folder, FileId(index), len, (0, 7), &[index as u8; 600]).unwrap();
+        };
+        (0..100).for_each(|index| keep(&mut symbols, index));
+        assert_eq!(open_files(&path), before + 1);
+        let end = symbols.end;
+        (0..50).for_each(|index| symbols.forget(FileId(index)));
+        (100..150).for_each(|index| keep(&mut symbols, index));
+        assert_eq!(symbols.end, end, "slots are used again");
+        (0..150).for_each(|index| symbols.forget(FileId(index)));
+        assert_eq!(open_files(&path), before);
         std::fs::remove_dir_all(path).unwrap();
     }
 }

@@ -10,11 +10,13 @@ use std::{
         unix::fs::OpenOptionsExt,
     },
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use thiserror::Error;
-use treecast_wire::header::FileId;
 
 use super::{
     Rules,
@@ -173,13 +175,14 @@ impl TargetFolder {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn scratch(&self, file: FileId) -> Result<File, TargetError> {
+    pub fn scratch(&self) -> Result<File, TargetError> {
         if let Ok(unnamed) = sys::open_unnamed(&self.folder, 0o600) {
             return Ok(unnamed.into());
         }
         // Not every file system makes files without names: it has one for an instant.
-        let (session, index, process) = (file.session().0, file.index(), std::process::id());
-        let name = format!(".treecast-{session:08x}-{index}-symbols-{process}.part");
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{HIDDEN}{process}-{number}-symbols.part");
         let failed = |source| self.error(format!("make {name}"), source);
         let c_name = c_string(OsStr::new(&name)).map_err(failed)?;
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
