@@ -5,9 +5,12 @@
 //! standard output, such as a full disk, is told at the end by [`failure`].
 
 use std::{
+    collections::VecDeque,
     fmt,
     io::{self, Write},
-    sync::OnceLock,
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -36,15 +39,23 @@ pub fn to_stdout(text: fmt::Arguments<'_>) {
 }
 
 /// JSON lines for standard output that are written together, so that ten thousand files do not cost as many writes.
-/// Those that nobody has asked for are written when it is dropped.
+/// Lines that wait for others are written when it is dropped.
+///
+/// A thread writes them: a session, and so all of its other members, does not wait for whoever reads the pipe.
+/// Lines wait in memory, up to [`Lines::MOST_BYTES`]. Further ones are left out, and an event says how many.
+/// At its end the program waits for its reader, as other programs do, but not for ever: see [`Writer::PATIENCE`].
 #[derive(Debug, Default)]
 pub struct Lines {
     text: String,
+    writer: Option<Writer>,
 }
 
 impl Lines {
-    /// So much does not wait.
+    /// Lines of so many bytes are written at once.
     const ENOUGH_BYTES: usize = 64 * 1024;
+
+    /// The most that waits for a reader: the events of some 50,000 files, or of an hour.
+    const MOST_BYTES: usize = 16 << 20;
 
     /// Adds a line, and writes it at once, with those before it, unless it waits for others.
     pub fn add(&mut self, line: &impl Serialize, waits: bool) {
@@ -58,10 +69,19 @@ impl Lines {
 
     /// Writes the lines that wait.
     pub fn show(&mut self) {
-        if !self.text.is_empty() {
-            to_stdout(format_args!("{}", self.text));
-            self.text.clear();
+        if self.text.is_empty() {
+            return;
         }
+        let text = std::mem::take(&mut self.text);
+        self.writer.get_or_insert_with(Writer::start).write(text, Self::MOST_BYTES);
+    }
+
+    /// Adds the last line, and waits until all are written: the session is over, and holds nobody up.
+    pub fn end(&mut self, line: &impl Serialize) {
+        self.show();
+        drop(self.writer.take());
+        self.add(line, false);
+        drop(self.writer.take());
     }
 }
 
@@ -69,6 +89,99 @@ impl Drop for Lines {
     fn drop(&mut self) {
         self.show();
     }
+}
+
+/// The thread that writes lines. Dropped, it is waited for as long as somebody reads.
+#[derive(Debug)]
+struct Writer {
+    shared: Arc<(Mutex<Unwritten>, Condvar)>,
+    /// None where no thread could be started.
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Unwritten {
+    texts: VecDeque<String>,
+    bytes: usize,
+    /// How many texts have been written.
+    written: u64,
+    /// How many lines have been left out since there was no room for them.
+    left_out: u64,
+    is_over: bool,
+    is_done: bool,
+}
+
+impl Writer {
+    /// A reader that has read nothing for so long at a session's end is not waited for any longer.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn start() -> Self {
+        let shared = Arc::<(Mutex<Unwritten>, Condvar)>::default();
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("lines".into()).spawn(move || write_lines(&theirs));
+        Self { shared, thread: thread.ok() }
+    }
+
+    fn write(&self, text: String, most_bytes: usize) {
+        if self.thread.is_none() {
+            return to_stdout(format_args!("{text}"));
+        }
+        let mut unwritten = lock(&self.shared.0);
+        if unwritten.left_out == 0 && unwritten.bytes + text.len() <= most_bytes {
+            unwritten.bytes += text.len();
+            unwritten.texts.push_back(text);
+        } else {
+            unwritten.left_out += text.lines().count() as u64;
+        }
+        self.shared.1.notify_all();
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let (mut unwritten, changed) = (lock(&self.shared.0), &self.shared.1);
+        unwritten.is_over = true;
+        changed.notify_all();
+        while !unwritten.is_done && self.thread.is_some() {
+            let written = unwritten.written;
+            unwritten =
+                changed.wait_timeout(unwritten, Self::PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+            if !unwritten.is_done && unwritten.written == written {
+                let seconds = Self::PATIENCE.as_secs();
+                remark!(
+                    "standard output was not read for {seconds} s after the session: its last events are lost"
+                );
+                return;
+            }
+        }
+    }
+}
+
+fn write_lines((unwritten, changed): &(Mutex<Unwritten>, Condvar)) {
+    let mut waiting = lock(unwritten);
+    loop {
+        if let Some(text) = waiting.texts.pop_front() {
+            drop(waiting);
+            to_stdout(format_args!("{text}"));
+            waiting = lock(unwritten);
+            waiting.bytes -= text.len();
+            waiting.written += 1;
+        } else if waiting.left_out > 0 {
+            let lines = std::mem::take(&mut waiting.left_out);
+            waiting.texts.push_back(format!("{{\"event\":\"left_out\",\"lines\":{lines}}}\n"));
+            waiting.bytes += waiting.texts[0].len();
+        } else if waiting.is_over {
+            waiting.is_done = true;
+            return changed.notify_all();
+        } else {
+            waiting = changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// What is counted is right whoever has panicked meanwhile.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub fn to_stderr(text: fmt::Arguments<'_>) {

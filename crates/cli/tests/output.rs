@@ -1,10 +1,15 @@
 //! Whoever reads what treecast prints may go away: everything goes on, or ends, as if it were read.
 
+mod child;
+mod session;
+
 use std::{
     fs::File,
-    io::pipe,
+    io::{pipe, read_to_string},
     process::{Command, ExitStatus, Stdio},
 };
+
+use session::{Scratch, SpawnGuarded, finish_well, path, wait_until};
 
 /// How the command ends, and what it says on standard error, when nobody reads its standard output.
 fn unread(arguments: &[&str]) -> (ExitStatus, String) {
@@ -33,6 +38,34 @@ fn a_reader_that_went_away_is_no_failure() {
     for arguments in cases {
         let (status, said) = unread(arguments);
         assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+/// Neither the sender nor the other receivers wait for a program that does not read what it has asked for.
+#[test]
+fn a_session_does_not_wait_for_who_reads_its_events_and_loses_none_of_them() {
+    const FILES: usize = 1500;
+    let scratch = Scratch::new();
+    // Their events are more than a pipe holds.
+    for number in 0..FILES {
+        scratch.file(&format!("set/{number:0100}"), 10);
+    }
+    let set = scratch.path("set");
+    let mut sender = scratch.send(&["--json", "--wait", "2", path(&set)]);
+    let mut command = scratch.receive_command("steady");
+    command.arg(format!("@{}", scratch.path("ticket").display())).stdout(Stdio::null()).stderr(Stdio::null());
+    let steady = command.spawn_guarded();
+    let mut command = scratch.receive_command("unread");
+    command.arg("--json").arg(format!("@{}", scratch.path("ticket").display())).stdout(Stdio::piped());
+    let mut unread = command.spawn_guarded();
+    finish_well(steady);
+    wait_until("all is there", || scratch.names("unread/set").len() == FILES);
+    for program in [&mut sender, &mut unread] {
+        let said = read_to_string(program.stdout.take().unwrap()).unwrap();
+        let objects = said.lines().filter(|line| line.contains(r#""event":"object""#)).count();
+        let last = said.lines().next_back().unwrap_or_default();
+        assert!(objects >= FILES && last.contains(r#""event":"done""#), "{objects}: {last}");
+        assert_eq!(program.wait().unwrap().code(), Some(0));
     }
 }
 

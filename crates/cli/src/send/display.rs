@@ -80,7 +80,7 @@ impl Display {
     pub fn finish(&mut self, summary: &SendSummary) {
         self.line.finish();
         if self.json {
-            self.lines.add(&done_as_json(summary), false);
+            self.lines.end(&done_as_json(summary));
             return;
         }
         say!("{}", in_one_line(summary));
