@@ -16,7 +16,7 @@ use std::{
 };
 
 use mead_sender::Sender;
-use mroute_network::{Network, eventually};
+use mroute_network::{Network, PATIENCE, eventually};
 use router_network::{C1, C2, C3, R2, heard, receivers, send, set, start, status, tree};
 
 /// Packets for all three receivers, one every 5 ms, and how many each receiver has heard.
@@ -113,7 +113,8 @@ fn a_killed_routers_program_ends_to_act_and_can_be_taken_away() {
     let served = [vec!["one".to_owned()], vec![], vec!["one".to_owned()]];
     assert_eq!(receivers.each_ref().map(heard), served, "a restart would lose nothing");
     eventually("its program acts no more", || refused(&network, &["status"]).contains("acts no more"));
-    assert!(killed.elapsed() > Duration::from_secs(8), "{:?}", killed.elapsed());
+    // 10 s after the last sign of life, which a busy machine may have delayed.
+    assert!(killed.elapsed() > Duration::from_secs(4), "{:?}", killed.elapsed());
     send(&network, "plain");
     assert_eq!(receivers.each_ref().map(heard), [vec![], vec![], vec!["plain".to_owned()]]);
 
@@ -183,9 +184,11 @@ fn a_router_that_leaves_may_stay_or_end_at_once_after_all() {
     router.signal(libc::SIGTERM);
     eventually("it leaves", || status(&network, "r1").leaving.is_some_and(|leaving| leaving.ends));
     assert!(refused(&network, &["set", "enable"]).contains("it is about to end"));
+    // It is in use: by itself it would leave after 75 s.
     let begin = Instant::now();
-    assert_eq!(router.terminate(), Some(0));
-    assert!(begin.elapsed() < Duration::from_secs(5), "it does not wait any longer");
+    let end = || assert_eq!(router.terminate(), Some(0));
+    Flow::beside(&receivers, || send(&network, "x"), end);
+    assert!(begin.elapsed() < PATIENCE, "it does not wait any longer");
 }
 
 /// Hosts say anew what they listen to only when the new daemon's first query has reached them, up to 10 s later.

@@ -71,14 +71,21 @@ pub fn receivers(network: &Network) -> [UdpSocket; 3] {
 
 /// All that has come, when nothing more does.
 pub fn heard(socket: &UdpSocket) -> Vec<String> {
-    socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a good time");
+    heard_of(socket, 0)
+}
+
+/// All that has come, when nothing more does after `expected` datagrams. These may take their time: a router in user
+/// space needs a processor.
+pub fn heard_of(socket: &UdpSocket, expected: usize) -> Vec<String> {
     let mut buffer = [0; 2048];
     let mut all = Vec::new();
-    while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+    loop {
+        let patience = if all.len() < expected { PATIENCE } else { Duration::from_millis(300) };
+        socket.set_read_timeout(Some(patience)).expect("a good time");
+        let Ok((len, from)) = socket.recv_from(&mut buffer) else { return all };
         assert_eq!(from.ip(), SENDER, "it seems to come from its sender");
         all.push(String::from_utf8_lossy(&buffer[..len]).into_owned());
     }
-    all
 }
 
 pub fn udp(destination: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
