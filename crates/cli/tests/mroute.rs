@@ -4,12 +4,18 @@ mod child;
 mod mroute_network;
 
 use std::{
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::{net::UnixDatagram, process::CommandExt},
+    },
+    process::Command,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use mroute_network::{Network, PATIENCE, Router, address, eventually};
+use socket2::{Domain, SockAddr, Socket, Type};
 use treecast_dataplane::mroute::SourceFilter;
 use treecast_driver::udp::{Offload, Transmitter};
 use treecast_wire::header::{FileId, Header, PacketType};
@@ -485,6 +491,141 @@ fn a_restart_loses_no_packet() {
     // Who interrupts it means it.
     assert_eq!(start().end_by(libc::SIGINT), Some(0));
     assert_eq!(routed_interfaces(&network, "r0"), [0, 0]);
+}
+
+/// Another user's process has the keeper's name, and accepts no connections or answers none: the router does without.
+#[test]
+fn who_takes_the_keepers_name_keeps_no_router_from_starting_or_ending() {
+    let network = Network::new(&["s", "r0"]);
+    network.connect(0, "s", "r0");
+    let path = std::env::temp_dir().join(format!("treecast-squatter-{}", std::process::id()));
+    for accepts in [true, false] {
+        // The thread that listens is another user's.
+        let squat = move || {
+            // SAFETY: no pointers. The system call itself, unlike the C library's, changes this thread alone.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
+            let name = SockAddr::unix("\0treecast-mroute-keeper").expect("a good name");
+            let listener = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+            listener.bind(&name).expect("nobody has the name");
+            listener.listen(if accepts { 100 } else { 0 }).expect("it can listen");
+            let waiting = (!accepts).then(|| {
+                let socket = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+                socket.connect(&name).map(|()| socket).expect("there is room for one")
+            });
+            (listener, waiting)
+        };
+        let _squatter = network.within("r0", squat);
+        let warnings = std::fs::File::create(&path).expect("a file for warnings");
+        let router = network.router_that_warns("r0", &["--keep", "30s"], warnings.into());
+        assert_eq!(router.terminate(), Some(0));
+        let said = std::fs::read_to_string(&path).expect("warnings are text");
+        assert!(said.contains("a restart will interrupt streams: "), "{said}");
+        assert_eq!(said.contains("of user 65534 has taken @treecast-mroute-keeper"), accepts, "{said}");
+        assert_eq!(routed_interfaces(&network, "r0"), [0, 0], "nobody keeps it");
+    }
+    let _ = std::fs::remove_file(&path);
+}
+
+/// What systemd does: it stores the descriptors, ends all processes of the service, and passes them to the next daemon.
+#[test]
+fn a_service_manager_holds_the_entries_over_a_restart() {
+    let network = Network::new(&["s", "r0", "c"]);
+    network.connect(0, "s", "r0");
+    network.connect(1, "r0", "c");
+    let place = std::env::temp_dir().join(format!("treecast-notify-{}", std::process::id()));
+    let manager = UnixDatagram::bind(&place).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a good time");
+    let listeners = ANY_SOURCE.map(|group| network.listen("c", "r0", group, None));
+    let _streams = ANY_SOURCE.map(|group| network.stream("s", "r0", group));
+    let notify = format!("NOTIFY_SOCKET={}", place.display());
+    let start = |stored: &[(String, OwnedFd)]| {
+        let descriptors: Vec<i32> = stored.iter().map(|(_, descriptor)| descriptor.as_raw_fd()).collect();
+        let names: Vec<&str> = stored.iter().map(|(name, _)| name.as_str()).collect();
+        let script = format!(
+            "export LISTEN_PID=$$ LISTEN_FDS={} LISTEN_FDNAMES={} {notify}; exec {} mroute --keep 500ms",
+            stored.len(),
+            names.join(":"),
+            env!("CARGO_BIN_EXE_treecast")
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        network.daemon_of("r0", with_descriptors(command, descriptors))
+    };
+    let router = start(&[]);
+    for listener in &listeners {
+        listener.hear("s");
+    }
+    let stored = [(); 2].map(|()| take_stored(&manager));
+    let mut names: Vec<_> = stored.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["treecast-mroute-ipv4", "treecast-mroute-ipv6"]);
+    assert_eq!(router.terminate(), Some(0));
+    // The keeper is of the service, too.
+    let sockets = || network.within("r0", || std::fs::read_to_string("/proc/thread-self/net/unix"));
+    eventually("the keeper has ended", || {
+        !sockets().expect("it is shown").contains("@treecast-mroute-keeper")
+    });
+    for listener in &listeners {
+        // What has come before does not count.
+        listener.socket.set_nonblocking(true).expect("it can be set");
+        while listener.next().is_some() {}
+        listener.socket.set_nonblocking(false).expect("it can be set");
+        listener.hear("s");
+    }
+    assert_eq!(routed_interfaces(&network, "r0"), [2, 2], "the manager's copies keep it");
+    let router = start(&stored);
+    let again = [(); 2].map(|()| take_stored(&manager));
+    assert_eq!(again.each_ref().map(|(name, _)| name), stored.each_ref().map(|(name, _)| name));
+    for group in ANY_SOURCE {
+        network.family("r0", group);
+    }
+    // Who interrupts it means the end: the manager is to forget them.
+    assert_eq!(router.end_by(libc::SIGINT), Some(0));
+    let mut text = [0; 100];
+    let len = manager.recv(&mut text).expect("a message");
+    assert!(text[..len].starts_with(b"FDSTOREREMOVE=1\nFDNAME=treecast-mroute-ipv"));
+    let _ = std::fs::remove_file(&place);
+}
+
+/// Has a command find these descriptors where a service manager puts them: from number 3 on (sd_listen_fds(3)).
+fn with_descriptors(mut command: Command, descriptors: Vec<i32>) -> Command {
+    let place = move || {
+        for (place, descriptor) in (3..).zip(&descriptors) {
+            // SAFETY: no pointers. A copy with a large number is not in the place of another one.
+            let copy = unsafe { libc::fcntl(*descriptor, libc::F_DUPFD_CLOEXEC, 100 + place) };
+            assert!(copy >= 0);
+        }
+        for place in 3..3 + descriptors.len() as i32 {
+            // SAFETY: as above.
+            unsafe { libc::dup2(100 + place, place) };
+        }
+        Ok(())
+    };
+    // SAFETY: it makes system calls only.
+    unsafe { command.pre_exec(place) };
+    command
+}
+
+/// Receives one descriptor and the name under which it is to be stored.
+fn take_stored(manager: &UnixDatagram) -> (String, OwnedFd) {
+    let (mut text, mut control) = ([0u8; 200], [0u64; 8]);
+    let mut part = libc::iovec { iov_base: text.as_mut_ptr().cast(), iov_len: text.len() };
+    // SAFETY: all zeros are a value of it.
+    let mut header = unsafe { std::mem::zeroed::<libc::msghdr>() };
+    (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
+    (header.msg_control, header.msg_controllen) =
+        (control.as_mut_ptr().cast(), std::mem::size_of_val(&control));
+    // SAFETY: the header's pointers are to live buffers of these lengths. The descriptor is this process' alone.
+    let (len, descriptor) = unsafe {
+        let len = libc::recvmsg(manager.as_raw_fd(), &raw mut header, 0);
+        let message = libc::CMSG_FIRSTHDR(&raw const header);
+        assert!(len > 0 && !message.is_null(), "a message with a descriptor");
+        (len as usize, OwnedFd::from_raw_fd(libc::CMSG_DATA(message).cast::<i32>().read_unaligned()))
+    };
+    let text = String::from_utf8_lossy(&text[..len]).into_owned();
+    assert!(text.starts_with("FDSTORE=1\n") && text.contains("\nFDPOLL=0"), "{text}");
+    let name = text.lines().find_map(|line| line.strip_prefix("FDNAME=")).expect("a name");
+    (name.to_owned(), descriptor)
 }
 
 /// One host joins more groups than there is room for, another only one.

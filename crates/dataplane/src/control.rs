@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use crate::sys::{Peer, Poll, peer};
+use crate::sys::{Peer, Poll, connect_at_once, peer};
 
 /// Answers that are being written at a time; one more, and the oldest is given up.
 const MAX_CLIENTS: usize = 8;
@@ -53,7 +53,7 @@ impl Place<'_> {
     /// When none does, or it does not answer within five seconds.
     pub fn ask(self, request: Option<&str>) -> Result<Vec<u8>, Failure> {
         let asked = || {
-            let mut stream = UnixStream::connect_addr(&self.address()?)?;
+            let mut stream = self.connect()?;
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
             if let Some(request) = request {
                 // A daemon that does not listen to this user answers at once, and may be gone already.
@@ -76,8 +76,16 @@ impl Place<'_> {
     /// # Errors
     /// When nobody does.
     pub fn server(self) -> Result<Peer, Failure> {
-        let peer = || peer(&UnixStream::connect_addr(&self.address()?)?);
+        let peer = || peer(&self.connect()?);
         peer().map_err(self.failed())
+    }
+
+    /// Any user may have taken the abstract name, and accept no connections: nobody waits for that.
+    fn connect(self) -> io::Result<UnixStream> {
+        match self.path {
+            Some(path) => UnixStream::connect(path),
+            None => connect_at_once(self.name),
+        }
     }
 
     fn address(self) -> io::Result<SocketAddr> {

@@ -23,15 +23,19 @@ pub struct Notices<'a> {
     notify: &'a mut dyn FnMut(Notice),
     period_ends: Instant,
     warnings: u32,
+    is_ready: bool,
 }
 
 impl<'a> Notices<'a> {
     pub fn new(notify: &'a mut dyn FnMut(Notice)) -> Self {
-        Self { notify, period_ends: Instant::ZERO, warnings: 0 }
+        Self { notify, period_ends: Instant::ZERO, warnings: 0, is_ready: false }
     }
 
+    /// Says that the daemon is ready, once.
     pub fn ready(&mut self) {
-        (self.notify)(Notice::Ready);
+        if !std::mem::replace(&mut self.is_ready, true) {
+            (self.notify)(Notice::Ready);
+        }
     }
 
     pub fn warn(&mut self, now: Instant, warning: String) {

@@ -4,7 +4,10 @@
 use std::{
     fs, io, mem,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
     ptr,
 };
 
@@ -319,6 +322,15 @@ pub fn peer(stream: &impl AsRawFd) -> io::Result<Peer> {
         check(libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut len))?;
         Ok(Peer { process: peer.pid, user: peer.uid })
     }
+}
+
+/// Connects to an abstract Unix socket without waiting for whoever listens there: [`io::ErrorKind::WouldBlock`] when it does
+/// not accept connections.
+pub fn connect_at_once(abstract_name: &str) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    socket.connect(&SockAddr::unix(format!("\0{abstract_name}"))?)?;
+    socket.set_nonblocking(false)?;
+    Ok(OwnedFd::from(socket).into())
 }
 
 /// The user that this process acts as.

@@ -146,7 +146,13 @@ impl Network {
     /// A command that says "ready" and runs on.
     pub fn daemon(&self, node: &str, arguments: &[&str], warnings: Stdio) -> Router {
         let mut command = treecast(arguments);
-        command.stdout(Stdio::piped()).stderr(warnings);
+        command.stderr(warnings);
+        self.daemon_of(node, command)
+    }
+
+    /// The same, of a command that is made elsewhere.
+    pub fn daemon_of(&self, node: &str, mut command: Command) -> Router {
+        command.stdout(Stdio::piped());
         let mut child = self.within(node, move || command.spawn_guarded());
         let mut line = String::new();
         let output = child.stdout.take().expect("it is piped");
@@ -282,7 +288,7 @@ impl Listener {
         }
     }
 
-    fn next(&self) -> Option<String> {
+    pub fn next(&self) -> Option<String> {
         let mut buffer = [0; 2048];
         match self.socket.recv(&mut buffer) {
             Ok(len) => Some(String::from_utf8_lossy(&buffer[..len]).into_owned()),

@@ -193,8 +193,10 @@ impl<'a> Daemon<'a> {
             Some(false) => {}
             None => {
                 self.keeper = None;
-                let warning = "a restart will interrupt streams: the process that keeps them has ended";
-                notices.warn(self.clock.now(), warning.to_owned());
+                let why =
+                    keeper::squatter().unwrap_or_else(|| "the process that keeps them has ended".to_owned());
+                notices.warn(self.clock.now(), format!("a restart will interrupt streams: {why}"));
+                notices.ready();
             }
         }
     }
@@ -301,6 +303,9 @@ impl<'a> Daemon<'a> {
             return;
         }
         self.keeper.take().into_iter().for_each(Keeper::dismiss);
+        if self.is_stored {
+            keeper::forget();
+        }
         let now = self.clock.now();
         for plane in self.ipv6.iter_mut().chain([&mut self.ipv4]) {
             plane.close(now, &mut self.netlink, notices);

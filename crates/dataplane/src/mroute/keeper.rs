@@ -5,6 +5,9 @@
 //! come in time. It also does so after SIGKILL. A keeper that is asked to end (SIGTERM) ends: a service manager that
 //! stops all processes of a service means this one, too. So systemd, which can hold descriptors itself, is given them
 //! as well (sd_notify(3), FDSTORE), and gives them back to the next daemon (sd_listen_fds(3)).
+//!
+//! Any user of the host can take the keeper's name. Nobody here waits for such a process or takes descriptors from it: the
+//! daemon runs without a keeper then, and says whose process is in the way.
 
 use std::{
     env,
@@ -58,11 +61,9 @@ impl Sockets {
     /// Takes over what has been kept for this network namespace's next daemon, if anything has.
     pub fn take_over() -> Self {
         let stored = Self::of_service_manager();
-        if stored.ipv4.is_some() || stored.ipv6.is_some() {
-            return stored;
-        }
-        // Nobody keeps anything, or does so for a daemon that still runs.
-        Self::of_keeper().unwrap_or_default()
+        // Nobody keeps anything, or does so for a daemon that still runs. A keeper is to end in any case.
+        let kept = Self::of_keeper().unwrap_or_default();
+        if stored.ipv4.is_some() || stored.ipv6.is_some() { stored } else { kept }
     }
 
     fn of_service_manager() -> Self {
@@ -76,8 +77,8 @@ impl Sockets {
     }
 
     fn of_keeper() -> io::Result<Self> {
-        let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(NAME)?)?;
-        if sys::peer(&stream)?.user != sys::own_user() {
+        let mut stream = sys::connect_at_once(NAME)?;
+        if !is_trusted(&stream) {
             return Err(ErrorKind::PermissionDenied.into());
         }
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -98,6 +99,20 @@ impl Sockets {
             Family::Ipv4 => &mut self.ipv4,
         }
     }
+}
+
+/// Whether the process at the other end may hand descriptors over, and get them: one of this user, or of root.
+fn is_trusted(stream: &UnixStream) -> bool {
+    sys::peer(stream).is_ok_and(|peer| [0, sys::own_user()].contains(&peer.user))
+}
+
+/// Another user's process that has taken the keeper's name, in words. None when there is none, or it does not accept
+/// connections.
+pub fn squatter() -> Option<String> {
+    let stream = sys::connect_at_once(NAME).ok()?;
+    let peer = sys::peer(&stream).ok()?;
+    (!is_trusted(&stream))
+        .then(|| format!("process {} of user {} has taken @{NAME}", peer.process, peer.user))
 }
 
 /// The daemon's side of a keeper that runs.
@@ -154,15 +169,8 @@ impl AsRawFd for Keeper {
 /// Gives the sockets to systemd to hold, where it runs this daemon. Returns whether it does; it does not say whether it
 /// has taken them.
 pub fn store(sockets: &[(Family, RawFd)]) -> bool {
-    let Some(place) = env::var_os("NOTIFY_SOCKET") else { return false };
     let store = || {
-        let place = place.to_string_lossy();
-        let address = match place.strip_prefix('@') {
-            Some(name) => SocketAddr::from_abstract_name(name)?,
-            None => SocketAddr::from_pathname(&*place)?,
-        };
-        let socket = UnixDatagram::unbound()?;
-        socket.connect_addr(&address)?;
+        let socket = service_manager()?;
         for (family, descriptor) in sockets {
             let name = STORED_NAMES.iter().find(|(_, of)| of == family).map_or("", |(name, _)| *name);
             let message = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
@@ -171,6 +179,29 @@ pub fn store(sockets: &[(Family, RawFd)]) -> bool {
         io::Result::Ok(())
     };
     store().is_ok()
+}
+
+/// Has systemd forget the sockets: they route no more.
+pub fn forget() {
+    let Ok(socket) = service_manager() else { return };
+    for (name, _) in STORED_NAMES {
+        // Where it does not listen, it ends with this service.
+        let _ = socket.send(format!("FDSTOREREMOVE=1\nFDNAME={name}").as_bytes());
+    }
+}
+
+/// A socket to systemd, where it runs this daemon. Nothing waits for it.
+fn service_manager() -> io::Result<UnixDatagram> {
+    let place = env::var_os("NOTIFY_SOCKET").ok_or(ErrorKind::NotFound)?;
+    let place = place.to_string_lossy();
+    let address = match place.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(&*place)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.connect_addr(&address)?;
+    Ok(socket)
 }
 
 /// Is a keeper: holds the sockets that come in by standard input until the other end has been closed for `time`, or another
@@ -232,21 +263,23 @@ fn hand_over(
             continue;
         }
         let Ok((stream, _)) = listener.accept() else { continue };
-        if sys::peer(&stream).is_ok_and(|peer| peer.user == sys::own_user())
-            && sys::send_descriptors(&stream, families, descriptors).is_ok()
-        {
+        if is_trusted(&stream) && sys::send_descriptors(&stream, families, descriptors).is_ok() {
             return Ok(());
         }
     }
 }
 
-/// The keeper of an earlier daemon may still be about to end.
+/// Takes the name. The keeper of an earlier daemon may still be about to end; another user's process is not waited for.
 fn listen() -> io::Result<UnixListener> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let bound = SocketAddr::from_abstract_name(NAME).and_then(|name| UnixListener::bind_addr(&name));
         match bound {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+            Err(error)
+                if error.kind() == ErrorKind::AddrInUse
+                    && squatter().is_none()
+                    && Instant::now() < deadline =>
+            {
                 thread::sleep(Duration::from_millis(10));
             }
             Err(error) => return Err(error),
