@@ -64,6 +64,11 @@ fn every_test_that_the_threat_model_names_exists() {
     let missing: Vec<_> = names.iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
     assert!(missing.is_empty(), "docs/security.md names tests that there are not: {missing:?}");
     assert!(names.len() >= 20, "{} tests found: are their names still in backquotes?", names.len());
+    // Whoever says what somebody can do says which test shows it, or why none does.
+    let rows = text.lines().filter(|line| line.starts_with('|'));
+    let untested: Vec<_> =
+        rows.filter(|row| row.trim_matches('|').split('|').any(|cell| cell.trim().is_empty())).collect();
+    assert!(untested.is_empty(), "rows of docs/security.md with an empty cell: {untested:#?}");
 }
 
 /// A test's name says a sentence: several words of lower-case letters and digits.

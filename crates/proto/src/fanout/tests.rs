@@ -345,6 +345,43 @@ fn reports_that_cannot_be_change_nothing() {
     assert_eq!(bench.ways(), [Way::Unicast]);
 }
 
+/// It is believed. That costs one copy to the group, and its own share of the packets.
+#[test]
+fn who_lies_about_what_it_hears_costs_a_copy_and_the_others_nothing() {
+    const LIAR: u32 = 1;
+    let mut bench = Bench::new(&[2, 3], true);
+    bench.machine.handle(Instant::ZERO, Input::Joined(LIAR));
+    let claims = |bench: &mut Bench, heard: &dyn Fn(u32) -> Heard| {
+        for _ in 0..30 {
+            bench.run(REPORTS);
+            bench.machine.handle(bench.now, Input::Heard(LIAR, heard(bench.next)));
+        }
+        bench.machine.way(LIAR)
+    };
+    let all = |next: u32| Heard { unicast: 0, group: next.into(), last: next - 1 };
+    assert_eq!(claims(&mut bench, &all), Some(Way::Multicast));
+    assert_eq!(bench.ways(), [Way::Unicast; 2]);
+    let nothing = |_| Heard { unicast: 0, group: 0, last: 0 };
+    assert_eq!(claims(&mut bench, &nothing), Some(Way::Unicast));
+    assert!(bench.longest_gap() <= DELAY + STEP * 6, "{:?}", bench.longest_gap());
+    assert!(bench.copies[&Way::Multicast] <= u64::from(bench.next), "one copy of each packet");
+}
+
+/// Somebody has answered the search for routers, and no router is there: the first trial, and those after 2, 4, 8, 16 and 32 s.
+#[test]
+fn lists_for_a_router_that_does_not_exist_cost_copies_for_half_a_second_ever_more_seldom() {
+    let mut bench = Bench::new(&[1, 2, 3], false);
+    bench.lists(&[&[1, 2, 3]]);
+    bench.run(Duration::from_secs(64));
+    assert_eq!(bench.ways(), [Way::Unicast; 3]);
+    assert_eq!(bench.copies[&Way::Unicast], 3 * u64::from(bench.next), "all get all meanwhile");
+    // What is sent before the machine is asked again counts, too.
+    let steps = Duration::from_millis(500).as_millis() / STEP.as_millis() + 1;
+    let half_a_second = steps * u128::from(bench.packets);
+    let tried = u128::from(bench.copies[&Way::Mead]);
+    assert!((1..=6 * half_a_second).contains(&tried), "{tried} copies");
+}
+
 /// A small generator (xorshift; Marsaglia 2003), so that a seed gives the same network each time.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;

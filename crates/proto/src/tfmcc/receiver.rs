@@ -203,7 +203,9 @@ impl Receiver {
     fn deadline(&self) -> Option<Instant> {
         let (pace, came_at) = self.pace?;
         if !self.is_limiting() {
-            return self.timer;
+            // A round is as short as the sender says, and so is its rest.
+            let soonest = self.reported.map(|reported| reported + SHORTEST_INTERVAL);
+            return self.timer.max(self.timer.and(soonest));
         }
         if !self.has_news {
             return None;
@@ -397,6 +399,32 @@ mod tests {
         assert_eq!(receiver.round_trip.estimate(), None, "another's");
         receiver.handle(at(100), ReceiverInput::Pace(echo));
         assert_eq!(receiver.round_trip(), Duration::from_millis(40));
+    }
+
+    /// Any member of a session can say how fast it is to be, and who limits it.
+    #[test]
+    fn whatever_pace_is_forged_there_are_500_reports_a_second_at_most() {
+        for limited_by in [[ME, ME], [ME, 3], [0, ME], [0, 0]] {
+            let mut receiver = receiver();
+            let mut reports = 0;
+            for number in 0..20_000_u32 {
+                let now = Instant::ZERO + Duration::from_micros(50 * u64::from(number));
+                let forged = Pace {
+                    timestamp_us: micros(now),
+                    rate_bps: u64::MAX,
+                    longest_round_trip_us: 0,
+                    is_slow_start: true,
+                    ..pace(0, number, limited_by[number as usize % 2])
+                };
+                receiver.handle(now, ReceiverInput::Pace(forged));
+                let arrived = Arrived { first: 3 * number, count: 1, marked: false };
+                receiver.handle(now, ReceiverInput::Packets(arrived));
+                while let Step::Transmit(_) = receiver.poll(now) {
+                    reports += 1;
+                }
+            }
+            assert!((1..=501).contains(&reports), "{limited_by:?}: {reports}");
+        }
     }
 
     #[test]

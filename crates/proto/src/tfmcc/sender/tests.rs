@@ -109,6 +109,17 @@ fn who_cannot_bear_the_floor_is_not_followed() {
     assert_eq!(bench.sender.rate_bps(), 7_000_000);
 }
 
+/// RFC 4654 believes its receivers. A packet has 12,000 bits, and a round trip takes 39 ms here.
+#[test]
+fn who_feigns_losses_takes_the_rate_down_to_the_floor_or_else_to_a_packet_a_round_trip() {
+    for (floor_bps, feigned_bps, expected) in [(Some(5_000_000), 5_000_000, 5_000_000), (None, 0, 307_692)] {
+        let mut bench = Bench::new(2, floor_bps);
+        bench
+            .run(5_000, |from, rate| Some(report(if from == 1 { feigned_bps } else { Pace::NO_RATE }, rate)));
+        assert_eq!(bench.sender.rate_bps(), expected, "{floor_bps:?}");
+    }
+}
+
 #[test]
 fn nothing_is_told_or_changed_while_nothing_is_sent() {
     let mut bench = Bench::new(1, None);

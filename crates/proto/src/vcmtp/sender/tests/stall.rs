@@ -50,3 +50,52 @@ fn a_silent_receiver_keeps_no_new_objects_from_the_others_for_two_seconds() {
 fn a_receiver_that_speaks_is_waited_for() {
     assert_eq!(many_small_objects(false), (None, false));
 }
+
+/// Only `--retx-factor` ends it. The others have their files, and have gone.
+#[test]
+fn who_says_for_ever_that_it_is_at_work_holds_up_the_end_and_nobody_else() {
+    for factor in [None, Some(2.0)] {
+        let mut bench = Bench::with(Repair::Nack, factor);
+        bench.out(500, &[A, B]);
+        bench.to(A);
+        bench.to(B);
+        bench.message(A, Message::EndOfRetransmissionRequests);
+        bench.input(SenderInput::Close);
+        let mut told = bench.group();
+        assert_eq!(bench.to(A), "Goodbye, close connection");
+        bench.left(A);
+        for _ in 0..120 {
+            bench.now += Duration::from_secs(30);
+            bench.message(B, Message::Progress(Progress::default()));
+            told = told + &bench.group();
+            bench.to(B);
+        }
+        assert_eq!(told.contains("API_File_Done 0"), factor.is_some(), "{told}");
+    }
+}
+
+/// A connection that says nothing does not count, however often it comes again.
+#[test]
+fn who_comes_and_goes_for_ever_does_not_hold_up_the_end() {
+    let mut bench = Bench::new(Repair::Nack);
+    bench.out(500, &[A]);
+    bench.sender.linger(Some(Duration::from_secs(10)), Instant::ZERO);
+    bench.input(SenderInput::Close);
+    bench.message(A, Message::EndOfRetransmissionRequests);
+    bench.input(SenderInput::Left { receiver: B, reason: "it was killed".into() });
+    let mut told = bench.group();
+    bench.to(A);
+    bench.left(A);
+    for _ in 0..20 {
+        told = told + &bench.group();
+        if told.contains("closed") {
+            return;
+        }
+        bench.join(B);
+        bench.to(B);
+        bench.now += Duration::from_secs(3);
+        told = told + &bench.group();
+        bench.left(B);
+    }
+    panic!("it goes on: {told}");
+}
