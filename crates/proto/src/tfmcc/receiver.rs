@@ -203,9 +203,7 @@ impl Receiver {
     fn deadline(&self) -> Option<Instant> {
         let (pace, came_at) = self.pace?;
         if !self.is_limiting() {
-            // A round is as short as the sender says, and so is its rest.
-            let soonest = self.reported.map(|reported| reported + SHORTEST_INTERVAL);
-            return self.timer.max(self.timer.and(soonest));
+            return self.timer;
         }
         if !self.has_news {
             return None;
