@@ -10,7 +10,7 @@ use std::{
 };
 
 use treecast_measure::{
-    monitor::{self, Digest, Ending, Exit, MonitorError, Observed, Options, Reader, Report},
+    monitor::{self, Digest, Ending, Exit, MonitorError, Observed, Options, Recording, Report},
     sample::Reading,
     series::{self, Counter},
 };
@@ -188,23 +188,20 @@ fn mib(bytes: i64) -> f64 {
 }
 
 fn show(args: &ShowArgs) -> Outcome {
-    let open = || Reader::open(&args.file);
+    let recording = Recording::open(&args.file)?;
     let mut to = BufWriter::new(io::stdout().lock());
-    let ending = match args {
-        ShowArgs { csv: true, .. } => monitor::csv(&mut open()?, &mut open()?, &mut to),
-        ShowArgs { sql: true, .. } => monitor::sql(&mut open()?, &mut to),
-        ShowArgs { json: true, .. } => monitor::json(&mut open()?, &mut to),
-        _ => show_table(&mut open()?, &mut to),
+    let shown = match args {
+        ShowArgs { csv: true, .. } => monitor::csv(&recording, &mut to),
+        ShowArgs { sql: true, .. } => monitor::sql(&recording, &mut to),
+        ShowArgs { json: true, .. } => monitor::json(&recording, &mut to),
+        _ => show_table(&recording, &mut to),
     };
-    match ending {
+    match shown {
         // The table says so itself.
-        Ok(Ending::CutShort { at_byte }) if args.csv || args.sql || args.json => {
-            remark!(
-                "treecast: {} was cut short at byte {at_byte}; all before that is whole",
-                args.file.display()
-            );
+        Ok(()) if recording.ending == Ending::CutShort && (args.csv || args.sql || args.json) => {
+            remark!("treecast: {} was cut short; every sample before that is whole", args.file.display());
         }
-        Ok(_) => {}
+        Ok(()) => {}
         // Whoever reads has seen enough.
         Err(MonitorError::Export(e)) if e.kind() == io::ErrorKind::BrokenPipe => {}
         Err(e) => return Err(e.into()),
@@ -212,12 +209,9 @@ fn show(args: &ShowArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show_table(reader: &mut Reader<impl io::Read>, to: &mut impl Write) -> Result<Ending, MonitorError> {
-    let digest = Digest::of(reader);
-    to.write_all(digest.table().to_text().as_bytes())
-        .and_then(|()| to.flush())
-        .map_err(MonitorError::Export)?;
-    Ok(digest.ending)
+fn show_table(recording: &Recording, to: &mut impl Write) -> Result<(), MonitorError> {
+    let table = Digest::of(recording)?.table();
+    to.write_all(table.to_text().as_bytes()).and_then(|()| to.flush()).map_err(MonitorError::Export)
 }
 
 /// `10ms`, `1s`, `2.5s`, `1m`.

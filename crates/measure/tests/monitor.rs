@@ -2,8 +2,7 @@
 //! process costs.
 
 use std::{
-    fs::File,
-    io::BufReader,
+    io::{BufRead, BufReader},
     ops::ControlFlow,
     path::Path,
     sync::{Mutex, MutexGuard},
@@ -11,7 +10,7 @@ use std::{
 };
 
 use treecast_measure::{
-    monitor::{self, Digest, Ending, Exit, MonitorError, Options, Reader, Report},
+    monitor::{self, Digest, Ending, Exit, MonitorError, Options, Recording, Report},
     series,
 };
 
@@ -32,8 +31,7 @@ fn options(every_ms: u64, out: Option<&Path>, program: &[&str]) -> Options {
 }
 
 fn digest(path: &Path) -> Digest {
-    let mut reader: Reader<BufReader<File>> = Reader::open(path).unwrap();
-    Digest::of(&mut reader)
+    Digest::of(&Recording::open(path).unwrap()).unwrap()
 }
 
 fn shell(every_ms: u64, out: Option<&Path>, script: &str) -> Result<Report, MonitorError> {
@@ -136,9 +134,74 @@ fn what_cannot_be_done_is_said_and_leaves_nothing_behind() {
     assert!(error(&options(20, Some(&folder.path().join("no/folder")), &["true"])).contains("cannot create"));
 }
 
-/// /dev/full takes no byte: the recording fails, and the program must not go on unwatched.
+/// The recording fails when its disk is full, and the program must not go on unwatched.
 #[test]
 fn a_full_disk_is_an_error_of_one_line() {
-    let error = monitor::Writer::new(File::options().write(true).open("/dev/full").unwrap()).err().unwrap();
-    assert!(error.to_string().contains("is the disk full?") && !error.to_string().contains('\n'));
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let disk = SmallDisk::mount(folder.path());
+    let path = disk.0.join("a.rec");
+    let start = Instant::now();
+    let error = shell(10, Some(&path), "sleep 600").unwrap_err().to_string();
+    assert!(
+        error.contains("a.rec") && error.contains("is the disk full?") && !error.contains('\n'),
+        "{error}"
+    );
+    assert!(start.elapsed() < Duration::from_secs(300), "the program was killed");
+}
+
+/// A file system of 128 KiB, in which a recording has no room for long.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path) -> Self {
+        let mut mount = std::process::Command::new("mount");
+        let status = mount.args(["-t", "tmpfs", "-o", "size=128k", "tmpfs"]).arg(at).status().unwrap();
+        assert!(status.success(), "needs root");
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        _ = std::process::Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// Runs in a process of its own, which the test below kills.
+#[test]
+fn monitor_until_killed() {
+    let Some(path) = std::env::var_os("TREECAST_TEST_RECORDING") else { return };
+    let mut seen = 0;
+    monitor::run(&options(10, Some(Path::new(&path)), &[]), &mut |_| {
+        seen += 1;
+        println!("{seen}");
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+}
+
+/// A sample that the monitor has taken is in the recording, whenever it is killed.
+#[test]
+fn a_monitor_that_is_killed_loses_no_sample() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rec");
+    let mut monitor = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "monitor_until_killed", "--nocapture"])
+        .env("TREECAST_TEST_RECORDING", &path)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(monitor.stdout.take().unwrap()).lines();
+    let mut told = 0;
+    while told < 40 {
+        told = lines.next().unwrap().unwrap().trim().parse().unwrap_or(told);
+    }
+    monitor.kill().unwrap();
+    monitor.wait().unwrap();
+    told = lines.map_while(Result::ok).filter_map(|line| line.trim().parse().ok()).last().unwrap_or(told);
+    let digest = digest(&path);
+    assert_eq!(digest.ending, Ending::CutShort);
+    assert!(digest.samples >= told, "{} samples of {told}", digest.samples);
 }

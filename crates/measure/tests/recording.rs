@@ -1,6 +1,7 @@
 //! Recordings: what is written is read, as far as there is anything to read, and exported whole.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -8,7 +9,7 @@ use std::{
 use proptest::{collection::vec, prelude::*};
 use treecast_measure::{
     db::Machine,
-    monitor::{Ending, Exit, MonitorError, ProgramEnd, Reader, Record, Start, Writer, csv, json, sql},
+    monitor::{Ending, Exit, MonitorError, ProgramEnd, Recording, Start, Writer, csv, json, sql},
     sample::Reading,
 };
 
@@ -41,92 +42,107 @@ fn reading(name: &str, value: i64) -> Reading {
     Reading { name: name.into(), value }
 }
 
-/// Three samples; the second series, whose name is made to break quoting, comes with the second sample.
-fn recording() -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut writer = Writer::new(&mut bytes).unwrap();
-    writer.write(&Record::Start(start())).unwrap();
-    let arguments = vec!["sh".into(), "-c".into(), "echo 'x', \"y\"".into()];
-    writer.write(&Record::Program { pid: 77, arguments }).unwrap();
+/// Three samples; the second series, whose name is made to break quoting, comes with the second sample. The writer is not
+/// finished.
+fn begun(path: &Path) -> Writer {
+    let mut writer = Writer::create(path, &start()).unwrap();
+    writer.program(77, &["sh".into(), "-c".into(), "echo 'x', \"y\"".into()]).unwrap();
     writer.sample(Duration::from_millis(0), &[reading("cpu/user_ns", 10)]).unwrap();
     let two = [reading("interface/a'b,\"c\"/tx_bytes", 5_000_000_000), reading("cpu/user_ns", 30)];
     writer.sample(Duration::from_millis(1000), &two).unwrap();
     writer.sample(Duration::from_micros(2_000_500), &[reading("cpu/user_ns", 7), two[0].clone()]).unwrap();
-    writer.write(&Record::ProgramEnd(program_end())).unwrap();
-    writer.finish().unwrap();
-    bytes
+    writer
 }
 
-fn reader(bytes: &[u8]) -> Reader<&[u8]> {
-    Reader::new(bytes, Path::new("test.rec")).unwrap()
+fn recording(folder: &Path) -> Recording {
+    let path = folder.join("whole.rec");
+    let mut writer = begun(&path);
+    writer.program_end(&program_end()).unwrap();
+    assert!(writer.finish().unwrap() > 0);
+    Recording::open(&path).unwrap()
 }
 
-fn records(bytes: &[u8]) -> (Vec<Record>, Ending) {
-    let mut reader = reader(bytes);
-    let records = std::iter::from_fn(|| reader.next_record()).collect();
-    (records, reader.ending().unwrap())
-}
+type Samples = Vec<(Duration, Vec<(usize, i64)>)>;
 
-#[test]
-fn a_recording_comes_back_with_its_program() {
-    let (records, ending) = records(&recording());
-    assert_eq!(ending, Ending::Complete);
-    assert_eq!(records.first(), Some(&Record::Start(start())));
-    assert_eq!(records.last(), Some(&Record::ProgramEnd(program_end())));
-    assert!(matches!(&records[1], Record::Program { pid: 77, arguments } if arguments.len() == 3));
-}
-
-#[test]
-fn cut_at_any_byte_it_is_read_up_to_the_cut_and_says_so() {
-    let whole = recording();
-    let (all, _) = records(&whole);
-    let mut seen = 0;
-    for len in 9..whole.len() {
-        let (some, ending) = records(&whole[..len]);
-        assert!(matches!(ending, Ending::CutShort { at_byte } if at_byte <= len as u64), "{len}: {ending:?}");
-        assert_eq!(some, all[..some.len()], "{len}");
-        assert!(some.len() >= seen, "more bytes, fewer records");
-        seen = some.len();
-    }
-    assert_eq!(seen, all.len(), "without its last byte, only the end is missing");
+fn samples(recording: &Recording) -> Result<Samples, MonitorError> {
+    let mut samples = Vec::new();
+    recording.samples(|at, changes| {
+        samples.push((at, changes.to_vec()));
+        Ok::<(), MonitorError>(())
+    })?;
+    Ok(samples)
 }
 
 #[test]
-fn damage_is_found_wherever_it_is() {
-    let whole = recording();
-    let (all, _) = records(&whole);
-    for at in 9..whole.len() {
-        let mut damaged = whole.clone();
-        damaged[at] ^= 0x20;
-        let (some, ending) = records(&damaged);
-        assert!(matches!(ending, Ending::CutShort { .. }), "byte {at}");
-        assert_eq!(some, all[..some.len()], "byte {at}");
-    }
+fn a_recording_comes_back_with_its_program_and_is_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = recording(folder.path());
+    assert_eq!((recording.ending, &recording.start), (Ending::Complete, &start()));
+    assert_eq!(recording.program_end, Some(program_end()));
+    assert!(matches!(&recording.program, Some((77, arguments)) if arguments.len() == 3));
+    let second = vec![(0, 30), (1, 5_000_000_000)];
+    let ms = Duration::from_millis;
+    let expected =
+        vec![(ms(0), vec![(0, 10)]), (ms(1000), second), (Duration::from_micros(2_000_500), vec![(0, 7)])];
+    assert_eq!(samples(&recording).unwrap(), expected);
+    drop(recording);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// Whoever opens it while the monitor writes, or after it was killed, has every sample.
+#[test]
+fn a_recording_that_is_not_finished_has_all_samples_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rec");
+    let writer = begun(&path);
+    let meanwhile = Recording::open(&path).unwrap();
+    assert_eq!((meanwhile.ending, samples(&meanwhile).unwrap().len()), (Ending::CutShort, 3));
+    drop(writer);
+    let mut text = Vec::new();
+    json(&meanwhile, &mut text).unwrap();
+    assert!(String::from_utf8(text).unwrap().ends_with("{\"complete\":false,\"event\":\"end\"}\n"));
 }
 
 #[test]
-fn what_is_no_recording_or_a_newer_one_is_refused() {
-    let refused = |bytes: &[u8]| Reader::new(bytes, Path::new("x.rec")).err().unwrap();
+fn what_is_no_recording_or_another_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.rec");
+    let refused = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        Recording::open(&path).err().unwrap()
+    };
     assert!(matches!(refused(b""), MonitorError::NoRecording { .. }));
-    assert!(matches!(refused(b"[workspace]\nresolver"), MonitorError::NoRecording { .. }));
-    let newer = refused(b"TCMONITR\x09");
+    assert!(matches!(refused(b"[workspace]\nresolver = 3"), MonitorError::NoRecording { .. }));
+    assert!(matches!(refused(b"TCMONITR\x01 and so on"), MonitorError::Older { .. }));
+    std::fs::remove_file(&path).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE notes (text TEXT)").unwrap();
+    assert!(matches!(Recording::open(&path).err().unwrap(), MonitorError::NoRecording { .. }));
+    drop(recording(folder.path()));
+    let newer = folder.path().join("whole.rec");
+    rusqlite::Connection::open(&newer).unwrap().pragma_update(None, "user_version", 9).unwrap();
+    let newer = Recording::open(&newer).err().unwrap();
     assert!(matches!(newer, MonitorError::Newer { found: 9, .. }), "{newer}");
-    assert!(newer.to_string().contains("x.rec"));
+    assert!(newer.to_string().contains("whole.rec"));
 }
 
 #[test]
 fn sql_loads_into_sqlite_twice_and_keeps_names_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let unfinished = folder.path().join("unfinished.rec");
+    let writer = begun(&unfinished);
     let database = rusqlite::Connection::open_in_memory().unwrap();
-    let whole = recording();
-    for bytes in [&whole[..], &whole[..whole.len() - 1]] {
+    for recording in [recording(folder.path()), Recording::open(&unfinished).unwrap()] {
         let mut statements = Vec::new();
-        sql(&mut reader(bytes), &mut statements).unwrap();
+        sql(&recording, &mut statements).unwrap();
         database.execute_batch(&String::from_utf8(statements).unwrap()).unwrap();
     }
+    drop(writer);
     let one = |query: &str| -> String { database.query_row(query, [], |row| row.get(0)).unwrap() };
     assert_eq!(one("SELECT group_concat(complete) FROM monitor_recordings"), "1,0");
     assert_eq!(one("SELECT hostname FROM monitor_recordings"), "it's");
     assert_eq!(one("SELECT exit_signal || ' ' || peak_memory_bytes FROM monitor_recordings"), "15 3145728");
+    assert_eq!(one("SELECT program FROM monitor_recordings"), "sh -c echo 'x', \"y\"");
     assert_eq!(one("SELECT name FROM monitor_series WHERE number = 1"), "interface/a'b,\"c\"/tx_bytes");
     let samples = "SELECT group_concat(at_ns || '=' || value, ' ') FROM monitor_samples \
                    WHERE recording_id = 2 AND series_number = 0";
@@ -135,9 +151,9 @@ fn sql_loads_into_sqlite_twice_and_keeps_names_as_they_are() {
 
 #[test]
 fn csv_has_a_column_a_series_and_a_line_a_sample() {
-    let whole = recording();
+    let folder = tempfile::tempdir().unwrap();
     let mut text = Vec::new();
-    csv(&mut reader(&whole), &mut reader(&whole), &mut text).unwrap();
+    csv(&recording(folder.path()), &mut text).unwrap();
     assert_eq!(
         String::from_utf8(text).unwrap(),
         "seconds,cpu/user_ns,\"interface/a'b,\"\"c\"\"/tx_bytes\"\n\
@@ -147,8 +163,9 @@ fn csv_has_a_column_a_series_and_a_line_a_sample() {
 
 #[test]
 fn json_is_an_object_a_line() {
+    let folder = tempfile::tempdir().unwrap();
     let mut text = Vec::new();
-    json(&mut reader(&recording()), &mut text).unwrap();
+    json(&recording(folder.path()), &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -160,50 +177,50 @@ fn json_is_an_object_a_line() {
 }
 
 proptest! {
-    /// Times in microseconds and values of any kind come back from any sequence of samples in which
-    /// series come and go.
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// Times and values of any kind come back from any sequence of samples in which series come and go, also samples in
+    /// which nothing changed.
     #[test]
-    fn samples_come_back(
-        samples in vec((0u64..1 << 40, vec((0usize..12, any::<i64>()), 0..8)), 0..20),
-    ) {
-        let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes).unwrap();
+    fn samples_come_back(taken in vec((0u64..1 << 40, vec((0usize..12, any::<i64>()), 0..8)), 0..20)) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rec");
+        let mut writer = Writer::create(&path, &start()).unwrap();
         let mut at = Duration::ZERO;
-        let mut expected: Vec<(Duration, Vec<(String, i64)>)> = Vec::new();
-        for (after, values) in &samples {
+        let mut expected: Vec<(Duration, BTreeMap<String, i64>)> = Vec::new();
+        let mut values = BTreeMap::new();
+        for (after, changes) in &taken {
             at += Duration::from_micros(*after);
-            let mut distinct: Vec<(usize, i64)> = values.clone();
-            distinct.sort_by_key(|(series, _)| *series);
-            distinct.dedup_by_key(|(series, _)| *series);
-            let readings: Vec<Reading> =
-                distinct.iter().map(|(series, value)| reading(&format!("s/{series}_x"), *value)).collect();
+            let now: BTreeMap<usize, i64> = changes.iter().copied().collect();
+            let readings: Vec<Reading> = now.iter().map(|(n, value)| reading(&format!("s/{n}_x"), *value)).collect();
             writer.sample(at, &readings).unwrap();
-            expected.push((at, readings.iter().map(|r| (r.name.to_string(), r.value)).collect()));
+            values.extend(readings.iter().map(|reading| (reading.name.to_string(), reading.value)));
+            expected.push((at, values.clone()));
         }
         writer.finish().unwrap();
 
-        let mut reader = reader(&bytes);
-        let mut found = expected.iter();
-        while let Some(record) = reader.next_record() {
-            if matches!(record, Record::Sample(_)) {
-                let (at, values) = found.next().unwrap();
-                prop_assert_eq!(*at, reader.at());
-                for value in values {
-                    prop_assert!(reader.series().contains(value), "{:?} in {:?}", value, reader.series());
-                }
-            }
+        let recording = Recording::open(&path).unwrap();
+        let mut values = BTreeMap::new();
+        let mut found = Vec::new();
+        for (at, changes) in samples(&recording).unwrap() {
+            values.extend(changes.into_iter().map(|(series, value)| (recording.series[series].clone(), value)));
+            found.push((at, values.clone()));
         }
-        prop_assert!(found.next().is_none());
-        prop_assert_eq!(reader.ending(), Some(Ending::Complete));
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(recording.ending, Ending::Complete);
     }
 
-    /// Whatever a file holds, it is read to an end.
+    /// Whatever is wrong with a file, it is read to an end or an error.
     #[test]
-    fn no_bytes_can_make_the_reader_panic(bytes in vec(any::<u8>(), 0..300)) {
-        let file = [b"TCMONITR\x01", &bytes[..]].concat();
-        let (_, ending) = records(&file);
-        // That random bytes are a record with a right checksum is out of the question.
-        let Ending::CutShort { at_byte } = ending else { panic!("complete") };
-        prop_assert_eq!(at_byte, 9);
+    fn no_damage_can_make_the_reader_panic(at in 100usize..20_000, damage in vec(any::<u8>(), 1..300)) {
+        let folder = tempfile::tempdir().unwrap();
+        drop(recording(folder.path()));
+        let path = folder.path().join("whole.rec");
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = at % (bytes.len() - damage.len());
+        bytes[at..at + damage.len()].copy_from_slice(&damage);
+        std::fs::write(&path, bytes).unwrap();
+        if let Ok(recording) = Recording::open(&path) {
+            let _ = samples(&recording);
+        }
     }
 }

@@ -1,18 +1,18 @@
 //! A recording in one table.
 
-use std::{io::Read, time::Duration};
+use std::time::Duration;
 
 use super::{
-    file::{Ending, Reader},
+    MonitorError,
     program::ProgramEnd,
-    record::{Record, Start},
+    recording::{Ending, Recording, Start},
 };
 use crate::{series, statistics::Running, tables::Table};
 
 /// What a recording says in short.
 #[derive(Debug, Clone)]
 pub struct Digest {
-    pub start: Option<Start>,
+    pub start: Start,
     pub arguments: Vec<String>,
     pub program: Option<ProgramEnd>,
     pub samples: u64,
@@ -24,36 +24,32 @@ pub struct Digest {
 
 impl Digest {
     /// Reads a recording to its end.
-    pub fn of(reader: &mut Reader<impl Read>) -> Self {
-        let (mut start, mut arguments, mut program, mut samples) = (None, Vec::new(), None, 0);
-        let mut watched: Vec<Watched> = Vec::new();
-        while let Some(record) = reader.next_record() {
-            match record {
-                Record::Start(of_recording) => start = Some(of_recording),
-                Record::Series(name) => watched.push(Watched::new(&name)),
-                Record::Program { arguments: of_program, .. } => arguments = of_program,
-                Record::ProgramEnd(end) => program = Some(end),
-                Record::Sample(_) => {
-                    samples += 1;
-                    let values = reader.series().iter().map(|(_, value)| *value);
-                    watched
-                        .iter_mut()
-                        .zip(values)
-                        .for_each(|(of_series, value)| of_series.see(reader.at(), value));
-                }
-                Record::End => {}
+    pub fn of(recording: &Recording) -> Result<Self, MonitorError> {
+        let mut watched: Vec<Watched> = recording.series.iter().map(|name| Watched::new(name)).collect();
+        let (mut samples, mut elapsed) = (0, Duration::ZERO);
+        let mut values: Vec<Option<i64>> = vec![None; watched.len()];
+        recording.samples(|at, changes| {
+            (samples, elapsed) = (samples + 1, at);
+            changes.iter().for_each(|&(series, value)| values[series] = Some(value));
+            for (of_series, value) in watched.iter_mut().zip(&values) {
+                value.iter().for_each(|value| of_series.see(at, *value));
             }
-        }
-        let names = reader.series().iter().map(|(name, _)| name.clone());
-        Self {
-            start,
-            arguments,
-            program,
+            Ok::<(), MonitorError>(())
+        })?;
+        Ok(Self {
+            start: recording.start.clone(),
+            arguments: recording.program.clone().unwrap_or_default().1,
+            program: recording.program_end,
             samples,
-            elapsed: reader.at(),
-            ending: reader.ending().unwrap_or(Ending::CutShort { at_byte: 0 }),
-            series: names.zip(watched.iter().map(|of_series| of_series.values)).collect(),
-        }
+            elapsed,
+            ending: recording.ending,
+            series: recording
+                .series
+                .iter()
+                .cloned()
+                .zip(watched.iter().map(|of_series| of_series.values))
+                .collect(),
+        })
     }
 
     /// The table of all series, in units for people.
@@ -85,18 +81,14 @@ impl Digest {
                 end.exit
             ));
         }
-        if let Ending::CutShort { at_byte } = self.ending {
-            table
-                .notes
-                .push(format!("This recording was cut short at byte {at_byte}; all before that is whole."));
+        if self.ending == Ending::CutShort {
+            table.notes.push("This recording was cut short; every sample before that is whole.".into());
         }
         table
     }
 
     fn title(&self) -> String {
-        let of = self.start.as_ref().map_or(String::new(), |start| {
-            format!("{}, every {} s: ", start.machine.hostname, start.every.as_secs_f64())
-        });
+        let of = format!("{}, every {} s: ", self.start.machine.hostname, self.start.every.as_secs_f64());
         format!("{of}{} samples in {:.3} s", self.samples, self.elapsed.as_secs_f64())
     }
 }

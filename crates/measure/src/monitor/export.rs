@@ -1,7 +1,7 @@
 //! Recordings for other programs: CSV, SQL, and JSON a line.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, Write},
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -9,68 +9,70 @@ use serde_json::json;
 
 use super::{
     MonitorError,
-    file::{Ending, Reader},
-    program::Exit,
-    record::{Record, Start},
+    program::ProgramEnd,
+    recording::{Recording, Start},
 };
 
-/// A heading and then a line a sample: seconds since the start and the value of every series. `names`
-/// is read first, to know all series; both readers are of the same recording.
-pub fn csv(
-    names: &mut Reader<impl Read>,
-    values: &mut Reader<impl Read>,
-    to: &mut impl Write,
-) -> Result<Ending, MonitorError> {
-    while names.next_record().is_some() {}
+/// A heading and then a line a sample: seconds since the start and the value of every series.
+pub fn csv(recording: &Recording, to: &mut impl Write) -> Result<(), MonitorError> {
     let mut heading = vec!["seconds".to_owned()];
-    heading.extend(names.series().iter().map(|(name, _)| csv_field(name)));
-    let columns = names.series().len();
-    export(to, |to| {
-        writeln!(to, "{}", heading.join(","))?;
-        while let Some(record) = values.next_record() {
-            if matches!(record, Record::Sample(_)) {
-                write!(to, "{}", decimal_seconds(values.at()))?;
-                for index in 0..columns {
-                    match values.series().get(index) {
-                        Some((_, value)) => write!(to, ",{value}")?,
-                        None => write!(to, ",")?,
-                    }
-                }
-                writeln!(to)?;
-            }
-        }
-        Ok(())
+    heading.extend(recording.series.iter().map(|name| csv_field(name)));
+    let mut values: Vec<Option<i64>> = vec![None; recording.series.len()];
+    writeln!(to, "{}", heading.join(",")).map_err(MonitorError::Export)?;
+    recording.samples(|at, changes| {
+        changes.iter().for_each(|&(series, value)| values[series] = Some(value));
+        let value = |value: &Option<i64>| value.map_or(String::new(), |value| value.to_string());
+        let values: Vec<String> = values.iter().map(value).collect();
+        writeln!(to, "{},{}", decimal_seconds(at), values.join(",")).map_err(MonitorError::Export)
     })?;
-    Ok(ending(values))
+    to.flush().map_err(MonitorError::Export)
 }
 
 /// Statements that add the recording to a database. Tables are made when they are not there, so that
 /// several recordings can go into one.
-pub fn sql(recording: &mut Reader<impl Read>, to: &mut impl Write) -> Result<Ending, MonitorError> {
-    export(to, |to| {
+pub fn sql(recording: &Recording, to: &mut impl Write) -> Result<(), MonitorError> {
+    let write = |to: &mut dyn Write| -> io::Result<()> {
         writeln!(to, "BEGIN;\n{SQL_TABLES}")?;
-        while let Some(record) = recording.next_record() {
-            sql_of(&record, recording, to)?;
+        sql_start(recording, to)?;
+        for (number, name) in recording.series.iter().enumerate() {
+            let name = sql_text(name);
+            writeln!(to, "INSERT INTO monitor_series VALUES ({SQL_RECORDING}, {number}, {name});")?;
         }
-        if ending(recording) == Ending::Complete {
-            writeln!(to, "UPDATE monitor_recordings SET complete = 1 WHERE id = {SQL_RECORDING};")?;
-        }
-        writeln!(to, "COMMIT;")
+        Ok(())
+    };
+    write(to).map_err(MonitorError::Export)?;
+    recording.samples(|at, changes| {
+        let insert = |&(series, value): &(usize, i64)| {
+            let at = at.as_nanos();
+            writeln!(to, "INSERT INTO monitor_samples VALUES ({SQL_RECORDING}, {series}, {at}, {value});")
+        };
+        changes.iter().try_for_each(insert).map_err(MonitorError::Export)
     })?;
-    Ok(ending(recording))
+    writeln!(to, "COMMIT;").and_then(|()| to.flush()).map_err(MonitorError::Export)
 }
 
 /// An object a line: the start, each sample with the series that changed, the program's end, the end.
-pub fn json(recording: &mut Reader<impl Read>, to: &mut impl Write) -> Result<Ending, MonitorError> {
-    export(to, |to| {
-        while let Some(record) = recording.next_record() {
-            if let Some(object) = json_of(&record, recording) {
-                writeln!(to, "{object}")?;
-            }
-        }
-        writeln!(to, "{}", json!({"event": "end", "complete": ending(recording) == Ending::Complete}))
+pub fn json(recording: &Recording, to: &mut impl Write) -> Result<(), MonitorError> {
+    let mut line = |object: serde_json::Value| writeln!(to, "{object}").map_err(MonitorError::Export);
+    line(json!({
+        "event": "start",
+        "started_unix_ns": unix_ns(&recording.start),
+        "every_ns": recording.start.every.as_nanos() as u64,
+        "machine": recording.start.machine,
+    }))?;
+    if let Some((pid, arguments)) = &recording.program {
+        line(json!({"event": "program", "pid": pid, "arguments": arguments}))?;
+    }
+    recording.samples(|at, changes| {
+        let value = |&(series, value): &(usize, i64)| (recording.series[series].clone(), value.into());
+        let values: serde_json::Map<_, _> = changes.iter().map(value).collect();
+        line(json!({"event": "sample", "seconds": at.as_secs_f64(), "changed": values}))
     })?;
-    Ok(ending(recording))
+    if let Some(end) = &recording.program_end {
+        line(json_of_end(end))?;
+    }
+    line(json!({"event": "end", "complete": recording.ending == super::Ending::Complete}))?;
+    to.flush().map_err(MonitorError::Export)
 }
 
 const SQL_TABLES: &str = "\
@@ -85,102 +87,49 @@ CREATE TABLE IF NOT EXISTS monitor_samples (recording_id INTEGER, series_number 
 /// The recording that these statements have begun.
 const SQL_RECORDING: &str = "(SELECT max(id) FROM monitor_recordings)";
 
-fn sql_of(record: &Record, reader: &Reader<impl Read>, to: &mut impl Write) -> io::Result<()> {
-    match record {
-        Record::Start(start) => sql_start(start, to),
-        Record::Series(name) => writeln!(
-            to,
-            "INSERT INTO monitor_series VALUES ({SQL_RECORDING}, {}, {});",
-            reader.series().len() - 1,
-            sql_text(name)
-        ),
-        Record::Sample(sample) => sample.changes.iter().try_for_each(|(number, _)| {
-            writeln!(
-                to,
-                "INSERT INTO monitor_samples VALUES ({SQL_RECORDING}, {number}, {}, {});",
-                reader.at().as_nanos(),
-                reader.series()[*number].1
-            )
-        }),
-        Record::Program { arguments, .. } => writeln!(
-            to,
-            "UPDATE monitor_recordings SET program = {} WHERE id = {SQL_RECORDING};",
-            sql_text(&arguments.join(" "))
-        ),
-        Record::ProgramEnd(end) => {
-            let (code, signal) = exit_code_and_signal(end.exit);
-            let or_null = |n: Option<i32>| n.map_or("NULL".to_owned(), |n| n.to_string());
-            writeln!(
-                to,
-                "UPDATE monitor_recordings SET elapsed_ns = {}, cpu_user_ns = {}, cpu_system_ns = {}, \
-                 peak_memory_bytes = {}, exit_code = {}, exit_signal = {} WHERE id = {SQL_RECORDING};",
-                end.elapsed.as_nanos(),
-                end.cpu_user.as_nanos(),
-                end.cpu_system.as_nanos(),
-                end.peak_memory_bytes,
-                or_null(code),
-                or_null(signal),
-            )
-        }
-        Record::End => Ok(()),
-    }
-}
-
-fn sql_start(start: &Start, to: &mut impl Write) -> io::Result<()> {
-    let machine = &start.machine;
-    writeln!(
-        to,
-        "INSERT INTO monitor_recordings (hostname, kernel, cpu_model, cpus, memory_bytes, started_unix_ns, every_ns) \
-         VALUES ({}, {}, {}, {}, {}, {}, {});",
+fn sql_start(recording: &Recording, to: &mut dyn Write) -> io::Result<()> {
+    let (start, machine) = (&recording.start, &recording.start.machine);
+    let or_null = |text: Option<String>| text.unwrap_or_else(|| "NULL".into());
+    let program = recording.program.as_ref().map(|(_, arguments)| sql_text(&arguments.join(" ")));
+    let end = recording.program_end.as_ref();
+    let of_end = |value: fn(&ProgramEnd) -> Option<i128>| or_null(end.and_then(value).map(|n| n.to_string()));
+    let values = [
         sql_text(&machine.hostname),
         sql_text(&machine.kernel),
         sql_text(&machine.cpu_model),
-        machine.cpus,
-        machine.memory_bytes,
-        unix_ns(start),
-        start.every.as_nanos(),
+        machine.cpus.to_string(),
+        machine.memory_bytes.to_string(),
+        unix_ns(start).to_string(),
+        start.every.as_nanos().to_string(),
+        i32::from(recording.ending == super::Ending::Complete).to_string(),
+        or_null(program),
+        of_end(|end| i128::try_from(end.elapsed.as_nanos()).ok()),
+        of_end(|end| i128::try_from(end.cpu_user.as_nanos()).ok()),
+        of_end(|end| i128::try_from(end.cpu_system.as_nanos()).ok()),
+        of_end(|end| Some(end.peak_memory_bytes.into())),
+        of_end(|end| end.exit.code_and_signal().0.map(i128::from)),
+        of_end(|end| end.exit.code_and_signal().1.map(i128::from)),
+    ];
+    writeln!(
+        to,
+        "INSERT INTO monitor_recordings (hostname, kernel, cpu_model, cpus, memory_bytes, started_unix_ns, every_ns, \
+         complete, program, elapsed_ns, cpu_user_ns, cpu_system_ns, peak_memory_bytes, exit_code, exit_signal) \
+         VALUES ({});",
+        values.join(", ")
     )
 }
 
-fn json_of(record: &Record, reader: &Reader<impl Read>) -> Option<serde_json::Value> {
-    Some(match record {
-        Record::Start(start) => json!({
-            "event": "start",
-            "started_unix_ns": unix_ns(start),
-            "every_ns": start.every.as_nanos() as u64,
-            "machine": start.machine,
-        }),
-        Record::Program { pid, arguments } => json!({"event": "program", "pid": pid, "arguments": arguments}),
-        Record::Sample(sample) => {
-            let value = |number: usize| {
-                let (name, value) = &reader.series()[number];
-                (name.clone(), (*value).into())
-            };
-            let values: serde_json::Map<_, _> =
-                sample.changes.iter().map(|(number, _)| value(*number)).collect();
-            json!({"event": "sample", "seconds": reader.at().as_secs_f64(), "changed": values})
-        }
-        Record::ProgramEnd(end) => {
-            let (code, signal) = exit_code_and_signal(end.exit);
-            json!({
-                "event": "program_end",
-                "elapsed_seconds": end.elapsed.as_secs_f64(),
-                "cpu_user_seconds": end.cpu_user.as_secs_f64(),
-                "cpu_system_seconds": end.cpu_system.as_secs_f64(),
-                "peak_memory_bytes": end.peak_memory_bytes,
-                "exit_code": code,
-                "exit_signal": signal,
-            })
-        }
-        Record::Series(_) | Record::End => return None,
+fn json_of_end(end: &ProgramEnd) -> serde_json::Value {
+    let (code, signal) = end.exit.code_and_signal();
+    json!({
+        "event": "program_end",
+        "elapsed_seconds": end.elapsed.as_secs_f64(),
+        "cpu_user_seconds": end.cpu_user.as_secs_f64(),
+        "cpu_system_seconds": end.cpu_system.as_secs_f64(),
+        "peak_memory_bytes": end.peak_memory_bytes,
+        "exit_code": code,
+        "exit_signal": signal,
     })
-}
-
-fn exit_code_and_signal(exit: Exit) -> (Option<i32>, Option<i32>) {
-    match exit {
-        Exit::Code(code) => (Some(code), None),
-        Exit::Signal(signal) => (None, Some(signal)),
-    }
 }
 
 fn unix_ns(start: &Start) -> u64 {
@@ -202,13 +151,4 @@ fn csv_field(text: &str) -> String {
 /// SQL has no escape for a zero byte, and SQLite's shell would end the statement there.
 fn sql_text(text: &str) -> String {
     format!("'{}'", text.replace('\0', "\u{fffd}").replace('\'', "''"))
-}
-
-fn export<W: Write>(to: &mut W, write: impl FnOnce(&mut W) -> io::Result<()>) -> Result<(), MonitorError> {
-    write(to).and_then(|()| to.flush()).map_err(MonitorError::Export)
-}
-
-/// Of a reader that has read all.
-fn ending(reader: &Reader<impl Read>) -> Ending {
-    reader.ending().unwrap_or(Ending::CutShort { at_byte: 0 })
 }

@@ -1,26 +1,23 @@
 //! The monitor (the paper's lwmon; librecast-updates-2022, A.2): what a machine, its interfaces and a
-//! program that it starts use, sampled at a fixed interval into a small file.
+//! program that it starts use, sampled at a fixed interval into an SQLite file.
 //!
 //! ```text
-//! run (options) --> sample --> Writer --> file --> Reader --> Digest, CSV, SQL, JSON
+//! run (options) --> sample --> Writer --> file --> Recording --> Digest, CSV, SQL, JSON
 //! ```
 
 mod digest;
 mod export;
-mod file;
 mod program;
-mod record;
+mod recording;
 mod run;
 mod signals;
-mod varint;
 
 use std::{io, path::PathBuf};
 
 pub use digest::Digest;
 pub use export::{csv, json, sql};
-pub use file::{Ending, Reader, Writer};
 pub use program::{Exit, ProgramEnd};
-pub use record::{Record, Sample, Start};
+pub use recording::{Ending, Recording, Start, Writer};
 pub use run::{Observed, Options, Report, run};
 
 /// What can go wrong with the monitor or a recording.
@@ -32,14 +29,18 @@ pub enum MonitorError {
     Create { path: PathBuf, source: io::Error },
     #[error("{} exists already; remove it, or choose another name for the recording", path.display())]
     Exists { path: PathBuf },
-    #[error("cannot write the recording: {0}; is the disk full?")]
-    Write(io::Error),
+    #[error("cannot write the recording {}: {source}; is the disk full?", path.display())]
+    Write { path: PathBuf, source: rusqlite::Error },
+    #[error("{} is damaged: {source}", path.display())]
+    Damaged { path: PathBuf, source: rusqlite::Error },
+    #[error("{} was recorded by an older treecast, in a format that this one does not know: show it with that one", path.display())]
+    Older { path: PathBuf },
     #[error("cannot read {}: {source}; name a recording that `treecast monitor --out` made", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("{} is no recording of treecast monitor: name one that `treecast monitor --out` made", path.display())]
     NoRecording { path: PathBuf },
     #[error("{} was recorded by a newer treecast (format {found}, this one knows {known}); update treecast", path.display())]
-    Newer { path: PathBuf, found: u8, known: u8 },
+    Newer { path: PathBuf, found: i64, known: u32 },
     #[error("cannot start {program}: {source}; name a program that is there and that you may run")]
     Program { program: String, source: io::Error },
     #[error("cannot wait for time to pass, a signal or the program: {0}")]

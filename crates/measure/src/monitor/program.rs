@@ -32,6 +32,16 @@ pub enum Exit {
     Signal(i32),
 }
 
+impl Exit {
+    /// The exit code or the number of the signal; the other is `None`.
+    pub fn code_and_signal(self) -> (Option<i32>, Option<i32>) {
+        match self {
+            Exit::Code(code) => (Some(code), None),
+            Exit::Signal(signal) => (None, Some(signal)),
+        }
+    }
+}
+
 impl std::fmt::Display for Exit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -2,7 +2,6 @@
 
 use std::{
     ffi::OsString,
-    fs::File,
     ops::ControlFlow,
     path::PathBuf,
     time::{Duration, Instant, SystemTime},
@@ -10,9 +9,8 @@ use std::{
 
 use super::{
     MonitorError,
-    file::Writer,
     program::{Program, ProgramEnd, wait_readable},
-    record::{Record, Start},
+    recording::{self, Start, Writer},
     signals::Signals,
 };
 use crate::{
@@ -38,8 +36,7 @@ impl Options {
     /// What was recorded of a program that never ran says nothing.
     fn discard_recording(&self) {
         if let Some(path) = &self.out {
-            // Why the program did not start is worth telling, more than a file that stays.
-            _ = std::fs::remove_file(path);
+            recording::discard(path);
         }
     }
 }
@@ -123,7 +120,7 @@ struct Monitor {
     machine: MachineSampler,
     own: OwnCost,
     node: NodeSampler,
-    writer: Option<Writer<File>>,
+    writer: Option<Writer>,
     readings: Vec<Reading>,
     started: Instant,
     samples: u64,
@@ -143,16 +140,17 @@ impl Monitor {
             machine: MachineSampler::open()?,
             own: OwnCost::open()?,
             node: NodeSampler::open(vec![node])?,
-            writer: options.out.as_deref().map(Writer::create).transpose()?,
+            writer: None,
             readings: Vec::new(),
             started: Instant::now(),
             samples: 0,
             own_cpu_at_start_ns: 0,
         };
         monitor.own_cpu_at_start_ns = monitor.own_reading(series::SELF_CPU_NS);
-        if let Some(writer) = &mut monitor.writer {
+        if let Some(path) = &options.out {
             let machine = Machine::here(&options.treecast_version);
-            writer.write(&Record::Start(Start { at: SystemTime::now(), every: options.every, machine }))?;
+            let start = Start { at: SystemTime::now(), every: options.every, machine };
+            monitor.writer = Some(Writer::create(path, &start)?);
         }
         Ok(monitor)
     }
@@ -161,8 +159,8 @@ impl Monitor {
         let program = Program::start(arguments)?;
         self.node.watch_process(0, program.pid());
         if let Some(writer) = &mut self.writer {
-            let arguments = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
-            writer.write(&Record::Program { pid: program.pid(), arguments })?;
+            let arguments: Vec<String> = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+            writer.program(program.pid(), &arguments)?;
         }
         Ok(program)
     }
@@ -189,10 +187,9 @@ impl Monitor {
         let mut recorded_bytes = 0;
         if let Some(mut writer) = self.writer {
             if let Some(end) = program {
-                writer.write(&Record::ProgramEnd(end))?;
+                writer.program_end(&end)?;
             }
-            recorded_bytes = writer.written_bytes();
-            writer.finish()?;
+            recorded_bytes = writer.finish()?;
         }
         Ok(Report {
             samples: self.samples,

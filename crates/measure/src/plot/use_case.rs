@@ -99,8 +99,7 @@ pub fn savings(rows: &[UseCaseRow<'_>], styles: &Styles) -> Vec<Plot> {
         let gathered = Gathered {
             name: format!("savings-{measure}"),
             title: title.into(),
-            subtitle: "Against one copy by unicast for each receiver. Hollow: the thesis. More is better."
-                .into(),
+            subtitle: "Against one copy by unicast for each receiver. More is better.".into(),
             label: "per cent saved".into(),
             paper: Some("hollow: meadcast-thesis-2024".into()),
             spec: &spec,

@@ -58,6 +58,7 @@ pub fn tables(rows: &[UseCaseRow<'_>]) -> Vec<Table> {
         ),
         saved_table(rows, "time", "Time until all has come, saved against unicast (tables 5.3, B.1)"),
         packets_table(rows),
+        processors_table(rows),
         discovery_table(rows),
         super::events::table(rows),
     ]
@@ -138,12 +139,8 @@ fn packets_table(rows: &[UseCaseRow<'_>]) -> Table {
         "99 %",
         "MAX",
         "JITTER",
-        "SENDER CPU S",
-        "BUSY",
-        "FORWARDING",
     ];
-    let mut table =
-        Table::new("Packets at all receivers: loss and latency (figure 5.6), and processors", &columns);
+    let mut table = Table::new("Packets at all receivers: loss and latency (figure 5.6)", &columns);
     for row in rows {
         let (measured, latency) = (row.measured, row.measured.latency);
         // Of a session's packets it is not known.
@@ -151,7 +148,6 @@ fn packets_table(rows: &[UseCaseRow<'_>]) -> Table {
             0.0 => Cell::from("-"),
             _ => Cell::from(format!("{value:.3}")),
         };
-        let share = |share: f64| Cell::from(format!("{:.1} %", share * 100.0));
         table.rows.push(vec![
             row.cell.load.clone().into(),
             row.cell.receivers_per_network.to_string().into(),
@@ -165,14 +161,33 @@ fn packets_table(rows: &[UseCaseRow<'_>]) -> Table {
             ms(latency.p99_ms),
             ms(latency.max_ms),
             ms(latency.jitter_ms),
+        ]);
+    }
+    table.notes.push(
+        "Latency: from when the program had a datagram to send until the kernel of the receiver had it, on one clock."
+            .into(),
+    );
+    table
+}
+
+fn processors_table(rows: &[UseCaseRow<'_>]) -> Table {
+    let columns = ["<LOAD", "A NET", "<DELIVERY", "SENDER S", "MACHINE", "FORWARDING"];
+    let mut table = Table::new("Processors", &columns);
+    for row in rows {
+        let measured = row.measured;
+        let share = |share: f64| Cell::from(format!("{:.1} %", share * 100.0));
+        table.rows.push(vec![
+            row.cell.load.clone().into(),
+            row.cell.receivers_per_network.to_string().into(),
+            Cell::marked(row.info.delivery.clone(), Mark::Delivery),
             format!("{:.2}", measured.sender_cpu_ms / 1e3).into(),
             share(measured.machine_busy),
             share(measured.machine_forwarding),
         ]);
     }
     table.notes.push(
-        "Latency: from when the program had a datagram to send until the kernel of the receiver had it, on one clock. \
-         Busy: of all processors' time in the run, other work included; forwarding: of that, the soft interrupts."
+        "Sender: processor time of the sending programs. Machine: share of all processors' time in the run, other work \
+         included. Forwarding: the part of it in soft interrupts, where routers forward packets."
             .into(),
     );
     table
@@ -230,5 +245,6 @@ fn megabytes(bytes: f64) -> String {
 }
 
 fn percent(share: Option<f64>) -> String {
-    share.map_or("-".into(), |share| format!("{:.2} %", share * 100.0))
+    // Without a sign in front of nothing.
+    share.map_or("-".into(), |share| format!("{:.2} %", share * 100.0).replace("-0.00 %", "0.00 %"))
 }

@@ -13,7 +13,7 @@ use crate::{
     tables::three_digits,
 };
 
-/// The median of each square. The darker a square, the higher its value.
+/// The median of each square. The stronger its colour, the higher its value.
 pub fn plot(gathered: &Gathered<'_>) -> Option<Plot> {
     let (columns, rows) = (gathered.distinct(|group| &group.x), gathered.distinct(|group| &group.row));
     let spec = gathered.spec;
@@ -31,7 +31,7 @@ pub fn plot(gathered: &Gathered<'_>) -> Option<Plot> {
     let sheet = Sheet {
         name: gathered.name.clone(),
         title: gathered.title.clone(),
-        subtitle: format!("{}. Darker is more. {}", gathered.label, gathered.subtitle),
+        subtitle: format!("{}. The stronger the colour, the more. {}", gathered.label, gathered.subtitle),
         height: 132.0 + rows.len() as f64 * 40.0,
         left,
         right: 20.0,
