@@ -5,13 +5,10 @@
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use libfuzzer_sys::fuzz_target;
-use treecast_proto::{
+use treecast_proto::{object::{Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, Response}, 
     Instant, Step,
-    chunks::{CHUNK_LEN, Chunks},
-    vcmtp::{
-        Channel, Notification, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
-        Repair, Response,
-    },
+    object::chunks::{CHUNK_LEN, Chunks},
+    vcmtp::{Notification, Receiver, ReceiverConfig, Repair},
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, PacketType, SessionId},
@@ -111,7 +108,9 @@ impl World {
     fn settle(&mut self) {
         for _ in 0..MAX_STEPS {
             match self.machine.poll(self.now) {
-                Step::Transmit(ReceiverTransmit::Store { file, range }) => self.store(file, range),
+                Step::Transmit(
+                    ReceiverTransmit::Store { file, range } | ReceiverTransmit::Overwrite { file, range },
+                ) => self.store(file, range),
                 Step::Transmit(ReceiverTransmit::Decode { file, source_block, .. }) => {
                     let is_right = source_block % 3 != 2;
                     self.machine.handle(self.now, ReceiverInput::Decoded { file, source_block, is_right });

@@ -5,7 +5,7 @@ use blake3::{
     Hasher,
     hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root},
 };
-use treecast_proto::chunks::Chunks;
+use treecast_proto::object::chunks::Chunks;
 use treecast_wire::message::{ChunkHashes, PAGE_CHUNKS};
 
 use crate::files::{Source, SourceError};
@@ -194,7 +194,7 @@ fn parents(row: &[ChainingValue]) -> Vec<ChainingValue> {
 
 #[cfg(test)]
 mod tests {
-    use treecast_proto::chunks::CHUNK_LEN;
+    use treecast_proto::object::chunks::CHUNK_LEN;
 
     use super::*;
 

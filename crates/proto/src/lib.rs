@@ -17,16 +17,16 @@
 #![forbid(unsafe_code)]
 
 pub mod carousel;
-pub mod chunks;
 pub mod explicit;
 pub mod fanout;
 pub mod fec;
 pub mod group_key;
 pub mod membership;
+pub mod object;
 mod payload;
 pub mod rates;
+pub mod repair;
 pub mod replay_window;
-mod stored;
 pub mod taken_counters;
 pub mod tfmcc;
 pub mod time;

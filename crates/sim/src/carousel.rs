@@ -9,8 +9,9 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
-    carousel::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, copies},
+    carousel::{Sender, SenderConfig, copies},
     fec::Layout,
+    object::{Lane, SenderEvent, SenderInput, SenderTransmit},
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, SessionId},
@@ -202,7 +203,7 @@ impl<'a> World<'a> {
             Event::Listeners => {
                 let listens = |receiver: &ReceiverNode| receiver.is_reported(now, LISTENING_INTERVAL);
                 let present = self.receivers.iter().flatten().any(listens);
-                self.sender.handle(now, SenderInput::Listeners { present });
+                self.sender.handle(now, SenderInput::Listeners { group: 0, present });
             }
             Event::SenderHashed(index) => {
                 let hash = *blake3::hash(&self.contents[index as usize]).as_bytes();
@@ -270,18 +271,21 @@ impl<'a> World<'a> {
     /// Sends what the link takes now, and asks to be woken when it takes more.
     fn pump_sender(&mut self, now: Instant) {
         while now >= self.free_at {
-            match self.sender.poll(now) {
-                Step::Transmit(SenderTransmit::Message { file, message }) => {
+            match self.sender.poll(now, Lane::Group) {
+                Step::Transmit(SenderTransmit::Message { file, message, .. }) => {
                     self.send(now, Packet::Message(message.to_packet(file)));
                 }
-                Step::Transmit(SenderTransmit::Blocks { file, range }) => self.send_blocks(now, file, range),
-                Step::Transmit(SenderTransmit::ChunkHashes { file, page }) => {
-                    let page = chunk_hashes(&self.contents[file.index() as usize], page);
+                Step::Transmit(SenderTransmit::Blocks { file, range, .. }) => {
+                    self.send_blocks(now, file, range)
+                }
+                Step::Transmit(SenderTransmit::ChunkHashes { file, pages, .. }) => {
+                    let page = chunk_hashes(&self.contents[file.index() as usize], pages.start);
                     self.send(now, Packet::Message(Message::ChunkHashes(page).to_packet(file)));
                 }
-                Step::Transmit(SenderTransmit::Symbols { file, source_block, symbols }) => {
+                Step::Transmit(SenderTransmit::Symbols { file, source_block, symbols, .. }) => {
                     self.send_symbols(now, file, source_block, symbols);
                 }
+                Step::Transmit(SenderTransmit::CloseConnection(_)) => {}
                 Step::Event(event) => {
                     self.closed |= event == SenderEvent::Closed;
                     self.note(Node::Sender, "tells", 0, 0..0);
@@ -399,19 +403,21 @@ fn ahead_of(packet: &Packet, run_len: u64) -> Packet {
 fn sender(scenario: &Scenario) -> Sender {
     let config = SenderConfig {
         session: scenario.session(),
-        max_run_len: scenario.max_run_len,
+        max_run_lens: vec![scenario.max_run_len],
         block_len: scenario.block_len,
         fec: scenario.fec,
         announce: true,
         start: scenario.start,
         first_row: scenario.first_row,
         idle: IDLE,
+        loops: None,
     };
     let begin = |(index, size): (u32, &usize)| {
         BeginOfFile::new(TransferType::DiskToDisk, *size as u64, &format!("object {index}"))
             .expect("a good name")
     };
-    Sender::new(config, (0..).zip(&scenario.sizes).map(begin).collect()).expect("few objects")
+    let objects: Vec<_> = (0..).zip(&scenario.sizes).map(begin).collect();
+    Sender::new(config, &objects).expect("few objects")
 }
 
 /// Packets of this session only are sent, but others could come, too.

@@ -8,10 +8,8 @@ use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
     fec::Share,
-    vcmtp::{
-        Channel, Lane, Notification, Receiver, ReceiverConfig, ReceiverId, ReceiverInput, Repair, Response,
-        Sender, SenderConfig, SenderInput,
-    },
+    object::{Channel, Lane, ReceiverId, ReceiverInput, Response, SenderInput},
+    vcmtp::{Notification, Receiver, ReceiverConfig, Repair, Sender, SenderConfig},
 };
 use treecast_sim::network::generator;
 use treecast_wire::{

@@ -6,8 +6,8 @@
 use std::{fmt::Write, fs, path::Path as FilePath, time::Duration};
 
 use treecast_proto::{
-    chunks::CHUNK_LEN,
     fec::Share,
+    object::chunks::CHUNK_LEN,
     vcmtp::{Notification, Repair},
 };
 use treecast_sim::{

@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr};
 
-use treecast_proto::carousel::{ReceiverInput, iotup_inputs};
+use treecast_proto::{carousel::iotup_inputs, object::ReceiverInput};
 use treecast_wire::{
     header::FileId,
     iotup::{Frame, HEADER_LEN},
@@ -94,7 +94,7 @@ impl FrameCollector {
 
 fn message(input: ReceiverInput) -> Option<Item> {
     match input {
-        ReceiverInput::Message { file, message } => Some(Item::Message { file, message }),
+        ReceiverInput::Message { file, message, .. } => Some(Item::Message { file, message }),
         _ => None,
     }
 }

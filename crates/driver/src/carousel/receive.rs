@@ -9,11 +9,9 @@ use std::{
 
 use treecast_proto::{
     Instant, Step,
-    carousel::{
-        CutShort, Proofs, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
-        ReceiverWait, block_hash,
-    },
+    carousel::{Proofs, Receiver, ReceiverConfig, block_hash},
     fec::symbol_number,
+    object::{Channel, CutShort, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
 };
 use treecast_wire::{
     header::{FileId, SessionId},
@@ -152,7 +150,7 @@ pub fn receive(
 fn in_words(reason: CutShort) -> String {
     match reason {
         CutShort::Silent(_) => format!("{reason}, the time that --connect-timeout gives"),
-        CutShort::SenderStopped | CutShort::Stopped(_) => reason.to_string(),
+        other => other.to_string(),
     }
 }
 
@@ -416,14 +414,16 @@ impl Session<'_> {
         let item = self.read_signed(item)?;
         let (input, at) = match item {
             Item::Message { file, message } if !self.is_trusted(now, file, &message) => return None,
-            Item::Message { file, message } => (ReceiverInput::Message { file, message }, None),
+            Item::Message { file, message } => {
+                (ReceiverInput::Message { from: Channel::Group, file, message }, None)
+            }
             Item::Symbols { file, positions, at } => {
                 let start = positions.start;
-                (ReceiverInput::Symbols { file, positions }, Some((start, at)))
+                (ReceiverInput::Symbols { from: Channel::Group, file, positions }, Some((start, at)))
             }
             Item::Blocks { file, range, at } => {
                 let start = range.start;
-                (ReceiverInput::Blocks { file, range }, Some((start, at)))
+                (ReceiverInput::Blocks { from: Channel::Group, file, range }, Some((start, at)))
             }
         };
         self.machine.handle(now, input);
@@ -471,7 +471,7 @@ impl Session<'_> {
                     self.admission.give_back(file.index());
                     self.carry_out(now, None);
                     let message = Message::BeginOfFile(begin);
-                    self.machine.handle(now, ReceiverInput::Message { file, message });
+                    self.machine.handle(now, ReceiverInput::Message { from: Channel::Group, file, message });
                     self.carry_out(now, None);
                     true
                 }
@@ -513,7 +513,7 @@ impl Session<'_> {
         let wanted = self.only.as_ref().is_none_or(|only| only.accepts(&name));
         let exists = wanted && self.admission.is_kept_out(&self.folder, file.index(), &begin, &kept);
         if !wanted || exists {
-            self.machine.handle(now, ReceiverInput::Ignore { file });
+            self.machine.handle(now, ReceiverInput::Respond { file, response: Response::Ignore });
             self.summary.not_wanted += u64::from(!wanted);
             self.summary.existing = self.admission.existing();
             return (self.on_event)(ReceiveEvent::Ignored { name, exists });
@@ -548,6 +548,7 @@ impl Session<'_> {
                 (self.on_event)(ReceiveEvent::Failed { name, reason });
             }
             ReceiverEvent::Closed { reason } => self.summary.cut_short = reason.map(in_words),
+            _ => {}
         }
     }
 
@@ -599,13 +600,14 @@ fn task(
     compares: bool,
 ) -> Option<Task> {
     Some(match transmit {
-        ReceiverTransmit::Store { file, range, compare } => {
+        // Where chunks are known to be wrong, all of it differs.
+        ReceiverTransmit::Overwrite { file, range } if compares => {
             let at = position_in_batch(blocks, &range)?;
-            // Where chunks are known to be wrong, all of it differs.
-            match compare && compares {
-                false => Task::Keep { file, range, at },
-                true => Task::Overwrite { file, range, at },
-            }
+            Task::Overwrite { file, range, at }
+        }
+        ReceiverTransmit::Store { file, range } | ReceiverTransmit::Overwrite { file, range } => {
+            let at = position_in_batch(blocks, &range)?;
+            Task::Keep { file, range, at }
         }
         ReceiverTransmit::KeepSymbols { file, source_block, positions } => {
             let at = position_in_batch(blocks, &positions)?;
@@ -619,7 +621,7 @@ fn task(
         ReceiverTransmit::Hash { file } => Task::Hash { file },
         ReceiverTransmit::CheckChunks { file, hash, page } => Task::CheckChunks { file, hash, page },
         ReceiverTransmit::Commit { file } => Task::Commit { file },
-        ReceiverTransmit::Discard { .. } | ReceiverTransmit::Announce { .. } => return None,
+        _ => return None,
     })
 }
 

@@ -4,10 +4,9 @@ use std::{collections::BTreeSet, io, net::SocketAddr, ops::Range, time::Duration
 
 use treecast_proto::{
     Instant, Step,
-    carousel::{
-        Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, SenderWait, block_hash, copies,
-    },
+    carousel::{Sender, SenderConfig, block_hash, copies},
     fec::Layout,
+    object::{Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
 };
 use treecast_wire::{
     header::{self, FileId, HEADER_LEN, Header, PacketNumbers, PacketType, SessionId},
@@ -262,7 +261,7 @@ impl<'a> Carousel<'a> {
 
     fn run(&mut self, tell: &mut impl FnMut(SendEvent)) -> Result<(), CarouselError> {
         if self.listeners.is_none() {
-            self.machine.handle(self.clock.now(), SenderInput::Listeners { present: true });
+            self.machine.handle(self.clock.now(), SenderInput::Listeners { group: 0, present: true });
         }
         loop {
             let now = self.clock.now();
@@ -272,19 +271,24 @@ impl<'a> Carousel<'a> {
                 self.summary.interrupted = true;
                 self.machine.handle(now, SenderInput::Close);
             }
-            match self.machine.poll(now) {
-                Step::Transmit(SenderTransmit::Message { file, message }) => self.message(file, &message)?,
-                Step::Transmit(SenderTransmit::Blocks { file, range }) => self.blocks(file, range, tell)?,
-                Step::Transmit(SenderTransmit::ChunkHashes { file, page }) => {
-                    self.chunk_hashes(file, page)?
+            match self.machine.poll(now, Lane::Group) {
+                Step::Transmit(SenderTransmit::Message { file, message, .. }) => {
+                    self.message(file, &message)?
                 }
-                Step::Transmit(SenderTransmit::Symbols { file, source_block, symbols }) => {
+                Step::Transmit(SenderTransmit::Blocks { file, range, .. }) => {
+                    self.blocks(file, range, tell)?
+                }
+                Step::Transmit(SenderTransmit::ChunkHashes { file, pages, .. }) => {
+                    self.chunk_hashes(file, pages.start)?
+                }
+                Step::Transmit(SenderTransmit::Symbols { file, source_block, symbols, .. }) => {
                     self.symbols(file, source_block, symbols, tell)?;
                 }
                 Step::Event(SenderEvent::Closed) | Step::Wait(_, SenderWait::Closed) => return Ok(()),
                 Step::Event(event) => self.event(now, &event, tell),
                 Step::Wait(deadline, SenderWait::Listener) => self.wait_for_listener(now, deadline)?,
-                Step::Wait(deadline, SenderWait::Loop) => self.wait(deadline.map(|until| until - now))?,
+                Step::Transmit(SenderTransmit::CloseConnection(_)) => {}
+                Step::Wait(deadline, _) => self.wait(deadline.map(|until| until - now))?,
             }
             self.progress(now, tell);
         }
@@ -294,7 +298,7 @@ impl<'a> Carousel<'a> {
         if let Some(listeners) = self.listeners.as_mut().filter(|_| now >= self.next_look) {
             self.next_look = now + LOOK_INTERVAL;
             let present = listeners.look(now)?;
-            self.machine.handle(now, SenderInput::Listeners { present });
+            self.machine.handle(now, SenderInput::Listeners { group: 0, present });
         }
         Ok(())
     }
@@ -335,7 +339,7 @@ impl<'a> Carousel<'a> {
                 self.summary.loops = *loops;
                 tell(SendEvent::Looped { loops: *loops });
             }
-            SenderEvent::Closed => {}
+            _ => {}
         }
     }
 
@@ -575,14 +579,15 @@ fn machine(
 ) -> Result<Sender, CarouselError> {
     let config = SenderConfig {
         session: options.session,
-        max_run_len: max_run_len as u32,
+        max_run_lens: vec![max_run_len as u32],
         block_len: options.block_len,
         fec: options.fec,
         announce: options.dialect == Dialect::Session,
         start: if options.dialect == Dialect::Session { u64::from_be_bytes(random()?) } else { 0 },
         first_row: if options.has_twins { 1 + u64::from(u32::from_be_bytes(random()?)) } else { 0 },
         idle: options.idle,
+        loops: None,
     };
-    let objects = sources.iter().map(NamedSource::begin).collect::<Result<_, _>>()?;
-    Sender::new(config, objects).map_err(|_| CarouselError::Contents(sources.len()))
+    let objects = sources.iter().map(NamedSource::begin).collect::<Result<Vec<_>, _>>()?;
+    Sender::new(config, &objects).map_err(|_| CarouselError::Contents(sources.len()))
 }

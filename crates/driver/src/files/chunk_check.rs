@@ -3,7 +3,7 @@
 use std::{io, ops::Range};
 
 use blake3::Hasher;
-use treecast_proto::chunks::Chunks;
+use treecast_proto::object::chunks::Chunks;
 use treecast_wire::message::ChunkHashes;
 
 use super::stored::Stored;

@@ -16,7 +16,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use treecast_proto::chunks::Chunks;
+use treecast_proto::object::chunks::Chunks;
 use treecast_wire::{
     header::FileId,
     message::{BeginOfFile, ChunkHashes},

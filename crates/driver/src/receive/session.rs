@@ -17,11 +17,9 @@ use std::{
 use treecast_proto::{
     Instant, Step,
     fec::symbol_number,
+    object::{Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, Response},
     tfmcc,
-    vcmtp::{
-        Channel, Notification, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
-        Repair, Response,
-    },
+    vcmtp::{Notification, Receiver, ReceiverConfig, Repair},
 };
 use treecast_wire::{
     header::{FileId, SessionId},
@@ -683,7 +681,7 @@ impl<'a> Session<'a> {
                     self.announced.push(file);
                 }
             }
-            ReceiverTransmit::Store { file, range } => {
+            ReceiverTransmit::Store { file, range } | ReceiverTransmit::Overwrite { file, range } => {
                 if let Some((all, at)) = blocks {
                     let at = at + (range.start - all.start) as usize;
                     self.keep(file, range, at);
@@ -777,7 +775,7 @@ impl<'a> Session<'a> {
             ReceiverEvent::Failed { file, reason } => self.note_failed(file, reason),
             ReceiverEvent::CalledBack { group } => self.called_back(group),
             ReceiverEvent::Closed { reason } => {
-                self.summary.cut_short = reason;
+                self.summary.cut_short = reason.map(|reason| reason.to_string());
                 self.closed = true;
             }
         }

@@ -27,7 +27,8 @@ use std::{
 
 use treecast_proto::{
     Instant, Step,
-    vcmtp::{Destination, Lane, Outcome, ReceiverId, Sender, SenderEvent, SenderInput, SenderTransmit},
+    object::{Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit},
+    vcmtp::Sender,
 };
 use treecast_wire::{
     header::{self, FileId, HEADER_LEN, Header, PacketNumbers, PacketType},
@@ -412,7 +413,10 @@ impl<'a> Session<'a> {
             SenderTransmit::Symbols { to, file, source_block, symbols } => {
                 self.send_symbols(now, to, file, source_block, symbols)?;
             }
-            SenderTransmit::ChunkHashes { to, file, pages } => self.send_chunk_hashes(now, to, file, pages),
+            SenderTransmit::ChunkHashes { to: Destination::Receiver(to), file, pages } => {
+                self.send_chunk_hashes(now, to, file, pages);
+            }
+            SenderTransmit::ChunkHashes { .. } => {}
             SenderTransmit::CloseConnection(receiver) => {
                 if let Some(peer) = self.peers.get_mut(&receiver) {
                     peer.closes = true;
@@ -588,6 +592,7 @@ impl<'a> Session<'a> {
                 self.ended = Some(now);
             }
             SenderEvent::PutOut { receiver, reason } => self.put_out(receiver, &reason),
+            SenderEvent::Started | SenderEvent::Paused | SenderEvent::Looped { .. } => {}
             SenderEvent::Closed => self.closed = true,
         }
     }

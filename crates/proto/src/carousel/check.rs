@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use crate::{chunks::Chunks, vcmtp::ranges::BlockSet};
+use crate::object::{chunks::Chunks, ranges::BlockSet};
 
 /// What is left to be compared.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use treecast_wire::{
     message::{BeginOfFile, Contents, Digest, Message, TransferType},
 };
 
-use super::ReceiverInput;
+use crate::object::{Channel, ReceiverInput};
 
 /// The inputs that a frame of the only file stands for: what it says about the file, which is to be
 /// called `name`, and then its block.
@@ -16,11 +16,11 @@ use super::ReceiverInput;
 /// When `name` is no name of an object.
 pub fn iotup_inputs(file: FileId, name: &str, frame: &Frame) -> Result<[ReceiverInput; 4], ParseError> {
     let begin = BeginOfFile::new(TransferType::DiskToDisk, frame.file_size, name)?;
-    let message = |message| ReceiverInput::Message { file, message };
+    let message = |message| ReceiverInput::Message { from: Channel::Group, file, message };
     Ok([
         message(Message::Contents(Contents::new(1)?)),
         message(Message::BeginOfFile(begin)),
         message(Message::Digest(Digest::unsigned(frame.hash))),
-        ReceiverInput::Blocks { file, range: frame.range() },
+        ReceiverInput::Blocks { from: Channel::Group, file, range: frame.range() },
     ])
 }

@@ -9,7 +9,7 @@
 //! Several senders may be one carousel: each begins its loops at another place, and a receiver takes what any of them
 //! sends. One that stops, or that cannot read an object any more, ends nothing that another one goes on with.
 //!
-//! From when its hash is known, an object's chunk hashes ([`crate::chunks`]) go out with its announcements, each page in
+//! From when its hash is known, an object's chunk hashes ([`crate::object::chunks`]) go out with its announcements, each page in
 //! front of its blocks. A receiver whose copy is wrong compares its chunks and takes the wrong ones alone again.
 //!
 //! In a secure carousel the sender signs what its blocks and symbols are, and those that it has not signed never get to a
@@ -31,15 +31,13 @@ mod object;
 mod pass;
 mod proofs;
 mod receiver;
+mod ring;
 mod sender;
 
 pub use iotup::iotup_inputs;
 pub use proofs::{Proofs, block_hash, copies};
-pub use receiver::{
-    CutShort, Progress, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit,
-    ReceiverWait,
-};
-pub use sender::{Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit, SenderWait};
+pub use receiver::{Progress, Receiver, ReceiverConfig};
+pub use sender::{Sender, SenderConfig};
 
 /// How many bytes of an object go out between two announcements of it: at 10 Mbit/s a receiver that
 /// joins waits less than a second for one, and they cost 0.04 % of the rate.

@@ -3,7 +3,11 @@
 use treecast_wire::message::BeginOfFile;
 
 use super::check::Check;
-use crate::{Instant, chunks::Chunks, fec::Gatherer, stored::Stored};
+use crate::{
+    Instant,
+    fec::Gatherer,
+    object::{chunks::Chunks, stored::Stored},
+};
 
 /// Senders have withdrawn it.
 #[derive(Debug)]

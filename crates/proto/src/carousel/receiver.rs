@@ -7,14 +7,13 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
     ops::Range,
     time::Duration,
 };
 
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, ChunkHashes, MAX_OBJECTS, Message},
+    message::{BeginOfFile, MAX_OBJECTS, Message},
 };
 
 use self::leaving::LEAVING;
@@ -22,6 +21,7 @@ use super::object::{Object, Phase};
 use crate::{
     Instant, Step,
     fec::{Gatherer, Layout},
+    object::{CutShort, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
 };
 
 /// The most objects that are noted and not announced: anybody can write to a group.
@@ -54,146 +54,6 @@ pub struct ReceiverConfig {
     pub hash_attempts: u32,
     /// How long the sender may be silent; none waits for ever.
     pub patience: Option<Duration>,
-}
-
-/// Something that has happened at the receiver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReceiverInput {
-    Message {
-        file: FileId,
-        message: Message,
-    },
-    /// Blocks of one object came in, without a gap between them (a super-packet is one input).
-    Blocks {
-        file: FileId,
-        range: Range<u64>,
-    },
-    /// Repair symbols of one source block came in, without a gap between them, by their sequence numbers.
-    Symbols {
-        file: FileId,
-        positions: Range<u64>,
-    },
-    /// These bytes of an announced object are stored already, from before this receiver was started.
-    Have {
-        file: FileId,
-        ranges: Vec<Range<u64>>,
-    },
-    /// A source block has been decoded and its missing blocks are stored, or it could not be decoded.
-    Decoded {
-        file: FileId,
-        source_block: u32,
-        is_right: bool,
-    },
-    /// Everything of the object is stored, and this is its BLAKE3 hash.
-    Hashed {
-        file: FileId,
-        hash: [u8; 32],
-    },
-    /// The answer to [`ReceiverTransmit::CheckChunks`], as [`crate::vcmtp::ReceiverInput::Checked`].
-    Checked {
-        file: FileId,
-        page: u32,
-        wrong: Option<Vec<Range<u64>>>,
-    },
-    /// The file has its final name.
-    Committed {
-        file: FileId,
-    },
-    /// As [`crate::vcmtp::ReceiverInput::Lost`].
-    Lost {
-        file: FileId,
-        ranges: Vec<Range<u64>>,
-    },
-    /// Storing or committing failed for good (disk full, name refused).
-    StoreFailed {
-        file: FileId,
-        reason: String,
-    },
-    /// The application does not want the object.
-    Ignore {
-        file: FileId,
-    },
-    /// All that is known of the object was said by somebody else than the sender: it is as if never heard of.
-    Disown {
-        file: FileId,
-    },
-    /// Enough, and why.
-    Close {
-        reason: String,
-    },
-}
-
-/// Something for the caller to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReceiverTransmit {
-    /// The object's size and name are known: its file may be sized and will be called so.
-    Announce { file: FileId, begin: BeginOfFile },
-    /// Keep these bytes of the [`ReceiverInput::Blocks`] just handled. With `compare`, there are
-    /// bytes already, some of them wrong: only those that differ need be written (A.3).
-    Store { file: FileId, range: Range<u64>, compare: bool },
-    /// Keep these of the [`ReceiverInput::Symbols`] just handled. Of one object, no more are kept than it has blocks.
-    KeepSymbols { file: FileId, source_block: u32, positions: Range<u64> },
-    /// As [`crate::vcmtp::ReceiverTransmit::Decode`].
-    Decode { file: FileId, source_block: u32, blocks: Range<u64>, missing: Vec<Range<u64>> },
-    /// Forget all symbols that are kept of the object.
-    ForgetSymbols { file: FileId },
-    /// All bytes are stored: compute the hash, meanwhile go on, and hand it back.
-    Hash { file: FileId },
-    /// As [`crate::vcmtp::ReceiverTransmit::CheckChunks`].
-    CheckChunks { file: FileId, hash: [u8; 32], page: ChunkHashes },
-    /// The hash is right: give the file its final name, and say so ([`ReceiverInput::Committed`]).
-    Commit { file: FileId },
-    /// Throw away all that is stored of the object.
-    Discard { file: FileId },
-}
-
-/// Something to tell the application.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReceiverEvent {
-    /// Complete, right and committed.
-    Received {
-        file: FileId,
-        begin: BeginOfFile,
-    },
-    Failed {
-        file: FileId,
-        reason: String,
-    },
-    /// The session is over for this receiver: it may leave the group. With a reason, it did not get
-    /// all objects.
-    Closed {
-        reason: Option<CutShort>,
-    },
-}
-
-/// Why the sender is listened to no more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CutShort {
-    /// Nothing has come for so long: patience has ended.
-    Silent(Duration),
-    SenderStopped,
-    /// By the application, which says why.
-    Stopped(String),
-}
-
-impl fmt::Display for CutShort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Silent(time) => write!(f, "nothing has come from the sender for {} s", time.as_secs_f64()),
-            Self::SenderStopped => f.write_str("the sender has stopped"),
-            Self::Stopped(reason) => f.write_str(reason),
-        }
-    }
-}
-
-/// What the receiver waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReceiverWait {
-    /// Anything from the sender.
-    Sender,
-    /// The hash of an object, or its commit.
-    Storage,
-    Closed,
 }
 
 /// How far a receiver has come.
@@ -287,15 +147,15 @@ impl Receiver {
             return;
         }
         match input {
-            ReceiverInput::Message { file, message } if file.session() == self.config.session => {
+            ReceiverInput::Message { file, message, .. } if file.session() == self.config.session => {
                 self.hear(now, message == Message::Goodbye);
                 self.on_message(now, file, message);
             }
-            ReceiverInput::Blocks { file, range } if file.session() == self.config.session => {
+            ReceiverInput::Blocks { file, range, .. } if file.session() == self.config.session => {
                 self.hear(now, false);
                 self.on_blocks(file, range);
             }
-            ReceiverInput::Symbols { file, positions } if file.session() == self.config.session => {
+            ReceiverInput::Symbols { file, positions, .. } if file.session() == self.config.session => {
                 self.hear(now, false);
                 self.on_symbols(file, &positions);
             }
@@ -310,9 +170,23 @@ impl Receiver {
             ReceiverInput::Lost { file, ranges } => self.on_lost(file, &ranges),
             ReceiverInput::StoreFailed { file, reason } => self.fail(file, reason),
             ReceiverInput::Committed { file } => self.on_committed(file),
-            ReceiverInput::Ignore { file } => drop(self.give_up(file)),
+            ReceiverInput::AnnouncementRefused { file, begin, reason } => {
+                if self.announced(file) == Some(&begin) {
+                    self.fail(file, reason);
+                }
+            }
+            ReceiverInput::Respond { file, response: Response::Ignore } => drop(self.give_up(file)),
             ReceiverInput::Disown { file } => self.disown(file),
             ReceiverInput::Close { reason } => self.over = Some(CutShort::Stopped(reason)),
+            // A carousel has no connection, and asks for nothing again.
+            ReceiverInput::Respond { .. }
+            | ReceiverInput::Connected
+            | ReceiverInput::Disconnected { .. }
+            | ReceiverInput::Moved { .. }
+            | ReceiverInput::Listened { .. }
+            | ReceiverInput::Drained
+            | ReceiverInput::Dropped { .. }
+            | ReceiverInput::DiskWaited { .. } => {}
         }
         self.close_when_done();
     }
@@ -449,7 +323,10 @@ impl Receiver {
         self.chunks += object.stored.chunks().saturating_sub(chunks);
         self.duplicate_blocks += had;
         for range in new {
-            self.transmit(ReceiverTransmit::Store { file, range, compare });
+            self.transmit(match compare {
+                true => ReceiverTransmit::Overwrite { file, range },
+                false => ReceiverTransmit::Store { file, range },
+            });
         }
         self.decode_if_possible(file, &range);
         self.hash_when_complete(file);

@@ -1,35 +1,25 @@
-//! The carousel's sender.
+//! The carousel's sender: a loop for each group.
 
-use std::{collections::VecDeque, ops::Range, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use treecast_wire::{
     ParseError,
     header::{FileId, SessionId},
-    message::{BeginOfFile, Contents, Digest, Message, Reason},
+    message::BeginOfFile,
 };
 
-use super::{ANNOUNCE_BYTES, pass::Pass};
+use super::ring::{Ring, Turn};
 use crate::{
     Instant, Step,
-    chunks::{self, Chunks},
-    fec::Layout,
+    object::{Destination, Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
 };
-
-/// A loop takes at least so long: small objects are not to keep a network busy for nothing.
-const SHORTEST_LOOP: Duration = Duration::from_millis(20);
-
-/// An object of which a pass sends fewer symbols than this is not announced in it, but for the first.
-const MANY_SYMBOLS: u64 = 32;
-
-/// How many times the end is said, since no receiver can ask for it.
-const GOODBYES: usize = 3;
 
 #[derive(Debug, Clone)]
 pub struct SenderConfig {
     pub session: SessionId,
-    /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers: a multiple of the
-    /// block length.
-    pub max_run_len: u32,
+    /// For each group, the fastest first, the most bytes of an object that one [`SenderTransmit::Blocks`] covers: a multiple
+    /// of the block length. Most carousels have one group.
+    pub max_run_lens: Vec<u32>,
     /// Bytes of an object in each packet but the last.
     pub block_len: u16,
     /// Whether repair symbols go out in place of blocks from the second loop on.
@@ -42,471 +32,225 @@ pub struct SenderConfig {
     /// Which repair symbols later loops send first; with 0, the first loop sends blocks. The symbols of two numbers are
     /// different ones, as long as there are any.
     pub first_row: u64,
-    /// How long it waits for another listener when the last has left.
+    /// How long the sender waits for another listener when the last has left.
     pub idle: Duration,
+    /// The number of loops after which the sender ends. `None` sends for as long as somebody listens.
+    pub loops: Option<u64>,
 }
 
-/// Something that has happened at the sender.
-#[derive(Debug, Clone)]
-pub enum SenderInput {
-    /// Whether anybody listens to the group, as far as the sender's link tells (MLD, IGMP).
-    Listeners { present: bool },
-    /// The caller has read the object to its end, and this is its BLAKE3 hash.
-    Hashed { file: FileId, hash: [u8; 32] },
-    /// The object can no longer be read as it was announced.
-    Withdraw { file: FileId, reason: String },
-    /// Enough.
-    Close,
-}
-
-/// Something for the caller to send to the group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SenderTransmit {
-    Message {
-        file: FileId,
-        message: Message,
-    },
-    /// Send a page of the object's chunk hashes ([`crate::chunks`]).
-    ChunkHashes {
-        file: FileId,
-        page: u32,
-    },
-    /// Read these bytes of the object and send them, a block a packet.
-    Blocks {
-        file: FileId,
-        range: Range<u64>,
-    },
-    /// Compute these repair symbols of a source block ([`Layout`]) and send them, a packet each.
-    Symbols {
-        file: FileId,
-        source_block: u32,
-        symbols: Range<u32>,
-    },
-}
-
-/// Something to tell the application.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SenderEvent {
-    /// Somebody listens: the first loop begins, or goes on where it was.
-    Started,
-    /// Nobody listens any more.
-    Paused,
-    /// Every object has been out so many times.
-    Looped { loops: u64 },
-    /// It is over: nobody has listened for [`SenderConfig::idle`], every object is withdrawn, or
-    /// [`SenderInput::Close`] said so.
-    Closed,
-}
-
-/// What the sender waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SenderWait {
-    /// A listener; with a deadline, another one.
-    Listener,
-    /// The moment for the next loop.
-    Loop,
-    /// Nothing: it is closed.
-    Closed,
-}
-
-/// One carousel. Call order: see the crate's documentation. While somebody listens it nearly always
-/// has something to send: the caller polls it as often as the rate allows.
+/// One carousel. Call order: see the crate's documentation; poll each group's [`Lane`] on its own.
+///
+/// With several groups, each has a loop of its own, which begins at another place: whoever listens to several gets the sum
+/// of their rates, and different blocks from each (librecast-updates-2022, A.3).
 #[derive(Debug)]
 pub struct Sender {
     config: SenderConfig,
-    contents: Contents,
-    objects: Vec<Object>,
-    state: State,
-    listeners: bool,
+    rings: Vec<Ring>,
+    /// Whether anybody listens to each group.
+    listeners: Vec<bool>,
+    /// Whether anybody listens, as far as the application has been told.
+    is_heard: bool,
+    /// When the sender ends unless somebody listens again. `None` while somebody does, and before the first listener.
+    ends_at: Option<Instant>,
     loops: u64,
-    /// Of a loop of repair symbols; always the first in others.
-    pass: Pass,
-    /// Where each loop and pass begins: an object's index, and a position in it.
-    start: (usize, u64),
-    /// Nothing of the loop has been sent.
-    is_fresh: bool,
-    /// The loop that is next begins then, or later.
-    next_loop: Instant,
-    /// Index of the object that is being sent.
-    current: usize,
-    /// Its next byte.
-    position: u64,
-    /// Where it is announced next.
-    announce_at: u64,
-    /// The next page of its chunk hashes.
-    next_page: u32,
+    is_closing: bool,
+    has_told_end: bool,
     events: VecDeque<SenderEvent>,
-    /// Messages that go before the next block. At most a few for each object.
-    messages: VecDeque<(FileId, Message)>,
-}
-
-#[derive(Debug)]
-struct Object {
-    file: FileId,
-    begin: BeginOfFile,
-    hash: Option<[u8; 32]>,
-    withdrawn: Option<Reason>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Nobody listens; with a deadline, any more.
-    Waiting(Option<Instant>),
-    Sending,
-    /// The last messages are going out.
-    Closing,
-    Closed,
 }
 
 impl Sender {
     /// # Errors
     /// When there are no objects, or more than [`treecast_wire::message::MAX_OBJECTS`].
-    pub fn new(config: SenderConfig, objects: Vec<BeginOfFile>) -> Result<Self, ParseError> {
-        let contents = Contents::new(u32::try_from(objects.len()).unwrap_or(u32::MAX))?;
-        let object = |(index, begin)| {
-            let file = FileId::new(config.session, index);
-            Object { file, begin, hash: None, withdrawn: None }
+    pub fn new(config: SenderConfig, objects: &[BeginOfFile]) -> Result<Self, ParseError> {
+        let total: u64 = objects.iter().map(|begin| begin.file_size).fold(0, u64::saturating_add);
+        let groups = config.max_run_lens.len().max(1) as u64;
+        let ring = |(number, max_run_len): (u8, &u32)| {
+            let share = (u128::from(total) * u128::from(number) / u128::from(groups)) as u64;
+            let config = SenderConfig {
+                start: config.start.wrapping_add(share),
+                first_row: match (number, config.fec) {
+                    (0, _) | (_, false) => config.first_row,
+                    // As far apart as no session has loops.
+                    (_, true) => config.first_row.wrapping_add(u64::from(number) << 48),
+                },
+                ..config.clone()
+            };
+            let to = if number == 0 { Destination::Group } else { Destination::Slower(number) };
+            Ring::new(config, (to, *max_run_len), objects.to_vec())
         };
-        let start = place(&config, &objects);
-        let mut sender = Self {
-            contents,
-            objects: (0..).zip(objects).map(object).collect(),
-            state: State::Waiting(None),
-            listeners: false,
+        Ok(Self {
+            rings: (0..).zip(&config.max_run_lens).map(ring).collect::<Result<_, _>>()?,
+            listeners: vec![false; config.max_run_lens.len()],
+            is_heard: false,
+            ends_at: None,
             loops: 0,
-            pass: Pass::default(),
-            start,
-            is_fresh: true,
-            next_loop: Instant::ZERO,
-            current: start.0,
-            position: start.1,
-            announce_at: 0,
-            next_page: 0,
+            is_closing: false,
+            has_told_end: false,
             events: VecDeque::new(),
-            messages: VecDeque::new(),
             config,
-        };
-        sender.align();
-        Ok(sender)
+        })
     }
 
     /// What an object is announced as.
     pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
-        self.objects.get(file.index() as usize).map(|object| &object.begin)
+        self.rings.first()?.announced(file)
     }
 
     pub fn handle(&mut self, _now: Instant, input: SenderInput) {
         match input {
-            SenderInput::Listeners { present } => self.listeners = present,
-            SenderInput::Hashed { file, hash } => self.on_hashed(file, hash),
-            SenderInput::Withdraw { file, reason } => {
-                if let Some(object) = self.object(file) {
-                    object.withdrawn = Some(Reason::new(&reason));
-                    if self.start.0 == file.index() as usize {
-                        self.start.1 = 0;
-                    }
+            SenderInput::Listeners { group, present } => {
+                if let Some(listener) = self.listeners.get_mut(usize::from(group)) {
+                    *listener = present;
                 }
+            }
+            SenderInput::Hashed { file, hash } => {
+                self.rings.iter_mut().for_each(|ring| ring.hashed(file, hash));
+            }
+            SenderInput::Withdraw { file, reason } => {
+                self.rings.iter_mut().for_each(|ring| ring.withdraw(file, &reason));
             }
             SenderInput::Close => self.close(),
+            // Nobody is connected to a carousel.
+            SenderInput::Joined { .. }
+            | SenderInput::Left { .. }
+            | SenderInput::Unheard { .. }
+            | SenderInput::Message { .. } => {}
         }
     }
 
-    pub fn poll(&mut self, now: Instant) -> Step<SenderTransmit, SenderEvent, SenderWait> {
+    /// What a group's lane does next. Events come out of [`Lane::Group`] alone.
+    pub fn poll(&mut self, now: Instant, lane: Lane) -> Step<SenderTransmit, SenderEvent, SenderWait> {
+        let group = match lane {
+            Lane::Group => 0,
+            Lane::Slower(group) => usize::from(group),
+            Lane::Receiver(_) => return Step::Wait(None, SenderWait::Closed),
+        };
         loop {
-            if let Some(event) = self.events.pop_front() {
+            self.follow_listeners(now);
+            if group == 0
+                && let Some(event) = self.events.pop_front()
+            {
                 return Step::Event(event);
             }
-            match self.state {
-                State::Waiting(_) if self.listeners => {
-                    self.state = State::Sending;
-                    self.events.push_back(SenderEvent::Started);
-                }
-                State::Waiting(Some(deadline)) if now >= deadline => self.close(),
-                State::Waiting(deadline) => return Step::Wait(deadline, SenderWait::Listener),
-                State::Sending if !self.listeners => {
-                    self.state = State::Waiting(Some(now + self.config.idle));
-                    self.events.push_back(SenderEvent::Paused);
-                }
-                State::Sending if self.is_early(now) => {
-                    return Step::Wait(Some(self.next_loop), SenderWait::Loop);
-                }
-                State::Sending | State::Closing => {
-                    if let Some(transmit) = self.next_transmit(now) {
-                        return Step::Transmit(transmit);
+            let Some(ring) = self.rings.get_mut(group) else { return Step::Wait(None, SenderWait::Closed) };
+            match ring.poll(now) {
+                Turn::Transmit(transmit) => return Step::Transmit(transmit),
+                Turn::Looped => self.note_loop(group),
+                Turn::Wait(_, SenderWait::Closed) if group == 0 && !self.has_told_end => {
+                    if self.rings.iter().any(|ring| !ring.is_closed()) {
+                        // The slower groups' lanes say Goodbye, too.
+                        return Step::Wait(Some(now), SenderWait::Loop);
                     }
+                    self.has_told_end = true;
+                    self.events.push_back(SenderEvent::Closed);
                 }
-                State::Closed => return Step::Wait(None, SenderWait::Closed),
+                Turn::Wait(deadline, why) => {
+                    let end = self.ends_at.filter(|_| group == 0);
+                    return Step::Wait(deadline.into_iter().chain(end).min(), why);
+                }
             }
         }
     }
 
-    fn on_hashed(&mut self, file: FileId, hash: [u8; 32]) {
-        let announce = self.config.announce;
-        let Some(object) = self.object(file) else { return };
-        let news = object.hash.replace(hash) != Some(hash);
-        if announce && news {
-            // Receivers that have all blocks wait for nothing else.
-            self.messages.push_back((file, Message::Digest(Digest::unsigned(hash))));
-        }
-    }
-
-    fn object(&mut self, file: FileId) -> Option<&mut Object> {
-        self.objects.get_mut(file.index() as usize).filter(|object| object.file == file)
-    }
-
-    fn close(&mut self) {
-        if matches!(self.state, State::Closing | State::Closed) {
+    /// Lets each group go on while somebody listens to it, and ends when nobody has listened to any for long enough.
+    fn follow_listeners(&mut self, now: Instant) {
+        if self.is_closing {
             return;
         }
-        self.state = State::Closing;
-        if self.config.announce {
-            let goodbye = (self.objects[0].file, Message::Goodbye);
-            self.messages.extend(std::iter::repeat_n(goodbye, GOODBYES));
+        for (ring, is_heard) in self.rings.iter_mut().zip(&self.listeners) {
+            ring.listen(*is_heard);
         }
-    }
-
-    /// What goes out next; none when the state or the place in the loop has changed instead.
-    fn next_transmit(&mut self, now: Instant) -> Option<SenderTransmit> {
-        if let Some((file, message)) = self.messages.pop_front() {
-            return Some(SenderTransmit::Message { file, message });
+        let is_heard = self.listeners.contains(&true);
+        if is_heard != self.is_heard {
+            self.is_heard = is_heard;
+            self.ends_at = (!is_heard).then(|| now + self.config.idle);
+            self.events.push_back(if is_heard { SenderEvent::Started } else { SenderEvent::Paused });
         }
-        if self.state == State::Closing {
-            self.state = State::Closed;
-            self.events.push_back(SenderEvent::Closed);
-            return None;
-        }
-        if std::mem::take(&mut self.is_fresh) {
-            self.next_loop = now + SHORTEST_LOOP;
-        }
-        if self.objects[self.current].withdrawn.is_some() {
-            self.finish_object();
-            None
-        } else if self.speaks() && self.position >= self.announce_at {
-            self.announce();
-            None
-        } else if let Some(page) = self.next_page() {
-            self.next_page = page + 1;
-            Some(SenderTransmit::ChunkHashes { file: self.objects[self.current].file, page })
-        } else {
-            let transmit = self.next_run();
-            if transmit.is_none() {
-                self.finish_object();
-            }
-            transmit
-        }
-    }
-
-    /// Whether this loop is one of repair symbols.
-    fn is_fountain(&self) -> bool {
-        self.config.fec && self.row() > 0
-    }
-
-    /// How the current object is cut for repair symbols, in a loop of those.
-    fn fountain(&self) -> Option<Layout> {
-        let size = self.objects[self.current].begin.file_size;
-        Layout::new(size, self.config.block_len).filter(|_| self.is_fountain())
-    }
-
-    /// Which repair symbols this loop sends; none, but blocks, with 0.
-    fn row(&self) -> u64 {
-        self.config.first_row.saturating_add(self.loops)
-    }
-
-    /// Whether messages of the current object go out.
-    fn speaks(&self) -> bool {
-        let object = &self.objects[self.current];
-        let is_large = || {
-            let run = self.fountain().and_then(|layout| self.pass.next_from(&layout, 0));
-            object.withdrawn.is_none() && run.is_some_and(|run| run.end - run.start >= MANY_SYMBOLS)
-        };
-        self.config.announce && (self.pass.is_first() || is_large())
-    }
-
-    /// Whether a loop is over before its time.
-    fn is_early(&self, now: Instant) -> bool {
-        self.is_fresh && self.messages.is_empty() && self.loops > 0 && now < self.next_loop
-    }
-
-    fn announce(&mut self) {
-        let object = &self.objects[self.current];
-        self.messages.push_back((object.file, Message::Contents(self.contents)));
-        self.messages.push_back((object.file, Message::BeginOfFile(object.begin.clone())));
-        if let Some(hash) = object.hash {
-            self.messages.push_back((object.file, Message::Digest(Digest::unsigned(hash))));
-        }
-        let stride = if self.fountain().is_some() { self.pass.stride() } else { 1 };
-        self.announce_at = self.position + ANNOUNCE_BYTES * stride;
-        if let Some(chunks) = Chunks::new(object.begin.file_size) {
-            // What lies behind is told in the next loop.
-            self.next_page = self.next_page.max(chunks.page_at(self.position));
-        }
-    }
-
-    /// The next page of chunk hashes whose chunks begin before the next announcement.
-    fn next_page(&self) -> Option<u32> {
-        let object = &self.objects[self.current];
-        let may_tell = self.config.announce
-            && self.pass.is_first()
-            && chunks::fit_in(self.config.block_len)
-            && object.hash.is_some();
-        let chunks = Chunks::new(object.begin.file_size).filter(|_| may_tell)?;
-        let is_due =
-            self.next_page < chunks.pages() && chunks.page_bytes(self.next_page).start < self.announce_at;
-        is_due.then_some(self.next_page)
-    }
-
-    /// The next blocks or symbols of the current object; none when it has no more of them in this pass.
-    fn next_run(&mut self) -> Option<SenderTransmit> {
-        let object = &self.objects[self.current];
-        let (file, size) = (object.file, object.begin.file_size);
-        let end = if self.is_before_start() { self.start.1 } else { size };
-        let most = u64::from(self.config.max_run_len);
-        let Some(layout) = self.fountain() else {
-            let range = self.position..self.position.saturating_add(most).min(end);
-            return (!range.is_empty()).then(|| {
-                self.go_on(range.end);
-                SenderTransmit::Blocks { file, range }
-            });
-        };
-        let block_len = layout.block_len();
-        let blocks = self.pass.next_from(&layout, self.position.div_ceil(block_len))?;
-        if blocks.start * block_len >= end {
-            return None;
-        }
-        let blocks = blocks.start..blocks.end.min(blocks.start + (most / block_len).max(1));
-        let (source_block, symbols) = layout.instead(&blocks, self.row());
-        let next = blocks.start + u64::from(symbols.end - symbols.start);
-        self.go_on(next.saturating_mul(block_len).min(size));
-        Some(SenderTransmit::Symbols { file, source_block, symbols })
-    }
-
-    /// Whether the loop or pass, which has come round, ends in the current object.
-    fn is_before_start(&self) -> bool {
-        self.current == self.start.0 && self.position < self.start.1
-    }
-
-    fn go_on(&mut self, position: u64) {
-        self.position = position;
-        if position > 0 && (self.current, position) == self.start {
-            self.finish_pass();
-        }
-    }
-
-    /// Goes on to the next object, or to the next pass where this one has come round.
-    fn finish_object(&mut self) {
-        if self.is_before_start() {
-            return self.finish_pass();
-        }
-        if self.speaks() {
-            let object = &self.objects[self.current];
-            let end = match (&object.withdrawn, object.hash) {
-                (Some(reason), _) => {
-                    vec![Message::Contents(self.contents), Message::Withdraw(reason.clone())]
-                }
-                (None, Some(hash)) => vec![Message::EndOfFile, Message::Digest(Digest::unsigned(hash))],
-                (None, None) => vec![Message::EndOfFile],
-            };
-            let file = object.file;
-            self.messages.extend(end.into_iter().map(|message| (file, message)));
-        }
-        (self.position, self.announce_at, self.next_page) = (0, 0, 0);
-        self.current = (self.current + 1) % self.objects.len();
-        if (self.current, 0) == self.start {
-            self.finish_pass();
-        }
-    }
-
-    fn finish_pass(&mut self) {
-        match self.pass.next().filter(|_| self.is_fountain()) {
-            Some(next) => {
-                self.pass = next;
-                (self.current, self.position) = self.start;
-                (self.announce_at, self.next_page) = (0, 0);
-            }
-            None => self.finish_loop(),
-        }
-    }
-
-    fn finish_loop(&mut self) {
-        self.loops += 1;
-        self.pass = Pass::default();
-        self.align();
-        self.is_fresh = true;
-        self.events.push_back(SenderEvent::Looped { loops: self.loops });
-        if self.objects.iter().all(|object| object.withdrawn.is_some()) {
+        if self.ends_at.is_some_and(|end| now >= end) {
             self.close();
         }
     }
 
-    /// Passes begin where a source block does.
-    fn align(&mut self) {
-        self.current = self.start.0;
-        if let Some(layout) = self.fountain() {
-            let source_block = layout.source_block(self.start.1 / layout.block_len());
-            self.start.1 = layout.blocks(source_block).start * layout.block_len();
-            (self.position, self.announce_at) = (self.start.1, 0);
+    /// A group's loop has ended. The fastest group's counts.
+    fn note_loop(&mut self, group: usize) {
+        let loops = self.rings[group].loops();
+        if loops > self.loops {
+            self.loops = loops;
+            self.events.push_back(SenderEvent::Looped { loops });
+        }
+        if self.config.loops.is_some_and(|most| self.loops >= most) || self.rings[group].has_nothing() {
+            self.close();
         }
     }
-}
 
-/// The object, and the position in it, at which a loop begins: where a block does.
-fn place(config: &SenderConfig, objects: &[BeginOfFile]) -> (usize, u64) {
-    let total: u128 = objects.iter().map(|begin| u128::from(begin.file_size)).sum();
-    let mut rest = u128::from(config.start) % total.max(1);
-    for (index, begin) in objects.iter().enumerate() {
-        if rest < u128::from(begin.file_size) {
-            let block_len = u64::from(config.block_len.max(1));
-            return (index, rest as u64 / block_len * block_len);
-        }
-        rest -= u128::from(begin.file_size);
+    fn close(&mut self) {
+        self.is_closing = true;
+        self.ends_at = None;
+        self.rings.iter_mut().for_each(Ring::close);
     }
-    (0, 0)
 }
 
 #[cfg(test)]
 mod tests {
     use treecast_wire::{header::PacketType, message::TransferType};
 
-    use super::*;
+    use super::{
+        super::ring::{GOODBYES, SHORTEST_LOOP},
+        *,
+    };
 
     const NOW: Instant = Instant::ZERO;
+    const HEARD: SenderInput = SenderInput::Listeners { group: 0, present: true };
+    const UNHEARD: SenderInput = SenderInput::Listeners { group: 0, present: false };
 
     fn sender(sizes: &[u64], announce: bool) -> Sender {
         sender_from(0, 0, sizes, announce)
     }
 
     fn sender_from(start: u64, first_row: u64, sizes: &[u64], announce: bool) -> Sender {
-        let config = SenderConfig {
-            session: SessionId(9),
-            max_run_len: 400_000,
-            block_len: 1_000,
-            fec: first_row > 0,
-            announce,
-            start,
-            first_row,
-            idle: Duration::from_secs(5),
+        let change = |config: &mut SenderConfig| {
+            (config.start, config.first_row, config.announce) = (start, first_row, announce);
+            config.fec = first_row > 0;
         };
+        sender_with(change, sizes)
+    }
+
+    /// A sender without announcements, but for what `change` changes.
+    fn sender_with(change: impl FnOnce(&mut SenderConfig), sizes: &[u64]) -> Sender {
+        let mut config = SenderConfig {
+            session: SessionId(9),
+            max_run_lens: vec![400_000],
+            block_len: 1_000,
+            fec: false,
+            announce: false,
+            start: 0,
+            first_row: 0,
+            idle: Duration::from_secs(5),
+            loops: None,
+        };
+        change(&mut config);
         let begin = |size: &u64| BeginOfFile::new(TransferType::DiskToDisk, *size, "a").expect("a good name");
-        Sender::new(config, sizes.iter().map(begin).collect()).expect("few objects")
+        Sender::new(config, &sizes.iter().map(begin).collect::<Vec<_>>()).expect("few objects")
     }
 
     /// The next `count` things sent, as text.
     fn sent(sender: &mut Sender, count: usize) -> Vec<String> {
         let (mut texts, mut now) = (Vec::new(), NOW);
         while texts.len() < count {
-            match sender.poll(now) {
-                Step::Transmit(SenderTransmit::Message { file, message }) => {
+            match sender.poll(now, Lane::Group) {
+                Step::Transmit(SenderTransmit::Message { file, message, .. }) => {
                     texts.push(format!("{} {:?}", file.index(), message.packet_type()));
                 }
-                Step::Transmit(SenderTransmit::Blocks { file, range }) => {
+                Step::Transmit(SenderTransmit::Blocks { file, range, .. }) => {
                     texts.push(format!("{} {range:?}", file.index()));
                 }
-                Step::Transmit(SenderTransmit::ChunkHashes { file, page }) => {
-                    texts.push(format!("{} page {page}", file.index()));
+                Step::Transmit(SenderTransmit::ChunkHashes { file, pages, .. }) => {
+                    texts.push(format!("{} page {}", file.index(), pages.start));
                 }
-                Step::Transmit(SenderTransmit::Symbols { file, source_block, symbols }) => {
+                Step::Transmit(SenderTransmit::Symbols { file, source_block, symbols, .. }) => {
                     texts.push(format!("{} symbols of {source_block} {symbols:?}", file.index()));
                 }
+                Step::Transmit(SenderTransmit::CloseConnection(_)) => panic!("there is no connection"),
                 Step::Event(_) => {}
                 Step::Wait(Some(deadline), SenderWait::Loop) => now = deadline,
                 Step::Wait(_, wait) => panic!("waits for {wait:?} after {texts:?}"),
@@ -518,16 +262,16 @@ mod tests {
     #[test]
     fn waits_for_the_first_listener_without_an_end() {
         let mut sender = sender(&[10], true);
-        assert_eq!(sender.poll(NOW), Step::Wait(None, SenderWait::Listener));
-        sender.handle(NOW, SenderInput::Listeners { present: true });
-        assert_eq!(sender.poll(NOW), Step::Event(SenderEvent::Started));
+        assert_eq!(sender.poll(NOW, Lane::Group), Step::Wait(None, SenderWait::Listener));
+        sender.handle(NOW, HEARD);
+        assert_eq!(sender.poll(NOW, Lane::Group), Step::Event(SenderEvent::Started));
         assert_eq!(sent(&mut sender, 3), ["0 Contents", "0 BeginOfFile", "0 0..10"]);
     }
 
     #[test]
     fn announces_an_object_again_and_again_and_loops() {
         let mut sender = sender(&[1_500_000, 0], true);
-        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sender.handle(NOW, HEARD);
         sender.handle(NOW, SenderInput::Hashed { file: FileId::new(SessionId(9), 1), hash: [1; 32] });
         let first = [
             "1 Digest",
@@ -553,7 +297,7 @@ mod tests {
     #[test]
     fn senders_of_one_carousel_begin_at_different_places() {
         let mut sender = sender_from(1_000_000 + 700_500, 0, &[1_000_000, 1_500_000, 0], false);
-        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sender.handle(NOW, HEARD);
         let one_loop = [
             "1 700000..1100000",
             "1 1100000..1500000",
@@ -574,10 +318,10 @@ mod tests {
     #[test]
     fn one_that_has_a_twin_begins_with_symbols_of_its_own() {
         let mut sender = sender_from(0, 7, &[1_000_000], false);
-        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sender.handle(NOW, HEARD);
         let first = sent(&mut sender, 3);
         let mut other = sender_from(0, 8, &[1_000_000], false);
-        other.handle(NOW, SenderInput::Listeners { present: true });
+        other.handle(NOW, HEARD);
         let others = sent(&mut other, 3);
         assert!(first.iter().chain(&others).all(|sent| sent.starts_with("0 symbols of 0 ")), "{first:?}");
         assert!(first.iter().all(|sent| !others.contains(sent)), "{first:?} {others:?}");
@@ -586,7 +330,7 @@ mod tests {
     #[test]
     fn chunk_hashes_go_out_before_their_blocks_once_they_are_known() {
         let mut sender = sender(&[2_000_000], true);
-        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sender.handle(NOW, HEARD);
         assert!(sent(&mut sender, 9).iter().all(|sent| !sent.contains("page")));
         sender.handle(NOW, SenderInput::Hashed { file: FileId::new(SessionId(9), 0), hash: [1; 32] });
         let rest = sent(&mut sender, 20);
@@ -599,60 +343,60 @@ mod tests {
     #[test]
     fn stops_when_nobody_has_listened_for_the_idle_time() {
         let mut sender = sender(&[10], true);
-        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sender.handle(NOW, HEARD);
         sent(&mut sender, 3);
-        sender.handle(NOW, SenderInput::Listeners { present: false });
-        assert_eq!(sender.poll(NOW), Step::Event(SenderEvent::Paused));
+        sender.handle(NOW, UNHEARD);
+        assert_eq!(sender.poll(NOW, Lane::Group), Step::Event(SenderEvent::Paused));
         let deadline = NOW + Duration::from_secs(5);
-        assert_eq!(sender.poll(NOW), Step::Wait(Some(deadline), SenderWait::Listener));
+        assert_eq!(sender.poll(NOW, Lane::Group), Step::Wait(Some(deadline), SenderWait::Listener));
         for _ in 0..GOODBYES {
-            let Step::Transmit(SenderTransmit::Message { message, .. }) = sender.poll(deadline) else {
+            let Step::Transmit(SenderTransmit::Message { message, .. }) = sender.poll(deadline, Lane::Group)
+            else {
                 panic!("it says goodbye");
             };
             assert_eq!(message.packet_type(), PacketType::Goodbye);
         }
-        assert_eq!(sender.poll(deadline), Step::Event(SenderEvent::Closed));
-        assert_eq!(sender.poll(deadline), Step::Wait(None, SenderWait::Closed));
+        assert_eq!(sender.poll(deadline, Lane::Group), Step::Event(SenderEvent::Closed));
+        assert_eq!(sender.poll(deadline, Lane::Group), Step::Wait(None, SenderWait::Closed));
     }
 
     #[test]
     fn a_short_loop_is_followed_by_a_pause() {
         let mut sender = sender(&[10], true);
-        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sender.handle(NOW, HEARD);
         sent(&mut sender, 4);
-        assert_eq!(sender.poll(NOW), Step::Wait(Some(NOW + SHORTEST_LOOP), SenderWait::Loop));
-        assert!(matches!(sender.poll(NOW + SHORTEST_LOOP), Step::Transmit(_)));
+        assert_eq!(sender.poll(NOW, Lane::Group), Step::Wait(Some(NOW + SHORTEST_LOOP), SenderWait::Loop));
+        assert!(matches!(sender.poll(NOW + SHORTEST_LOOP, Lane::Group), Step::Transmit(_)));
     }
 
     #[test]
     fn a_listener_within_the_idle_time_lets_it_go_on_where_it_was() {
         let mut sender = sender(&[1_000_000], true);
-        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sender.handle(NOW, HEARD);
         sent(&mut sender, 3);
-        sender.handle(NOW, SenderInput::Listeners { present: false });
-        assert_eq!(sender.poll(NOW), Step::Event(SenderEvent::Paused));
-        sender.handle(NOW, SenderInput::Listeners { present: true });
-        assert_eq!(sender.poll(NOW), Step::Event(SenderEvent::Started));
+        sender.handle(NOW, UNHEARD);
+        assert_eq!(sender.poll(NOW, Lane::Group), Step::Event(SenderEvent::Paused));
+        sender.handle(NOW, HEARD);
+        assert_eq!(sender.poll(NOW, Lane::Group), Step::Event(SenderEvent::Started));
         assert_eq!(sent(&mut sender, 1), ["0 400000..800000"]);
     }
 
     #[test]
     fn a_withdrawn_object_is_said_to_be_and_the_last_one_ends_the_carousel() {
         let mut sender = sender(&[10], true);
-        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sender.handle(NOW, HEARD);
         sent(&mut sender, 3);
         let file = FileId::new(SessionId(9), 0);
         sender.handle(NOW, SenderInput::Withdraw { file, reason: "it has shrunk".into() });
         assert_eq!(sent(&mut sender, 5)[..3], ["0 Contents", "0 Withdraw", "0 Goodbye"]);
-        assert_eq!(sender.poll(NOW), Step::Event(SenderEvent::Closed));
+        assert_eq!(sender.poll(NOW, Lane::Group), Step::Event(SenderEvent::Closed));
     }
 
     #[test]
     fn with_forward_error_correction_later_loops_are_symbols_that_nobody_has_had() {
         // Two source blocks of 2,200 blocks.
-        let mut sender = sender(&[4_399_999], true);
-        (sender.config.fec, sender.config.announce) = (true, false);
-        sender.handle(NOW, SenderInput::Listeners { present: true });
+        let mut sender = sender_with(|config| config.fec = true, &[4_399_999]);
+        sender.handle(NOW, HEARD);
         let all = sent(&mut sender, 11 + 14 + 1);
         assert_eq!((&*all[0], &*all[10]), ("0 0..400000", "0 4000000..4399999"));
         let runs = |block: u32, ends: &[u32]| -> Vec<String> {
@@ -668,12 +412,12 @@ mod tests {
     #[test]
     fn without_announcements_only_blocks_go_out() {
         let mut sender = sender(&[500_000], false);
-        sender.handle(NOW, SenderInput::Listeners { present: true });
+        sender.handle(NOW, HEARD);
         assert_eq!(sent(&mut sender, 3), ["0 0..400000", "0 400000..500000", "0 0..400000"]);
         sender.handle(NOW, SenderInput::Close);
-        let mut last = sender.poll(NOW);
+        let mut last = sender.poll(NOW, Lane::Group);
         while let Step::Event(SenderEvent::Looped { .. }) = last {
-            last = sender.poll(NOW);
+            last = sender.poll(NOW, Lane::Group);
         }
         assert_eq!(last, Step::Event(SenderEvent::Closed));
     }
@@ -681,7 +425,43 @@ mod tests {
     #[test]
     fn nothing_to_send_is_refused() {
         let config = SenderConfig { announce: true, ..sender(&[1], true).config };
-        let error = Sender::new(config, vec![]).expect_err("no objects");
+        let error = Sender::new(config, &[]).expect_err("no objects");
         assert_eq!(error.to_string(), "objects: 0 found, expected 1 to 65536");
+    }
+
+    #[test]
+    fn it_ends_after_so_many_loops() {
+        let mut sender = sender_with(|config| config.loops = Some(2), &[500_000]);
+        sender.handle(NOW, HEARD);
+        assert_eq!(sent(&mut sender, 4).len(), 4, "two runs a loop");
+        let mut told = Vec::new();
+        while let Step::Event(event) = sender.poll(NOW + SHORTEST_LOOP, Lane::Group) {
+            told.push(event);
+        }
+        assert_eq!(told, [SenderEvent::Looped { loops: 2 }, SenderEvent::Closed]);
+    }
+
+    #[test]
+    fn each_group_has_a_loop_of_its_own_while_somebody_listens_to_it() {
+        let mut sender = sender_with(|config| config.max_run_lens = vec![400_000, 100_000], &[1_000_000]);
+        let slower = Lane::Slower(1);
+        sender.handle(NOW, HEARD);
+        assert_eq!(sent(&mut sender, 1), ["0 0..400000"]);
+        assert_eq!(sender.poll(NOW, slower), Step::Wait(None, SenderWait::Listener));
+        sender.handle(NOW, SenderInput::Listeners { group: 1, present: true });
+        let Step::Transmit(SenderTransmit::Blocks { to, range, .. }) = sender.poll(NOW, slower) else {
+            panic!("it goes on at the other half");
+        };
+        assert_eq!((to, range), (Destination::Slower(1), 500_000..600_000));
+        sender.handle(NOW, UNHEARD);
+        assert_eq!(
+            sender.poll(NOW, Lane::Group),
+            Step::Wait(None, SenderWait::Listener),
+            "one group has some"
+        );
+        sender.handle(NOW, SenderInput::Close);
+        assert!(!matches!(sender.poll(NOW, Lane::Group), Step::Event(SenderEvent::Closed)));
+        assert_eq!(sender.poll(NOW, slower), Step::Wait(None, SenderWait::Closed));
+        assert_eq!(sender.poll(NOW, Lane::Group), Step::Event(SenderEvent::Closed));
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::Layout;
-use crate::vcmtp::ranges::BlockSet;
+use crate::object::ranges::BlockSet;
 
 /// The repair symbols that are kept of one object. Of a source block, no more are kept than it takes to decode it.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::vcmtp::ranges::BlockSet;
+use super::ranges::BlockSet;
 
 /// The most chunks of 4,096 blocks that are noted of an object before its size is known.
 const MAX_CHUNKS_WITHOUT_SIZE: usize = 64;

@@ -20,20 +20,13 @@
 //! - Progress reports can hold the multicast back to what receivers' buffers hold (the paper plans rates).
 //! - Every set, queue and index is bounded, whatever the other side sends.
 
-pub(crate) mod ranges;
 mod receiver;
 mod sender;
 #[cfg(test)]
 mod testing;
 
-pub use receiver::{
-    Channel, Notification, Receiver, ReceiverConfig, ReceiverCounters, ReceiverEvent, ReceiverInput,
-    ReceiverTransmit, ReceiverWait, Response,
-};
-pub use sender::{
-    Destination, Lane, Outcome, ReceiverId, Sender, SenderConfig, SenderEvent, SenderInput, SenderTransmit,
-    SenderWait,
-};
+pub use receiver::{Notification, Receiver, ReceiverConfig};
+pub use sender::{Sender, SenderConfig};
 
 /// When retransmissions are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,18 +16,23 @@ mod tests;
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    ops::Range,
     time::Duration,
 };
 
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, ChunkHashes, Message},
+    message::Message,
 };
 
 use self::{ledger::Ledger, object::Stage, reporter::Reporter, requester::Requester};
 use super::Repair;
-use crate::{Instant, Step};
+use crate::{
+    Instant, Step,
+    object::{
+        Channel, CutShort, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
+        Response,
+    },
+};
 
 /// How the application learns of objects (4.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,164 +66,6 @@ pub struct ReceiverConfig {
     /// Whether something of objects may be there from before: each [`ReceiverTransmit::Announce`] is then answered
     /// with [`ReceiverInput::Have`], before which nothing of the object is asked for.
     pub resumes: bool,
-}
-
-/// What a packet came in on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Channel {
-    /// The group's socket (or, with unicast fanout, the receiver's own).
-    Group,
-    /// The control connection.
-    Control,
-}
-
-/// The application's answer (API_BOF_Response, INL_EOF_Only_Response).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Response {
-    Accept,
-    Ignore,
-}
-
-/// Something that has happened at the receiver.
-#[derive(Debug, Clone)]
-pub enum ReceiverInput {
-    /// The control connection is there (INL_Unicast_Connection_Created).
-    Connected,
-    /// The control connection is gone (INL_Unicast_Connection_Closed).
-    Disconnected { reason: String },
-    /// A control message came in.
-    Message { from: Channel, file: FileId, message: Message },
-    /// Blocks of one object came in, without a gap between them (a super-packet is one input).
-    Blocks { from: Channel, file: FileId, range: Range<u64> },
-    /// Repair symbols of one source block came in, without a gap between them, by their sequence numbers.
-    Symbols { from: Channel, file: FileId, positions: Range<u64> },
-    /// A source block has been decoded and its missing blocks are stored, or it could not be decoded.
-    Decoded { file: FileId, source_block: u32, is_right: bool },
-    /// The group's packets are those of another group of the session from now on; 0 is the first.
-    Moved { group: u8 },
-    /// The connection has been read: whether anything came, be it part of a message. Also the answer to
-    /// [`ReceiverTransmit::Listen`].
-    Listened { heard: bool },
-    /// The answer to [`ReceiverTransmit::DrainGroup`]: what the group's socket held by then has been handed in.
-    Drained,
-    /// The kernel's count of packets dropped so far at the group's socket.
-    Dropped { total: u64 },
-    /// How many milliseconds packets have waited for the disk so far.
-    DiskWaited { total_ms: u64 },
-    /// The application has decided about an object.
-    Respond { file: FileId, response: Response },
-    /// These bytes of an announced object are stored already, from before this receiver was started.
-    Have { file: FileId, ranges: Vec<Range<u64>> },
-    /// Everything of the object is stored, and this is its BLAKE3 hash.
-    Hashed { file: FileId, hash: [u8; 32] },
-    /// The answer to [`ReceiverTransmit::CheckChunks`]: which bytes are wrong, whole chunks. None when the page is
-    /// not part of the object's hash.
-    Checked { file: FileId, page: u32, wrong: Option<Vec<Range<u64>>> },
-    /// The file has its final name (API_File_Received).
-    Committed { file: FileId },
-    /// The object cannot be stored as it was announced (no room, name refused). Everything kept of it is
-    /// gone, and nothing more is kept before [`ReceiverTransmit::Discard`].
-    AnnouncementRefused { file: FileId, begin: BeginOfFile, reason: String },
-    /// There was no room for these bytes, and there is now: it is as if they had never come. What was asked of the storage
-    /// since is not answered.
-    Lost { file: FileId, ranges: Vec<Range<u64>> },
-    /// Storing failed for good (disk full, name taken).
-    StoreFailed { file: FileId, reason: String },
-    /// API_Close_Receiver, and why.
-    Close { reason: String },
-}
-
-/// Something for the caller to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReceiverTransmit {
-    /// Send a message on the control connection.
-    Message { file: FileId, message: Message },
-    /// The object's size and name are known: its file may be sized and will be called so. Comes again, with
-    /// other words, when the group was wrong.
-    Announce { file: FileId, begin: BeginOfFile },
-    /// Keep these bytes of the [`ReceiverInput::Blocks`] just handled. They are new. Before the object's
-    /// announcement they should not cost a file: anybody may have sent them.
-    Store { file: FileId, range: Range<u64> },
-    /// Keep these of the [`ReceiverInput::Symbols`] just handled. Of one object, no more are kept than it has blocks.
-    KeepSymbols { file: FileId, source_block: u32, positions: Range<u64> },
-    /// What is stored and kept of a source block, `blocks` of it in all, should do to compute those that are missing,
-    /// in bytes: store them, forget its symbols, and say so with [`ReceiverInput::Decoded`]. If it does not do, one
-    /// more is kept, and this comes again.
-    Decode { file: FileId, source_block: u32, blocks: Range<u64>, missing: Vec<Range<u64>> },
-    /// Forget all symbols that are kept of the object.
-    ForgetSymbols { file: FileId },
-    /// The connection is ahead of the group, or the group is quiet: hand in what the group's socket holds by now, and
-    /// then [`ReceiverInput::Drained`]. A host that was busy with other things may have left a lot in there.
-    DrainGroup,
-    /// Nothing has come from the sender for long: read the connection now, and answer with
-    /// [`ReceiverInput::Listened`]. A host that was busy with other things may have left the sender's words unread.
-    Listen,
-    /// All bytes are stored: compute the hash and hand it back. After a wrong one, what is wrong is stored
-    /// anew over what is there, and this comes once more.
-    Hash { file: FileId },
-    /// See whether a page of chunk hashes leads to the object's `hash`, and which of its chunks are stored otherwise
-    /// ([`crate::chunks`]); answer with [`ReceiverInput::Checked`].
-    CheckChunks { file: FileId, hash: [u8; 32], page: ChunkHashes },
-    /// The hash is right: give the file its final name, and answer with [`ReceiverInput::Committed`] or
-    /// [`ReceiverInput::StoreFailed`].
-    Commit { file: FileId },
-    /// Throw away all that is stored of the object, announcement and failure included.
-    Discard { file: FileId },
-    /// Close the control connection.
-    CloseConnection,
-}
-
-/// Something to tell the application.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReceiverEvent {
-    /// API_BOF_Received: decide with [`ReceiverInput::Respond`] (per-file notification only).
-    Announced { file: FileId, begin: BeginOfFile },
-    /// INL_EOF_Only: an object went by of which nothing was heard but its end; decide with
-    /// [`ReceiverInput::Respond`] (per-file notification only; batched accepts).
-    EndOfFileOnly { file: FileId },
-    /// API_File_Received: complete, right and committed.
-    Received { file: FileId, begin: BeginOfFile },
-    /// API_File_Receive_Failed.
-    Failed { file: FileId, reason: String },
-    /// The sender wants this receiver in another group than that where it has gone last.
-    CalledBack { group: u8 },
-    /// The session is over (Goodbye or a lost connection).
-    Closed { reason: Option<String> },
-}
-
-/// What the receiver waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReceiverWait {
-    Connection,
-    /// Anything from the sender.
-    Sender,
-    /// The moment to report progress.
-    Report,
-    /// The hash of an object.
-    Hash,
-    Closed,
-}
-
-/// What came in and was of no use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ReceiverCounters {
-    /// Blocks that were there already.
-    pub duplicate_blocks: u64,
-    /// Packets of objects that have ended here.
-    pub late: u64,
-    /// Packets of another session.
-    pub foreign: u64,
-    /// Blocks that do not start at a multiple of the block length or cross an object's end, and
-    /// messages that do not come from a sender.
-    pub malformed: u64,
-    /// Packets that would need more memory than a session may take, or that came before there was a
-    /// connection to ask for what they leave open. What they hold is asked for later.
-    pub refused: u64,
-    /// Repair symbols kept, and blocks computed from them.
-    pub repair_symbols: u64,
-    pub decoded_blocks: u64,
-    /// Chunks that were there, wrong, and are asked for again.
-    pub wrong_chunks: u64,
 }
 
 /// One session's receiver. Call order: see the crate's documentation; poll to the end after every
@@ -322,6 +169,8 @@ impl Receiver {
             ReceiverInput::Lost { file, ranges } => self.lost(now, file, &ranges),
             ReceiverInput::StoreFailed { file, reason } => self.store_failed(file, &reason),
             ReceiverInput::Close { reason } => self.close(&reason),
+            // The connection tells what is the sender's.
+            ReceiverInput::Disown { .. } => {}
         }
     }
 }
@@ -370,7 +219,7 @@ impl Receiver {
             (Some(report), None) => (Some(report), ReceiverWait::Report),
             (Some(report), Some(quiet)) if report <= quiet => (Some(report), ReceiverWait::Report),
             (_, Some(quiet)) => (Some(quiet), ReceiverWait::Sender),
-            (None, None) if hashing() => (None, ReceiverWait::Hash),
+            (None, None) if hashing() => (None, ReceiverWait::Storage),
             (None, None) => (None, ReceiverWait::Sender),
         };
         Step::Wait([deadline, self.listens_at()].into_iter().flatten().min(), why)

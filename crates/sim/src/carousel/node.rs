@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
-    carousel::{Proofs, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit},
+    carousel::{Proofs, Receiver, ReceiverConfig},
+    object::{Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit},
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header},
@@ -102,10 +103,10 @@ impl ReceiverNode {
         let packet = if let Packet::Forged(forged) = packet { forged } else { packet };
         let input = match packet {
             Packet::Block(file, run) if self.is_right(*file, false, run) => {
-                ReceiverInput::Blocks { file: *file, range: run.clone() }
+                ReceiverInput::Blocks { from: Channel::Group, file: *file, range: run.clone() }
             }
             Packet::Symbol(file, run) if self.is_right(*file, true, run) => {
-                ReceiverInput::Symbols { file: *file, positions: run.clone() }
+                ReceiverInput::Symbols { from: Channel::Group, file: *file, positions: run.clone() }
             }
             Packet::Page(file, page) => {
                 return self.proofs.iter_mut().for_each(|proofs| proofs.take(*file, page.clone()));
@@ -114,7 +115,7 @@ impl ReceiverNode {
             Packet::Message(bytes) => {
                 let header = Header::parse(bytes).expect("a header of ours");
                 let message = Message::parse(&header, &bytes[HEADER_LEN..]).expect("a message of ours");
-                ReceiverInput::Message { file: header.file_id, message }
+                ReceiverInput::Message { from: Channel::Group, file: header.file_id, message }
             }
         };
         self.machine.handle(now, input);
@@ -157,6 +158,11 @@ impl ReceiverNode {
                     effects.notes.push(("failed", file, 0..0));
                     self.failed.insert(file.index(), reason);
                 }
+                Step::Event(
+                    ReceiverEvent::Announced { .. }
+                    | ReceiverEvent::EndOfFileOnly { .. }
+                    | ReceiverEvent::CalledBack { .. },
+                ) => self.complaints.push("a carousel asks its application nothing".into()),
                 Step::Event(ReceiverEvent::Closed { reason }) => {
                     self.closed = true;
                     self.reason = reason.map(|reason| reason.to_string());
@@ -182,13 +188,13 @@ impl ReceiverNode {
                 self.storage.announce(file.index(), begin.file_size);
                 (file, Ok(()))
             }
-            ReceiverTransmit::Store { file, range, compare } => {
-                let verb = if compare { "compares" } else { "stores" };
-                effects.notes.push((verb, file, range.clone()));
-                let content = &contents[file.index() as usize][range.start as usize..range.end as usize];
-                let forged = if self.takes_forged { vec![0xee; content.len()] } else { Vec::new() };
-                let content = if self.takes_forged { &forged } else { content };
-                (file, self.storage.store(file.index(), range, content))
+            ReceiverTransmit::Store { file, range } => {
+                effects.notes.push(("stores", file, range.clone()));
+                (file, self.store(file, range, contents))
+            }
+            ReceiverTransmit::Overwrite { file, range } => {
+                effects.notes.push(("compares", file, range.clone()));
+                (file, self.store(file, range, contents))
             }
             ReceiverTransmit::KeepSymbols { file, source_block, positions } => {
                 let forged = self.takes_forged.then(|| Rc::from([]));
@@ -230,10 +236,24 @@ impl ReceiverNode {
                 self.storage.discard(file.index());
                 (file, Ok(()))
             }
+            ReceiverTransmit::Message { .. }
+            | ReceiverTransmit::DrainGroup
+            | ReceiverTransmit::Listen
+            | ReceiverTransmit::CloseConnection => {
+                return self.complaints.push("a carousel's receiver has no connection".into());
+            }
         };
         if let Err(reason) = result {
             self.machine.handle(now, ReceiverInput::StoreFailed { file, reason });
         }
+    }
+
+    /// Stores bytes of the packet just handled.
+    fn store(&mut self, file: FileId, range: Range<u64>, contents: &[Rc<[u8]>]) -> Result<(), String> {
+        let content = &contents[file.index() as usize][range.start as usize..range.end as usize];
+        let forged = if self.takes_forged { vec![0xee; content.len()] } else { Vec::new() };
+        let content = if self.takes_forged { &forged } else { content };
+        self.storage.store(file.index(), range, content)
     }
 
     /// What is wrong with how it ended.

@@ -4,7 +4,7 @@ use std::{rc::Rc, time::Duration};
 
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
-use treecast_proto::chunks::CHUNK_LEN;
+use treecast_proto::object::chunks::CHUNK_LEN;
 use treecast_wire::{header::SessionId, message::BlockHashes};
 
 use crate::{

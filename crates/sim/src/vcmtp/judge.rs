@@ -3,7 +3,10 @@
 
 use std::mem::discriminant;
 
-use treecast_proto::vcmtp::{Outcome, ReceiverId, Repair};
+use treecast_proto::{
+    object::{Outcome, ReceiverId},
+    vcmtp::Repair,
+};
 
 use super::{
     Fault, Scenario,

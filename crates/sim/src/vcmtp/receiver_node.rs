@@ -8,12 +8,10 @@ use std::{
 
 use treecast_proto::{
     Instant, Step,
+    object::{Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
     rates::Mover,
     tfmcc::Arrived,
-    vcmtp::{
-        Channel, Receiver, ReceiverConfig, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
-        Response,
-    },
+    vcmtp::{Receiver, ReceiverConfig},
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header},
@@ -295,6 +293,9 @@ impl ReceiverNode {
                     let reason = "it does not fit".to_owned();
                     self.machine.handle(now, ReceiverInput::AnnouncementRefused { file, begin, reason });
                 }
+            }
+            ReceiverTransmit::Overwrite { file, range } => {
+                self.complaints.push(format!("{range:?} of {file} has come before and is to be overwritten"));
             }
             ReceiverTransmit::Store { file, range } => {
                 trace.add(self.entry(now, "stores", file, range.clone()));

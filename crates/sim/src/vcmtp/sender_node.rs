@@ -6,10 +6,8 @@ use rand::Rng as _;
 use treecast_proto::{
     Instant, Step,
     fec::Layout,
-    vcmtp::{
-        Destination, Lane, Outcome, ReceiverId, Sender, SenderConfig, SenderEvent, SenderInput,
-        SenderTransmit, SenderWait,
-    },
+    object::{Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit, SenderWait},
+    vcmtp::{Sender, SenderConfig},
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, SessionId},
@@ -291,7 +289,7 @@ impl SenderNode {
                 for page in pages {
                     let page = storage::chunk_hashes(&content, page);
                     let packet = Packet::Message(Message::ChunkHashes(page).to_packet(file).into());
-                    self.put(now, Destination::Receiver(to), packet, outputs);
+                    self.put(now, to, packet, outputs);
                 }
             }
             SenderTransmit::CloseConnection(id) => {
@@ -373,6 +371,9 @@ impl SenderNode {
                 trace.add(entry(now, "has seen a move", file, u64::from(receiver.0)..u64::from(group)));
             }
             SenderEvent::PutOut { receiver, .. } => _ = self.connections.remove(&receiver),
+            SenderEvent::Started | SenderEvent::Paused | SenderEvent::Looped { .. } => {
+                self.complaints.push("a session with receivers tells of listeners".into());
+            }
             SenderEvent::Closed => self.closed = true,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range, rc::Rc};
 
-use treecast_proto::chunks::Chunks;
+use treecast_proto::object::chunks::Chunks;
 use treecast_wire::message::ChunkHashes;
 
 use super::scenario::Fault;

@@ -4,7 +4,7 @@ use std::{ops::Range, rc::Rc, time::Duration};
 
 use treecast_proto::{
     Instant,
-    vcmtp::{Channel, ReceiverId, ReceiverInput, SenderInput},
+    object::{Channel, ReceiverId, ReceiverInput, SenderInput},
 };
 use treecast_wire::header::FileId;
 

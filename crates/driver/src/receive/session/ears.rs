@@ -3,7 +3,7 @@
 
 use std::{io, time::Duration};
 
-use treecast_proto::{Instant, replay_window::ReplayWindow, tfmcc::Arrived, vcmtp::Channel};
+use treecast_proto::{Instant, object::Channel, replay_window::ReplayWindow, tfmcc::Arrived};
 use treecast_wire::{
     header::FileId,
     message::{Heard, Message},

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use treecast_proto::{Instant, rates::Mover, tfmcc::Arrived, vcmtp::ReceiverInput};
+use treecast_proto::{Instant, object::ReceiverInput, rates::Mover, tfmcc::Arrived};
 use treecast_wire::ticket::{Ticket, group_address};
 
 use super::{

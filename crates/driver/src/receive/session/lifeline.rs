@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use treecast_proto::{Instant, vcmtp::ReceiverInput};
+use treecast_proto::{Instant, object::ReceiverInput};
 
 use super::{super::ReceiveError, Session};
 

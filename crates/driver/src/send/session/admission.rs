@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use treecast_proto::vcmtp::{ReceiverId, SenderInput};
+use treecast_proto::object::{ReceiverId, SenderInput};
 use treecast_wire::message::{Hello, PutOutCode};
 
 use super::{

@@ -10,7 +10,7 @@ use std::{
 
 use treecast_proto::{
     Instant,
-    vcmtp::{ReceiverId, SenderInput},
+    object::{ReceiverId, SenderInput},
 };
 use treecast_wire::{header::FileId, message::PutOutCode};
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use treecast_proto::{Instant, vcmtp::ReceiverId};
+use treecast_proto::{Instant, object::ReceiverId};
 use treecast_wire::{
     header::FileId,
     message::{ChunkHashes, Message},

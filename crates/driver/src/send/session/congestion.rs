@@ -2,8 +2,8 @@
 
 use treecast_proto::{
     Instant, Step,
+    object::{Destination, ReceiverId},
     tfmcc::{self, Cause, PaceReport, SenderConfig, SenderInput},
-    vcmtp::{Destination, ReceiverId},
 };
 use treecast_wire::{header::FileId, message::Message};
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
-    vcmtp::{Lane, ReceiverId, SenderInput},
+    object::{Lane, ReceiverId, SenderInput},
 };
 use treecast_wire::{
     header::{FileId, SessionId},

@@ -10,7 +10,7 @@ use std::{
 use treecast_proto::{
     Instant, Step,
     fanout::{Config, Event, Fanout, Heard, Input, Way},
-    vcmtp::{ReceiverId, SenderInput},
+    object::{ReceiverId, SenderInput},
 };
 use treecast_wire::ticket;
 

@@ -5,7 +5,7 @@ use std::io;
 use treecast_proto::{
     Instant,
     group_key::{GroupKeySchedule, KeyCommand, KeyInput, MAX_PACKETS},
-    vcmtp::ReceiverId,
+    object::ReceiverId,
 };
 use treecast_wire::{
     header::FileId,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use treecast_proto::{Instant, vcmtp::SenderWait};
+use treecast_proto::{Instant, object::SenderWait};
 use treecast_wire::header::FileId;
 
 use super::Session;

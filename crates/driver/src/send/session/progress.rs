@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use treecast_proto::{
     Instant,
-    vcmtp::{ReceiverId, SenderWait},
+    object::{ReceiverId, SenderWait},
 };
 
 use super::{

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use treecast_proto::{
     Instant, Step,
-    vcmtp::{Lane, ReceiverId},
+    object::{Lane, ReceiverId},
 };
 use treecast_wire::header::{FileId, Header, PacketNumbers, PacketType};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use treecast_proto::{Instant, vcmtp::SenderInput};
+use treecast_proto::{Instant, object::SenderInput};
 
 use super::{
     super::{SendError, SendEvent},

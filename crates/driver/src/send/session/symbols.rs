@@ -5,7 +5,7 @@ use std::ops::Range;
 use treecast_proto::{
     Instant,
     fec::Layout,
-    vcmtp::{Destination, ReceiverId},
+    object::{Destination, ReceiverId},
 };
 use treecast_wire::header::{FileId, HEADER_LEN, Header, PacketType};
 

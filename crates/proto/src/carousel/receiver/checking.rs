@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use treecast_wire::{header::FileId, message::ChunkHashes};
 
-use super::{Receiver, ReceiverTransmit};
-use crate::chunks;
+use super::Receiver;
+use crate::object::{ReceiverTransmit, chunks};
 
 impl Receiver {
     pub(super) fn has_chunk_hashes(&self) -> bool {

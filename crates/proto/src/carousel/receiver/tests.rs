@@ -1,12 +1,12 @@
 //! The carousel's receiver, seen from outside.
 
-use treecast_wire::message::{Contents, Digest, Reason, TransferType};
+use treecast_wire::message::{ChunkHashes, Contents, Digest, Reason, TransferType};
 
 use super::{
     leaving::{ECHO, WITHDRAWALS, WITHDRAWN_FOR},
     *,
 };
-use crate::chunks::CHUNK_LEN;
+use crate::object::{Channel, chunks::CHUNK_LEN};
 
 const NOW: Instant = Instant::ZERO;
 const FILE: FileId = FileId(9 << 32);
@@ -34,7 +34,7 @@ fn begin() -> BeginOfFile {
 }
 
 fn message(file: FileId, message: Message) -> ReceiverInput {
-    ReceiverInput::Message { file, message }
+    ReceiverInput::Message { from: Channel::Group, file, message }
 }
 
 fn contents(objects: u32) -> ReceiverInput {
@@ -46,7 +46,7 @@ fn digest(byte: u8) -> ReceiverInput {
 }
 
 fn blocks(range: Range<u64>) -> ReceiverInput {
-    ReceiverInput::Blocks { file: FILE, range }
+    ReceiverInput::Blocks { from: Channel::Group, file: FILE, range }
 }
 
 fn hashed(byte: u8) -> ReceiverInput {
@@ -56,7 +56,10 @@ fn hashed(byte: u8) -> ReceiverInput {
 const COMMITTED: ReceiverInput = ReceiverInput::Committed { file: FILE };
 
 fn store(range: Range<u64>, compare: bool) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
-    Step::Transmit(ReceiverTransmit::Store { file: FILE, range, compare })
+    Step::Transmit(match compare {
+        true => ReceiverTransmit::Overwrite { file: FILE, range },
+        false => ReceiverTransmit::Store { file: FILE, range },
+    })
 }
 
 fn failed(reason: &str) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
@@ -329,7 +332,11 @@ fn a_commit_that_fails_is_a_failure() {
 fn an_object_that_is_not_wanted_needs_nothing_more() {
     let mut receiver = receiver();
     let begin = message(FILE, Message::BeginOfFile(begin()));
-    let steps = take(&mut receiver, NOW, [contents(1), begin, ReceiverInput::Ignore { file: FILE }]);
+    let steps = take(
+        &mut receiver,
+        NOW,
+        [contents(1), begin, ReceiverInput::Respond { file: FILE, response: Response::Ignore }],
+    );
     assert_eq!(steps[1..], [Step::Transmit(ReceiverTransmit::Discard { file: FILE }), closed(None)]);
 }
 
@@ -337,8 +344,8 @@ fn an_object_that_is_not_wanted_needs_nothing_more() {
 fn only_what_is_there_comes_twice() {
     let mut receiver = receiver();
     let begin_of = |file| message(file, Message::BeginOfFile(begin()));
-    let unwanted = || ReceiverInput::Blocks { file: OTHER, range: 0..95 };
-    let ignore = ReceiverInput::Ignore { file: OTHER };
+    let unwanted = || ReceiverInput::Blocks { from: Channel::Group, file: OTHER, range: 0..95 };
+    let ignore = ReceiverInput::Respond { file: OTHER, response: Response::Ignore };
     take(&mut receiver, NOW, [contents(3), begin_of(OTHER), ignore, unwanted(), unwanted()]);
     assert_eq!(receiver.progress().duplicate_blocks, 0, "it was not wanted");
     take(&mut receiver, NOW, [begin_of(FILE), digest(7), blocks(0..95), hashed(7), COMMITTED, blocks(0..95)]);
@@ -352,9 +359,9 @@ fn packets_of_another_session_or_beyond_the_contents_are_ignored() {
     let inputs = [
         contents(1),
         message(stranger, Message::BeginOfFile(begin())),
-        ReceiverInput::Blocks { file: stranger, range: 0..10 },
+        ReceiverInput::Blocks { from: Channel::Group, file: stranger, range: 0..10 },
         message(OTHER, Message::BeginOfFile(begin())),
-        ReceiverInput::Blocks { file: OTHER, range: 0..10 },
+        ReceiverInput::Blocks { from: Channel::Group, file: OTHER, range: 0..10 },
     ];
     assert_eq!(take(&mut receiver, NOW, inputs), []);
 }
@@ -364,7 +371,7 @@ fn objects_are_bounded_while_their_number_is_unknown() {
     let mut receiver = receiver();
     for index in 0..1000 {
         let file = FileId::new(SessionId(9), index);
-        take(&mut receiver, NOW, [ReceiverInput::Blocks { file, range: 0..10 }]);
+        take(&mut receiver, NOW, [ReceiverInput::Blocks { from: Channel::Group, file, range: 0..10 }]);
     }
     assert_eq!(receiver.objects.len(), MAX_UNANNOUNCED);
 }
@@ -376,7 +383,7 @@ fn what_anybody_may_have_invented_is_bounded() {
     let of = |index: u32| FileId::new(SessionId(9), index);
     for index in 0..2_000 {
         let range = 0..1 << 20;
-        take(&mut receiver, NOW, [ReceiverInput::Blocks { file: of(index), range }]);
+        take(&mut receiver, NOW, [ReceiverInput::Blocks { from: Channel::Group, file: of(index), range }]);
     }
     assert_eq!(receiver.objects.len(), MAX_UNANNOUNCED, "before they are announced");
     assert!(receiver.progress().received_bytes <= EARLY_BYTES);
@@ -388,7 +395,11 @@ fn what_anybody_may_have_invented_is_bounded() {
     assert_eq!(announced, MAX_UNFINISHED, "files at a time");
     for block in 0..200_000 {
         let start = block * 40_960;
-        take(&mut receiver, NOW, [ReceiverInput::Blocks { file: of(0), range: start..start + 10 }]);
+        take(
+            &mut receiver,
+            NOW,
+            [ReceiverInput::Blocks { from: Channel::Group, file: of(0), range: start..start + 10 }],
+        );
     }
     assert!(receiver.objects[&0].stored.chunks() <= MAX_CHUNKS);
 }

@@ -11,7 +11,7 @@ use treecast_wire::unicast::{FileHeader, Reply, Request};
 use super::MAX_REQUESTS;
 use crate::{
     Instant, Step,
-    stored::Stored,
+    object::stored::Stored,
     unicast::{ClientEvent, ClientWait, StorageReport, StorageTask},
 };
 

@@ -13,7 +13,7 @@ use super::{
     object::{Object, Stage},
     requester::Request,
 };
-use crate::{Instant, chunks::Chunks};
+use crate::{Instant, object::chunks::Chunks};
 
 /// How far the chunks of an object are compared.
 #[derive(Debug)]

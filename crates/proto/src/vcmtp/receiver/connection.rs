@@ -3,7 +3,7 @@
 use treecast_wire::message::{PutOut, PutOutCode};
 
 use super::{
-    Channel, Receiver, ReceiverEvent, ReceiverTransmit, State,
+    Channel, CutShort, Receiver, ReceiverEvent, ReceiverTransmit, State,
     object::{Object, Stage},
 };
 use crate::{Instant, Step};
@@ -101,7 +101,8 @@ impl Receiver {
         if std::mem::take(&mut self.requester.ready_to_send) {
             self.out.push_back(Step::Transmit(ReceiverTransmit::CloseConnection));
         }
-        self.out.push_back(Step::Event(ReceiverEvent::Closed { reason: self.close_reason.clone() }));
+        let reason = self.close_reason.clone().map(CutShort::Disconnected);
+        self.out.push_back(Step::Event(ReceiverEvent::Closed { reason }));
         self.state = State::Closed;
     }
 

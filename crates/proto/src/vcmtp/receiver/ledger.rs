@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{super::ranges::BlockSet, object::Object};
+use super::object::Object;
+use crate::object::ranges::BlockSet;
 
 /// The most objects that are open at the same time.
 const MAX_OPEN: usize = 8192;

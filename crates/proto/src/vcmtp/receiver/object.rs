@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use treecast_wire::message::BeginOfFile;
 
-use super::{super::ranges::BlockSet, chunks::Check, symbols::Lacking};
+use super::{chunks::Check, symbols::Lacking};
 use crate::Instant;
+use crate::object::ranges::BlockSet;
 
 /// The longest run of blocks that is taken at once; a host hands in what one batch of packets held.
 const MAX_RUN_BYTES: u64 = 16 << 20;

@@ -13,7 +13,7 @@ use treecast_wire::{
 };
 
 use super::{
-    super::{Repair, ranges::BlockSet},
+    super::Repair,
     Channel, Receiver, ReceiverTransmit, State,
     data_receiver::{MAX_CHUNKS, QUIET},
     ledger::Word,
@@ -23,6 +23,7 @@ use super::{
 use crate::{
     Instant,
     fec::{Gatherer, Layout},
+    object::ranges::BlockSet,
 };
 
 /// How long what is lacking waits to be told: packets that were overtaken may still come, and several source blocks go

@@ -12,7 +12,7 @@ use super::{
     *,
 };
 
-const CHUNK_LEN: u64 = crate::chunks::CHUNK_LEN;
+const CHUNK_LEN: u64 = crate::object::chunks::CHUNK_LEN;
 const HASH: [u8; 32] = [7; 32];
 const KEEPALIVE: Duration = Duration::from_secs(3600);
 const STALL_LIMIT: Duration = Duration::from_secs(7200);
@@ -137,6 +137,7 @@ fn transmit_words(transmit: &ReceiverTransmit) -> String {
             format!("announce {} {}", file.index(), begin.file_size)
         }
         ReceiverTransmit::Store { file, range } => format!("store {} {range:?}", file.index()),
+        ReceiverTransmit::Overwrite { file, range } => format!("overwrite {} {range:?}", file.index()),
         ReceiverTransmit::KeepSymbols { file, source_block, positions } => {
             format!("keep {} of {}/{source_block}", (positions.end - positions.start) / 100, file.index())
         }

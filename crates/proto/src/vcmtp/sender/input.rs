@@ -8,13 +8,13 @@ use treecast_wire::{
 };
 
 use super::{
-    super::{Repair, ranges::BlockSet},
+    super::Repair,
     Outcome, ReceiverId, Sender,
     coordinator::State,
     retransmitter::{Due, Retransmitter},
     symbols::Answer,
 };
-use crate::Instant;
+use crate::{Instant, object::ranges::BlockSet};
 
 impl Sender {
     /// INL_Unicast_Connection_Created(j). What went to the group before the receiver was there goes to

@@ -7,7 +7,8 @@ use treecast_wire::{
     message::BeginOfFile,
 };
 
-use super::{super::ranges::BlockSet, Outcome, ReceiverId, over::Over};
+use super::over::Over;
+use crate::object::{Outcome, ReceiverId, ranges::BlockSet};
 use crate::{
     Instant,
     fec::{Layout, Schedule},

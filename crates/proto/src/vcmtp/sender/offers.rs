@@ -2,7 +2,8 @@
 //! is still to have, begun or not, and says at once which it does not want. So the sender knows what is left for it, and the
 //! receiver may go when it has the rest.
 
-use super::{super::ranges::BlockSet, Outcome, ReceiverId, Sender, SenderEvent, objects::Objects};
+use super::{Sender, objects::Objects};
+use crate::object::{Outcome, ReceiverId, SenderEvent, ranges::BlockSet};
 
 /// The offers made to one receiver, and its answers.
 #[derive(Debug)]

@@ -9,14 +9,14 @@ use std::{
 use treecast_wire::header::FileId;
 
 use super::{
-    super::{Repair, ranges::BlockSet},
+    super::Repair,
     ReceiverId,
     objects::{Object, Objects},
     offers::Offers,
     over::MOST_AT_ONCE,
     slower::{Awaited, Moves},
 };
-use crate::Instant;
+use crate::{Instant, object::ranges::BlockSet};
 
 /// The most control messages that wait for one receiver; a receiver that asks for more without
 /// reading the answers gets none.

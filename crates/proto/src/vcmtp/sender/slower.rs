@@ -14,13 +14,12 @@ use treecast_wire::{
 };
 
 use super::{
-    super::ranges::BlockSet,
     Destination, ReceiverId, Sender, SenderEvent, SenderTransmit, SenderWait,
     coordinator::State,
     objects::Objects,
     retransmitter::{Due, Retransmitter},
 };
-use crate::{Instant, Step};
+use crate::{Instant, Step, object::ranges::BlockSet};
 
 /// The most objects that only receivers of slower groups are still at; above it the first group waits for them, too.
 const MAX_AT_SLOWER: usize = 61_440;

@@ -154,6 +154,7 @@ fn event_words(event: &SenderEvent) -> String {
         SenderEvent::PutOut { receiver, reason } => format!("{} is put out ({reason})", receiver.0),
         SenderEvent::Moved { receiver, group } => format!("receiver {} in group {group}", receiver.0),
         SenderEvent::Closed => "closed".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 

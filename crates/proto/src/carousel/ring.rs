@@ -1,0 +1,407 @@
+//! The loop of one group: which part of which object goes out next.
+
+use std::{collections::VecDeque, time::Duration};
+
+use treecast_wire::{
+    ParseError,
+    header::{FileId, PacketType},
+    message::{BeginOfFile, Contents, Digest, Message, Reason},
+};
+
+use super::{ANNOUNCE_BYTES, pass::Pass, sender::SenderConfig};
+use crate::{
+    Instant,
+    fec::Layout,
+    object::{
+        Destination, SenderTransmit, SenderWait,
+        chunks::{self, Chunks},
+    },
+};
+
+/// A loop takes at least so long: small objects are not to keep a network busy for nothing.
+pub(super) const SHORTEST_LOOP: Duration = Duration::from_millis(20);
+
+/// An object of which a pass sends fewer symbols than this is not announced in it, but for the first.
+const MANY_SYMBOLS: u64 = 32;
+
+/// How many times the end is said, since no receiver can ask for it.
+pub(super) const GOODBYES: usize = 3;
+
+/// What a ring does next.
+pub(super) enum Turn {
+    Transmit(SenderTransmit),
+    /// Every object has been out once more.
+    Looped,
+    Wait(Option<Instant>, SenderWait),
+}
+
+/// The loop of one group. While somebody listens it nearly always has something to send: the caller polls it as often as the
+/// rate allows.
+#[derive(Debug)]
+pub(super) struct Ring {
+    config: SenderConfig,
+    to: Destination,
+    /// The most bytes of an object that are handed out at once.
+    max_run_len: u64,
+    contents: Contents,
+    objects: Vec<Object>,
+    state: State,
+    loops: u64,
+    /// Of a loop of repair symbols; always the first in others.
+    pass: Pass,
+    /// Where each loop and pass begins: an object's index, and a position in it.
+    start: (usize, u64),
+    /// Nothing of the loop has been sent.
+    is_fresh: bool,
+    /// The loop that is next begins then, or later.
+    next_loop: Instant,
+    /// Index of the object that is being sent.
+    current: usize,
+    /// Its next byte.
+    position: u64,
+    /// Where it is announced next.
+    announce_at: u64,
+    /// The next page of its chunk hashes.
+    next_page: u32,
+    /// A loop has ended, and the caller has not heard of it.
+    has_looped: bool,
+    /// Messages that go before the next block. At most a few for each object.
+    messages: VecDeque<(FileId, Message)>,
+}
+
+#[derive(Debug)]
+struct Object {
+    file: FileId,
+    begin: BeginOfFile,
+    hash: Option<[u8; 32]>,
+    withdrawn: Option<Reason>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nobody listens to the group.
+    Waiting,
+    Sending,
+    /// The last messages are going out.
+    Closing,
+    Closed,
+}
+
+impl Ring {
+    /// The loop of the group `to`, which begins at `config.start` and ends its runs after `max_run_len` bytes.
+    ///
+    /// # Errors
+    /// When there are no objects, or more than [`treecast_wire::message::MAX_OBJECTS`].
+    pub fn new(
+        config: SenderConfig,
+        (to, max_run_len): (Destination, u32),
+        objects: Vec<BeginOfFile>,
+    ) -> Result<Self, ParseError> {
+        let contents = Contents::new(u32::try_from(objects.len()).unwrap_or(u32::MAX))?;
+        let object = |(index, begin)| {
+            let file = FileId::new(config.session, index);
+            Object { file, begin, hash: None, withdrawn: None }
+        };
+        let start = place(&config, &objects);
+        let mut ring = Self {
+            to,
+            max_run_len: max_run_len.into(),
+            contents,
+            objects: (0..).zip(objects).map(object).collect(),
+            state: State::Waiting,
+            loops: 0,
+            pass: Pass::default(),
+            start,
+            is_fresh: true,
+            next_loop: Instant::ZERO,
+            current: start.0,
+            position: start.1,
+            announce_at: 0,
+            next_page: 0,
+            has_looped: false,
+            messages: VecDeque::new(),
+            config,
+        };
+        ring.align();
+        Ok(ring)
+    }
+
+    /// What an object is announced as.
+    pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
+        self.objects.get(file.index() as usize).map(|object| &object.begin)
+    }
+
+    /// How many times every object has been out.
+    pub fn loops(&self) -> u64 {
+        self.loops
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Goes on while somebody listens, and waits otherwise.
+    pub fn listen(&mut self, is_heard: bool) {
+        match self.state {
+            State::Waiting if is_heard => self.state = State::Sending,
+            State::Sending if !is_heard => self.state = State::Waiting,
+            _ => {}
+        }
+    }
+
+    /// An object cannot be read any more.
+    pub fn withdraw(&mut self, file: FileId, reason: &str) {
+        if let Some(object) = self.object(file) {
+            object.withdrawn = Some(Reason::new(reason));
+            if self.start.0 == file.index() as usize {
+                self.start.1 = 0;
+            }
+        }
+    }
+
+    pub fn poll(&mut self, now: Instant) -> Turn {
+        loop {
+            if std::mem::take(&mut self.has_looped) {
+                return Turn::Looped;
+            }
+            match self.state {
+                State::Waiting => return Turn::Wait(None, SenderWait::Listener),
+                State::Sending if self.is_early(now) => {
+                    return Turn::Wait(Some(self.next_loop), SenderWait::Loop);
+                }
+                State::Sending | State::Closing => {
+                    if let Some(transmit) = self.next_transmit(now) {
+                        return Turn::Transmit(transmit);
+                    }
+                }
+                State::Closed => return Turn::Wait(None, SenderWait::Closed),
+            }
+        }
+    }
+
+    /// The hash of an object is known.
+    pub fn hashed(&mut self, file: FileId, hash: [u8; 32]) {
+        let announce = self.config.announce;
+        let Some(object) = self.object(file) else { return };
+        let news = object.hash.replace(hash) != Some(hash);
+        if announce && news {
+            // Receivers that have all blocks wait for nothing else.
+            self.messages.push_back((file, Message::Digest(Digest::unsigned(hash))));
+        }
+    }
+
+    fn object(&mut self, file: FileId) -> Option<&mut Object> {
+        self.objects.get_mut(file.index() as usize).filter(|object| object.file == file)
+    }
+
+    /// Says Goodbye, and then nothing more.
+    pub fn close(&mut self) {
+        if matches!(self.state, State::Closing | State::Closed) {
+            return;
+        }
+        self.state = State::Closing;
+        if self.config.announce {
+            let goodbye = (self.objects[0].file, Message::Goodbye);
+            self.messages.extend(std::iter::repeat_n(goodbye, GOODBYES));
+        }
+    }
+
+    /// What goes out next; none when the state or the place in the loop has changed instead.
+    fn next_transmit(&mut self, now: Instant) -> Option<SenderTransmit> {
+        if let Some((file, message)) = self.messages.pop_front() {
+            return Some(SenderTransmit::Message { to: self.to, file, message });
+        }
+        if self.state == State::Closing {
+            self.state = State::Closed;
+            return None;
+        }
+        if std::mem::take(&mut self.is_fresh) {
+            self.next_loop = now + SHORTEST_LOOP;
+        }
+        if self.objects[self.current].withdrawn.is_some() {
+            self.finish_object();
+            None
+        } else if self.speaks() && self.position >= self.announce_at {
+            self.announce();
+            None
+        } else if let Some(page) = self.next_page() {
+            self.next_page = page + 1;
+            let file = self.objects[self.current].file;
+            Some(SenderTransmit::ChunkHashes { to: self.to, file, pages: page..page + 1 })
+        } else {
+            let transmit = self.next_run();
+            if transmit.is_none() {
+                self.finish_object();
+            }
+            transmit
+        }
+    }
+
+    /// Whether this loop is one of repair symbols.
+    fn is_fountain(&self) -> bool {
+        self.config.fec && self.row() > 0
+    }
+
+    /// How the current object is cut for repair symbols, in a loop of those.
+    fn fountain(&self) -> Option<Layout> {
+        let size = self.objects[self.current].begin.file_size;
+        Layout::new(size, self.config.block_len).filter(|_| self.is_fountain())
+    }
+
+    /// Which repair symbols this loop sends; none, but blocks, with 0.
+    fn row(&self) -> u64 {
+        self.config.first_row.saturating_add(self.loops)
+    }
+
+    /// Whether messages of the current object go out.
+    fn speaks(&self) -> bool {
+        let object = &self.objects[self.current];
+        let is_large = || {
+            let run = self.fountain().and_then(|layout| self.pass.next_from(&layout, 0));
+            object.withdrawn.is_none() && run.is_some_and(|run| run.end - run.start >= MANY_SYMBOLS)
+        };
+        self.config.announce && (self.pass.is_first() || is_large())
+    }
+
+    /// Whether a loop is over before its time.
+    fn is_early(&self, now: Instant) -> bool {
+        self.is_fresh && self.messages.is_empty() && self.loops > 0 && now < self.next_loop
+    }
+
+    fn announce(&mut self) {
+        let object = &self.objects[self.current];
+        self.messages.push_back((object.file, Message::Contents(self.contents)));
+        self.messages.push_back((object.file, Message::BeginOfFile(object.begin.clone())));
+        if let Some(hash) = object.hash {
+            self.messages.push_back((object.file, Message::Digest(Digest::unsigned(hash))));
+        }
+        let stride = if self.fountain().is_some() { self.pass.stride() } else { 1 };
+        self.announce_at = self.position + ANNOUNCE_BYTES * stride;
+        if let Some(chunks) = Chunks::new(object.begin.file_size) {
+            // What lies behind is told in the next loop.
+            self.next_page = self.next_page.max(chunks.page_at(self.position));
+        }
+    }
+
+    /// The next page of chunk hashes whose chunks begin before the next announcement.
+    fn next_page(&self) -> Option<u32> {
+        let object = &self.objects[self.current];
+        let may_tell = self.config.announce
+            && self.pass.is_first()
+            && chunks::fit_in(self.config.block_len)
+            && object.hash.is_some();
+        let chunks = Chunks::new(object.begin.file_size).filter(|_| may_tell)?;
+        let is_due =
+            self.next_page < chunks.pages() && chunks.page_bytes(self.next_page).start < self.announce_at;
+        is_due.then_some(self.next_page)
+    }
+
+    /// The next blocks or symbols of the current object; none when it has no more of them in this pass.
+    fn next_run(&mut self) -> Option<SenderTransmit> {
+        let object = &self.objects[self.current];
+        let (file, size) = (object.file, object.begin.file_size);
+        let end = if self.is_before_start() { self.start.1 } else { size };
+        let (to, most) = (self.to, self.max_run_len);
+        let Some(layout) = self.fountain() else {
+            let range = self.position..self.position.saturating_add(most).min(end);
+            return (!range.is_empty()).then(|| {
+                self.go_on(range.end);
+                SenderTransmit::Blocks { to, kind: PacketType::Data, file, range }
+            });
+        };
+        let block_len = layout.block_len();
+        let blocks = self.pass.next_from(&layout, self.position.div_ceil(block_len))?;
+        if blocks.start * block_len >= end {
+            return None;
+        }
+        let blocks = blocks.start..blocks.end.min(blocks.start + (most / block_len).max(1));
+        let (source_block, symbols) = layout.instead(&blocks, self.row());
+        let next = blocks.start + u64::from(symbols.end - symbols.start);
+        self.go_on(next.saturating_mul(block_len).min(size));
+        Some(SenderTransmit::Symbols { to, file, source_block, symbols })
+    }
+
+    /// Whether the loop or pass, which has come round, ends in the current object.
+    fn is_before_start(&self) -> bool {
+        self.current == self.start.0 && self.position < self.start.1
+    }
+
+    fn go_on(&mut self, position: u64) {
+        self.position = position;
+        if position > 0 && (self.current, position) == self.start {
+            self.finish_pass();
+        }
+    }
+
+    /// Goes on to the next object, or to the next pass where this one has come round.
+    fn finish_object(&mut self) {
+        if self.is_before_start() {
+            return self.finish_pass();
+        }
+        if self.speaks() {
+            let object = &self.objects[self.current];
+            let end = match (&object.withdrawn, object.hash) {
+                (Some(reason), _) => {
+                    vec![Message::Contents(self.contents), Message::Withdraw(reason.clone())]
+                }
+                (None, Some(hash)) => vec![Message::EndOfFile, Message::Digest(Digest::unsigned(hash))],
+                (None, None) => vec![Message::EndOfFile],
+            };
+            let file = object.file;
+            self.messages.extend(end.into_iter().map(|message| (file, message)));
+        }
+        (self.position, self.announce_at, self.next_page) = (0, 0, 0);
+        self.current = (self.current + 1) % self.objects.len();
+        if (self.current, 0) == self.start {
+            self.finish_pass();
+        }
+    }
+
+    fn finish_pass(&mut self) {
+        match self.pass.next().filter(|_| self.is_fountain()) {
+            Some(next) => {
+                self.pass = next;
+                (self.current, self.position) = self.start;
+                (self.announce_at, self.next_page) = (0, 0);
+            }
+            None => self.finish_loop(),
+        }
+    }
+
+    fn finish_loop(&mut self) {
+        self.loops += 1;
+        self.pass = Pass::default();
+        self.align();
+        self.is_fresh = true;
+        self.has_looped = true;
+    }
+
+    /// Whether every object is withdrawn.
+    pub fn has_nothing(&self) -> bool {
+        self.objects.iter().all(|object| object.withdrawn.is_some())
+    }
+
+    /// Passes begin where a source block does.
+    fn align(&mut self) {
+        self.current = self.start.0;
+        if let Some(layout) = self.fountain() {
+            let source_block = layout.source_block(self.start.1 / layout.block_len());
+            self.start.1 = layout.blocks(source_block).start * layout.block_len();
+            (self.position, self.announce_at) = (self.start.1, 0);
+        }
+    }
+}
+
+/// The object, and the position in it, at which a loop begins: where a block does.
+fn place(config: &SenderConfig, objects: &[BeginOfFile]) -> (usize, u64) {
+    let total: u128 = objects.iter().map(|begin| u128::from(begin.file_size)).sum();
+    let mut rest = u128::from(config.start) % total.max(1);
+    for (index, begin) in objects.iter().enumerate() {
+        if rest < u128::from(begin.file_size) {
+            let block_len = u64::from(config.block_len.max(1));
+            return (index, rest as u64 / block_len * block_len);
+        }
+        rest -= u128::from(begin.file_size);
+    }
+    (0, 0)
+}

@@ -1,0 +1,22 @@
+//! Objects, as every repair sees them: what a receiver stores, decodes, hashes, checks and commits, and what a sender reads and
+//! sends.
+//!
+//! A repair is a machine that decides *when* each of this happens: [`crate::vcmtp`] and [`crate::carousel`] are such
+//! machines, and [`crate::repair`] holds one of them. All of them are handed the same inputs and hand back the same
+//! tasks. So whoever runs a machine carries a task out in one place, whatever the repair.
+//!
+//! A machine passes over an input that its repair has no use for: a carousel has no connection that could break.
+
+pub mod chunks;
+pub(crate) mod ranges;
+mod receiver;
+mod sender;
+pub(crate) mod stored;
+
+pub use receiver::{
+    Channel, CutShort, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
+    Response,
+};
+pub use sender::{
+    Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit, SenderWait,
+};

@@ -1,0 +1,146 @@
+//! What a sender's machine is told, and what it wants.
+
+use std::ops::Range;
+
+use treecast_wire::{
+    header::{FileId, PacketType},
+    message::Message,
+};
+
+/// The number of a receiver's control connection, which the caller gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReceiverId(pub u32);
+
+impl ReceiverId {
+    /// What the receiver is called in messages to the group: not 0, which stands for nobody.
+    pub fn number(self) -> u32 {
+        self.0.wrapping_add(1).max(1)
+    }
+}
+
+/// A place where sending can block on its own, and is polled on its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// The group's socket. All events come out here, too.
+    Group,
+    /// The same socket, for the slower group of this number, which has a rate of its own.
+    Slower(u8),
+    /// A receiver's control connection.
+    Receiver(ReceiverId),
+}
+
+/// Something that has happened at the sender.
+#[derive(Debug, Clone)]
+pub enum SenderInput {
+    /// A receiver's connection is there and its Hello has been read
+    /// (INL_Unicast_Connection_Created). `receive_buffer_bytes` is from the Hello.
+    Joined { receiver: ReceiverId, receive_buffer_bytes: u32 },
+    /// A receiver's connection is gone (INL_Unicast_Connection_Closed).
+    Left { receiver: ReceiverId, reason: String },
+    /// What was multicast has not reached this receiver, and does not fill its buffer.
+    Unheard { receiver: ReceiverId },
+    /// A message came on a receiver's connection.
+    Message { from: ReceiverId, file: FileId, message: Message },
+    /// The caller has read the object to its end, and this is its BLAKE3 hash.
+    Hashed { file: FileId, hash: [u8; 32] },
+    /// The object can no longer be read as it was announced.
+    Withdraw { file: FileId, reason: String },
+    /// Whether anybody listens to this group, as far as the sender's link tells (MLD, IGMP), or receivers were named. This
+    /// is for repairs without a way back.
+    Listeners { group: u8, present: bool },
+    /// No more objects will come: finish those that are under way, say Goodbye, close
+    /// (API_Close_Sender).
+    Close,
+}
+
+/// Where a packet goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// The first group, the only one of most sessions.
+    Group,
+    /// The slower group of this number, from 1 on.
+    Slower(u8),
+    Receiver(ReceiverId),
+}
+
+/// Something for the caller to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SenderTransmit {
+    /// Send one control message.
+    Message { to: Destination, file: FileId, message: Message },
+    /// Read these bytes of the object and send them as packets of `block_len` bytes each.
+    /// `kind` is `Data` or `RetransmittedData`.
+    Blocks { to: Destination, kind: PacketType, file: FileId, range: Range<u64> },
+    /// Compute these repair symbols of a source block ([`crate::fec::Layout`]) and send them, a packet each.
+    Symbols { to: Destination, file: FileId, source_block: u32, symbols: Range<u32> },
+    /// Send these pages of the object's chunk hashes ([`super::chunks`]), a message each: one without hashes where they
+    /// are not known.
+    ChunkHashes { to: Destination, file: FileId, pages: Range<u32> },
+    /// Close this receiver's connection when all before is written.
+    CloseConnection(ReceiverId),
+}
+
+/// How an object ended at one receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Complete,
+    /// The receiver did not want it.
+    NotWanted,
+    Failed(String),
+}
+
+impl Outcome {
+    /// What is kept of it while others are still at the object: receivers may fail at many, with long reasons.
+    pub(crate) fn without_reason(&self) -> Self {
+        match self {
+            Self::Failed(_) => Self::Failed(String::new()),
+            other => other.clone(),
+        }
+    }
+}
+
+/// Something to tell the application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SenderEvent {
+    /// One receiver has ended with an object.
+    ReceiverDone { file: FileId, receiver: ReceiverId, outcome: Outcome },
+    /// API_File_Done: every receiver has ended with the object, or its time is up. Somebody who comes later may still
+    /// ask for it, unless the session is a feed; once more it is done when an object goes on that nobody was left to
+    /// have. Outcomes come without reasons, which [`SenderEvent::ReceiverDone`] has told.
+    FileDone { file: FileId, outcomes: Vec<(ReceiverId, Outcome)> },
+    /// A receiver listens to another group now, of which 0 is the first.
+    Moved { receiver: ReceiverId, group: u8 },
+    /// Every receiver for which an object was opened again has ended with it: the caller may let go of what it needed
+    /// for that.
+    FileClosed { file: FileId },
+    /// A receiver has stalled and is no longer served: it is to be told [`Message::PutOut`] if its connection takes it
+    /// at once, and the connection to be closed, whatever is left to be written on it. It counts as having left.
+    PutOut { receiver: ReceiverId, reason: String },
+    /// Somebody listens: the first loop begins, or goes on where it was.
+    Started,
+    /// Nobody listens any more.
+    Paused,
+    /// Every object has been out so many times.
+    Looped { loops: u64 },
+    /// All is done and every connection is closed.
+    Closed,
+}
+
+/// What the sender waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SenderWait {
+    /// Objects to send.
+    Objects,
+    /// The receivers' reports: the slowest one's buffer is full.
+    Credit,
+    /// The hash of an object that is out.
+    Hash,
+    /// Requests, or the word that there are none, from receivers.
+    Receivers,
+    /// A listener. With a deadline, another one: the last has left.
+    Listener,
+    /// The moment for the next loop.
+    Loop,
+    /// Nothing: it is closed.
+    Closed,
+}
