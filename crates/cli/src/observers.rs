@@ -7,7 +7,6 @@ use std::{
 };
 
 use treecast_driver::{
-    carousel,
     metrics::{self, MetricsServer},
     receive::ReceiveEvent,
     send::SendEvent,
@@ -54,11 +53,6 @@ impl Observers {
         self.board.update(|snapshot| snapshot.wanted = wanted);
     }
 
-    /// What a carousel holds, and how fast it may turn.
-    pub fn note_objects(&mut self, objects: u64, rate_bps: Option<u64>) {
-        self.board.update(|snapshot| (snapshot.objects, snapshot.rate_bps) = (objects, rate_bps));
-    }
-
     pub fn note_send(&mut self, event: &SendEvent) {
         match event {
             SendEvent::Ready { ticket } => self.note_ticket(ticket),
@@ -67,6 +61,10 @@ impl Observers {
             }
             SendEvent::Left { .. } => {
                 self.board.update(|snapshot| snapshot.joined = snapshot.joined.saturating_sub(1));
+            }
+            SendEvent::Listeners { present, .. } => {
+                let phase = if *present { Phase::Running } else { Phase::Waiting };
+                self.board.update(|snapshot| snapshot.phase = phase);
             }
             SendEvent::Progress(progress) if self.is_due() => {
                 self.board.update(|snapshot| snapshot.note_send(progress));
@@ -83,21 +81,6 @@ impl Observers {
             ReceiveEvent::Progress(progress) if self.is_due() => {
                 self.board.update(|snapshot| snapshot.note_receive(progress));
             }
-            _ => {}
-        }
-    }
-
-    pub fn note_carousel(&mut self, event: &carousel::SendEvent) {
-        match event {
-            carousel::SendEvent::Started => self.board.update(|snapshot| snapshot.phase = Phase::Running),
-            carousel::SendEvent::Paused => self.board.update(|snapshot| snapshot.phase = Phase::Waiting),
-            carousel::SendEvent::Progress(summary) if self.is_due() => self.board.update(|snapshot| {
-                snapshot.seconds = summary.seconds;
-                snapshot.total_bytes = summary.loop_bytes;
-                snapshot.sent_bytes = summary.sent_bytes;
-                snapshot.loops = Some(summary.loops);
-                snapshot.now_bps = summary.now_bps;
-            }),
             _ => {}
         }
     }

@@ -1,6 +1,5 @@
 //! `treecast receive`: arguments in, progress and summary out.
 
-mod carousel;
 mod display;
 
 use std::{
@@ -20,7 +19,11 @@ use treecast_driver::{
     stop::Stop,
     udp::Offload,
 };
-use treecast_wire::ticket::{Repair, Ticket};
+use treecast_wire::{
+    header::SessionId,
+    iotup,
+    ticket::{Fanout, Repair, Ticket},
+};
 
 use crate::{Outcome, arguments, group::Group, observers::Observers, send::Dialect};
 
@@ -138,22 +141,17 @@ pub fn join_ticket(mut arguments: Vec<OsString>) -> Vec<OsString> {
 }
 
 pub fn run(args: Args) -> Outcome {
-    if args.dialect == Dialect::Iotup {
-        check_port(&args)?;
-        return carousel::run_iotup(&args);
-    }
-    if args.group.is_some() {
-        return Err("the ticket names the group: leave out --group, or add --dialect iotup".into());
-    }
     let options = options(&args)?;
     if options.ticket.repair == Repair::Carousel {
         check_port(&args)?;
-        return carousel::run(&args, options);
     }
     let stop = stop(&args)?;
     let mut display = display::Display::new(args.json, options.ticket.block_len);
     let mut observers = Observers::start(Role::Receive, args.metrics)?;
-    observers.note_ticket(&options.ticket);
+    match options.dialect {
+        receive::Dialect::Session => observers.note_ticket(&options.ticket),
+        receive::Dialect::Iotup { .. } => observers.note_iotup(options.ticket.group),
+    }
     let mut on_event = |event: ReceiveEvent| {
         observers.note_receive(&event);
         display.show(&event);
@@ -198,13 +196,22 @@ fn check_port(args: &Args) -> Result<(), &'static str> {
 }
 
 fn options(args: &Args) -> Result<ReceiveOptions, String> {
-    let ticket = read_ticket(&args.ticket())?;
+    let (ticket, dialect) = match args.dialect {
+        Dialect::Session if args.group.is_some() => {
+            return Err("the ticket names the group: leave out --group, or add --dialect iotup".into());
+        }
+        Dialect::Session => (read_ticket(&args.ticket())?, receive::Dialect::Session),
+        Dialect::Iotup => iotup(args)?,
+    };
+    // The IoT updater's file has its name from the command line.
+    let is_named = dialect != receive::Dialect::Session;
     Ok(ReceiveOptions {
+        dialect,
         name: args.name.clone(),
         interface: args.interface.clone(),
         port: args.port,
         only: args.only.clone().map(|pattern| NameFilter::new(move |name| pattern.matches(name))),
-        rules: rules(args),
+        rules: Rules { hidden: args.hidden || is_named, ..rules(args) },
         connect_timeout: Duration::from_secs(args.connect_timeout),
         reconnect: Duration::from_secs(args.reconnect),
         stall_limit: Duration::from_secs(args.stall_limit),
@@ -213,6 +220,32 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
         secure_only: args.secure,
         ..ReceiveOptions::new(ticket, args.into.clone())
     })
+}
+
+/// What stands for the ticket of an IoT updater, whose one file is named where a ticket would be.
+fn iotup(args: &Args) -> Result<(Ticket, receive::Dialect), String> {
+    let group = args.group.ok_or("the IoT updater has no ticket: name its group with --group")?;
+    if let Some(hint) = group.hint() {
+        remark!("treecast: {hint}");
+    }
+    let name = args.ticket();
+    if Path::new(&name).file_name() != Some(name.as_ref()) {
+        return Err(format!("{name:?} is no plain name for a file: choose its folder with --into"));
+    }
+    let ticket = Ticket {
+        session: SessionId(0),
+        fanout: Fanout::Multicast,
+        repair: Repair::Carousel,
+        fec: false,
+        block_len: iotup::MAX_DATA_LEN as u16,
+        group: group.with_default_port(iotup::PORT),
+        groups: 1,
+        source: None,
+        control: Vec::new(),
+        security: None,
+        expires: None,
+    };
+    Ok((ticket, receive::Dialect::Iotup { name }))
 }
 
 fn parse_pattern(text: &str) -> Result<glob::Pattern, String> {

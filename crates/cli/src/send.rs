@@ -27,7 +27,7 @@ use treecast_driver::{
     udp::{DEFAULT_MULTICAST_HOPS, Offload},
 };
 use treecast_proto::fec::Share;
-use treecast_wire::{header::MAX_PAYLOAD_LEN, ticket};
+use treecast_wire::{header::MAX_PAYLOAD_LEN, iotup, ticket};
 
 use crate::{
     Outcome, arguments,
@@ -54,7 +54,7 @@ pub struct Args {
     fanout: Fanout,
     /// Whom the session is for: addresses with commas between them, or a file with an address a line. With --fanout mead or
     /// auto, MEADcast routers on the ways to them are looked for before they come; unless --wait says otherwise, the start
-    /// waits for as many receivers
+    /// waits for as many receivers. A carousel sends its copies there
     #[arg(long, value_name = "FILE|ADDR,...")]
     receivers: Option<String>,
     #[command(flatten)]
@@ -100,7 +100,8 @@ pub struct Args {
     rate_floor: Option<u64>,
     /// Several rates at once, from fast to slow (500M,100M,20M), as for --rate: the same files go to as many groups, and
     /// receivers that lose more than a tenth of what comes move themselves to the next slower one, which is sent what they
-    /// have not got. Fast receivers do not notice slow ones
+    /// have not got. Fast receivers do not notice slow ones. A carousel's receivers listen to all groups at first, and
+    /// leave the fastest ones when they lose packets
     #[arg(long, value_name = "RATE,RATE...", value_parser = rate::parse_rates, allow_hyphen_values = true)]
     rates: Option<rate::Rates>,
     /// Hop limit of multicast packets: the routers that they may cross
@@ -123,6 +124,9 @@ pub struct Args {
     /// Carousel: end when nobody has listened for so many seconds [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     idle: Option<u64>,
+    /// Carousel: end after so many loops [default: go on while somebody listens, or until Ctrl-C]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
+    loops: Option<u64>,
     /// The packets: a treecast session's, or those of librecast's IoT updater, which loops over one file
     #[arg(long, value_enum, default_value = "session")]
     dialect: Dialect,
@@ -239,33 +243,55 @@ pub fn run(args: Args) -> Outcome {
         remark!("treecast: {hint}");
     }
     if is_carousel(&args) {
-        return carousel::run(&args, options);
+        return carousel::run(&args, &options);
     }
-    let stop = Stop::on_signals()?;
-    let ticket_file = TicketFile { path: args.ticket_file.clone(), is_secret: false };
     let mut display = display::Display::new(args.json, options.wait_for);
+    let summary = hold(&args, &options, &mut |event| display.show(event))?;
+    display.finish(&summary);
+    exit_code(&summary)
+}
+
+/// Holds a session, tells whoever watches, and writes the ticket where the user wants it.
+fn hold(
+    args: &Args,
+    options: &SendOptions,
+    show: &mut dyn FnMut(&SendEvent),
+) -> Result<SendSummary, Box<dyn std::error::Error>> {
+    let stop = Stop::on_signals()?;
+    // A carousel's ticket lets whoever reads it take part.
+    let is_secret = options.repair.carousel().is_some() && options.security.is_some();
+    let ticket_file = TicketFile { path: args.ticket_file.clone(), is_secret };
     let mut observers = Observers::start(Role::Send, args.metrics)?;
     observers.note_wanted(options.wait_for);
     let mut failed_ticket = None;
     let mut on_event = |event: SendEvent| {
         if let SendEvent::Ready { ticket } = &event
-            && let Err(line) = ticket_file.write(&ticket.to_string())
+            && let Err(line) = ticket_file.write(&announcement(options, ticket))
         {
             failed_ticket = Some(line);
             stop.request();
             // A ticket that is not where others look for it is of no use.
             return;
         }
-        observers.note_send(&event);
-        display.show(&event);
+        match &event {
+            SendEvent::Ready { ticket } if options.repair.is_iotup() => observers.note_iotup(ticket.group),
+            event => observers.note_send(event),
+        }
+        show(&event);
     };
-    let result = send::run(&options, &stop, &mut on_event);
+    let result = send::run(options, &stop, &mut on_event);
     if let Some(line) = failed_ticket {
         return Err(line.into());
     }
-    let summary = result?;
-    display.finish(&summary);
-    exit_code(&summary)
+    Ok(result?)
+}
+
+/// What receivers start with: the ticket, or the group's address where packets are the IoT updater's, which knows no tickets.
+fn announcement(options: &SendOptions, ticket: &ticket::Ticket) -> String {
+    match options.repair.is_iotup() {
+        true => ticket.group.to_string(),
+        false => ticket.to_string(),
+    }
 }
 
 fn is_carousel(args: &Args) -> bool {
@@ -283,7 +309,7 @@ fn check(args: &Args) -> Result<(), String> {
 /// Whether options are refused, and what to do about it.
 type Refusal = (bool, &'static str);
 
-fn refused(args: &Args) -> [Refusal; 8] {
+fn refused(args: &Args) -> [Refusal; 9] {
     let is_carousel = is_carousel(args);
     let mends = !is_carousel && args.repair != Repair::None;
     let has_keys = args.key.is_some() || args.allow.is_some();
@@ -304,6 +330,10 @@ fn refused(args: &Args) -> [Refusal; 8] {
         (
             !is_carousel && args.idle.is_some(),
             "--idle is for a carousel: leave it out, or add --repair carousel",
+        ),
+        (
+            !is_carousel && args.loops.is_some(),
+            "--loops is for a carousel: leave it out, or add --repair carousel",
         ),
         (
             !mends && args.retx_factor.is_some(),
@@ -343,9 +373,9 @@ fn refused_by_iotup(args: &Args) -> [Refusal; 4] {
 }
 
 /// What needs somebody to answer.
-fn refused_by_carousel(args: &Args) -> [Refusal; 13] {
+fn refused_by_carousel(args: &Args) -> [Refusal; 12] {
     let is_carousel = is_carousel(args);
-    let is_multicast = args.fanout == Fanout::Multicast;
+    let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
     [
         (
             is_carousel && args.allow.is_some(),
@@ -353,12 +383,9 @@ fn refused_by_carousel(args: &Args) -> [Refusal; 13] {
         ),
         (is_carousel && args.expires.is_some(), "a carousel cannot see who listens: leave out --expires"),
         (
-            args.rates.is_some() && is_carousel,
-            "a carousel hears nothing of what receivers have missed where they moved: name one --rate instead of --rates",
-        ),
-        (
-            is_carousel && !is_multicast,
-            "a carousel goes to a multicast group: leave out --fanout, or take --fanout multicast",
+            is_carousel && !has_group && args.receivers.is_none(),
+            "nobody tells a carousel where its receivers are: name their addresses with --receivers, or take --fanout \
+             multicast",
         ),
         (
             is_carousel && args.control.is_some(),
@@ -398,13 +425,14 @@ fn refused_by_carousel(args: &Args) -> [Refusal; 13] {
 }
 
 /// What the way that packets take has no use for.
-fn refused_by_fanout(args: &Args) -> [Refusal; 6] {
+fn refused_by_fanout(args: &Args) -> [Refusal; 5] {
     let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
     let is_copied = is_copied(args);
+    let takes_names = is_carousel(args) && args.fanout != Fanout::Multicast;
     [
         (
-            !is_copied && args.receivers.is_some(),
-            "--receivers says where MEADcast is to reach: leave it out, or take --fanout mead or auto",
+            !is_copied && !takes_names && args.receivers.is_some(),
+            "--receivers says where MEADcast or a carousel's copies are to reach: leave it out, or take --fanout mead or auto",
         ),
         (
             !is_copied && args.fanout != Fanout::Xcast && args.domain_key.is_some(),
@@ -413,11 +441,6 @@ fn refused_by_fanout(args: &Args) -> [Refusal; 6] {
         (
             !is_copied && args.mead_dialect.is_some(),
             "--mead-dialect is of MEADcast's headers: leave it out, or take --fanout mead or auto",
-        ),
-        (
-            args.fanout == Fanout::Unicast && asks_for_fec(args),
-            "a repair symbol mends several receivers' losses at once, and with unicast each gets its own packets: leave \
-             out --fec, or take another --fanout",
         ),
         (
             !has_group && args.group.is_some(),
@@ -495,14 +518,17 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         receivers,
         sharing: args.sharing.sharing(Grouping::Cost, args.mead_dialect, args.domain_key.as_deref())?,
         repair: match args.repair {
-            Repair::Nack => ticket::Repair::Nack,
-            Repair::After => ticket::Repair::After,
-            Repair::Carousel => ticket::Repair::Carousel,
-            Repair::None => ticket::Repair::None,
+            _ if is_carousel(args) => send::Repair::Carousel(carousel::options(args)),
+            Repair::Nack => send::Repair::Nack,
+            Repair::After => send::Repair::After,
+            Repair::Carousel | Repair::None => send::Repair::None,
         },
         fec: fec(args, rate),
         group: args.group.map(|group| group.address),
-        port: args.group.and_then(|group| group.port),
+        port: args.group.and_then(|group| group.port).or_else(|| {
+            let is_iotup = args.dialect == Dialect::Iotup;
+            is_iotup.then_some(iotup::PORT)
+        }),
         interface: args.interface.clone(),
         source: args.source,
         control: args.control,

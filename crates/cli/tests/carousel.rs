@@ -406,7 +406,7 @@ fn one_file_in_frames(hash: &str) {
 #[test]
 fn what_a_carousel_cannot_do_is_one_line() {
     for (arguments, expected) in [
-        (&["send", "--repair", "carousel", "--fanout", "unicast", "/dev/null"][..], "--fanout"),
+        (&["send", "--repair", "carousel", "--fanout", "unicast", "/dev/null"][..], "--receivers"),
         (&["send", "--repair", "carousel", "--control", "[::1]:1", "/dev/null"], "--control"),
         (&["send", "--repair", "carousel", "/no/such/file"], "/no/such/file"),
         (&["send", "--repair", "carousel", "--group", "fd00::1", "/proc/self/exe"], "fd00::1"),

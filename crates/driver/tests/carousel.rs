@@ -4,42 +4,46 @@ use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Mutex,
     thread,
     time::Duration,
 };
 
 use treecast_driver::{
-    carousel::{CarouselError, Dialect, FrameHash, ReceiveOptions, SendOptions, SendSummary, receive, send},
-    files::{TargetFolder, find_sources},
+    carousel::FrameHash,
     interface::Interface,
-    receive::{ReceiveEvent, ReceiveSummary},
+    receive::{self, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary},
     seal::{Sealer, Secret},
     security::Identity,
+    send::{
+        self, CarouselOptions, Dialect, Plan, Rate, Repair, SendError, SendOptions, SendSecurity, SendSummary,
+    },
     stop::Stop,
     udp::{
         DEFAULT_MULTICAST_HOPS, GroupAddress, Offload, Transmitter, open_group_receiver, open_group_sender,
     },
 };
+use treecast_proto::fec::Share;
 use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     iotup,
     message::{BeginOfFile, Digest, GroupKey, Message, TransferType},
     seal::Prefix,
+    ticket::Ticket,
 };
-
-/// What the ticket of each session here would carry.
-const SECRET: [u8; 32] = [77; 32];
 
 /// One test's group, folder and data.
 struct Bench {
     folder: PathBuf,
     group: GroupAddress,
-    session: SessionId,
-    /// The sender.
-    identity: Identity,
     fec: bool,
     is_plain: bool,
-    frame_hash: FrameHash,
+    dialect: Dialect,
+    /// What is sent, and the ticket for it.
+    path: PathBuf,
+    ticket: Option<Ticket>,
+    /// The session of the first sender, until that one begins.
+    plan: Mutex<Option<Plan>>,
 }
 
 impl Bench {
@@ -57,23 +61,15 @@ impl Bench {
             interface: Interface::named("lo").unwrap(),
         };
         Self {
+            path: folder.clone(),
             folder,
             group,
-            session: SessionId(77),
-            identity: Identity::generate().unwrap(),
             fec: false,
             is_plain: false,
-            frame_hash: FrameHash::default(),
+            dialect: Dialect::Session,
+            ticket: None,
+            plan: Mutex::new(None),
         }
-    }
-
-    /// Sessions are sealed; the IoT updater's frames cannot be.
-    fn secret_for(&self, dialect: &Dialect) -> Option<Secret> {
-        self.is_secure(dialect).then(|| Secret::from(SECRET))
-    }
-
-    fn is_secure(&self, dialect: &Dialect) -> bool {
-        *dialect == Dialect::Session && !self.is_plain
     }
 
     fn write(&self, name: &str, len: usize) {
@@ -81,47 +77,63 @@ impl Bench {
         fs::write(self.folder.join("from").join(name), bytes).unwrap();
     }
 
-    /// Sends the folder or file at `path`.
-    fn send(&self, path: &str, dialect: Dialect, stop: &Stop) -> Result<SendSummary, CarouselError> {
-        let sources = find_sources(&[self.folder.join(path)]).unwrap().sources;
-        let options = SendOptions {
-            group: self.group.clone(),
-            hops: DEFAULT_MULTICAST_HOPS,
-            session: self.session,
-            block_len: 1420,
-            fec: self.fec,
-            secret: self.secret_for(&dialect),
-            identity: self.is_secure(&dialect).then(|| self.identity.clone()),
-            dialect,
-            frame_hash: self.frame_hash,
-            has_twins: false,
-            rate_bps: Some(200_000_000),
-            idle: Duration::from_secs(1),
-            wait_timeout: None,
-            offload: Offload::SuperPackets,
-        };
-        send(options, sources, None, stop, |_| {})
-    }
-
-    fn receive_options(&self, dialect: Dialect) -> ReceiveOptions {
-        ReceiveOptions {
-            group: self.group.clone(),
-            session: self.session,
-            block_len: 1420,
-            fec: self.fec,
-            secret: self.secret_for(&dialect),
-            sender_key: self.is_secure(&dialect).then(|| self.identity.public_key()),
-            dialect,
-            patience: Some(Duration::from_secs(20)),
-            only: None,
-            offload: Offload::SuperPackets,
+    fn options(&self) -> SendOptions {
+        let is_ours = self.dialect == Dialect::Session;
+        let idle = Duration::from_secs(1);
+        SendOptions {
+            group: Some(self.group.group.ip()),
+            port: Some(self.group.group.port()),
+            interface: Some("lo".into()),
+            block_len: is_ours.then_some(1420),
+            fec: self.fec.then_some(Share::Auto),
+            security: (is_ours && !self.is_plain).then(SendSecurity::default),
+            repair: Repair::Carousel(CarouselOptions {
+                idle,
+                dialect: self.dialect,
+                ..CarouselOptions::default()
+            }),
+            rate: Rate::Fixed(200_000_000),
+            session_file: is_ours.then(|| self.folder.join("session")),
+            ..SendOptions::new(vec![self.path.clone()])
         }
     }
 
-    fn receive(&self, into: &str, dialect: Dialect) -> Result<ReceiveSummary, CarouselError> {
-        let options = self.receive_options(dialect);
-        let folder = TargetFolder::open(&self.folder.join(into)).unwrap();
-        receive(options, folder, &Stop::new().unwrap(), &mut |_| {})
+    /// Begins the session of the folder or file at `path`, so that there is a ticket before anybody sends.
+    fn begin(&mut self, path: &str) {
+        self.path = self.folder.join(path);
+        let plan = Plan::new(&self.options(), &Stop::new().unwrap()).unwrap();
+        self.ticket = Some(plan.ticket(Vec::new()));
+        self.plan = Mutex::new(Some(plan));
+    }
+
+    fn ticket(&self) -> Ticket {
+        self.ticket.clone().unwrap()
+    }
+
+    fn session(&self) -> SessionId {
+        self.ticket().session
+    }
+
+    /// What the session's packets are sealed with.
+    fn secret(&self) -> [u8; 32] {
+        self.ticket().security.unwrap().secret.unwrap()
+    }
+
+    fn send(&self, stop: &Stop) -> Result<SendSummary, SendError> {
+        let plan = self.plan.lock().unwrap().take();
+        send::hold(plan.map_or_else(|| Plan::new(&self.options(), stop), Ok)?, stop, &mut |_| {})
+    }
+
+    fn receive_options(&self, into: &str) -> ReceiveOptions {
+        ReceiveOptions {
+            interface: Some("lo".into()),
+            connect_timeout: Duration::from_secs(20),
+            ..ReceiveOptions::new(self.ticket(), self.folder.join(into))
+        }
+    }
+
+    fn receive(&self, into: &str) -> Result<ReceiveSummary, ReceiveError> {
+        receive::run(&self.receive_options(into), &Stop::new().unwrap(), &mut |_| {})
     }
 
     fn assert_same(&self, from: &str, copy: &str) {
@@ -138,18 +150,20 @@ impl Drop for Bench {
 
 #[test]
 fn receivers_that_join_at_different_times_get_all_objects() {
-    let bench = Bench::new(0);
+    let mut bench = Bench::new(0);
     bench.write("large", 9_000_001);
     bench.write("deep/small", 1);
     bench.write("empty", 0);
+    bench.begin("from");
+    let bench = &bench;
     let stop = Stop::new().unwrap();
     thread::scope(|scope| {
-        let sender = scope.spawn(|| bench.send("from", Dialect::Session, &stop));
+        let sender = scope.spawn(|| bench.send(&stop));
         let receivers: Vec<_> = ["a", "b", "c"]
             .into_iter()
             .map(|into| {
                 thread::sleep(Duration::from_millis(130));
-                scope.spawn(|| bench.receive(into, Dialect::Session))
+                scope.spawn(|| bench.receive(into))
             })
             .collect();
         for receiver in receivers {
@@ -160,7 +174,7 @@ fn receivers_that_join_at_different_times_get_all_objects() {
         }
         stop.request();
         let summary = sender.join().unwrap().unwrap();
-        assert!(summary.interrupted && summary.sent_bytes > 9_000_002, "{summary:?}");
+        assert!(summary.interrupted && summary.progress.sent_bytes > 9_000_002, "{summary:?}");
     });
     for into in ["a", "b", "c"] {
         for name in ["large", "deep/small", "empty"] {
@@ -180,15 +194,19 @@ fn the_iot_updaters_frames_carry_one_file_and_either_hash() {
 
 fn one_file_in_frames(number: u8, frame_hash: FrameHash) {
     let mut bench = Bench::new(number);
-    bench.frame_hash = frame_hash;
+    bench.dialect = Dialect::Iotup(frame_hash);
     bench.group.group.set_port(iotup::PORT);
     bench.write("image", 3_000_007);
+    bench.begin("from/image");
     let stop = Stop::new().unwrap();
-    let dialect = || Dialect::Iotup { name: "firmware".into() };
     thread::scope(|scope| {
-        let sender = scope.spawn(|| bench.send("from/image", dialect(), &stop));
+        let sender = scope.spawn(|| bench.send(&stop));
         thread::sleep(Duration::from_millis(60));
-        let summary = bench.receive("a", dialect()).unwrap();
+        let options = ReceiveOptions {
+            dialect: receive::Dialect::Iotup { name: "firmware".into() },
+            ..bench.receive_options("a")
+        };
+        let summary = receive::run(&options, &Stop::new().unwrap(), &mut |_| {}).unwrap();
         assert!(summary.is_complete(), "{summary:?}");
         stop.request();
         sender.join().unwrap().unwrap();
@@ -198,13 +216,14 @@ fn one_file_in_frames(number: u8, frame_hash: FrameHash) {
 
 #[test]
 fn a_file_that_shrinks_is_withdrawn_and_nothing_is_left_of_it() {
-    let bench = Bench::new(2);
+    let mut bench = Bench::new(2);
     bench.write("large", 40_000_000);
+    bench.begin("from/large");
     let stop = Stop::new().unwrap();
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
+        let receiver = scope.spawn(|| bench.receive("a"));
         thread::sleep(Duration::from_millis(300));
-        let sender = scope.spawn(|| bench.send("from/large", Dialect::Session, &stop));
+        let sender = scope.spawn(|| bench.send(&stop));
         thread::sleep(Duration::from_millis(300));
         let file = fs::File::options().write(true).open(bench.folder.join("from/large")).unwrap();
         file.set_len(20_000_000).unwrap();
@@ -218,27 +237,19 @@ fn a_file_that_shrinks_is_withdrawn_and_nothing_is_left_of_it() {
 
 #[test]
 fn a_sender_that_is_silent_is_given_up() {
-    let bench = Bench::new(3);
-    let options = ReceiveOptions {
-        group: bench.group.clone(),
-        session: bench.session,
-        block_len: 1420,
-        fec: false,
-        dialect: Dialect::Session,
-        secret: None,
-        sender_key: None,
-        patience: Some(Duration::from_millis(200)),
-        only: None,
-        offload: Offload::SuperPackets,
-    };
-    let folder = TargetFolder::open(&bench.folder.join("a")).unwrap();
+    let mut bench = Bench::new(3);
+    bench.is_plain = true;
+    bench.write("file", 1);
+    bench.begin("from");
+    let options =
+        ReceiveOptions { connect_timeout: Duration::from_millis(200), ..bench.receive_options("a") };
     let mut warnings = Vec::new();
     let mut on_event = |event| {
         if let ReceiveEvent::Warning(line) = event {
             warnings.push(line);
         }
     };
-    let summary = receive(options, folder, &Stop::new().unwrap(), &mut on_event).unwrap();
+    let summary = receive::run(&options, &Stop::new().unwrap(), &mut on_event).unwrap();
     let cut_short = "nothing has come from the sender for 0.2 s, the time that --connect-timeout gives";
     assert_eq!(summary.cut_short.as_deref(), Some(cut_short));
     assert!(warnings.iter().any(|line| line.starts_with("the session is plain")), "{warnings:?}");
@@ -247,13 +258,14 @@ fn a_sender_that_is_silent_is_given_up() {
 #[test]
 fn what_has_come_before_a_sender_stopped_need_not_come_again() {
     const SIZE: usize = 20_000_000;
-    let bench = Bench::new(10);
+    let mut bench = Bench::new(10);
     bench.write("large", SIZE);
+    bench.begin("from/large");
     let (first, second) = (Stop::new().unwrap(), Stop::new().unwrap());
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
+        let receiver = scope.spawn(|| bench.receive("a"));
         thread::sleep(Duration::from_millis(300));
-        let sender = scope.spawn(|| bench.send("from/large", Dialect::Session, &first));
+        let sender = scope.spawn(|| bench.send(&first));
         thread::sleep(Duration::from_millis(500));
         first.request();
         sender.join().unwrap().unwrap();
@@ -261,9 +273,9 @@ fn what_has_come_before_a_sender_stopped_need_not_come_again() {
         assert_eq!(summary.cut_short.as_deref(), Some("the sender has stopped"));
         assert!(summary.progress.received_bytes > 0, "{summary:?}");
 
-        let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
+        let receiver = scope.spawn(|| bench.receive("a"));
         thread::sleep(Duration::from_millis(300));
-        let sender = scope.spawn(|| bench.send("from/large", Dialect::Session, &second));
+        let sender = scope.spawn(|| bench.send(&second));
         let again = receiver.join().unwrap().unwrap();
         second.request();
         assert_eq!(again.progress.kept_bytes, summary.progress.received_bytes);
@@ -278,17 +290,18 @@ fn what_has_come_before_a_sender_stopped_need_not_come_again() {
 /// harm but for the time of a loop, and a whole sender of its own nothing.
 #[test]
 fn what_a_member_forges_is_never_accepted() {
-    let bench = Bench::new(4);
+    let mut bench = Bench::new(4);
     bench.write("file", 300_000);
+    bench.begin("from");
     let forged = |name: &str, size| {
         Message::BeginOfFile(BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap())
     };
-    let file = FileId::new(bench.session, 0);
+    let file = FileId::new(bench.session(), 0);
     let transmitter = Transmitter::new(
         open_group_sender(&bench.group, DEFAULT_MULTICAST_HOPS).unwrap(),
         Offload::SuperPackets,
     );
-    let mut sealer = Sealer::from_secret(bench.secret_for(&Dialect::Session).unwrap()).unwrap();
+    let mut sealer = Sealer::from_secret(Secret::from(bench.secret())).unwrap();
     let mut say = |message: &Message| {
         let mut sealed = Vec::new();
         sealer.seal_packet(&message.to_packet(file), &mut sealed).unwrap();
@@ -296,7 +309,7 @@ fn what_a_member_forges_is_never_accepted() {
     };
     let stop = Stop::new().unwrap();
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
+        let receiver = scope.spawn(|| bench.receive("a"));
         thread::sleep(Duration::from_millis(300));
         let signed = |signature| Message::Digest(Digest { signature, ..Digest::unsigned([3; 32]) });
         for message in
@@ -304,7 +317,7 @@ fn what_a_member_forges_is_never_accepted() {
         {
             say(&message);
         }
-        let sender = scope.spawn(|| bench.send("from", Dialect::Session, &stop));
+        let sender = scope.spawn(|| bench.send(&stop));
         let summary = receiver.join().unwrap().unwrap();
         stop.request();
         sender.join().unwrap().unwrap();
@@ -321,8 +334,9 @@ fn what_a_member_forges_is_never_accepted() {
 /// A member says first that an object is larger than any disk, and seals one packet with a counter far ahead of the sender's.
 #[test]
 fn a_member_can_neither_doom_an_object_nor_hide_what_the_sender_says() {
-    let bench = Bench::new(11);
+    let mut bench = Bench::new(11);
     bench.write("file", 3_000_000);
+    bench.begin("from");
     let (socket, _) = open_group_receiver(&bench.group, 1 << 20).unwrap();
     let transmitter = Transmitter::new(
         open_group_sender(&bench.group, DEFAULT_MULTICAST_HOPS).unwrap(),
@@ -333,23 +347,23 @@ fn a_member_can_neither_doom_an_object_nor_hide_what_the_sender_says() {
         let mut sealed = Vec::new();
         for _ in 0..packets {
             sealed.clear();
-            sealer.seal_packet(&message.to_packet(FileId::new(bench.session, 0)), &mut sealed).unwrap();
+            sealer.seal_packet(&message.to_packet(FileId::new(bench.session(), 0)), &mut sealed).unwrap();
         }
         transmitter.send_datagram(bench.group.scoped(), &sealed).unwrap();
     };
-    let secret = || bench.secret_for(&Dialect::Session).unwrap();
+    let secret = || Secret::from(bench.secret());
     let stop = Stop::new().unwrap();
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
+        let receiver = scope.spawn(|| bench.receive("a"));
         thread::sleep(Duration::from_millis(300));
         let huge = BeginOfFile::new(TransferType::DiskToDisk, 1 << 50, "from/file").unwrap();
         let mut datagram = vec![0; 65_536];
         say(&mut Sealer::from_secret(secret()).unwrap(), &Message::BeginOfFile(huge), 1);
         socket.recv(&mut datagram).unwrap();
-        let sender = scope.spawn(|| bench.send("from", Dialect::Session, &stop));
+        let sender = scope.spawn(|| bench.send(&stop));
         let len = socket.recv(&mut datagram).unwrap();
         let prefix = Prefix::parse(&datagram[..len]).unwrap();
-        let key = GroupKey { id: prefix.key, secret: SECRET };
+        let key = GroupKey { id: prefix.key, secret: bench.secret() };
         say(&mut Sealer::for_group(&key), &Message::EndOfFile, 200_000);
         let summary = receiver.join().unwrap().unwrap();
         stop.request();
@@ -389,15 +403,18 @@ fn forged_while_a_file_comes(number: u8, fec: bool, is_plain: bool) -> (u64, u64
     let mut bench = Bench::new(number);
     (bench.fec, bench.is_plain) = (fec, is_plain);
     bench.write("file", SIZE);
+    bench.begin("from/file");
     let mut transmitter = Transmitter::new(
         open_group_sender(&bench.group, DEFAULT_MULTICAST_HOPS).unwrap(),
         Offload::SuperPackets,
     );
-    let mut sealer = Sealer::from_secret(Secret::from(SECRET)).unwrap();
+    // A plain carousel's ticket has no secret.
+    let secret = bench.ticket().security.and_then(|security| security.secret).unwrap_or_default();
+    let mut sealer = Sealer::from_secret(Secret::from(secret)).unwrap();
     let mut forge = |position: u64, count: usize| {
         let mut sealed = Vec::new();
         let sequence = position / 1420 * 1420;
-        let file_id = FileId::new(bench.session, 0);
+        let file_id = FileId::new(bench.session(), 0);
         let first = Header { file_id, sequence, payload_len: 0, kind: PacketType::Data, number: 0 };
         let run = vec![0xee; 1420 * count];
         if is_plain {
@@ -408,12 +425,12 @@ fn forged_while_a_file_comes(number: u8, fec: bool, is_plain: bool) -> (u64, u64
     };
     let stop = Stop::new().unwrap();
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| bench.receive("a", Dialect::Session));
+        let receiver = scope.spawn(|| bench.receive("a"));
         thread::sleep(Duration::from_millis(300));
         forge(2 * CHUNK, 1);
         forge(50 * CHUNK - 9_000, 20);
         forge(SIZE as u64 / CHUNK * CHUNK + 1500, 1);
-        let sender = scope.spawn(|| bench.send("from/file", Dialect::Session, &stop));
+        let sender = scope.spawn(|| bench.send(&stop));
         // A loop takes a quarter of a second. In a plain carousel the forger stops before the receiver gives up; in a secure one
         // it goes on while the file comes, however late a busy machine begins.
         let most = if is_plain { 20 } else { 300 };
@@ -436,16 +453,19 @@ fn forged_while_a_file_comes(number: u8, fec: bool, is_plain: bool) -> (u64, u64
 
 #[test]
 fn a_member_is_no_sender() {
-    let bench = Bench::new(5);
+    let mut bench = Bench::new(5);
     bench.write("file", 300_000);
+    bench.begin("from");
     let expected = Identity::generate().unwrap().public_key();
     let (stop, enough) = (Stop::new().unwrap(), Stop::new().unwrap());
     thread::scope(|scope| {
-        let options = bench.receive_options(Dialect::Session);
-        let options = ReceiveOptions { sender_key: Some(expected), ..options };
-        let folder = TargetFolder::open(&bench.folder.join("a")).unwrap();
-        let receiver = scope.spawn(|| receive(options, folder, &enough, &mut |_| {}));
-        let sender = scope.spawn(|| bench.send("from", Dialect::Session, &stop));
+        let mut options = bench.receive_options("a");
+        if let Some(security) = &mut options.ticket.security {
+            security.sender_key = expected.to_bytes();
+        }
+        let enough = &enough;
+        let receiver = scope.spawn(move || receive::run(&options, enough, &mut |_| {}));
+        let sender = scope.spawn(|| bench.send(&stop));
         thread::sleep(Duration::from_secs(1));
         enough.request();
         let summary = receiver.join().unwrap().unwrap();

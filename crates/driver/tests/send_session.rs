@@ -10,13 +10,13 @@ use std::{
 };
 
 use treecast_driver::{
-    send::{self, Rate, ReceiverProgress, SendError, SendEvent, SendOptions, SendSummary},
+    send::{self, Rate, ReceiverProgress, Repair, SendError, SendEvent, SendOptions, SendSummary},
     stop::Stop,
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header},
     message::{Hello, Message, PROTOCOL_VERSION, Progress, RetransmissionRequest},
-    ticket::{Repair, Ticket},
+    ticket::Ticket,
 };
 
 const SIZE: usize = 1_000_000;

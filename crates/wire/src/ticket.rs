@@ -200,10 +200,11 @@ pub fn group_address(first: SocketAddr, number: u8) -> Option<SocketAddr> {
 }
 
 impl Ticket {
-    /// Where receivers should hear what goes to their own addresses, if they can: MEADcast's packets are shorter where all
-    /// have the same port. 0 where it does not matter.
+    /// The UDP port at which receivers should hear what goes to their own addresses, if they can. MEADcast's packets are shorter
+    /// where all have the same port, and a carousel's sender is told no other. 0 where the port does not matter.
     pub fn own_port(&self) -> u16 {
-        match self.fanout.chooses() {
+        let is_told_nothing = self.repair == Repair::Carousel && self.fanout != Fanout::Multicast;
+        match self.fanout.chooses() || is_told_nothing {
             true => self.group.port().checked_add(1).unwrap_or(1024),
             false => 0,
         }
@@ -273,7 +274,7 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
         2 => Fanout::Mead,
         3 => Fanout::Auto,
         4 => Fanout::Xcast,
-        other => return Err(ParseError::invalid("fanout", other, "0 to 3")),
+        other => return Err(ParseError::invalid("fanout", other, "0 to 4")),
     };
     let repair = reader.u8("repair")?;
     let fec = repair & FEC != 0;
@@ -293,10 +294,10 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     if fanout.has_group() && !group.ip().is_multicast() {
         return Err(ParseError::invalid("group", group, "a multicast address"));
     }
-    let may_have_slower = fanout == Fanout::Multicast && repair != Repair::Carousel && !fec;
+    let may_have_slower = fanout == Fanout::Multicast && (repair == Repair::Carousel || !fec);
     let has_addresses = groups <= MAX_GROUPS && group_address(group, groups - 1).is_some();
     if groups > 1 && !(may_have_slower && has_addresses) {
-        let expected = "0 to 7, where there is multicast, no carousel and no forward error correction";
+        let expected = "0 to 7, where there is multicast, and a carousel or no forward error correction";
         return Err(ParseError::invalid("slower groups", groups - 1, expected));
     }
     let source = match reader.u8("source")? {

@@ -71,7 +71,10 @@ impl Display {
             SendEvent::Way { receiver, way, why } => {
                 self.line(&format!("{receiver} is served by {}: {why}", way.title()));
             }
-            SendEvent::ObjectDone { .. } | SendEvent::Idle => {}
+            SendEvent::ObjectDone { .. }
+            | SendEvent::Listeners { .. }
+            | SendEvent::Looped { .. }
+            | SendEvent::Idle => {}
             SendEvent::Withdrawn { reason, .. } => self.line(reason),
             SendEvent::NotSent { reason, .. } => self.line(reason),
         }
@@ -279,7 +282,7 @@ fn as_json(event: &SendEvent) -> Option<Value> {
         SendEvent::Withdrawn { name, reason } => {
             json!({"event": "withdrawn", "name": name, "reason": reason})
         }
-        SendEvent::Idle => return None,
+        SendEvent::Listeners { .. } | SendEvent::Looped { .. } | SendEvent::Idle => return None,
     })
 }
 

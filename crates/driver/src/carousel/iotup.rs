@@ -4,15 +4,15 @@ use std::{io, net::SocketAddr};
 
 use treecast_proto::{carousel::iotup_inputs, object::ReceiverInput};
 use treecast_wire::{
-    header::FileId,
+    header::{FileId, SessionId},
     iotup::{Frame, HEADER_LEN},
 };
 
-use crate::udp::{Batch, DatagramReceiver, Item, Transmitter};
+use crate::udp::{Batch, DatagramReceiver, Item, Spare, Transmitter};
 
 /// Numbers frames and sends them.
-#[derive(Debug)]
-pub(super) struct FrameSender {
+#[derive(Debug, Clone)]
+pub(crate) struct FrameSender {
     pub file_size: u64,
     pub hash: [u8; 32],
     pub sequence: u16,
@@ -40,7 +40,7 @@ impl FrameSender {
 
 /// Takes frames of one file, that of the first frame.
 #[derive(Debug)]
-pub(super) struct FrameCollector {
+pub(crate) struct FrameCollector {
     receiver: DatagramReceiver,
     file: FileId,
     name: String,
@@ -49,11 +49,25 @@ pub(super) struct FrameCollector {
     /// The last hash of what has come was wrong, and another kind of hash is computed.
     is_hashed_otherwise: bool,
     items: Vec<Item>,
+    /// Bytes taken from the socket so far.
+    taken: u64,
 }
 
 impl FrameCollector {
-    pub fn new(receiver: DatagramReceiver, file: FileId, name: String) -> Self {
-        Self { receiver, file, name, expected: None, is_hashed_otherwise: false, items: Vec::new() }
+    /// The file is called `name`. Frames do not say of which session they are.
+    pub fn new(receiver: DatagramReceiver, session: SessionId, name: String) -> Self {
+        let file = FileId::new(session, 0);
+        Self { receiver, file, name, expected: None, is_hashed_otherwise: false, items: Vec::new(), taken: 0 }
+    }
+
+    /// How much has been taken from the socket so far, in bytes.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// As [`DatagramReceiver::swap`].
+    pub fn swap(&mut self, spare: &mut Spare) {
+        self.receiver.swap(spare);
     }
 
     /// The hash of what has come is not the frames'. Whether another kind of hash may be: frames do not say which theirs is.
@@ -69,8 +83,9 @@ impl FrameCollector {
     /// Takes what one call to the kernel yields: blocks into the batch, and, with the first frame, what it
     /// says about the file. Returns false when nothing is there.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<bool> {
-        let Self { receiver, file, name, expected, items, .. } = self;
+        let Self { receiver, file, name, expected, items, taken, .. } = self;
         receiver.receive(|_, datagram| {
+            *taken += datagram.len() as u64;
             let Ok((frame, data)) = Frame::parse(datagram) else { return };
             let described = (frame.file_size, frame.hash);
             if expected.is_none()

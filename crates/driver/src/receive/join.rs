@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, UdpSocket},
     os::unix::fs::MetadataExt,
     path::Path,
     time::{Duration, Instant},
@@ -12,10 +12,10 @@ use data_encoding::HEXLOWER;
 use treecast_wire::{
     header::FileId,
     message::{Hello, MAX_RECEIVER_NAME_LEN, MEMBER_LEN, Message, PROTOCOL_VERSION},
-    ticket::{Fanout, Ticket},
+    ticket::{Fanout, Repair, Ticket},
 };
 
-use super::{RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, reach::Reach};
+use super::{Dialect, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, reach::Reach};
 use crate::{
     clock,
     connection::Connection,
@@ -40,7 +40,7 @@ const SNOOPING_TIME: Duration = Duration::from_millis(8);
 const ROUTED_MEMBERSHIP_TIME: Duration = Duration::from_millis(40);
 
 /// What is said of a plain session.
-pub(crate) const PLAIN: &str =
+const PLAIN: &str =
     "the session is plain: nothing is encrypted, and nobody proves who he is; --secure refuses such tickets";
 
 /// A receiver with its sockets, that the sender has answered.
@@ -54,7 +54,8 @@ pub(super) struct Joined {
     pub membership_time: Duration,
     /// What the socket's receive buffer holds.
     pub buffer_bytes: usize,
-    pub connection: Connection,
+    /// `None` in a carousel, whose receivers connect to nobody.
+    pub connection: Option<Connection>,
     /// None in a plain session.
     pub sender_key: Option<PublicKey>,
 }
@@ -144,8 +145,7 @@ struct Sockets {
 impl Sockets {
     fn open(options: &ReceiveOptions) -> Result<Self, ReceiveError> {
         let ticket = &options.ticket;
-        let first = ticket.control.first().ok_or(ReceiveError::NoControl)?;
-        let interface = interface(options, *first)?;
+        let interface = interface(options)?;
         let (own, buffer) = open(options, &interface)?;
         let mut warnings: Vec<String> = buffer.warning.iter().cloned().collect();
         let udp_port = match ticket.fanout {
@@ -213,7 +213,37 @@ pub(super) fn join(
         interface,
         buffer_bytes: buffer.bytes,
         sender_key: connection.peer_key(),
-        connection,
+        connection: Some(connection),
+    })
+}
+
+/// Opens the sockets at which a carousel comes.
+pub(super) fn listen(
+    options: &ReceiveOptions,
+    on_event: &mut dyn FnMut(ReceiveEvent),
+) -> Result<Joined, ReceiveError> {
+    let ticket = &options.ticket;
+    let sender_key = match &ticket.security {
+        Some(security) => {
+            Some(PublicKey::from_bytes(security.sender_key).map_err(|_| ReceiveError::SenderKey)?)
+        }
+        None if options.secure_only => return Err(ReceiveError::Plain),
+        None => None,
+    };
+    if sender_key.is_none() && options.dialect == Dialect::Session {
+        on_event(ReceiveEvent::Warning(PLAIN.to_owned()));
+    }
+    let Sockets { interface, own, group, buffer, warnings, .. } = Sockets::open(options)?;
+    warnings.into_iter().for_each(|warning| on_event(ReceiveEvent::Warning(warning)));
+    on_event(ReceiveEvent::Joined { sender: ticket.group, interface: interface.name.clone() });
+    Ok(Joined {
+        socket: own,
+        group_socket: group,
+        membership_time: ROUTED_MEMBERSHIP_TIME,
+        interface,
+        buffer_bytes: buffer.bytes,
+        sender_key,
+        connection: None,
     })
 }
 
@@ -280,10 +310,17 @@ fn namespace_name() -> Option<String> {
     named.find(|name| identity(&name.path()) == Some(ours))?.file_name().into_string().ok()
 }
 
-fn interface(options: &ReceiveOptions, sender: SocketAddr) -> Result<Interface, ReceiveError> {
+/// The interface that the user names, or the one towards the sender: a carousel does not say where its sender is.
+fn interface(options: &ReceiveOptions) -> Result<Interface, ReceiveError> {
+    let ticket = &options.ticket;
+    let towards = match (ticket.repair, ticket.control.first()) {
+        (_, Some(sender)) => Some(sender.ip()),
+        (Repair::Carousel, None) => ticket.fanout.has_group().then(|| ticket.group.ip()),
+        (Repair::None | Repair::After | Repair::Nack, None) => return Err(ReceiveError::NoControl),
+    };
     Ok(match &options.interface {
         Some(name) => Interface::named(name)?,
-        None => Interface::by_route(Some(sender.ip()))?,
+        None => Interface::by_route(towards)?,
     })
 }
 
@@ -297,6 +334,10 @@ fn open(options: &ReceiveOptions, interface: &Interface) -> Result<(UdpSocket, R
         _ => match open_unicast_receiver(named.unwrap_or(ticket.own_port()), RECEIVE_BUFFER_BYTES) {
             // A port that a firewall lets in is not to be had by another.
             Err(UdpError::PortInUse { port }) if named.is_some() => Err(ReceiveError::PortInUse { port }),
+            // A carousel's sender hears of no other port.
+            Err(UdpError::PortInUse { port }) if ticket.repair == Repair::Carousel => {
+                Err(ReceiveError::CopiesPortInUse { port })
+            }
             // Another receiver on this host has it.
             Err(UdpError::PortInUse { .. }) => Ok(open_unicast_receiver(0, RECEIVE_BUFFER_BYTES)?),
             opened => Ok(opened?),

@@ -12,15 +12,20 @@ mod reach;
 mod refusal;
 mod session;
 
-pub(crate) use join::PLAIN;
-
 use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use thiserror::Error;
-use treecast_wire::{ParseError, message::ObjectKind, ticket::Ticket};
+use treecast_wire::{
+    ParseError,
+    message::ObjectKind,
+    ticket::{Repair, Ticket},
+};
+
+use comeback::{Carried, Ended};
+use session::Session;
 
 use crate::{
-    files::{Limit, Rules, Shortage, TargetError},
+    files::{Admission, Journal, Limit, Rules, Shortage, TargetError, TargetFolder},
     interface::InterfaceError,
     security::{Identity, PublicKey, tls::TlsError},
     status::Hindrance,
@@ -67,6 +72,16 @@ pub struct ReceiveOptions {
     pub identity: Option<Identity>,
     /// Refuses the ticket of a plain session.
     pub secure_only: bool,
+    pub dialect: Dialect,
+}
+
+/// The packets that a receiver takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dialect {
+    /// A treecast session's.
+    Session,
+    /// The IoT updater's frames, for one file. They carry no name: the receiver calls it `name`.
+    Iotup { name: String },
 }
 
 /// Says whether an object of this name is wanted.
@@ -105,6 +120,7 @@ impl ReceiveOptions {
             offload: Offload::SuperPackets,
             identity: None,
             secure_only: false,
+            dialect: Dialect::Session,
         }
     }
 }
@@ -274,6 +290,11 @@ pub enum ReceiveError {
     #[error("UDP port {port} is in use on this host: name another with --port, or leave it out")]
     PortInUse { port: u16 },
     #[error(
+        "UDP port {port}, where the carousel's copies come, is in use on this host: end the program that has it, such as \
+         another receiver of this carousel"
+    )]
+    CopiesPortInUse { port: u16 },
+    #[error(
         "the session comes to a multicast group, at port {port} (its sender's --group names it): leave out --port"
     )]
     NoPort { port: u16 },
@@ -341,5 +362,26 @@ pub fn run(
         log::note(&event);
         on_event(event);
     };
-    comeback::run(options, stop, on_event)
+    match options.ticket.repair {
+        Repair::Carousel => listen(options, stop, on_event),
+        Repair::None | Repair::After | Repair::Nack => comeback::run(options, stop, on_event),
+    }
+}
+
+/// Receives from a carousel, of which nobody has to hear.
+fn listen(
+    options: &ReceiveOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(ReceiveEvent),
+) -> Result<ReceiveSummary, ReceiveError> {
+    let folder = TargetFolder::open(&options.into)?.with_rules(options.rules);
+    // The IoT updater's frames do not say of which session they are.
+    let resumes = options.dialect == Dialect::Session;
+    let storage = Journal::open(&folder, options.ticket.session, resumes)?;
+    let joined = join::listen(options, on_event)?;
+    let carried = Carried { admission: Admission::new(options.rules), ..Carried::default() };
+    match Session::open(options, folder, storage, joined, carried, on_event)?.run(stop)? {
+        Ended::Over(summary) => Ok(*summary),
+        Ended::Broken { carried, .. } => Ok(carried.summary),
+    }
 }

@@ -35,6 +35,10 @@ impl Log {
             SendEvent::Way { receiver, way, why } => {
                 about(receiver).in_scope(|| info!(target: LOG, %way, %why, "another way"));
             }
+            SendEvent::Listeners { present, are_heard } => {
+                info!(target: LOG, present, are_heard, "listeners");
+            }
+            SendEvent::Looped { loops } => info!(target: LOG, loops, "loop complete"),
             SendEvent::Idle => {}
             SendEvent::ObjectDone { name, bytes, complete, failed: 0, not_wanted } => {
                 info!(target: LOG, name, bytes, complete, not_wanted, "object done");

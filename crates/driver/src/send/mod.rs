@@ -4,14 +4,15 @@
 //! machine only what can leave now, so that nothing queues without bound: the group's lane when the pacer
 //! lets packets go, a receiver's lane while its connection has room.
 
-mod copies;
 mod feed;
 mod gather;
+mod hashing;
+mod lane;
 mod lobby;
 mod log;
-mod multicast;
 mod peer;
 mod plan;
+mod repair;
 mod repair_share;
 mod roll;
 mod session;
@@ -31,14 +32,16 @@ use treecast_proto::{
     fanout::{Way, Why},
     fec::Share,
 };
-use treecast_wire::ticket::{Fanout, Repair, Ticket};
+use treecast_wire::ticket::{Fanout, Ticket};
 
 pub use feed::FeedSource;
 pub use plan::{MAX_FEC_PERCENT, MIN_BLOCK_LEN, Plan};
+pub use repair::{CarouselOptions, Dialect, Repair};
 pub use repair_share::{LEAST_SHARE, Priority};
 pub use session_file::SessionFileError;
 
 use crate::{
+    carousel::ListenError,
     explicit::Sharing,
     files::SourceError,
     interface::InterfaceError,
@@ -81,7 +84,7 @@ pub struct SendOptions {
     /// Where more paths come from, for as long as the session lasts; none ends it with `paths`.
     pub feed: Option<FeedSource>,
     pub fanout: Fanout,
-    /// Whom MEADcast is to reach, as far as that is known before they come.
+    /// The receivers' addresses, as far as they are known before they come. A carousel sends copies to these.
     pub receivers: Vec<IpAddr>,
     /// How they share packets there.
     pub sharing: Sharing,
@@ -253,6 +256,16 @@ pub enum SendEvent {
         way: Way,
         why: Why,
     },
+    /// A carousel's listeners have come, or have all gone.
+    Listeners {
+        present: bool,
+        /// Whether listeners can be heard; otherwise somebody is only taken to listen.
+        are_heard: bool,
+    },
+    /// A carousel has sent every object so many times.
+    Looped {
+        loops: u64,
+    },
     /// Every receiver has ended with an object.
     ObjectDone {
         name: String,
@@ -283,6 +296,8 @@ pub struct SendProgress {
     pub sent_bytes: u64,
     pub before_bytes: u64,
     pub total_bytes: u64,
+    /// The number of loops that a carousel has completed. `None` in a session that sends everything once.
+    pub loops: Option<u64>,
     /// Repair symbols sent so far, each as long as a block.
     pub repair_symbols: u64,
     /// Known so far, and ended at every receiver.
@@ -484,6 +499,14 @@ pub enum SendError {
         /// Those of the receivers named that nobody has come from.
         missing: Vec<IpAddr>,
     },
+    #[error(
+        "nobody has listened to group {group} for {seconds} s: start receivers, or wait longer with --wait-timeout"
+    )]
+    NoListener { group: IpAddr, seconds: u64 },
+    #[error(transparent)]
+    Listeners(#[from] ListenError),
+    #[error("a carousel holds 1 to 65536 files, and there are {0}: send fewer, or pack them into one")]
+    Contents(usize),
     #[error("cannot send to {to}: {source}; check the interface and its routes")]
     Send { to: SocketAddr, source: io::Error },
     #[error(transparent)]
@@ -535,7 +558,14 @@ pub fn run(
     stop: &Stop,
     on_event: &mut dyn FnMut(SendEvent),
 ) -> Result<SendSummary, SendError> {
-    let plan = Plan::new(options, stop)?;
+    hold(Plan::new(options, stop)?, stop, on_event)
+}
+
+/// As [`run`], for a session whose ticket may be known already.
+///
+/// # Errors
+/// As [`run`].
+pub fn hold(plan: Plan, stop: &Stop, on_event: &mut dyn FnMut(SendEvent)) -> Result<SendSummary, SendError> {
     let id = format!("{:08x}", plan.session.0);
     let _span = tracing::info_span!(target: crate::SESSION_LOG, "send", session = id).entered();
     let mut log = log::Log::default();

@@ -10,11 +10,12 @@ use std::{
 use treecast_proto::fec::{Layout, Share};
 use treecast_wire::{
     header::{HEADER_LEN, MAX_PAYLOAD_LEN, SessionId},
+    iotup,
     seal::SEAL_LEN,
-    ticket::{Fanout, MAX_GROUPS, Repair, Security, Ticket, group_address},
+    ticket::{Fanout, MAX_GROUPS, Security, Ticket, group_address},
 };
 
-use super::{FeedSource, SendError, SendOptions, SendSecurity, roll::Roll, session_file};
+use super::{FeedSource, Repair, SendError, SendOptions, SendSecurity, roll::Roll, session_file};
 use crate::{
     clock,
     fanout::{Kind, Lists},
@@ -72,6 +73,7 @@ impl Plan {
         let interface = interface(options)?;
         check_feed(options)?;
         check_rates(options)?;
+        check_carousel(options, &sources)?;
         let ip = group(options, &interface, security::random()?)?;
         interface.check_family(ip)?;
         check_source(options, &interface, ip)?;
@@ -84,7 +86,7 @@ impl Plan {
         check_fec(options, &sources, block_len)?;
         let session = SessionId(u32::from_be_bytes(security::random()?));
         let identity = identity(options)?;
-        let tells_secret = identity.is_some() && options.repair == Repair::Carousel;
+        let tells_secret = identity.is_some() && options.repair.carousel().is_some();
         let secret = tells_secret.then(Secret::draw).transpose()?;
         let end = |time: Duration| NonZeroU64::new(clock::unix_seconds().saturating_add(time.as_secs()));
         let expires = options.expires_in.and_then(end);
@@ -125,7 +127,7 @@ impl Plan {
         kept.check_ticket(&self.ticket(kept.ticket.control.clone()))?;
         kept.check_expiry()?;
         kept.check_sources(&self.sources)?;
-        self.warnings.extend(kept.other_rates(&self.rates()));
+        self.warnings.extend(kept.other_rates(&self.several_rates()));
         self.control = kept.ticket.control;
         self.before = kept.marks;
         self.roll = kept.roll;
@@ -145,11 +147,17 @@ impl Plan {
         let has_own = matches!(&self.options.security, Some(SendSecurity { identity: Some(_), .. }));
         let identity = self.identity.as_ref().filter(|_| !has_own);
         let (ticket, has_allow_list) = (self.ticket(control.to_vec()), self.has_allow_list());
-        session_file::create(path, &ticket, (has_allow_list, &self.rates()), identity, &self.sources)
+        session_file::create(path, &ticket, (has_allow_list, &self.several_rates()), identity, &self.sources)
+    }
+
+    /// The rate of each group, from fast to slow, in bits a second. `None` for a rate that is not fixed.
+    pub(super) fn rates(&self) -> impl Iterator<Item = Option<u64>> {
+        let slower = self.options.slower_rates.iter().copied().map(Some);
+        [self.options.rate.fixed_bps()].into_iter().chain(slower)
     }
 
     /// The rates of a session with several, from fast to slow, in bits a second; else none.
-    fn rates(&self) -> Vec<u64> {
+    fn several_rates(&self) -> Vec<u64> {
         let slower = &self.options.slower_rates;
         let first = self.options.rate.fixed_bps().filter(|_| !slower.is_empty());
         first.into_iter().chain(slower.iter().copied()).collect()
@@ -164,7 +172,7 @@ impl Plan {
         Ticket {
             session: self.session,
             fanout: self.options.fanout,
-            repair: self.options.repair,
+            repair: self.options.repair.in_ticket(),
             fec: self.options.fec.is_some(),
             block_len: self.block_len,
             group: self.group.group,
@@ -193,7 +201,7 @@ impl Plan {
 
     /// Length of a full packet as UDP carries it, in bytes.
     pub fn datagram_len(&self) -> usize {
-        HEADER_LEN + seal_len(&self.options) + usize::from(self.block_len)
+        header_len(&self.options) + usize::from(self.block_len)
     }
 
     /// Size of all objects, in bytes.
@@ -259,17 +267,49 @@ fn check_rates(options: &SendOptions) -> Result<(), SendError> {
     if options.fanout != Fanout::Multicast {
         return refused("--rates are of multicast groups: leave out --rates, or take --fanout multicast");
     }
-    if !matches!(options.repair, Repair::Nack | Repair::After) {
+    if options.repair == Repair::None {
         return refused(
-            "who moves to another of the --rates asks for what it has missed: take --repair nack or after",
+            "who moves to another of the --rates misses something: take --repair nack, after or carousel",
         );
     }
-    if options.fec.is_some() {
+    if options.fec.is_some() && options.repair.carousel().is_none() {
         return refused("--rates mend losses without repair symbols: leave out --fec, or take one --rate");
     }
     match options.group {
         Some(group) if group_address(SocketAddr::new(group, 0), slower.len() as u8).is_none() => {
             refused("--rates need as many group addresses, one behind the other: name another with --group")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a carousel cannot do: it hears nothing of its receivers.
+fn check_carousel(options: &SendOptions, sources: &[NamedSource]) -> Result<(), SendError> {
+    let refused = |line: String| Err(SendError::Options(line));
+    if options.repair.carousel().is_none() {
+        return Ok(());
+    }
+    if options.rate.is_auto() {
+        return refused(
+            "a carousel hears nothing of its receivers: name a rate that their links bear".into(),
+        );
+    }
+    if !options.fanout.has_group() && options.receivers.is_empty() {
+        return refused(format!(
+            "nobody tells a carousel by {} where its receivers are: name their addresses with --receivers",
+            options.fanout
+        ));
+    }
+    if options.fanout == Fanout::Multicast && !options.receivers.is_empty() {
+        return refused("multicast needs no --receivers: leave them out, or take another --fanout".into());
+    }
+    if options.repair.is_iotup() && options.fanout != Fanout::Multicast {
+        return refused("the IoT updater's receivers listen to a group: take --fanout multicast".into());
+    }
+    match sources.len() {
+        1 => Ok(()),
+        files if options.repair.is_iotup() => {
+            refused(format!("the IoT updater's frames carry one file, and there are {files}: name one"))
         }
         _ => Ok(()),
     }
@@ -282,13 +322,6 @@ pub const MAX_FEC_PERCENT: u32 = 300;
 fn check_fec(options: &SendOptions, sources: &[NamedSource], block_len: u16) -> Result<(), SendError> {
     let Some(share) = options.fec else { return Ok(()) };
     let refused = |line: String| Err(SendError::Options(line));
-    if options.fanout == Fanout::Unicast {
-        return refused(
-            "a repair symbol saves packets where it mends several receivers' losses at once, and with unicast each gets \
-             its own: leave out --fec, or take another --fanout"
-                .into(),
-        );
-    }
     if let Share::Percent(percent) = share
         && !(1..=MAX_FEC_PERCENT).contains(&percent)
     {
@@ -389,7 +422,10 @@ fn check_source(options: &SendOptions, interface: &Interface, group: IpAddr) -> 
 fn block_len(options: &SendOptions, group: &GroupAddress, lists: Option<&Lists>) -> Result<u16, SendError> {
     // Unicast packets may go to hosts of either family.
     let is_ipv4 = group.group.is_ipv4() && options.fanout == Fanout::Multicast;
-    let headers = pacer::ip_overhead(is_ipv4) + (HEADER_LEN + seal_len(options)) as u64;
+    if options.repair.is_iotup() {
+        return Ok(iotup::MAX_DATA_LEN as u16);
+    }
+    let headers = pacer::ip_overhead(is_ipv4) + header_len(options) as u64;
     let room = u64::from(group.interface.mtu);
     let room = lists.map_or(room, |lists| without_list(room.saturating_sub(lists.header_len() as u64)));
     let fits = room.saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64) as u16;
@@ -411,8 +447,13 @@ fn without_list(room: u64) -> u64 {
     if (LEAST_MTU..LEAST_MTU + ADDRESS_LEN).contains(&room) { LEAST_MTU } else { room }
 }
 
-fn seal_len(options: &SendOptions) -> usize {
-    if options.security.is_none() { 0 } else { SEAL_LEN }
+/// Length of what stands before each block in a UDP packet, in bytes.
+fn header_len(options: &SendOptions) -> usize {
+    match (options.repair.is_iotup(), &options.security) {
+        (true, _) => iotup::HEADER_LEN,
+        (false, None) => HEADER_LEN,
+        (false, Some(_)) => HEADER_LEN + SEAL_LEN,
+    }
 }
 
 #[cfg(test)]

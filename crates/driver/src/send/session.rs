@@ -11,8 +11,10 @@ mod gathered;
 mod group_keys;
 mod listen;
 mod manifests;
+mod open;
 mod progress;
 mod refusals;
+mod ring;
 mod slower;
 mod start;
 mod symbols;
@@ -28,7 +30,7 @@ use std::{
 use treecast_proto::{
     Instant, Step,
     object::{Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit},
-    vcmtp::Sender,
+    repair::Sender,
 };
 use treecast_wire::{
     header::{self, FileId, HEADER_LEN, Header, PacketNumbers, PacketType},
@@ -41,13 +43,14 @@ use refusals::Refusals;
 use slower::SlowerLane;
 use start::RETURN_TIME;
 
-use self::{again::Hashing, congestion::Congestion, fanout::Ways};
+use self::{congestion::Congestion, fanout::Ways, ring::Ring};
 use super::{
     Plan, SendError, SendEvent, SendSummary, Standing,
     feed::{Arrival, Feed},
     gather::Gather,
+    hashing::Hashing,
+    lane::{GroupLane, Target},
     lobby::Lobby,
-    multicast::{GroupLane, Target},
     peer::{Peer, shown},
     repair_share::RepairShare,
     session_file::Marks,
@@ -59,7 +62,7 @@ use crate::{
     files::{NamedSource, SourceError},
     pacer::{self, Pacer},
     poller::{Interest, Poller, Ready},
-    security::{manifest::Signer, tls::SenderTls},
+    security::manifest::Signer,
     stop::Stop,
     wake::Waker,
 };
@@ -70,7 +73,8 @@ const STOP: u64 = 1;
 const FEED: u64 = 2;
 const HASHES: u64 = 3;
 const ROUTERS: u64 = 4;
-const FIRST_CONNECTION: u64 = 5;
+const AUDIENCE: u64 = 5;
+const FIRST_CONNECTION: u64 = 6;
 
 /// Runs of blocks that leave before connections are looked at again.
 const RUNS_A_TURN: usize = 4;
@@ -88,57 +92,84 @@ const ADMISSIONS_A_TURN: usize = 4;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
+/// One session of a sender. Its parts each have one job; this type runs them in turns.
 pub(super) struct Session<'a> {
     plan: Plan,
     on_event: &'a mut dyn FnMut(SendEvent),
     clock: Clock,
     poller: Poller,
+    machine: Sender,
+    /// Who may come in. A carousel's door stays shut.
+    door: Option<Door>,
+    /// What only a carousel has. `None` in a session with connections.
+    ring: Option<Ring>,
+    lanes: Lanes,
+    objects: Objects,
+    peers: BTreeMap<ReceiverId, Peer>,
+    /// The receiver whose connection was served last.
+    last_served: ReceiverId,
+    figures: Figures,
+    /// Whether the group's lane may have something new to do.
+    has_news: bool,
+    closed: bool,
+}
+
+/// Who may come in: the control port, and the connections that are no receivers' yet.
+struct Door {
     listener: TcpListener,
     lobby: Lobby,
     /// How many of the lobby's connections have been looked at in this turn.
     admissions: usize,
     refusals: Refusals,
-    /// None in a plain session.
-    signer: Option<Signer>,
-    unsigned: Unsigned,
+    /// The poller's token for the next connection.
     next_token: u64,
-    machine: Sender,
+}
+
+/// How packets leave: sockets, keys, numbers and rates.
+struct Lanes {
     group: GroupLane,
     gather: Gather,
-    /// Runs of blocks that have left.
+    /// The number of runs of blocks that have left.
     runs: usize,
-    /// None in a plain session.
+    /// The keys that connections tell. `None` in a plain session, and in a carousel, whose ticket holds a secret.
     keys: Option<GroupKeys>,
-    /// Unicast copies of one packet have one number.
+    /// The numbers of the first group's packets. Unicast copies of one packet have one number.
     numbers: PacketNumbers,
     pacer: Pacer,
-    /// Those of a session with several rates, the fastest first.
+    /// One lane for each slower group of a session with several rates, fastest first. Empty otherwise.
     slower: Vec<SlowerLane>,
-    /// How often receivers have gone from one to another.
-    moves: u64,
-    /// None at a rate that was given.
+    /// The congestion control. `None` at a rate that was given.
     congestion: Option<Congestion>,
     repairs: RepairShare,
+    /// Bytes of IP packets that leave at once.
     run_bytes: u64,
-    sources: SourceTable,
-    encoders: Encoders,
-    /// Where more objects come from; none when all are known.
-    feed: Option<Feed>,
-    feed_waker: Waker,
-    /// What goes into the session's file as it goes on; none without one.
-    marks: Option<Marks>,
-    /// Hashes of objects that an earlier sender has sent in part; none where there are none.
-    hashing: Option<Hashing>,
-    peers: BTreeMap<ReceiverId, Peer>,
-    /// How many of their failures are kept to be told one by one.
-    told_failures: usize,
-    last_served: ReceiverId,
     /// Where copies go.
     destinations: Arc<[Target]>,
-    /// Who is served by which way; none where all are by one.
+    /// Who is served by which way. `None` where all are by one.
     ways: Option<Ways>,
-    /// To whom less fits than was to be sent, as the user knows.
+    /// Receivers of which the user knows that less fits on the way to them than was to be sent.
     told_narrow: BTreeSet<IpAddr>,
+}
+
+/// What is sent: files, what is known of them, and where more come from.
+struct Objects {
+    sources: SourceTable,
+    encoders: Encoders,
+    /// Signs manifests. `None` in a plain session.
+    signer: Option<Signer>,
+    unsigned: Unsigned,
+    /// Where more objects come from. `None` when all are known.
+    feed: Option<Feed>,
+    feed_waker: Waker,
+    /// What goes into the session's file as it goes on. `None` without such a file.
+    marks: Option<Marks>,
+    /// The thread that hashes objects that are not read in order. `None` where there are none.
+    hashing: Option<Hashing>,
+}
+
+/// How far the session is.
+struct Figures {
+    /// When the first packet could leave.
     started: Option<Instant>,
     /// When the last object was done.
     ended: Option<Instant>,
@@ -146,14 +177,15 @@ pub(super) struct Session<'a> {
     /// What an earlier sender of this session has sent to the group.
     before_bytes: u64,
     objects_done: u64,
-    /// Of a feed: the size of those that are done.
+    /// Total size, in bytes, of the feed's objects that are done.
     done_bytes: u64,
     next_progress: Instant,
     watch: progress::Watch,
+    /// How often receivers have gone from one group to another.
+    moves: u64,
+    /// How many failures of receivers are kept to be told one by one.
+    told_failures: usize,
     summary: SendSummary,
-    /// Whether the group's lane may have something new to do.
-    has_news: bool,
-    closed: bool,
 }
 
 /// Whether a lane wants to be polled again at once, or when.
@@ -174,69 +206,47 @@ impl Turn {
 
 impl<'a> Session<'a> {
     pub fn open(plan: Plan, on_event: &'a mut dyn FnMut(SendEvent)) -> Result<Self, SendError> {
-        let tls = plan.identity.as_ref().map(SenderTls::new).transpose()?;
-        let (listener, control) = listen::listen(&plan)?;
         let poller = Poller::new()?;
-        poller.add(&listener, LISTENER, Interest::Read)?;
+        let (door, control) = Door::open(&plan, &poller)?;
         let clock = Clock::start();
-        let feed_waker = Waker::new()?;
-        poller.add(&feed_waker, FEED, Interest::Read)?;
-        let feed =
-            plan.options.feed.clone().map(|source| Feed::start(source, feed_waker.clone())).transpose()?;
-        let config = config::machine_config(&plan);
-        let run_bytes = u64::from(config.max_run_len) / u64::from(plan.block_len) * plan.packet_bytes();
-        let keys = plan.identity.as_ref().map(|_| GroupKeys::draw(clock.now())).transpose()?;
+        let is_ring = plan.options.repair.carousel().is_some();
+        let keys = plan.identity.as_ref().filter(|_| !is_ring);
+        let keys = keys.map(|_| GroupKeys::draw(clock.now())).transpose()?;
+        let objects = Objects::open(&plan, &poller)?;
         let mut session = Self {
-            group: GroupLane::open(&plan, keys.as_ref().map(GroupKeys::used))?,
-            keys,
-            gather: Gather::new(plan.block_len),
-            runs: 0,
-            numbers: PacketNumbers::default(),
-            pacer: Pacer::new(plan.options.rate.fixed_bps(), clock.now()),
-            slower: SlowerLane::all(&plan, clock.now()),
-            moves: 0,
-            congestion: Congestion::new(&plan),
-            repairs: RepairShare::new(plan.options.priority, plan.options.rate.is_auto()),
-            run_bytes,
-            total_bytes: plan.total_bytes(),
-            before_bytes: 0,
-            objects_done: 0,
-            done_bytes: 0,
-            machine: Sender::new(config),
-            clock,
-            poller,
-            listener,
-            lobby: Lobby::new(plan.session, tls)?,
-            admissions: 0,
-            refusals: Refusals::default(),
-            signer: plan.identity.clone().map(Signer::new),
-            unsigned: Unsigned::default(),
-            next_token: FIRST_CONNECTION,
-            sources: SourceTable::default(),
-            encoders: Encoders::default(),
-            feed,
-            feed_waker,
-            marks: None,
-            hashing: None,
+            machine: config::machine(&plan)?,
+            lanes: Lanes::open(&plan, keys, clock.now())?,
+            ring: None,
+            figures: Figures {
+                started: None,
+                ended: None,
+                total_bytes: plan.total_bytes(),
+                before_bytes: 0,
+                objects_done: 0,
+                done_bytes: 0,
+                next_progress: clock.now(),
+                watch: progress::Watch::default(),
+                moves: 0,
+                told_failures: 0,
+                summary: SendSummary { objects: plan.sources.len() as u64, ..SendSummary::default() },
+            },
             peers: BTreeMap::new(),
-            told_failures: 0,
             last_served: ReceiverId(0),
-            destinations: Arc::new([]),
-            ways: None,
-            told_narrow: BTreeSet::new(),
-            started: None,
-            ended: None,
-            next_progress: clock.now(),
-            watch: progress::Watch::default(),
-            summary: SendSummary { objects: plan.sources.len() as u64, ..SendSummary::default() },
             has_news: false,
             closed: false,
+            door,
+            objects,
+            clock,
+            poller,
             plan,
             on_event,
         };
         session.open_ways()?;
         session.plan.keep_session(&control)?;
-        session.open_marks()?;
+        match is_ring {
+            true => session.open_ring()?,
+            false => session.open_marks()?,
+        }
         (session.on_event)(SendEvent::Ready { ticket: session.plan.ticket(control) });
         for warning in std::mem::take(&mut session.plan.warnings) {
             (session.on_event)(SendEvent::Warning(warning));
@@ -257,20 +267,23 @@ impl<'a> Session<'a> {
     /// Returns when the session was over.
     fn serve(&mut self, stop: &Stop) -> Result<Instant, SendError> {
         self.poller.add(stop, STOP, Interest::Read)?;
+        self.hash_for_frames(stop)?;
         let mut ready = Vec::new();
         loop {
             let now = self.clock.now();
             self.start_if_due(now)?;
+            self.look_for_listeners(now)?;
             self.take_feed(now);
             self.sign_if_due(now);
-            let turn = self.turn_group(now)?;
+            // The first packet goes where receivers are by now.
+            let turn = self.turn_ways(now);
+            let turn = turn.or(self.turn_group(now)?);
             let turn = turn.or(self.turn_slower(now)?);
-            let turn = turn.or(self.turn_ways(now));
             let lanes = self.serve_connections(now);
             self.report_progress(now);
             if self.closed {
                 // That receivers close their connections is no part of what they waited for.
-                return Ok(self.ended.unwrap_or(now));
+                return Ok(self.figures.ended.unwrap_or(now));
             }
             let timeout = match turn {
                 Turn::Again => Some(Duration::ZERO),
@@ -282,12 +295,14 @@ impl<'a> Session<'a> {
             };
             (self.on_event)(SendEvent::Idle);
             self.poller.wait(timeout, &mut ready)?;
-            self.admissions = 0;
+            self.door.iter_mut().for_each(|door| door.admissions = 0);
             for event in ready.drain(..) {
                 self.handle_ready(event)?;
             }
-            if stop.is_requested() {
-                return self.interrupt();
+            if stop.is_requested()
+                && let Some(ended) = self.interrupt()?
+            {
+                return Ok(ended);
             }
         }
     }
@@ -295,9 +310,11 @@ impl<'a> Session<'a> {
     /// API_Send.
     fn send(&mut self, now: Instant, named: NamedSource) -> Result<(), SendError> {
         let size = named.source.size();
-        let file = self.machine.send(now, named.begin()?);
+        let begin = named.begin()?;
+        let Some(machine) = self.machine.vcmtp_mut() else { return Ok(()) };
+        let file = machine.send(now, begin);
         self.has_news = true;
-        self.sources.add(file, named);
+        self.objects.sources.add(file, named);
         if size == 0 {
             self.hash_if_read(now, file);
         }
@@ -306,9 +323,9 @@ impl<'a> Session<'a> {
 
     /// Hands the machine what has arrived, as far as it has room; the end of the feed closes the session.
     fn take_feed(&mut self, now: Instant) {
-        while self.started.is_some()
-            && self.machine.queued_objects() < FEED_AHEAD
-            && let Some(feed) = &self.feed
+        while self.figures.started.is_some()
+            && self.machine.vcmtp().is_some_and(|machine| machine.queued_objects() < FEED_AHEAD)
+            && let Some(feed) = &self.objects.feed
         {
             match feed.next() {
                 Ok(Arrival::Object(named)) => self.send_arrival(now, named),
@@ -316,7 +333,7 @@ impl<'a> Session<'a> {
                 Ok(Arrival::Warning(line)) => (self.on_event)(SendEvent::Warning(line)),
                 Err(TryRecvError::Empty) => return,
                 Err(TryRecvError::Disconnected) => {
-                    self.feed = None;
+                    self.objects.feed = None;
                     self.handle(now, SenderInput::Close);
                 }
             }
@@ -327,15 +344,15 @@ impl<'a> Session<'a> {
         let (name, size) = (named.name.clone(), named.source.size());
         match self.send(now, named) {
             Ok(()) => {
-                self.summary.objects += 1;
-                self.total_bytes = self.total_bytes.saturating_add(size);
+                self.figures.summary.objects += 1;
+                self.figures.total_bytes = self.figures.total_bytes.saturating_add(size);
             }
             Err(error) => self.refuse_arrival(name, error.to_string()),
         }
     }
 
     fn refuse_arrival(&mut self, path: String, reason: String) {
-        self.summary.not_sent += 1;
+        self.figures.summary.not_sent += 1;
         (self.on_event)(SendEvent::NotSent { path, reason });
     }
 
@@ -347,26 +364,29 @@ impl<'a> Session<'a> {
     /// Carries out what the machine has for the group, as far as the pacer lets it.
     fn turn_group(&mut self, now: Instant) -> Result<Turn, SendError> {
         self.has_news = false;
-        let runs = self.runs + RUNS_A_TURN;
+        let runs = self.lanes.runs + RUNS_A_TURN;
         for _ in 0..STEPS_A_TURN {
-            if self.runs >= runs {
+            if self.lanes.runs >= runs {
                 break;
             }
             let pace = self.tell_pace(now)?;
             if let Some(until) = self.group_waits(now) {
                 return Ok(Turn::Until(pace.into_iter().chain([until]).min()));
             }
+            if self.send_pending(now, 0)? {
+                continue;
+            }
             match self.machine.poll(now, Lane::Group) {
                 Step::Transmit(transmit) => {
-                    self.watch.note(now, None);
+                    self.figures.watch.note(now, None);
                     self.transmit(now, transmit)?;
                 }
                 Step::Event(event) => self.note(now, event),
                 Step::Wait(deadline, why) => {
                     self.flush_gathered(now)?;
                     self.sign_before_waiting(now, why);
-                    self.watch.note(now, Some(why));
-                    self.repairs.multicast_waits();
+                    self.figures.watch.note(now, Some(why));
+                    self.lanes.repairs.multicast_waits();
                     return Ok(Turn::Until(pace.into_iter().chain(deadline).min()));
                 }
             }
@@ -376,31 +396,45 @@ impl<'a> Session<'a> {
 
     /// Sends the copies that are due. Until when the group's lane has to wait for the rate, or its socket to rest.
     fn group_waits(&mut self, now: Instant) -> Option<Instant> {
-        if let Some(line) = self.group.take_warning() {
-            (self.on_event)(SendEvent::Warning(line));
+        if let Some(lane) = self.lanes.group.multicast() {
+            let (warning, rests_until) = (lane.take_warning(), lane.rests_until(now));
+            if let Some(line) = warning {
+                (self.on_event)(SendEvent::Warning(line));
+            }
+            if rests_until.is_some() {
+                return rests_until;
+            }
         }
-        if let Some(until) = self.group.rests_until(now) {
-            return Some(until);
-        }
-        if self.group.has_copies() {
-            let are_blocks = self.group.copies_blocks();
-            let (sent, delay) = self.group.send_copies(&mut self.pacer, now);
+        let lanes = &mut self.lanes;
+        if let Some(copies) = lanes.group.copies().filter(|copies| copies.is_busy()) {
+            let are_blocks = copies.are_blocks();
+            let (sent, delay) = copies.send_due(&mut lanes.pacer, now);
             // As without copies: who counted messages for the congestion control, too, would have it take its own messages
             // for all that arrives while nothing but retransmissions leaves.
             if are_blocks {
-                self.repairs.multicast_sent(sent);
+                self.lanes.repairs.multicast_sent(sent);
                 self.note_sent(now, sent, 0);
             }
             if let Some(delay) = delay {
                 return Some(now + delay);
             }
         }
-        Some(self.pacer.delay(now, self.run_bytes)).filter(|delay| !delay.is_zero()).map(|delay| now + delay)
+        Some(self.lanes.pacer.delay(now, self.lanes.run_bytes))
+            .filter(|delay| !delay.is_zero())
+            .map(|delay| now + delay)
     }
 
     fn transmit(&mut self, now: Instant, transmit: SenderTransmit) -> Result<(), SendError> {
         match transmit {
             SenderTransmit::Message { to, file, message } => self.send_message(now, to, file, &message)?,
+            SenderTransmit::Blocks { to: Destination::Group, kind, file, range } if self.ring.is_some() => {
+                self.turn_over(now, 0, kind, file, range);
+            }
+            SenderTransmit::Blocks { to: Destination::Slower(group), kind, file, range }
+                if self.ring.is_some() =>
+            {
+                self.turn_over(now, group, kind, file, range);
+            }
             SenderTransmit::Blocks { to: Destination::Group, kind, file, range } => {
                 self.multicast(now, kind, file, range)?;
             }
@@ -416,7 +450,11 @@ impl<'a> Session<'a> {
             SenderTransmit::ChunkHashes { to: Destination::Receiver(to), file, pages } => {
                 self.send_chunk_hashes(now, to, file, pages);
             }
-            SenderTransmit::ChunkHashes { .. } => {}
+            SenderTransmit::ChunkHashes { to, file, pages } => {
+                for page in pages.filter_map(|page| self.ring_page(file, page)).collect::<Vec<_>>() {
+                    self.send_message(now, to, file, &Message::ChunkHashes(page))?;
+                }
+            }
             SenderTransmit::CloseConnection(receiver) => {
                 if let Some(peer) = self.peers.get_mut(&receiver) {
                     peer.closes = true;
@@ -440,12 +478,12 @@ impl<'a> Session<'a> {
             Destination::Group if self.gather_message(now, &packet)? => {}
             Destination::Group => {
                 header::set_number(&mut packet, self.number_packets(now, 0, 1)?);
-                let sent = self.group.send_message(now, 0, &self.destinations, &packet)?;
-                self.pacer.sent(now, sent);
+                let sent = self.lanes.group.send_message(now, 0, &self.lanes.destinations, &packet)?;
+                self.lanes.pacer.sent(now, sent);
             }
             Destination::Slower(group) => {
                 header::set_number(&mut packet, self.number_packets(now, group, 1)?);
-                let sent = self.group.send_message(now, group, &self.destinations, &packet)?;
+                let sent = self.lanes.group.send_message(now, group, &self.lanes.destinations, &packet)?;
                 self.note_sent_slowly(now, group, sent);
             }
             Destination::Receiver(receiver) => {
@@ -471,13 +509,19 @@ impl<'a> Session<'a> {
         }
         let blocks = (range.end - range.start).div_ceil(self.plan.block_len.into());
         let first = Header { number: self.number_packets(now, 0, blocks)?, ..first };
-        self.runs += 1;
-        match self.sources.read_in_order(file, range.clone()) {
+        self.lanes.runs += 1;
+        match self.objects.sources.read_in_order(file, range.clone()) {
             Ok(run) => {
-                let sent =
-                    self.group.send_blocks(now, 0, &self.destinations, first, self.plan.block_len, run)?;
-                self.pacer.sent(now, sent);
-                self.repairs.multicast_sent(sent);
+                let sent = self.lanes.group.send_blocks(
+                    now,
+                    0,
+                    &self.lanes.destinations,
+                    first,
+                    self.plan.block_len,
+                    run,
+                )?;
+                self.lanes.pacer.sent(now, sent);
+                self.lanes.repairs.multicast_sent(sent);
                 if sent > 0 {
                     self.note_sent(now, sent, 0);
                 }
@@ -506,7 +550,7 @@ impl<'a> Session<'a> {
             Header { file_id: file, sequence: range.start, payload_len: len as u32, kind, number: 0 };
         let result = connection.queue_with(HEADER_LEN + len, |packet| {
             packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
-            self.sources.read_any(file, range.start, &mut packet[HEADER_LEN..])
+            self.objects.sources.read_any(file, range.start, &mut packet[HEADER_LEN..])
         });
         match result {
             Ok(()) => {
@@ -518,15 +562,19 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// In a secure session, a digest carries the sender's signature.
+    /// In a secure session, a digest carries the sender's signature. So do a carousel's words that end something: all members
+    /// can seal packets, and there is no connection that would tell.
     fn signed(&mut self, file: FileId, message: &Message) -> Option<Message> {
-        let (Message::Digest(digest), Some(signer)) = (message, &mut self.signer) else { return None };
+        let signer = self.objects.signer.as_mut()?;
+        let Message::Digest(digest) = message else {
+            return self.ring.as_ref().and_then(|_| signer.sign_word(file, message));
+        };
         Some(Message::Digest(signer.sign(file, self.machine.announced(file)?, digest.clone())))
     }
 
     /// Tells the machine the hash of an object that has been read to its end.
     fn hash_if_read(&mut self, now: Instant, file: FileId) {
-        match self.sources.hash(file) {
+        match self.objects.sources.hash(file) {
             Some(Ok(hash)) => self.read_to_end(now, file, hash),
             Some(Err(error)) => self.withdraw(now, file, &error),
             None => {}
@@ -534,12 +582,12 @@ impl<'a> Session<'a> {
     }
 
     fn withdraw(&mut self, now: Instant, file: FileId, error: &SourceError) {
-        let (name, reason) = (self.sources.name(file).to_owned(), error.to_string());
+        let (name, reason) = (self.objects.sources.name(file).to_owned(), error.to_string());
         self.handle(now, SenderInput::Withdraw { file, reason: reason.clone() });
-        if self.summary.withdrawn.iter().all(|(other, _)| *other != name) {
+        if self.figures.summary.withdrawn.iter().all(|(other, _)| *other != name) {
             (self.on_event)(SendEvent::Withdrawn { name: name.clone(), reason: reason.clone() });
-            if self.summary.withdrawn.len() < MAX_WITHDRAWN {
-                self.summary.withdrawn.push((name, reason));
+            if self.figures.summary.withdrawn.len() < MAX_WITHDRAWN {
+                self.figures.summary.withdrawn.push((name, reason));
             }
         }
     }
@@ -547,7 +595,8 @@ impl<'a> Session<'a> {
     fn note(&mut self, now: Instant, event: SenderEvent) {
         match event {
             SenderEvent::ReceiverDone { file, receiver, outcome } => {
-                let (name, size) = (self.sources.name(file).to_owned(), self.sources.size(file));
+                let (name, size) =
+                    (self.objects.sources.name(file).to_owned(), self.objects.sources.size(file));
                 let Some(peer) = self.peers.get_mut(&receiver) else { return };
                 match outcome {
                     Outcome::Complete => {
@@ -559,23 +608,26 @@ impl<'a> Session<'a> {
                         peer.forgone_bytes = peer.forgone_bytes.saturating_add(size);
                     }
                     // Why is told of the object, once for all.
-                    Outcome::Failed(_) if self.summary.withdrawn.iter().any(|(other, _)| *other == name) => {
+                    Outcome::Failed(_)
+                        if self.figures.summary.withdrawn.iter().any(|(other, _)| *other == name) =>
+                    {
                         let reason = "the sender could not send it to its end".into();
-                        peer.fail(&mut self.told_failures, name, size, reason);
+                        peer.fail(&mut self.figures.told_failures, name, size, reason);
                     }
                     Outcome::Failed(reason) => {
-                        peer.fail(&mut self.told_failures, name, size, shown(&reason));
+                        peer.fail(&mut self.figures.told_failures, name, size, shown(&reason));
                     }
                 }
-                if peer.standing(self.summary.objects) == Standing::Done {
+                if peer.standing(self.figures.summary.objects) == Standing::Done {
                     self.note_ended(receiver);
                 }
             }
             SenderEvent::FileDone { file, outcomes } => {
                 let (name, bytes, is_first) = self.let_go(file);
-                self.objects_done += u64::from(is_first);
-                self.done_bytes = self.done_bytes.saturating_add(if is_first { bytes } else { 0 });
-                self.ended = Some(now);
+                self.figures.objects_done += u64::from(is_first);
+                self.figures.done_bytes =
+                    self.figures.done_bytes.saturating_add(if is_first { bytes } else { 0 });
+                self.figures.ended = Some(now);
                 let count = |which: Outcome| outcomes.iter().filter(|(_, outcome)| *outcome == which).count();
                 let (complete, not_wanted) = (count(Outcome::Complete), count(Outcome::NotWanted));
                 (self.on_event)(SendEvent::ObjectDone {
@@ -589,24 +641,26 @@ impl<'a> Session<'a> {
             SenderEvent::Moved { receiver, group } => self.note_move(receiver, group),
             SenderEvent::FileClosed { file } => {
                 self.let_go(file);
-                self.ended = Some(now);
+                self.figures.ended = Some(now);
             }
             SenderEvent::PutOut { receiver, reason } => self.put_out(receiver, &reason),
-            SenderEvent::Started | SenderEvent::Paused | SenderEvent::Looped { .. } => {}
+            SenderEvent::Started | SenderEvent::Paused | SenderEvent::Looped { .. } => {
+                self.note_ring(now, &event)
+            }
             SenderEvent::Closed => self.closed = true,
         }
     }
 
     /// Nothing more is sent of an object, unless somebody comes late, to whom a feed's are of no interest.
     fn let_go(&mut self, file: FileId) -> (String, u64, bool) {
-        self.encoders.forget(file);
-        if let Some(signer) = &mut self.signer {
+        self.objects.encoders.forget(file);
+        if let Some(signer) = &mut self.objects.signer {
             signer.forget(file);
         }
         match self.plan.options.feed {
-            None => self.sources.finish(file),
+            None => self.objects.sources.finish(file),
             Some(_) => {
-                let (name, bytes) = self.sources.remove(file);
+                let (name, bytes) = self.objects.sources.remove(file);
                 (name, bytes, true)
             }
         }
@@ -615,16 +669,13 @@ impl<'a> Session<'a> {
     fn handle_ready(&mut self, ready: Ready) -> Result<(), SendError> {
         match ready.token {
             LISTENER => self.accept()?,
-            FEED => _ = self.feed_waker.take(),
+            FEED => _ = self.objects.feed_waker.take(),
             HASHES => self.take_hashes(),
             ROUTERS => self.hear_routers()?,
             STOP => {}
             // Handshakes cost; the next turn's are as good.
-            token if self.lobby.contains(token) && self.admissions >= ADMISSIONS_A_TURN => {}
-            token if self.lobby.contains(token) => {
-                self.admissions += 1;
-                self.admit(token);
-            }
+            AUDIENCE => self.ring.iter_mut().for_each(|ring| ring.look_now()),
+            token if self.has_in_lobby(token) => self.admit_in_turn(token),
             token => self.read(ReceiverId((token - FIRST_CONNECTION) as u32)),
         }
         Ok(())
@@ -633,38 +684,47 @@ impl<'a> Session<'a> {
     fn timeout(&mut self, machine: Option<Instant>) -> Option<Duration> {
         let now = self.clock.now();
         let give_up = Instant::ZERO + self.plan.options.wait_timeout;
-        let start = self.started.is_none().then_some(give_up);
+        let start = self.figures.started.is_none().then_some(give_up);
         let goes_on = Instant::ZERO + RETURN_TIME;
         let start = start.map(|start| if now < goes_on { start.min(goes_on) } else { start });
-        let progress = self.started.is_some().then_some(self.next_progress);
-        let deadlines = [machine, start, progress, self.lobby.deadline(), self.unsigned.deadline()];
+        let progress = self.figures.started.is_some().then_some(self.figures.next_progress);
+        let lobby = self.door.as_mut().and_then(|door| door.lobby.deadline());
+        let audience = self.ring.as_ref().and_then(|ring| ring.deadline(self.figures.started.is_none()));
+        let start = start.filter(|_| self.ring.is_none());
+        let deadlines = [machine, start, progress, lobby, audience, self.objects.unsigned.deadline()];
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {
-        let (objects, interrupted) = (self.summary.objects, self.summary.interrupted);
+        let (objects, interrupted) = (self.figures.summary.objects, self.figures.summary.interrupted);
         self.peers.values_mut().for_each(|peer| peer.settle(objects, interrupted));
         let mut progress = self.progress(now);
         for (receiver, peer) in progress.receivers.iter_mut().zip(self.peers.values_mut()) {
             receiver.failures = std::mem::take(&mut peer.failures);
         }
-        self.summary.progress = progress;
-        (self.on_event)(SendEvent::Progress(self.summary.progress.clone()));
-        self.summary
+        self.figures.summary.progress = progress;
+        (self.on_event)(SendEvent::Progress(self.figures.summary.progress.clone()));
+        self.figures.summary
     }
 
-    fn interrupt(&mut self) -> Result<Instant, SendError> {
-        if self.started.is_none() {
+    /// Ends the session before its time. Returns when it was over; a carousel still has to say Goodbye.
+    fn interrupt(&mut self) -> Result<Option<Instant>, SendError> {
+        let now = self.clock.now();
+        if self.ring.is_some() {
+            self.stop_ring(now);
+            return Ok(None);
+        }
+        if self.figures.started.is_none() {
             return Err(SendError::Interrupted);
         }
-        let now = self.clock.now();
         // Once connections are closed, nothing is left that could be interrupted.
-        let all_done = self.feed.is_none() && self.objects_done == self.summary.objects;
+        let all_done =
+            self.objects.feed.is_none() && self.figures.objects_done == self.figures.summary.objects;
         if all_done && self.peers.values().any(|peer| peer.closes) {
-            return Ok(self.ended.unwrap_or(now));
+            return Ok(Some(self.figures.ended.unwrap_or(now)));
         }
-        self.summary.interrupted = true;
+        self.figures.summary.interrupted = true;
         self.say_ended("it was stopped");
-        Ok(now)
+        Ok(Some(now))
     }
 }

@@ -268,7 +268,7 @@ impl Kept {
         let source = kept.source.map_or("--source".to_owned(), |source| format!("--source {source}"));
         self.refuse([
             (kept.fanout != options.fanout, format!("with --fanout {}", kept.fanout)),
-            (kept.repair != options.repair, format!("with --repair {}", kept.repair)),
+            (kept.repair != options.repair.in_ticket(), format!("with --repair {}", kept.repair)),
             (has_other_fec, with(kept.fec, "--fec")),
             (group || port, format!("with --group {}", kept.group)),
             (
@@ -452,7 +452,9 @@ mod tests {
     #[test]
     fn a_carousel_keeps_its_secret() {
         let folder = filled("session-carousel");
-        let change = |options: &mut SendOptions| options.repair = treecast_wire::ticket::Repair::Carousel;
+        let change = |options: &mut SendOptions| {
+            options.repair = crate::send::Repair::Carousel(crate::send::CarouselOptions::default())
+        };
         let first = plan(&folder, &["a"], change).unwrap();
         let again = plan(&folder, &["a"], change).unwrap();
         assert!(first.secret.is_some() && first.secret == again.secret);

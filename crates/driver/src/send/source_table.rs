@@ -86,6 +86,19 @@ impl SourceTable {
         object.named.source.read(position, into)
     }
 
+    /// Reads any bytes of an object that is sent again and again. At its end, sees that the file is still the same, and
+    /// closes it.
+    pub fn read_again(&mut self, file: FileId, position: u64, into: &mut [u8]) -> Result<(), SourceError> {
+        self.read_any(file, position, into)?;
+        let Some(object) = self.objects.get_mut(&file) else { return Ok(()) };
+        let source = &mut object.named.source;
+        if position + into.len() as u64 == source.size() {
+            source.check_unchanged()?;
+            source.close();
+        }
+        Ok(())
+    }
+
     /// An object's file is about to be open: the first of too many is closed.
     fn note_open(&mut self, file: FileId) {
         if self.objects.get(&file).is_none_or(|object| object.named.source.is_open()) {

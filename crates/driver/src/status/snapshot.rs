@@ -167,7 +167,11 @@ impl Snapshot {
     pub fn note_send(&mut self, progress: &SendProgress) {
         let receivers = &progress.receivers;
         let sum = |count: fn(&ReceiverProgress) -> u64| receivers.iter().map(count).sum::<u64>();
-        self.phase = Phase::Running;
+        if progress.loops.is_none() {
+            // A carousel runs while somebody listens.
+            self.phase = Phase::Running;
+        }
+        self.loops = progress.loops;
         self.seconds = progress.seconds;
         self.objects = progress.objects;
         self.objects_done = progress.objects_done;

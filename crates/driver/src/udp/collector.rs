@@ -64,6 +64,16 @@ pub struct Spare {
 }
 
 impl Spare {
+    pub(super) fn new(socket: UdpSocket) -> Self {
+        Self { socket, dropped: 0 }
+    }
+
+    /// Takes the place of a socket and of the last that its drop counter said.
+    pub(super) fn swap(&mut self, socket: &mut UdpSocket, dropped: &mut DropCounter) {
+        mem::swap(socket, &mut self.socket);
+        mem::swap(&mut dropped.last, &mut self.dropped);
+    }
+
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
@@ -118,30 +128,18 @@ impl Collector {
         })
     }
 
-    /// Goes on with another socket, as [`Collector::new`]. What the one before still holds is lost.
-    ///
-    /// # Errors
-    /// As [`Collector::new`].
-    pub fn replace_socket(&mut self, socket: UdpSocket) -> io::Result<()> {
-        prepare(&socket, self.offload)?;
-        self.socket = socket;
-        self.dropped.last = 0;
-        Ok(())
-    }
-
     /// Makes another socket ready for [`Collector::swap`].
     ///
     /// # Errors
     /// As [`Collector::new`].
     pub fn prepare(&self, socket: UdpSocket) -> io::Result<Spare> {
         prepare(&socket, self.offload)?;
-        Ok(Spare { socket, dropped: 0 })
+        Ok(Spare::new(socket))
     }
 
     /// Receives from the other socket from now on, and keeps this one's place in `spare`. Nothing is lost.
     pub fn swap(&mut self, spare: &mut Spare) {
-        std::mem::swap(&mut self.socket, &mut spare.socket);
-        std::mem::swap(&mut self.dropped.last, &mut spare.dropped);
+        spare.swap(&mut self.socket, &mut self.dropped);
     }
 
     pub fn socket(&self) -> &UdpSocket {

@@ -9,7 +9,7 @@ use std::{
 use socket2::SockAddr;
 
 use super::{
-    Offload,
+    Offload, Spare,
     collector::DropCounter,
     control::{self, Ancillary, ControlBuffer},
     option,
@@ -22,6 +22,7 @@ const MAX_DATAGRAM_LEN: usize = 65_535;
 #[derive(Debug)]
 pub struct DatagramReceiver {
     socket: UdpSocket,
+    offload: Offload,
     buffer: Box<[u8]>,
     dropped: DropCounter,
 }
@@ -35,11 +36,25 @@ impl DatagramReceiver {
             let _ = option::set(&socket, libc::SOL_UDP, libc::UDP_GRO, 1_i32);
         }
         let _ = option::set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1_i32);
-        Self { socket, buffer: vec![0; MAX_DATAGRAM_LEN].into(), dropped: DropCounter::default() }
+        Self { socket, offload, buffer: vec![0; MAX_DATAGRAM_LEN].into(), dropped: DropCounter::default() }
     }
 
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
+    }
+
+    /// Makes another socket ready for [`Self::swap`].
+    ///
+    /// # Errors
+    /// When the socket cannot be made nonblocking.
+    pub(crate) fn prepare(&self, socket: UdpSocket) -> io::Result<Spare> {
+        socket.set_nonblocking(true)?;
+        Ok(Spare::new(Self::new(socket, self.offload).socket))
+    }
+
+    /// Receives from the other socket from now on, and keeps this one's place in `spare`.
+    pub(crate) fn swap(&mut self, spare: &mut Spare) {
+        spare.swap(&mut self.socket, &mut self.dropped);
     }
 
     /// Datagrams that the kernel has dropped at this socket so far because its buffer was full, as far as

@@ -308,7 +308,7 @@ mod tests {
             "1 400000..700000",
         ];
         assert_eq!(sent(&mut sender, 14), [one_loop, one_loop].concat());
-        assert_eq!(sender.loops, 2);
+        assert_eq!(sender.rings[0].loops(), 2);
         sender
             .handle(NOW, SenderInput::Withdraw { file: FileId::new(SessionId(9), 1), reason: "gone".into() });
         assert_eq!(sent(&mut sender, 3), ["0 0..400000", "0 400000..800000", "0 800000..1000000"]);

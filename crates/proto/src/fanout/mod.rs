@@ -70,6 +70,8 @@ impl Way {
 pub enum Why {
     /// The trial of a cheaper way has succeeded.
     Arrives,
+    /// The receiver shares packets with others now. Nobody reports whether they arrive.
+    Listed,
     /// The receiver heard nothing any more of what this way brought before.
     Silent(Way),
     /// The receiver heard less than half of what this way brought before.
@@ -82,6 +84,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Arrives => f.write_str("packets arrive that way"),
+            Self::Listed => f.write_str("others share its packets"),
             Self::Silent(before) => write!(f, "nothing arrives by {} any more", before.title()),
             Self::Lossy(before) => write!(f, "less than half arrives by {}", before.title()),
             Self::Alone(before) => {
@@ -100,6 +103,9 @@ pub struct Config {
     pub by_lists: Way,
     /// How long packets may leave for a receiver that hears none of them, besides the time that its reports take.
     pub patience: Duration,
+    /// Whether receivers report what they hear. Without reports nothing can be tried: whoever is in a list with others is
+    /// served by it, everybody else by unicast, and the group as long as somebody listens to it.
+    pub has_reports: bool,
 }
 
 /// What has happened.
@@ -116,6 +122,8 @@ pub enum Input {
     Heard(u32, Heard),
     /// These lists of receivers could share packets.
     Lists(Vec<Vec<u32>>),
+    /// Whether anybody listens to the group, where nobody reports what it hears.
+    Listeners(bool),
 }
 
 /// What the machine tells.
@@ -155,6 +163,8 @@ pub struct Fanout {
     config: Config,
     receivers: BTreeMap<u32, Receiver>,
     lists: Vec<Vec<u32>>,
+    /// Whether somebody listens to the group without a report.
+    has_listeners: bool,
     log: SentLog,
     plan: Plan,
     next_look: Instant,
@@ -168,6 +178,7 @@ impl Fanout {
             config,
             receivers: BTreeMap::new(),
             lists: Vec::new(),
+            has_listeners: false,
             log: SentLog::default(),
             plan: Plan::default(),
             next_look: Instant::ZERO,
@@ -188,6 +199,7 @@ impl Fanout {
                 }
             }
             Input::Lists(lists) => self.lists = lists,
+            Input::Listeners(present) => self.has_listeners = present,
         }
         self.next_look = now;
     }
@@ -203,7 +215,8 @@ impl Fanout {
         if let Some(event) = self.events.pop_front() {
             return Step::Event(event);
         }
-        match self.receivers.values().any(|receiver| receiver.is_waited_for(&self.log)) {
+        let awaits = |receiver: &Receiver| self.config.has_reports && receiver.is_waited_for(&self.log);
+        match self.receivers.values().any(awaits) {
             true => Step::Wait(Some(self.next_look), Wait::Reports),
             false => Step::Wait(None, Wait::Traffic),
         }
@@ -221,6 +234,9 @@ impl Fanout {
 
     /// Ends what does not work, begins what is due, and tells what changes by it.
     fn look(&mut self, now: Instant) {
+        if !self.config.has_reports {
+            return self.look_without_reports();
+        }
         for (number, receiver) in &mut self.receivers {
             if receiver.judge(now, &self.log, self.config.patience) {
                 self.events.push_back(Event::Unheard { receiver: *number });
@@ -230,6 +246,11 @@ impl Fanout {
             }
         }
         self.form_lists(now);
+        self.tell_changes();
+    }
+
+    /// Tells who is served by another way, and by which ways packets leave.
+    fn tell_changes(&mut self) {
         for (number, receiver) in &mut self.receivers {
             if let Some((way, why)) = receiver.take_move() {
                 self.events.push_back(Event::Moved { receiver: *number, way, why });
@@ -240,6 +261,18 @@ impl Fanout {
             self.plan = plan;
             self.events.push_back(Event::Plan);
         }
+    }
+
+    /// Serves by lists whoever has company in one.
+    fn look_without_reports(&mut self) {
+        let number = |list: &&Vec<u32>| list.iter().filter(|one| self.receivers.contains_key(one)).count();
+        let in_company = self.lists.iter().filter(|list| number(list) > 1).flatten().copied();
+        let in_company: BTreeSet<u32> = in_company.collect();
+        for (number, receiver) in &mut self.receivers {
+            let way = if in_company.contains(number) { self.config.by_lists } else { Way::Unicast };
+            receiver.serve_by(way);
+        }
+        self.tell_changes();
     }
 
     /// Tries lists with whoever has company in one, and leaves them with whoever has none any more.
@@ -271,7 +304,7 @@ impl Fanout {
         let members = |list: &Vec<u32>| list.iter().copied().filter(|one| uses_lists.contains(one)).collect();
         Plan {
             unicast: using(Way::Unicast).map(|(number, _)| *number).collect(),
-            group: using(Way::Multicast).next().is_some(),
+            group: using(Way::Multicast).next().is_some() || (self.config.has_group && self.has_listeners),
             lists: self.lists.iter().map(members).collect(),
         }
     }

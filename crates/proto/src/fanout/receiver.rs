@@ -109,6 +109,14 @@ impl Receiver {
         }
     }
 
+    /// Serves the receiver by this way, whether it works or not.
+    pub fn serve_by(&mut self, way: Way) {
+        if self.way != way {
+            self.moved = Some(if way == Way::Unicast { Why::Alone(self.way) } else { Why::Listed });
+            self.way = way;
+        }
+    }
+
     /// The way that has proved to work.
     pub fn way(&self) -> Way {
         self.way

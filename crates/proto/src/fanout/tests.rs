@@ -56,7 +56,7 @@ impl Bench {
     }
 
     fn of(receivers: &[u32], has_group: bool, by_lists: Way) -> Self {
-        let mut machine = Fanout::new(Config { has_group, by_lists, patience: PATIENCE });
+        let mut machine = Fanout::new(Config { has_group, by_lists, patience: PATIENCE, has_reports: true });
         receivers.iter().for_each(|number| machine.handle(Instant::ZERO, Input::Joined(*number)));
         Self {
             now: Instant::ZERO,

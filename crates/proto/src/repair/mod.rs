@@ -7,4 +7,4 @@ mod receiver;
 mod sender;
 
 pub use receiver::Receiver;
-pub use sender::Sender;
+pub use sender::{Sender, SenderFigures};

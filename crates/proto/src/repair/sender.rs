@@ -4,7 +4,7 @@ use treecast_wire::{header::FileId, message::BeginOfFile};
 
 use crate::{
     Instant, Step, carousel,
-    object::{Lane, ReceiverId, SenderEvent, SenderInput, SenderTransmit, SenderWait},
+    object::{Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
     vcmtp,
 };
 
@@ -55,8 +55,30 @@ impl Sender {
         }
     }
 
-    /// The receivers that are connected.
-    pub fn receivers(&self) -> Vec<ReceiverId> {
-        self.vcmtp().map(|machine| machine.receivers().collect()).unwrap_or_default()
+    /// What a session with connections has sent so far. All zero in a carousel, whose caller counts what leaves.
+    pub fn figures(&self) -> SenderFigures {
+        self.vcmtp().map_or_else(SenderFigures::default, |machine| SenderFigures {
+            multicast_bytes: machine.multicast_bytes(),
+            retransmitted_bytes: machine.retransmitted_bytes(),
+            repair_symbols: machine.repair_symbols(),
+            refused_moves: machine.refused_moves(),
+        })
     }
+
+    /// Bytes of objects sent to a slower group.
+    pub fn slower_bytes(&self, group: u8) -> u64 {
+        self.vcmtp().map_or(0, |machine| machine.slower_bytes(group))
+    }
+}
+
+/// What a sender has sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SenderFigures {
+    /// Bytes of objects sent to the group, by an earlier sender of the session, too.
+    pub multicast_bytes: u64,
+    /// Bytes of objects sent again.
+    pub retransmitted_bytes: u64,
+    pub repair_symbols: u64,
+    /// Moves to other groups that were refused, or not even answered.
+    pub refused_moves: u64,
 }

@@ -124,17 +124,28 @@ impl Session<'_> {
 
     /// Receives from the other socket from now on; false where there is none.
     fn swap(&mut self) -> bool {
-        let Some(ears) = &mut self.ears else { return false };
+        let Some(ears) = &mut self.hearing.ears else { return false };
         let Some(group) = &mut ears.group else { return false };
-        self.collector.swap(group);
+        self.hearing.source.swap(group);
         ears.at_group = !ears.at_group;
         true
     }
 
+    /// A carousel's receiver that is reached at its own address leaves the group: the sender does not hear by which way packets
+    /// arrive, and everything would come twice.
+    pub(super) fn leave_group_if_reached(&mut self) {
+        if let Some(ears) = self.hearing.ears.as_mut().filter(|ears| ears.heard.unicast > 0)
+            && self.machine.carousel().is_some()
+        {
+            // The poller forgets a socket that is closed.
+            ears.group = None;
+        }
+    }
+
     /// Sealed packets that came twice are dropped before anybody reads their numbers.
     fn note_replayed(&mut self) {
-        let replayed = self.collector.refused().replayed;
-        if let Some(ears) = &mut self.ears {
+        let replayed = self.hearing.source.refused().replayed;
+        if let Some(ears) = &mut self.hearing.ears {
             ears.count(replayed - ears.replayed);
             ears.replayed = replayed;
         }
@@ -142,7 +153,7 @@ impl Session<'_> {
 
     /// Those of some packets that have not come before, by another way.
     pub(super) fn new_of(&mut self, from: Channel, packets: Arrived) -> Option<Arrived> {
-        match &mut self.ears {
+        match &mut self.hearing.ears {
             Some(ears) if from == Channel::Group => ears.note(packets),
             _ => Some(packets),
         }
@@ -150,16 +161,17 @@ impl Session<'_> {
 
     /// Reports what has been heard, when that is due.
     pub(super) fn tell_heard(&mut self, now: Instant) {
-        let Some(ears) = &mut self.ears else { return };
-        if self.is_over || !self.is_welcome || ears.deadline().is_none_or(|deadline| now < deadline) {
+        let Some(ears) = &mut self.hearing.ears else { return };
+        if self.line.is_over || !self.line.is_welcome || ears.deadline().is_none_or(|deadline| now < deadline)
+        {
             return;
         }
         // What waits in a socket is not heard yet, and that is no silence.
-        if !ears.has_news() && self.backlog.is_asked() {
+        if !ears.has_news() && self.hearing.backlog.is_asked() {
             return;
         }
         let heard = ears.tell(now);
-        self.outbox.push(FileId::new(self.session, 0), Message::Heard(heard));
+        self.line.outbox.push(FileId::new(self.session, 0), Message::Heard(heard));
     }
 }
 

@@ -80,7 +80,7 @@ impl Groups {
 impl Session<'_> {
     /// Packets of the group have arrived: loss may want another one.
     pub(super) fn note_arrived(&mut self, now: Instant, packets: Arrived) {
-        if let Some(group) = self.groups.mover.arrived(now, packets) {
+        if let Some(group) = self.hearing.groups.mover.arrived(now, packets) {
             self.join_group(now, group);
         }
     }
@@ -88,15 +88,15 @@ impl Session<'_> {
     /// The sender wants this receiver in a group.
     pub(super) fn called_back(&mut self, group: u8) {
         let now = self.clock.now();
-        if let Some(group) = self.groups.mover.called_back(now, group) {
+        if let Some(group) = self.hearing.groups.mover.called_back(now, group) {
             self.join_group(now, group);
         }
     }
 
     fn join_group(&mut self, now: Instant, group: u8) {
-        if let Err(error) = self.groups.join(now, group) {
+        if let Err(error) = self.hearing.groups.join(now, group) {
             // As if there were no other: what is lost here is mended.
-            self.groups.mover = Mover::new(1);
+            self.hearing.groups.mover = Mover::new(1);
             (self.on_event)(ReceiveEvent::Warning(format!("stays in its group: {error}")));
         }
     }
@@ -104,7 +104,8 @@ impl Session<'_> {
     /// Hears the group that was joined, and no longer the one before, of which everything that has come is taken first.
     pub(super) fn move_if_due(&mut self) -> Result<(), ReceiveError> {
         let now = self.clock.now();
-        let Some(Next { group, address, socket, .. }) = self.groups.next.take_if(|next| next.at <= now)
+        let Some(Next { group, address, socket, .. }) =
+            self.hearing.groups.next.take_if(|next| next.at <= now)
         else {
             return Ok(());
         };
@@ -114,15 +115,15 @@ impl Session<'_> {
         {
             taken += more;
         }
-        let could_read = self.collector.can_read();
+        let could_read = self.hearing.source.can_read();
         if could_read {
-            self.poller.remove(self.collector.socket())?;
+            self.poller.remove(self.hearing.source.socket())?;
         }
-        self.collector.replace_socket(socket)?;
+        self.hearing.source.replace_socket(socket)?;
         if could_read {
-            self.poller.add(self.collector.socket(), GROUP, Interest::Read)?;
+            self.poller.add(self.hearing.source.socket(), GROUP, Interest::Read)?;
         }
-        self.groups.heard = group;
+        self.hearing.groups.heard = group;
         self.handle(ReceiverInput::Moved { group }, None);
         (self.on_event)(ReceiveEvent::Moved { group, address });
         Ok(())

@@ -61,7 +61,7 @@ fn has_address(mut address: SocketAddr) -> bool {
 impl Session<'_> {
     /// Something may have come over the connection.
     pub(super) fn note_read(&mut self, heard: bool) {
-        self.lifeline.heard |= heard;
+        self.line.lifeline.heard |= heard;
         if heard {
             self.machine.handle(self.clock.now(), ReceiverInput::Listened { heard });
         }
@@ -69,21 +69,21 @@ impl Session<'_> {
 
     /// Reads the connection once more before a silent sender is given up.
     pub(super) fn listen_if_asked(&mut self) -> Result<(), ReceiveError> {
-        if !std::mem::take(&mut self.lifeline.listens) {
+        if !std::mem::take(&mut self.line.lifeline.listens) {
             return Ok(());
         }
-        self.lifeline.heard = false;
+        self.line.lifeline.heard = false;
         self.receive_control()?;
-        self.handle(ReceiverInput::Listened { heard: self.lifeline.heard }, None);
+        self.handle(ReceiverInput::Listened { heard: self.line.lifeline.heard }, None);
         Ok(())
     }
 
     /// Gives the connection up when this host has lost its address: nothing can come to it any more.
     pub(super) fn look_at_address(&mut self, now: Instant) {
-        if self.connection.is_some()
-            && let Some(address) = self.lifeline.lost_address(now)
+        if self.line.connection.is_some()
+            && let Some(address) = self.line.lifeline.lost_address(now)
         {
-            self.connection = None;
+            self.line.connection = None;
             let reason = format!("this host has the address {address} no more");
             self.handle(ReceiverInput::Disconnected { reason }, None);
         }

@@ -1,5 +1,7 @@
 //! How far the receiver is, how fast it has been lately, and what keeps it.
 
+use std::time::Duration;
+
 use treecast_proto::Instant;
 
 use super::{
@@ -11,9 +13,9 @@ use crate::status::{Hindrance, Symptoms, bits, judge, time_for};
 impl Session<'_> {
     pub(super) fn report_progress(&mut self) {
         let now = self.clock.now();
-        if now >= self.next_progress {
-            self.next_progress = now + PROGRESS_INTERVAL;
-            self.connection.iter_mut().for_each(|connection| connection.feel_pulse(now));
+        if now >= self.figures.next_progress {
+            self.figures.next_progress = now + PROGRESS_INTERVAL;
+            self.line.connection.iter_mut().for_each(|connection| connection.feel_pulse(now));
             self.look_at_address(now);
             let progress = self.progress(now);
             (self.on_event)(ReceiveEvent::Progress(progress));
@@ -21,36 +23,40 @@ impl Session<'_> {
     }
 
     pub(super) fn progress(&mut self, now: Instant) -> ReceiveProgress {
-        let (counters, refused) = (self.machine.counters(), self.collector.refused());
-        let (received_bytes, dropped_packets) = (self.machine.received_bytes(), self.collector.dropped());
+        let (counters, refused) = (self.machine.counters(), self.hearing.source.refused());
+        let (received_bytes, dropped_packets) =
+            (self.machine.received_bytes(), self.hearing.source.dropped());
         // What was there before has not come lately.
-        let fresh_bytes = received_bytes.saturating_sub(self.kept_bytes);
-        let measured = [fresh_bytes, self.retransmitted_bytes, dropped_packets, self.disk_wait_ms];
-        self.meter.note(now, measured);
-        let rates = self.meter.rates(now, measured);
-        let lacking = self.announced_bytes.saturating_sub(received_bytes + self.failed_bytes);
+        let fresh_bytes = received_bytes.saturating_sub(self.figures.kept_bytes);
+        let measured =
+            [fresh_bytes, self.figures.retransmitted_bytes, dropped_packets, self.figures.disk_wait_ms];
+        self.figures.meter.note(now, measured);
+        let rates = self.figures.meter.rates(now, measured);
+        let lacking = self.figures.announced_bytes.saturating_sub(received_bytes + self.figures.failed_bytes);
         let duplicate_bytes = counters.duplicate_blocks.saturating_mul(self.block_len.into());
         let now = ReceiveProgress {
             seconds: now.saturating_duration_since(Instant::ZERO).as_secs_f64(),
             received_bytes,
-            kept_bytes: self.kept_bytes,
-            announced_bytes: self.announced_bytes,
-            retransmitted_bytes: self.retransmitted_bytes,
+            kept_bytes: self.figures.kept_bytes,
+            announced_bytes: self.figures.announced_bytes,
+            retransmitted_bytes: self.figures.retransmitted_bytes,
             duplicate_blocks: counters.duplicate_blocks,
             repair_symbols: counters.repair_symbols,
             decoded_blocks: counters.decoded_blocks,
             wrong_chunks: counters.wrong_chunks,
             dropped_packets,
-            ignored_packets: self.malformed + counters.foreign + counters.late + counters.malformed,
+            ignored_packets: self.figures.malformed + counters.foreign + counters.late + counters.malformed,
             forged_packets: refused.forged,
             replayed_packets: refused.replayed,
-            objects: self.summary.there() + self.summary.failed + self.begins.len() as u64,
-            objects_done: self.summary.there(),
-            objects_failed: self.summary.failed,
+            objects: self.figures.summary.there()
+                + self.figures.summary.failed
+                + self.store.begins.len() as u64,
+            objects_done: self.figures.summary.there(),
+            objects_failed: self.figures.summary.failed,
             now_bps: rates.map(|[received, ..]| bits(received)),
             retransmitted_bps: rates.map(|[_, again, ..]| bits(again)),
-            group: self.groups.heard(),
-            requests: self.requests,
+            group: self.hearing.groups.heard(),
+            requests: self.figures.requests,
             duplicate_share: duplicate_bytes as f64 / (received_bytes + duplicate_bytes).max(1) as f64,
             hindrance: self.hindrance(now, lacking, rates.unwrap_or_default()),
             seconds_left: time_for(lacking, rates.map(|[received, ..]| received)),
@@ -60,12 +66,15 @@ impl Session<'_> {
 
     /// What keeps it; a sender that says nothing is told of even when nothing is missing of what it has announced.
     fn hindrance(&self, now: Instant, lacking: u64, rates: [f64; 4]) -> Option<Hindrance> {
-        if self.full_since.is_some() {
+        if self.store.full_since.is_some() {
             return Some(Hindrance::Full);
         }
         let [received, again, dropped, disk_wait_ms] = rates;
         let why = judge(&Symptoms {
-            silent: now.saturating_duration_since(self.machine.last_heard()),
+            silent: self
+                .machine
+                .last_heard()
+                .map_or(Duration::ZERO, |heard| now.saturating_duration_since(heard)),
             has_all: lacking == 0,
             waits_for_connection: false,
             catches_up: false,
@@ -78,7 +87,7 @@ impl Session<'_> {
             Hindrance::Silent(_) => Some(why),
             // It goes as fast as it is sent.
             Hindrance::Behind => None,
-            Hindrance::Checking if self.begins.is_empty() => None,
+            Hindrance::Checking if self.store.begins.is_empty() => None,
             _ => Some(why),
         }
     }

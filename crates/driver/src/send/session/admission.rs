@@ -11,7 +11,7 @@ use super::{
         lobby::{Arrival, place},
         peer::{Fresh, Peer, Who, shown},
     },
-    FIRST_CONNECTION, Session,
+    ADMISSIONS_A_TURN, FIRST_CONNECTION, Session,
     connections::say_put_out,
 };
 use crate::{clock, connection::Connection, security::AllowList};
@@ -27,8 +27,22 @@ const MAX_FROM_ONE_NETWORK: usize = 4096;
 const MAX_FROM_ONE_KEY: usize = 16;
 
 impl Session<'_> {
-    pub(super) fn admit(&mut self, token: u64) {
-        match self.lobby.read(token) {
+    pub(super) fn has_in_lobby(&self, token: u64) -> bool {
+        self.door.as_ref().is_some_and(|door| door.lobby.contains(token))
+    }
+
+    /// As [`Self::admit`]. Handshakes cost, so that there are only some in each turn: the next turn's are as good.
+    pub(super) fn admit_in_turn(&mut self, token: u64) {
+        let Some(door) = &mut self.door else { return };
+        door.admissions += 1;
+        if door.admissions <= ADMISSIONS_A_TURN {
+            self.admit(token);
+        }
+    }
+
+    fn admit(&mut self, token: u64) {
+        let Some(door) = &mut self.door else { return };
+        match door.lobby.read(token) {
             Arrival::Waiting => {}
             Arrival::Refused(connection, code, reason) => self.refuse(connection, code, reason),
             Arrival::Admitted(connection, hello) => match self.objection(&connection, &hello) {
@@ -139,10 +153,10 @@ impl Session<'_> {
         let is_taken = |name: &str| self.peers.values().any(|peer| peer.name == name);
         let mut peer = Peer::new(connection, hello, listed, is_taken);
         peer.fresh = Fresh::since(self.all_run_bytes());
-        peer.sent_before = self.machine.multicast_bytes();
+        peer.sent_before = self.machine.figures().multicast_bytes;
         if self.plan.options.feed.is_some() {
-            peer.missed = self.objects_done;
-            peer.forgone_bytes = self.done_bytes;
+            peer.missed = self.figures.objects_done;
+            peer.forgone_bytes = self.figures.done_bytes;
         }
         let (name, address) = (peer.name.clone(), peer.address);
         self.note_came(&who, address);
@@ -165,7 +179,8 @@ impl Session<'_> {
     }
 
     pub(super) fn note_refusal(&mut self, address: SocketAddr, reason: String) {
-        if self.refusals.note(self.clock.now()) {
+        let now = self.clock.now();
+        if self.door.as_mut().is_some_and(|door| door.refusals.note(now)) {
             (self.on_event)(SendEvent::Refused { address, reason });
         }
     }

@@ -1,12 +1,6 @@
 //! A session that goes on: where an earlier sender was, and who comes again.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::mpsc::{Receiver, channel},
-    thread,
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use treecast_proto::{
     Instant,
@@ -17,6 +11,7 @@ use treecast_wire::{header::FileId, message::PutOutCode};
 use super::{
     super::{
         SendError, Standing,
+        hashing::Hashing,
         peer::{Awaited, Peer, Who},
         session_file::Marks,
     },
@@ -24,36 +19,9 @@ use super::{
     connections::say_put_out,
 };
 use crate::{
-    chunk_tree,
-    files::{NamedSource, Source, SourceError},
+    files::{NamedSource, SourceError},
     poller::Interest,
-    wake::Waker,
 };
-
-/// Hashes whole objects, of which this sender reads only the rest in order.
-#[derive(Debug)]
-pub(super) struct Hashing {
-    hashes: Receiver<(FileId, Result<[u8; 32], SourceError>)>,
-    waker: Waker,
-}
-
-impl Hashing {
-    fn start(sources: Vec<(FileId, Source)>) -> io::Result<Self> {
-        let (sender, hashes) = channel();
-        let waker = Waker::new()?;
-        let wakes = waker.clone();
-        thread::Builder::new().name("hash".into()).spawn(move || {
-            for (file, mut source) in sources {
-                let Some(hashed) = chunk_tree::hash(&mut source, || true).transpose() else { return };
-                if sender.send((file, hashed.map(|(hash, _)| hash))).is_err() {
-                    return;
-                }
-                wakes.wake();
-            }
-        })?;
-        Ok(Self { hashes, waker })
-    }
-}
 
 impl Session<'_> {
     /// Hands the machine all objects: from the start, or from where an earlier sender was.
@@ -63,16 +31,14 @@ impl Session<'_> {
             let before = self.plan.before.get(&(index as u32)).copied().unwrap_or_default();
             let size = named.source.size();
             match before.hash {
-                Some(hash) if before.sent >= size => self.send_over(&named, hash).map(|file| {
-                    self.sources.add(file, named);
-                    self.sources.finish(file);
-                    self.objects_done += 1;
-                })?,
+                Some(hash) if before.sent >= size => self.send_over(named, hash)?,
                 None if before.sent == 0 => self.send(now, named)?,
                 hash => {
                     let again = named.source.twin();
-                    let file = self.machine.send_from(now, named.begin()?, before.sent);
-                    self.sources.add(file, named);
+                    let begin = named.begin()?;
+                    let Some(machine) = self.machine.vcmtp_mut() else { return Ok(()) };
+                    let file = machine.send_from(now, begin, before.sent);
+                    self.objects.sources.add(file, named);
                     match hash {
                         Some(hash) => self.handle(now, SenderInput::Hashed { file, hash }),
                         None => to_hash.push((file, again)),
@@ -80,26 +46,32 @@ impl Session<'_> {
                 }
             }
         }
-        self.before_bytes = self.machine.multicast_bytes();
+        self.figures.before_bytes = self.machine.figures().multicast_bytes;
         self.has_news = true;
         if !to_hash.is_empty() {
             let hashing = Hashing::start(to_hash)?;
-            self.poller.add(&hashing.waker, HASHES, Interest::Read)?;
-            self.hashing = Some(hashing);
+            self.poller.add(hashing.waker(), HASHES, Interest::Read)?;
+            self.objects.hashing = Some(hashing);
         }
         Ok(())
     }
 
-    fn send_over(&mut self, named: &NamedSource, hash: [u8; 32]) -> Result<FileId, SourceError> {
-        Ok(self.machine.send_over(named.begin()?, hash))
+    /// An earlier sender has sent the object to its end.
+    fn send_over(&mut self, named: NamedSource, hash: [u8; 32]) -> Result<(), SourceError> {
+        let begin = named.begin()?;
+        let Some(machine) = self.machine.vcmtp_mut() else { return Ok(()) };
+        let file = machine.send_over(begin, hash);
+        self.objects.sources.add(file, named);
+        self.objects.sources.finish(file);
+        self.figures.objects_done += 1;
+        Ok(())
     }
 
+    /// Tells the machine of hashes that have become known.
     pub(super) fn take_hashes(&mut self) {
-        let Some(hashing) = &self.hashing else { return };
-        hashing.waker.take();
-        let hashes: Vec<_> = hashing.hashes.try_iter().collect();
         let now = self.clock.now();
-        for (file, hash) in hashes {
+        self.objects.hashing.iter().for_each(|hashing| _ = hashing.waker().take());
+        while let Some((file, hash)) = self.objects.hashing.as_mut().and_then(Hashing::next) {
             match hash {
                 Ok(hash) => self.hashed(now, file, hash),
                 Err(error) => self.withdraw(now, file, &error),
@@ -109,8 +81,8 @@ impl Session<'_> {
 
     /// An object has been read for the group up to `end`.
     pub(super) fn note_read(&mut self, now: Instant, file: FileId, end: u64) {
-        let size = self.sources.size(file);
-        if let Some(marks) = &mut self.marks {
+        let size = self.objects.sources.size(file);
+        if let Some(marks) = &mut self.objects.marks {
             marks.sent(file.index(), end, size);
         }
         if end == size {
@@ -119,7 +91,7 @@ impl Session<'_> {
     }
 
     pub(super) fn hashed(&mut self, now: Instant, file: FileId, hash: [u8; 32]) {
-        if let Some(marks) = &mut self.marks {
+        if let Some(marks) = &mut self.objects.marks {
             marks.hashed(file.index(), &hash);
         }
         self.handle(now, SenderInput::Hashed { file, hash });
@@ -127,7 +99,7 @@ impl Session<'_> {
 
     /// A receiver has left: it may come again, unless it has said that it ends.
     pub(super) fn await_return(&mut self, receiver: ReceiverId) {
-        let objects = self.summary.objects;
+        let objects = self.figures.summary.objects;
         if let Some(peer) = self.peers.get_mut(&receiver) {
             // What the machine has ended for it, as it left, is not what it has ended with.
             let may_come = !peer.has_quit && peer.standing(objects) == Standing::Gone;
@@ -144,7 +116,9 @@ impl Session<'_> {
         let lacks_some = most == Awaited::Missing;
         let stall_limit = if lacks_some { self.plan.options.stall_limit } else { Duration::ZERO };
         let linger = (most != Awaited::No).then_some(self.plan.options.linger);
-        self.machine.linger(linger, Instant::ZERO + stall_limit);
+        if let Some(machine) = self.machine.vcmtp_mut() {
+            machine.linger(linger, Instant::ZERO + stall_limit);
+        }
         self.has_news = true;
     }
 
@@ -181,24 +155,25 @@ impl Session<'_> {
         for absent in roll.absent() {
             let listed = absent.who.key.and_then(|key| self.allow()?.name_of(&key));
             let peer = Peer::missing(absent, listed);
-            self.peers.insert(ReceiverId((self.next_token - FIRST_CONNECTION) as u32), peer);
-            self.next_token += 1;
+            let Some(door) = &mut self.door else { break };
+            self.peers.insert(ReceiverId((door.next_token - FIRST_CONNECTION) as u32), peer);
+            door.next_token += 1;
         }
         let path = self.plan.options.session_file.as_deref();
-        self.marks = path.map(|path| Marks::open(path, roll)).transpose()?;
+        self.objects.marks = path.map(|path| Marks::open(path, roll)).transpose()?;
         self.update_hold();
         Ok(())
     }
 
     pub(super) fn note_came(&mut self, who: &Who, address: SocketAddr) {
-        if let Some(marks) = &mut self.marks {
+        if let Some(marks) = &mut self.objects.marks {
             marks.came(who, address);
         }
     }
 
     /// A receiver will not come again, or need not.
     pub(super) fn note_ended(&mut self, receiver: ReceiverId) {
-        if let Some((marks, peer)) = self.marks.as_mut().zip(self.peers.get(&receiver)) {
+        if let Some((marks, peer)) = self.objects.marks.as_mut().zip(self.peers.get(&receiver)) {
             marks.ended(&peer.who);
         }
     }

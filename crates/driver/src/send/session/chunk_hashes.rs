@@ -25,7 +25,7 @@ impl Session<'_> {
         };
         let mut queued = 0;
         for page in pages {
-            let known = self.sources.chunk_hashes(file, page);
+            let known = self.objects.sources.chunk_hashes(file, page);
             let is_last = known.is_none();
             let message = Message::ChunkHashes(known.unwrap_or_else(|| ChunkHashes::none(page)));
             let packet = message.to_packet(file);

@@ -2,25 +2,74 @@
 
 use std::time::Duration;
 
-use treecast_proto::vcmtp::{Repair, SenderConfig};
-use treecast_wire::ticket;
+use treecast_proto::{
+    carousel,
+    repair::Sender,
+    vcmtp::{self, SenderConfig},
+};
+use treecast_wire::message::BlockHashes;
 
-use super::super::{KEEPALIVE, Plan, Rate};
-use crate::{pacer, udp::frames_in_super_packet};
+use super::super::{
+    KEEPALIVE, Plan, Rate, Repair, SendError,
+    repair::{CarouselOptions, Dialect},
+};
+use crate::{files::NamedSource, pacer, security::random, udp::frames_in_super_packet};
 
 /// A receiver that reports nothing for this long while it holds the rest up, or less than it could have taken at the floor,
 /// is not waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-pub(super) fn machine_config(plan: &Plan) -> SenderConfig {
+/// Blocks that are signed together are out within this time, unless they are fewer than [`FEWEST_SIGNED`].
+const SIGNED_MILLIS: u64 = 500;
+const FEWEST_SIGNED: usize = 16;
+
+/// The machine of the session's repair.
+pub(super) fn machine(plan: &Plan) -> Result<Sender, SendError> {
+    let repair = match &plan.options.repair {
+        Repair::Carousel(options) => return ring(plan, options),
+        Repair::None => vcmtp::Repair::None,
+        Repair::After => vcmtp::Repair::After,
+        Repair::Nack => vcmtp::Repair::Nack,
+    };
+    Ok(Sender::Vcmtp(Box::new(vcmtp::Sender::new(vcmtp_config(plan, repair)))))
+}
+
+fn ring(plan: &Plan, options: &CarouselOptions) -> Result<Sender, SendError> {
+    let is_ours = options.dialect == Dialect::Session;
+    let config = carousel::SenderConfig {
+        session: plan.session,
+        max_run_lens: plan
+            .rates()
+            .map(|rate| (signed_blocks(plan, rate).unwrap_or_else(|| packets_per_run(plan, rate))) as u32)
+            .map(|blocks| blocks * u32::from(plan.block_len))
+            .collect(),
+        block_len: plan.block_len,
+        fec: plan.options.fec.is_some(),
+        announce: is_ours,
+        start: if is_ours { u64::from_be_bytes(random()?) } else { 0 },
+        first_row: if plan.goes_on { 1 + u64::from(u32::from_be_bytes(random()?)) } else { 0 },
+        idle: options.idle,
+        loops: options.loops,
+    };
+    let objects = plan.sources.iter().map(NamedSource::begin).collect::<Result<Vec<_>, _>>()?;
+    let machine = carousel::Sender::new(config, &objects);
+    machine.map(|machine| Sender::Carousel(Box::new(machine))).map_err(|_| SendError::Contents(objects.len()))
+}
+
+/// How many blocks are signed together at this rate. `None` where none are: in a plain carousel.
+fn signed_blocks(plan: &Plan, rate_bps: Option<u64>) -> Option<usize> {
+    plan.identity.as_ref()?;
+    let most = BlockHashes::per_page(plan.block_len)?;
+    let Some(rate) = rate_bps else { return Some(most) };
+    let in_time = rate / 8 * SIGNED_MILLIS / 1000 / plan.packet_bytes();
+    Some(usize::try_from(in_time).unwrap_or(most).clamp(FEWEST_SIGNED, most))
+}
+
+fn vcmtp_config(plan: &Plan, repair: vcmtp::Repair) -> SenderConfig {
     let run_len = |rate_bps| packets_per_run(plan, rate_bps) as u32 * u32::from(plan.block_len);
     SenderConfig {
         session: plan.session,
-        repair: match plan.options.repair {
-            ticket::Repair::None | ticket::Repair::Carousel => Repair::None,
-            ticket::Repair::After => Repair::After,
-            ticket::Repair::Nack => Repair::Nack,
-        },
+        repair,
         fec: plan.options.fec,
         digest_to_group: plan.identity.is_some(),
         block_len: plan.block_len,
@@ -46,7 +95,10 @@ fn floor(plan: &Plan) -> Option<u64> {
     floor_bps.map(|bps| u64::try_from(of_objects(bps)).unwrap_or(u64::MAX))
 }
 
-/// How many packets leave at once at this rate.
+/// How many packets leave at once at this rate: where blocks are signed, no more than a page stands for.
 pub(super) fn packets_per_run(plan: &Plan, rate_bps: Option<u64>) -> usize {
-    pacer::packets_per_run(rate_bps, plan.packet_bytes(), frames_in_super_packet(plan.datagram_len()))
+    let limit = frames_in_super_packet(plan.datagram_len());
+    let packets = pacer::packets_per_run(rate_bps, plan.packet_bytes(), limit);
+    let signed = plan.options.repair.carousel().and_then(|_| signed_blocks(plan, rate_bps));
+    packets.min(signed.unwrap_or(packets))
 }

@@ -54,14 +54,14 @@ impl Session<'_> {
 
     /// What mends a receiver's copy has been given to its connection, so many bytes of IP packets.
     pub(super) fn note_repaired(&mut self, now: Instant, bytes: u64) {
-        if self.repairs.repaired(bytes) {
-            self.pacer.sent(now, bytes);
+        if self.lanes.repairs.repaired(bytes) {
+            self.lanes.pacer.sent(now, bytes);
             self.note_sent(now, 0, bytes);
         }
     }
 
     fn congestion(&mut self, now: Instant, input: SenderInput) {
-        if let Some(congestion) = &mut self.congestion {
+        if let Some(congestion) = &mut self.lanes.congestion {
             congestion.machine.handle(now, input);
             self.apply_rate(now);
         }
@@ -70,8 +70,8 @@ impl Session<'_> {
     /// Tells the group what it should know. Returns when there will be more.
     pub(super) fn tell_pace(&mut self, now: Instant) -> Result<Option<Instant>, SendError> {
         // Copies of the packet before go first.
-        while !self.group.has_copies()
-            && let Some(congestion) = &mut self.congestion
+        while !self.lanes.group.has_copies()
+            && let Some(congestion) = &mut self.lanes.congestion
         {
             match congestion.machine.poll(now) {
                 Step::Transmit(pace) => {
@@ -90,7 +90,7 @@ impl Session<'_> {
     /// The pacer counts all copies of a packet; the rate is each one's.
     pub(super) fn apply_rate(&mut self, now: Instant) {
         let copies = self.copies();
-        let Some(congestion) = &mut self.congestion else { return };
+        let Some(congestion) = &mut self.lanes.congestion else { return };
         let rate = congestion.machine.rate_bps();
         if congestion.applied == (rate, copies) {
             return;
@@ -99,19 +99,21 @@ impl Session<'_> {
         let limit = frames_in_super_packet(self.plan.datagram_len());
         let packet_bytes = self.plan.packet_bytes();
         let packets = pacer::packets_per_smooth_run(rate, packet_bytes, limit);
-        self.run_bytes = packets as u64 * packet_bytes;
-        self.machine.set_may_code(rate <= MOST_CODED_BPS);
-        self.machine.set_max_run_len((packets * usize::from(self.plan.block_len)) as u32);
-        self.pacer.set_rate(now, rate.saturating_mul(copies), self.run_bytes);
+        self.lanes.run_bytes = packets as u64 * packet_bytes;
+        if let Some(machine) = self.machine.vcmtp_mut() {
+            machine.set_may_code(rate <= MOST_CODED_BPS);
+            machine.set_max_run_len((packets * usize::from(self.plan.block_len)) as u32);
+        }
+        self.lanes.pacer.set_rate(now, rate.saturating_mul(copies), self.lanes.run_bytes);
     }
 
     pub(super) fn copies(&self) -> u64 {
-        self.destinations.len().max(1) as u64
+        self.lanes.destinations.len().max(1) as u64
     }
 
     /// The rate and what limits it, for those who watch.
     pub(super) fn rate_progress(&self) -> Option<RateProgress> {
-        let machine = &self.congestion.as_ref()?.machine;
+        let machine = &self.lanes.congestion.as_ref()?.machine;
         let limit = machine.limit();
         let followed = |number: u32| {
             let mut peers = self.peers.iter().filter(|(receiver, _)| receiver.number() == number);

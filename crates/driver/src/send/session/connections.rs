@@ -34,25 +34,32 @@ const MAX_DEPARTED: usize = 1000;
 impl Session<'_> {
     /// Fills and writes each connection that has room. Returns when one would take more.
     pub(super) fn serve_connections(&mut self, now: Instant) -> Turn {
-        self.machine.keep_alive(now);
+        let Some(machine) = self.machine.vcmtp_mut() else { return Turn::Until(None) };
+        machine.keep_alive(now);
         let (mut again, mut paced) = (false, None);
-        let mut receivers: Vec<ReceiverId> = self.machine.receivers().collect();
+        let mut receivers: Vec<ReceiverId> = machine.receivers().collect();
         // Whoever was served last waits for all others: a rate may leave room for one at a time.
         let first = receivers.partition_point(|receiver| *receiver <= self.last_served);
         receivers.rotate_left(first);
         for receiver in receivers {
-            if self.machine.is_ready(receiver) && self.has_room(now, receiver) {
+            if self.is_ready(receiver) && self.has_room(now, receiver) {
                 self.last_served = receiver;
                 self.turn_receiver(now, receiver);
             }
             self.flush(now, receiver);
             // Only now: where the kernel has taken all that was queued, nothing else would wake this loop.
-            if self.machine.is_ready(receiver) {
+            if self.is_ready(receiver) {
                 again |= self.has_room(now, receiver);
-                paced = Some(now + self.pacer.delay(now, self.run_bytes)).filter(|time| *time > now);
+                paced =
+                    Some(now + self.lanes.pacer.delay(now, self.lanes.run_bytes)).filter(|time| *time > now);
             }
         }
         if again { Turn::Again } else { Turn::Until(paced) }
+    }
+
+    /// Whether the machine has something for a receiver's connection.
+    fn is_ready(&self, receiver: ReceiverId) -> bool {
+        self.machine.vcmtp().is_some_and(|machine| machine.is_ready(receiver))
     }
 
     fn turn_receiver(&mut self, now: Instant, receiver: ReceiverId) {
@@ -76,23 +83,25 @@ impl Session<'_> {
     /// before it is told the hash.
     fn has_room(&mut self, now: Instant, receiver: ReceiverId) -> bool {
         let connection = self.peers.get(&receiver).and_then(|peer| peer.connection.as_ref());
-        let (pacer, run_bytes, machine) = (&mut self.pacer, self.run_bytes, &self.machine);
+        let Some(machine) = self.machine.vcmtp() else { return false };
+        let (pacer, run_bytes) = (&mut self.lanes.pacer, self.lanes.run_bytes);
         let has_rate = || pacer.delay(now, run_bytes).is_zero();
         connection.is_some_and(|connection| connection.has_room())
             && (machine.has_message(receiver)
-                || self.repairs.may_leave(|| machine.is_urgent(now, receiver), has_rate))
+                || self.lanes.repairs.may_leave(|| machine.is_urgent(now, receiver), has_rate))
     }
 
     pub(super) fn accept(&mut self) -> io::Result<()> {
         let now = self.clock.now();
+        let Some(door) = &mut self.door else { return Ok(()) };
         for _ in 0..ACCEPTED_A_TURN {
-            let token = self.next_token;
-            match self.lobby.accept(&self.listener, token, now) {
+            let token = door.next_token;
+            match door.lobby.accept(&door.listener, token, now) {
                 Ok(Some(connection)) => self.poller.add(connection, token, Interest::Read)?,
                 // One connection that failed before it was taken is no reason to end the session.
                 Ok(None) | Err(_) => break,
             }
-            self.next_token += 1;
+            door.next_token += 1;
         }
         Ok(())
     }
@@ -124,7 +133,7 @@ impl Session<'_> {
                     peer.has_spoken = true;
                     peer.requests += u64::from(matches!(message, Message::RetransmissionRequest(_)));
                     if let Message::Progress(progress) = message {
-                        peer.note_progress(progress, self.total_bytes);
+                        peer.note_progress(progress, self.figures.total_bytes);
                     }
                     match message {
                         Message::PaceReport(report) => {
@@ -193,7 +202,7 @@ impl Session<'_> {
         }
         self.note_leaver();
         let passed_by = self.peers.get(&receiver).is_some_and(Peer::has_only_passed_by);
-        if self.started.is_none() || passed_by {
+        if self.figures.started.is_none() || passed_by {
             self.note_ended(receiver);
             self.peers.remove(&receiver);
             self.update_hold();
@@ -212,7 +221,7 @@ impl Session<'_> {
             .collect();
         for receiver in departed.iter().take(departed.len().saturating_sub(MAX_DEPARTED)) {
             self.peers.remove(receiver);
-            self.summary.others_failed += 1;
+            self.figures.summary.others_failed += 1;
         }
     }
 

@@ -15,7 +15,11 @@ use treecast_proto::{
 use treecast_wire::ticket;
 
 use super::{
-    super::{FanoutProgress, Rate, SendEvent, multicast::Target, peer::Peer},
+    super::{
+        FanoutProgress, Rate, SendEvent,
+        lane::{CopiesLane, Target},
+        peer::Peer,
+    },
     ROUTERS, Session, Turn,
 };
 use crate::{
@@ -35,8 +39,28 @@ pub(super) struct Ways {
     discovery: Option<Discovery>,
     /// Receivers that both the machine and discovery have been told of.
     known: BTreeSet<ReceiverId>,
+    /// The addresses of receivers that are named and have no connection, by number.
+    named: BTreeMap<u32, SocketAddr>,
     /// Whether the start waits for the first discovery.
     waits_for_routers: bool,
+}
+
+impl Ways {
+    /// Serves a receiver that is named and has no connection.
+    pub fn join_named(&mut self, now: Instant, receiver: u32, address: SocketAddr) -> io::Result<()> {
+        self.named.insert(receiver, address);
+        self.machine.handle(now, Input::Joined(receiver));
+        if let Some(discovery) = &mut self.discovery {
+            // Whoever no list reaches gets a copy.
+            let _reached = discovery.join(now, receiver, address)?;
+        }
+        Ok(())
+    }
+
+    /// Whether anybody listens to the group, where nobody reports what it hears.
+    pub fn note_listeners(&mut self, now: Instant, present: bool) {
+        self.machine.handle(now, Input::Listeners(present));
+    }
 }
 
 impl Session<'_> {
@@ -46,7 +70,8 @@ impl Session<'_> {
             return Ok(());
         }
         let heeds_marks = matches!(self.plan.options.rate, Rate::Auto { .. });
-        let (datagram_len, port) = (self.plan.datagram_len(), self.group.source_port());
+        let (datagram_len, port) =
+            (self.plan.datagram_len(), self.lanes.group.as_copies().map_or(0, CopiesLane::source_port));
         let mut discovery =
             self.plan.lists.take().map(|lists| Discovery::new(lists, datagram_len, port, heeds_marks));
         if let Some(discovery) = &mut discovery {
@@ -56,10 +81,16 @@ impl Session<'_> {
             }
         }
         let by_lists = discovery.as_ref().map_or(Way::Mead, Discovery::way);
-        self.ways = Some(Ways {
-            machine: Fanout::new(Config { has_group: fanout.has_group(), by_lists, patience: PATIENCE }),
+        self.lanes.ways = Some(Ways {
+            machine: Fanout::new(Config {
+                has_group: fanout.has_group(),
+                by_lists,
+                patience: PATIENCE,
+                has_reports: self.plan.options.repair.carousel().is_none(),
+            }),
             discovery,
             known: BTreeSet::new(),
+            named: BTreeMap::new(),
             waits_for_routers: fanout == ticket::Fanout::Mead,
         });
         Ok(())
@@ -67,15 +98,19 @@ impl Session<'_> {
 
     /// Whether to begin only when it is known where routers are: what the user has asked for is not to be had before.
     pub(super) fn awaits_routers(&self) -> bool {
-        let ways = self.ways.as_ref().filter(|ways| ways.waits_for_routers);
+        let ways = self.lanes.ways.as_ref().filter(|ways| ways.waits_for_routers);
         ways.and_then(|ways| ways.discovery.as_ref()).is_some_and(Discovery::is_first)
     }
 
     /// Receivers have come or gone.
     pub(super) fn update_destinations(&mut self) {
-        let Some(ways) = &mut self.ways else {
+        // Who is served by a carousel is named before it begins.
+        if self.ring.is_some() {
+            return;
+        }
+        let Some(ways) = &mut self.lanes.ways else {
             let connected = self.peers.values().filter(|peer| peer.connection.is_some());
-            self.destinations = connected.filter_map(|peer| peer.udp).map(Target::Receiver).collect();
+            self.lanes.destinations = connected.filter_map(|peer| peer.udp).map(Target::Receiver).collect();
             return;
         };
         let now = self.clock.now();
@@ -128,11 +163,11 @@ impl Session<'_> {
     /// Says of each receiver once that full packets go there in fragments: the kernel knows it of copies, and routers say it
     /// of lists.
     pub(super) fn warn_of_narrow_ways(&mut self) {
-        let mut found = self.group.take_narrow();
-        let discovery = self.ways.as_mut().and_then(|ways| ways.discovery.as_mut());
+        let mut found = self.lanes.group.copies().map(CopiesLane::take_narrow).unwrap_or_default();
+        let discovery = self.lanes.ways.as_mut().and_then(|ways| ways.discovery.as_mut());
         found.extend(discovery.map(Discovery::take_narrow).unwrap_or_default());
         let mut ways: BTreeMap<_, Vec<IpAddr>> = BTreeMap::new();
-        for way in found.into_iter().filter(|way| self.told_narrow.insert(way.to)) {
+        for way in found.into_iter().filter(|way| self.lanes.told_narrow.insert(way.to)) {
             ways.entry((way.mtu_bytes, way.packet_bytes)).or_default().push(way.to);
         }
         for ((mtu_bytes, packet_bytes), receivers) in ways {
@@ -143,7 +178,7 @@ impl Session<'_> {
 
     /// A receiver's report.
     pub(super) fn heard(&mut self, now: Instant, from: ReceiverId, heard: Heard) {
-        if let Some(ways) = &mut self.ways {
+        if let Some(ways) = &mut self.lanes.ways {
             ways.machine.handle(now, Input::Heard(from.0, heard));
             self.has_news = true;
         }
@@ -151,19 +186,19 @@ impl Session<'_> {
 
     /// Packets have got their numbers; the next one gets `next`.
     pub(super) fn note_numbers(&mut self, now: Instant, next: u32) {
-        if let Some(ways) = &mut self.ways {
+        if let Some(ways) = &mut self.lanes.ways {
             ways.machine.handle(now, Input::Sent { next });
         }
     }
 
     pub(super) fn hear_routers(&mut self) -> io::Result<()> {
-        let discovery = self.ways.as_mut().and_then(|ways| ways.discovery.as_mut());
+        let discovery = self.lanes.ways.as_mut().and_then(|ways| ways.discovery.as_mut());
         discovery.map_or(Ok(()), |discovery| discovery.hear(self.clock.now()))
     }
 
     /// Carries out what the machines want.
     pub(super) fn turn_ways(&mut self, now: Instant) -> Turn {
-        let Some(ways) = &mut self.ways else { return Turn::Until(None) };
+        let Some(ways) = &mut self.lanes.ways else { return Turn::Until(None) };
         let (mut deadline, mut is_changed) = (None, false);
         if let Some(discovery) = &mut ways.discovery {
             deadline = discovery.carry_out(now);
@@ -203,23 +238,26 @@ impl Session<'_> {
     }
 
     /// Sends by the machine's plan from now on; what has been begun goes where it was to go.
-    fn follow_plan(&mut self, now: Instant) {
-        let Some(ways) = &self.ways else { return };
+    pub(super) fn follow_plan(&mut self, now: Instant) {
+        let Some(ways) = &self.lanes.ways else { return };
         let plan = ways.machine.plan();
         let group = plan.group.then_some(Target::Group);
         let lists = ways.discovery.as_ref().map(|discovery| discovery.planned(plan)).unwrap_or_default();
         let address = |receiver: &u32| {
+            if let Some(address) = ways.named.get(receiver) {
+                return Some(*address);
+            }
             let peer = self.peers.get(&ReceiverId(*receiver))?;
             peer.connection.as_ref().and(peer.udp)
         };
         let unicast = plan.unicast.iter().filter_map(address).map(Target::Receiver);
-        self.destinations =
+        self.lanes.destinations =
             group.into_iter().chain(lists.into_iter().map(Target::List)).chain(unicast).collect();
         self.has_news = true;
         match self.plan.options.rate {
             Rate::Fixed(rate) => {
                 let rate = rate.saturating_mul(self.copies());
-                self.pacer.set_rate(now, rate, self.run_bytes);
+                self.lanes.pacer.set_rate(now, rate, self.lanes.run_bytes);
             }
             Rate::Auto { .. } => self.apply_rate(now),
             Rate::Max => {}
@@ -228,7 +266,7 @@ impl Session<'_> {
 
     /// What has left by which way; none where there is one.
     pub(super) fn fanout_progress(&self) -> Option<Box<FanoutProgress>> {
-        let left = self.group.left_bytes()?;
+        let left = self.lanes.group.as_copies()?.left_bytes();
         let by = |way: Way| self.peers.values().filter(|peer| peer.way == Some(way)).count() as u32;
         Some(Box::new(FanoutProgress {
             unicast: (by(Way::Unicast), left.unicast),

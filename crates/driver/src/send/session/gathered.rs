@@ -12,7 +12,7 @@ impl Session<'_> {
     /// Takes a message for the group; false when it is to leave at once.
     pub(super) fn gather_message(&mut self, now: Instant, packet: &[u8]) -> Result<bool, SendError> {
         let is_pace = Header::parse(packet).is_ok_and(|header| header.kind == PacketType::Pace);
-        if is_pace || !self.group.gathers() || !self.gather.push(packet) {
+        if is_pace || !self.lanes.group.gathers() || !self.lanes.gather.push(packet) {
             return Ok(false);
         }
         self.flush_full(now)?;
@@ -29,11 +29,11 @@ impl Session<'_> {
         let file = first.file_id;
         let is_short =
             range.end - range.start < self.datagrams_a_run() as u64 * u64::from(self.plan.block_len);
-        if !is_short || !self.group.gathers() {
+        if !is_short || !self.lanes.group.gathers() {
             return Ok(false);
         }
-        match self.sources.read_in_order(file, range.clone()) {
-            Ok(run) => self.gather.push_blocks(first, run),
+        match self.objects.sources.read_in_order(file, range.clone()) {
+            Ok(run) => self.lanes.gather.push_blocks(first, run),
             Err(error) => {
                 self.withdraw(now, file, &error);
                 return Ok(true);
@@ -46,7 +46,7 @@ impl Session<'_> {
 
     /// Sends all that is gathered.
     pub(super) fn flush_gathered(&mut self, now: Instant) -> Result<(), SendError> {
-        while self.gather.datagrams() > 0 {
+        while self.lanes.gather.datagrams() > 0 {
             self.send_gathered(now)?;
         }
         Ok(())
@@ -62,25 +62,29 @@ impl Session<'_> {
 
     /// Sends what fills super-packets.
     fn flush_full(&mut self, now: Instant) -> Result<(), SendError> {
-        while self.gather.datagrams() > self.datagrams_a_run() {
+        while self.lanes.gather.datagrams() > self.datagrams_a_run() {
             self.send_gathered(now)?;
         }
         Ok(())
     }
 
     fn send_gathered(&mut self, now: Instant) -> Result<(), SendError> {
-        let count = self.gather.datagrams().min(self.datagrams_a_run());
+        let count = self.lanes.gather.datagrams().min(self.datagrams_a_run());
         let number = self.take_numbers(now, 0, count as u64)?;
-        let datagrams = self.gather.take(count, number);
-        let sent = self.group.send_gathered(now, self.gather.datagram_len(), &datagrams)?;
-        self.runs += 1;
-        self.pacer.sent(now, sent);
-        self.repairs.multicast_sent(sent);
+        let (datagram_len, datagrams) =
+            (self.lanes.gather.datagram_len(), self.lanes.gather.take(count, number));
+        let sent = {
+            let (lanes, len) = (&mut self.lanes, datagram_len);
+            lanes.group.send_gathered(now, &lanes.destinations, len, &datagrams)?
+        };
+        self.lanes.runs += 1;
+        self.lanes.pacer.sent(now, sent);
+        self.lanes.repairs.multicast_sent(sent);
         self.note_sent(now, sent, 0);
         Ok(())
     }
 
     fn datagrams_a_run(&self) -> usize {
-        (self.run_bytes / self.plan.packet_bytes()).max(1) as usize
+        (self.lanes.run_bytes / self.plan.packet_bytes()).max(1) as usize
     }
 }

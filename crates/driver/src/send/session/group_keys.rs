@@ -38,7 +38,7 @@ impl GroupKeys {
 impl Session<'_> {
     /// Carries out what is due before something is sealed.
     fn renew_key_if_due(&mut self, now: Instant) -> io::Result<()> {
-        let Some(keys) = &mut self.keys else { return Ok(()) };
+        let Some(keys) = &mut self.lanes.keys else { return Ok(()) };
         let (mut offered, mut replaced) = (None, false);
         while let Some(command) = keys.schedule.poll(now) {
             match command {
@@ -56,7 +56,7 @@ impl Session<'_> {
             }
         }
         if replaced {
-            self.group.replace_key(&keys.used);
+            self.lanes.group.replace_key(&keys.used);
         }
         if let Some(key) = offered {
             let receivers: Vec<_> = self.peers.keys().copied().collect();
@@ -67,7 +67,7 @@ impl Session<'_> {
 
     /// Tells somebody who has joined the keys that there are.
     pub(super) fn tell_keys(&mut self, receiver: ReceiverId) {
-        let Some(keys) = &self.keys else { return };
+        let Some(keys) = &self.lanes.keys else { return };
         let known: Vec<_> =
             [Some(&keys.used), keys.offered.as_ref()].into_iter().flatten().cloned().collect();
         known.into_iter().for_each(|key| self.queue_key(receiver, key));
@@ -82,7 +82,7 @@ impl Session<'_> {
 
     /// Somebody who knows the key is not there any more.
     pub(super) fn note_leaver(&mut self) {
-        if let Some(keys) = &mut self.keys {
+        if let Some(keys) = &mut self.lanes.keys {
             keys.schedule.handle(KeyInput::ReceiverLeft);
         }
     }
@@ -91,12 +91,12 @@ impl Session<'_> {
     /// key.
     pub(super) fn take_numbers(&mut self, now: Instant, group: u8, packets: u64) -> io::Result<u32> {
         self.renew_key_if_due(now)?;
-        if let Some(keys) = &mut self.keys {
+        if let Some(keys) = &mut self.lanes.keys {
             keys.schedule.handle(KeyInput::Sealed { packets });
         }
         let numbers = match self.slower_lane(group) {
             Some(lane) => lane.numbers(),
-            None => &mut self.numbers,
+            None => &mut self.lanes.numbers,
         };
         let first = numbers.take(packets as u32);
         if group == 0 {

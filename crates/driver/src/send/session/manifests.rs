@@ -30,33 +30,33 @@ impl Unsigned {
 impl Session<'_> {
     /// An object has been read to its end.
     pub(super) fn read_to_end(&mut self, now: Instant, file: FileId, hash: [u8; 32]) {
-        if self.signer.is_none() {
+        if self.objects.signer.is_none() {
             return self.hashed(now, file, hash);
         }
-        self.unsigned.since.get_or_insert(now);
-        self.unsigned.hashes.push((file, hash));
-        if self.unsigned.hashes.len() >= MAX_BATCH {
+        self.objects.unsigned.since.get_or_insert(now);
+        self.objects.unsigned.hashes.push((file, hash));
+        if self.objects.unsigned.hashes.len() >= MAX_BATCH {
             self.sign_all(now);
         }
     }
 
     /// Signs what has waited long enough.
     pub(super) fn sign_if_due(&mut self, now: Instant) {
-        if self.unsigned.deadline().is_some_and(|deadline| deadline <= now) {
+        if self.objects.unsigned.deadline().is_some_and(|deadline| deadline <= now) {
             self.sign_all(now);
         }
     }
 
     /// The group's lane waits: nothing joins those that are there, unless it does so for receivers' buffers alone.
     pub(super) fn sign_before_waiting(&mut self, now: Instant, why: SenderWait) {
-        if why != SenderWait::Credit && self.unsigned.since.is_some() {
+        if why != SenderWait::Credit && self.objects.unsigned.since.is_some() {
             self.sign_all(now);
         }
     }
 
     fn sign_all(&mut self, now: Instant) {
-        let Unsigned { hashes, .. } = std::mem::take(&mut self.unsigned);
-        if let Some(signer) = &mut self.signer {
+        let Unsigned { hashes, .. } = std::mem::take(&mut self.objects.unsigned);
+        if let Some(signer) = &mut self.objects.signer {
             let announced =
                 |(file, hash): &(FileId, [u8; 32])| Some((*file, self.machine.announced(*file)?, *hash));
             signer.sign_all(&hashes.iter().filter_map(announced).collect::<Vec<_>>());

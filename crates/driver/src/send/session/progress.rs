@@ -13,6 +13,7 @@ use super::{
         peer::{Awaited, Seen},
     },
     PROGRESS_INTERVAL, Session,
+    ring::Ring,
 };
 use crate::status::{Hindrance, Holder, Meter, bits, time_for};
 
@@ -44,15 +45,15 @@ impl Watch {
 
 impl Session<'_> {
     pub(super) fn report_progress(&mut self, now: Instant) {
-        while let Some(connection) = self.lobby.expire(now) {
+        while let Some(connection) = self.door.as_mut().and_then(|door| door.lobby.expire(now)) {
             self.note_refusal(connection.peer(), "it did not say who it is in time".into());
         }
-        if let Some(line) = self.refusals.sum_up(now) {
+        if let Some(line) = self.door.as_mut().and_then(|door| door.refusals.sum_up(now)) {
             (self.on_event)(SendEvent::Warning(line));
         }
         self.warn_of_narrow_ways();
-        if self.started.is_some() && now >= self.next_progress {
-            self.next_progress = now + PROGRESS_INTERVAL;
+        if self.figures.started.is_some() && now >= self.figures.next_progress {
+            self.figures.next_progress = now + PROGRESS_INTERVAL;
             let connections = self.peers.values_mut().filter_map(|peer| peer.connection.as_mut());
             connections.for_each(|connection| connection.feel_pulse(now));
             let progress = self.progress(now);
@@ -61,28 +62,31 @@ impl Session<'_> {
     }
 
     pub(super) fn progress(&mut self, now: Instant) -> SendProgress {
-        let started = self.started.unwrap_or(now);
-        let sent_bytes = self.machine.multicast_bytes();
-        let buffers_ms = u64::try_from(self.watch.buffers.as_millis()).unwrap_or(u64::MAX);
-        let counters = [sent_bytes, self.machine.retransmitted_bytes(), buffers_ms];
-        self.watch.meter.note(now, counters);
-        let rates = self.watch.meter.rates(now, counters);
+        let started = self.figures.started.unwrap_or(now);
+        let figures = self.machine.figures();
+        let (ring_bytes, loops) = self.ring.as_ref().map(Ring::figures).unzip();
+        let sent_bytes = ring_bytes.unwrap_or(figures.multicast_bytes);
+        let buffers_ms = u64::try_from(self.figures.watch.buffers.as_millis()).unwrap_or(u64::MAX);
+        let counters = [sent_bytes, figures.retransmitted_bytes, buffers_ms];
+        self.figures.watch.meter.note(now, counters);
+        let rates = self.figures.watch.meter.rates(now, counters);
         let (ids, receivers) = self.report_receivers(now, sent_bytes);
         SendProgress {
             seconds: now.saturating_duration_since(started).as_secs_f64(),
-            sent_bytes: self.run_bytes(),
-            before_bytes: self.before_bytes,
-            total_bytes: self.total_bytes,
-            repair_symbols: self.machine.repair_symbols(),
-            objects: self.summary.objects,
-            objects_done: self.objects_done,
+            sent_bytes: ring_bytes.unwrap_or_else(|| self.run_bytes()),
+            loops,
+            before_bytes: self.figures.before_bytes,
+            total_bytes: self.figures.total_bytes,
+            repair_symbols: figures.repair_symbols,
+            objects: self.figures.summary.objects,
+            objects_done: self.figures.objects_done,
             now_bps: rates.map(|[sent, ..]| bits(sent)),
-            rate_bps: self.pacer.rate_bps(),
+            rate_bps: self.lanes.pacer.rate_bps(),
             rate: self.rate_progress(),
             fanout: self.fanout_progress(),
             groups: self.group_progress(),
-            moves: self.moves,
-            refused_moves: self.machine.refused_moves(),
+            moves: self.figures.moves,
+            refused_moves: figures.refused_moves,
             retransmitted_bps: rates.map(|[_, again, _]| bits(again)),
             duplicate_share: duplicate_share(&receivers, self.plan.block_len.into()),
             held_by: self.holder(rates.map_or(0.0, |[.., waited]| waited / 1000.0), &ids, &receivers),
@@ -96,14 +100,15 @@ impl Session<'_> {
         now: Instant,
         sent_bytes: u64,
     ) -> (Vec<ReceiverId>, Vec<ReceiverProgress>) {
-        let (machine, objects, total_bytes) = (&self.machine, self.summary.objects, self.total_bytes);
-        let (run_bytes, goes_on) = (self.all_run_bytes(), self.before_bytes > 0);
+        let (machine, objects, total_bytes) =
+            (self.machine.vcmtp(), self.figures.summary.objects, self.figures.total_bytes);
+        let (run_bytes, goes_on) = (self.all_run_bytes(), self.figures.before_bytes > 0);
         let peers = self.peers.iter_mut();
         peers
             .map(|(id, peer)| {
-                let heard = machine.last_heard(*id).unwrap_or(now);
+                let heard = machine.and_then(|machine| machine.last_heard(*id)).unwrap_or(now);
                 let silent = now.saturating_duration_since(heard);
-                let is_answered = machine.is_answered(*id);
+                let is_answered = machine.is_some_and(|machine| machine.is_answered(*id));
                 let seen = Seen { silent, is_answered, objects, total_bytes, sent_bytes, run_bytes, goes_on };
                 (*id, peer.report(now, seen))
             })
@@ -112,28 +117,29 @@ impl Session<'_> {
 
     /// Bytes of objects that this sender has sent to the first group, not those before it.
     pub(super) fn run_bytes(&self) -> u64 {
-        self.machine.multicast_bytes().saturating_sub(self.before_bytes)
+        self.machine.figures().multicast_bytes.saturating_sub(self.figures.before_bytes)
     }
 
     /// What this sender has sent to all groups, symbols among them.
     pub(super) fn all_run_bytes(&self) -> u64 {
-        let slower = (1..=self.slower.len() as u8).map(|group| self.machine.slower_bytes(group));
-        let symbols = self.machine.repair_symbols() * u64::from(self.plan.block_len);
+        let slower = (1..=self.lanes.slower.len() as u8).map(|group| self.machine.slower_bytes(group));
+        let symbols = self.machine.figures().repair_symbols * u64::from(self.plan.block_len);
         self.run_bytes() + slower.sum::<u64>() + symbols
     }
 
     /// Whose buffer the multicast has waited for, or, when all is out, whom it waits for longest; when all who are there
     /// are done, who may come again.
     fn holder(&mut self, waited: f64, ids: &[ReceiverId], receivers: &[ReceiverProgress]) -> Option<Holder> {
-        self.watch.holder = self.machine.held_up_by().or(self.watch.holder);
+        self.figures.watch.holder =
+            self.machine.vcmtp().and_then(|machine| machine.held_up_by()).or(self.figures.watch.holder);
         let receiver = if waited >= WAITED_SHARE {
-            let at = ids.iter().position(|id| Some(*id) == self.watch.holder)?;
+            let at = ids.iter().position(|id| Some(*id) == self.figures.watch.holder)?;
             receivers.get(at)
-        } else if self.watch.wait == Some(SenderWait::Receivers) {
+        } else if self.figures.watch.wait == Some(SenderWait::Receivers) {
             let pending = receivers.iter().filter(|receiver| is_awaited(receiver));
             let left = |receiver: &&ReceiverProgress| receiver.seconds_left.unwrap_or(f64::INFINITY);
             pending.max_by(|one, other| left(one).total_cmp(&left(other)))
-        } else if self.feed.is_none() && !receivers.iter().any(is_awaited) {
+        } else if self.objects.feed.is_none() && !receivers.iter().any(is_awaited) {
             let at = ids
                 .iter()
                 .position(|id| self.peers.get(id).is_some_and(|peer| peer.awaited != Awaited::No))?;
@@ -147,7 +153,7 @@ impl Session<'_> {
     /// As long as the multicast and the slowest receiver still take at the rate of the last seconds. Not known of a
     /// feed, whose end nobody knows, nor while one that is waited for stands still.
     fn seconds_left(&self, sent_a_second: Option<f64>, receivers: &[ReceiverProgress]) -> Option<f64> {
-        if self.feed.is_some() {
+        if self.objects.feed.is_some() {
             return None;
         }
         let awaited = receivers.iter().filter(|receiver| is_awaited(receiver));
@@ -155,7 +161,8 @@ impl Session<'_> {
             |receiver: &ReceiverProgress| receiver.wanted_bytes.saturating_sub(receiver.received_bytes);
         // What nobody wants any more is not sent to its end.
         let wanted = awaited.clone().map(lacking).max().unwrap_or_default();
-        let unsent = self.total_bytes.saturating_sub(self.machine.multicast_bytes()).min(wanted);
+        let unsent =
+            self.figures.total_bytes.saturating_sub(self.machine.figures().multicast_bytes).min(wanted);
         let multicast = time_for(unsent, sent_a_second);
         awaited.map(|receiver| receiver.seconds_left).fold(multicast, |all, one| Some(all?.max(one?)))
     }

@@ -45,26 +45,29 @@ impl SlowerLane {
 impl Session<'_> {
     /// The lane of a group; none for the first one, which is not slower.
     pub(super) fn slower_lane(&mut self, group: u8) -> Option<&mut SlowerLane> {
-        self.slower.get_mut(usize::from(group).checked_sub(1)?)
+        self.lanes.slower.get_mut(usize::from(group).checked_sub(1)?)
     }
 
     /// Carries out what the machine has for slower groups, a run each, as far as their pacers let it.
     pub(super) fn turn_slower(&mut self, now: Instant) -> Result<Turn, SendError> {
         let mut turn = Turn::Until(None);
-        for group in 1..=self.slower.len() as u8 {
+        for group in 1..=self.lanes.slower.len() as u8 {
             turn = turn.or(self.turn_one_slower(now, group)?);
         }
         Ok(turn)
     }
 
     fn turn_one_slower(&mut self, now: Instant, group: u8) -> Result<Turn, SendError> {
-        if let Some(until) = self.group.rests_until(now) {
+        if let Some(until) = self.lanes.group.multicast().and_then(|lane| lane.rests_until(now)) {
             return Ok(Turn::Until(Some(until)));
         }
         let Some(lane) = self.slower_lane(group) else { return Ok(Turn::Until(None)) };
         let delay = lane.pacer.delay(now, lane.run_bytes);
         if !delay.is_zero() {
             return Ok(Turn::Until(Some(now + delay)));
+        }
+        if self.send_pending(now, group)? {
+            return Ok(Turn::Again);
         }
         match self.machine.poll(now, Lane::Slower(group)) {
             Step::Transmit(transmit) => self.transmit(now, transmit)?,
@@ -85,14 +88,14 @@ impl Session<'_> {
         let len = range.end - range.start;
         let number = self.number_packets(now, group, len.div_ceil(self.plan.block_len.into()))?;
         let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number };
-        let Some(lane) = self.slower.get_mut(usize::from(group) - 1) else { return Ok(()) };
+        let Some(lane) = self.lanes.slower.get_mut(usize::from(group) - 1) else { return Ok(()) };
         lane.run.resize(len as usize, 0);
-        if let Err(error) = self.sources.read_any(file, range.start, &mut lane.run) {
+        if let Err(error) = self.objects.sources.read_any(file, range.start, &mut lane.run) {
             self.withdraw(now, file, &error);
             return Ok(());
         }
-        let (to, block_len) = (&self.destinations, self.plan.block_len);
-        let sent = self.group.send_blocks(now, group, to, first, block_len, &lane.run)?;
+        let (to, block_len) = (&self.lanes.destinations, self.plan.block_len);
+        let sent = self.lanes.group.send_blocks(now, group, to, first, block_len, &lane.run)?;
         self.note_sent_slowly(now, group, sent);
         Ok(())
     }
@@ -107,21 +110,22 @@ impl Session<'_> {
     pub(super) fn note_move(&mut self, receiver: ReceiverId, group: u8) {
         let rate_bps = match self.slower_lane(group) {
             Some(lane) => lane.rate_bps,
-            None => self.pacer.rate_bps().unwrap_or_default(),
+            None => self.lanes.pacer.rate_bps().unwrap_or_default(),
         };
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
         peer.group = group;
-        self.moves += 1;
+        self.figures.moves += 1;
         let receiver = peer.name.clone();
         (self.on_event)(SendEvent::Moved { receiver, group, rate_bps });
     }
 
     /// Each group, where there are several.
     pub(super) fn group_progress(&self) -> Vec<GroupProgress> {
-        if self.slower.is_empty() {
+        if self.lanes.slower.is_empty() {
             return Vec::new();
         }
-        let rates = self.pacer.rate_bps().into_iter().chain(self.slower.iter().map(|lane| lane.rate_bps));
+        let rates =
+            self.lanes.pacer.rate_bps().into_iter().chain(self.lanes.slower.iter().map(|lane| lane.rate_bps));
         let there = |group: u8| {
             let mut peers = self.peers.values().filter(|peer| peer.connection.is_some());
             peers.by_ref().filter(|peer| peer.group == group).count() as u32

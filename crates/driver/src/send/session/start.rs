@@ -15,17 +15,17 @@ pub(super) const RETURN_TIME: Duration = Duration::from_secs(3);
 impl Session<'_> {
     /// Waits for the first receivers, and hands the objects to the machine when they are there.
     pub(super) fn start_if_due(&mut self, now: Instant) -> Result<(), SendError> {
-        if self.started.is_some() || !self.may_start(now)? {
+        if self.ring.is_some() || self.figures.started.is_some() || !self.may_start(now)? {
             return Ok(());
         }
-        self.started = Some(now);
+        self.figures.started = Some(now);
         self.peers.values_mut().for_each(|peer| peer.was_there_at_start = true);
-        let objects = self.summary.objects;
-        (self.on_event)(SendEvent::Started { objects, bytes: self.total_bytes });
+        let objects = self.figures.summary.objects;
+        (self.on_event)(SendEvent::Started { objects, bytes: self.figures.total_bytes });
         self.send_all(now)?;
-        let before_bytes = self.before_bytes;
+        let before_bytes = self.figures.before_bytes;
         self.peers.values_mut().for_each(|peer| peer.sent_before = before_bytes);
-        if self.feed.is_none() {
+        if self.objects.feed.is_none() {
             self.handle(now, SenderInput::Close);
         }
         Ok(())

@@ -22,13 +22,17 @@ impl Session<'_> {
         source_block: u32,
         symbols: Range<u32>,
     ) -> Result<(), SendError> {
-        let Some(layout) = Layout::new(self.sources.size(file), self.plan.block_len) else { return Ok(()) };
+        let Some(layout) = Layout::new(self.objects.sources.size(file), self.plan.block_len) else {
+            return Ok(());
+        };
         match self.compute(&layout, file, source_block, symbols.clone()) {
             Ok(Some(run)) => {
                 let sequence = layout.positions(source_block, &symbols).start;
                 let kind = PacketType::RepairSymbol;
                 let first = Header { file_id: file, sequence, payload_len: 0, kind, number: 0 };
                 match to {
+                    Destination::Group if self.ring.is_some() => self.pend(0, first, run),
+                    Destination::Slower(group) if self.ring.is_some() => self.pend(group, first, run),
                     Destination::Group => self.multicast_symbols(now, first, &run)?,
                     // There are none in a session with several rates.
                     Destination::Slower(_) => {}
@@ -48,21 +52,28 @@ impl Session<'_> {
         source_block: u32,
         symbols: Range<u32>,
     ) -> Result<Option<Vec<u8>>, SourceError> {
-        let sources = &mut self.sources;
+        let sources = &mut self.objects.sources;
         let read = || {
             let size = sources.size(file);
             read_source_block(layout, source_block, size, |at, into| sources.read_any(file, at, into))
         };
-        let encoder = self.encoders.get(file, source_block, self.plan.block_len, read)?;
+        let encoder = self.objects.encoders.get(file, source_block, self.plan.block_len, read)?;
         Ok(encoder.and_then(|encoder| encoder.repair(symbols)))
     }
 
     fn multicast_symbols(&mut self, now: Instant, first: Header, run: &[u8]) -> Result<(), SendError> {
         let count = run.len().div_ceil(self.plan.block_len.into()) as u64;
         let first = Header { number: self.number_packets(now, 0, count)?, ..first };
-        let sent = self.group.send_blocks(now, 0, &self.destinations, first, self.plan.block_len, run)?;
-        self.pacer.sent(now, sent);
-        self.repairs.multicast_sent(sent);
+        let sent = self.lanes.group.send_blocks(
+            now,
+            0,
+            &self.lanes.destinations,
+            first,
+            self.plan.block_len,
+            run,
+        )?;
+        self.lanes.pacer.sent(now, sent);
+        self.lanes.repairs.multicast_sent(sent);
         if sent > 0 {
             self.note_sent(now, sent, 0);
         }

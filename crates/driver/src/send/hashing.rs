@@ -1,5 +1,5 @@
-//! The thread that hashes a carousel's objects, so that receivers learn what is right long before the first loop is over,
-//! and a loop may begin anywhere.
+//! The thread that hashes objects which are not read in order: a carousel's, whose loop may begin anywhere, and those that an
+//! earlier sender has sent in part.
 
 use std::{
     collections::BTreeMap,
@@ -12,14 +12,12 @@ use std::{
     thread::JoinHandle,
 };
 
-use treecast_wire::{
-    header::{FileId, SessionId},
-    message::ChunkHashes,
-};
+use treecast_wire::{header::FileId, message::ChunkHashes};
 
 use crate::{
     chunk_tree::{self, ChunkTree, Hashes},
-    files::{NamedSource, Source, SourceError},
+    files::{Source, SourceError},
+    wake::Waker,
 };
 
 /// How many hashes wait to be taken.
@@ -29,33 +27,39 @@ const AHEAD: usize = 64;
 #[derive(Debug)]
 pub(super) struct Hashing {
     hashed: Option<Receiver<(FileId, Result<Hashes, SourceError>)>>,
+    waker: Waker,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// Of the objects whose hash is known and that are more than one chunk: 0.05 % of their size.
+    /// The chunk hashes of the objects whose hash is known and that are more than one chunk: 0.05 % of their size.
     trees: BTreeMap<FileId, ChunkTree>,
 }
 
 impl Hashing {
-    /// Starts with these objects of a session.
+    /// Starts with these objects.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(session: SessionId, sources: &[NamedSource]) -> io::Result<Self> {
+    pub fn start(sources: Vec<(FileId, Source)>) -> io::Result<Self> {
         let (results, hashed) = mpsc::sync_channel(AHEAD);
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (over, sources) = (Arc::clone(&is_over), sources.iter().map(|named| named.source.twin()));
-        let sources: Vec<Source> = sources.collect();
+        let (is_over, waker) = (Arc::new(AtomicBool::new(false)), Waker::new()?);
+        let (over, wakes) = (Arc::clone(&is_over), waker.clone());
         let work = move || {
-            for (index, mut source) in (0..).zip(sources) {
+            for (file, mut source) in sources {
                 let goes_on = || !over.load(Ordering::Relaxed);
                 let Some(hashed) = chunk_tree::hash(&mut source, goes_on).transpose() else { return };
-                if results.send((FileId::new(session, index), hashed)).is_err() {
+                if results.send((file, hashed)).is_err() {
                     return;
                 }
+                wakes.wake();
             }
         };
         let thread = std::thread::Builder::new().name("hash".into()).spawn(work)?;
-        Ok(Self { hashed: Some(hashed), is_over, thread: Some(thread), trees: BTreeMap::new() })
+        Ok(Self { hashed: Some(hashed), waker, is_over, thread: Some(thread), trees: BTreeMap::new() })
+    }
+
+    /// Is woken when a hash has become known.
+    pub fn waker(&self) -> &Waker {
+        &self.waker
     }
 
     /// The next object whose hash has become known, or that cannot be read.
@@ -86,6 +90,8 @@ impl Drop for Hashing {
 
 #[cfg(test)]
 mod tests {
+    use treecast_wire::header::SessionId;
+
     use super::*;
     use crate::files::find_sources;
 
@@ -98,7 +104,9 @@ mod tests {
         paths.iter().zip(&data).for_each(|(path, data)| std::fs::write(path, data).unwrap());
         let sources = find_sources(&paths).unwrap().sources;
         std::fs::write(&paths[1], [3; 11]).unwrap();
-        let mut hashing = Hashing::start(SessionId(7), &sources).unwrap();
+        let file = |index| FileId::new(SessionId(7), index);
+        let sources = (0..).zip(sources).map(|(index, named)| (file(index), named.source)).collect();
+        let mut hashing = Hashing::start(sources).unwrap();
         let mut hashes = Vec::new();
         while hashes.len() < 3 {
             match hashing.next() {
@@ -108,7 +116,6 @@ mod tests {
         }
         let right = |data: &[u8]| Some(*blake3::hash(data).as_bytes());
         assert_eq!(hashes, [right(&data[0]), None, right(&[])], "the second has changed");
-        let file = |index| FileId::new(SessionId(7), index);
         assert!(hashing.page(file(0), 0).is_some() && hashing.page(file(0), 1).is_none());
         assert!(hashing.page(file(1), 0).is_none() && hashing.page(file(2), 0).is_none());
         std::fs::remove_dir_all(folder).unwrap();

@@ -1,0 +1,198 @@
+//! The connection to the sender: what comes over it, and what is said on it.
+
+use treecast_proto::{
+    object::{Channel, ReceiverInput},
+    tfmcc,
+};
+use treecast_wire::{
+    header::FileId,
+    message::{GroupKey, Message, PROTOCOL_VERSION, PutOutCode, Welcome},
+};
+
+use super::{
+    super::{ReceiveError, ReceiveEvent},
+    CONTROL, GROUP, Session,
+};
+use crate::{
+    connection::{Connection, ConnectionError},
+    files::Task,
+    poller::Interest,
+};
+
+impl Session<'_> {
+    pub(super) fn receive_control(&mut self) -> Result<(), ReceiveError> {
+        let Some(mut connection) = self.line.connection.take() else { return Ok(()) };
+        match self.take_packets(&mut connection) {
+            Ok(Ok(())) => self.line.connection = Some(connection),
+            Ok(Err(ConnectionError::Protocol(error))) if !self.line.is_welcome => {
+                return Err(ReceiveError::OtherVersion(error));
+            }
+            Ok(Err(error)) if !self.line.is_welcome => return Err(ReceiveError::Dropped(error.to_string())),
+            // Without its Goodbye, nobody knows whether the sender had more.
+            Ok(Err(error)) => self.handle(ReceiverInput::Disconnected { reason: error.to_string() }, None),
+            Err(error) => {
+                // The sender is told.
+                self.line.connection = Some(connection);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what has come over the connection, and returns how that is. What makes this receiver end is the outer error.
+    fn take_packets(
+        &mut self,
+        connection: &mut Connection,
+    ) -> Result<Result<(), ConnectionError>, ReceiveError> {
+        // What came before its end counts.
+        let read = connection.read();
+        self.note_read(matches!(read, Ok(true)));
+        let end = read.err();
+        let mut result = Ok(());
+        while result.is_ok() {
+            match connection.next_packet() {
+                Ok(Some((header, payload))) if header.kind.is_block() => {
+                    if self.store.intake.is_filled() || self.store.intake.batch().room() < payload.len() {
+                        self.process(Channel::Control);
+                        self.store.intake.hand_over(self.clock.now(), true);
+                    }
+                    self.figures.retransmitted_bytes += payload.len() as u64;
+                    self.store.intake.batch().push_payload(&header, payload);
+                }
+                Ok(Some((header, payload))) => match Message::parse(&header, payload) {
+                    Ok(message) => {
+                        // What came before it counts first. Messages alone are dealt with together in the end: each
+                        // of a row of digests makes a file.
+                        if !self.store.intake.batch().is_empty() {
+                            self.process(Channel::Control);
+                        }
+                        self.control_message(header.file_id, message)?;
+                    }
+                    Err(error) => result = Err(error.into()),
+                },
+                Ok(None) => break,
+                Err(error) => result = Err(error),
+            }
+        }
+        self.process(Channel::Control);
+        Ok(result.and(end.map_or(Ok(()), Err)))
+    }
+
+    fn control_message(&mut self, file: FileId, message: Message) -> Result<(), ReceiveError> {
+        if let Message::Welcome(welcome) = message {
+            self.admitted(file, welcome)?;
+        }
+        if let Message::GroupKey(key) = message {
+            return self.take_key(&key);
+        }
+        if let Message::Offer(begin) = &message {
+            if !self.wants(file, begin.file_name()) {
+                self.line.outbox.push(file, Message::NotWanted);
+            }
+            return Ok(());
+        }
+        if let Message::PutOut(word) = &message {
+            if !self.line.is_welcome {
+                return Err(ReceiveError::NotAdmitted(self.line.refusal.line(word)));
+            }
+            self.line.comes_back &= word.code == PutOutCode::Stalled;
+            self.figures.summary.has_ended = word.code == PutOutCode::Ended;
+        }
+        // What it has now is the end: the sender waits for this side to close.
+        let is_over = matches!(message, Message::Goodbye | Message::PutOut(_));
+        self.line.is_over |= is_over;
+        self.line.closes |= is_over;
+        let Some(message) = self.judged(file, message) else { return Ok(()) };
+        let confirmed = match &message {
+            Message::BeginOfFile(begin) => Some(begin.clone()),
+            _ => None,
+        };
+        self.handle(ReceiverInput::Message { from: Channel::Control, file, message }, None);
+        if confirmed.is_some() && self.trust.forget(file) {
+            // What the sender has announced does not go with what it has signed.
+            self.figures.malformed += 1;
+        }
+        if let Some(begin) = confirmed
+            && self.store.begins.get(&file) == Some(&begin)
+            && !self.store.small.has(file)
+        {
+            self.add(Task::Reserve { file, size: begin.file_size });
+        }
+        Ok(())
+    }
+
+    /// The sender has admitted this receiver, to a session that should be the ticket's.
+    fn admitted(&mut self, file: FileId, welcome: Welcome) -> Result<(), ReceiveError> {
+        if welcome.version != PROTOCOL_VERSION || welcome.block_len != self.block_len {
+            let line = format!(
+                "it speaks version {} with blocks of {} bytes, and the ticket says {PROTOCOL_VERSION} and {}: \
+                 install the same version of treecast on both hosts, and ask for the ticket anew",
+                welcome.version, welcome.block_len, self.block_len
+            );
+            return Err(ReceiveError::NotAdmitted(line));
+        }
+        if file.session() != self.session {
+            let line = "another session is held there now: ask for its ticket".to_owned();
+            return Err(ReceiveError::NotAdmitted(line));
+        }
+        if !self.line.is_welcome {
+            let interface = self.hearing.groups.interface_name().to_owned();
+            (self.on_event)(ReceiveEvent::Joined { sender: self.line.sender, interface });
+            if self.store.only.is_some() {
+                self.line.outbox.push(FileId::new(self.session, 0), Message::NamesRequest);
+            }
+        }
+        self.line.is_welcome = true;
+        self.hearing.congestion.handle(self.clock.now(), tfmcc::ReceiverInput::Named(welcome.receiver));
+        Ok(())
+    }
+
+    /// From the first key on, the group's packets can be read; until then they wait in the socket's buffer.
+    fn take_key(&mut self, key: &GroupKey) -> Result<(), ReceiveError> {
+        let could_read = self.hearing.source.can_read();
+        if let Some(opener) = self.hearing.source.opener() {
+            opener.add(key);
+        }
+        if !could_read && self.hearing.source.can_read() {
+            self.poller.add(self.hearing.source.socket(), GROUP, Interest::Read)?;
+            self.hearing.ears.iter().try_for_each(|ears| ears.add_to(&self.poller))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is queued for the sender.
+    pub(super) fn flush(&mut self) -> Result<(), ReceiveError> {
+        let Some(connection) = &mut self.line.connection else { return Ok(()) };
+        let mut all_written = true;
+        while all_written {
+            while connection.has_room()
+                && let Some((file, message)) = self.line.outbox.pop()
+            {
+                connection.queue(&message.to_packet(file));
+            }
+            if !connection.has_output() {
+                break;
+            }
+            all_written = connection.flush().unwrap_or_else(|_| {
+                // Reading tells the same, and what came before the end counts.
+                connection.discard_output();
+                true
+            });
+        }
+        if self.line.outbox.is_stuck() {
+            self.line.connection = None;
+            let reason = "it reads nothing of what it is told".to_owned();
+            self.handle(ReceiverInput::Disconnected { reason }, None);
+            return Ok(());
+        }
+        if all_written && self.line.closes {
+            connection.finish();
+            self.line.connection = None;
+        } else if self.line.waits_for_room == all_written {
+            self.line.waits_for_room = !all_written;
+            let interest = if all_written { Interest::Read } else { Interest::ReadWrite };
+            self.poller.modify(connection, CONTROL, interest)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,335 @@
+//! Objects: what the machine wants done with them, and what the storage reports. This is the one place where both meet,
+//! whatever the repair.
+
+use std::ops::Range;
+
+use treecast_proto::{
+    Instant, Step,
+    fec::symbol_number,
+    object::{CutShort, ReceiverEvent, ReceiverInput, ReceiverTransmit, Response},
+};
+use treecast_wire::{
+    header::FileId,
+    message::{BeginOfFile, Message, ObjectKind},
+};
+
+use super::{super::ReceiveEvent, Session, source::Source};
+use crate::files::{Report, SourceBlock, Task};
+
+/// The bytes of the packet that has just been handled: blocks without a gap between them, or symbols.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AtHand {
+    /// Their position in the object, or among its symbols.
+    pub start: u64,
+    /// Where they lie in the batch.
+    pub at: usize,
+}
+
+impl AtHand {
+    /// Where a part of them lies in the batch.
+    fn place(self, part: &Range<u64>) -> Option<usize> {
+        Some(self.at + usize::try_from(part.start.checked_sub(self.start)?).ok()?)
+    }
+}
+
+impl Session<'_> {
+    pub(super) fn take_reports(&mut self) {
+        self.store.store_waker.take();
+        while let Some(report) = self.store.intake.report() {
+            let input = match report {
+                Report::Hashed { file, hash } if self.hashes_otherwise(file, hash) => {
+                    self.add(Task::HashAsBlake2b { file });
+                    continue;
+                }
+                Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
+                Report::Checked { file, page, wrong } => ReceiverInput::Checked { file, page, wrong },
+                Report::Committed { file } => ReceiverInput::Committed { file },
+                Report::Decoded { file, source_block, is_right } => {
+                    ReceiverInput::Decoded { file, source_block, is_right }
+                }
+                Report::Refused { file, begin, reason, is_full } => {
+                    if is_full {
+                        self.store.cramped.insert(file);
+                    }
+                    self.now = self.clock.now();
+                    self.refuse(file, begin, reason);
+                    self.settle(None);
+                    continue;
+                }
+                Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
+                Report::Lost { file, ranges } => {
+                    self.store.small.leave_to_store(file);
+                    ReceiverInput::Lost { file, ranges }
+                }
+                Report::Full { shortage } => {
+                    self.store.full_since = Some(self.clock.now());
+                    (self.on_event)(ReceiveEvent::Full(shortage));
+                    continue;
+                }
+                Report::Room => {
+                    self.store.full_since = None;
+                    (self.on_event)(ReceiveEvent::Room);
+                    continue;
+                }
+            };
+            self.handle(input, None);
+        }
+    }
+
+    /// Whether a file that does not have the hash that its frames say is to be hashed in the other way.
+    fn hashes_otherwise(&mut self, file: FileId, hash: [u8; 32]) -> bool {
+        let digest = self.machine.carousel().and_then(|machine| machine.digest(file));
+        digest.is_some_and(|digest| digest != hash) && self.hearing.source.hashes_otherwise()
+    }
+
+    /// Carries out all that the machine wants. Returns when it wants to be asked again.
+    pub(super) fn settle(&mut self, at_hand: Option<AtHand>) -> Option<Instant> {
+        loop {
+            match self.machine.poll(self.now) {
+                Step::Transmit(transmit) => self.carry_out(transmit, at_hand),
+                Step::Event(event) => self.note(event),
+                Step::Wait(deadline, _) => return deadline,
+            }
+        }
+    }
+
+    fn carry_out(&mut self, transmit: ReceiverTransmit, at_hand: Option<AtHand>) {
+        match transmit {
+            ReceiverTransmit::Message { .. } if self.line.is_over => {}
+            ReceiverTransmit::Message { file, message } => {
+                self.figures.requests += u64::from(matches!(message, Message::RetransmissionRequest(_)));
+                self.line.outbox.push(file, message);
+            }
+            ReceiverTransmit::DrainGroup => self.hearing.backlog.ask(),
+            ReceiverTransmit::Listen => self.line.lifeline.listen(),
+            ReceiverTransmit::CloseConnection => self.line.closes = true,
+            ReceiverTransmit::Announce { file, begin } => self.announced(file, begin),
+            ReceiverTransmit::Store { file, range } => {
+                at_hand
+                    .and_then(|bytes| bytes.place(&range))
+                    .into_iter()
+                    .for_each(|at| self.keep(file, range.clone(), at));
+            }
+            ReceiverTransmit::Hash { file } => match self.store.small.hash(file) {
+                Some(hash) => self.machine.handle(self.now, ReceiverInput::Hashed { file, hash }),
+                None => self.add(Task::Hash { file }),
+            },
+            ReceiverTransmit::Commit { file } => {
+                let whole = self.store.small.take(file).map(Box::new);
+                self.add(whole.map_or(Task::Commit { file }, |whole| Task::Make { file, whole }));
+            }
+            // It may be gone on with later.
+            ReceiverTransmit::Discard { .. } if self.machine.is_cut_short() => {}
+            ReceiverTransmit::Discard { file } => self.discard(file),
+            ReceiverTransmit::Overwrite { .. }
+            | ReceiverTransmit::KeepSymbols { .. }
+            | ReceiverTransmit::Decode { .. }
+            | ReceiverTransmit::ForgetSymbols { .. }
+            | ReceiverTransmit::CheckChunks { .. } => {
+                self.task(transmit, at_hand).into_iter().for_each(|task| self.add(task));
+            }
+        }
+    }
+
+    /// What the disk alone is to do.
+    fn task(&mut self, transmit: ReceiverTransmit, at_hand: Option<AtHand>) -> Option<Task> {
+        let symbol_len = self.block_len;
+        Some(match transmit {
+            // Where chunks are known to be wrong, all of it differs, and the file would be read in vain.
+            ReceiverTransmit::Overwrite { file, range } => {
+                let at = at_hand?.place(&range)?;
+                match self.hearing.source {
+                    Source::Iotup(_) => Task::Overwrite { file, range, at },
+                    Source::Session(_) => {
+                        self.keep(file, range, at);
+                        return None;
+                    }
+                }
+            }
+            ReceiverTransmit::KeepSymbols { file, source_block, positions } => {
+                let (at, len) = (at_hand?.place(&positions)?, (positions.end - positions.start) as usize);
+                let first = symbol_number(positions.start, symbol_len);
+                self.store.small.hand_over(file).into_iter().for_each(|task| self.add(task));
+                Task::KeepSymbols { file, source_block, first, symbol_len, at, len }
+            }
+            ReceiverTransmit::Decode { file, source_block: number, blocks, missing } => {
+                Task::Decode { file, source_block: SourceBlock { number, blocks, symbol_len, missing } }
+            }
+            ReceiverTransmit::ForgetSymbols { file } => Task::ForgetSymbols { file },
+            ReceiverTransmit::CheckChunks { file, hash, page } => Task::CheckChunks { file, hash, page },
+            _ => return None,
+        })
+    }
+
+    fn discard(&mut self, file: FileId) {
+        // Of one that is not announced, nothing has been taken from there.
+        if self.store.begins.contains_key(&file) && !self.store.cramped.contains(&file) {
+            self.store.leftovers.forget(file);
+        }
+        self.carried.admission.give_back(file.index());
+        if !self.store.small.discard(file) {
+            self.add(Task::Discard { file });
+        }
+    }
+
+    /// The machine has taken up an object, or has learned that it is another one.
+    fn announced(&mut self, file: FileId, begin: BeginOfFile) {
+        // A carousel asks nobody whether an object is wanted.
+        if self.machine.carousel().is_some() && self.response(file, &begin) == Response::Ignore {
+            let input = ReceiverInput::Respond { file, response: Response::Ignore };
+            return self.machine.handle(self.now, input);
+        }
+        let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
+        let before = self.store.begins.insert(file, begin.clone()).map_or(0, |before| before.file_size);
+        self.figures.announced_bytes =
+            self.figures.announced_bytes.saturating_sub(before).saturating_add(bytes);
+        if let Err(reason) = self.carried.admission.admit(file.index(), &begin) {
+            return self.refuse(file, begin, reason);
+        }
+        if self.carried.announced.insert(file.index()) {
+            (self.on_event)(ReceiveEvent::Announced { name, bytes });
+        }
+        self.announce(file, begin);
+        self.trust.announced(file);
+    }
+
+    /// An object cannot be stored as it was announced.
+    fn refuse(&mut self, file: FileId, begin: BeginOfFile, reason: String) {
+        let knows_hash = self.machine.carousel().is_none_or(|machine| machine.digest(file).is_some());
+        match self.trust.group().filter(|_| !knows_hash) {
+            // Somebody else may have announced it: it fails when the sender has signed this announcement.
+            Some(group) => group.doom(file, begin, reason),
+            None => {
+                self.machine.handle(self.now, ReceiverInput::AnnouncementRefused { file, begin, reason });
+            }
+        }
+    }
+
+    /// Has an object stored, on top of what is there of it from before.
+    fn announce(&mut self, file: FileId, begin: BeginOfFile) {
+        let kept = self.store.leftovers.kept(&self.store.folder, file, &begin);
+        let mut ranges = kept.ranges(begin.file_size);
+        for task in self.store.small.announce(file, begin, kept) {
+            self.add(task);
+        }
+        ranges.extend(self.store.small.restore(file));
+        let before = self.machine.received_bytes();
+        self.machine.handle(self.now, ReceiverInput::Have { file, ranges });
+        self.figures.kept_bytes += self.machine.received_bytes().saturating_sub(before);
+    }
+
+    /// Keeps bytes that lie at `at` in the batch.
+    fn keep(&mut self, file: FileId, range: Range<u64>, at: usize) {
+        let bytes = &self.store.intake.batch().bytes()[at..at + (range.end - range.start) as usize];
+        if !self.store.small.keep(file, range.start, bytes) {
+            self.add(Task::Keep { file, range, at });
+        }
+    }
+
+    pub(super) fn add(&mut self, task: Task) {
+        self.store.intake.add(self.now, task);
+    }
+
+    fn note(&mut self, event: ReceiverEvent) {
+        match event {
+            ReceiverEvent::Announced { file, begin } => {
+                let response = self.response(file, &begin);
+                self.machine.handle(self.now, ReceiverInput::Respond { file, response });
+            }
+            // Its name is not known yet; once it is, the machine asks again.
+            ReceiverEvent::EndOfFileOnly { file } => {
+                let input = ReceiverInput::Respond { file, response: Response::Accept };
+                self.machine.handle(self.now, input);
+            }
+            ReceiverEvent::Received { file, begin } => {
+                self.forget(file);
+                let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
+                self.note_received(file, name, kind, bytes);
+            }
+            ReceiverEvent::Failed { file, reason } => self.note_failed(file, reason),
+            ReceiverEvent::CalledBack { group } => self.called_back(group),
+            ReceiverEvent::Closed { reason } => {
+                self.figures.summary.cut_short = reason.map(in_words);
+                self.line.closed = true;
+            }
+        }
+    }
+
+    /// Whether an object has a name that is wanted. One that has not is counted and told once.
+    pub(super) fn wants(&mut self, file: FileId, name: &str) -> bool {
+        let wanted = self.store.only.as_ref().is_none_or(|only| only.accepts(name));
+        if !wanted && self.figures.not_wanted.insert(file) {
+            (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned(), exists: false });
+        }
+        wanted
+    }
+
+    /// Whether an object is wanted.
+    fn response(&mut self, file: FileId, begin: &BeginOfFile) -> Response {
+        let name = begin.file_name();
+        let wanted = self.wants(file, name);
+        let kept = self.store.leftovers.kept(&self.store.folder, file, begin);
+        let exists =
+            wanted && self.carried.admission.is_kept_out(&self.store.folder, file.index(), begin, &kept);
+        if wanted && !exists {
+            return Response::Accept;
+        }
+        self.store.small.forget_left(file);
+        if exists {
+            (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned(), exists });
+        }
+        Response::Ignore
+    }
+
+    fn note_failed(&mut self, file: FileId, reason: String) {
+        self.figures.summary.limit =
+            self.figures.summary.limit.or(self.carried.admission.limit(file.index()));
+        let begin = self.forget(file);
+        if begin.is_none()
+            && let Some((name, kind, bytes)) = self.store.leftovers.whole(&self.store.folder, file)
+        {
+            // It was done before this receiver came again, which has it.
+            return self.note_received(file, name, kind, bytes);
+        }
+        if self.carried.ended.get(&file.index()) == Some(&true) {
+            return;
+        }
+        self.figures.failed_bytes += begin.as_ref().map_or(0, |begin| begin.file_size);
+        let name = begin.map(|begin| begin.file_name().to_owned());
+        let name = name.unwrap_or_else(|| format!("file {}", file.index()));
+        if self.machine.is_cut_short() && self.line.comes_back {
+            return self.figures.failing.push((file, name, reason));
+        }
+        if self.carried.ended.insert(file.index(), false).is_none() {
+            self.figures.summary.failed += 1;
+        }
+        (self.on_event)(ReceiveEvent::Failed { name, reason });
+    }
+
+    /// The object is there: it is told and counted once, over however many connections.
+    fn note_received(&mut self, file: FileId, name: String, kind: ObjectKind, bytes: u64) {
+        let before = self.carried.ended.insert(file.index(), true);
+        if before == Some(false) {
+            self.figures.summary.failed -= 1;
+        }
+        if before != Some(true) {
+            let event = self.figures.summary.note_received(name, kind, bytes);
+            (self.on_event)(event);
+        }
+    }
+
+    /// The object has ended here. Returns what it was announced as.
+    fn forget(&mut self, file: FileId) -> Option<BeginOfFile> {
+        self.trust.forget(file);
+        self.store.small.discard(file);
+        self.store.begins.remove(&file)
+    }
+}
+
+/// The reason why a session ended early, in words. Who has waited in vain learns which option says for how long.
+fn in_words(reason: CutShort) -> String {
+    match reason {
+        CutShort::Silent(_) => format!("{reason}, the time that --connect-timeout gives"),
+        other => other.to_string(),
+    }
+}

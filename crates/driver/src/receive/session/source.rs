@@ -1,0 +1,137 @@
+//! What packets come in by: a session's own, or the IoT updater's frames.
+
+use std::{io, net::UdpSocket};
+
+use super::super::{Dialect, ReceiveOptions};
+use crate::{
+    carousel::FrameCollector,
+    seal::{Opener, Refused},
+    udp::{Batch, Collector, DatagramReceiver, Item, Spare},
+};
+
+/// A batch takes a super-packet of frames whole.
+const SUPER_PACKET_LEN: usize = 65_536;
+
+#[derive(Debug)]
+pub(super) enum Source {
+    Session(Collector),
+    Iotup(FrameCollector),
+}
+
+impl Source {
+    /// Takes over a socket. Packets are plain without an `opener`.
+    pub fn new(options: &ReceiveOptions, socket: UdpSocket, opener: Option<Opener>) -> io::Result<Self> {
+        let ticket = &options.ticket;
+        Ok(match &options.dialect {
+            Dialect::Session => {
+                Self::Session(Collector::new(socket, options.offload, ticket.block_len, opener)?)
+            }
+            Dialect::Iotup { name } => {
+                let receiver = DatagramReceiver::new(socket, options.offload);
+                Self::Iotup(FrameCollector::new(receiver, ticket.session, name.clone()))
+            }
+        })
+    }
+
+    pub fn socket(&self) -> &UdpSocket {
+        match self {
+            Self::Session(collector) => collector.socket(),
+            Self::Iotup(collector) => collector.receiver().socket(),
+        }
+    }
+
+    /// Makes another socket ready for [`Self::swap`].
+    pub fn prepare(&self, socket: UdpSocket) -> io::Result<Spare> {
+        match self {
+            Self::Session(collector) => collector.prepare(socket),
+            Self::Iotup(collector) => collector.receiver().prepare(socket),
+        }
+    }
+
+    /// Receives from the other socket from now on, and keeps this one's place in `spare`. Nothing is lost.
+    pub fn swap(&mut self, spare: &mut Spare) {
+        match self {
+            Self::Session(collector) => collector.swap(spare),
+            Self::Iotup(collector) => collector.swap(spare),
+        }
+    }
+
+    /// Goes on with another socket. What the one before still holds is lost.
+    pub fn replace_socket(&mut self, socket: UdpSocket) -> io::Result<()> {
+        let mut spare = self.prepare(socket)?;
+        self.swap(&mut spare);
+        Ok(())
+    }
+
+    /// Takes sealed packets' keys. `None` where packets are plain.
+    pub fn opener(&mut self) -> Option<&mut Opener> {
+        match self {
+            Self::Session(collector) => collector.opener(),
+            Self::Iotup(_) => None,
+        }
+    }
+
+    /// Whether packets that come now can be read; while not, they are best left in the socket's buffer.
+    pub fn can_read(&self) -> bool {
+        match self {
+            Self::Session(collector) => collector.can_read(),
+            Self::Iotup(_) => true,
+        }
+    }
+
+    /// The number of packets that the kernel has dropped because a buffer was full.
+    pub fn dropped(&self) -> u64 {
+        match self {
+            Self::Session(collector) => collector.dropped(),
+            Self::Iotup(collector) => collector.receiver().dropped(),
+        }
+    }
+
+    /// Packets whose seal was not right so far, or that came twice.
+    pub fn refused(&self) -> Refused {
+        match self {
+            Self::Session(collector) => collector.refused(),
+            Self::Iotup(_) => Refused::default(),
+        }
+    }
+
+    /// How much has been taken so far, in bytes that the kernel has counted at least.
+    pub fn taken(&self) -> u64 {
+        match self {
+            Self::Session(collector) => collector.taken(),
+            Self::Iotup(collector) => collector.taken(),
+        }
+    }
+
+    /// Whether what one call to the kernel yields fits into the batch.
+    pub fn fits(&self, batch: &Batch) -> bool {
+        match self {
+            Self::Session(collector) => collector.fits(batch),
+            Self::Iotup(_) => batch.room() >= SUPER_PACKET_LEN,
+        }
+    }
+
+    /// Takes what one call to the kernel yields. Returns false when nothing is there.
+    pub fn receive(&mut self, batch: &mut Batch) -> io::Result<bool> {
+        match self {
+            Self::Session(collector) => collector.receive(batch),
+            Self::Iotup(collector) => collector.receive(batch),
+        }
+    }
+
+    /// What the first frame has said about its file, once. It counts before the blocks.
+    pub fn take_items(&mut self) -> Vec<Item> {
+        match self {
+            Self::Session(_) => Vec::new(),
+            Self::Iotup(collector) => collector.take_items(),
+        }
+    }
+
+    /// The hash of what has come is not the frames'. Whether another kind of hash may be: frames do not say which theirs is.
+    pub fn hashes_otherwise(&mut self) -> bool {
+        match self {
+            Self::Session(_) => false,
+            Self::Iotup(collector) => collector.hashes_otherwise(),
+        }
+    }
+}

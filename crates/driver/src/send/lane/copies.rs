@@ -1,0 +1,181 @@
+//! The lane of a session that makes copies: to receivers, lists of receivers, and the group. All copies of a packet are sealed
+//! as one, because two sockets must not seal with one key.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use treecast_proto::{Instant, fanout};
+use treecast_wire::{
+    header::{HEADER_LEN, Header},
+    ticket::Fanout,
+};
+
+use super::{
+    super::{Plan, SendError},
+    Packets, heed_marks,
+    multicast::open_group,
+    turns::Copies,
+};
+use crate::{
+    fanout::SharedList,
+    pacer::Pacer,
+    udp::{NarrowWay, Transmitter, UdpError, open_unicast_sender},
+};
+
+/// A socket for each family that the host has, and one for the group where there is one.
+#[derive(Debug)]
+pub(in super::super) struct CopiesLane {
+    v4: Option<Transmitter>,
+    v6: Option<Transmitter>,
+    group: Option<(Transmitter, SocketAddr)>,
+    waiting: Option<Copies<Packets<'static>, Target>>,
+    left: LeftBytes,
+}
+
+/// Where a copy goes.
+#[derive(Debug, Clone)]
+pub(in super::super) enum Target {
+    Receiver(SocketAddr),
+    /// One packet for all receivers in the list.
+    List(Arc<SharedList>),
+    Group,
+}
+
+/// Bytes of IP packets that have left, by the way that they took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in super::super) struct LeftBytes {
+    pub unicast: u64,
+    pub mead: u64,
+    pub xcast: u64,
+    pub multicast: u64,
+}
+
+impl CopiesLane {
+    pub fn open(plan: &Plan) -> Result<Self, SendError> {
+        let open = |family: IpAddr| -> Result<Transmitter, UdpError> {
+            let socket = open_unicast_sender(family)?;
+            heed_marks(plan, &socket);
+            Ok(Transmitter::new(socket, plan.options.offload))
+        };
+        let v4 = open(Ipv4Addr::UNSPECIFIED.into());
+        let v6 = open(Ipv6Addr::UNSPECIFIED.into());
+        let group = match plan.options.fanout {
+            Fanout::Auto => Some((open_group(plan)?, plan.group.scoped())),
+            Fanout::Multicast | Fanout::Unicast | Fanout::Mead | Fanout::Xcast => None,
+        };
+        match (v4, v6) {
+            (Err(error), Err(_)) => Err(error.into()),
+            (v4, v6) => {
+                Ok(Self { v4: v4.ok(), v6: v6.ok(), group, waiting: None, left: LeftBytes::default() })
+            }
+        }
+    }
+
+    /// Takes packets of which each target gets a copy, when the rate lets it.
+    pub fn begin(&mut self, packets: Packets<'_>, targets: &Arc<[Target]>) {
+        let (packets, targets) = (packets.into_owned(), Arc::clone(targets));
+        self.waiting = Some(match &packets {
+            Packets::Message(packet) => {
+                let bytes = packet.len() as u64;
+                Copies::urgent(packets, targets, bytes)
+            }
+            Packets::Blocks { .. } | Packets::Segments { .. } => Copies::new(packets, targets),
+        });
+    }
+
+    /// Whether copies are left to be sent.
+    pub fn is_busy(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Whether what is left to be sent is blocks, and not a message.
+    pub fn are_blocks(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|copies| !copies.what().is_message())
+    }
+
+    /// Sends the copies that may leave now. Returns the bytes of IP packets that left, and how long the next copy has to
+    /// wait.
+    pub fn send_due(&mut self, pacer: &mut Pacer, now: Instant) -> (u64, Option<Duration>) {
+        let Self { v4, v6, group, waiting, left } = self;
+        let Some(copies) = waiting else { return (0, None) };
+        let group_address = group.as_ref().map(|(_, address)| *address);
+        let bytes_of = |packets: &Packets<'static>, to: &Target| bytes_to(packets, to, group_address);
+        let (sent, delay) = copies.send_due(pacer, now, bytes_of, |packets, to| {
+            let bytes = bytes_of(packets, to);
+            // Who cannot be reached by it loses the packet, and asks for it over its connection.
+            let _ = match to {
+                Target::Receiver(to) => {
+                    left.unicast += bytes;
+                    let transmitter = if to.is_ipv4() { v4.as_mut() } else { v6.as_mut() };
+                    transmitter.map(|transmitter| packets.send(transmitter, *to))
+                }
+                Target::Group => {
+                    left.multicast += bytes;
+                    group.as_mut().map(|(transmitter, to)| packets.send(transmitter, *to))
+                }
+                Target::List(list) => {
+                    let left_so =
+                        if list.way() == fanout::Way::Xcast { &mut left.xcast } else { &mut left.mead };
+                    *left_so += bytes;
+                    Some(send_to_list(packets, list))
+                }
+            };
+        });
+        if delay.is_none() {
+            *waiting = None;
+        }
+        (sent, delay)
+    }
+
+    /// What has left so far.
+    pub fn left_bytes(&self) -> LeftBytes {
+        self.left
+    }
+
+    /// The UDP port that IPv6 copies come from. 0 where there are none.
+    pub fn source_port(&self) -> u16 {
+        let Some(transmitter) = &self.v6 else { return 0 };
+        transmitter.socket().local_addr().map_or(0, |address| address.port())
+    }
+
+    /// Hosts, lately found, on the way to which less fits than was to be sent.
+    pub fn take_narrow(&mut self) -> Vec<NarrowWay> {
+        [&mut self.v4, &mut self.v6].into_iter().flatten().flat_map(Transmitter::take_narrow).collect()
+    }
+}
+
+/// Bytes of the IP packets that a copy is. `group` is the group's address.
+fn bytes_to(packets: &Packets<'_>, to: &Target, group: Option<SocketAddr>) -> u64 {
+    match to {
+        Target::Receiver(to) => packets.ip_bytes(*to),
+        Target::Group => group.map_or(0, |to| packets.ip_bytes(to)),
+        Target::List(list) => packets.datagram_lens().map(|len| list.packet_bytes(len)).sum(),
+    }
+}
+
+fn send_to_list(packets: &Packets<'_>, list: &SharedList) -> std::io::Result<()> {
+    match packets {
+        Packets::Message(packet) => list.send(packet.len(), packet),
+        Packets::Segments { segment_len, bytes } => list.send(*segment_len, bytes),
+        Packets::Blocks { first, block_len, run } => {
+            list.send(HEADER_LEN + block_len, &with_headers(*first, *block_len, run))
+        }
+    }
+}
+
+/// A run of blocks as datagrams one behind the other. `first` is as for [`Transmitter::send_blocks`].
+fn with_headers(first: Header, block_len: usize, run: &[u8]) -> Vec<u8> {
+    let mut datagrams = Vec::with_capacity(run.len() + run.len().div_ceil(block_len) * HEADER_LEN);
+    let mut header = first;
+    for block in run.chunks(block_len) {
+        header.payload_len = block.len() as u32;
+        datagrams.extend_from_slice(&header.to_bytes());
+        datagrams.extend_from_slice(block);
+        header.sequence += block.len() as u64;
+        header.number = header.number.wrapping_add(1);
+    }
+    datagrams
+}

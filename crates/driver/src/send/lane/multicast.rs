@@ -1,0 +1,70 @@
+//! The lane of a session that is multicast: a packet leaves at once, by one socket for all groups.
+
+use std::net::SocketAddr;
+
+use treecast_proto::Instant;
+
+use super::{
+    super::{Plan, SendError},
+    Packets, heed_marks,
+};
+use crate::{
+    carousel::FrameSender,
+    udp::{Outage, Transmitter, open_group_sender},
+};
+
+#[derive(Debug)]
+pub(in super::super) struct MulticastLane {
+    transmitter: Transmitter,
+    /// The addresses of the session's groups, the fastest first.
+    to: Vec<SocketAddr>,
+    outage: Outage,
+}
+
+impl MulticastLane {
+    pub fn open(plan: &Plan) -> Result<Self, SendError> {
+        let transmitter = open_group(plan)?;
+        Ok(Self { transmitter, to: plan.group_addresses(), outage: Outage::default() })
+    }
+
+    /// Sends packets to the group of this number. Returns the bytes of IP packets that left.
+    pub fn send(&mut self, now: Instant, group: u8, packets: &Packets<'_>) -> Result<u64, SendError> {
+        let to = self.to[usize::from(group)];
+        let attempt = packets.send(&mut self.transmitter, to);
+        self.outage.note(now, attempt).map_err(|source| SendError::Send { to, source })?;
+        Ok(packets.ip_bytes(to))
+    }
+
+    /// Sends bytes of the IoT updater's file, which begin at `offset`, in frames of `block_len` bytes.
+    pub fn send_frames(
+        &mut self,
+        now: Instant,
+        group: u8,
+        frames: &mut FrameSender,
+        (offset, block_len): (u64, u16),
+        run: &[u8],
+    ) -> Result<(), SendError> {
+        let to = self.to[usize::from(group)];
+        let attempt = frames.send(&mut self.transmitter, to, offset, block_len, run);
+        self.outage.note(now, attempt).map_err(|source| SendError::Send { to, source })
+    }
+
+    /// Until when nothing can be sent.
+    pub fn rests_until(&self, now: Instant) -> Option<Instant> {
+        self.outage.rests_until(now)
+    }
+
+    /// A line about the first packet that could not be sent, once.
+    pub fn take_warning(&mut self) -> Option<String> {
+        let reason = self.outage.take_untold()?;
+        let to = self.to.first()?;
+        Some(format!("cannot send to {to} for now: {reason}; what does not leave counts as lost"))
+    }
+}
+
+/// A socket that sends to the session's groups.
+pub(super) fn open_group(plan: &Plan) -> Result<Transmitter, SendError> {
+    let socket = open_group_sender(&plan.group, plan.options.hops)?;
+    heed_marks(plan, &socket);
+    Ok(Transmitter::new(socket, plan.options.offload))
+}

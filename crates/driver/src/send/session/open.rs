@@ -1,0 +1,84 @@
+//! What a session begins with: its parts, from the plan.
+
+use std::{collections::BTreeSet, io, net::SocketAddr, sync::Arc};
+
+use treecast_proto::Instant;
+use treecast_wire::header::PacketNumbers;
+
+use super::{
+    super::{
+        Plan, SendError, feed::Feed, gather::Gather, lane::GroupLane, lobby::Lobby,
+        repair_share::RepairShare, source_table::SourceTable,
+    },
+    Congestion, Door, FEED, FIRST_CONNECTION, GroupKeys, LISTENER, Lanes, Objects, Refusals, SlowerLane,
+    Unsigned, config, listen,
+};
+use crate::{
+    fec::Encoders,
+    pacer::Pacer,
+    poller::{Interest, Poller},
+    security::{manifest::Signer, tls::SenderTls},
+    wake::Waker,
+};
+
+impl Door {
+    /// Opens the control port. Returns the addresses that receivers reach it at, too. A carousel has no such port.
+    pub fn open(plan: &Plan, poller: &Poller) -> Result<(Option<Self>, Vec<SocketAddr>), SendError> {
+        if plan.options.repair.carousel().is_some() {
+            return Ok((None, Vec::new()));
+        }
+        let tls = plan.identity.as_ref().map(SenderTls::new).transpose()?;
+        let (listener, control) = listen::listen(plan)?;
+        poller.add(&listener, LISTENER, Interest::Read)?;
+        let door = Self {
+            listener,
+            lobby: Lobby::new(plan.session, tls)?,
+            admissions: 0,
+            refusals: Refusals::default(),
+            next_token: FIRST_CONNECTION,
+        };
+        Ok((Some(door), control))
+    }
+}
+
+impl Lanes {
+    /// Opens the sockets.
+    pub fn open(plan: &Plan, keys: Option<GroupKeys>, now: Instant) -> Result<Self, SendError> {
+        let rate = plan.options.rate;
+        let packets = config::packets_per_run(plan, rate.fixed_bps());
+        Ok(Self {
+            group: GroupLane::open(plan, keys.as_ref().map(GroupKeys::used))?,
+            keys,
+            gather: Gather::new(plan.block_len),
+            runs: 0,
+            numbers: PacketNumbers::default(),
+            pacer: Pacer::new(rate.fixed_bps(), now),
+            slower: SlowerLane::all(plan, now),
+            congestion: Congestion::new(plan),
+            repairs: RepairShare::new(plan.options.priority, rate.is_auto()),
+            run_bytes: packets as u64 * plan.packet_bytes(),
+            destinations: Arc::new([]),
+            ways: None,
+            told_narrow: BTreeSet::new(),
+        })
+    }
+}
+
+impl Objects {
+    /// Starts the feed, where there is one.
+    pub fn open(plan: &Plan, poller: &Poller) -> io::Result<Self> {
+        let feed_waker = Waker::new()?;
+        poller.add(&feed_waker, FEED, Interest::Read)?;
+        let feed = plan.options.feed.clone();
+        Ok(Self {
+            sources: SourceTable::default(),
+            encoders: Encoders::default(),
+            signer: plan.identity.clone().map(Signer::new),
+            unsigned: Unsigned::default(),
+            feed: feed.map(|source| Feed::start(source, feed_waker.clone())).transpose()?,
+            feed_waker,
+            marks: None,
+            hashing: None,
+        })
+    }
+}

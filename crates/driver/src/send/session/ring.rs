@@ -1,0 +1,345 @@
+//! What only a carousel does: it hears who listens, signs what its blocks are, and sends to receivers that are named.
+//!
+//! A run that the machine hands out is read once. Where blocks are signed, it is as long as a page of their hashes; then it
+//! leaves in several bursts, behind that page.
+
+use std::{collections::BTreeMap, net::SocketAddr, ops::Range, sync::Arc, time::Duration};
+
+use treecast_proto::{
+    Instant,
+    carousel::{block_hash, copies},
+    object::{SenderEvent, SenderInput},
+};
+use treecast_wire::{
+    header::{self, FileId, Header, PacketType},
+    message::{BlockHashes, ChunkHashes, Message},
+};
+
+use super::{
+    super::{
+        Repair, SendError, SendEvent,
+        hashing::Hashing,
+        lane::Target,
+        repair::{CarouselOptions, Dialect},
+    },
+    AUDIENCE, HASHES, Session, config,
+};
+use crate::{
+    carousel::{FrameSender, ListenerWatch},
+    poller::Interest,
+    stop::Stop,
+    udp::GroupAddress,
+};
+
+/// How often listeners are looked for while packets go out.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How much of a file is hashed at once where the hash is needed before the first packet.
+const HASH_RUN_LEN: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Ring {
+    options: CarouselOptions,
+    /// Hears who listens, for each group. Empty where nobody can be heard.
+    watches: Vec<ListenerWatch>,
+    next_look: Instant,
+    /// Numbers the IoT updater's frames, for each group. Empty in treecast's own dialect.
+    frames: Vec<FrameSender>,
+    /// The runs that are on their way, by group.
+    pending: BTreeMap<u8, Pending>,
+    /// Bytes of blocks that leave at once.
+    burst_len: usize,
+    /// Bytes of objects that have left, in all loops together.
+    sent_bytes: u64,
+    loops: u64,
+}
+
+/// A run that has been read and has not left whole.
+#[derive(Debug)]
+struct Pending {
+    first: Header,
+    run: Vec<u8>,
+    /// How much of the run has left, in bytes.
+    left: usize,
+    /// Packets that say what the blocks are. They leave first.
+    pages: Vec<Vec<u8>>,
+}
+
+impl Ring {
+    /// Has listeners looked for in the next turn.
+    pub fn look_now(&mut self) {
+        self.next_look = Instant::ZERO;
+    }
+
+    /// When there is something to do even if nothing comes. `is_first`: nobody has listened yet.
+    pub fn deadline(&self, is_first: bool) -> Option<Instant> {
+        let give_up = self.options.wait_timeout.filter(|_| is_first && !self.watches.is_empty());
+        let give_up = give_up.map(|patience| Instant::ZERO + patience);
+        self.watches.iter().map(ListenerWatch::deadline).chain(give_up).min()
+    }
+
+    /// Bytes of objects that have left, and the loops that are complete.
+    pub fn figures(&self) -> (u64, u64) {
+        (self.sent_bytes, self.loops)
+    }
+}
+
+impl Session<'_> {
+    /// Takes up all objects, and begins to hear who listens.
+    pub(super) fn open_ring(&mut self) -> Result<(), SendError> {
+        let Repair::Carousel(options) = self.plan.options.repair.clone() else { return Ok(()) };
+        let mut ring = Ring {
+            watches: Vec::new(),
+            next_look: Instant::ZERO,
+            frames: Vec::new(),
+            pending: BTreeMap::new(),
+            burst_len: config::packets_per_run(&self.plan, self.plan.options.rate.fixed_bps())
+                * usize::from(self.plan.block_len),
+            sent_bytes: 0,
+            loops: 0,
+            options,
+        };
+        if self.plan.options.fanout.has_group() {
+            self.open_watches(&mut ring);
+        }
+        let session = self.plan.session;
+        let sources = std::mem::take(&mut self.plan.sources);
+        let sources: Vec<_> =
+            (0..).zip(sources).map(|(index, named)| (FileId::new(session, index), named)).collect();
+        if ring.options.dialect == Dialect::Session {
+            let twins = sources.iter().map(|(file, named)| (*file, named.source.twin())).collect();
+            let hashing = Hashing::start(twins)?;
+            self.poller.add(hashing.waker(), HASHES, Interest::Read)?;
+            self.objects.hashing = Some(hashing);
+        }
+        sources.into_iter().for_each(|(file, named)| self.objects.sources.add(file, named));
+        self.ring = Some(ring);
+        self.address_named()
+    }
+
+    /// Opens what hears listeners. Where nobody can be heard, somebody is taken to listen.
+    fn open_watches(&mut self, ring: &mut Ring) {
+        for group in self.plan.group_addresses() {
+            let group = GroupAddress { group, ..self.plan.group.clone() };
+            let opened = ListenerWatch::open(&group, Instant::ZERO).map_err(|error| error.to_string());
+            let opened = opened.and_then(|watch| {
+                let added = watch
+                    .sockets()
+                    .iter()
+                    .try_for_each(|socket| self.poller.add(socket, AUDIENCE, Interest::Read));
+                added.map(|()| watch).map_err(|error| error.to_string())
+            });
+            match opened {
+                Ok(watch) => ring.watches.push(watch),
+                Err(error) => {
+                    ring.watches.clear();
+                    let line = format!("{error}: sending until Ctrl-C, whether anybody listens or not");
+                    return self.plan.warnings.push(line);
+                }
+            }
+        }
+    }
+
+    /// Has the receivers that are named get copies.
+    fn address_named(&mut self) -> Result<(), SendError> {
+        let now = self.clock.now();
+        let port = self.plan.ticket(Vec::new()).own_port();
+        let named = self.plan.options.receivers.iter().map(|ip| SocketAddr::new(*ip, port));
+        let named: Vec<SocketAddr> = named.collect();
+        let Some(ways) = &mut self.lanes.ways else {
+            let targets: Arc<[Target]> = named.into_iter().map(Target::Receiver).collect();
+            self.lanes.destinations = targets;
+            return Ok(());
+        };
+        for (number, address) in (0..).zip(named) {
+            ways.join_named(now, number, address)?;
+        }
+        self.turn_ways(now);
+        self.follow_plan(now);
+        Ok(())
+    }
+
+    /// The IoT updater's frames carry the hash, so it comes before the first of them.
+    pub(super) fn hash_for_frames(&mut self, stop: &Stop) -> Result<(), SendError> {
+        let Some(ring) = &mut self.ring else { return Ok(()) };
+        let Dialect::Iotup(kind) = ring.options.dialect else { return Ok(()) };
+        let file = FileId::new(self.plan.session, 0);
+        let (size, mut position) = (self.objects.sources.size(file), 0);
+        let mut hasher = kind.hasher();
+        let mut buffer = vec![0; HASH_RUN_LEN];
+        while position < size && !stop.is_requested() {
+            let run = &mut buffer[..(size - position).min(HASH_RUN_LEN as u64) as usize];
+            self.objects.sources.read_any(file, position, run)?;
+            hasher.update(run);
+            position += run.len() as u64;
+        }
+        let frames = FrameSender { file_size: size, hash: hasher.finish(), sequence: 0 };
+        ring.frames = vec![frames; self.lanes.slower.len() + 1];
+        Ok(())
+    }
+
+    /// Tells the machine who listens, when it is time to look.
+    pub(super) fn look_for_listeners(&mut self, now: Instant) -> Result<(), SendError> {
+        let awaits_routers = self.awaits_routers();
+        let Some(ring) = self.ring.as_mut().filter(|ring| now >= ring.next_look) else { return Ok(()) };
+        ring.next_look = now + LOOK_INTERVAL;
+        let mut present = Vec::new();
+        for watch in &mut ring.watches {
+            present.push(watch.look(now)?);
+        }
+        if ring.watches.is_empty() {
+            present = vec![self.plan.options.fanout.has_group(); self.lanes.slower.len() + 1];
+        }
+        if let Some(ways) = &mut self.lanes.ways {
+            ways.note_listeners(now, present[0]);
+        }
+        present[0] |= !self.plan.options.receivers.is_empty() && !awaits_routers;
+        for (group, present) in (0..).zip(present) {
+            self.machine.handle(now, SenderInput::Listeners { group, present });
+        }
+        self.has_news = true;
+        self.give_up_waiting(now)
+    }
+
+    /// Fails when nobody has listened for as long as the user waits.
+    fn give_up_waiting(&self, now: Instant) -> Result<(), SendError> {
+        let Some(ring) = self.ring.as_ref().filter(|_| self.figures.started.is_none()) else { return Ok(()) };
+        match ring.options.wait_timeout {
+            Some(patience) if now >= Instant::ZERO + patience => {
+                let group = self.plan.group.group.ip();
+                Err(SendError::NoListener { group, seconds: patience.as_secs() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn note_ring(&mut self, now: Instant, event: &SenderEvent) {
+        let Some(ring) = &mut self.ring else { return };
+        let are_heard = !ring.watches.is_empty();
+        let told = match event {
+            SenderEvent::Looped { loops } => {
+                ring.loops = *loops;
+                SendEvent::Looped { loops: *loops }
+            }
+            SenderEvent::Paused => SendEvent::Listeners { present: false, are_heard },
+            _ => {
+                self.figures.started.get_or_insert(now);
+                SendEvent::Listeners { present: true, are_heard }
+            }
+        };
+        (self.on_event)(told);
+    }
+
+    /// Sends no more but the end.
+    pub(super) fn stop_ring(&mut self, now: Instant) {
+        if std::mem::replace(&mut self.figures.summary.interrupted, true) {
+            return;
+        }
+        self.ring.iter_mut().for_each(|ring| ring.pending.clear());
+        self.handle(now, SenderInput::Close);
+    }
+
+    /// A page of an object's chunk hashes, once they are known.
+    pub(super) fn ring_page(&self, file: FileId, page: u32) -> Option<ChunkHashes> {
+        self.objects.hashing.as_ref()?.page(file, page)
+    }
+
+    /// Reads a run of blocks that is to leave for a group.
+    pub(super) fn turn_over(
+        &mut self,
+        now: Instant,
+        group: u8,
+        kind: PacketType,
+        file: FileId,
+        range: Range<u64>,
+    ) {
+        let mut run = self.spare_run(group);
+        run.resize((range.end - range.start) as usize, 0);
+        let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number: 0 };
+        match self.objects.sources.read_again(file, range.start, &mut run) {
+            Ok(()) => self.pend(group, first, run),
+            Err(error) => self.withdraw(now, file, &error),
+        }
+    }
+
+    /// The buffer of the group's last run.
+    fn spare_run(&mut self, group: u8) -> Vec<u8> {
+        let last = self.ring.as_mut().and_then(|ring| ring.pending.remove(&group));
+        last.map(|last| last.run).unwrap_or_default()
+    }
+
+    /// Has a run leave for a group, behind a page that says what its blocks are: a secure carousel's receivers take no
+    /// others.
+    pub(super) fn pend(&mut self, group: u8, first: Header, run: Vec<u8>) {
+        let pages = self.pages(&first, &run);
+        if let Some(ring) = &mut self.ring {
+            ring.pending.insert(group, Pending { first, run, left: 0, pages });
+        }
+    }
+
+    fn pages(&self, first: &Header, run: &[u8]) -> Vec<Vec<u8>> {
+        let block_len = self.plan.block_len;
+        let signer = self.objects.signer.as_ref().filter(|_| BlockHashes::per_page(block_len).is_some());
+        let Some(signer) = signer else { return Vec::new() };
+        let hashes = run.chunks(block_len.into()).map(block_hash).collect();
+        let are_symbols = first.kind == PacketType::RepairSymbol;
+        let Ok(page) = BlockHashes::new(are_symbols, first.sequence, hashes) else { return Vec::new() };
+        let packet = Message::Signed(signer.sign_blocks(first.file_id, page)).to_packet(first.file_id);
+        vec![packet; copies(self.plan.options.fec.is_some())]
+    }
+
+    /// Sends the next part of the run that is on its way to a group. False when there is none.
+    pub(super) fn send_pending(&mut self, now: Instant, group: u8) -> Result<bool, SendError> {
+        let Some(ring) = &mut self.ring else { return Ok(false) };
+        let Some(pending) = ring.pending.get_mut(&group) else { return Ok(false) };
+        if let Some(mut page) = pending.pages.pop() {
+            header::set_number(&mut page, self.number_packets(now, group, 1)?);
+            let to = &self.lanes.destinations;
+            let sent = self.lanes.group.send_message(now, group, to, &page)?;
+            self.note_left(now, group, sent);
+            return Ok(true);
+        }
+        if pending.left >= pending.run.len() {
+            return Ok(false);
+        }
+        self.send_burst(now, group)?;
+        Ok(true)
+    }
+
+    fn send_burst(&mut self, now: Instant, group: u8) -> Result<(), SendError> {
+        let block_len = self.plan.block_len;
+        let Some(ring) = &self.ring else { return Ok(()) };
+        let Some(Pending { first, run, left, .. }) = ring.pending.get(&group) else { return Ok(()) };
+        let (first, start) = (*first, *left);
+        let end = run.len().min(start + ring.burst_len);
+        let packets = (end - start).div_ceil(block_len.into()) as u64;
+        let number = self.number_packets(now, group, packets)?;
+        let Some(ring) = &mut self.ring else { return Ok(()) };
+        let Some(pending) = ring.pending.get_mut(&group) else { return Ok(()) };
+        let burst = &pending.run[start..end];
+        let sequence = first.sequence + start as u64;
+        let sent = match (ring.frames.get_mut(usize::from(group)), self.lanes.group.multicast()) {
+            (Some(frames), Some(lane)) => {
+                lane.send_frames(now, group, frames, (sequence, block_len), burst)?;
+                packets * (self.plan.packet_bytes() - u64::from(block_len)) + burst.len() as u64
+            }
+            _ => {
+                let (first, to) = (Header { sequence, number, ..first }, &self.lanes.destinations);
+                self.lanes.group.send_blocks(now, group, to, first, block_len, burst)?
+            }
+        };
+        pending.left = end;
+        ring.sent_bytes += (end - start) as u64;
+        self.lanes.runs += usize::from(group == 0);
+        self.note_left(now, group, sent);
+        Ok(())
+    }
+
+    /// Bytes of IP packets have left for a group.
+    fn note_left(&mut self, now: Instant, group: u8, bytes: u64) {
+        match group {
+            0 => self.lanes.pacer.sent(now, bytes),
+            slower => self.note_sent_slowly(now, slower, bytes),
+        }
+    }
+}
