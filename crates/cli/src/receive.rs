@@ -22,7 +22,7 @@ use treecast_driver::{
 use treecast_wire::{
     header::SessionId,
     iotup,
-    ticket::{Fanout, Repair, Ticket},
+    ticket::{Fanout, MAX_GROUPS, Repair, Ticket, group_address},
 };
 
 use crate::{Outcome, arguments, group::Group, observers::Observers, send::Dialect};
@@ -115,6 +115,11 @@ pub struct Args {
     /// The IoT updater's group
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = Group::parse)]
     group: Option<Group>,
+    /// The number of groups that the IoT updater sends to (`treecast send --rates`), at addresses one behind the other
+    /// [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_GROUPS)),
+          allow_negative_numbers = true)]
+    groups: Option<u8>,
     /// The first line that `treecast send` prints, or @ and a file that holds it; with --dialect iotup what the
     /// file is to be called. White space and line breaks in a ticket mean nothing
     #[arg(value_name = "TICKET|@PATH", required = true)]
@@ -200,6 +205,9 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
         Dialect::Session if args.group.is_some() => {
             return Err("the ticket names the group: leave out --group, or add --dialect iotup".into());
         }
+        Dialect::Session if args.groups.is_some() => {
+            return Err("the ticket says how many groups there are: leave out --groups".into());
+        }
         Dialect::Session => (read_ticket(&args.ticket())?, receive::Dialect::Session),
         Dialect::Iotup => iotup(args)?,
     };
@@ -232,14 +240,20 @@ fn iotup(args: &Args) -> Result<(Ticket, receive::Dialect), String> {
     if Path::new(&name).file_name() != Some(name.as_ref()) {
         return Err(format!("{name:?} is no plain name for a file: choose its folder with --into"));
     }
+    let (first, groups) = (group.with_default_port(iotup::PORT), args.groups.unwrap_or(1));
+    if group_address(first, groups - 1).is_none() {
+        return Err(format!(
+            "there are no {groups} group addresses from {first} on: name fewer with --groups"
+        ));
+    }
     let ticket = Ticket {
         session: SessionId(0),
         fanout: Fanout::Multicast,
         repair: Repair::Carousel,
         fec: false,
         block_len: iotup::MAX_DATA_LEN as u16,
-        group: group.with_default_port(iotup::PORT),
-        groups: 1,
+        group: first,
+        groups,
         source: None,
         control: Vec::new(),
         security: None,

@@ -588,9 +588,8 @@ fn what_does_not_fit_is_refused_in_one_line() {
     };
     refused(&mut with(&["--fanout", "mead"]), &["lo", "no global", "--interface"]);
     refused(&mut with(&["--fanout", "mead", "--group", "ff15::1"]), &["--group"]);
-    refused(&mut with(&["--fanout", "unicast", "--fec", "auto"]), &["--fec", "--fanout"]);
     refused(&mut with(&["--fanout", "auto", "--rates", "2M,1M"]), &["--rates", "--fanout"]);
-    refused(&mut with(&["--fanout", "mead", "--repair", "carousel"]), &["carousel", "--fanout"]);
+    refused(&mut with(&["--fanout", "mead", "--repair", "carousel"]), &["carousel", "--receivers"]);
     refused(&mut with(&["--receivers", "fd00::1"]), &["--receivers", "--fanout mead"]);
     for option in [
         &["--max", "5"][..],

@@ -8,6 +8,7 @@ use std::{
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use serde_json::Value;
@@ -23,7 +24,9 @@ const HOSTS: [&str; 4] = ["s", "c0", "c1", "c2"];
 impl Switch {
     /// The last receiver's link takes 5 Mbit/s, the others' 50.
     fn new() -> Self {
-        let switch = Self { prefix: format!("rates{}", std::process::id()) };
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let switch = Self { prefix: format!("rates{}n{number}", std::process::id()) };
         switch.ip(&["netns", "add", &switch.name("sw")]);
         // Asks for listeners, and believes who has left at once.
         let asks =
@@ -139,6 +142,42 @@ fn a_slow_receiver_moves_and_the_fast_ones_do_not_notice() {
     assert!(share("duplicate_blocks", 1500.0) < 0.02, "{slow}");
     assert!(share("retransmitted_bytes", 1.0) < 0.5, "its group has brought most of it: {slow}");
     assert!(done["groups"][1]["sent_bytes"].as_u64() <= whole.as_u64(), "{}", done["groups"]);
+}
+
+/// A carousel's receivers listen to all groups at first, in both dialects.
+#[test]
+fn a_slow_receiver_of_a_carousel_leaves_the_fastest_group() {
+    const LEN: usize = 1_500_000;
+    let (switch, scratch) = (Switch::new(), Scratch::new());
+    let image = scratch.file("image", LEN);
+    for (dialect, group) in [("session", "239.255.7.16"), ("iotup", "239.255.7.24")] {
+        let place = |name: &str| scratch.path(&format!("{dialect}-{name}"));
+        let ticket = place("ticket");
+        let send = ["send", "--repair", "carousel", "--dialect", dialect, "--group", group, "--json"];
+        let more =
+            ["--interface", "eth0", "--rates", "16M,4M", "--idle", "2", "--ticket-file", path(&ticket)];
+        let sender = switch.treecast("s", &[&send[..], &more, &[path(&image)]].concat(), &place("s.json"));
+        wait_until("the ticket is written", || ticket.exists());
+        let at = format!("@{}", path(&ticket));
+        let what: &[&str] = match dialect {
+            "session" => &[&at],
+            _ => &["--dialect", "iotup", "--group", group, "--groups", "2", "image"],
+        };
+        let receivers = ["c0", "c2"].map(|name| {
+            let into = place(name);
+            let arguments = ["receive", "--interface", "eth0", "--json", "--into", path(&into)];
+            switch.treecast(name, &[&arguments[..], what].concat(), &place(&format!("{name}.json")))
+        });
+        let told = receivers.into_iter().zip(["c0.json", "c2.json"]);
+        let told: Vec<_> = told.map(|(child, name)| events(child, &place(name))).collect();
+        events(sender, &place("s.json"));
+        for name in ["c0", "c2"] {
+            assert!(fs::read(place(name).join("image")).unwrap() == contents(LEN), "{dialect} {name}");
+        }
+        assert!(of_kind(&told[0], "moved").is_empty(), "{dialect}: its link takes all groups");
+        let moved = of_kind(&told[1], "moved");
+        assert_eq!(moved[0]["group_number"], 1, "{dialect}: {moved:?}");
+    }
 }
 
 #[test]

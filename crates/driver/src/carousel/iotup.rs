@@ -1,8 +1,13 @@
 //! The IoT updater's frames on a socket.
 
-use std::{io, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    os::fd::{AsRawFd, RawFd},
+};
 
-use treecast_proto::{carousel::iotup_inputs, object::ReceiverInput};
+use treecast_proto::{carousel::iotup_inputs, object::ReceiverInput, tfmcc::Arrived};
 use treecast_wire::{
     header::{FileId, SessionId},
     iotup::{Frame, HEADER_LEN},
@@ -51,13 +56,26 @@ pub(crate) struct FrameCollector {
     items: Vec<Item>,
     /// Bytes taken from the socket so far.
     taken: u64,
+    /// The number behind the last frame's, for each socket by its descriptor. Each group numbers for itself, with 16 bits.
+    next: BTreeMap<RawFd, u32>,
+    arrivals: Vec<Arrived>,
 }
 
 impl FrameCollector {
     /// The file is called `name`. Frames do not say of which session they are.
     pub fn new(receiver: DatagramReceiver, session: SessionId, name: String) -> Self {
         let file = FileId::new(session, 0);
-        Self { receiver, file, name, expected: None, is_hashed_otherwise: false, items: Vec::new(), taken: 0 }
+        Self {
+            receiver,
+            file,
+            name,
+            expected: None,
+            is_hashed_otherwise: false,
+            items: Vec::new(),
+            taken: 0,
+            next: BTreeMap::new(),
+            arrivals: Vec::new(),
+        }
     }
 
     /// How much has been taken from the socket so far, in bytes.
@@ -83,7 +101,8 @@ impl FrameCollector {
     /// Takes what one call to the kernel yields: blocks into the batch, and, with the first frame, what it
     /// says about the file. Returns false when nothing is there.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<bool> {
-        let Self { receiver, file, name, expected, items, taken, .. } = self;
+        let Self { receiver, file, name, expected, items, taken, next, arrivals, .. } = self;
+        let next = next.entry(receiver.socket().as_raw_fd()).or_default();
         receiver.receive(|_, datagram| {
             *taken += datagram.len() as u64;
             let Ok((frame, data)) = Frame::parse(datagram) else { return };
@@ -94,6 +113,11 @@ impl FrameCollector {
                 *expected = Some(described);
                 items.extend(inputs.into_iter().filter_map(message));
             }
+            if *expected == Some(described) {
+                let first = continued(*next, frame.sequence);
+                *next = first.wrapping_add(1);
+                note_arrival(arrivals, first);
+            }
             if *expected != Some(described) || data.len() > batch.room() {
                 return;
             }
@@ -101,9 +125,29 @@ impl FrameCollector {
         })
     }
 
+    /// The numbers of the frames that have come.
+    pub fn take_arrivals(&mut self) -> Vec<(SessionId, Arrived)> {
+        let session = self.file.session();
+        self.arrivals.drain(..).map(|arrived| (session, arrived)).collect()
+    }
+
     /// What the first frame said besides its block, once.
     pub fn take_items(&mut self) -> Vec<Item> {
         std::mem::take(&mut self.items)
+    }
+}
+
+/// The 32-bit number nearest to `next` that ends with these 16 bits.
+fn continued(next: u32, sequence: u16) -> u32 {
+    let ahead = sequence.wrapping_sub(next as u16).cast_signed();
+    next.wrapping_add_signed(ahead.into())
+}
+
+/// Lengthens the last run when the frame continues it.
+fn note_arrival(arrivals: &mut Vec<Arrived>, first: u32) {
+    match arrivals.last_mut() {
+        Some(run) if run.first.wrapping_add(run.count) == first => run.count += 1,
+        _ => arrivals.push(Arrived { first, count: 1, marked: false }),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Carousels on real networks: sending to whoever listens, and receiving without a word back.
+//! What only carousels need of a network: hearing who listens, and the IoT updater's frames. Their loops are those of all
+//! sessions ([`crate::send`], [`crate::receive`]).
 
 mod frame_hash;
 mod group_messages;

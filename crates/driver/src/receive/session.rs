@@ -152,6 +152,8 @@ struct Figures {
     failed_bytes: u64,
     /// Objects whose names are not wanted.
     not_wanted: BTreeSet<FileId>,
+    /// When the first packet came.
+    heard_at: Option<Instant>,
     next_progress: Instant,
     meter: Meter<4>,
     summary: ReceiveSummary,
@@ -273,6 +275,7 @@ impl Session<'_> {
             left = [left, self.receive_spare()?].into_iter().flatten().min();
             self.leave_group_if_reached();
         }
+        left = [left, self.receive_slower()?].into_iter().flatten().min();
         let has_all = self.hearing.backlog.note(was_asked, left);
         self.note_drained(has_all);
         self.note_disk_wait();
@@ -322,18 +325,22 @@ impl Session<'_> {
         let (arrivals, mut items) = (batch.take_arrivals(), batch.take_items());
         let now = self.clock.now();
         let session = self.session;
-        for (_, packets) in arrivals.into_iter().filter(|(of, _)| *of == session) {
+        let arrivals = arrivals.into_iter().chain(self.hearing.source.take_arrivals());
+        for (_, packets) in arrivals.filter(|(of, _)| *of == session) {
             let Some(packets) = self.new_of(from, packets) else { continue };
             self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Packets(packets));
             self.note_arrived(now, packets);
+        }
+        if !items.is_empty() {
+            self.figures.heard_at.get_or_insert(now);
         }
         for item in self.hearing.source.take_items() {
             self.take_item(from, item);
         }
         for item in items.drain(..) {
-            match from {
-                Channel::Group => self.proved(item).into_iter().for_each(|item| self.take_item(from, item)),
-                Channel::Control => self.take_item(from, item),
+            match &self.trust {
+                Trust::Group(_) => self.proved(item).into_iter().for_each(|item| self.take_item(from, item)),
+                Trust::Anybody | Trust::Connection { .. } => self.take_item(from, item),
             }
         }
         self.store.intake.batch().take_back(items);

@@ -520,11 +520,7 @@ impl<'a> Session<'a> {
                     self.plan.block_len,
                     run,
                 )?;
-                self.lanes.pacer.sent(now, sent);
-                self.lanes.repairs.multicast_sent(sent);
-                if sent > 0 {
-                    self.note_sent(now, sent, 0);
-                }
+                self.note_multicast(now, sent);
             }
             Err(error) => {
                 self.withdraw(now, file, &error);
@@ -533,6 +529,15 @@ impl<'a> Session<'a> {
         }
         self.note_read(now, file, range.end);
         Ok(())
+    }
+
+    /// Bytes of IP packets have left for the group, but not those of copies, which leave later.
+    fn note_multicast(&mut self, now: Instant, bytes: u64) {
+        self.lanes.pacer.sent(now, bytes);
+        self.lanes.repairs.multicast_sent(bytes);
+        if bytes > 0 {
+            self.note_sent(now, bytes, 0);
+        }
     }
 
     fn retransmit(
@@ -594,34 +599,7 @@ impl<'a> Session<'a> {
 
     fn note(&mut self, now: Instant, event: SenderEvent) {
         match event {
-            SenderEvent::ReceiverDone { file, receiver, outcome } => {
-                let (name, size) =
-                    (self.objects.sources.name(file).to_owned(), self.objects.sources.size(file));
-                let Some(peer) = self.peers.get_mut(&receiver) else { return };
-                match outcome {
-                    Outcome::Complete => {
-                        peer.objects_complete += 1;
-                        peer.complete_bytes += size;
-                    }
-                    Outcome::NotWanted => {
-                        peer.objects_not_wanted += 1;
-                        peer.forgone_bytes = peer.forgone_bytes.saturating_add(size);
-                    }
-                    // Why is told of the object, once for all.
-                    Outcome::Failed(_)
-                        if self.figures.summary.withdrawn.iter().any(|(other, _)| *other == name) =>
-                    {
-                        let reason = "the sender could not send it to its end".into();
-                        peer.fail(&mut self.figures.told_failures, name, size, reason);
-                    }
-                    Outcome::Failed(reason) => {
-                        peer.fail(&mut self.figures.told_failures, name, size, shown(&reason));
-                    }
-                }
-                if peer.standing(self.figures.summary.objects) == Standing::Done {
-                    self.note_ended(receiver);
-                }
-            }
+            SenderEvent::ReceiverDone { file, receiver, outcome } => self.note_done(file, receiver, outcome),
             SenderEvent::FileDone { file, outcomes } => {
                 let (name, bytes, is_first) = self.let_go(file);
                 self.figures.objects_done += u64::from(is_first);
@@ -648,6 +626,33 @@ impl<'a> Session<'a> {
                 self.note_ring(now, &event)
             }
             SenderEvent::Closed => self.closed = true,
+        }
+    }
+
+    /// A receiver has ended with an object.
+    fn note_done(&mut self, file: FileId, receiver: ReceiverId, outcome: Outcome) {
+        let (name, size) = (self.objects.sources.name(file).to_owned(), self.objects.sources.size(file));
+        let Some(peer) = self.peers.get_mut(&receiver) else { return };
+        match outcome {
+            Outcome::Complete => {
+                peer.objects_complete += 1;
+                peer.complete_bytes += size;
+            }
+            Outcome::NotWanted => {
+                peer.objects_not_wanted += 1;
+                peer.forgone_bytes = peer.forgone_bytes.saturating_add(size);
+            }
+            // Why is told of the object, once for all.
+            Outcome::Failed(_) if self.figures.summary.withdrawn.iter().any(|(other, _)| *other == name) => {
+                let reason = "the sender could not send it to its end".into();
+                peer.fail(&mut self.figures.told_failures, name, size, reason);
+            }
+            Outcome::Failed(reason) => {
+                peer.fail(&mut self.figures.told_failures, name, size, shown(&reason));
+            }
+        }
+        if peer.standing(self.figures.summary.objects) == Standing::Done {
+            self.note_ended(receiver);
         }
     }
 
@@ -696,6 +701,7 @@ impl<'a> Session<'a> {
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {
+        self.ring.iter_mut().for_each(Ring::leave);
         let (objects, interrupted) = (self.figures.summary.objects, self.figures.summary.interrupted);
         self.peers.values_mut().for_each(|peer| peer.settle(objects, interrupted));
         let mut progress = self.progress(now);

@@ -86,6 +86,11 @@ impl SourceTable {
         object.named.source.read(position, into)
     }
 
+    /// Fails when an object's file is not the one that it was.
+    pub fn check_unchanged(&self, file: FileId) -> Result<(), SourceError> {
+        self.objects.get(&file).map_or(Ok(()), |object| object.named.source.check_unchanged())
+    }
+
     /// Reads any bytes of an object that is sent again and again. At its end, sees that the file is still the same, and
     /// closes it.
     pub fn read_again(&mut self, file: FileId, position: u64, into: &mut [u8]) -> Result<(), SourceError> {

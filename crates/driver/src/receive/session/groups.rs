@@ -1,5 +1,9 @@
-//! Which of the session's groups is listened to. A move takes two steps: the new group is joined first, and the old one
-//! left when routers and switches know, so that nothing is missed in between.
+//! Which of the session's groups are listened to.
+//!
+//! A session with a connection is heard in one group. A move takes two steps: the new group is joined first, and the old one
+//! left when routers and switches know, so that nothing is missed in between. A carousel is heard in several groups at once,
+//! each with other blocks: a receiver that loses packets leaves the fastest, and comes back to it later
+//! (librecast-updates-2022, A.3).
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -17,7 +21,7 @@ use super::{
 use crate::{
     interface::Interface,
     poller::Interest,
-    udp::{GroupAddress, UdpError, open_group_receiver},
+    udp::{GroupAddress, Spare, UdpError, open_group_receiver},
 };
 
 #[derive(Debug)]
@@ -30,6 +34,18 @@ pub(super) struct Groups {
     interface: Interface,
     membership_time: Duration,
     next: Option<Next>,
+    layers: Layers,
+}
+
+/// The groups of a carousel that are heard besides the fastest one.
+#[derive(Debug, Default)]
+struct Layers {
+    /// The sockets of the slower groups, fastest first.
+    slower: Vec<Spare>,
+    /// Whether one of them is being read.
+    reads_slower: bool,
+    /// The group that is to be the fastest one.
+    wanted: Option<u8>,
 }
 
 /// The group that will be heard.
@@ -55,6 +71,7 @@ impl Groups {
             interface,
             membership_time,
             next: None,
+            layers: Layers::default(),
         }
     }
 
@@ -67,10 +84,16 @@ impl Groups {
         self.next.as_ref().map(|next| next.at)
     }
 
+    /// Where a group is heard.
+    fn place(&self, group: u8) -> Option<GroupAddress> {
+        let group = group_address(self.first, group)?;
+        Some(GroupAddress { group, source: self.source, interface: self.interface.clone() })
+    }
+
     fn join(&mut self, now: Instant, group: u8) -> Result<(), UdpError> {
         self.next = None;
-        let Some(address) = group_address(self.first, group) else { return Ok(()) };
-        let place = GroupAddress { group: address, source: self.source, interface: self.interface.clone() };
+        let Some(place) = self.place(group) else { return Ok(()) };
+        let address = place.group;
         let (socket, _) = open_group_receiver(&place, RECEIVE_BUFFER_BYTES)?;
         self.next = Some(Next { group, address, socket, at: now + self.membership_time });
         Ok(())
@@ -80,8 +103,14 @@ impl Groups {
 impl Session<'_> {
     /// Packets of the group have arrived: loss may want another one.
     pub(super) fn note_arrived(&mut self, now: Instant, packets: Arrived) {
-        if let Some(group) = self.hearing.groups.mover.arrived(now, packets) {
-            self.join_group(now, group);
+        let groups = &mut self.hearing.groups;
+        if groups.layers.reads_slower {
+            return;
+        }
+        let Some(group) = groups.mover.arrived(now, packets) else { return };
+        match self.machine.carousel() {
+            Some(_) => groups.layers.wanted = Some(group),
+            None => self.join_group(now, group),
         }
     }
 
@@ -101,8 +130,69 @@ impl Session<'_> {
         }
     }
 
+    /// Joins the slower groups of a carousel, too.
+    pub(super) fn join_slower(&mut self, groups: u8) -> Result<(), ReceiveError> {
+        for group in 1..groups {
+            let Some((_, slower)) = self.layer(group)? else { break };
+            self.hearing.groups.layers.slower.push(slower);
+        }
+        Ok(())
+    }
+
+    /// Joins a group of a carousel. Returns its address and its socket.
+    fn layer(&mut self, group: u8) -> Result<Option<(SocketAddr, Spare)>, ReceiveError> {
+        let Some(place) = self.hearing.groups.place(group) else { return Ok(None) };
+        let (socket, _) = open_group_receiver(&place, RECEIVE_BUFFER_BYTES)?;
+        let layer = self.hearing.source.prepare(socket)?;
+        self.poller.add(layer.socket(), GROUP, Interest::Read)?;
+        Ok(Some((place.group, layer)))
+    }
+
+    /// Takes a batch from each of the slower groups, as [`Session::receive_batch`].
+    pub(super) fn receive_slower(&mut self) -> Result<Option<u64>, ReceiveError> {
+        let mut left: Option<u64> = None;
+        for at in 0..self.hearing.groups.layers.slower.len() {
+            self.swap_layer(at);
+            let more = self.receive_batch();
+            self.swap_layer(at);
+            left = [left, more?].into_iter().flatten().min();
+        }
+        Ok(left)
+    }
+
+    fn swap_layer(&mut self, at: usize) {
+        let layers = &mut self.hearing.groups.layers;
+        self.hearing.source.swap(&mut layers.slower[at]);
+        layers.reads_slower = !layers.reads_slower;
+    }
+
+    /// Leaves the fastest groups of a carousel, or comes back to one.
+    fn change_layers(&mut self) -> Result<(), ReceiveError> {
+        let Some(group) = self.hearing.groups.layers.wanted.take() else { return Ok(()) };
+        let (source, groups) = (&mut self.hearing.source, &mut self.hearing.groups);
+        while groups.heard < group && !groups.layers.slower.is_empty() {
+            // Its socket is closed with this, and the poller forgets it.
+            source.swap(&mut groups.layers.slower[0]);
+            groups.layers.slower.remove(0);
+            groups.heard += 1;
+        }
+        if group < groups.heard
+            && let Some((_, mut faster)) = self.layer(group)?
+        {
+            self.hearing.source.swap(&mut faster);
+            self.hearing.groups.layers.slower.insert(0, faster);
+            self.hearing.groups.heard = group;
+        }
+        let group = self.hearing.groups.heard;
+        if let Some(place) = self.hearing.groups.place(group) {
+            (self.on_event)(ReceiveEvent::Moved { group, address: place.group });
+        }
+        Ok(())
+    }
+
     /// Hears the group that was joined, and no longer the one before, of which everything that has come is taken first.
     pub(super) fn move_if_due(&mut self) -> Result<(), ReceiveError> {
+        self.change_layers()?;
         let now = self.clock.now();
         let Some(Next { group, address, socket, .. }) =
             self.hearing.groups.next.take_if(|next| next.at <= now)

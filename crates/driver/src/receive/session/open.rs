@@ -6,18 +6,21 @@ use std::{
 };
 
 use treecast_proto::{
-    carousel,
+    Instant, carousel,
     object::ReceiverInput,
     repair::Receiver,
     tfmcc,
     vcmtp::{self, Notification},
 };
-use treecast_wire::ticket::{Repair, Ticket};
+use treecast_wire::{
+    header::FileId,
+    ticket::{Repair, Ticket},
+};
 
 use super::{
     super::{
-        Dialect, KEEPALIVE, ReceiveError, ReceiveEvent, ReceiveOptions, comeback::Carried, join::Joined,
-        outbox::Outbox, refusal::Refusal,
+        Dialect, KEEPALIVE, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary, comeback::Carried,
+        join::Joined, outbox::Outbox, refusal::Refusal,
     },
     Backlog, CONTROL, Ears, Figures, GROUP, Groups, Hearing, Lifeline, Line, STORE, Session, Source, Storing,
     Trust,
@@ -52,60 +55,80 @@ impl<'a> Session<'a> {
     ) -> Result<Self, ReceiveError> {
         let ticket = &options.ticket;
         let (poller, clock) = (Poller::new()?, Clock::start());
-        let mut small = SmallObjects::resuming(&journal, &leftovers);
-        if options.dialect != Dialect::Session {
-            // It may have to be hashed in another way than objects in memory are.
-            small.leave_to_store(treecast_wire::header::FileId::new(ticket.session, 0));
-        }
-        let resumes = !leftovers.is_empty() || small.has_left();
-        let machine = machine(options, joined.buffer_bytes, resumes);
-        let trust = match ticket.repair {
-            Repair::Carousel => Trust::in_group(joined.sender_key, ticket.block_len),
-            Repair::None | Repair::After | Repair::Nack => Trust::in_connection(joined.sender_key),
-        };
-        let line = Line::open(options, &mut joined, &poller)?;
-        let store_waker = Waker::new()?;
-        poller.add(&store_waker, STORE, Interest::Read)?;
+        let store = Storing::open(options, folder, (journal, leftovers), &poller)?;
+        let resumes = !store.leftovers.is_empty() || store.small.has_left();
         let mut session = Self {
             on_event,
-            line,
-            trust,
+            machine: machine(options, joined.buffer_bytes, resumes),
+            trust: match ticket.repair {
+                Repair::Carousel => Trust::in_group(joined.sender_key, ticket.block_len),
+                Repair::None | Repair::After | Repair::Nack => Trust::in_connection(joined.sender_key),
+            },
+            line: Line::open(options, &mut joined, &poller)?,
             hearing: Hearing::open(options, joined, &poller)?,
-            store: Storing {
-                intake: Intake::start(folder.clone(), journal, store_waker.clone(), small.buffers())?,
-                folder,
-                leftovers,
-                small,
-                store_waker,
-                only: options.only.clone(),
-                begins: BTreeMap::new(),
-                cramped: BTreeSet::new(),
-                full_since: None,
-            },
-            figures: Figures {
-                announced_bytes: 0,
-                retransmitted_bytes: 0,
-                kept_bytes: 0,
-                malformed: 0,
-                disk_wait_ms: 0,
-                requests: 0,
-                failed_bytes: 0,
-                not_wanted: BTreeSet::new(),
-                next_progress: clock.now(),
-                meter: Meter::default(),
-                summary: std::mem::take(&mut carried.summary),
-                failing: Vec::new(),
-            },
+            store,
+            figures: Figures::new(clock.now(), std::mem::take(&mut carried.summary)),
             poller,
             session: ticket.session,
             block_len: ticket.block_len,
-            machine,
             carried,
             now: clock.now(),
             clock,
         };
+        if ticket.repair == Repair::Carousel {
+            session.join_slower(ticket.groups)?;
+        }
         session.machine.handle(clock.now(), ReceiverInput::Connected);
         Ok(session)
+    }
+}
+
+impl Storing {
+    /// Starts the storage.
+    fn open(
+        options: &ReceiveOptions,
+        folder: TargetFolder,
+        (journal, leftovers): (Journal, Leftovers),
+        poller: &Poller,
+    ) -> Result<Self, ReceiveError> {
+        let mut small = SmallObjects::resuming(&journal, &leftovers);
+        if options.dialect != Dialect::Session {
+            // It may have to be hashed in another way than objects in memory are.
+            small.leave_to_store(FileId::new(options.ticket.session, 0));
+        }
+        let store_waker = Waker::new()?;
+        poller.add(&store_waker, STORE, Interest::Read)?;
+        Ok(Self {
+            intake: Intake::start(folder.clone(), journal, store_waker.clone(), small.buffers())?,
+            folder,
+            leftovers,
+            small,
+            store_waker,
+            only: options.only.clone(),
+            begins: BTreeMap::new(),
+            cramped: BTreeSet::new(),
+            full_since: None,
+        })
+    }
+}
+
+impl Figures {
+    fn new(now: Instant, summary: ReceiveSummary) -> Self {
+        Self {
+            announced_bytes: 0,
+            retransmitted_bytes: 0,
+            kept_bytes: 0,
+            malformed: 0,
+            disk_wait_ms: 0,
+            requests: 0,
+            failed_bytes: 0,
+            not_wanted: BTreeSet::new(),
+            heard_at: None,
+            next_progress: now,
+            meter: Meter::default(),
+            summary,
+            failing: Vec::new(),
+        }
     }
 }
 

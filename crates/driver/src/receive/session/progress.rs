@@ -34,8 +34,13 @@ impl Session<'_> {
         let rates = self.figures.meter.rates(now, measured);
         let lacking = self.figures.announced_bytes.saturating_sub(received_bytes + self.figures.failed_bytes);
         let duplicate_bytes = counters.duplicate_blocks.saturating_mul(self.block_len.into());
+        // Of a carousel nobody knows when it began.
+        let since = match self.machine.carousel() {
+            Some(_) => self.figures.heard_at.unwrap_or(now),
+            None => Instant::ZERO,
+        };
         let now = ReceiveProgress {
-            seconds: now.saturating_duration_since(Instant::ZERO).as_secs_f64(),
+            seconds: now.saturating_duration_since(since).as_secs_f64(),
             received_bytes,
             kept_bytes: self.figures.kept_bytes,
             announced_bytes: self.figures.announced_bytes,

@@ -2,6 +2,9 @@
 
 use std::{io, net::UdpSocket};
 
+use treecast_proto::tfmcc::Arrived;
+use treecast_wire::header::SessionId;
+
 use super::super::{Dialect, ReceiveOptions};
 use crate::{
     carousel::FrameCollector,
@@ -124,6 +127,14 @@ impl Source {
         match self {
             Self::Session(_) => Vec::new(),
             Self::Iotup(collector) => collector.take_items(),
+        }
+    }
+
+    /// The numbers of the frames that have come, as a session's packets have them.
+    pub fn take_arrivals(&mut self) -> Vec<(SessionId, Arrived)> {
+        match self {
+            Self::Session(_) => Vec::new(),
+            Self::Iotup(collector) => collector.take_arrivals(),
         }
     }
 

@@ -78,9 +78,7 @@ impl Session<'_> {
             lanes.group.send_gathered(now, &lanes.destinations, len, &datagrams)?
         };
         self.lanes.runs += 1;
-        self.lanes.pacer.sent(now, sent);
-        self.lanes.repairs.multicast_sent(sent);
-        self.note_sent(now, sent, 0);
+        self.note_multicast(now, sent);
         Ok(())
     }
 

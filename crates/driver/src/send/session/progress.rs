@@ -63,6 +63,8 @@ impl Session<'_> {
 
     pub(super) fn progress(&mut self, now: Instant) -> SendProgress {
         let started = self.figures.started.unwrap_or(now);
+        // A carousel that waits for listeners sends nothing.
+        let until = self.ring.as_ref().map_or(now, Ring::sent_at);
         let figures = self.machine.figures();
         let (ring_bytes, loops) = self.ring.as_ref().map(Ring::figures).unzip();
         let sent_bytes = ring_bytes.unwrap_or(figures.multicast_bytes);
@@ -72,7 +74,7 @@ impl Session<'_> {
         let rates = self.figures.watch.meter.rates(now, counters);
         let (ids, receivers) = self.report_receivers(now, sent_bytes);
         SendProgress {
-            seconds: now.saturating_duration_since(started).as_secs_f64(),
+            seconds: until.saturating_duration_since(started).as_secs_f64(),
             sent_bytes: ring_bytes.unwrap_or_else(|| self.run_bytes()),
             loops,
             before_bytes: self.figures.before_bytes,

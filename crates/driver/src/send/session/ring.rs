@@ -51,6 +51,8 @@ pub(super) struct Ring {
     burst_len: usize,
     /// Bytes of objects that have left, in all loops together.
     sent_bytes: u64,
+    /// When the last of them left.
+    sent_at: Instant,
     loops: u64,
 }
 
@@ -82,6 +84,16 @@ impl Ring {
     pub fn figures(&self) -> (u64, u64) {
         (self.sent_bytes, self.loops)
     }
+
+    /// When the last bytes of an object left.
+    pub fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+
+    /// Says that no router is on the link any longer.
+    pub fn leave(&mut self) {
+        self.watches.iter_mut().for_each(ListenerWatch::leave);
+    }
 }
 
 impl Session<'_> {
@@ -96,6 +108,7 @@ impl Session<'_> {
             burst_len: config::packets_per_run(&self.plan, self.plan.options.rate.fixed_bps())
                 * usize::from(self.plan.block_len),
             sent_bytes: 0,
+            sent_at: Instant::ZERO,
             loops: 0,
             options,
         };
@@ -330,6 +343,7 @@ impl Session<'_> {
         };
         pending.left = end;
         ring.sent_bytes += (end - start) as u64;
+        ring.sent_at = now;
         self.lanes.runs += usize::from(group == 0);
         self.note_left(now, group, sent);
         Ok(())

@@ -52,10 +52,16 @@ impl Session<'_> {
         source_block: u32,
         symbols: Range<u32>,
     ) -> Result<Option<Vec<u8>>, SourceError> {
-        let sources = &mut self.objects.sources;
+        let (sources, is_ring) = (&mut self.objects.sources, self.ring.is_some());
         let read = || {
             let size = sources.size(file);
-            read_source_block(layout, source_block, size, |at, into| sources.read_any(file, at, into))
+            let bytes =
+                read_source_block(layout, source_block, size, |at, into| sources.read_any(file, at, into))?;
+            // A carousel reads no object to its end any more where that would show.
+            if is_ring {
+                sources.check_unchanged(file)?;
+            }
+            Ok(bytes)
         };
         let encoder = self.objects.encoders.get(file, source_block, self.plan.block_len, read)?;
         Ok(encoder.and_then(|encoder| encoder.repair(symbols)))
@@ -72,11 +78,7 @@ impl Session<'_> {
             self.plan.block_len,
             run,
         )?;
-        self.lanes.pacer.sent(now, sent);
-        self.lanes.repairs.multicast_sent(sent);
-        if sent > 0 {
-            self.note_sent(now, sent, 0);
-        }
+        self.note_multicast(now, sent);
         Ok(())
     }
 
