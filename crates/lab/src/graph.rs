@@ -1,6 +1,6 @@
 //! A picture of a topology: servers on top, LANs as bars, clients hanging from them.
 //!
-//! In a large topology, equal LANs of one router that hold nothing but clients are one box: `3 × 5 clients`. The picture
+//! In a large topology, equal LANs of one router that hold nothing but clients are one box: `3 × 5` are three LANs of five clients. The picture
 //! has dark colours for whoever prefers them.
 
 mod layout;
@@ -35,8 +35,11 @@ fn draw(svg: &mut String, topology: &Topology, layout: &Layout, title: &str) -> 
     let mut x = 16.0;
     for (role, name) in counts.into_iter().filter(|(role, _)| topology.count(*role) > 0) {
         let label = counted(topology.count(role), name);
-        draw_box(svg, Point { x: x + BOX_WIDTH / 2.0, y: 48.0 }, role, &label, None)?;
+        draw_box(svg, Point { x: x + BOX_WIDTH / 2.0, y: 48.0 }, BOX_WIDTH, role, &label, None)?;
         x += BOX_WIDTH + 8.0;
+    }
+    if !layout.folded.is_empty() {
+        writeln!(svg, r#"<text class="note" x="{x:.1}" y="51.5">n × m: n LANs of m clients each</text>"#)?;
     }
     let mut labels = Labels::default();
     for (index, network) in topology.networks.iter().enumerate() {
@@ -46,7 +49,14 @@ fn draw(svg: &mut String, topology: &Topology, layout: &Layout, title: &str) -> 
         }
     }
     for (index, node) in topology.nodes.iter().enumerate().filter(|(index, _)| !layout.is_folded[*index]) {
-        draw_box(svg, layout.nodes[index], node.role, &node.name, loss_of(topology, index))?;
+        draw_box(
+            svg,
+            layout.nodes[index],
+            layout.box_width,
+            node.role,
+            &node.name,
+            loss_of(topology, index),
+        )?;
     }
     layout.folded.iter().try_for_each(|folded| draw_folded(svg, topology, layout, folded))?;
     writeln!(svg, "</svg>")
@@ -66,16 +76,23 @@ const STYLE: &str = "<style>\
     .server{fill:#12305c;stroke:#6ea8ff}.router{fill:#4a3410;stroke:#f0b840}.client{fill:#12402a;stroke:#3fb984}}\
     </style>\n";
 
-fn draw_box(svg: &mut String, at: Point, role: Role, label: &str, loss: Option<Loss>) -> std::fmt::Result {
+fn draw_box(
+    svg: &mut String,
+    at: Point,
+    width: f64,
+    role: Role,
+    label: &str,
+    loss: Option<Loss>,
+) -> std::fmt::Result {
     let (class, radius) = match role {
         Role::Server => ("server", 2.0),
         Role::Router => ("router", BOX_HEIGHT / 2.0),
         Role::Client => ("client", 4.0),
     };
-    let (x, y) = (at.x - BOX_WIDTH / 2.0, at.y - BOX_HEIGHT / 2.0);
+    let (x, y) = (at.x - width / 2.0, at.y - BOX_HEIGHT / 2.0);
     write!(
         svg,
-        r#"<rect class="box {class}" x="{x:.1}" y="{y:.1}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="{radius}"/>"#
+        r#"<rect class="box {class}" x="{x:.1}" y="{y:.1}" width="{width}" height="{BOX_HEIGHT}" rx="{radius}"/>"#
     )?;
     writeln!(
         svg,
@@ -85,7 +102,7 @@ fn draw_box(svg: &mut String, at: Point, role: Role, label: &str, loss: Option<L
         escape(label)
     )?;
     if let Some(loss) = loss {
-        let x = at.x + BOX_WIDTH / 2.0 - 2.0;
+        let x = at.x + width / 2.0 - 2.0;
         writeln!(
             svg,
             r#"<text class="loss halo" x="{x:.1}" y="{y:.1}" text-anchor="end">loses {loss}</text>"#
@@ -98,9 +115,8 @@ fn draw_box(svg: &mut String, at: Point, role: Role, label: &str, loss: Option<L
 fn draw_folded(svg: &mut String, topology: &Topology, layout: &Layout, folded: &Folded) -> std::fmt::Result {
     let (at, node) = (folded.at, layout.nodes[folded.under]);
     writeln!(svg, r#"<line x1="{:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}"/>"#, node.x, node.y, at.x, at.y)?;
-    let clients = counted(folded.clients, "client");
-    let label = if folded.lans > 1 { format!("{} × {clients}", folded.lans) } else { clients };
-    draw_box(svg, at, Role::Client, &label, None)?;
+    let label = format!("{} × {}", folded.lans, folded.clients);
+    draw_box(svg, at, layout.box_width, Role::Client, &label, None)?;
     let rate = describe(&topology.networks[folded.lan].members[0].quality);
     let y = at.y + BOX_HEIGHT / 2.0 + 8.0;
     writeln!(svg, r#"<text class="note halo" x="{:.1}" y="{y:.1}" text-anchor="middle">{rate}</text>"#, at.x)
@@ -279,7 +295,8 @@ mod tests {
             let places = drawn.map(|(at, _)| *at).chain(layout.folded.iter().map(|folded| folded.at));
             let places: Vec<Point> = places.collect();
             for (index, a) in places.iter().enumerate() {
-                let apart = |b: &Point| (a.x - b.x).abs() >= BOX_WIDTH || (a.y - b.y).abs() >= BOX_HEIGHT;
+                let apart =
+                    |b: &Point| (a.x - b.x).abs() >= layout.box_width || (a.y - b.y).abs() >= BOX_HEIGHT;
                 assert!(
                     places[index + 1..].iter().all(apart),
                     "{spec}: something is drawn over the thing at {a:?}"
@@ -294,11 +311,11 @@ mod tests {
         let testbed = concat!("testbed:", env!("CARGO_MANIFEST_DIR"), "/../../labs/meadcast/testbed.json");
         let topology = Topology::parse(testbed).unwrap();
         let layout = Layout::of(&topology);
-        assert!(layout.width < 2000.0, "{}", layout.width);
+        assert!(layout.width < 1350.0, "{}", layout.width);
         let folded: usize = layout.folded.iter().map(|folded| folded.lans * folded.clients).sum();
         let shown = layout.is_folded.iter().filter(|is_folded| !**is_folded).count();
         assert_eq!(folded + shown, topology.nodes.len());
-        assert!(svg(&topology, "testbed").contains("× 5 clients<"));
+        assert!(svg(&topology, "testbed").contains(">3 × 5<"));
     }
 
     #[test]

@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 use crate::topology::{NetworkKind, Quality, Role, Topology};
 
 pub const BOX_WIDTH: f64 = 68.0;
+/// The width of a box in a large topology, whose picture would be too wide for a page otherwise.
+const NARROW_BOX_WIDTH: f64 = 48.0;
 pub const BOX_HEIGHT: f64 = 20.0;
 
-const GAP: f64 = 10.0;
+const GAP: f64 = 8.0;
 const MARGIN: f64 = 16.0;
 /// Room for the title and the legend.
 const TOP: f64 = 96.0;
@@ -48,6 +50,8 @@ pub struct Layout {
     /// Whether a node is part of something folded, and not drawn itself.
     pub is_folded: Vec<bool>,
     pub folded: Vec<Folded>,
+    /// The width of a node's box.
+    pub box_width: f64,
     pub width: f64,
     pub height: f64,
 }
@@ -89,6 +93,7 @@ impl Layout {
         let mut layout = Self {
             is_folded: vec![false; nodes.len()],
             folded: Vec::new(),
+            box_width: walk.cell - GAP,
             nodes,
             bars,
             width: 2.0 * MARGIN + 3.0 * (BOX_WIDTH + GAP),
@@ -121,7 +126,7 @@ impl Layout {
         }
         for (position, client) in clients.iter().enumerate() {
             let (column, row) = (position % columns(clients.len()), position / columns(clients.len()));
-            let (x, y) = (x + (column as f64 + 0.5) * (BOX_WIDTH + GAP), y + LEVEL * 0.7 + row as f64 * ROW);
+            let (x, y) = (x + (column as f64 + 0.5) * walk.cell, y + LEVEL * 0.7 + row as f64 * ROW);
             self.nodes[*client] = Point { x, y };
             self.height = self.height.max(y);
         }
@@ -154,6 +159,8 @@ struct Walk {
     branches: Vec<Branch>,
     roots: Vec<usize>,
     widths: Vec<f64>,
+    /// The width of a box with the gap beside it.
+    cell: f64,
 }
 
 /// What a walk has not been to yet, and where to go on.
@@ -176,7 +183,9 @@ impl Walk {
             seen_networks: vec![false; topology.networks.len()],
             queue: VecDeque::new(),
         };
-        let mut walk = Self { branches: Vec::new(), roots: Vec::new(), widths: Vec::new() };
+        let is_large = topology.nodes.len() > LARGE;
+        let cell = GAP + if is_large { NARROW_BOX_WIDTH } else { BOX_WIDTH };
+        let mut walk = Self { branches: Vec::new(), roots: Vec::new(), widths: Vec::new(), cell };
         let by_role = |role| topology.nodes.iter().enumerate().filter(move |(_, node)| node.role == role);
         for (start, _) in [Role::Server, Role::Router, Role::Client].into_iter().flat_map(by_role) {
             if std::mem::replace(&mut frontier.seen_nodes[start], true) {
@@ -189,7 +198,7 @@ impl Walk {
                 walk.go_on(topology, &mut frontier, branch);
             }
         }
-        if topology.nodes.len() > LARGE {
+        if is_large {
             walk.fold(topology);
         }
         walk.measure();
@@ -233,7 +242,7 @@ impl Walk {
     /// The width of what hangs from a branch and is no branch itself.
     fn block(&self, branch: usize) -> f64 {
         let Branch { clients, folded, .. } = &self.branches[branch];
-        columns(clients.len()).max(usize::from(!folded.is_empty())) as f64 * (BOX_WIDTH + GAP)
+        columns(clients.len()).max(usize::from(!folded.is_empty())) as f64 * self.cell
     }
 
     /// Hangs under `branch` what is reached from it first.
@@ -294,7 +303,7 @@ impl Walk {
         for (index, branch) in self.branches.iter().enumerate().rev() {
             let below: f64 = branch.below.iter().map(|below| self.widths[*below]).sum();
             let least = match branch.thing {
-                Thing::Node(_) => BOX_WIDTH + GAP,
+                Thing::Node(_) => self.cell,
                 Thing::Lan(_) => MIN_BAR,
             };
             self.widths[index] = (below + self.block(index)).max(least);
