@@ -356,6 +356,17 @@ mod tests {
         assert!(error(&format!("{}1", "(".repeat(100_000))).contains("at most 64 brackets"));
     }
 
+    proptest::proptest! {
+        /// Whatever an experiment's file holds, it is read or refused with a column.
+        #[test]
+        fn no_text_can_make_the_parser_panic(text in "[ -~é]{0,40}|([a-z]{1,4}|[0-9.]{1,3}|[(){},|<>=+*/\"-]|by|and| ){0,30}") {
+            if let Err(what) = Claimed::parse(&text) {
+                proptest::prop_assert!(what.starts_with("column ") || what.starts_with("there is no function"), "{}", what);
+            }
+            let _ = number(&text);
+        }
+    }
+
     #[test]
     fn values_are_compared_as_numbers_where_both_are() {
         let condition = |text: &str| {
