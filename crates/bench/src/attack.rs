@@ -15,10 +15,10 @@ use std::{
 use serde::Serialize;
 use socket2::{Domain, Socket, Type};
 use treecast_driver::{
-    file_limit,
     interface::Interface,
     udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, open_group_sender},
 };
+use treecast_host::file_limit;
 use treecast_wire::ticket::Ticket;
 
 use super::{

@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         remark!("treecast: {line}");
         return ExitCode::FAILURE;
     }
-    treecast_driver::file_limit::raise();
+    treecast_host::file_limit::raise();
     let result = match cli.command {
         Command::Send(args) => send::run(args),
         Command::Receive(args) => receive::run(args),

@@ -6,15 +6,19 @@ use std::{collections::BTreeMap, path::PathBuf, process::Command};
 /// Which crates of ours each crate may depend on (DESIGN: dependencies point one way only).
 const MAY_USE: &[(&str, &[&str])] = &[
     ("wire", &[]),
-    ("measure", &[]),
+    ("host", &[]),
+    ("measure", &["host"]),
     ("proto", &["wire"]),
     ("sim", &["wire", "proto", "measure"]),
-    ("driver", &["wire", "proto"]),
-    ("dataplane", &["wire", "proto"]),
-    ("lab", &["wire", "proto", "sim", "driver", "dataplane", "measure"]),
-    ("experiment", &["wire", "proto", "driver", "dataplane", "lab", "measure"]),
-    ("bench", &["wire", "proto", "driver", "dataplane", "lab", "measure"]),
-    ("cli", &["wire", "proto", "driver", "dataplane", "sim", "lab", "experiment", "bench", "measure"]),
+    ("driver", &["wire", "host", "proto"]),
+    ("dataplane", &["wire", "host", "proto"]),
+    ("lab", &["wire", "host", "proto", "sim", "driver", "dataplane", "measure"]),
+    ("experiment", &["wire", "host", "proto", "driver", "dataplane", "lab", "measure"]),
+    ("bench", &["wire", "host", "proto", "driver", "dataplane", "lab", "measure"]),
+    (
+        "cli",
+        &["wire", "host", "proto", "driver", "dataplane", "sim", "lab", "experiment", "bench", "measure"],
+    ),
 ];
 
 /// The crates that must build where there is no operating system.

@@ -20,11 +20,9 @@ impl Clock {
     }
 }
 
-/// `deadline` as milliseconds from `now`, rounded up, as `epoll_wait` wants it; -1 for none.
-pub fn timeout_millis(now: Instant, deadline: Option<Instant>) -> i32 {
-    let Some(deadline) = deadline else { return -1 };
-    let wait = (deadline - now) + Duration::from_nanos(999_999);
-    i32::try_from(wait.as_millis()).unwrap_or(i32::MAX)
+/// The time from `now` until `deadline`, as a poller wants it; none for no deadline.
+pub fn until(now: Instant, deadline: Option<Instant>) -> Option<Duration> {
+    deadline.map(|deadline| deadline - now)
 }
 
 #[cfg(test)]
@@ -32,12 +30,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timeout_never_ends_early() {
+    fn a_deadline_that_has_passed_is_now() {
         let now = Instant::from_nanos(5_000_000);
-        assert_eq!(timeout_millis(now, None), -1);
-        assert_eq!(timeout_millis(now, Some(Instant::ZERO)), 0);
-        assert_eq!(timeout_millis(now, Some(now)), 0);
-        assert_eq!(timeout_millis(now, Some(Instant::from_nanos(5_000_001))), 1);
-        assert_eq!(timeout_millis(now, Some(Instant::from_nanos(u64::MAX))), i32::MAX);
+        assert_eq!(until(now, None), None);
+        assert_eq!(until(now, Some(Instant::ZERO)), Some(Duration::ZERO));
+        assert_eq!(until(now, Some(Instant::from_nanos(5_000_001))), Some(Duration::from_nanos(1)));
     }
 }

@@ -5,7 +5,7 @@ use std::{
     io::{self, ErrorKind, Read, Write},
     net::Shutdown,
     os::{
-        fd::{AsRawFd, RawFd},
+        fd::{AsFd, BorrowedFd},
         linux::net::SocketAddrExt,
         unix::{
             fs::FileTypeExt,
@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use crate::sys::{Peer, Poll, connect_at_once, peer};
+use treecast_host::{
+    poller::{Interest, Poller},
+    unix::{Peer, connect_at_once, peer},
+};
 
 /// Answers that are being written at a time; one more, and the oldest is given up.
 const MAX_CLIENTS: usize = 8;
@@ -154,7 +157,7 @@ impl Server {
     /// Takes a connection that is waiting and answers it, as far as it takes the answer at once.
     pub fn accept(
         &mut self,
-        poll: &Poll,
+        poll: &Poller,
         answer: impl FnOnce(&mut UnixStream) -> io::Result<Vec<u8>>,
     ) -> io::Result<()> {
         let mut stream = match self.listener.accept() {
@@ -173,7 +176,7 @@ impl Server {
         if self.clients.len() >= MAX_CLIENTS {
             self.clients.pop_first();
         }
-        poll.watch_writing(&client.stream, self.next_token)?;
+        poll.add(&client.stream, self.next_token, Interest::ReadWrite)?;
         self.clients.insert(self.next_token, client);
         self.next_token += 1;
         Ok(())
@@ -212,9 +215,9 @@ impl Drop for Server {
     }
 }
 
-impl AsRawFd for Server {
-    fn as_raw_fd(&self) -> RawFd {
-        self.listener.as_raw_fd()
+impl AsFd for Server {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
     }
 }
 

@@ -1,23 +1,29 @@
 //! A raw ICMPv6 socket as MLD wants it.
 
-use std::{io, net::IpAddr};
+use std::{
+    io::{self, IoSlice},
+    net::{IpAddr, SocketAddr},
+    os::fd::AsFd,
+};
 
 use socket2::Socket;
 use treecast_proto::membership::Message;
 use treecast_wire::mld;
 
-use crate::sys;
-
-const ICMP6_FILTER: i32 = 1;
+use treecast_host::{
+    control::Control,
+    messages,
+    option::{self, hear_icmpv6},
+};
 
 /// Padding, router alert for MLD (RFC 2711), padding; the kernel fills in the next header.
 const HOP_BY_HOP_ROUTER_ALERT: [u8; 8] = [0, 0, 5, 2, 0, 0, 1, 0];
 
 /// What leaves has a hop limit of 1 and the router alert; what comes in is of these ICMPv6 types alone.
 pub fn configure(socket: &Socket, types: &[u8]) -> io::Result<()> {
-    sys::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS, &1_i32)?;
-    sys::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &HOP_BY_HOP_ROUTER_ALERT)?;
-    sys::set_option(socket, libc::IPPROTO_ICMPV6, ICMP6_FILTER, &filter(types))?;
+    socket.set_multicast_hops_v6(1)?;
+    option::set_bytes(socket, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &HOP_BY_HOP_ROUTER_ALERT)?;
+    hear_icmpv6(socket, types)?;
     socket.set_nonblocking(true)
 }
 
@@ -31,27 +37,18 @@ pub fn send(socket: &Socket, interface: u32, source: IpAddr, message: &Message) 
         mld::Message::DoneV1(_) => mld::ALL_ROUTERS,
         _ => mld::ALL_SNOOPERS,
     };
-    sys::send(socket, interface, source, destination.into(), &message.to_bytes())
+    send_from(socket, interface, source, destination.into(), &message.to_bytes())
 }
 
-/// struct icmp6_filter, in which a set bit blocks its type.
-fn filter(types: &[u8]) -> [u32; 8] {
-    let mut blocked = [u32::MAX; 8];
-    for kind in types {
-        blocked[usize::from(kind >> 5)] &= !(1 << (kind & 31));
-    }
-    blocked
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_filter_passes_what_can_be_parsed() {
-        let filter = filter(&mld::Message::TYPES);
-        let passes = |kind: u8| filter[usize::from(kind >> 5)] >> (kind & 31) & 1 == 0;
-        assert!(mld::Message::TYPES.into_iter().all(passes));
-        assert_eq!((0..=255).filter(|kind| passes(*kind)).count(), mld::Message::TYPES.len());
-    }
+/// Sends one packet from `source` out of `interface`.
+pub fn send_from(
+    socket: &impl AsFd,
+    interface: u32,
+    source: IpAddr,
+    destination: IpAddr,
+    packet: &[u8],
+) -> io::Result<()> {
+    let to = SocketAddr::new(destination, 0).into();
+    let control = Control::NONE.with_source(source, interface);
+    messages::send(socket, Some(&to), &[IoSlice::new(packet)], &control).map(drop)
 }

@@ -1,7 +1,5 @@
 //! Real time as machines want it.
 
-use std::time::Duration;
-
 use treecast_proto::Instant;
 
 /// Counts from when it was made.
@@ -40,14 +38,6 @@ pub fn seed() -> u64 {
     since.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(40)
 }
 
-/// How long the kernel's timer ticks are apart: 1 to 10 ms.
-pub fn tick() -> Duration {
-    let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-    // SAFETY: `resolution` is a valid place for the answer; where there is none, it stays as it is.
-    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut resolution) };
-    Duration::from_nanos(resolution.tv_nsec.unsigned_abs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,10 +46,5 @@ mod tests {
     fn durations_are_told_in_their_largest_unit() {
         let words = [119, 120, 7_199, 7_200, 172_799, 172_800].map(duration_in_words);
         assert_eq!(words, ["119 s", "2 minutes", "119 minutes", "2 hours", "47 hours", "2 days"]);
-    }
-
-    #[test]
-    fn a_tick_is_one_to_ten_milliseconds() {
-        assert!((1..=10).contains(&tick().as_millis()), "{:?}", tick());
     }
 }

@@ -18,15 +18,13 @@ use treecast_wire::{
     header::{HEADER_LEN, Header},
 };
 
-use crate::{
-    security::{
-        PublicKey,
-        tls::{ReceiverTls, SenderTls, TlsError},
-    },
-    udp::option,
+use crate::security::{
+    PublicKey,
+    tls::{ReceiverTls, SenderTls, TlsError},
 };
 use pulse::Pulse;
 use secure::Secure;
+use treecast_host::option;
 
 /// Output beyond this is not accepted before some is written: what one connection may hold in memory.
 pub const MAX_OUTPUT_BYTES: usize = 256 * 1024;
@@ -326,7 +324,7 @@ impl AsFd for Connection {
 fn bound_retransmission_timeout(stream: &TcpStream) {
     let most_ms = RETRANSMISSION_TIMEOUT_MAX.as_millis() as i32;
     if option::set(stream, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, most_ms).is_err()
-        && let Err(error) = option::set(stream, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 1_i32)
+        && let Err(error) = option::set(stream, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 1)
     {
         tracing::debug!(%error, "a control connection has the kernel's own timeouts");
     }

@@ -123,8 +123,7 @@ pub fn check(experiment: &Experiment) -> Result<(), Error> {
 }
 
 pub(super) fn require_root() -> Result<(), Error> {
-    // SAFETY: takes no arguments and cannot fail.
-    if unsafe { libc::geteuid() } == 0 { Ok(()) } else { Err(Error::NotRoot) }
+    if treecast_host::user::is_root() { Ok(()) } else { Err(Error::NotRoot) }
 }
 
 /// A run that has begun.

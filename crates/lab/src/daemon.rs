@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use treecast_host::{
+    namespace::{self, Namespace},
+    process,
+};
+
 use crate::error::{Error, Result};
 use crate::lab::Lab;
-use crate::namespace::{self, Namespace};
 use crate::plan::LabNode;
 use crate::topology::Role;
 
@@ -126,8 +130,7 @@ impl Daemon {
     /// Ends it by a signal, and waits until it has ended.
     pub fn end_by(mut self, signal: i32) -> Result<()> {
         if !self.has_ended() {
-            // SAFETY: takes no pointers. It has not been waited for, so the number is still its own.
-            unsafe { libc::kill(self.child.id() as i32, signal) };
+            _ = process::signal(&self.child, signal);
         }
         let ended = self.child.wait().map(drop);
         ended.map_err(Error::system(format!("wait for a program in {}", self.node)))

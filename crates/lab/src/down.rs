@@ -5,10 +5,14 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
+use treecast_host::{
+    namespace::{self, Namespace},
+    netlink::{self, Batch, Netlink, requests},
+    process,
+};
+
 use crate::error::{Error, Result};
 use crate::links;
-use crate::namespace::{self, Namespace};
-use crate::netlink::{self, Batch, Netlink};
 use crate::parallel;
 use crate::plan::{CableEnd, Plan};
 
@@ -40,8 +44,8 @@ pub(crate) fn kill_processes(lab: &str, namespaces: &[&str]) -> Result<()> {
             return Err(Error::StillThere { name, what: "processes", seconds, remaining });
         }
         for process in processes {
-            // SAFETY: takes no pointers. The process was in the lab's namespace a moment ago.
-            unsafe { libc::kill(process, libc::SIGKILL) };
+            // It was in the lab's namespace a moment ago. One that has ended since is no failure.
+            _ = process::kill(process, libc::SIGKILL);
         }
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -84,7 +88,7 @@ fn delete_links_in(name: &str) -> Result<()> {
         return Ok(());
     }
     let mut batch = Batch::default();
-    netlink::delete_group(&mut batch, links::GROUP);
+    requests::delete_group(&mut batch, links::GROUP);
     let deleted = Netlink::open().and_then(|netlink| netlink.run(batch));
     match deleted {
         // None were left: they went with their other ends.

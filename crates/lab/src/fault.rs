@@ -2,12 +2,15 @@
 
 use std::io;
 
+use treecast_host::{
+    namespace::Namespace,
+    netlink::{self, Batch, Netlink, requests},
+};
+
 use crate::error::{Error, Result};
 use crate::lab::{Lab, list};
 use crate::links;
 use crate::loss::{LossCounters, Losses};
-use crate::namespace::Namespace;
-use crate::netlink::{self, Batch, Netlink};
 use crate::parallel;
 use crate::plan::{CableEnd, Interface, LabNode};
 use crate::routes::{self, Route, Routing};
@@ -22,7 +25,7 @@ impl Lab {
         let (cable, end) = self.interface(node, interface)?.cable;
         let (namespace, index) = self.far_end(self.interface(node, interface)?);
         let mut batch = Batch::default();
-        netlink::set_up(&mut batch, index, is_up);
+        requests::set_up(&mut batch, index, is_up);
         if let CableEnd::Node(far, _) = self.plan().cables[cable].ends[1 - end]
             && is_up
         {
@@ -42,7 +45,7 @@ impl Lab {
         if is_partial && it.quality.loss.is_none() {
             let (namespace, far_index) = self.far_end(it);
             let mut batch = Batch::default();
-            netlink::set_splitting(&mut batch, far_index, true);
+            requests::set_splitting(&mut batch, far_index, true);
             run_in(namespace, batch)?;
         }
         self.change_losses(node, it, |losses| losses.set(it.index, loss))
@@ -108,12 +111,12 @@ impl Lab {
         let mut batch = Batch::default();
         for route in after.iter().filter(|route| !before.contains(route)) {
             let index = node.interfaces[route.interface].index;
-            netlink::add_route(&mut batch, route.prefix, route.length, route.gateway, index);
+            requests::add_route(&mut batch, route.prefix, route.length, route.gateway, index);
         }
         run_in(&node.namespace, batch)?;
         for route in before.iter().filter(|route| !is_kept(route)) {
             let mut batch = Batch::default();
-            netlink::delete_route(&mut batch, route.prefix, route.length);
+            requests::delete_route(&mut batch, route.prefix, route.length);
             match change_in(&node.namespace, batch) {
                 // It went with its interface.
                 Err(error) if netlink::is_refused_with(&error, libc::ESRCH) => {}

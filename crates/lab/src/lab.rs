@@ -4,10 +4,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use treecast_host::{
+    namespace::{self, Namespace},
+    user,
+};
+
 use crate::down;
 use crate::error::{Error, Result};
 use crate::links;
-use crate::namespace::{self, Namespace};
 use crate::ospf::{self, Frr};
 use crate::parallel;
 use crate::plan::{Interface, LabNode, Plan};
@@ -284,8 +288,7 @@ impl Lab {
 }
 
 fn require_root() -> Result<()> {
-    // SAFETY: takes nothing and cannot fail.
-    if unsafe { libc::geteuid() } == 0 { Ok(()) } else { Err(Error::NotRoot) }
+    if user::is_root() { Ok(()) } else { Err(Error::NotRoot) }
 }
 
 fn check_name(name: &str) -> Result<()> {

@@ -5,7 +5,7 @@
 //! and it never touches an interface, namespace or process that it did not make.
 //!
 //! [`Topology::parse`] reads what the network shall be, [`Lab::up`] builds it. `plan` decides every
-//! number and name, `up` and `down` carry that out through `netlink` and `namespace`, `state` keeps
+//! number and name, `up` and `down` carry that out through `treecast-host`, `state` keeps
 //! on disk what is needed to remove a lab whose builder was killed.
 
 mod daemon;
@@ -19,13 +19,10 @@ mod lab;
 mod links;
 mod loss;
 pub mod mead_plan;
-mod namespace;
 mod neighbours;
-mod netlink;
 mod ospf;
 pub mod parallel;
 mod plan;
-pub mod process;
 pub mod quantity;
 mod relay;
 mod routes;
@@ -40,7 +37,6 @@ pub use error::{Error, Result};
 pub use graph::svg;
 pub use lab::{Lab, Options, Summary};
 pub use loss::LossCounters;
-pub use namespace::{become_inside, flock};
 pub use plan::{Interface, LabNode};
 pub use relay::relay;
 pub use routes::Routing;
@@ -49,3 +45,4 @@ pub use topology::{
     AreaRange, Loss, MAX_MULTICAST_INTERFACES, Member, Network, NetworkKind, Node, Quality, Role, SpecError,
     Subnet, Topology, parse_rate_bps,
 };
+pub use treecast_host::{namespace::become_inside, process};

@@ -2,9 +2,15 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
+use treecast_host::{
+    namespace::{self, Namespace},
+    netlink::{
+        Batch, Netlink,
+        requests::{self, Bridge, Delay, End, Port},
+    },
+};
+
 use crate::error::{Error, Result};
-use crate::namespace::{self, Namespace};
-use crate::netlink::{self, Batch, Bridge, End, Netlink, Port};
 use crate::plan::{Cable, CableEnd, Delaying, Plan, mac};
 use crate::topology::{Quality, Topology};
 use crate::up::Handle;
@@ -25,7 +31,7 @@ fn has_netem() -> std::io::Result<bool> {
     crate::parallel::aside(|| {
         Namespace::enter_new()?;
         let mut batch = Batch::default();
-        netlink::add_netem(&mut batch, LOOPBACK, &Quality::default());
+        requests::add_netem(&mut batch, LOOPBACK, Delay::default());
         Ok(Netlink::open()?.run(batch).is_ok())
     })
 }
@@ -42,9 +48,9 @@ pub(crate) fn make(plan: &Plan, nodes: &[Handle]) -> Result<()> {
     let mut batch = Batch::default();
     for bridge in &plan.bridges {
         if bridge.querier {
-            netlink::set_querier(&mut batch, bridge.index);
+            requests::set_querier(&mut batch, bridge.index);
         }
-        netlink::set_up(&mut batch, bridge.index, true);
+        requests::set_up(&mut batch, bridge.index, true);
     }
     for cable in &plan.cables {
         add_cable(&mut batch, plan, cable, &switch, nodes);
@@ -65,7 +71,7 @@ fn make_bridges(plan: &Plan, netlink: &Netlink) -> Result<()> {
     let mut batch = Batch::default();
     for bridge in &plan.bridges {
         let (name, index, mac) = (&bridge.name, bridge.index, mac(2, bridge.index));
-        netlink::add_bridge(&mut batch, &Bridge { name, index, mac, group: GROUP });
+        requests::add_bridge(&mut batch, &Bridge { name, index, mac, group: GROUP });
     }
     netlink.run(batch).map_err(Error::system("make the bridges"))?;
     for bridge in plan.bridges.iter().filter(|bridge| bridge.querier) {
@@ -79,16 +85,16 @@ fn make_bridges(plan: &Plan, netlink: &Netlink) -> Result<()> {
 
 fn add_cable(batch: &mut Batch, plan: &Plan, cable: &Cable, switch: &Namespace, nodes: &[Handle]) {
     let [far, near] = [0, 1].map(|end| describe(plan, cable, end, switch, nodes));
-    netlink::add_veth(batch, &near, &far);
+    requests::add_veth(batch, &near, &far);
     for ((end, quality), made) in cable.ends.iter().zip(&cable.quality).zip([&far, &near]) {
         // A node sets its end up itself.
         let CableEnd::Switch(port) = end else { continue };
         if !made.up {
             hold_back(batch, port.index, quality);
-            netlink::set_up(batch, port.index, true);
+            requests::set_up(batch, port.index, true);
         }
         if port.hears_all {
-            netlink::set_port_router(batch, &Port { index: port.index });
+            requests::set_port_router(batch, &Port { index: port.index });
         }
     }
 }
@@ -127,10 +133,24 @@ pub(crate) fn hold_back(batch: &mut Batch, index: u32, quality: &Quality) {
     const MIN_BURST_BYTES: u64 = 128 * 1024;
     /// Two frames, so that a timer that is a little late costs nothing of the rate.
     const TWO_FRAMES_BYTES: u64 = 2 * 1514;
-    let parent = quality.is_delayed().then(|| netlink::add_netem(batch, index, quality));
+    let parent = quality.is_delayed().then(|| requests::add_netem(batch, index, delay(quality)));
     let Some(rate_bps) = quality.rate_bps else { return };
     let one_millisecond = rate_bps / 8 / 1000;
     let least = if quality.single_packets { TWO_FRAMES_BYTES } else { MIN_BURST_BYTES };
     let burst_bytes = one_millisecond.max(least) as u32;
-    netlink::add_tbf(batch, index, parent, rate_bps, burst_bytes, quality.queue_bytes() as u32);
+    requests::add_tbf(batch, index, parent, rate_bps, burst_bytes, quality.queue_bytes() as u32);
+}
+
+/// What netem is to do for a cable of this quality.
+fn delay(quality: &Quality) -> Delay {
+    Delay { delay: quality.delay, jitter: quality.jitter, held_packets: held_packets(quality) }
+}
+
+/// The most packets that are on their way: full ones at the cable's rate, and as many small ones
+/// again, within bounds.
+fn held_packets(quality: &Quality) -> u32 {
+    const FULL_PACKET_BITS: f64 = 1500.0 * 8.0;
+    let seconds = (quality.delay + quality.jitter).as_secs_f64();
+    let packets = 2.0 * quality.rate_bps.unwrap_or(10_000_000_000) as f64 * seconds / FULL_PACKET_BITS;
+    (packets as u32).clamp(1_000, 200_000)
 }

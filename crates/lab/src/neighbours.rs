@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 
-use crate::netlink::{self, Batch};
+use treecast_host::netlink::{Batch, requests};
+
 use crate::plan::{Interface, LabNode, Plan};
 use crate::topology::Role;
 
@@ -54,7 +55,7 @@ impl<'a> Neighbours<'a> {
             let clients = lan.clients.iter().filter(|_| are_peers);
             for other in clients.chain(&lan.others).filter(|other| other.index != interface.index) {
                 for (address, _) in other.addresses() {
-                    netlink::set_address_permanent(batch, interface.index, address, other.mac);
+                    requests::set_address_permanent(batch, interface.index, address, other.mac);
                 }
             }
         }

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::loss::LossObjects;
-use crate::namespace::flock;
 use crate::plan::{Delaying, Plan};
 use crate::routes::Routing;
 use crate::topology::Topology;
+use treecast_host::folder::{Lock, lock};
 
 /// Where labs are recorded unless `TREECAST_LAB_STATE` names another folder.
 const DEFAULT_DIRECTORY: &str = "/run/treecast/labs";
@@ -111,7 +111,7 @@ impl Locked {
             let file = File::options().create(true).append(true).open(&path);
             let gone = |_| Error::NoSuchLab { name: name.to_owned() };
             let file = file.map_err(gone)?;
-            if flock(&file, libc::LOCK_EX | libc::LOCK_NB).is_ok() {
+            if lock(&file) == Lock::Ours {
                 // Whoever held the lock may have removed the lab, and this file with it.
                 if is_same(&file, &path) {
                     return Ok(Self { folder, name: name.to_owned(), _lock: file });

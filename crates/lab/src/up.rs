@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use treecast_dataplane::tcx;
+use treecast_host::{
+    namespace::{self, Namespace},
+    netlink::{Batch, Netlink, requests},
+    tcx,
+};
 
 use crate::error::{Error, Result};
 use crate::links;
 use crate::loss::{LossObjects, Losses};
-use crate::namespace::{self, Namespace};
 use crate::neighbours::Neighbours;
-use crate::netlink::{self, Batch, Netlink};
 use crate::parallel;
 use crate::plan::{LabNode, Plan};
 use crate::routes::{self, Route, Routing};
@@ -90,8 +92,8 @@ pub(crate) fn lose(namespace: &Namespace, index: u32, losses: &Losses) -> io::Re
             return Ok(());
         }
         let mut batch = Batch::default();
-        netlink::add_clsact(&mut batch, index);
-        netlink::add_ingress_filter(&mut batch, index, losses.program().as_raw_fd());
+        requests::add_clsact(&mut batch, index);
+        requests::add_ingress_filter(&mut batch, index, losses.program().as_raw_fd());
         Netlink::open()?.run(batch)
     })
 }
@@ -110,26 +112,26 @@ fn make_namespace(node: &LabNode) -> Result<Handle> {
 /// Everything inside a node once its interfaces are there. May be repeated.
 pub(crate) fn configure(batch: &mut Batch, plan: &Plan, node: &LabNode, routes: &[Route]) {
     const LOOPBACK: u32 = 1;
-    netlink::set_up(batch, LOOPBACK, true);
+    requests::set_up(batch, LOOPBACK, true);
     for address in &node.loopback_v6 {
-        netlink::add_address(batch, LOOPBACK, (*address).into(), 128);
+        requests::add_address(batch, LOOPBACK, (*address).into(), 128);
     }
     for interface in &node.interfaces {
         links::hold_back(batch, interface.index, plan.sends_with(interface));
         // The lab gives no address twice: without this, the kernel looks for a second second.
-        netlink::disable_automatic_address(batch, interface.index);
-        netlink::set_up(batch, interface.index, true);
-        netlink::add_address(batch, interface.index, interface.link_local().into(), 64);
+        requests::disable_automatic_address(batch, interface.index);
+        requests::set_up(batch, interface.index, true);
+        requests::add_address(batch, interface.index, interface.link_local().into(), 64);
         for (address, length) in interface.addresses() {
-            netlink::add_address(batch, interface.index, address, length);
+            requests::add_address(batch, interface.index, address, length);
         }
     }
     for route in routes {
         let index = node.interfaces[route.interface].index;
-        netlink::add_route(batch, route.prefix, route.length, route.gateway, index);
+        requests::add_route(batch, route.prefix, route.length, route.gateway, index);
     }
     let has_default = routes.iter().any(|route| route.prefix.is_ipv4() && route.length == 0);
     if let Some(first) = node.interfaces.first().filter(|_| !has_default) {
-        netlink::add_multicast_route(batch, first.index);
+        requests::add_multicast_route(batch, first.index);
     }
 }

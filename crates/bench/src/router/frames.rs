@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use treecast_driver::offload::Offload;
+use treecast_host::offload::Offload;
 use treecast_proto::explicit::list_proof::{self, ListKey, Listed};
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
@@ -173,7 +173,7 @@ impl Addresses {
 
 #[cfg(test)]
 mod tests {
-    use treecast_driver::offload::OFFLOAD_LEN;
+    use treecast_host::offload::OFFLOAD_LEN;
 
     use super::*;
 

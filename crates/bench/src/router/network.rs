@@ -13,11 +13,11 @@ use std::{
 };
 
 use treecast_driver::{
-    frames::FrameSocket,
     interface::Interface,
     stop::Stop,
     udp::{DatagramReceiver, GroupAddress, Offload, open_group_receiver, open_unicast_receiver},
 };
+use treecast_host::packet::FrameSocket;
 use treecast_lab::{Lab, Options, Topology};
 use treecast_measure::{
     sample::{NodeSampler, NodeSource},
@@ -177,7 +177,7 @@ impl Network {
                 return Err(line.into());
             }
             for frame in &flow.frames {
-                self.frames.send(&[frame])?;
+                self.frames.send_all(&[frame])?;
             }
             // Time for neighbours to answer and, at first, for listeners to be known.
             std::thread::sleep(Duration::from_millis(20));
@@ -282,7 +282,7 @@ impl Built {
             node.interfaces.first().ok_or_else(|| format!("{name} has no interface").into())
         };
         let (sender, router): (_, Result<_>) = (first(SENDER)?, first(ROUTER));
-        let (frames, router) = (lab.enter(SENDER, || FrameSocket::open(sender.index))??, router?);
+        let (frames, router) = (lab.enter(SENDER, || FrameSocket::open_past_queue(sender.index))??, router?);
         let addresses = Addresses {
             sender: sender.v6,
             sender_mac: sender.mac,

@@ -12,7 +12,7 @@ use std::{
 };
 
 use serde::Serialize;
-use treecast_driver::frames::BATCH_LEN;
+use treecast_host::packet::BATCH_LEN;
 use treecast_measure::sample::own_cpu_ns;
 
 use super::{Result, frames::Flow, network::Network};
@@ -67,7 +67,7 @@ pub(super) fn send(network: &mut Network, flow: &Flow, duration: Duration) -> Re
     let (start, cpu_ns) = (Instant::now(), own_cpu_ns());
     let mut packets_in = 0;
     while start.elapsed() < duration {
-        packets_in += network.frames.send(&frames)? as u64;
+        packets_in += network.frames.send_all(&frames)? as u64;
     }
     let (elapsed, cpu_ns) = (start.elapsed(), own_cpu_ns() - cpu_ns);
     std::thread::sleep(LAST_PACKETS);

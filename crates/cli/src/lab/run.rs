@@ -12,6 +12,7 @@ use treecast_experiment::{
     self as experiment, Experiment, Order, Preview, Results,
     usecase::{self, UseCases},
 };
+use treecast_host::folder::{Lock, lock};
 use treecast_measure::Db;
 
 use super::{
@@ -158,13 +159,13 @@ fn conclude(kept: Kept, out: &Path, results: &Results, json: bool) -> Outcome {
 fn claim(out: &Path) -> Result<File, Box<dyn std::error::Error>> {
     fs::create_dir_all(out).map_err(cannot_keep(out))?;
     let folder = File::open(out).map_err(cannot_keep(out))?;
-    match treecast_lab::flock(&folder, libc::LOCK_EX | libc::LOCK_NB) {
-        Ok(()) => Ok(folder),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+    match lock(&folder) {
+        Lock::Ours => Ok(folder),
+        Lock::Taken => {
             let advice = "wait until it has ended, or name another folder with --out";
             Err(format!("another `treecast lab run` keeps its results in {}: {advice}", out.display()).into())
         }
-        Err(error) => Err(cannot_keep(out)(error).into()),
+        Lock::Unknown => Err(cannot_keep(out)(io::ErrorKind::Unsupported.into()).into()),
     }
 }
 

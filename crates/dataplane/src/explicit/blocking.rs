@@ -7,7 +7,8 @@
 use std::{collections::BTreeSet, process::Command};
 
 use super::PRIORITY;
-use crate::nftables::Table;
+use treecast_host::nftables::Table;
+use treecast_wire::mead::ROUTING_TYPES;
 
 /// Drops IPv6 (ethertype at 12) with a routing header (next header at 20) of type 253 or 254 (at 56).
 const FILTER: &str =
@@ -32,7 +33,8 @@ impl Blocking {
     pub fn block(&mut self, interface: &str) -> Result<(), Failure> {
         self.unblock(interface);
         remove_filter(interface);
-        if self.table.as_mut().is_some_and(|table| table.block(interface).is_ok()) {
+        let types = ROUTING_TYPES[0]..=ROUTING_TYPES[1];
+        if self.table.as_mut().is_some_and(|table| table.block(interface, types.clone()).is_ok()) {
             return Ok(());
         }
         // There may be one already.

@@ -13,10 +13,9 @@ use std::{
     },
 };
 
-use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::Error;
-use crate::{netlink::Interface, sys};
+use treecast_host::{interface::Interface, unix};
 
 /// Interfaces, by number, that no other router serves as long as this is there.
 #[derive(Debug, Default)]
@@ -66,9 +65,7 @@ pub fn is_taken(interface: u32) -> bool {
 
 fn owner(interface: u32) -> io::Result<i32> {
     // Its owner takes no connections: when many have asked, there is no place for one more, and nothing to wait for.
-    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
-    socket.connect(&SockAddr::unix(format!("\0{}", name(interface)))?)?;
-    Ok(sys::peer(&socket)?.process)
+    Ok(unix::peer(&unix::connect_at_once(&name(interface))?)?.process)
 }
 
 fn name(interface: u32) -> String {

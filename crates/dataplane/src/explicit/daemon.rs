@@ -5,13 +5,20 @@ use std::{
     fs,
     io::{self, Read},
     net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::unix::net::UnixStream,
     path::Path,
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
+use treecast_host::{
+    interface::Interface,
+    netlink::{Monitor, Netlink},
+    poller::Poller,
+    signals::Signals,
+    unix, user,
+};
 use treecast_proto::{
     Instant,
     explicit::mead::router::{Act, Limiter, Limits, Request, Router},
@@ -30,11 +37,9 @@ use super::{
     xcast_plus::XcastPlus,
 };
 use crate::{
-    clock::{Clock, timeout_millis},
+    clock::{Clock, until},
     control::{Place, Server},
-    netlink::{Interface, Monitor, Netlink},
     notices::Notices,
-    sys::{self, Poll},
 };
 
 /// Changes of interfaces and addresses come in bursts; they are looked at once this long after the first.
@@ -135,7 +140,8 @@ fn place(control: Option<&Path>) -> Place<'_> {
 /// When it cannot begin: without the rights, kernel support or the interfaces named, or because another runs.
 pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error> {
     let mut notices = Notices::new(notify);
-    let signals = sys::termination_signals().map_err(Error::system("cannot take the signals to end"))?;
+    let signals = Signals::catch(&[libc::SIGINT, libc::SIGTERM])
+        .map_err(Error::system("cannot take the signals to end"))?;
     let mut daemon = Daemon::start(config, &signals)?;
     daemon.beat(&mut notices)?;
     daemon.look_again(&mut notices)?;
@@ -151,7 +157,7 @@ pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error>
 struct Daemon<'a> {
     config: &'a Config,
     clock: Clock,
-    poll: Poll,
+    poll: Poller,
     netlink: Netlink,
     monitor: Monitor,
     control: Server,
@@ -176,7 +182,7 @@ struct Daemon<'a> {
 }
 
 impl<'a> Daemon<'a> {
-    fn start(config: &'a Config, signals: &OwnedFd) -> Result<Self, Error> {
+    fn start(config: &'a Config, signals: &Signals) -> Result<Self, Error> {
         // Listens to changes before it looks, so that none falls between.
         let monitor = Monitor::open().map_err(Error::system(WATCH))?;
         let mut netlink =
@@ -187,7 +193,7 @@ impl<'a> Daemon<'a> {
         // All of them before anything is changed at one.
         let claims = claim(chosen(config, &interfaces))?;
         let clock = Clock::start();
-        let poll = Poll::new().map_err(Error::system(WAIT))?;
+        let poll = Poller::new().map_err(Error::system(WAIT))?;
         let is_designated = config.is_designated || config.is_xcast_plus;
         let left =
             chosen(config, &interfaces).filter(|_| is_designated).flat_map(|one| Left::at(one).groups());
@@ -244,7 +250,7 @@ impl<'a> Daemon<'a> {
         })
     }
 
-    fn run(mut self, signals: &OwnedFd, notices: &mut Notices<'_>) -> Result<(), Error> {
+    fn run(mut self, signals: &Signals, notices: &mut Notices<'_>) -> Result<(), Error> {
         loop {
             let queries = self.registrations.as_ref().and_then(Registrations::deadline);
             let now = self.clock.now();
@@ -258,8 +264,8 @@ impl<'a> Daemon<'a> {
                 .chain(xcast_plus)
                 .chain(epoch)
                 .min();
-            let timeout = timeout_millis(now, deadline);
-            let ready = self.poll.wait(timeout).map_err(Error::system(WAIT))?;
+            let timeout = until(now, deadline);
+            let ready = self.poll.tokens(timeout).map_err(Error::system(WAIT))?;
             for token in &ready {
                 match *token {
                     MONITOR => {
@@ -315,10 +321,10 @@ impl<'a> Daemon<'a> {
     }
 
     /// Begins to leave when there is a signal, or goes on to, if it does. Returns whether the daemon ends.
-    fn leave(&mut self, signal: Option<&OwnedFd>, notices: &mut Notices<'_>) -> Result<bool, Error> {
+    fn leave(&mut self, signal: Option<&Signals>, notices: &mut Notices<'_>) -> Result<bool, Error> {
         let now = self.clock.now();
         if let Some(signals) = signal {
-            sys::take_signal(signals).map_err(Error::system(WAIT))?;
+            signals.next();
             // The second one, or there is nothing to leave.
             if std::mem::replace(&mut self.course.ends, true) || !self.router.is_enabled {
                 return Ok(true);
@@ -558,8 +564,8 @@ impl<'a> Daemon<'a> {
 
 /// What a client that may change settings says.
 fn read_request(stream: &mut UnixStream) -> Option<Asked> {
-    let user = sys::peer(stream).ok()?.user;
-    if user != 0 && user != sys::own_user() {
+    let user = unix::peer(stream).ok()?.user;
+    if user != 0 && user != user::effective() {
         return None;
     }
     stream.set_read_timeout(Some(CLIENT_PATIENCE)).ok()?;
@@ -628,7 +634,8 @@ fn tell_channels(status: &mut Xcast, xcast_plus: &XcastPlus, now: Instant) {
 }
 
 fn list(netlink: &mut Netlink) -> Result<BTreeMap<String, Interface>, Error> {
-    netlink.interfaces().map_err(Error::system("cannot list the network's interfaces"))
+    let interfaces = netlink.interfaces().map_err(Error::system("cannot list the network's interfaces"))?;
+    Ok(interfaces.into_values().map(|interface| (interface.name.clone(), interface)).collect())
 }
 
 /// An interface's addresses that can be in a packet from afar.

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use crate::sys;
+use treecast_host::clock::monotonic_ns;
 
 /// How long the program acts after its daemon has last said that it lives.
 pub const LEASE: Duration = Duration::from_secs(10);
@@ -20,11 +20,11 @@ pub const BEAT: Duration = Duration::from_secs(1);
 
 /// When a lease that begins now ends, in nanoseconds of CLOCK_MONOTONIC.
 pub fn end_ns() -> u64 {
-    sys::monotonic_ns() + LEASE.as_nanos() as u64
+    monotonic_ns() + LEASE.as_nanos() as u64
 }
 
 /// For how long a daemon has been silent whose last lease ends then. The lease is still there while that is less than [`LEASE`].
 pub fn silence(end_ns: u64) -> Duration {
     let began_ns = end_ns.saturating_sub(LEASE.as_nanos() as u64);
-    Duration::from_nanos(sys::monotonic_ns().saturating_sub(began_ns))
+    Duration::from_nanos(monotonic_ns().saturating_sub(began_ns))
 }

@@ -20,9 +20,10 @@ use super::{
     program::NAME,
     shared::Group,
 };
-use crate::{
-    netlink::{BpfFilter, Interface, Netlink},
-    sys, tcx,
+use treecast_host::{
+    interface::Interface,
+    netlink::{BpfFilter, Netlink},
+    tcx, user,
 };
 
 /// What a router has left at one interface, or still has there.
@@ -173,7 +174,7 @@ pub fn why_nobody() -> Error {
 /// When this user may not.
 pub fn clean() -> Result<Vec<String>, Error> {
     let refused = Error::system("cannot take away what a killed router has left");
-    match sys::may_administer_networks() {
+    match user::may_administer_networks() {
         Ok(true) => {}
         Ok(false) => return Err(refused(io::Error::from_raw_os_error(libc::EPERM))),
         Err(error) => return Err(refused(error)),

@@ -4,10 +4,18 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::{IpAddr, Ipv6Addr},
-    os::fd::{AsRawFd, RawFd},
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
 };
 
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+use treecast_host::{
+    classic_bpf::{JUMP_EQUAL, JUMP_GREATER, JUMP_GREATER_OR_EQUAL, LOAD_BYTE, LOAD_HALF, RETURN},
+    interface::Interface,
+    netlink::{Netlink, Route},
+    packet::{self, Addressee},
+    poller::Poller,
+};
 use treecast_proto::{
     Instant,
     explicit::{
@@ -17,12 +25,7 @@ use treecast_proto::{
 };
 use treecast_wire::mld;
 
-use crate::{
-    classic_bpf::{JUMP_EQUAL, JUMP_GREATER, JUMP_GREATER_OR_EQUAL, LOAD_BYTE, LOAD_HALF, RETURN},
-    mld_socket,
-    netlink::{Interface, Netlink, Route},
-    sys::{self, Poll},
-};
+use crate::mld_socket;
 
 /// Frames taken off an interface before anything else is looked at.
 const BATCH: usize = 256;
@@ -36,7 +39,7 @@ const MAX_FRAME_LEN: usize = 1 << 16;
 pub struct Registrations {
     listeners: Listeners,
     links: BTreeMap<u32, Socket>,
-    poll: Poll,
+    poll: Poller,
     out: Socket,
     buffer: Vec<u8>,
 }
@@ -46,7 +49,7 @@ impl Registrations {
         let out = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
         mld_socket::configure(&out, &[])?;
         let (listeners, links) = (Listeners::default(), BTreeMap::new());
-        Ok(Self { listeners, links, poll: Poll::new()?, out, buffer: vec![0; MAX_FRAME_LEN] })
+        Ok(Self { listeners, links, poll: Poller::new()?, out, buffer: vec![0; MAX_FRAME_LEN] })
     }
 
     /// Listens on these interfaces, as far as they have a link-local address, and on no others.
@@ -76,12 +79,14 @@ impl Registrations {
 
     /// Hears what has come, and says what is to be said.
     pub fn work(&mut self, now: Instant) -> io::Result<()> {
-        for token in self.poll.wait(0)? {
+        for token in self.poll.tokens(Some(Duration::ZERO))? {
             let interface = token as u32;
             for _ in 0..BATCH {
                 let Some(socket) = self.links.get(&interface) else { break };
-                let Ok(len) = sys::receive_from_link(socket, &mut self.buffer) else { break };
-                if let Some((host, from, said)) = len.and_then(|len| message(&self.buffer[..len])) {
+                let Ok((len, to)) = packet::receive(socket, &mut self.buffer) else { break };
+                if to != Addressee::Leaving
+                    && let Some((host, from, said)) = message(&self.buffer[..len])
+                {
                     self.listeners.handle(now, interface, host, from, said);
                 }
             }
@@ -116,7 +121,7 @@ impl Registrations {
         (source, receiver): (Ipv6Addr, Ipv6Addr),
         group: Ipv6Addr,
     ) -> io::Result<bool> {
-        let Some(Route { interface, .. }) = netlink.route(receiver.into())? else { return Ok(false) };
+        let Some(Route { interface, .. }) = netlink.route(receiver.into(), None)? else { return Ok(false) };
         if !self.links.contains_key(&interface) {
             return Ok(false);
         }
@@ -126,17 +131,17 @@ impl Registrations {
     }
 }
 
-impl AsRawFd for Registrations {
+impl AsFd for Registrations {
     /// Readable when something has come.
-    fn as_raw_fd(&self) -> RawFd {
-        self.poll.as_raw_fd()
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poll.as_fd()
     }
 }
 
 fn listen(interface: u32) -> io::Result<Socket> {
-    let socket = sys::arrivals_socket(interface)?;
+    let socket = packet::open(interface, packet::IPV6)?;
     socket.attach_filter(&is_mld())?;
-    sys::take_all_groups(&socket, interface)?;
+    packet::take_all_groups(&socket, interface)?;
     Ok(socket)
 }
 

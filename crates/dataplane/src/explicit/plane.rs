@@ -1,6 +1,6 @@
 //! What forwards: the eBPF program, or the model in user space.
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use treecast_proto::explicit::mead::router::Router;
 
@@ -10,7 +10,7 @@ use super::{
     shared::{COUNTERS, Neighbour, NeighbourKey},
     user_space::UserSpace,
 };
-use crate::netlink::Interface;
+use treecast_host::interface::Interface;
 
 /// How often a neighbour gets a packet by the kernel's own way, so that the kernel notices when it has gone.
 const REFRESH_NS: u64 = 10_000_000_000;
@@ -113,12 +113,12 @@ impl Plane {
     }
 }
 
-impl AsRawFd for Plane {
+impl AsFd for Plane {
     /// Readable when there are requests, or, in user space, packets.
-    fn as_raw_fd(&self) -> RawFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Program { program, .. } => program.requests_fd(),
-            Self::UserSpace(plane) => plane.as_raw_fd(),
+            Self::UserSpace(plane) => plane.as_fd(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::Ipv6Addr,
-    os::fd::{AsFd, AsRawFd, RawFd},
+    os::fd::{AsFd, BorrowedFd},
 };
 
 use aya::{
@@ -27,8 +27,9 @@ use super::{
         mode_number, prefix_parts,
     },
 };
-use crate::{
-    netlink::{BpfFilter, Interface},
+use treecast_host::{
+    interface::Interface,
+    netlink::BpfFilter,
     tcx::{self, Place},
 };
 
@@ -256,8 +257,8 @@ impl Program {
     }
 
     /// Readable when there are requests.
-    pub fn requests_fd(&self) -> RawFd {
-        self.requests.as_raw_fd()
+    pub fn requests_fd(&self) -> BorrowedFd<'_> {
+        self.requests.as_fd()
     }
 
     /// Runs it on one frame as if that had come in by an interface. The redirects of all copies but the last are carried

@@ -9,10 +9,9 @@ use std::{
 
 use treecast_proto::{Instant, explicit::xcast::router::NextHop};
 
-use crate::{
-    clock::Clock,
-    netlink::{Netlink, Route},
-};
+use treecast_host::netlink::{Netlink, Route};
+
+use crate::clock::Clock;
 
 /// Destinations that are remembered; when there are more, all are forgotten.
 const MAX_KNOWN: usize = 8192;
@@ -39,7 +38,7 @@ impl Routes {
         {
             return *hop;
         }
-        let route = self.netlink.route(destination.into()).ok()?;
+        let route = self.netlink.route(destination.into(), None).ok()?;
         let hop = route.map(|Route { interface, gateway }| NextHop {
             interface,
             gateway: match gateway {

@@ -8,10 +8,17 @@
 use std::{
     collections::BTreeMap,
     io,
-    os::fd::{AsRawFd, RawFd},
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
 };
 
 use socket2::{SockAddr, Socket};
+use treecast_host::{
+    interface::Interface,
+    packet::{self, Addressee},
+    poller::Poller,
+    user,
+};
 use treecast_proto::explicit::{
     mead::router::{CopyLimiter, Dropped, Outcome, OutgoingKind, Refused, Router},
     xcast::router as xcast,
@@ -28,12 +35,7 @@ use super::{
     routes::Routes,
     shared::{COUNTERS, Counter, FIRST_REFUSED, FIRST_XCAST_REASON, FIRST_XCAST_REFUSED},
 };
-use crate::{
-    clock::Clock,
-    netlink::Interface,
-    raw_output::RawOutput,
-    sys::{self, Poll},
-};
+use crate::{clock::Clock, raw_output::RawOutput};
 
 /// Packets taken off an interface before anything else is looked at.
 const BATCH: usize = 64;
@@ -52,7 +54,7 @@ type Failure = Box<dyn std::error::Error>;
 pub struct UserSpace {
     router: Router,
     interfaces: BTreeMap<u32, (String, Socket)>,
-    poll: Poll,
+    poll: Poller,
     out: RawOutput,
     /// To this host's own forwarding, by the loopback: for what the kernel has an answer to.
     kernel: (Socket, SockAddr),
@@ -66,12 +68,12 @@ pub struct UserSpace {
 
 impl UserSpace {
     pub fn start(router: Router) -> Result<Self, Failure> {
-        if !sys::may_administer_networks()? {
+        if !user::may_administer_networks()? {
             return Err(io::Error::from_raw_os_error(libc::EPERM).into());
         }
-        let (out, poll) = (RawOutput::open()?, Poll::new()?);
+        let (out, poll) = (RawOutput::open()?, Poller::new()?);
         let (interfaces, counters) = (BTreeMap::new(), [0; COUNTERS]);
-        let (routes, blocking, kernel) = (Routes::open()?, Blocking::new(), sys::loopback_socket()?);
+        let (routes, blocking, kernel) = (Routes::open()?, Blocking::new(), packet::open_loopback()?);
         let buffer = vec![0; 1 << 17];
         let (clock, limiter) = (Clock::start(), CopyLimiter::default());
         Ok(Self { router, interfaces, poll, out, kernel, routes, blocking, clock, limiter, counters, buffer })
@@ -82,7 +84,7 @@ impl UserSpace {
     }
 
     pub fn attach(&mut self, interface: &Interface) -> Result<(), Failure> {
-        let socket = sys::forwarding_socket(interface.index)?;
+        let socket = packet::open_for_forwarding(interface.index)?;
         let mut left = Left::at(interface);
         let _ = left.leave_first_place(interface);
         let _ = left.leave_filters(interface);
@@ -111,11 +113,12 @@ impl UserSpace {
     /// Forwards what has come, and returns the requests that are to be answered.
     pub fn work(&mut self) -> io::Result<Vec<Vec<u8>>> {
         let mut requests = Vec::new();
-        for token in self.poll.wait(0)? {
+        for token in self.poll.tokens(Some(Duration::ZERO))? {
             for _ in 0..BATCH {
                 let Some((_, socket)) = self.interfaces.get(&(token as u32)) else { break };
-                let Ok(len) = sys::receive_for_this_host(socket, &mut self.buffer) else { break };
-                let (len, is_for_all) = len.unwrap_or_default();
+                let Ok((len, to)) = packet::receive(socket, &mut self.buffer) else { break };
+                let is_for_all = to == Addressee::Group;
+                let len = if is_for_all || to == Addressee::ThisHost { len } else { 0 };
                 let frame = self.buffer[..len].to_vec();
                 let arrival = xcast::Arrival { interface: token as u32, is_for_all };
                 // What came to a group's Ethernet address is for all Xcast routers, or not for this host as a router.
@@ -263,9 +266,9 @@ impl UserSpace {
     }
 }
 
-impl AsRawFd for UserSpace {
-    fn as_raw_fd(&self) -> RawFd {
-        self.poll.as_raw_fd()
+impl AsFd for UserSpace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poll.as_fd()
     }
 }
 

@@ -8,11 +8,17 @@ use std::{
     collections::BTreeMap,
     io,
     net::{Ipv6Addr, UdpSocket},
-    os::fd::{AsRawFd, RawFd},
+    os::fd::{AsFd, BorrowedFd},
     time::{Duration, SystemTime},
 };
 
 use socket2::{SockFilter, Socket};
+use treecast_host::{
+    classic_bpf::{AND, JUMP_EQUAL, JUMP_GREATER, LOAD_BYTE, LOAD_HALF, RETURN},
+    interface::Interface,
+    packet::{self, Addressee},
+    poller::Poller,
+};
 use treecast_proto::{
     Instant,
     explicit::{
@@ -30,12 +36,7 @@ use treecast_wire::{
 };
 
 use super::{listeners::Registrations, routes::Routes, user_space::packets};
-use crate::{
-    classic_bpf::{AND, JUMP_EQUAL, JUMP_GREATER, LOAD_BYTE, LOAD_HALF, RETURN},
-    netlink::Interface,
-    raw_output::RawOutput,
-    sys::{self, Poll},
-};
+use crate::raw_output::RawOutput;
 
 /// Frames taken off an interface before anything else is looked at.
 const BATCH: usize = 64;
@@ -54,7 +55,7 @@ pub struct XcastPlus {
     links: BTreeMap<u32, Socket>,
     /// The least one of the links: lists are so short that packets fit there, where they can.
     mtu: usize,
-    poll: Poll,
+    poll: Poller,
     out: RawOutput,
     routes: Routes,
     counts: Counts,
@@ -81,7 +82,7 @@ impl XcastPlus {
             next_look: Instant::ZERO,
             links: BTreeMap::new(),
             mtu: 0,
-            poll: Poll::new()?,
+            poll: Poller::new()?,
             out: RawOutput::open()?,
             routes: Routes::open()?,
             counts: Counts::default(),
@@ -127,7 +128,7 @@ impl XcastPlus {
         listeners: &Registrations,
         own_towards: impl Fn(Ipv6Addr) -> Option<Ipv6Addr>,
     ) -> io::Result<()> {
-        for token in self.poll.wait(0)? {
+        for token in self.poll.tokens(Some(Duration::ZERO))? {
             self.take(now, router, token as u32);
         }
         if now >= self.next_look {
@@ -184,8 +185,9 @@ impl XcastPlus {
     fn take(&mut self, now: Instant, router: &Router, interface: u32) {
         for _ in 0..BATCH {
             let Some(socket) = self.links.get(&interface) else { return };
-            let Ok(len) = sys::receive_from_link(socket, &mut self.buffer) else { return };
-            let frame = len.map(|len| self.buffer[..len].to_vec()).unwrap_or_default();
+            let Ok((len, to)) = packet::receive(socket, &mut self.buffer) else { return };
+            let len = if to == Addressee::Leaving { 0 } else { len };
+            let frame = self.buffer[..len].to_vec();
             for packet in packets(&frame) {
                 let Ok((ip, payload)) = ipv6::Header::parse(&packet) else { continue };
                 if ip.destination.is_multicast() {
@@ -234,10 +236,10 @@ impl XcastPlus {
     }
 }
 
-impl AsRawFd for XcastPlus {
+impl AsFd for XcastPlus {
     /// Readable when something has come.
-    fn as_raw_fd(&self) -> RawFd {
-        self.poll.as_raw_fd()
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poll.as_fd()
     }
 }
 
@@ -253,9 +255,9 @@ fn registration(ip: &ipv6::Header, segment: &[u8]) -> Option<Registration> {
 }
 
 fn listen(interface: u32) -> io::Result<Socket> {
-    let socket = sys::forwarding_socket(interface)?;
+    let socket = packet::open_for_forwarding(interface)?;
     socket.attach_filter(&is_wanted())?;
-    sys::take_all_groups(&socket, interface)?;
+    packet::take_all_groups(&socket, interface)?;
     Ok(socket)
 }
 

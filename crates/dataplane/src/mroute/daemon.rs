@@ -4,11 +4,18 @@ use std::{
     collections::BTreeMap,
     fs, io,
     net::IpAddr,
-    os::fd::{AsRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, BorrowedFd},
     path::Path,
     time::Duration,
 };
 
+use treecast_host::{
+    interface::Interface,
+    netlink::{Changes, Monitor, Netlink},
+    poller::Poller,
+    process,
+    signals::Signals,
+};
 use treecast_proto::{
     Instant,
     membership::{Limits, LinkId, RouterConfig, Timers},
@@ -16,16 +23,17 @@ use treecast_proto::{
 
 use super::{
     Config, Error, MAX_INTERFACES, Notice, Status,
-    clock::{Clock, timeout_millis},
+    clock::{Clock, until},
     control::{Place, Server},
     ipv4::Ipv4Kernel,
     ipv6::Ipv6Kernel,
     keeper::{self, Keeper, Sockets},
-    netlink::{Changes, Interface, Monitor, Netlink},
     notices::Notices,
     plane::Plane,
-    sys::{self, Poll},
 };
+
+/// How much the scheduler prefers the daemon to other processes.
+const PRIORITY: i32 = -10;
 
 /// An entry whose packets have stopped for this long is removed.
 const ENTRY_IDLE: Duration = Duration::from_secs(60);
@@ -52,7 +60,8 @@ const FIRST_CLIENT: u64 = 16;
 /// When it cannot begin: without root, kernel support or the interfaces named, or because another runs.
 pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error> {
     let mut notices = Notices::new(notify);
-    let signals = sys::termination_signals().map_err(Error::system("cannot take the signals to end"))?;
+    let signals = Signals::catch(&[libc::SIGINT, libc::SIGTERM])
+        .map_err(Error::system("cannot take the signals to end"))?;
     let daemon = Daemon::start(config, &signals)?;
     daemon.warn_of_sysctls(&mut notices);
     daemon.run(&signals, &mut notices)
@@ -77,7 +86,7 @@ fn place(control: Option<&Path>) -> Place<'_> {
 struct Daemon<'a> {
     config: &'a Config,
     clock: Clock,
-    poll: Poll,
+    poll: Poller,
     netlink: Netlink,
     monitor: Monitor,
     control: Server,
@@ -93,9 +102,9 @@ struct Daemon<'a> {
 
 impl<'a> Daemon<'a> {
     /// Opens all that it needs. Interfaces are served from the first round of [`Self::run`] on.
-    fn start(config: &'a Config, signals: &OwnedFd) -> Result<Self, Error> {
+    fn start(config: &'a Config, signals: &Signals) -> Result<Self, Error> {
         // A kernel keeps a new stream's first four packets until it is told where they go, and drops the others.
-        sys::raise_priority();
+        process::set_priority(PRIORITY);
         let clock = Clock::start();
         // Listens to changes before it looks, so that none falls between.
         let monitor = Monitor::open().map_err(Error::system("cannot watch the network's interfaces"))?;
@@ -114,7 +123,7 @@ impl<'a> Daemon<'a> {
         let ipv4 = Ipv4Kernel::open(kept.ipv4)?;
         let ipv4 = Plane::new(Box::new(ipv4), router, inherits.1).map_err(read())?;
         let control = Server::listen(place(config.control.as_deref()), FIRST_CLIENT)?;
-        let poll = Poll::new().map_err(Error::system(WAIT))?;
+        let poll = Poller::new().map_err(Error::system(WAIT))?;
         let (changes, look_again) = (Changes { interfaces: true, routes: false }, Some(clock.now()));
         let daemon = Self {
             config,
@@ -134,7 +143,7 @@ impl<'a> Daemon<'a> {
         Ok(daemon)
     }
 
-    fn watch(&self, signals: &OwnedFd) -> io::Result<()> {
+    fn watch(&self, signals: &Signals) -> io::Result<()> {
         self.poll.watch(&self.ipv4, IPV4)?;
         self.poll.watch(&self.monitor, MONITOR)?;
         self.poll.watch(&self.control, CONTROL)?;
@@ -142,16 +151,15 @@ impl<'a> Daemon<'a> {
         self.ipv6.as_ref().map_or(Ok(()), |ipv6| self.poll.watch(ipv6, IPV6))
     }
 
-    fn run(mut self, signals: &OwnedFd, notices: &mut Notices<'_>) -> Result<(), Error> {
+    fn run(mut self, signals: &Signals, notices: &mut Notices<'_>) -> Result<(), Error> {
         self.look_again(notices);
         let mut deadline = self.carry_out(notices);
         self.start_keeper(notices);
         loop {
-            let timeout = timeout_millis(self.clock.now(), deadline);
-            let ready = self.poll.wait(timeout).map_err(Error::system(WAIT))?;
+            let timeout = until(self.clock.now(), deadline);
+            let ready = self.poll.tokens(timeout).map_err(Error::system(WAIT))?;
             if ready.contains(&SIGNALS) {
-                let signal = sys::take_signal(signals).map_err(Error::system(WAIT))?;
-                self.end(signal, notices);
+                self.end(signals.next().map_or(libc::SIGTERM, |signal| signal.number), notices);
                 return Ok(());
             }
             if ready.contains(&KEEPER) {
@@ -164,9 +172,9 @@ impl<'a> Daemon<'a> {
     }
 
     /// The sockets, for somebody to hold while no daemon runs.
-    fn sockets(&self) -> Vec<(keeper::Family, RawFd)> {
-        let ipv6 = self.ipv6.iter().map(|plane| (keeper::Family::Ipv6, plane.as_raw_fd()));
-        ipv6.chain([(keeper::Family::Ipv4, self.ipv4.as_raw_fd())]).collect()
+    fn sockets(&self) -> Vec<(keeper::Family, BorrowedFd<'_>)> {
+        let ipv6 = self.ipv6.iter().map(|plane| (keeper::Family::Ipv6, plane.as_fd()));
+        ipv6.chain([(keeper::Family::Ipv4, self.ipv4.as_fd())]).collect()
     }
 
     /// The daemon is ready when its keeper is, so that it may be ended at once.
@@ -314,7 +322,8 @@ impl<'a> Daemon<'a> {
 }
 
 fn list(netlink: &mut Netlink) -> Result<BTreeMap<String, Interface>, Error> {
-    netlink.interfaces().map_err(Error::system("cannot list the network's interfaces"))
+    let interfaces = netlink.interfaces().map_err(Error::system("cannot list the network's interfaces"))?;
+    Ok(interfaces.into_values().map(|interface| (interface.name.clone(), interface)).collect())
 }
 
 fn router_config(config: &Config, interfaces: &BTreeMap<String, Interface>) -> RouterConfig {

@@ -3,10 +3,14 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr},
-    os::fd::{AsRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
+use treecast_host::{
+    messages, option,
+    plain::{self, Plain},
+};
 use treecast_proto::membership::Message;
 use treecast_wire::igmp;
 
@@ -14,8 +18,8 @@ use super::{
     Error, MAX_INTERFACES,
     inherited::Inherited,
     kernel::{Counters, Incoming, Kernel, Refusal, Slot},
-    sys::{self, Plain},
 };
+use crate::mld_socket::send_from;
 
 const MRT_INIT: i32 = 200;
 const MRT_DONE: i32 = 201;
@@ -94,7 +98,7 @@ impl Ipv4Kernel {
         let failed = || Error::of_kernel("IPv4", "CONFIG_IP_MROUTE");
         let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_IGMP)))
             .map_err(failed())?;
-        sys::set_option(&socket, libc::IPPROTO_IP, MRT_INIT, &1i32).map_err(failed())?;
+        option::set(&socket, libc::IPPROTO_IP, MRT_INIT, 1).map_err(failed())?;
         Self::set_up(socket)
     }
 
@@ -105,20 +109,20 @@ impl Ipv4Kernel {
 }
 
 fn configure(socket: &Socket) -> io::Result<()> {
-    let option = |name, value: i32| sys::set_option(socket, libc::IPPROTO_IP, name, &value);
+    let option = |name, value: i32| option::set(socket, libc::IPPROTO_IP, name, value);
     option(MRT_ASSERT, 1)?;
     option(libc::IP_PKTINFO, 1)?;
     option(libc::IP_MULTICAST_TTL, 1)?;
     option(libc::IP_TOS, TOS_INTERNETWORK_CONTROL)?;
-    sys::set_option(socket, libc::IPPROTO_IP, libc::IP_OPTIONS, &ROUTER_ALERT)?;
+    option::set_bytes(socket, libc::IPPROTO_IP, libc::IP_OPTIONS, &ROUTER_ALERT)?;
     // A burst of reports must fit; more than the system's limit is root's to take.
-    let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &(1i32 << 20));
+    let _ = option::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 1 << 20);
     socket.set_nonblocking(true)
 }
 
-impl AsRawFd for Ipv4Kernel {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+impl AsFd for Ipv4Kernel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
@@ -128,11 +132,11 @@ impl Kernel for Ipv4Kernel {
     }
 
     fn add_interface(&self, slot: Slot, interface: u32) -> io::Result<()> {
-        sys::set_option(self, libc::IPPROTO_IP, MRT_ADD_VIF, &vif(slot, interface))
+        plain::set_option(self, libc::IPPROTO_IP, MRT_ADD_VIF, &vif(slot, interface))
     }
 
     fn remove_interface(&self, slot: Slot) -> io::Result<()> {
-        sys::set_option(self, libc::IPPROTO_IP, MRT_DEL_VIF, &vif(slot, 0))
+        plain::set_option(self, libc::IPPROTO_IP, MRT_DEL_VIF, &vif(slot, 0))
     }
 
     fn install(&self, source: IpAddr, group: IpAddr, from: Slot, to: &[Slot]) -> io::Result<()> {
@@ -141,17 +145,18 @@ impl Kernel for Ipv4Kernel {
         for slot in to {
             entry.ttls[usize::from(*slot) % MAX_INTERFACES] = 1;
         }
-        sys::set_option(self, libc::IPPROTO_IP, MRT_ADD_MFC, &entry)
+        plain::set_option(self, libc::IPPROTO_IP, MRT_ADD_MFC, &entry)
     }
 
     fn remove(&self, source: IpAddr, group: IpAddr) -> io::Result<()> {
-        sys::set_option(self, libc::IPPROTO_IP, MRT_DEL_MFC, &entry(source, group))
+        plain::set_option(self, libc::IPPROTO_IP, MRT_DEL_MFC, &entry(source, group))
     }
 
     fn count(&self, source: IpAddr, group: IpAddr) -> io::Result<Counters> {
         let (source, group) = (octets(source), octets(group));
         let mut request = SgReq { source, group, packets: 0, bytes: 0, wrong_interface: 0 };
-        sys::ioctl(self, SIOCGETSGCNT, &mut request)?;
+        // SAFETY: the request is about this structure (linux/mroute.h, linux/mroute6.h).
+        unsafe { plain::ioctl(self, SIOCGETSGCNT, &mut request) }?;
         Ok(Counters {
             packets: request.packets,
             bytes: request.bytes,
@@ -170,16 +175,16 @@ impl Kernel for Ipv4Kernel {
             igmp::Message::Leave(_) => igmp::ALL_ROUTERS,
             _ => igmp::ALL_SNOOPERS,
         };
-        sys::send(self, interface, source, destination.into(), &message.to_bytes())
+        send_from(self, interface, source, destination.into(), &message.to_bytes())
     }
 
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Incoming> {
-        let received = sys::receive(self, buffer)?;
+        let (_, received) = messages::receive_from(self, buffer)?;
         let packet = &buffer[..received.len];
         // The kernel's own messages have protocol 0 where a packet has IGMP's number (struct igmpmsg).
         let incoming = match packet.get(9) {
             Some(0) => parse_upcall(packet),
-            _ => parse_packet(packet, received.interface),
+            _ => parse_packet(packet, received.ancillary.interface),
         };
         Ok(incoming.unwrap_or(Incoming::Refused(Refusal::Malformed)))
     }
@@ -189,7 +194,7 @@ impl Kernel for Ipv4Kernel {
     }
 
     fn close(&self) -> io::Result<()> {
-        sys::set_option(self, libc::IPPROTO_IP, MRT_DONE, &1i32)
+        option::set(self, libc::IPPROTO_IP, MRT_DONE, 1)
     }
 }
 

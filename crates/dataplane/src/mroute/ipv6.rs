@@ -3,10 +3,14 @@
 use std::{
     io,
     net::{IpAddr, Ipv6Addr},
-    os::fd::{AsRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
+use treecast_host::{
+    messages, option,
+    plain::{self, Plain},
+};
 use treecast_proto::membership::Message;
 use treecast_wire::mld;
 
@@ -14,7 +18,6 @@ use super::{
     Error,
     inherited::Inherited,
     kernel::{Counters, Incoming, Kernel, Refusal, Slot},
-    sys::{self, Plain},
 };
 use crate::mld_socket;
 
@@ -99,7 +102,7 @@ impl Ipv6Kernel {
             Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => return Ok(None),
             other => other.map_err(failed())?,
         };
-        sys::set_option(&socket, libc::IPPROTO_IPV6, MRT6_INIT, &1i32).map_err(failed())?;
+        option::set(&socket, libc::IPPROTO_IPV6, MRT6_INIT, 1).map_err(failed())?;
         Self::set_up(socket).map(Some)
     }
 
@@ -110,20 +113,20 @@ impl Ipv6Kernel {
 }
 
 fn configure(socket: &Socket) -> io::Result<()> {
-    let option = |name, value: i32| sys::set_option(socket, libc::IPPROTO_IPV6, name, &value);
+    let option = |name, value: i32| option::set(socket, libc::IPPROTO_IPV6, name, value);
     option(MRT6_ASSERT, 1)?;
     option(libc::IPV6_RECVPKTINFO, 1)?;
     option(libc::IPV6_RECVHOPLIMIT, 1)?;
     option(libc::IPV6_RECVHOPOPTS, 1)?;
     mld_socket::configure(socket, &mld::Message::TYPES)?;
     // A burst of reports must fit; more than the system's limit is root's to take.
-    let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &(1i32 << 20));
+    let _ = option::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 1 << 20);
     Ok(())
 }
 
-impl AsRawFd for Ipv6Kernel {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+impl AsFd for Ipv6Kernel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
@@ -136,11 +139,11 @@ impl Kernel for Ipv6Kernel {
         // The kernel's structure has 16 bits for a number that has 31 everywhere else.
         let pifi = u16::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mif = Mif6Ctl { mifi: slot, flags: 0, threshold: 1, pifi, rate_limit: 0 };
-        sys::set_option(self, libc::IPPROTO_IPV6, MRT6_ADD_MIF, &mif)
+        plain::set_option(self, libc::IPPROTO_IPV6, MRT6_ADD_MIF, &mif)
     }
 
     fn remove_interface(&self, slot: Slot) -> io::Result<()> {
-        sys::set_option(self, libc::IPPROTO_IPV6, MRT6_DEL_MIF, &slot)
+        option::set_bytes(self, libc::IPPROTO_IPV6, MRT6_DEL_MIF, &slot.to_ne_bytes())
     }
 
     fn install(&self, source: IpAddr, group: IpAddr, from: Slot, to: &[Slot]) -> io::Result<()> {
@@ -149,19 +152,20 @@ impl Kernel for Ipv6Kernel {
             outgoing[usize::from(slot / 32) % 8] |= 1 << (slot % 32);
         }
         let entry = Mf6cCtl { origin: sockaddr(source), group: sockaddr(group), parent: from, outgoing };
-        sys::set_option(self, libc::IPPROTO_IPV6, MRT6_ADD_MFC, &entry)
+        plain::set_option(self, libc::IPPROTO_IPV6, MRT6_ADD_MFC, &entry)
     }
 
     fn remove(&self, source: IpAddr, group: IpAddr) -> io::Result<()> {
         let (origin, group) = (sockaddr(source), sockaddr(group));
         let entry = Mf6cCtl { origin, group, parent: 0, outgoing: [0; 8] };
-        sys::set_option(self, libc::IPPROTO_IPV6, MRT6_DEL_MFC, &entry)
+        plain::set_option(self, libc::IPPROTO_IPV6, MRT6_DEL_MFC, &entry)
     }
 
     fn count(&self, source: IpAddr, group: IpAddr) -> io::Result<Counters> {
         let (source, group) = (sockaddr(source), sockaddr(group));
         let mut request = SgReq6 { source, group, packets: 0, bytes: 0, wrong_interface: 0 };
-        sys::ioctl(self, SIOCGETSGCNT_IN6, &mut request)?;
+        // SAFETY: the request is about this structure (linux/mroute.h, linux/mroute6.h).
+        unsafe { plain::ioctl(self, SIOCGETSGCNT_IN6, &mut request) }?;
         Ok(Counters {
             packets: request.packets,
             bytes: request.bytes,
@@ -174,20 +178,22 @@ impl Kernel for Ipv6Kernel {
     }
 
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Incoming> {
-        let received = sys::receive(self, buffer)?;
+        let (from, received) = messages::receive_from(self, buffer)?;
         let packet = &buffer[..received.len];
         // No ICMPv6 message has type 0, so the kernel's own begin with it (struct mrt6msg).
         if packet.first() == Some(&0) {
             return Ok(parse_upcall(packet).unwrap_or(Incoming::Refused(Refusal::Malformed)));
         }
-        let (Some(IpAddr::V6(from)), Some(interface)) = (received.from, received.interface) else {
+        let (Some(IpAddr::V6(from)), Some(interface)) =
+            (from.as_socket().map(|from| from.ip()), received.ancillary.interface)
+        else {
             return Ok(Incoming::Refused(Refusal::Malformed));
         };
         // RFC 9777, 5.1.14 and 5.2.13.
-        if !from.is_unicast_link_local() || received.hop_limit != Some(1) {
+        if !from.is_unicast_link_local() || received.ancillary.hop_limit != Some(1) {
             return Ok(Incoming::Refused(Refusal::NotFromLink));
         }
-        if !received.router_alert {
+        if !mld::has_router_alert(received.ancillary.hop_options()) {
             return Ok(Incoming::Refused(Refusal::NoRouterAlert));
         }
         Ok(match mld::Message::parse(packet).ok().and_then(Message::from_mld) {
@@ -201,7 +207,7 @@ impl Kernel for Ipv6Kernel {
     }
 
     fn close(&self) -> io::Result<()> {
-        sys::set_option(self, libc::IPPROTO_IPV6, MRT6_DONE, &1i32)
+        option::set(self, libc::IPPROTO_IPV6, MRT6_DONE, 1)
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
     ffi::OsString,
     io::{self, ErrorKind, Read, Write},
     os::{
-        fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream},
     },
@@ -23,10 +23,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    Error,
-    sys::{self, Poll},
-};
+use treecast_host::{poller::Poller, process, signals, unix, user};
+
+use super::Error;
 
 /// The abstract name at which a keeper waits for the next daemon; each network namespace has its own (unix(7)).
 const NAME: &str = "treecast-mroute-keeper";
@@ -68,7 +67,7 @@ impl Sockets {
 
     fn of_service_manager() -> Self {
         let mut sockets = Self::default();
-        for (name, descriptor) in sys::passed_descriptors() {
+        for (name, descriptor) in unix::passed_descriptors() {
             if let Some((_, family)) = STORED_NAMES.iter().find(|(stored, _)| *stored == name) {
                 *sockets.place(*family) = Some(descriptor);
             }
@@ -77,12 +76,12 @@ impl Sockets {
     }
 
     fn of_keeper() -> io::Result<Self> {
-        let mut stream = sys::connect_at_once(NAME)?;
+        let mut stream = unix::connect_at_once(NAME)?;
         if !is_trusted(&stream) {
             return Err(ErrorKind::PermissionDenied.into());
         }
         stream.set_read_timeout(Some(PATIENCE))?;
-        let (families, descriptors) = sys::receive_descriptors(&stream)?;
+        let (families, descriptors) = unix::receive_descriptors(&stream)?;
         let mut sockets = Self::default();
         for (family, descriptor) in families.into_iter().zip(descriptors) {
             let family = if family == Family::Ipv6 as u8 { Family::Ipv6 } else { Family::Ipv4 };
@@ -103,14 +102,14 @@ impl Sockets {
 
 /// Whether the process at the other end may hand descriptors over, and get them: one of this user, or of root.
 fn is_trusted(stream: &UnixStream) -> bool {
-    sys::peer(stream).is_ok_and(|peer| [0, sys::own_user()].contains(&peer.user))
+    unix::peer(stream).is_ok_and(|peer| [0, user::effective()].contains(&peer.user))
 }
 
 /// Another user's process that has taken the keeper's name, in words. None when there is none, or it does not accept
 /// connections.
 pub fn squatter() -> Option<String> {
-    let stream = sys::connect_at_once(NAME).ok()?;
-    let peer = sys::peer(&stream).ok()?;
+    let stream = unix::connect_at_once(NAME).ok()?;
+    let peer = unix::peer(&stream).ok()?;
     (!is_trusted(&stream))
         .then(|| format!("process {} of user {} has taken @{NAME}", peer.process, peer.user))
 }
@@ -124,15 +123,15 @@ pub struct Keeper {
 
 impl Keeper {
     /// Runs `command`, which is to call [`keep`], and gives it these sockets.
-    pub fn start(command: &[OsString], sockets: &[(Family, RawFd)]) -> io::Result<Self> {
+    pub fn start(command: &[OsString], sockets: &[(Family, BorrowedFd<'_>)]) -> io::Result<Self> {
         let (program, arguments) = command.split_first().ok_or(ErrorKind::InvalidInput)?;
         let (stream, other) = UnixStream::pair()?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(OwnedFd::from(other)).stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.spawn()?;
         let families: Vec<u8> = sockets.iter().map(|(family, _)| *family as u8).collect();
-        let descriptors: Vec<RawFd> = sockets.iter().map(|(_, descriptor)| *descriptor).collect();
-        sys::send_descriptors(&stream, &families, &descriptors)?;
+        let descriptors: Vec<_> = sockets.iter().map(|(_, descriptor)| *descriptor).collect();
+        unix::send_descriptors(&stream, &families, &descriptors)?;
         stream.set_nonblocking(true)?;
         Ok(Self { process, stream })
     }
@@ -160,21 +159,21 @@ impl Keeper {
     }
 }
 
-impl AsRawFd for Keeper {
-    fn as_raw_fd(&self) -> RawFd {
-        self.stream.as_raw_fd()
+impl AsFd for Keeper {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 
 /// Gives the sockets to systemd to hold, where it runs this daemon. Returns whether it does; it does not say whether it
 /// has taken them.
-pub fn store(sockets: &[(Family, RawFd)]) -> bool {
+pub fn store(sockets: &[(Family, BorrowedFd<'_>)]) -> bool {
     let store = || {
         let socket = service_manager()?;
         for (family, descriptor) in sockets {
             let name = STORED_NAMES.iter().find(|(_, of)| of == family).map_or("", |(name, _)| *name);
             let message = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
-            sys::send_descriptors(&socket, message.as_bytes(), &[*descriptor])?;
+            unix::send_descriptors(&socket, message.as_bytes(), &[*descriptor])?;
         }
         io::Result::Ok(())
     };
@@ -212,12 +211,12 @@ fn service_manager() -> io::Result<UnixDatagram> {
 pub fn keep(time: Duration) -> Result<(), Error> {
     let failed = || Error::system("cannot keep multicast routing for the next daemon");
     // Whoever interrupts the daemon in a terminal does not mean this process: the daemon does.
-    sys::own_session();
-    sys::take_default_signals();
+    process::leave_terminal();
+    signals::keep_none_back();
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(failed())?;
     let mut daemon = UnixStream::from(input);
-    let (families, descriptors) = sys::receive_descriptors(&daemon).map_err(failed())?;
-    let descriptors: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let (families, descriptors) = unix::receive_descriptors(&daemon).map_err(failed())?;
+    let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
     let listener = listen().map_err(failed())?;
     // A daemon that has gone does not mind.
     let _ = daemon.write_all(&[READY]);
@@ -229,11 +228,11 @@ pub fn keep(time: Duration) -> Result<(), Error> {
 
 /// Waits until the daemon has gone. Returns whether another may come.
 fn is_needed(daemon: &mut UnixStream, listener: &UnixListener) -> io::Result<bool> {
-    let poll = Poll::new()?;
+    let mut poll = Poller::new()?;
     poll.watch(daemon, DAEMON)?;
     poll.watch(listener, LISTENER)?;
     loop {
-        if poll.wait(-1)?.contains(&DAEMON) {
+        if poll.tokens(None)?.contains(&DAEMON) {
             let mut said = [0];
             // An error is the end, too: it went with something unread.
             return Ok(daemon.read(&mut said).unwrap_or(0) == 0 || said != [DISMISSED]);
@@ -248,22 +247,21 @@ fn hand_over(
     listener: &UnixListener,
     time: Duration,
     families: &[u8],
-    descriptors: &[RawFd],
+    descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let deadline = Instant::now() + time;
-    let poll = Poll::new()?;
+    let mut poll = Poller::new()?;
     poll.watch(listener, LISTENER)?;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(());
         }
-        let millis = i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX);
-        if poll.wait(millis)?.is_empty() {
+        if poll.tokens(Some(left))?.is_empty() {
             continue;
         }
         let Ok((stream, _)) = listener.accept() else { continue };
-        if is_trusted(&stream) && sys::send_descriptors(&stream, families, descriptors).is_ok() {
+        if is_trusted(&stream) && unix::send_descriptors(&stream, families, descriptors).is_ok() {
             return Ok(());
         }
     }

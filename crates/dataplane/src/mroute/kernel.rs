@@ -1,6 +1,6 @@
 //! What the daemon wants of a kernel's multicast router, alike for both address families.
 
-use std::{fmt, io, net::IpAddr, os::fd::AsRawFd};
+use std::{fmt, io, net::IpAddr, os::fd::AsFd};
 
 use treecast_proto::membership::Message;
 
@@ -51,7 +51,7 @@ impl fmt::Display for Refusal {
 }
 
 /// A kernel's multicast router for one address family, from when it is opened until it is dropped.
-pub trait Kernel: AsRawFd {
+pub trait Kernel: AsFd {
     /// Groups of the link's own scope that a router has to hear on every interface.
     fn router_groups(&self) -> [IpAddr; 3];
     fn add_interface(&self, slot: Slot, interface: u32) -> io::Result<()>;

@@ -19,7 +19,7 @@ mod status;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use crate::{clock, control, netlink, notices, sys};
+use crate::{clock, control, notices};
 
 pub use daemon::{run, show};
 pub use error::Error;

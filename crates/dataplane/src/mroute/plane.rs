@@ -4,10 +4,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::IpAddr,
-    os::fd::{AsRawFd, RawFd},
+    os::fd::{AsFd, BorrowedFd},
 };
 
 use socket2::Socket;
+use treecast_host::{interface::Interface, netlink::Netlink, option};
 use treecast_proto::{
     Instant, Step,
     membership::{Event, Forwarding, Input, LinkId, Route, Router, RouterConfig, Transmit},
@@ -17,9 +18,7 @@ use super::{
     Family, MAX_INTERFACES,
     inherited::{Inherited, InheritedEntry},
     kernel::{Counters, Incoming, Kernel, Refusal, Slot},
-    netlink::{Interface, Netlink},
     notices::Notices,
-    sys,
 };
 
 /// Packets taken from the socket before the machine's wishes are carried out.
@@ -213,7 +212,7 @@ impl Plane {
                 slot
             }
         };
-        let member = match sys::join_on_link(interface.index, &self.kernel.router_groups()) {
+        let member = match option::join_on_link(interface.index, &self.kernel.router_groups()) {
             Ok(member) => member,
             Err(error) => {
                 self.kernel.remove_interface(slot)?;
@@ -358,7 +357,7 @@ impl Plane {
     }
 
     fn find_route(&mut self, now: Instant, source: IpAddr, netlink: &mut Netlink) -> Result<(), String> {
-        let found = netlink.route(source).map(|route| route.map(|route| route.interface));
+        let found = netlink.route(source, None).map(|route| route.map(|route| route.interface));
         let warning = found.as_ref().err().map(|error| format!("no route to {source} can be found: {error}"));
         let route = match found {
             Ok(Some(interface)) => Route::Via(LinkId(interface)),
@@ -369,9 +368,9 @@ impl Plane {
     }
 }
 
-impl AsRawFd for Plane {
-    fn as_raw_fd(&self) -> RawFd {
-        self.kernel.as_raw_fd()
+impl AsFd for Plane {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.kernel.as_fd()
     }
 }
 
@@ -402,6 +401,7 @@ mod tests {
             index: 2,
             name: "eth0".into(),
             is_up: true,
+            is_loopback: false,
             is_usable: true,
             is_ethernet: true,
             mtu: 1500,

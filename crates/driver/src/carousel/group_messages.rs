@@ -11,11 +11,15 @@ use std::{
 };
 
 use socket2::{Domain, SockFilter, Socket, Type};
+use treecast_host::{
+    classic_bpf::{JUMP_EQUAL, LOAD_BYTE, LOAD_WORD, RETURN},
+    interface::Interface,
+    packet,
+};
 use treecast_proto::membership::Message;
 use treecast_wire::{igmp, mld};
 
 use super::listeners::split_ip_header;
-use crate::{frames, interface::Interface, udp::option};
 
 /// The longest query that a link of ordinary MTU carries, and more.
 const MAX_PACKET_LEN: usize = 2048;
@@ -35,9 +39,8 @@ impl GroupMessages {
         let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), None)?;
         socket.attach_filter(&membership_messages_to(group))?;
         let ethertype = if group.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
-        frames::bind(&socket, interface.index, ethertype as u16)?;
-        let request = link_layer_membership(interface.index, group);
-        match option::set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, request) {
+        packet::bind(&socket, interface.index, ethertype as u16)?;
+        match packet::take_group(&socket, interface.index, link_address(group)) {
             // The interface's link-layer addresses are not of six octets. TUN, WireGuard, PPP and tunnels have none, and hand
             // over whatever comes, so that nothing need be asked of them.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
@@ -93,12 +96,6 @@ fn parse_igmp_packet(packet: &[u8]) -> Option<(IpAddr, Message)> {
     Some((from.into(), Message::from_igmp(igmp::Message::parse(body).ok()?)?))
 }
 
-/// Instructions of classic BPF (linux/bpf_common.h): a word and a byte of the packet, a comparison, and the end.
-const LOAD_WORD: u16 = 0x20;
-const LOAD_BYTE: u16 = 0x30;
-const JUMP_EQUAL: u16 = 0x15;
-const RETURN: u16 = 0x06;
-
 /// A program that passes packets to the group that are IGMP (protocol at 9), or whose IPv6 header (next header at 6) is followed by
 /// hop-by-hop options: nothing of what other senders send there.
 fn membership_messages_to(group: IpAddr) -> Vec<SockFilter> {
@@ -122,24 +119,18 @@ fn membership_messages_to(group: IpAddr) -> Vec<SockFilter> {
     program
 }
 
-/// `struct packet_mreq` (packet(7)): the interface takes frames to the group's Ethernet address (RFC 2464, 7; RFC 1112, 6.4),
-/// which nobody else is told.
-fn link_layer_membership(interface: u32, group: IpAddr) -> [u8; 16] {
-    let mut request = [0; 16];
-    request[..4].copy_from_slice(&interface.to_ne_bytes());
-    request[4..6].copy_from_slice(&(libc::PACKET_MR_MULTICAST as u16).to_ne_bytes());
-    request[6..8].copy_from_slice(&6_u16.to_ne_bytes());
+/// The Ethernet address of a group (RFC 1112, 6.4, and RFC 2464, 7).
+fn link_address(group: IpAddr) -> [u8; 6] {
     match group {
         IpAddr::V4(group) => {
             let [_, second, third, fourth] = group.octets();
-            request[8..14].copy_from_slice(&[1, 0, 0x5e, second & 0x7f, third, fourth]);
+            [1, 0, 0x5e, second & 0x7f, third, fourth]
         }
         IpAddr::V6(group) => {
-            request[8..10].fill(0x33);
-            request[10..14].copy_from_slice(&group.octets()[12..]);
+            let [.., first, second, third, fourth] = group.octets();
+            [0x33, 0x33, first, second, third, fourth]
         }
     }
-    request
 }
 
 #[cfg(test)]
@@ -187,7 +178,7 @@ mod tests {
 
     #[test]
     fn an_interface_takes_the_groups_ethernet_address() {
-        let address = |group: &str| link_layer_membership(1, group.parse().unwrap())[8..14].to_vec();
+        let address = |group: &str| link_address(group.parse().unwrap());
         assert_eq!(address("239.255.7.1"), [1, 0, 0x5e, 0x7f, 7, 1]);
         assert_eq!(address("ff15::7:1"), [0x33, 0x33, 0, 7, 0, 1]);
     }

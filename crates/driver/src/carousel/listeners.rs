@@ -6,31 +6,23 @@
 //! there are others even if somebody else is the querier: a switch that is asks only at the port of the one who leaves.
 
 use std::{
-    io,
-    mem::MaybeUninit,
+    io::{self, IoSlice},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
+use treecast_host::{control::Control, interface::Interface, messages, option};
 use treecast_proto::{
     Instant,
     membership::{Limits, Link, LinkOutput, Message, Query, Timers, is_routable_group},
 };
 use treecast_wire::{igmp, membership::RecordKind, mld};
 
-use crate::{
-    interface::Interface,
-    udp::{
-        GroupAddress,
-        control::{self, ControlBuffer},
-        iovec, message_to, option, send_message,
-    },
-};
-
 use super::group_messages::GroupMessages;
+use crate::udp::GroupAddress;
 
 /// Time between queries while no other querier is on the link: a listener that crashed is noticed after a
 /// little more than two of them.
@@ -215,14 +207,8 @@ impl ListenerWatch {
     }
 
     fn receive(&mut self) -> io::Result<Option<(IpAddr, Message)>> {
-        // SAFETY: recv_from only writes, and `u8` may take any value it writes.
-        let buffer = unsafe {
-            std::slice::from_raw_parts_mut(
-                self.buffer.as_mut_ptr().cast::<MaybeUninit<u8>>(),
-                self.buffer.len(),
-            )
-        };
-        let (len, from) = self.socket.recv_from(buffer)?;
+        let (from, received) = messages::receive_from(&self.socket, &mut self.buffer)?;
+        let len = received.len;
         let Some(from) = from.as_socket().map(|from| from.ip()) else { return Ok(None) };
         let message = match self.group {
             IpAddr::V6(_) => mld::Message::parse(&self.buffer[..len]).ok().and_then(Message::from_mld),
@@ -350,11 +336,8 @@ fn send_from(
     to: SocketAddr,
     bytes: &[u8],
 ) -> io::Result<()> {
-    let (to, mut control) = (SockAddr::from(to), ControlBuffer::new());
-    let mut iovecs = [iovec(bytes)];
-    let mut message = message_to(&to, &mut iovecs);
-    control::set_source(&mut message, &mut control, source, interface);
-    send_message(socket, &message)
+    let control = Control::NONE.with_source(source.into(), interface);
+    messages::send(socket, Some(&to.into()), &[IoSlice::new(bytes)], &control).map(drop)
 }
 
 fn open_socket(interface: &Interface, group: IpAddr) -> io::Result<Socket> {
@@ -369,8 +352,8 @@ fn open_socket(interface: &Interface, group: IpAddr) -> io::Result<Socket> {
 
 fn open_v6(interface: &Interface) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
-    option::set(&socket, libc::IPPROTO_ICMPV6, ICMP6_FILTER, filter_for_mld())?;
-    option::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, HOP_BY_HOP_ROUTER_ALERT)?;
+    option::hear_icmpv6(&socket, &mld::Message::TYPES)?;
+    option::set_bytes(&socket, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &HOP_BY_HOP_ROUTER_ALERT)?;
     socket.set_multicast_hops_v6(1)?;
     socket.set_multicast_if_v6(interface.index)?;
     for group in [mld::REPORT_DESTINATION, mld::ALL_ROUTERS] {
@@ -381,30 +364,14 @@ fn open_v6(interface: &Interface) -> io::Result<Socket> {
 
 fn open_v4(interface: &Interface) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_IGMP)))?;
-    option::set(&socket, libc::IPPROTO_IP, libc::IP_OPTIONS, IP_ROUTER_ALERT)?;
+    option::set_bytes(&socket, libc::IPPROTO_IP, libc::IP_OPTIONS, &IP_ROUTER_ALERT)?;
     socket.set_multicast_ttl_v4(1)?;
     let on = socket2::InterfaceIndexOrAddress::Index(interface.index);
-    let request = libc::ip_mreqn {
-        imr_multiaddr: libc::in_addr { s_addr: 0 },
-        imr_address: libc::in_addr { s_addr: 0 },
-        imr_ifindex: interface.index as i32,
-    };
-    option::set(&socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, request)?;
+    option::set_multicast_interface_v4(&socket, interface.index)?;
     for group in [igmp::REPORT_DESTINATION, igmp::ALL_ROUTERS] {
         socket.join_multicast_v4_n(&group, &on)?;
     }
     Ok(socket)
-}
-
-/// `ICMP6_FILTER` in Linux's `icmpv6.h`: a bit for each type, set where it is not wanted.
-const ICMP6_FILTER: i32 = 1;
-
-fn filter_for_mld() -> [u32; 8] {
-    let mut blocked = [u32::MAX; 8];
-    for kind in mld::Message::TYPES {
-        blocked[usize::from(kind >> 5)] &= !(1 << (kind & 31));
-    }
-    blocked
 }
 
 /// An IPv4 packet's header, which a raw socket hands over, too, and what is behind it.
@@ -418,14 +385,6 @@ mod tests {
     use treecast_proto::membership::Record;
 
     use super::*;
-
-    #[test]
-    fn only_mld_passes_the_filter() {
-        let filter = filter_for_mld();
-        let passes = |kind: u8| filter[usize::from(kind / 32)] & 1 << (kind % 32) == 0;
-        assert!(passes(130) && passes(143) && passes(151));
-        assert!(!passes(128) && !passes(135));
-    }
 
     #[test]
     fn a_word_about_another_group_is_none() {

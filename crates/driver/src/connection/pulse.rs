@@ -9,7 +9,7 @@ use std::{net::TcpStream, time::Duration};
 
 use treecast_proto::Instant;
 
-use crate::tcp_info::{self, Delivery};
+use treecast_host::tcp_info::{self, Delivery};
 
 /// From look to look.
 const INTERVAL: Duration = Duration::from_secs(1);

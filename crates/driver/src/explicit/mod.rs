@@ -11,7 +11,6 @@ mod session;
 mod sharing;
 mod super_socket;
 mod transmitter;
-mod tun;
 
 use std::{
     io,
@@ -33,8 +32,9 @@ pub(crate) use self::raw::{ErrorSocket, PacketSocket, ResponseSocket, epoch, req
 pub(crate) use self::session::check_receivers;
 pub(crate) use self::sharing::KeyWatch;
 pub(crate) use self::super_socket::SuperSocket;
-pub use self::{session::run, sharing::Sharing, tun::TunError};
+pub use self::{session::run, sharing::Sharing};
 use crate::interface::InterfaceError;
+pub use treecast_host::tun::TunError;
 
 /// What the sender is to do. Names are those of listing A.3 where it has one.
 #[derive(Debug, Clone)]

@@ -1,14 +1,14 @@
 //! Whole IPv6 packets out, and MEADcast's discovery responses and ICMPv6's errors in.
 
 use std::{
-    io, mem,
-    mem::MaybeUninit,
+    io::{self, IoSlice},
     net::{Ipv6Addr, SocketAddrV6},
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd},
     time::SystemTime,
 };
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use treecast_host::{messages, option};
 use treecast_proto::explicit::{
     list_proof::{self, Listed},
     mead::sender::Request,
@@ -26,9 +26,6 @@ const BATCH: usize = 64;
 
 /// Longer than any response or error.
 const MAX_RESPONSE_LEN: usize = 2048;
-
-/// `ICMP6_FILTER` (RFC 3542, 3.2); a bit that is set keeps a type out. libc does not have it.
-const ICMP6_FILTER: libc::c_int = 1;
 
 /// What a sender needs to have room for between two of the kernel's turns.
 pub(super) const BUFFER_BYTES: usize = 4 << 20;
@@ -76,25 +73,10 @@ impl PacketSocket {
     }
 
     fn send_some(&self, packets: &[(Ipv6Addr, Vec<u8>)]) -> io::Result<usize> {
-        let mut addresses: Vec<_> = packets.iter().map(|(to, _)| socket_address(*to)).collect();
-        let slice = |packet: &Vec<u8>| libc::iovec {
-            iov_base: packet.as_ptr().cast_mut().cast(),
-            iov_len: packet.len(),
-        };
-        let mut slices: Vec<_> = packets.iter().map(|(_, packet)| slice(packet)).collect();
-        let message = |(address, slice): (&mut libc::sockaddr_in6, &mut libc::iovec)| {
-            // SAFETY: the header is plain data for which zeroes are good.
-            let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
-            message.msg_hdr.msg_name = std::ptr::from_mut(address).cast();
-            message.msg_hdr.msg_namelen = mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t;
-            (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (slice, 1);
-            message
-        };
-        let mut messages: Vec<_> = addresses.iter_mut().zip(&mut slices).map(message).collect();
-        let count = messages.len() as libc::c_uint;
-        // SAFETY: each message points at an address and a slice that outlive the call; the kernel only reads the packets.
-        let sent = unsafe { libc::sendmmsg(self.0.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        let address = |to: Ipv6Addr| SockAddr::from(SocketAddrV6::new(to, 0, 0, 0));
+        let parts: Vec<_> =
+            packets.iter().map(|(to, packet)| (address(*to), [IoSlice::new(packet)])).collect();
+        messages::send_many(&self.0, parts.iter().map(|(to, packet)| (Some(to), &packet[..])))
     }
 }
 
@@ -157,7 +139,7 @@ impl ResponseSocket {
     /// The next response; none when there is none now. What is no MEADcast header is passed over, and so is what other senders
     /// have for this host as one of their receivers: requests, and data that no router took the header from.
     pub fn receive(&self) -> io::Result<Option<Result<Response, Malformed>>> {
-        let mut buffer = [MaybeUninit::uninit(); MAX_RESPONSE_LEN];
+        let mut buffer = [0; MAX_RESPONSE_LEN];
         while let Some((from, bytes)) = receive(&self.socket, &mut buffer)? {
             if bytes.get(2).is_some_and(|kind| Header::is_routing_type(*kind, self.dialect)) {
                 let parsed = self.parse(from, bytes);
@@ -215,20 +197,13 @@ pub(crate) enum RoutingHeader {
 impl ErrorSocket {
     pub fn open(source: Ipv6Addr, dialect: Dialect) -> io::Result<Self> {
         let socket = listen(next_header::ICMPV6, source)?;
-        let mut filter = [u32::MAX; 8];
-        [DESTINATION_UNREACHABLE, PACKET_TOO_BIG].iter().for_each(|kind| filter[0] &= !(1 << kind));
-        let len = mem::size_of_val(&filter) as libc::socklen_t;
-        let (fd, value) = (socket.as_raw_fd(), filter.as_ptr().cast());
-        // SAFETY: the option takes 256 bits, which the kernel copies.
-        match unsafe { libc::setsockopt(fd, libc::IPPROTO_ICMPV6, ICMP6_FILTER, value, len) } {
-            0 => Ok(Self { socket, source, dialect }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        option::hear_icmpv6(&socket, &[DESTINATION_UNREACHABLE, PACKET_TOO_BIG])?;
+        Ok(Self { socket, source, dialect })
     }
 
     /// The next error about a packet from this sender's address; none when there is none now.
     pub fn receive(&self) -> io::Result<Option<Failure>> {
-        let mut buffer = [MaybeUninit::uninit(); MAX_RESPONSE_LEN];
+        let mut buffer = [0; MAX_RESPONSE_LEN];
         while let Some((_, bytes)) = receive(&self.socket, &mut buffer)? {
             if let Ok(Some(error)) = DeliveryError::parse(bytes)
                 && error.packet.source == self.source
@@ -286,15 +261,13 @@ fn listen(next_header: u8, address: Ipv6Addr) -> io::Result<Socket> {
 /// What has come, and from whom; none when there is nothing now.
 fn receive<'a>(
     socket: &Socket,
-    buffer: &'a mut [MaybeUninit<u8>; MAX_RESPONSE_LEN],
+    buffer: &'a mut [u8; MAX_RESPONSE_LEN],
 ) -> io::Result<Option<(Ipv6Addr, &'a [u8])>> {
     loop {
-        match socket.recv_from(buffer) {
-            Ok((len, from)) => {
-                // SAFETY: the kernel has written so many bytes.
-                let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), len) };
+        match messages::receive_from(socket, buffer) {
+            Ok((from, received)) => {
                 let from = from.as_socket_ipv6().map_or(Ipv6Addr::UNSPECIFIED, |from| *from.ip());
-                return Ok(Some((from, bytes)));
+                return Ok(Some((from, &buffer[..received.len])));
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock => return Ok(None),
@@ -303,12 +276,4 @@ fn receive<'a>(
             },
         }
     }
-}
-
-fn socket_address(address: Ipv6Addr) -> libc::sockaddr_in6 {
-    // SAFETY: the address is plain data for which zeroes are good. A raw socket takes no port.
-    let mut to: libc::sockaddr_in6 = unsafe { mem::zeroed() };
-    to.sin6_family = libc::AF_INET6 as libc::sa_family_t;
-    to.sin6_addr.s6_addr = address.octets();
-    to
 }

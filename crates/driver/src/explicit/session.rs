@@ -31,7 +31,6 @@ use super::{
     sharing::KeyWatch,
     super_socket::SuperSocket,
     transmitter::{self, Shared},
-    tun::{MIN_MTU, Tun},
 };
 use crate::{
     clock::Clock,
@@ -39,8 +38,9 @@ use crate::{
     poller::{Interest, Poller},
     security::random,
     stop::Stop,
-    udp::option,
 };
+use treecast_host::option;
+use treecast_host::tun::{MIN_MTU, Tun};
 
 /// Bytes of both headers.
 const IP_AND_UDP_LEN: usize = 48;

@@ -12,8 +12,9 @@ use treecast_proto::explicit::{
 };
 use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
-use super::{Error, tun::MIN_MTU};
+use super::Error;
 use crate::interface::Interface;
+use treecast_host::tun::MIN_MTU;
 
 /// What routers and groupings are. Names are those of listing A.3 where it has one.
 #[derive(Debug, Clone)]

@@ -20,13 +20,13 @@ use treecast_wire::ipv6;
 use super::{
     raw::{PacketSocket, epoch},
     super_socket::SuperSocket,
-    tun::Tun,
 };
 use crate::{
-    offload::OFFLOAD_LEN,
     poller::{Interest, Poller},
     wake::Waker,
 };
+use treecast_host::offload::OFFLOAD_LEN;
+use treecast_host::tun::Tun;
 
 /// Packets that are read before any is sent.
 const READ_AHEAD: usize = 32;

@@ -15,7 +15,8 @@ use treecast_proto::{
 use treecast_wire::ipv6::{self, next_header};
 
 use super::{CAPABLE_TRANSPORT, Out};
-use crate::{explicit::epoch, offload::UDP_HEADER_LEN};
+use crate::explicit::epoch;
+use treecast_host::offload::UDP_HEADER_LEN;
 
 const HOP_LIMIT: u8 = 64;
 

@@ -35,13 +35,13 @@ use std::{
 use data_encoding::HEXLOWER;
 use treecast_wire::{
     header::{FileId, HEADER_LEN, SessionId},
-    message::{BeginOfFile, Message, ModificationTime, ObjectKind},
+    message::{BeginOfFile, Message, ObjectKind},
 };
 
 use super::{
     PartFile, TargetError, TargetFolder, check_name,
     held_log::{Announced, HeldLog, Left, SharedLog},
-    sys::{self, Lock, Status, c_string, open_at},
+    sys::{self, FileTime, Lock, Status, c_string, open_at},
     target::HIDDEN,
 };
 
@@ -121,8 +121,8 @@ enum What {
 struct Done {
     hash: [u8; 32],
     inode: u64,
-    modified: ModificationTime,
-    changed: ModificationTime,
+    modified: FileTime,
+    changed: FileTime,
     kind: ObjectKind,
     size: u64,
     name: String,
@@ -604,9 +604,9 @@ impl Leftovers {
     }
 }
 
-fn parse_time(text: &str) -> Option<ModificationTime> {
+fn parse_time(text: &str) -> Option<FileTime> {
     let (seconds, nanoseconds) = text.split_once('.')?;
-    Some(ModificationTime { seconds: seconds.parse().ok()?, nanoseconds: nanoseconds.parse().ok()? })
+    Some(FileTime { seconds: seconds.parse().ok()?, nanoseconds: nanoseconds.parse().ok()? })
 }
 
 /// The hash of a file that has its name.
@@ -928,9 +928,7 @@ mod tests {
         };
         std::fs::create_dir_all(&path).unwrap();
         let make_fifo = || {
-            let name = c_string(&held).unwrap();
-            // SAFETY: a C string.
-            assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+            sys::make_pipe(&held).unwrap();
         };
         let make_hard_link = || {
             std::fs::write(&outside, "precious").unwrap();

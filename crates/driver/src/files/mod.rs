@@ -23,11 +23,13 @@ mod source;
 mod store;
 mod stored;
 mod symbols;
-mod sys;
 mod target;
 mod tree_hash;
 mod unsendable;
 mod walk;
+
+use treecast_host::folder as sys;
+use treecast_wire::message::ModificationTime;
 
 pub use buffers::Buffers;
 pub(crate) use intake::Intake;
@@ -43,3 +45,8 @@ pub use symbols::SourceBlock;
 pub use target::{TargetError, TargetFolder, check_name};
 pub use unsendable::Unsendable;
 pub use walk::{Found, NamedSource, Skipped, find_sources, find_sources_until};
+
+/// A time of modification as a file system takes it.
+fn file_time(time: ModificationTime) -> sys::FileTime {
+    sys::FileTime { seconds: time.seconds, nanoseconds: time.nanoseconds }
+}

@@ -14,11 +14,11 @@ use std::{
 use treecast_wire::message::{Attributes, BeginOfFile, ObjectKind};
 
 use super::{
-    PartFile, TargetError, TargetFolder, check_name,
+    PartFile, TargetError, TargetFolder, check_name, file_time,
     link::{MAX_LINK_LEN, check_link},
     sys::{self, Inode, Status, c_string},
 };
-use crate::user;
+use treecast_host::user;
 
 /// The most names that are remembered; of further ones it is not noticed that they are one in this folder.
 const MAX_GIVEN: usize = 1 << 20;
@@ -167,7 +167,7 @@ impl Names {
         } else if !status.is_ours() {
             return Ok(());
         }
-        sys::set_modified_at(&folder, c"", attributes.modified)
+        sys::set_modified_at(&folder, c"", file_time(attributes.modified))
     }
 
     fn commit_file(&mut self, mut part: PartFile, begin: &BeginOfFile) -> Result<Status, TargetError> {
@@ -179,7 +179,7 @@ impl Names {
         let file = part.file().map_err(failed)?;
         sys::set_mode(file, mode & !self.umask).map_err(failed)?;
         if let Some(attributes) = begin.attributes() {
-            sys::set_modified_at(file, c"", attributes.modified).map_err(failed)?;
+            sys::set_modified_at(file, c"", file_time(attributes.modified)).map_err(failed)?;
         }
         let renamed = part.rename(&parent, &last);
         let status = renamed.map_err(|source| self.folder.name_error(name, name, source))?;
@@ -211,7 +211,7 @@ impl Names {
         let renamed = rename((root, &temporary), (&parent, &last));
         renamed.inspect_err(|_| _ = sys::remove_at(root, &temporary)).map_err(failed)?;
         if let Some(attributes) = begin.attributes() {
-            sys::set_modified_at(&parent, &last, attributes.modified).map_err(failed)?;
+            sys::set_modified_at(&parent, &last, file_time(attributes.modified)).map_err(failed)?;
         }
         let status = sys::status_at(&parent, &last).map_err(failed)?;
         self.note_given(replaced, status, name);
@@ -333,7 +333,7 @@ fn make_of(
     let file = File::from(unnamed);
     file.write_all_at(content, 0)?;
     if let Some(attributes) = attributes {
-        sys::set_modified_at(&file, c"", attributes.modified)?;
+        sys::set_modified_at(&file, c"", file_time(attributes.modified))?;
     }
     sys::give_name(&file, parent, last)?;
     sys::status_at(&file, c"")

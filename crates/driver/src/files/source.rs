@@ -3,17 +3,15 @@
 use std::{
     fs::{File, Metadata},
     io,
-    os::{
-        fd::AsRawFd,
-        unix::{
-            ffi::OsStringExt,
-            fs::{FileExt, MetadataExt, OpenOptionsExt},
-        },
+    os::unix::{
+        ffi::OsStringExt,
+        fs::{FileExt, MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
+use treecast_host::folder;
 use treecast_wire::message::{Attributes, MODE_BITS, ModificationTime, ObjectKind};
 
 use super::Unsendable;
@@ -226,8 +224,7 @@ fn reopen(path: &Path, expected: Identity) -> Result<File, SourceError> {
     if now.size <= SHORT_LEN {
         return Ok(file);
     }
-    // SAFETY: a plain call on an open file; the advice only makes the kernel read further ahead.
-    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_SEQUENTIAL) };
+    folder::read_ahead(&file);
     Ok(file)
 }
 

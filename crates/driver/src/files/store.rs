@@ -36,7 +36,8 @@ use super::{
     symbols::{SourceBlock, Symbols},
     sys::Status,
 };
-use crate::{file_limit, udp::Batch, wake::Waker};
+use crate::{udp::Batch, wake::Waker};
+use treecast_host::file_limit;
 
 /// The most batches there are at a time: 12 MiB.
 const MAX_BATCHES: usize = 48;

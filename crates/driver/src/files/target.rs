@@ -5,10 +5,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     io,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::fs::OpenOptionsExt,
-    },
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -116,11 +113,7 @@ impl TargetFolder {
             _ => {}
         }
         let folder = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(path).map_err(failed)?;
-        let here = c_string(OsStr::new(".")).map_err(failed)?;
-        // SAFETY: `here` is a C string and the folder is open.
-        if unsafe { libc::faccessat(folder.as_raw_fd(), here.as_ptr(), libc::W_OK | libc::X_OK, 0) } != 0 {
-            return Err(failed(io::Error::last_os_error()));
-        }
+        sys::check_writable(&folder).map_err(failed)?;
         Ok(Self { folder: Arc::new(folder.into()), path: path.to_owned(), rules: Rules::default() })
     }
 
@@ -187,11 +180,8 @@ impl TargetFolder {
         let c_name = c_string(OsStr::new(&name)).map_err(failed)?;
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
         let opened = open_at(&self.folder, &c_name, flags, 0o600).map_err(failed)?;
-        // SAFETY: a C string and an open folder.
-        match unsafe { libc::unlinkat(self.folder.as_raw_fd(), c_name.as_ptr(), 0) } {
-            0 => Ok(opened.into()),
-            _ => Err(failed(io::Error::last_os_error())),
-        }
+        sys::remove_at(&self.folder, &c_name).map_err(failed)?;
+        Ok(opened.into())
     }
 
     /// Sees whether `size` more bytes fit.
@@ -212,25 +202,13 @@ impl TargetFolder {
 
     /// How many bytes this user may still write here. None where the file system does not say (an unlimited tmpfs):
     /// writing will show. A quota does not count.
-    #[allow(clippy::unnecessary_cast, reason = "the numbers are narrower on 32-bit hosts")]
     pub(super) fn free_bytes(&self) -> Option<u64> {
-        let statistics = self.statistics()?;
-        let free = (statistics.f_bavail as u64).saturating_mul(statistics.f_frsize as u64);
-        (statistics.f_blocks > 0).then_some(free)
+        sys::free_bytes(&*self.folder)
     }
 
     /// Whether the file system has room for another file. Some have no fixed number of them.
     pub(super) fn has_free_inode(&self) -> bool {
-        self.statistics().is_none_or(|statistics| statistics.f_files == 0 || statistics.f_favail > 0)
-    }
-
-    fn statistics(&self) -> Option<libc::statvfs> {
-        // SAFETY: statvfs is plain data that fstatvfs fills.
-        unsafe {
-            let mut statistics: libc::statvfs = std::mem::zeroed();
-            let is_known = libc::fstatvfs(self.folder.as_raw_fd(), &mut statistics) == 0;
-            is_known.then_some(statistics)
-        }
+        sys::has_free_inode(&*self.folder)
     }
 
     /// The line for an operation that failed here.
@@ -250,22 +228,14 @@ impl TargetFolder {
     /// # Errors
     /// When there is none.
     pub fn reserve(&self, file: &File, name: &str, size: u64) -> Result<(), TargetError> {
-        // SAFETY: statfs is plain data that fstatfs fills; the file is open.
-        let allocated = unsafe {
-            let mut statistics: libc::statfs = std::mem::zeroed();
-            let is_known = libc::fstatfs(file.as_raw_fd(), &mut statistics) == 0;
-            let len = libc::off64_t::try_from(size).unwrap_or(libc::off64_t::MAX);
-            if !is_known || statistics.f_type == libc::TMPFS_MAGIC || size == 0 {
-                return Ok(());
+        match sys::reserve(file, size) {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+            {
+                Err(self.error(format!("take {size} bytes for {name}"), error))
             }
-            libc::fallocate64(file.as_raw_fd(), 0, 0, len)
-        };
-        let error = io::Error::last_os_error();
-        if allocated != 0 && matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-        {
-            return Err(self.error(format!("take {size} bytes for {name}"), error));
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The line for a file that cannot be called `name`, by what is at `component` of it.

@@ -15,9 +15,10 @@ use treecast_wire::{
     ticket::{Fanout, Repair, Ticket},
 };
 
+use treecast_host::clock;
+
 use super::{Dialect, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, reach::Reach};
 use crate::{
-    clock,
     connection::Connection,
     files::Journal,
     interface::Interface,

@@ -9,9 +9,9 @@ use treecast_wire::{header::FileId, message::ChunkHashes};
 
 use crate::{
     chunk_tree::{ChunkHasher, ChunkTree},
-    file_limit,
     files::{NamedSource, SourceError},
 };
+use treecast_host::file_limit;
 
 /// How much is read, and hashed, at once: enough for BLAKE3 to be at its best, and little enough to be in a
 /// core's second-level cache still when it is sent.

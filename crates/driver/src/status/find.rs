@@ -10,6 +10,8 @@ use std::{
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use treecast_host::process;
+
 use super::{Snapshot, folder};
 
 /// How long all of them together get to answer.
@@ -101,8 +103,5 @@ fn read(mut stream: UnixStream, deadline: Instant) -> io::Result<Snapshot> {
 /// Whether a process is there that may answer soon. What this one finds under its own number is a killed one's: in a
 /// container, each may have the same.
 fn is_running(pid: u32) -> bool {
-    let Ok(number) = i32::try_from(pid) else { return false };
-    // SAFETY: signal 0 is none; it takes no pointers.
-    let is_there = || unsafe { libc::kill(number, 0) } == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
-    number > 0 && pid != std::process::id() && is_there()
+    pid != std::process::id() && i32::try_from(pid).is_ok_and(process::is_there)
 }

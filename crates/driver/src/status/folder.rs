@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::user;
+use treecast_host::user;
 
 /// `$XDG_RUNTIME_DIR/treecast`, else `/run/treecast` for root, else `/tmp/treecast-UID`.
 pub(super) fn own() -> PathBuf {

@@ -1,18 +1,16 @@
 //! Receiving: headers into one array, blocks side by side into one buffer.
 
-use std::{fmt, io, mem, net::UdpSocket, os::fd::AsRawFd};
+use std::{io, iter, mem, net::UdpSocket};
 
+use treecast_host::{control::Ancillary, messages::Scatter};
 use treecast_wire::{
     header::HEADER_LEN,
     seal::{PREFIX_LEN, SEALED_HEADER_LEN, TAG_LEN},
 };
 
-use super::{
-    Batch, Offload,
-    control::{self, Ancillary, ControlBuffer},
-    option,
-};
+use super::{Batch, Offload};
 use crate::seal::{Opener, Refused};
+use treecast_host::option;
 
 /// The longest UDP payload, and so the longest super-packet.
 const MAX_DATAGRAM_LEN: usize = 65_535;
@@ -36,24 +34,10 @@ pub struct Collector {
     opener: Option<Opener>,
     /// As many as there are datagrams in the largest super-packet.
     slots: Vec<Slot>,
-    pieces: Pieces,
+    scatter: Scatter,
     dropped: DropCounter,
     taken: u64,
 }
-
-/// The list of pieces that the kernel scatters messages into, empty between calls: to allocate it each time cost as much as
-/// several small allocations, of which it made the allocator tidy up.
-#[derive(Default)]
-struct Pieces(Vec<libc::iovec>);
-
-impl fmt::Debug for Pieces {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pieces")
-    }
-}
-
-// SAFETY: between calls it is empty, so that nothing it points at goes to another thread with it.
-unsafe impl Send for Pieces {}
 
 /// A socket that is not received from now.
 #[derive(Debug)]
@@ -122,7 +106,7 @@ impl Collector {
             block_len,
             opener,
             slots: vec![Slot::EMPTY; count],
-            pieces: Pieces::default(),
+            scatter: Scatter::default(),
             dropped: DropCounter::default(),
             taken: 0,
         })
@@ -194,13 +178,10 @@ impl Collector {
     /// What the kernel says, other than that nothing is there.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<bool> {
         loop {
-            let mut pieces = mem::take(&mut self.pieces);
             let result = match self.offload {
-                Offload::Batches => self.receive_many(batch, &mut pieces.0),
-                _ => self.receive_one(batch, &mut pieces.0),
+                Offload::Batches => self.receive_many(batch),
+                _ => self.receive_one(batch),
             };
-            pieces.0.clear();
-            self.pieces = pieces;
             match result {
                 Ok(()) => return Ok(true),
                 Err(error) => match error.raw_os_error() {
@@ -214,26 +195,19 @@ impl Collector {
     }
 
     /// One super-packet or datagram, scattered over the header slots and the batch's buffer.
-    fn receive_one(&mut self, batch: &mut Batch, iovecs: &mut Vec<libc::iovec>) -> io::Result<()> {
-        let start = batch.used();
-        self.point_at(batch, iovecs);
-        let mut control = ControlBuffer::new();
-        let mut message = message_into(iovecs);
-        message.msg_control = control.as_mut_ptr();
-        message.msg_controllen = ControlBuffer::LEN;
-        // SAFETY: `message` points at `iovecs` and `control`, and those at the slots and the batch.
-        let received = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &mut message, 0) };
-        let Ok(received) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
-        self.taken += received.max(LEAST_COUNTED) as u64;
-        // SAFETY: recvmsg has filled `message`, and `control` lives.
-        let ancillary = unsafe { control::read(&message) };
-        self.dropped.note(ancillary);
-        batch.set_marked(ancillary.is_marked);
-        if message.msg_flags & libc::MSG_TRUNC != 0 {
+    fn receive_one(&mut self, batch: &mut Batch) -> io::Result<()> {
+        let (start, lens) = (batch.used(), self.lens());
+        let pieces = pieces(&mut self.slots, batch.free(), lens);
+        let received = self.scatter.receive(&self.socket, pieces)?;
+        self.taken += received.len.max(LEAST_COUNTED) as u64;
+        self.dropped.note(received.ancillary);
+        batch.set_marked(received.ancillary.is_marked);
+        if received.is_truncated {
             batch.add_malformed();
             return Ok(());
         }
-        self.sort(batch, start, received, ancillary.segment_len.unwrap_or(received));
+        let segment_len = received.ancillary.segment_len.unwrap_or(received.len);
+        self.sort(batch, start, received.len, segment_len);
         Ok(())
     }
 
@@ -297,46 +271,20 @@ impl Collector {
     }
 
     /// As many datagrams as are there, have a slot and fit.
-    fn receive_many(&mut self, batch: &mut Batch, iovecs: &mut Vec<libc::iovec>) -> io::Result<()> {
-        let start = batch.used();
+    fn receive_many(&mut self, batch: &mut Batch) -> io::Result<()> {
+        let (start, lens) = (batch.used(), self.lens());
         let count = self.slots.len().min(batch.room() / self.block_len);
-        let pieces = self.lens().pieces();
-        self.point_at(batch, iovecs);
-        let mut controls = [ControlBuffer::new(); BATCH_MESSAGES];
-        let mut messages: Vec<_> = iovecs
-            .chunks_mut(pieces)
-            .zip(&mut controls)
-            .take(count)
-            .map(|(pair, control)| {
-                let mut message = message_into(pair);
-                message.msg_control = control.as_mut_ptr();
-                message.msg_controllen = ControlBuffer::LEN;
-                libc::mmsghdr { msg_hdr: message, msg_len: 0 }
-            })
-            .collect();
-        // SAFETY: as in `receive_one`, for each message.
-        let received = unsafe {
-            libc::recvmmsg(
-                self.socket.as_raw_fd(),
-                messages.as_mut_ptr(),
-                messages.len() as u32,
-                0,
-                std::ptr::null_mut(),
-            )
-        };
-        let Ok(received) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
-        // What each message was, before the slots that they point at are read.
-        let lens: Vec<_> = messages[..received]
-            .iter()
-            .map(|message| {
-                // SAFETY: recvmmsg has filled this message, and its control buffer lives.
-                let ancillary = unsafe { control::read(&message.msg_hdr) };
-                self.dropped.note(ancillary);
-                let truncated = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
-                ((!truncated).then_some(message.msg_len as usize), ancillary.is_marked)
-            })
-            .collect();
-        for (slot, (len, is_marked)) in lens.into_iter().enumerate() {
+        let pieces = pieces(&mut self.slots[..count], batch.free(), lens);
+        // What each message was, before the slots are read.
+        let mut messages = [(None, false); BATCH_MESSAGES];
+        let dropped = &mut self.dropped;
+        let received =
+            self.scatter.receive_many(&self.socket, pieces, lens.pieces(), |index, received| {
+                dropped.note(received.ancillary);
+                let len = (!received.is_truncated).then_some(received.len);
+                messages[index] = (len, received.ancillary.is_marked);
+            })?;
+        for (slot, (len, is_marked)) in messages.into_iter().enumerate().take(received) {
             self.taken += len.unwrap_or_default().max(LEAST_COUNTED) as u64;
             batch.set_marked(is_marked);
             match len {
@@ -347,18 +295,6 @@ impl Collector {
         Ok(())
     }
 
-    /// Room for a header, for a block, and where packets are sealed for a tag; and so on.
-    fn point_at(&mut self, batch: &mut Batch, iovecs: &mut Vec<libc::iovec>) {
-        let lens = self.lens();
-        iovecs.reserve(self.slots.len() * lens.pieces());
-        for (slot, room) in self.slots.iter_mut().zip(batch.free().chunks_exact_mut(self.block_len)) {
-            iovecs.extend([iovec(&mut slot.head[SEALED_HEADER_LEN - lens.head..]), iovec(room)]);
-            if lens.tag > 0 {
-                iovecs.push(iovec(&mut slot.tag[..lens.tag]));
-            }
-        }
-    }
-
     fn lens(&self) -> Lens {
         Lens::new(self.block_len, self.opener.is_some())
     }
@@ -367,13 +303,13 @@ impl Collector {
 /// Makes a socket nonblocking, and has the kernel tell what it can of each packet. Returns the way that it offers.
 fn prepare(socket: &UdpSocket, wanted: Offload) -> io::Result<Offload> {
     socket.set_nonblocking(true)?;
-    let refuses = || option::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1_i32).is_err();
+    let refuses = || option::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_err();
     let offload = if wanted == Offload::SuperPackets && refuses() { Offload::Batches } else { wanted };
     // Kernels without the counter are older than any that this crate runs on; it only informs.
-    let _ = option::set(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1_i32);
+    let _ = option::set(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
     // A socket of one family refuses the other's. Without marks, losses tell.
-    let _ = option::set(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1_i32);
-    let _ = option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1_i32);
+    let _ = option::set(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
+    let _ = option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
     Ok(offload)
 }
 
@@ -419,16 +355,13 @@ impl DropCounter {
     }
 }
 
-fn iovec(bytes: &mut [u8]) -> libc::iovec {
-    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
-}
-
-fn message_into(iovecs: &mut [libc::iovec]) -> libc::msghdr {
-    // SAFETY: msghdr is plain data, for which zeroes are a value.
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    message.msg_iov = iovecs.as_mut_ptr();
-    message.msg_iovlen = iovecs.len();
-    message
+/// The pieces that the kernel scatters datagrams into: room for a header, for a block, and where packets are sealed for a
+/// tag; and so on.
+fn pieces<'a>(slots: &'a mut [Slot], blocks: &'a mut [u8], lens: Lens) -> impl Iterator<Item = &'a mut [u8]> {
+    slots.iter_mut().zip(blocks.chunks_exact_mut(lens.block)).flat_map(move |(slot, block)| {
+        let tag = (lens.tag > 0).then_some(&mut slot.tag[..lens.tag]);
+        iter::once(&mut slot.head[SEALED_HEADER_LEN - lens.head..]).chain([block]).chain(tag)
+    })
 }
 
 #[cfg(test)]
@@ -439,7 +372,9 @@ mod tests {
     fn the_drop_counter_survives_its_wrap() {
         let mut counter = DropCounter::default();
         for dropped in [None, Some(5), Some(u32::MAX), None, Some(3)] {
-            counter.note(Ancillary { dropped, ..Ancillary::default() });
+            let mut ancillary = Ancillary::default();
+            ancillary.dropped = dropped;
+            counter.note(ancillary);
         }
         assert_eq!(counter.total, (1 << 32) + 3);
     }

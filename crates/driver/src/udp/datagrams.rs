@@ -1,19 +1,14 @@
 //! Receiving datagrams of any format, super-packets told apart, each with who sent it.
 
 use std::{
-    io, mem,
+    io,
     net::{SocketAddr, UdpSocket},
-    os::fd::AsRawFd,
 };
 
-use socket2::SockAddr;
+use treecast_host::messages;
 
-use super::{
-    Offload, Spare,
-    collector::DropCounter,
-    control::{self, Ancillary, ControlBuffer},
-    option,
-};
+use super::{Offload, Spare, collector::DropCounter};
+use treecast_host::option;
 
 /// The longest UDP payload, and so the longest super-packet.
 const MAX_DATAGRAM_LEN: usize = 65_535;
@@ -33,9 +28,9 @@ impl DatagramReceiver {
     pub fn new(socket: UdpSocket, offload: Offload) -> Self {
         if offload == Offload::SuperPackets {
             // Without it datagrams come one by one, which works as well.
-            let _ = option::set(&socket, libc::SOL_UDP, libc::UDP_GRO, 1_i32);
+            let _ = option::set(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
         }
-        let _ = option::set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1_i32);
+        let _ = option::set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
         Self { socket, offload, buffer: vec![0; MAX_DATAGRAM_LEN].into(), dropped: DropCounter::default() }
     }
 
@@ -71,10 +66,10 @@ impl DatagramReceiver {
     /// has sent to.
     pub fn receive(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<bool> {
         loop {
-            match self.receive_message() {
-                Ok((from, len, ancillary)) => {
+            match messages::receive_from(&self.socket, &mut self.buffer) {
+                Ok((from, messages::Received { len, ancillary, .. })) => {
                     self.dropped.note(ancillary);
-                    let Some(from) = from else { return Ok(true) };
+                    let Some(from) = from.as_socket() else { return Ok(true) };
                     let segment_len = ancillary.segment_len.unwrap_or(len).max(1);
                     if len == 0 {
                         each(from, &[]);
@@ -89,31 +84,5 @@ impl DatagramReceiver {
                 },
             }
         }
-    }
-
-    fn receive_message(&mut self) -> io::Result<(Option<SocketAddr>, usize, Ancillary)> {
-        let mut iovec = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: self.buffer.len() };
-        let mut control = ControlBuffer::new();
-        // SAFETY: msghdr is plain data, for which zeroes are a value.
-        let mut message: libc::msghdr = unsafe { mem::zeroed() };
-        message.msg_iov = &raw mut iovec;
-        message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr();
-        message.msg_controllen = ControlBuffer::LEN;
-        let socket = self.socket.as_raw_fd();
-        // SAFETY: `message` points at `iovec`, the buffer, `control` and the storage that try_init gives, and
-        // recvmsg leaves in the storage an address of the length that it tells.
-        let (len, from) = unsafe {
-            SockAddr::try_init(|storage, storage_len| {
-                message.msg_name = storage.cast();
-                message.msg_namelen = *storage_len;
-                let received = libc::recvmsg(socket, &mut message, libc::MSG_DONTWAIT);
-                *storage_len = message.msg_namelen;
-                usize::try_from(received).map_err(|_| io::Error::last_os_error())
-            })?
-        };
-        // SAFETY: recvmsg has filled `message`, and `control` lives.
-        let ancillary = unsafe { control::read(&message) };
-        Ok((from.as_socket(), len, ancillary))
     }
 }

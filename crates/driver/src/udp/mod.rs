@@ -13,11 +13,9 @@
 mod arrivals;
 mod batch;
 mod collector;
-pub(crate) mod control;
 mod datagrams;
 mod narrow;
 mod open;
-pub(crate) mod option;
 mod outage;
 mod transmitter;
 
@@ -32,7 +30,6 @@ pub use open::{
 };
 pub use outage::Outage;
 pub use transmitter::{Transmitter, blocks_in_super_packet, frames_in_super_packet};
-pub(crate) use transmitter::{iovec, message_to, send_message};
 
 /// How datagrams cross the border to the kernel, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,9 @@ use std::{
 use socket2::SockAddr;
 use treecast_wire::ipv6;
 
-use super::{open::unspecified, option};
-use crate::offload::UDP_HEADER_LEN;
+use super::open::unspecified;
+use treecast_host::offload::UDP_HEADER_LEN;
+use treecast_host::option;
 
 /// More than a session has receivers. Beyond it, all are looked at anew.
 const MAX_HOSTS: usize = 20_000;

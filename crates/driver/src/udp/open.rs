@@ -3,14 +3,13 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
-    os::fd::AsRawFd,
 };
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use thiserror::Error;
 
-use super::option;
 use crate::interface::Interface;
+use treecast_host::option;
 
 /// The hop limit of multicast packets unless the user names one: crosses a site. (The kernel's own default
 /// is 1, which no router passes on.)
@@ -67,17 +66,12 @@ pub fn open_group_sender(address: &GroupAddress, hops: u32) -> Result<UdpSocket,
     let group = multicast(address.group.ip())?;
     let socket = open(domain(group))?;
     let attempt = || -> io::Result<()> {
-        set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
+        option::set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
         if group.is_ipv4() {
             never_set_dont_fragment(&socket)?;
             socket.set_multicast_ttl_v4(hops)?;
             socket.set_multicast_loop_v4(true)?;
-            let request = libc::ip_mreqn {
-                imr_multiaddr: libc::in_addr { s_addr: 0 },
-                imr_address: libc::in_addr { s_addr: 0 },
-                imr_ifindex: address.interface.index as i32,
-            };
-            option::set(&socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, request)?;
+            option::set_multicast_interface_v4(&socket, address.interface.index)?;
         } else {
             socket.set_multicast_hops_v6(hops)?;
             socket.set_multicast_loop_v6(true)?;
@@ -114,7 +108,7 @@ pub fn open_group_receiver(
         IpAddr::V4(_) => (libc::IPPROTO_IP, option::IP_MULTICAST_ALL),
         IpAddr::V6(_) => (libc::IPPROTO_IPV6, option::IPV6_MULTICAST_ALL),
     };
-    option::set(&socket, level, name, 0_i32).map_err(failed)?;
+    option::set(&socket, level, name, 0).map_err(failed)?;
     let buffer = grow_receive_buffer(&socket, want_bytes).map_err(failed)?;
     option::join(&socket, group, address.source, address.interface.index).map_err(failed)?;
     Ok((socket.into(), buffer))
@@ -140,9 +134,9 @@ pub fn open_unicast_receiver(port: u16, want_bytes: usize) -> Result<(UdpSocket,
 /// What the kernel says.
 pub fn share_port_with_group(socket: &UdpSocket) -> io::Result<()> {
     if socket.local_addr()?.is_ipv6() {
-        option::set(socket, libc::IPPROTO_IPV6, option::IPV6_MULTICAST_ALL, 0_i32)?;
+        option::set(socket, libc::IPPROTO_IPV6, option::IPV6_MULTICAST_ALL, 0)?;
     }
-    option::set(socket, libc::IPPROTO_IP, option::IP_MULTICAST_ALL, 0_i32)?;
+    option::set(socket, libc::IPPROTO_IP, option::IP_MULTICAST_ALL, 0)?;
     // Only now: the port was nobody else's.
     SockRef::from(socket).set_reuse_address(true)
 }
@@ -154,7 +148,7 @@ pub fn share_port_with_group(socket: &UdpSocket) -> io::Result<()> {
 pub fn open_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
     let socket = open(domain(family_of))?;
     let attempt = || -> io::Result<()> {
-        set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
+        option::set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
         if family_of.is_ipv4() {
             never_set_dont_fragment(&socket)?;
         }
@@ -170,7 +164,7 @@ pub fn open_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
 /// What the kernel says: the port is taken, or the address is none of this host.
 pub fn open_unicast_server(address: SocketAddr, want_bytes: usize) -> io::Result<UdpSocket> {
     let socket = Socket::new(domain(address.ip()), Type::DGRAM, Some(Protocol::UDP))?;
-    set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
+    option::set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
     grow_receive_buffer(&socket, want_bytes)?;
     if address.is_ipv4() {
         never_set_dont_fragment(&socket)?;
@@ -248,7 +242,7 @@ fn never_set_dont_fragment(socket: &Socket) -> io::Result<()> {
 
 /// Asks for a receive buffer beyond the limit (which takes CAP_NET_ADMIN), else as far as allowed.
 fn grow_receive_buffer(socket: &Socket, want_bytes: usize) -> io::Result<ReceiveBuffer> {
-    set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, want_bytes)?;
+    option::set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, want_bytes)?;
     // The kernel doubles what it is asked for and counts its own overhead against it.
     let bytes = socket.recv_buffer_size()? / 2;
     let warning = (bytes < want_bytes).then(|| {
@@ -258,12 +252,4 @@ fn grow_receive_buffer(socket: &Socket, want_bytes: usize) -> io::Result<Receive
         )
     });
     Ok(ReceiveBuffer { bytes, warning })
-}
-
-fn set_buffer(socket: &impl AsRawFd, force: i32, polite: i32, bytes: usize) -> io::Result<()> {
-    let value = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
-    if option::set(socket, libc::SOL_SOCKET, force, value).is_ok() {
-        return Ok(());
-    }
-    option::set(socket, libc::SOL_SOCKET, polite, value)
 }

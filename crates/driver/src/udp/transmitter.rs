@@ -1,18 +1,16 @@
 //! Sending: runs of blocks as super-packets, batches or single datagrams.
 
 use std::{
-    io, mem,
+    io::{self, IoSlice},
     net::{SocketAddr, UdpSocket},
-    os::fd::AsRawFd,
-    ptr,
 };
 
 use socket2::SockAddr;
+use treecast_host::{control::Control, messages};
 use treecast_wire::header::{HEADER_LEN, Header};
 
 use super::{
-    Offload, control,
-    control::ControlBuffer,
+    Offload,
     narrow::{NarrowWay, NarrowWays},
 };
 
@@ -151,87 +149,43 @@ impl Transmitter {
     }
 
     fn send_super_packet(&self, to: &SockAddr, block_len: usize, piece: &[u8]) -> io::Result<()> {
-        let mut iovecs = match self.header_len {
-            0 => vec![iovec(piece)],
-            _ => self.iovecs(block_len, piece),
+        let parts = match self.header_len {
+            0 => vec![IoSlice::new(piece)],
+            _ => self.parts(block_len, piece),
         };
-        let mut message = message_to(to, &mut iovecs);
-        let mut control = ControlBuffer::new();
+        let mut control = Control::NONE;
         if piece.len() > block_len {
-            let segment_len = (self.header_len + block_len) as u16;
-            control::set_segment_len(&mut message, &mut control, segment_len);
+            control = control.with_segment_len((self.header_len + block_len) as u16);
         }
-        send_message(&self.socket, &message)
+        messages::send(&self.socket, Some(to), &parts, &control).map(drop)
     }
 
     fn send_batch(&self, to: &SockAddr, block_len: usize, piece: &[u8]) -> io::Result<()> {
-        let mut iovecs = self.iovecs(block_len, piece);
-        let mut messages: Vec<_> = iovecs
-            .chunks_mut(2)
-            .map(|pair| libc::mmsghdr { msg_hdr: message_to(to, pair), msg_len: 0 })
-            .collect();
-        let mut rest = messages.as_mut_slice();
-        while !rest.is_empty() {
-            // SAFETY: the messages point at `iovecs`, the headers and `piece`, which all outlive the call.
-            let sent =
-                unsafe { libc::sendmmsg(self.socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as u32, 0) };
-            match usize::try_from(sent) {
-                Ok(sent) => rest = &mut rest[sent..],
-                Err(_) => retry_if_interrupted()?,
+        let parts = self.parts(block_len, piece);
+        let packets: Vec<_> = parts.chunks(2).map(|packet| (Some(to), packet)).collect();
+        let mut left = &packets[..];
+        while !left.is_empty() {
+            match messages::send_many(&self.socket, left.iter().copied()) {
+                Ok(sent) => left = &left[sent..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
     fn send_singly(&self, to: &SockAddr, block_len: usize, piece: &[u8]) -> io::Result<()> {
-        let mut iovecs = self.iovecs(block_len, piece);
-        iovecs.chunks_mut(2).try_for_each(|pair| send_message(&self.socket, &message_to(to, pair)))
+        let parts = self.parts(block_len, piece);
+        let send = |packet| messages::send(&self.socket, Some(to), packet, &Control::NONE).map(drop);
+        parts.chunks(2).try_for_each(send)
     }
 
     /// Header, block, header, block, ... as the kernel is to gather them.
-    fn iovecs(&self, block_len: usize, piece: &[u8]) -> Vec<libc::iovec> {
+    fn parts<'a>(&'a self, block_len: usize, piece: &'a [u8]) -> Vec<IoSlice<'a>> {
         let len = self.header_len;
         let headers = (0..).map(|slot| &self.headers[slot * len..(slot + 1) * len]);
-        piece
-            .chunks(block_len)
-            .zip(headers)
-            .flat_map(|(block, header)| [iovec(header), iovec(block)])
-            .collect()
-    }
-}
-
-pub(crate) fn iovec(bytes: &[u8]) -> libc::iovec {
-    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
-}
-
-pub(crate) fn message_to(to: &SockAddr, iovecs: &mut [libc::iovec]) -> libc::msghdr {
-    // SAFETY: msghdr is plain data, for which zeroes are a value.
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    message.msg_name = to.as_ptr().cast_mut().cast();
-    message.msg_namelen = to.len();
-    message.msg_iov = iovecs.as_mut_ptr();
-    message.msg_iovlen = iovecs.len();
-    if iovecs.is_empty() {
-        message.msg_iov = ptr::null_mut();
-    }
-    message
-}
-
-/// Sends what `message` points at, all of which the caller keeps alive.
-pub(crate) fn send_message(socket: &impl AsRawFd, message: &libc::msghdr) -> io::Result<()> {
-    loop {
-        // SAFETY: the callers keep alive all that `message` points at.
-        if unsafe { libc::sendmsg(socket.as_raw_fd(), message, 0) } >= 0 {
-            return Ok(());
-        }
-        retry_if_interrupted()?;
-    }
-}
-
-fn retry_if_interrupted() -> io::Result<()> {
-    match io::Error::last_os_error() {
-        error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-        error => Err(error),
+        let packets = piece.chunks(block_len).zip(headers);
+        packets.flat_map(|(block, header)| [IoSlice::new(header), IoSlice::new(block)]).collect()
     }
 }
 

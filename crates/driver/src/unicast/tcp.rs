@@ -5,13 +5,13 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    os::fd::AsRawFd,
     path::Path,
     sync::mpsc,
     thread,
     time::Duration,
 };
 
+use treecast_host::folder;
 use treecast_proto::{
     Instant, Step,
     unicast::{
@@ -195,21 +195,19 @@ fn write_file(mut stream: &TcpStream, file: &File, header: FileHeader) -> io::Re
     stream.set_write_timeout(Some(TIMEOUT))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(&header.to_bytes())?;
-    let mut offset: libc::off_t = 0;
-    while (offset as u64) < header.file_size {
-        let len = (header.file_size - offset as u64).min(SENDFILE_LEN) as usize;
-        // SAFETY: two open descriptors and an offset that lives.
-        let sent = unsafe { libc::sendfile(stream.as_raw_fd(), file.as_raw_fd(), &mut offset, len) };
-        match sent {
-            0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file has become shorter")),
-            1.. => {}
-            _ => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, "it has taken nothing for 60 s"));
-                }
-                error => return Err(error),
-            },
+    let mut offset = 0;
+    while offset < header.file_size {
+        let len = (header.file_size - offset).min(SENDFILE_LEN) as usize;
+        match folder::send_file(stream, file, &mut offset, len) {
+            Ok(0) => {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file has become shorter"));
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "it has taken nothing for 60 s"));
+            }
+            Err(error) => return Err(error),
         }
     }
     stream.shutdown(Shutdown::Write)?;

@@ -1,7 +1,6 @@
 //! The objects of a feed's run, as files in the store, and the pipe through which the sender hears of them.
 
 use std::{
-    ffi::CString,
     fs::{self, File},
     io::{self, Write},
     os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
@@ -10,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use treecast_host::folder;
 use treecast_measure::db::ObjectTime;
 
 use super::{
@@ -47,7 +47,7 @@ impl Products {
     pub fn make(store: &Store, arrivals: &[Arrival], seed: u64) -> io::Result<Self> {
         let folder = store.fresh_folder("source")?;
         let pipe = folder.join("feed");
-        make_pipe(&pipe)?;
+        folder::make_pipe(&pipe)?;
         let mut draws = SplitMix64(seed);
         let products = arrivals.iter().enumerate().map(|(index, arrival)| {
             let name = format!("product-{index:05}");
@@ -114,12 +114,6 @@ impl Product {
         fs::write(&path, &bytes)?;
         Ok(Self { path, name, at: arrival.at, size, digest: *blake3::hash(&bytes).as_bytes() })
     }
-}
-
-fn make_pipe(path: &Path) -> io::Result<()> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the path is a C string.
-    if unsafe { libc::mkfifo(path.as_ptr(), 0o600) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use treecast_wire::mead::{Dialect, Header, Kind};
 use super::Forgery;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
-use crate::relay::FrameSocket;
+use crate::relay::{self, MAX_FRAME_BYTES};
 
 /// How long it takes at most until an attack ends, and how late a packet may be.
 const TURN: Duration = Duration::from_millis(10);
@@ -81,14 +81,14 @@ pub(super) fn forge(lab: &Lab, forgery: &Forgery) -> Result<Attack> {
 pub(super) fn replay(lab: &Lab, node: &str, interface: &str, after: Duration) -> Result<Attack> {
     let index = lab.interface(node, interface)?.index;
     let recorder = lab
-        .enter(node, || FrameSocket::open(index))?
+        .enter(node, || relay::open(index))?
         .map_err(Error::system(format!("record packets at {node}")))?;
     let socket = sending_socket(lab, node)?;
     Ok(Attack::start(move |stop, sent| {
         let mut waiting: VecDeque<(Instant, Ipv6Addr, Vec<u8>)> = VecDeque::new();
         let mut frame = Vec::new();
         while !stop.load(Ordering::Relaxed) {
-            while recorder.receive(&mut frame) {
+            while recorder.receive(&mut frame, MAX_FRAME_BYTES) {
                 if let Some((to, packet)) = recorded(&frame).filter(|_| waiting.len() < MAX_WAITING) {
                     waiting.push_back((Instant::now() + after, to, packet));
                 }

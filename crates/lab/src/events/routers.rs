@@ -9,6 +9,7 @@ use std::{ffi::OsString, io};
 
 use serde::{Deserialize, Serialize};
 use treecast_dataplane::explicit::{self, Setting};
+use treecast_host::process;
 
 use crate::error::{Error, Result};
 use crate::lab::Lab;
@@ -41,11 +42,8 @@ pub(super) fn end(lab: &Lab, node: &str, signal: i32) -> Result<()> {
         // A router that fails does not wait until senders have found other ways.
         enable(lab, node, false)?;
     }
-    // SAFETY: takes no pointers. The process has just been asked who it is.
-    let killed = unsafe { libc::kill(process, signal) };
-    if killed != 0 {
-        return Err(Error::system(action("end"))(io::Error::last_os_error()));
-    }
+    // It has just been asked who it is.
+    process::kill(process, signal).map_err(Error::system(action("end")))?;
     let deadline = Instant::now() + PATIENCE;
     while lab.enter(node, || explicit::process(None))?.is_ok() {
         if Instant::now() > deadline {

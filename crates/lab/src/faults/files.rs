@@ -6,6 +6,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use treecast_host::mount;
+
 use super::schedule::Random;
 
 /// What is sent: a set of a few files of some MiB, small ones, an empty one and a link.
@@ -97,13 +99,8 @@ impl SmallDisk {
     /// Mounts it, for the calling thread and the programs that it starts alone.
     pub fn mount(root: PathBuf, bytes: u64) -> io::Result<Self> {
         fs::create_dir_all(&root)?;
-        let path = std::ffi::CString::new(root.as_os_str().as_encoded_bytes())?;
-        let options = std::ffi::CString::new(format!("size={bytes}"))?;
-        // SAFETY: all texts end in zero and outlive the call.
-        let result = unsafe {
-            libc::mount(c"tmpfs".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), 0, options.as_ptr().cast())
-        };
-        if result == 0 { Ok(Self { root }) } else { Err(io::Error::last_os_error()) }
+        mount::mount_memory(&root, bytes)?;
+        Ok(Self { root })
     }
 
     /// Takes all room that is left.
@@ -123,27 +120,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        if let Ok(path) = std::ffi::CString::new(self.root.as_os_str().as_encoded_bytes()) {
-            // SAFETY: the text ends in zero and outlives the call.
-            unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
-        }
+        // It goes with this process at the latest.
+        _ = mount::unmount(&self.root);
     }
-}
-
-/// Has what this thread mounts stay its own.
-pub fn own_mounts() -> io::Result<()> {
-    // SAFETY: plain calls; the texts end in zero.
-    let result = unsafe {
-        match libc::unshare(libc::CLONE_NEWNS) {
-            0 => libc::mount(
-                std::ptr::null(),
-                c"/".as_ptr(),
-                std::ptr::null(),
-                libc::MS_REC | libc::MS_PRIVATE,
-                std::ptr::null(),
-            ),
-            failed => failed,
-        }
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -56,7 +56,8 @@ fn in_lab(
     let result = std::thread::scope(|scope| {
         scope
             .spawn(|| {
-                files::own_mounts().map_err(Error::system("mount file systems of its own"))?;
+                treecast_host::mount::own_mounts(false)
+                    .map_err(Error::system("mount file systems of its own"))?;
                 play_all(order, lab, tell, stop)
             })
             .join()

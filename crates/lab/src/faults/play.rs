@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use treecast_host::process::die_with_parent;
+
 use super::{
     fetched::Fetched,
     files::{Files, SmallDisk, redate},
@@ -16,7 +18,7 @@ use super::{
     program::{Exit, Program, Told, Who},
     schedule::{Fault, RECEIVERS, SMALL_DISK, Schedule},
 };
-use crate::{Daemon, Error, Lab, Result, events, process::die_with_parent};
+use crate::{Daemon, Error, Lab, Result, events};
 
 /// Everything has ended by then, or the session has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(60);

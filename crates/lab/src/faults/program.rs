@@ -11,8 +11,10 @@ use std::{
 
 use serde_json::Value;
 
+use treecast_host::process::die_with_parent;
+
 use super::fetched::Report;
-use crate::{Error, Lab, Result, process::die_with_parent};
+use crate::{Error, Lab, Result};
 
 /// Whose words those are: a receiver's by its number, or the sender's.
 pub type Who = Option<usize>;

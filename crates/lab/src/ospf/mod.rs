@@ -5,20 +5,18 @@
 
 mod config;
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::net::{Ipv6Addr, UdpSocket};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::chown;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use treecast_host::{mount::mount_over, namespace::Namespace};
+
 use crate::daemon::Daemon;
 use crate::error::{Error, Result};
-use crate::namespace::Namespace;
 use crate::parallel;
 use crate::plan::{LabNode, Plan};
 use crate::topology::{Role, Topology};
@@ -65,9 +63,7 @@ impl Frr {
         command.args(["-u", USER, "-g", USER, "--log", "stdout", "-P", "0", "-f"]);
         // By that path: as that user it may not be let into the folders above its own.
         command.arg(format!("{RUN_DIRECTORY}/{name}.conf"));
-        let (folder, run) = (CString::new(folder.as_os_str().as_bytes())?, CString::new(RUN_DIRECTORY)?);
-        // SAFETY: two kinds of system calls on strings that are there already, as is needed after a fork.
-        unsafe { command.pre_exec(move || mount_over(&folder, &run)) };
+        mount_over(folder, RUN_DIRECTORY, &mut command)?;
         Ok(command)
     }
 
@@ -155,21 +151,6 @@ fn user(users: &str) -> Option<(u32, u32)> {
     let mut lines = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let fields = lines.find(|fields| fields.first() == Some(&USER))?;
     Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
-}
-
-/// Has this process alone see `folder` in the place of another. Namespaces and what is mounted later are as everybody
-/// sees them, so that a lab can take its own down.
-fn mount_over(folder: &CString, place: &CString) -> io::Result<()> {
-    let none = std::ptr::null();
-    // SAFETY: the strings outlive the calls; a bind has neither type nor data.
-    let results = unsafe {
-        [
-            libc::unshare(libc::CLONE_NEWNS),
-            libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_SLAVE, none.cast()),
-            libc::mount(folder.as_ptr(), place.as_ptr(), none, libc::MS_BIND, none.cast()),
-        ]
-    };
-    if results.iter().all(|result| *result == 0) { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ mod export;
 mod program;
 mod recording;
 mod run;
-mod signals;
 
 use std::{io, path::PathBuf};
 

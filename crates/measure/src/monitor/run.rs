@@ -3,15 +3,17 @@
 use std::{
     ffi::OsString,
     ops::ControlFlow,
+    os::fd::AsFd,
     path::PathBuf,
     time::{Duration, Instant, SystemTime},
 };
 
+use treecast_host::{poller::wait_readable, signals::Signals};
+
 use super::{
     MonitorError,
-    program::{Program, ProgramEnd, wait_readable},
+    program::{Program, ProgramEnd},
     recording::{self, Start, Writer},
-    signals::Signals,
 };
 use crate::{
     db::Machine,
@@ -73,7 +75,7 @@ pub fn run(
     options: &Options,
     observe: &mut dyn FnMut(Observed<'_>) -> ControlFlow<()>,
 ) -> Result<Report, MonitorError> {
-    let signals = Signals::catch().map_err(MonitorError::Wait)?;
+    let signals = Signals::catch(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]).map_err(MonitorError::Wait)?;
     let mut monitor = Monitor::open(options)?;
     let program = match &options.program[..] {
         [] => None,
@@ -100,7 +102,7 @@ pub fn run(
 fn wait_until(deadline: Instant, signals: &Signals, program: Option<&Program>) -> Result<bool, MonitorError> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let [signalled, ended] = wait_readable([Some(signals.fd()), program.map(Program::ended)], left)
+        let [signalled, ended] = wait_readable([Some(signals.as_fd()), program.map(Program::ended)], left)
             .map_err(MonitorError::Wait)?;
         if ended {
             return Ok(true);

@@ -1,9 +1,8 @@
 //! The machine as a whole, and what measuring it costs.
 
-use super::{
-    Reading, SampleError,
-    procfile::{ProcFile, ns_per_tick},
-};
+use treecast_host::{clock::ns_per_tick, process::page_bytes};
+
+use super::{Reading, SampleError, procfile::ProcFile};
 use crate::series::{self, Name};
 
 /// Samples load, processors, memory, swap and the kernel's packet backlog.
@@ -127,8 +126,7 @@ impl OwnCost {
     pub fn open() -> Result<Self, SampleError> {
         Ok(Self {
             statm: ProcFile::open("/proc/self/statm")?,
-            // SAFETY: sysconf has no preconditions.
-            page_bytes: unsafe { libc::sysconf(libc::_SC_PAGESIZE) },
+            page_bytes: page_bytes() as i64,
             cpu: series::SELF_CPU_NS.into(),
             resident: series::SELF_RESIDENT_BYTES.into(),
         })

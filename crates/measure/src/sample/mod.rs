@@ -6,7 +6,6 @@
 //! request gives all counters of all its interfaces.
 
 mod machine;
-mod netlink;
 mod nodes;
 mod process;
 mod procfile;

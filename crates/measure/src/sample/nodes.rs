@@ -2,16 +2,19 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
     io,
     path::{Path, PathBuf},
 };
 
-use super::{
-    Reading, SampleError,
-    netlink::{self, Counters, QueueState, Socket},
-    process::ProcessTree,
+use treecast_host::{
+    namespace::Namespace,
+    netlink::{
+        Netlink,
+        counters::{Counters, QueueState},
+    },
 };
+
+use super::{Reading, SampleError, process::ProcessTree};
 use crate::series::{self, Counter, Name, Queue};
 
 /// A node to sample.
@@ -44,7 +47,7 @@ pub struct NodeSampler {
 
 struct Node {
     source: NodeSource,
-    socket: Socket,
+    socket: Netlink,
     /// The series of each interface by its index; an interface that is not sampled has none.
     series: HashMap<u32, Option<[Name; 6]>>,
     /// What each interface is reported under, by its index.
@@ -91,7 +94,7 @@ impl Node {
             enter(path)?;
         }
         let failed = |e| SampleError::Netlink { node: source.name.clone(), source: e };
-        let mut socket = Socket::open().map_err(failed)?;
+        let mut socket = Netlink::open().map_err(failed)?;
         let links = socket.links().map_err(failed)?;
         let mut node = Self {
             source,
@@ -152,8 +155,8 @@ impl Node {
         }
         for of_one in counters.iter() {
             let Some(Some(names)) = self.series.get(&of_one.index) else { continue };
-            for (name, counter) in names.iter().zip(Counter::ALL) {
-                each(Reading { name: name.clone(), value: of_one.get(counter) as i64 });
+            for (name, value) in names.iter().zip(of_one.values) {
+                each(Reading { name: name.clone(), value: value as i64 });
             }
         }
     }
@@ -194,7 +197,7 @@ impl Node {
 }
 
 fn enter(path: &Path) -> Result<(), SampleError> {
-    File::open(path)
-        .and_then(|file| netlink::enter(&file))
+    Namespace::of_file(path)
+        .and_then(|namespace| namespace.enter())
         .map_err(|source| SampleError::Namespace { path: path.to_owned(), source })
 }

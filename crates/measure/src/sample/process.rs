@@ -1,8 +1,16 @@
 //! CPU and memory of a process and of what it started.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    time::Duration,
+};
 
-use super::procfile::{ProcFile, ns_per_tick};
+use treecast_host::{
+    clock::{self, ns_per_tick},
+    process::page_bytes,
+};
+
+use super::procfile::ProcFile;
 
 /// Follows a process and its descendants. A descendant is found while it lives (if the main thread
 /// of its parent started it), and counted by its parent when that has waited for it.
@@ -42,8 +50,7 @@ impl ProcessTree {
             files: HashMap::new(),
             cpu_ns: 0,
             ns_per_tick: ns_per_tick(),
-            // SAFETY: sysconf has no preconditions.
-            page_bytes: unsafe { libc::sysconf(libc::_SC_PAGESIZE) },
+            page_bytes: page_bytes() as i64,
         }
     }
 
@@ -76,7 +83,7 @@ impl ProcessTree {
         let stat = Stat::parse(files.stat.read().ok()?)?;
         let children = files.children.read().unwrap_or_default();
         to_visit.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-        let own = clock_ns(process_clock(pid)).unwrap_or(stat.own_ticks * self.ns_per_tick);
+        let own = clock::process_time(pid).map_or(stat.own_ticks * self.ns_per_tick, ns);
         Some(Usage {
             cpu_ns: own + stat.waited_for_ticks * self.ns_per_tick,
             resident_bytes: stat.resident_pages * self.page_bytes,
@@ -86,7 +93,7 @@ impl ProcessTree {
 
 /// CPU that this process has used, all its threads together.
 pub fn own_cpu_ns() -> i64 {
-    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
+    ns(clock::own_process_time())
 }
 
 /// Fields 14 to 17 and 24 of /proc/PID/stat.
@@ -109,18 +116,8 @@ impl Stat {
     }
 }
 
-/// The clock of another process' CPU time, to the nanosecond where /proc has ticks (see
-/// `clock_getcpuclockid(3)`: the complemented id, with the scheduler's clock in the low bits).
-fn process_clock(pid: u32) -> libc::clockid_t {
-    const SCHEDULER_CLOCK: libc::clockid_t = 2;
-    (!(pid as libc::clockid_t) << 3) | SCHEDULER_CLOCK
-}
-
-fn clock_ns(clock: libc::clockid_t) -> Option<i64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec that outlives the call.
-    let done = unsafe { libc::clock_gettime(clock, &mut time) };
-    (done == 0).then(|| time.tv_sec * 1_000_000_000 + time.tv_nsec)
+fn ns(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -150,8 +147,7 @@ mod tests {
         let resident = tree.sample().resident_bytes;
         let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", shell.id())).unwrap();
         for pid in children.split_whitespace() {
-            // SAFETY: kill has no memory effects; the process is the shell's child, not yet waited for.
-            unsafe { libc::kill(pid.parse().unwrap(), libc::SIGKILL) };
+            treecast_host::process::kill(pid.parse().unwrap(), libc::SIGKILL).unwrap();
         }
         shell.wait().unwrap();
         assert!(busy, "100 ms of CPU were never seen");

@@ -39,13 +39,6 @@ impl ProcFile {
     }
 }
 
-/// Nanoseconds in one tick of the times that /proc gives.
-pub fn ns_per_tick() -> i64 {
-    // SAFETY: sysconf has no preconditions.
-    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    1_000_000_000 / ticks_per_second.max(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

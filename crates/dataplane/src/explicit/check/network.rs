@@ -13,7 +13,11 @@ use socket2::Socket;
 use treecast_proto::explicit::xcast::router::NextHop;
 
 use super::Failure;
-use crate::{netlink::Netlink, sys};
+use treecast_host::{
+    namespace::Namespace,
+    netlink::Netlink,
+    packet::{self, Addressee},
+};
 
 /// Numbers of the interface by which packets come, and of two others by which copies leave.
 pub const ENTRANCE: u32 = 10;
@@ -100,7 +104,7 @@ pub struct Network {
 impl Network {
     /// Makes it, and moves the calling thread there.
     pub fn enter() -> Result<Self, Failure> {
-        sys::enter_new_network()
+        Namespace::enter_new()
             .map_err(|error| format!("cannot make a network namespace: {error}; be root"))?;
         for (setting, value) in [("all/forwarding", "1"), ("default/accept_dad", "0")] {
             fs::write(format!("/proc/sys/net/ipv6/conf/{setting}"), value)?;
@@ -110,8 +114,8 @@ impl Network {
         let mut macs = BTreeMap::new();
         let mut sockets = Vec::new();
         for (index, name) in INTERFACES {
-            macs.insert(index, interfaces[name].mac.ok_or(format!("{name} has no Ethernet address"))?);
-            let socket = sys::packet_socket(index)?;
+            macs.insert(index, interfaces[&index].mac.ok_or(format!("{name} has no Ethernet address"))?);
+            let socket = packet::open(index, packet::ALL_TYPES)?;
             socket.set_recv_buffer_size(4 << 20)?;
             sockets.push((index, socket));
         }
@@ -145,13 +149,13 @@ impl Network {
         let incoming = self.incoming_head(None);
         for (interface, socket) in &self.sockets {
             loop {
-                let (len, kind) = match sys::receive_frame(socket, &mut self.buffer) {
+                let (len, to) = match packet::receive(socket, &mut self.buffer) {
                     Ok(read) => read,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => return Err(error),
                 };
                 let frame = &self.buffer[..len];
-                if kind == libc::PACKET_OUTGOING && is_copy(frame) {
+                if to == Addressee::Leaving && is_copy(frame) {
                     direct.push(frame.to_vec());
                 } else if *interface == ENTRANCE && frame.starts_with(&incoming) {
                     to_kernel.push(frame.to_vec());

@@ -110,7 +110,7 @@ fn a_whole_object_becomes_a_file_with_its_mode_and_time_whatever_had_its_name() 
         let metadata = path.join(name).metadata().unwrap();
         assert_eq!(
             (metadata.mode() & 0o777, metadata.mtime(), metadata.mtime_nsec()),
-            (0o666 & !u32::from(crate::user::umask()), 1_000_000, 7)
+            (0o666 & !u32::from(treecast_host::user::umask()), 1_000_000, 7)
         );
         assert_eq!(std::fs::read(path.join(name)).unwrap(), b"abc");
     }

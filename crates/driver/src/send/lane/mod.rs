@@ -9,6 +9,7 @@ mod turns;
 
 use std::{borrow::Cow, net::SocketAddr, sync::Arc};
 
+use treecast_host::option;
 use treecast_proto::Instant;
 use treecast_wire::{
     header::{HEADER_LEN, Header},
@@ -24,7 +25,7 @@ use super::{Plan, SendError};
 use crate::{
     pacer,
     seal::Sealer,
-    udp::{Transmitter, option},
+    udp::Transmitter,
 };
 
 /// Sends one packet to many.

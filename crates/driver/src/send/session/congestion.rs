@@ -11,7 +11,8 @@ use super::{
     super::{MOST_CODED_BPS, Plan, Rate, RateProgress, SendError},
     Session,
 };
-use crate::{pacer, tcp_info, udp::frames_in_super_packet};
+use crate::{pacer, udp::frames_in_super_packet};
+use treecast_host::tcp_info;
 
 /// The congestion control, and what of it is in force.
 #[derive(Debug)]

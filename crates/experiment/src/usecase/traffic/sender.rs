@@ -41,7 +41,7 @@ pub struct Sent {
 /// Sends all that `pace` says, flow by flow, each with an equal part of the interval behind the one before; `stop` ends
 /// it early. What is late is made up for.
 pub fn send(flows: &[Flow], pace: &Pace, stop: &dyn Fn() -> bool) -> Sent {
-    let (start, cpu) = (Instant::now(), thread_time());
+    let (start, cpu) = (Instant::now(), treecast_host::clock::thread_time());
     let mut sent = Sent { began: now(), ..Sent::default() };
     let mut datagram = vec![0; pace.payload_bytes];
     for number in 0..pace.packets {
@@ -61,14 +61,6 @@ pub fn send(flows: &[Flow], pace: &Pace, stop: &dyn Fn() -> bool) -> Sent {
         sent.packets += 1;
     }
     sent.lasted = start.elapsed();
-    sent.cpu = thread_time().saturating_sub(cpu);
+    sent.cpu = treecast_host::clock::thread_time().saturating_sub(cpu);
     sent
-}
-
-/// Processor time of the calling thread.
-fn thread_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure outlives the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

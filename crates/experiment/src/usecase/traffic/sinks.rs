@@ -105,7 +105,5 @@ impl Sinks {
 /// Has the calling thread run before others where processors are short. What sinks are too late for is lost in their sockets, and
 /// would be taken for the network's loss; a machine at its limit is told by other means.
 fn go_first() {
-    const HIGHEST: libc::c_int = -20;
-    // SAFETY: no pointers; 0 is the calling thread. Who may not is no faster than others.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, HIGHEST) };
+    treecast_host::process::set_priority(-20);
 }

@@ -24,7 +24,7 @@ const DEVICE: &str = "/dev/net/tun";
 const ANY_NAME: &str = "mead%d";
 
 /// An interface with less has no IPv6 (RFC 8200, 5).
-pub(super) const MIN_MTU: u32 = 1280;
+pub const MIN_MTU: u32 = 1280;
 
 /// Packets that wait for us: a program may send a burst. The kernel drops what comes when there are so many.
 const QUEUE_PACKETS: libc::c_int = 4096;
@@ -77,7 +77,7 @@ pub enum TunError {
 
 /// The device. It and its route are gone when this is dropped, or the process ends in any way.
 #[derive(Debug)]
-pub(super) struct Tun {
+pub struct Tun {
     file: File,
     name: String,
 }

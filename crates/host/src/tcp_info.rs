@@ -1,12 +1,10 @@
 //! What the kernel knows of a TCP connection.
 
-use std::{
-    io, mem,
-    os::fd::{AsFd, AsRawFd},
-    time::Duration,
-};
+use std::{io, os::fd::AsFd, time::Duration};
 
 use socket2::SockRef;
+
+use crate::option;
 
 /// The smoothed round trip, of which the handshake gives the first measurement; none where the kernel does not tell.
 pub fn round_trip(connection: &impl AsFd) -> Option<Duration> {
@@ -15,17 +13,18 @@ pub fn round_trip(connection: &impl AsFd) -> Option<Duration> {
 
 /// How a connection gets on, by the kernel's count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Delivery {
-    /// Since it was opened.
+pub struct Delivery {
+    /// Bytes acknowledged since the connection was opened.
     pub acknowledged_bytes: u64,
-    /// Written and never sent yet.
+    /// Bytes written and never sent yet.
     pub unsent_bytes: u64,
+    /// Payload bytes in a full segment.
     pub segment_bytes: u64,
-    /// What congestion control lets leave.
+    /// The rate at which congestion control lets bytes leave.
     pub pacing_bytes_a_second: u64,
 }
 
-pub(crate) fn delivery(connection: &impl AsFd) -> Option<Delivery> {
+pub fn delivery(connection: &impl AsFd) -> Option<Delivery> {
     read(connection).map(|info| Delivery {
         acknowledged_bytes: info.tcpi_bytes_acked,
         unsent_bytes: info.tcpi_notsent_bytes.into(),
@@ -38,7 +37,7 @@ pub(crate) fn delivery(connection: &impl AsFd) -> Option<Delivery> {
 ///
 /// # Errors
 /// When the kernel refuses, or the connection is none of TCP's.
-pub(crate) fn restart_congestion_control(connection: &impl AsFd) -> io::Result<()> {
+pub fn restart_congestion_control(connection: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(connection);
     let name = socket.tcp_congestion()?;
     socket.set_tcp_congestion(b"reno")?;
@@ -48,20 +47,8 @@ pub(crate) fn restart_congestion_control(connection: &impl AsFd) -> io::Result<(
 }
 
 fn read(connection: &impl AsFd) -> Option<libc::tcp_info> {
-    // SAFETY: tcp_info is plain numbers, for which zeroes are a value.
-    let mut info: libc::tcp_info = unsafe { mem::zeroed() };
-    let mut len = mem::size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the pointer and the length describe `info`, and the kernel writes no more than that.
-    let result = unsafe {
-        libc::getsockopt(
-            connection.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut len,
-        )
-    };
-    (result == 0).then_some(info)
+    // SAFETY: tcp_info is plain numbers, for which every bit pattern is a value.
+    unsafe { option::get(connection, libc::IPPROTO_TCP, libc::TCP_INFO).ok() }
 }
 
 #[cfg(test)]

@@ -2,11 +2,13 @@
 
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
-/// What a descriptor is waited for. Its errors are always.
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+/// What a descriptor is waited for. Its errors are always waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
     Read,
@@ -35,13 +37,7 @@ impl Poller {
     /// # Errors
     /// When no more descriptors are to be had.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: a result that is not negative is a new descriptor of ours.
-        unsafe {
-            match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
-                fd if fd >= 0 => Ok(Self { epoll: OwnedFd::from_raw_fd(fd), has_nanoseconds: true }),
-                _ => Err(io::Error::last_os_error()),
-            }
-        }
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, has_nanoseconds: true })
     }
 
     /// Adds a descriptor. It leaves by [`Poller::remove`] or by being closed.
@@ -49,13 +45,23 @@ impl Poller {
     /// # Errors
     /// What the kernel says.
     pub fn add(&self, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
+        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(token), interest.flags())?)
     }
 
+    /// Adds a descriptor to be waited for until it can be read.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn watch(&self, fd: &impl AsFd, token: u64) -> io::Result<()> {
+        self.add(fd, token, Interest::Read)
+    }
+
+    /// Changes what a descriptor is waited for.
+    ///
     /// # Errors
     /// What the kernel says.
     pub fn modify(&self, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
+        Ok(epoll::modify(&self.epoll, fd, EventData::new_u64(token), interest.flags())?)
     }
 
     /// Takes a descriptor out.
@@ -63,7 +69,7 @@ impl Poller {
     /// # Errors
     /// What the kernel says.
     pub fn remove(&self, fd: &impl AsFd) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::Read)
+        Ok(epoll::delete(&self.epoll, fd)?)
     }
 
     /// Waits until a descriptor is ready or the time is up (none: for ever), and appends to `ready`. A signal
@@ -92,6 +98,16 @@ impl Poller {
         Ok(())
     }
 
+    /// The tokens of the descriptors that are ready, after a wait as [`Poller::wait`] has it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn tokens(&mut self, timeout: Option<Duration>) -> io::Result<Vec<u64>> {
+        let mut ready = Vec::new();
+        self.wait(timeout, &mut ready)?;
+        Ok(ready.into_iter().map(|ready| ready.token).collect())
+    }
+
     /// `epoll_pwait2` (Linux 5.11) where there is one; else milliseconds, rounded up.
     fn wait_raw(&mut self, timeout: Option<Duration>, events: &mut [libc::epoll_event]) -> libc::c_int {
         let (epoll, len) = (self.epoll.as_raw_fd(), events.len() as libc::c_int);
@@ -117,16 +133,70 @@ impl Poller {
         // SAFETY: as above.
         unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), len, millis) }
     }
+}
 
-    fn control(&self, operation: i32, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        let flags = match interest {
-            Interest::Read => libc::EPOLLIN,
-            Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
-        };
-        let mut event = libc::epoll_event { events: flags as u32, u64: token };
-        // SAFETY: two open descriptors and an event that lives.
-        let result =
-            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, fd.as_fd().as_raw_fd(), &mut event) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+impl AsFd for Poller {
+    /// Readable itself when something that it waits for is ready.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl Interest {
+    fn flags(self) -> EventFlags {
+        match self {
+            Self::Read => EventFlags::IN,
+            Self::ReadWrite => EventFlags::IN | EventFlags::OUT,
+        }
+    }
+}
+
+/// Waits until one of `fds` is readable or the time is up, and says which are readable. A signal ends the wait, too.
+///
+/// # Errors
+/// What the kernel says.
+pub fn wait_readable<const N: usize>(
+    fds: [Option<BorrowedFd<'_>>; N],
+    timeout: Duration,
+) -> io::Result<[bool; N]> {
+    let mut poller = Poller::new()?;
+    for (fd, token) in fds.iter().zip(0..) {
+        fd.map_or(Ok(()), |fd| poller.add(&fd, token, Interest::Read))?;
+    }
+    let ready = poller.tokens(Some(timeout))?;
+    Ok(std::array::from_fn(|index| ready.contains(&(index as u64))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::wake::Waker;
+
+    #[test]
+    fn what_is_ready_is_told_and_nothing_else() {
+        let (woken, idle) = (Waker::new().unwrap(), Waker::new().unwrap());
+        woken.wake();
+        let fds = [Some(idle.as_fd()), None, Some(woken.as_fd())];
+        assert_eq!(wait_readable(fds, Duration::from_secs(9)).unwrap(), [false, false, true]);
+        let mut poller = Poller::new().unwrap();
+        poller.add(&idle, 7, Interest::ReadWrite).unwrap();
+        let mut ready = Vec::new();
+        poller.wait(None, &mut ready).unwrap();
+        assert_eq!(ready, [Ready { token: 7, readable: false, writable: true }]);
+        poller.modify(&idle, 8, Interest::Read).unwrap();
+        assert_eq!(poller.tokens(Some(Duration::ZERO)).unwrap(), []);
+        idle.wake();
+        assert_eq!(poller.tokens(None).unwrap(), [8]);
+        poller.remove(&idle).unwrap();
+        assert_eq!(poller.tokens(Some(Duration::ZERO)).unwrap(), []);
+    }
+
+    #[test]
+    fn a_wait_lasts_as_long_as_it_should() {
+        let begin = Instant::now();
+        assert!(Poller::new().unwrap().tokens(Some(Duration::from_micros(300))).unwrap().is_empty());
+        assert!(begin.elapsed() >= Duration::from_micros(300));
     }
 }

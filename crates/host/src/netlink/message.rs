@@ -1,14 +1,13 @@
-//! How requests are laid out: a header, a fixed part, and attributes, each padded to four bytes
+//! How messages are laid out: a header, a fixed part, and attributes, each padded to four bytes
 //! (`linux/netlink.h`). Numbers are in the machine's own order.
 
-use std::io;
-use std::ops::Range;
+use std::{io, ops::Range};
 
-const HEADER_BYTES: usize = 16;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-const NLMSG_ERROR: u16 = 2;
-const NLA_F_NESTED: u16 = 1 << 15;
+/// Bytes of `struct nlmsghdr`.
+pub const HEADER_LEN: usize = 16;
+const NLA_F_NESTED: u16 = libc::NLA_F_NESTED as u16;
+/// An attribute's type without its flags.
+const NLA_TYPE_MASK: u16 = 0x3fff;
 
 /// The most that is handed to the kernel in one call: well under a socket's default send buffer, and
 /// few enough that a refusal of each fits its receive buffer.
@@ -42,16 +41,10 @@ impl Batch {
         let start = self.bytes.len();
         let sequence = self.requests.len() as u32;
         self.requests.push((start, what));
-        self.bytes.extend(0u32.to_ne_bytes());
-        self.bytes.extend(kind.to_ne_bytes());
-        self.bytes.extend((NLM_F_REQUEST | flags as u16).to_ne_bytes());
-        self.bytes.extend(sequence.to_ne_bytes());
-        self.bytes.extend(0u32.to_ne_bytes());
-        self.bytes.extend(fixed_part);
+        write(&mut self.bytes, kind, flags, sequence, fixed_part);
         pad(&mut self.bytes);
         attributes(&mut Attributes(&mut self.bytes));
-        let length = (self.bytes.len() - start) as u32;
-        self.bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
+        set_len(&mut self.bytes, start);
     }
 
     pub(super) fn description(&self, sequence: u32) -> &str {
@@ -73,7 +66,7 @@ impl Batch {
             let most = self.requests.len().min(first + MAX_PART_REQUESTS);
             let last = (first..most).take_while(fits).last().unwrap_or(first);
             let flags_at = self.requests[last].0 + 6;
-            self.bytes[flags_at] |= NLM_F_ACK as u8;
+            self.bytes[flags_at] |= libc::NLM_F_ACK as u8;
             parts.push(Part { bytes: start..self.end(last), last_sequence: last as u32 });
             first = last + 1;
         }
@@ -85,10 +78,33 @@ impl Batch {
     }
 }
 
+/// Appends a request without attributes. Its body may be continued, if the length is set again.
+pub fn write(bytes: &mut Vec<u8>, kind: u16, flags: i32, sequence: u32, body: &[u8]) {
+    let start = bytes.len();
+    bytes.extend(0u32.to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(((libc::NLM_F_REQUEST | flags) as u16).to_ne_bytes());
+    bytes.extend(sequence.to_ne_bytes());
+    bytes.extend(0u32.to_ne_bytes());
+    bytes.extend(body);
+    set_len(bytes, start);
+}
+
+/// Makes the message that begins at `start` reach to the end.
+fn set_len(bytes: &mut [u8], start: usize) {
+    let len = (bytes.len() - start) as u32;
+    bytes[start..start + 4].copy_from_slice(&len.to_ne_bytes());
+}
+
 /// The attributes of a request, or of an attribute that nests others.
 pub struct Attributes<'a>(&'a mut Vec<u8>);
 
-impl Attributes<'_> {
+impl<'a> Attributes<'a> {
+    /// Appends attributes to `bytes`.
+    pub fn of(bytes: &'a mut Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
     pub fn bytes(&mut self, kind: u16, value: &[u8]) {
         self.0.extend((4 + value.len() as u16).to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
@@ -129,30 +145,66 @@ fn pad(bytes: &mut Vec<u8>) {
 }
 
 /// One message from the kernel.
-pub(super) struct Answer<'a> {
+pub struct Message<'a> {
+    pub kind: u16,
     pub sequence: u32,
-    kind: u16,
-    body: &'a [u8],
+    pub body: &'a [u8],
 }
 
-impl Answer<'_> {
-    /// The refusal in this answer; an acknowledgement is none.
-    pub fn error(&self) -> Option<io::Error> {
-        let code = i32::from_ne_bytes(self.body.get(..4)?.try_into().ok()?);
-        (self.kind == NLMSG_ERROR && code != 0).then(|| io::Error::from_raw_os_error(-code))
+impl Message<'_> {
+    /// Whether it is a refusal or an acknowledgement.
+    pub fn is_error(&self) -> bool {
+        i32::from(self.kind) == libc::NLMSG_ERROR
     }
 }
 
-/// Splits what was received; stops at a length that cannot be.
-pub(super) fn answers(mut bytes: &[u8]) -> impl Iterator<Item = Answer<'_>> {
+/// The messages of one datagram, as far as they are whole.
+pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
-        let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
-        let message = bytes.get(..length).filter(|message| message.len() >= HEADER_BYTES)?;
-        let kind = u16::from_ne_bytes([message[4], message[5]]);
-        let sequence = u32::from_ne_bytes(message[8..12].try_into().ok()?);
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some(Answer { sequence, kind, body: &message[HEADER_BYTES..] })
+        let len = u32_at(bytes, 0)? as usize;
+        let body = bytes.get(HEADER_LEN..len)?;
+        let (kind, sequence) = (u16_at(bytes, 4)?, u32_at(bytes, 8)?);
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(Message { kind, sequence, body })
     })
+}
+
+/// The refusal in the body of an error message (`struct nlmsgerr`); an acknowledgement is none.
+pub fn error_of(body: &[u8]) -> io::Result<()> {
+    match u32_at(body, 0).map(|code| code as i32) {
+        Some(0) => Ok(()),
+        Some(code) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// The attributes in `bytes`, as far as they are whole: their types, without flags, and values.
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (len, kind) = (usize::from(u16_at(bytes, 0)?), u16_at(bytes, 2)?);
+        let value = bytes.get(4..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind & NLA_TYPE_MASK, value))
+    })
+}
+
+/// The value of the first attribute of this type.
+pub fn attribute(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+}
+
+pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// A text up to its zero byte.
+pub fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 #[cfg(test)]
@@ -168,7 +220,7 @@ mod tests {
         });
         let mut expected = Vec::new();
         expected.extend(40u32.to_ne_bytes());
-        expected.extend([16u16.to_ne_bytes(), NLM_F_REQUEST.to_ne_bytes()].concat());
+        expected.extend([16u16.to_ne_bytes(), (libc::NLM_F_REQUEST as u16).to_ne_bytes()].concat());
         expected.extend([0; 8]);
         expected.extend([1, 2, 3, 4]);
         expected.extend([7u16.to_ne_bytes(), 3u16.to_ne_bytes()].concat());
@@ -194,9 +246,20 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cut_short_ends_the_answers() {
-        assert_eq!(answers(&[]).count(), 0);
-        assert_eq!(answers(&[255; 20]).count(), 0);
-        assert_eq!(answers(&[4, 0, 0, 0, 0, 0, 0, 0]).count(), 0);
+    fn cut_messages_and_attributes_end_the_walk() {
+        let mut bytes = vec![0; 24];
+        bytes[0] = 24;
+        bytes[16] = 8;
+        bytes[18] = 5;
+        assert_eq!(messages(&bytes).count(), 1);
+        assert_eq!(attributes(&bytes[16..]).collect::<Vec<_>>(), [(5, &[0u8; 4][..])]);
+        for len in 0..bytes.len() {
+            assert_eq!(messages(&bytes[..len]).count(), 0);
+        }
+        bytes[16] = 3;
+        assert_eq!(attributes(&bytes[16..]).count(), 0, "shorter than its own header");
+        bytes[0] = 15;
+        assert_eq!(messages(&bytes).count(), 0, "shorter than its own header");
+        assert_eq!(messages(&[255; 20]).count(), 0);
     }
 }

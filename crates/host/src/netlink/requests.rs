@@ -1,11 +1,12 @@
-//! The requests that build a lab. Constants are those of `linux/if_link.h`, `linux/if_bridge.h` and
+//! Requests that change links, addresses, routes, neighbours and queueing disciplines. Constants are those of `linux/if_link.h`, `linux/if_bridge.h` and
 //! `linux/pkt_sched.h` that the `libc` crate lacks.
 
-use std::net::IpAddr;
-use std::os::fd::RawFd;
+use std::{net::IpAddr, os::fd::RawFd, time::Duration};
 
-use super::message::{Attributes, Batch};
-use crate::topology::Quality;
+use super::{
+    message::{Attributes, Batch},
+    queries::family_and_octets,
+};
 
 const CREATE: i32 = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 
@@ -191,7 +192,7 @@ fn link_header(index: u32, up: bool) -> [u8; 16] {
 pub fn add_address(batch: &mut Batch, index: u32, address: IpAddr, prefix_length: u8) {
     const IFA_F_NODAD: u8 = 0x02;
     let what = format!("add {address}/{prefix_length} to interface {index}");
-    let (family, bytes) = family_and_bytes(address);
+    let (family, bytes) = family_and_octets(address);
     let flags = if address.is_ipv6() { IFA_F_NODAD } else { 0 };
     let mut header = vec![family, prefix_length, flags, 0];
     header.extend(index.to_ne_bytes());
@@ -204,13 +205,13 @@ pub fn add_address(batch: &mut Batch, index: u32, address: IpAddr, prefix_length
 /// Sends `prefix/length` to `gateway`, which is on the network of interface `index`.
 pub fn add_route(batch: &mut Batch, prefix: IpAddr, length: u8, gateway: IpAddr, index: u32) {
     let what = format!("route {prefix}/{length} via {gateway}");
-    let (family, bytes) = family_and_bytes(prefix);
+    let (family, bytes) = family_and_octets(prefix);
     let header = route_header(family, length, libc::RT_SCOPE_UNIVERSE);
     batch.request(what, libc::RTM_NEWROUTE, CREATE_OR_REPLACE, &header, |attributes| {
         if length > 0 {
             attributes.bytes(libc::RTA_DST, &bytes);
         }
-        attributes.bytes(libc::RTA_GATEWAY, &family_and_bytes(gateway).1);
+        attributes.bytes(libc::RTA_GATEWAY, &family_and_octets(gateway).1);
         attributes.u32(libc::RTA_OIF, index);
     });
 }
@@ -218,7 +219,7 @@ pub fn add_route(batch: &mut Batch, prefix: IpAddr, length: u8, gateway: IpAddr,
 /// Forgets the route that [`add_route`] made for `prefix/length`.
 pub fn delete_route(batch: &mut Batch, prefix: IpAddr, length: u8) {
     let what = format!("forget the route to {prefix}/{length}");
-    let (family, bytes) = family_and_bytes(prefix);
+    let (family, bytes) = family_and_octets(prefix);
     batch.request(
         what,
         libc::RTM_DELROUTE,
@@ -259,7 +260,7 @@ pub fn set_address_permanent(batch: &mut Batch, index: u32, address: IpAddr, mac
     const NDA_DST: u16 = 1;
     const NDA_LLADDR: u16 = 2;
     const NUD_PERMANENT: u16 = 0x80;
-    let (family, bytes) = family_and_bytes(address);
+    let (family, bytes) = family_and_octets(address);
     let mut header = vec![family, 0, 0, 0];
     header.extend(index.to_ne_bytes());
     header.extend(NUD_PERMANENT.to_ne_bytes());
@@ -275,13 +276,6 @@ pub fn set_address_permanent(batch: &mut Batch, index: u32, address: IpAddr, mac
             attributes.bytes(NDA_LLADDR, &mac);
         },
     );
-}
-
-fn family_and_bytes(address: IpAddr) -> (u8, Vec<u8>) {
-    match address {
-        IpAddr::V4(v4) => (libc::AF_INET as u8, v4.octets().to_vec()),
-        IpAddr::V6(v6) => (libc::AF_INET6 as u8, v6.octets().to_vec()),
-    }
 }
 
 /// Limits what leaves through interface `index`; `burst_bytes` must hold a super-packet with its
@@ -322,32 +316,32 @@ pub struct Netem;
 /// The handle that the lab gives netem, `1:`.
 const NETEM_HANDLE: u32 = 1 << 16;
 
+/// A delay, as netem makes it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Delay {
+    pub delay: Duration,
+    pub jitter: Duration,
+    /// The most packets that may be on their way.
+    pub held_packets: u32,
+}
+
 /// Delays what leaves through interface `index`. Replaces the delay there is.
-pub fn add_netem(batch: &mut Batch, index: u32, quality: &Quality) -> Netem {
+pub fn add_netem(batch: &mut Batch, index: u32, delay: Delay) -> Netem {
     const TCA_NETEM_LATENCY64: u16 = 10;
     const TCA_NETEM_JITTER64: u16 = 11;
-    let what = format!("delay interface {index} by {:?}", quality.delay);
+    let what = format!("delay interface {index} by {:?}", delay.delay);
     let header = queue_header(index, NETEM_HANDLE, TC_H_ROOT);
     batch.request(what, libc::RTM_NEWQDISC, CREATE_OR_REPLACE, &header, |attributes| {
         attributes.text(libc::TCA_KIND, "netem");
         attributes.nest(libc::TCA_OPTIONS, |options| {
             // `struct tc_netem_qopt`, of which only the number of packets that may wait is used.
-            let parameters = [0, held_packets(quality), 0, 0, 0, 0].map(u32::to_ne_bytes);
+            let parameters = [0, delay.held_packets, 0, 0, 0, 0].map(u32::to_ne_bytes);
             options.raw(parameters.as_flattened());
-            options.bytes(TCA_NETEM_LATENCY64, &(quality.delay.as_nanos() as u64).to_ne_bytes());
-            options.bytes(TCA_NETEM_JITTER64, &(quality.jitter.as_nanos() as u64).to_ne_bytes());
+            options.bytes(TCA_NETEM_LATENCY64, &(delay.delay.as_nanos() as u64).to_ne_bytes());
+            options.bytes(TCA_NETEM_JITTER64, &(delay.jitter.as_nanos() as u64).to_ne_bytes());
         });
     });
     Netem
-}
-
-/// How many packets are on their way at most: full ones at the cable's rate, and as many small ones
-/// again, within bounds.
-fn held_packets(quality: &Quality) -> u32 {
-    const FULL_PACKET_BITS: f64 = 1500.0 * 8.0;
-    let seconds = (quality.delay + quality.jitter).as_secs_f64();
-    let packets = 2.0 * quality.rate_bps.unwrap_or(10_000_000_000) as f64 * seconds / FULL_PACKET_BITS;
-    (packets as u32).clamp(1_000, 200_000)
 }
 
 /// Makes room for filters on what arrives at interface `index`.
@@ -398,8 +392,6 @@ fn queue_header(index: u32, handle: u32, parent: u32) -> [u8; 20] {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// What `tc qdisc add dev X root handle 1: netem limit 2000 delay 10ms 2ms` sends, but for the old
@@ -407,9 +399,8 @@ mod tests {
     #[test]
     fn netem_is_asked_for_as_the_kernel_reads_it() {
         let (delay, jitter) = (Duration::from_millis(10), Duration::from_millis(2));
-        let quality = Quality { rate_bps: Some(1_000_000_000), delay, jitter, ..Quality::default() };
         let mut batch = Batch::default();
-        add_netem(&mut batch, 7, &quality);
+        add_netem(&mut batch, 7, Delay { delay, jitter, held_packets: 2000 });
         let mut expected = vec![0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 1, 0, 255, 255, 255, 255, 0, 0, 0, 0];
         expected.extend([10, 0, 1, 0]);
         expected.extend(*b"netem\0\0\0");

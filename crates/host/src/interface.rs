@@ -1,28 +1,37 @@
 //! Network interfaces: finding them, their addresses and their MTU.
 
 use std::{
-    collections::BTreeMap,
-    ffi::CStr,
-    io, mem,
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    os::fd::AsRawFd,
 };
 
 use thiserror::Error;
+
+use crate::netlink::Netlink;
 
 /// One network interface, as it was when it was looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
     pub name: String,
     pub index: u32,
-    /// Link-local ones included.
-    pub addresses: Vec<IpAddr>,
-    /// The networks that these addresses are in, which are reached without a router: (address, prefix length).
-    pub networks: Vec<(IpAddr, u32)>,
-    /// The longest IP packet, in bytes.
-    pub mtu: u32,
     pub is_up: bool,
     pub is_loopback: bool,
+    /// Whether it can multicast and is neither the loopback nor part of another, as a bridge's port is.
+    pub is_usable: bool,
+    /// Whether its frames begin with an Ethernet header.
+    pub is_ethernet: bool,
+    /// Its link-layer address, where that is as long as an Ethernet address.
+    pub mac: Option<[u8; 6]>,
+    /// The longest IP packet that it takes, in bytes.
+    pub mtu: u32,
+    /// The address that it sends IGMP from: its first.
+    pub ipv4: Option<IpAddr>,
+    /// The address that it sends MLD from: its first link-local one, once that is known to be unique.
+    pub ipv6: Option<IpAddr>,
+    /// The networks that are reached without a router: an address in each, and the length of its prefix in bits.
+    pub networks: Vec<(IpAddr, u8)>,
+    /// All addresses of both families, link-local ones included.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Why no interface can be used.
@@ -115,7 +124,7 @@ impl Interface {
                 }
                 _ => return false,
             };
-            unlike >= *prefix_len
+            unlike >= u32::from(*prefix_len)
         })
     }
 
@@ -125,7 +134,7 @@ impl Interface {
 }
 
 /// Whether no router lies between this host and `address`, by the networks of its interfaces. What cannot be told is no.
-pub(crate) fn is_on_link(address: Ipv6Addr) -> bool {
+pub fn is_on_link(address: Ipv6Addr) -> bool {
     let reaches = |interface: &Interface| interface.is_up && interface.is_on_link(address.into());
     list().is_ok_and(|all| all.iter().any(reaches))
 }
@@ -135,33 +144,7 @@ pub(crate) fn is_on_link(address: Ipv6Addr) -> bool {
 /// # Errors
 /// What the kernel says.
 pub fn list() -> io::Result<Vec<Interface>> {
-    let mut found: BTreeMap<u32, Interface> = BTreeMap::new();
-    let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    let entries = AddressList::new()?;
-    for entry in entries.iter() {
-        // SAFETY: getifaddrs makes ifa_name a C string that lives as long as the list.
-        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-        // SAFETY: `name` is a C string.
-        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-        if index == 0 {
-            continue;
-        }
-        let flags = entry.ifa_flags as i32;
-        let interface = found.entry(index).or_insert_with(|| Interface {
-            name: name.to_string_lossy().into_owned(),
-            index,
-            addresses: Vec::new(),
-            networks: Vec::new(),
-            mtu: mtu(&probe, name).unwrap_or(1500),
-            is_up: flags & libc::IFF_UP != 0,
-            is_loopback: flags & libc::IFF_LOOPBACK != 0,
-        });
-        let Some(address) = address_of(entry.ifa_addr) else { continue };
-        interface.addresses.push(address);
-        // A netmask is given as an address of ones and then zeroes.
-        interface.networks.extend(address_of(entry.ifa_netmask).map(|mask| (address, count_ones(mask))));
-    }
-    Ok(found.into_values().collect())
+    Ok(Netlink::open()?.interfaces()?.into_values().collect())
 }
 
 /// The address that packets to `target` would leave with; sends nothing.
@@ -172,7 +155,7 @@ fn local_address_towards(target: IpAddr) -> Option<IpAddr> {
 }
 
 /// The address that the kernel takes for packets to `target` from a socket that is bound to `from`; sends nothing.
-pub(crate) fn source_towards(from: SocketAddr, target: SocketAddr) -> io::Result<IpAddr> {
+pub fn source_towards(from: SocketAddr, target: SocketAddr) -> io::Result<IpAddr> {
     let socket = UdpSocket::bind(from)?;
     socket.connect(target)?;
     socket.local_addr().map(|address| address.ip())
@@ -182,72 +165,6 @@ fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
-    }
-}
-
-/// What getifaddrs returned, freed when dropped.
-struct AddressList(*mut libc::ifaddrs);
-
-impl AddressList {
-    fn new() -> io::Result<Self> {
-        let mut head = std::ptr::null_mut();
-        // SAFETY: `head` is a valid place for the result.
-        match unsafe { libc::getifaddrs(&mut head) } {
-            0 => Ok(Self(head)),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &libc::ifaddrs> {
-        // SAFETY: the list is well-formed and lives as long as `self`.
-        std::iter::successors(unsafe { self.0.as_ref() }, |entry| unsafe { entry.ifa_next.as_ref() })
-    }
-}
-
-impl Drop for AddressList {
-    fn drop(&mut self) {
-        // SAFETY: the pointer is getifaddrs' own and is freed once.
-        unsafe { libc::freeifaddrs(self.0) }
-    }
-}
-
-fn count_ones(mask: IpAddr) -> u32 {
-    match mask {
-        IpAddr::V4(mask) => mask.to_bits().count_ones(),
-        IpAddr::V6(mask) => mask.to_bits().count_ones(),
-    }
-}
-
-/// Reads what getifaddrs points at.
-fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: it is null or points at an address whose family says its type; read unaligned because the
-    // pointer's declared type promises less.
-    unsafe {
-        match i32::from(address.as_ref()?.sa_family) {
-            libc::AF_INET => {
-                let v4 = address.cast::<libc::sockaddr_in>().read_unaligned();
-                Some(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)).into())
-            }
-            libc::AF_INET6 => {
-                let v6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
-                Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
-            }
-            _ => None,
-        }
-    }
-}
-
-fn mtu(probe: &UdpSocket, name: &CStr) -> Option<u32> {
-    // SAFETY: ifreq is plain data; the name fits (the kernel gave it) and stays terminated by a zero.
-    unsafe {
-        let mut request: libc::ifreq = mem::zeroed();
-        for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1].iter_mut().zip(name.to_bytes()) {
-            *to = *from as libc::c_char;
-        }
-        if libc::ioctl(probe.as_raw_fd(), libc::SIOCGIFMTU, &mut request) != 0 {
-            return None;
-        }
-        u32::try_from(request.ifr_ifru.ifru_mtu).ok()
     }
 }
 

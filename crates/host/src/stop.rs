@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::wake::Waker;
+use crate::{clock, wake::Waker};
 
 /// A request to stop, shared by who makes it and who heeds it.
 #[derive(Debug, Clone)]
@@ -125,8 +125,5 @@ extern "C" fn on_signal(signal: libc::c_int) {
 
 /// Never 0. Safe to call in a signal handler.
 fn monotonic_ms() -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid place for the result, and the call is safe in a signal handler.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    (now.tv_sec * 1000 + now.tv_nsec / 1_000_000).max(1)
+    (clock::monotonic_ns() / 1_000_000).max(1) as i64
 }

@@ -4,17 +4,15 @@
 //! so, and not by a link, stays when who attached it has ended. All is about interfaces of the calling thread's network.
 
 use std::{
-    io,
+    io, mem,
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-use crate::sys;
-
-/// Of `enum bpf_cmd` (linux/bpf.h).
+/// Commands of `enum bpf_cmd` (linux/bpf.h).
 const PROGRAM_ATTACH: i32 = 8;
 const PROGRAM_DETACH: i32 = 9;
 
-/// Of `enum bpf_attach_type`.
+/// A member of `enum bpf_attach_type`.
 const TCX_INGRESS: u32 = 46;
 
 const REPLACE: u32 = 1 << 2;
@@ -40,7 +38,7 @@ pub fn attach(program: BorrowedFd<'_>, interface: u32, place: Place<'_>) -> io::
         Place::Last => (0, 0),
         Place::InsteadOf(other) => (REPLACE, other.as_raw_fd() as u32),
     };
-    match sys::bpf(PROGRAM_ATTACH, &attributes(program, interface, flags, replaced)) {
+    match bpf(PROGRAM_ATTACH, &attributes(program, interface, flags, replaced)) {
         Ok(()) => Ok(true),
         Err(error) => match error.raw_os_error() {
             Some(libc::EEXIST) => Ok(true),
@@ -50,15 +48,23 @@ pub fn attach(program: BorrowedFd<'_>, interface: u32, place: Place<'_>) -> io::
     }
 }
 
-/// Has it look no longer.
+/// Has a program look no longer at what comes in by an interface.
 ///
 /// # Errors
 /// When it did not, or the interface is gone.
 pub fn detach(program: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
-    sys::bpf(PROGRAM_DETACH, &attributes(program, interface, 0, 0))
+    bpf(PROGRAM_DETACH, &attributes(program, interface, 0, 0))
 }
 
 /// The part of `union bpf_attr` for both; no program or revision is expected to be there.
 fn attributes(program: BorrowedFd<'_>, interface: u32, flags: u32, replaced: u32) -> [u32; 8] {
     [interface, program.as_raw_fd() as u32, TCX_INGRESS, flags, replaced, 0, 0, 0]
+}
+
+/// Carries out a command to the kernel's eBPF whose attributes hold no addresses, and which answers nothing.
+fn bpf(command: libc::c_int, attributes: &[u32; 8]) -> io::Result<()> {
+    let len = mem::size_of_val(attributes);
+    // SAFETY: the pointer and the length are those of live bytes, which the kernel copies.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), len) };
+    crate::checked(result as libc::c_int).map(drop)
 }

@@ -1,15 +1,23 @@
 //! Network namespaces by name, as `ip netns` keeps them: a file in `/run/netns` on which the
 //! namespace is mounted, so that it lives without a process.
 
-use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{fs::OpenOptionsExt, process::CommandExt},
+    },
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use rustix::{
+    fs::FlockOperation,
+    mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_bind_recursive, mount_change, unmount},
+    process::{Signal, set_parent_process_death_signal},
+    thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe},
+};
 
 const DIRECTORY: &str = "/run/netns";
 
@@ -21,14 +29,14 @@ impl Namespace {
     pub fn create(name: &str) -> io::Result<Self> {
         Self::enter_new()?;
         let this = Self::of_thread()?;
-        mount(Path::new("/proc/thread-self/ns/net"), &path(name), libc::MS_BIND)?;
+        mount_bind("/proc/thread-self/ns/net", path(name))?;
         Ok(this)
     }
 
     /// Moves the calling thread into a new namespace, which ends with it.
     pub fn enter_new() -> io::Result<()> {
-        // SAFETY: takes no pointers; only the calling thread changes its namespace.
-        check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
+        // SAFETY: only the calling thread changes its network; descriptors that are open stay where they are.
+        Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?)
     }
 
     /// The namespace of the calling thread.
@@ -38,13 +46,17 @@ impl Namespace {
 
     /// The namespace called `name`.
     pub fn open(name: &str) -> io::Result<Self> {
-        Ok(Self(File::open(path(name))?.into()))
+        Self::of_file(&path(name))
+    }
+
+    /// The namespace that a file stands for: one of /run/netns, or /proc/PID/ns/net.
+    pub fn of_file(path: &Path) -> io::Result<Self> {
+        Ok(Self(File::open(path)?.into()))
     }
 
     /// Moves the calling thread into this namespace. Safe between `fork` and `exec`.
     pub fn enter(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is open, and only the calling thread changes its namespace.
-        check(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) })
+        Ok(move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 }
 
@@ -58,8 +70,7 @@ pub fn place(namespace: Namespace, command: &mut Command) {
 /// has started this one. Returns only when that fails.
 pub fn become_inside(name: &str, parent: u32, mut command: Command) -> io::Error {
     let enter = || -> io::Result<()> {
-        // SAFETY: takes no pointers.
-        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+        set_parent_process_death_signal(Some(Signal::KILL))?;
         if std::os::unix::process::parent_id() != parent {
             return Err(io::Error::other("whoever started it has ended"));
         }
@@ -114,33 +125,25 @@ pub fn prepare_directory() -> io::Result<()> {
     let directory = Path::new(DIRECTORY);
     fs::create_dir_all(directory)?;
     let lock = File::open(directory)?;
-    flock(&lock, libc::LOCK_EX)?;
-    let share = || mount(Path::new(""), directory, libc::MS_SHARED | libc::MS_REC);
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+    let share = || mount_change(directory, MountPropagationFlags::SHARED | MountPropagationFlags::REC);
     if share().is_ok() {
         return Ok(());
     }
-    mount(directory, directory, libc::MS_BIND | libc::MS_REC)?;
-    share()
+    mount_bind_recursive(directory, directory)?;
+    Ok(share()?)
 }
 
 /// Takes the name away; the kernel ends the namespace when nothing else holds it. That there is none
 /// is no error: this is also how what a killed process left half-made is removed.
 pub fn remove(name: &str) -> io::Result<()> {
     let path = path(name);
-    let target = c_path(&path)?;
     // Once for each time it is mounted: a plain bind of the directory shows every mount twice.
-    // SAFETY: the string ends in a zero byte and outlives the call.
-    while unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) } == 0 {}
+    while unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok() {}
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-/// Locks a file against other processes until it is closed; `operation` as in flock(2).
-pub fn flock(file: &File, operation: i32) -> io::Result<()> {
-    // SAFETY: the descriptor is open.
-    check(unsafe { libc::flock(file.as_raw_fd(), operation) })
 }
 
 /// Writes a kernel setting of the calling thread's namespace.
@@ -151,18 +154,4 @@ pub fn write_setting(name: &str, value: &str) -> io::Result<()> {
         .open(&path)
         .and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()));
     written.map_err(|error| io::Error::new(error.kind(), format!("set {path} to {value}: {error}")))
-}
-
-fn mount(source: &Path, target: &Path, flags: libc::c_ulong) -> io::Result<()> {
-    let (source, target) = (c_path(source)?, c_path(target)?);
-    // SAFETY: both strings end in a zero byte and outlive the call; type and data may be null.
-    check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), std::ptr::null(), flags, std::ptr::null()) })
-}
-
-fn c_path(path: &Path) -> io::Result<CString> {
-    Ok(CString::new(path.as_os_str().as_bytes())?)
-}
-
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -7,15 +7,16 @@
 //!  +-------+-----+------------+--------------+----------------+-----------------+
 //! ```
 
-/// How long it is.
+/// The length of an offload header, in bytes.
 pub const OFFLOAD_LEN: usize = 10;
 
 const NEEDS_CHECKSUM: u8 = 1;
 const GSO_UDP: u8 = 5;
 
-/// Where a UDP header has its checksum, and its length.
+/// The place of the checksum in a UDP header, in bytes.
 const UDP_CHECKSUM_OFFSET: u16 = 6;
-pub(crate) const UDP_HEADER_LEN: usize = 8;
+/// The length of a UDP header, in bytes.
+pub const UDP_HEADER_LEN: usize = 8;
 
 /// What is left to do to one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,252 @@
+//! Calls on names in an open folder. None of them follows a symbolic link.
+
+use std::{
+    ffi::{CStr, CString, OsStr},
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+};
+
+use rustix::{
+    fs::{
+        self, Access, Advice, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags,
+        ResolveFlags, Timestamps,
+    },
+    io::Errno,
+};
+
+use crate::user;
+
+/// A file's device and number: two names of one file have the same.
+pub type Inode = (u64, u64);
+
+/// The flags with which a folder is opened on the way to something in it.
+pub const OPEN_FOLDER: i32 = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+
+/// A point in time as a file system keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileTime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds, below 10^9.
+    pub nanoseconds: u32,
+}
+
+/// What is at a name.
+#[derive(Debug, Clone, Copy)]
+pub struct Status {
+    pub inode: Inode,
+    /// Size in bytes.
+    pub size: u64,
+    pub modified: FileTime,
+    /// When anything of it was changed last, its time of modification included. Nobody can set this one.
+    pub changed: FileTime,
+    kind: FileType,
+    mode: u16,
+    owner: u32,
+    names: u64,
+}
+
+impl Status {
+    pub fn is_file(&self) -> bool {
+        self.kind.is_file()
+    }
+
+    /// Whether it belongs to this user.
+    pub fn is_ours(&self) -> bool {
+        self.owner == user::effective()
+    }
+
+    /// Whether it is a file of this user's with one name, and with none of the permission bits `forbidden`. Anything
+    /// else under such a name somebody else may have put there: a FIFO, or another file's second name.
+    pub fn is_own_file(&self, forbidden: u16) -> bool {
+        self.is_file() && self.is_ours() && self.names == 1 && self.mode & forbidden == 0
+    }
+
+    pub fn is_link(&self) -> bool {
+        self.kind.is_symlink()
+    }
+
+    pub fn is_folder(&self) -> bool {
+        self.kind.is_dir()
+    }
+}
+
+/// `name` for the kernel; an error when it holds a zero byte.
+pub fn c_string(name: impl AsRef<OsStr>) -> io::Result<CString> {
+    CString::new(name.as_ref().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// Opens `name`, one component, in a folder, with the flags of open(2). A file that is made gets the permissions `mode`.
+pub fn open_at(folder: &OwnedFd, name: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
+    Ok(fs::openat(folder, name, OFlags::from_bits_retain(flags as u32), Mode::from_raw_mode(mode))?)
+}
+
+/// Makes a file without a name, to be written and given one with [`give_name`].
+pub fn open_unnamed(folder: &OwnedFd, mode: u32) -> io::Result<OwnedFd> {
+    open_at(folder, c".", libc::O_RDWR | libc::O_TMPFILE | libc::O_CLOEXEC, mode)
+}
+
+/// Gives a file without a name one that nothing has.
+pub fn give_name(file: impl AsFd, folder: &OwnedFd, name: &CStr) -> io::Result<()> {
+    match fs::linkat(file.as_fd(), c"", folder, name, AtFlags::EMPTY_PATH) {
+        // Kernels before 6.10 let only the privileged do so by descriptor.
+        Err(Errno::NOENT) => {}
+        given => return Ok(given?),
+    }
+    let path = c_string(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))?;
+    Ok(fs::linkat(fs::CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+/// Opens the folder at `path` below another one in one step that no rename can lead out of it; an error of the kind
+/// `Unsupported` where the kernel is older than 5.6 or a sandbox forbids it.
+pub fn open_folder_beneath(folder: &OwnedFd, path: &CStr) -> io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let flags = OFlags::from_bits_retain(OPEN_FOLDER as u32);
+    fs::openat2(folder, path, flags, Mode::empty(), resolve).map_err(|error| match error {
+        Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::INVAL => io::ErrorKind::Unsupported.into(),
+        error => error.into(),
+    })
+}
+
+/// Makes a folder; returns false when there is something of that name.
+pub fn make_folder_at(folder: &OwnedFd, name: &CStr, mode: u32) -> io::Result<bool> {
+    match fs::mkdirat(folder, name, Mode::from_raw_mode(mode)) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes a symbolic link.
+pub fn make_link_at(target: &CStr, folder: &OwnedFd, name: &CStr) -> io::Result<()> {
+    Ok(fs::symlinkat(target, folder, name)?)
+}
+
+/// Renames what is at one name in one folder to another name in another folder, and replaces what has that name.
+pub fn rename_at(from: (&OwnedFd, &CStr), to: (&OwnedFd, &CStr)) -> io::Result<()> {
+    Ok(fs::renameat(from.0, from.1, to.0, to.1)?)
+}
+
+/// As [`rename_at`], where nothing has the new name: `AlreadyExists` otherwise.
+pub fn rename_new_at(from: (&OwnedFd, &CStr), to: (&OwnedFd, &CStr)) -> io::Result<()> {
+    match fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE) {
+        // Some network file systems cannot. Between this look and the renaming something may come there.
+        Err(Errno::INVAL) => match status_at(to.0, to.1) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => rename_at(from, to),
+        },
+        renamed => Ok(renamed?),
+    }
+}
+
+/// Removes a name; a folder's is not removed.
+pub fn remove_at(folder: &OwnedFd, name: &CStr) -> io::Result<()> {
+    Ok(fs::unlinkat(folder, name, AtFlags::empty())?)
+}
+
+/// What `name` is, a symbolic link itself included; an empty name is the descriptor's own.
+pub fn status_at(folder: impl AsFd, name: &CStr) -> io::Result<Status> {
+    let status = fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH)?;
+    let time = |seconds, nanoseconds| FileTime { seconds, nanoseconds };
+    Ok(Status {
+        inode: (status.st_dev as u64, status.st_ino as u64),
+        size: status.st_size as u64,
+        modified: time(status.st_mtime as i64, status.st_mtime_nsec as u32),
+        changed: time(status.st_ctime as i64, status.st_ctime_nsec as u32),
+        kind: FileType::from_raw_mode(status.st_mode),
+        mode: status.st_mode as u16,
+        owner: status.st_uid,
+        names: status.st_nlink as u64,
+    })
+}
+
+/// Sets a file's permissions.
+pub fn set_mode(file: impl AsFd, mode: u16) -> io::Result<()> {
+    Ok(fs::fchmod(file, Mode::from_raw_mode(mode.into()))?)
+}
+
+/// Sets when `name`, a symbolic link itself included, was changed; an empty name is the descriptor's own.
+pub fn set_modified_at(folder: impl AsFd, name: &CStr, time: FileTime) -> io::Result<()> {
+    let times = Timestamps {
+        last_access: fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT },
+        last_modification: fs::Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() },
+    };
+    match name.is_empty() {
+        true => Ok(fs::futimens(folder, &times)?),
+        false => Ok(fs::utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW)?),
+    }
+}
+
+/// Makes sure that this process may make files in a folder.
+///
+/// # Errors
+/// When it may not, or the folder is gone.
+pub fn check_writable(folder: impl AsFd) -> io::Result<()> {
+    Ok(fs::accessat(folder, c".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty())?)
+}
+
+/// The bytes that this user may still write to the file system of a file or folder. None where the file system does not
+/// say (an unlimited tmpfs): writing will show.
+pub fn free_bytes(at: impl AsFd) -> Option<u64> {
+    let statistics = fs::fstatvfs(at).ok()?;
+    (statistics.f_blocks > 0).then(|| statistics.f_bavail.saturating_mul(statistics.f_frsize))
+}
+
+/// Whether the file system of a file or folder has room for another file. Some have no fixed number of them.
+pub fn has_free_inode(at: impl AsFd) -> bool {
+    fs::fstatvfs(at).map_or(true, |statistics| statistics.f_files == 0 || statistics.f_favail > 0)
+}
+
+/// Takes the room for a file of `size` bytes now, where the file system does so without writing it. (tmpfs would.)
+///
+/// # Errors
+/// When there is no room, or the file system knows no such thing.
+pub fn reserve(file: impl AsFd, size: u64) -> io::Result<()> {
+    let is_memory = fs::fstatfs(&file).map(|it| it.f_type == libc::TMPFS_MAGIC);
+    if size == 0 || is_memory.unwrap_or(true) {
+        return Ok(());
+    }
+    Ok(fs::fallocate(file, FallocateFlags::empty(), 0, size)?)
+}
+
+/// Has the kernel read further ahead in a file that is read from start to end.
+pub fn read_ahead(file: impl AsFd) {
+    // It is advice.
+    _ = fs::fadvise(file, 0, None, Advice::Sequential);
+}
+
+/// Sends up to `len` bytes of a file from `offset` on, which moves on by as many as have been sent.
+///
+/// # Errors
+/// What the kernel says.
+pub fn send_file(to: impl AsFd, file: impl AsFd, offset: &mut u64, len: usize) -> io::Result<usize> {
+    Ok(fs::sendfile(to, file, Some(offset), len)?)
+}
+
+/// Makes a named pipe that this user alone may use.
+pub fn make_pipe(path: &Path) -> io::Result<()> {
+    Ok(fs::mkfifoat(fs::CWD, path, Mode::RUSR | Mode::WUSR)?)
+}
+
+/// How an attempt to lock a file ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lock {
+    Ours,
+    /// Another descriptor holds the lock.
+    Taken,
+    /// The file system knows no locks.
+    Unknown,
+}
+
+/// Locks a file if nobody else has; the lock goes with the descriptor.
+pub fn lock(file: &impl AsFd) -> Lock {
+    match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Lock::Ours,
+        Err(Errno::WOULDBLOCK) => Lock::Taken,
+        Err(_) => Lock::Unknown,
+    }
+}

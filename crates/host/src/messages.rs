@@ -1,0 +1,242 @@
+//! Sending and receiving messages whose parts lie in several places, one or many in a call (`sendmsg`, `sendmmsg`,
+//! `recvmsg`, `recvmmsg`).
+
+use std::{
+    fmt,
+    io::{self, IoSlice},
+    mem,
+    os::fd::{AsFd, AsRawFd},
+    ptr,
+};
+
+use socket2::{MsgHdr, SockAddr, SockAddrStorage, SockRef};
+
+use crate::control::{Ancillary, CONTROL_LEN, Control};
+
+/// The most messages that [`Scatter::receive_many`] takes.
+pub const MAX_RECEIVED: usize = 64;
+
+/// Sends one message, gathered from its parts. A signal does not end the wait.
+///
+/// # Errors
+/// What the kernel says.
+pub fn send(
+    socket: &impl AsFd,
+    to: Option<&SockAddr>,
+    parts: &[IoSlice<'_>],
+    control: &Control,
+) -> io::Result<usize> {
+    let mut message = MsgHdr::new().with_buffers(parts);
+    if let Some(to) = to {
+        message = message.with_addr(to);
+    }
+    if !control.as_bytes().is_empty() {
+        message = message.with_control(control.as_bytes());
+    }
+    let socket = SockRef::from(socket);
+    loop {
+        match socket.sendmsg(&message, 0) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            sent => return sent,
+        }
+    }
+}
+
+/// Sends messages in one call, each to its address, or where the socket is bound to. Returns how many the kernel has
+/// taken.
+///
+/// # Errors
+/// What the kernel says to the first message.
+pub fn send_many<'a>(
+    socket: &impl AsFd,
+    messages: impl IntoIterator<Item = (Option<&'a SockAddr>, &'a [IoSlice<'a>])>,
+) -> io::Result<usize> {
+    let header = |(to, parts): (Option<&SockAddr>, &[IoSlice<'_>])| {
+        let mut message = empty_message();
+        if let Some(to) = to {
+            (message.msg_name, message.msg_namelen) = (to.as_ptr().cast_mut().cast(), to.len());
+        }
+        // An IoSlice is laid out as an iovec. The kernel does not write to what it sends.
+        (message.msg_iov, message.msg_iovlen) = (parts.as_ptr().cast_mut().cast(), parts.len());
+        libc::mmsghdr { msg_hdr: message, msg_len: 0 }
+    };
+    let mut messages: Vec<_> = messages.into_iter().map(header).collect();
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: each message points at an address and at parts that outlive the call.
+    crate::checked(unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), messages.len() as u32, 0) })
+        .map(|sent| sent as usize)
+}
+
+/// What has been received.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Received {
+    /// Bytes received.
+    pub len: usize,
+    /// Whether there was no room for all of it.
+    pub is_truncated: bool,
+    pub ancillary: Ancillary,
+}
+
+/// Receives into parts that lie in several places.
+///
+/// It keeps the list of parts that the kernel is handed, empty between calls: to allocate the list for each call is as dear
+/// as several small allocations.
+#[derive(Default)]
+pub struct Scatter(Vec<libc::iovec>);
+
+// SAFETY: between calls the list is empty, so no pointer goes to another thread with it.
+unsafe impl Send for Scatter {}
+
+impl Scatter {
+    /// Receives one message, scattered over `parts`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn receive<'a>(
+        &mut self,
+        socket: &impl AsFd,
+        parts: impl IntoIterator<Item = &'a mut [u8]>,
+    ) -> io::Result<Received> {
+        self.0.extend(parts.into_iter().map(part));
+        let mut control = ControlBuffer::EMPTY;
+        let mut message = message_into(&mut self.0, &mut control);
+        // SAFETY: the message points at the control buffer and at parts that are borrowed until this function returns.
+        let len = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &mut message, 0) };
+        let len = crate::checked_len(len);
+        self.0.clear();
+        Ok(received(len?, &message, &control))
+    }
+
+    /// Receives messages that are there, each scattered over so many of the parts. Hands each to `each`, and returns how
+    /// many they were: at most [`MAX_RECEIVED`].
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn receive_many<'a>(
+        &mut self,
+        socket: &impl AsFd,
+        parts: impl IntoIterator<Item = &'a mut [u8]>,
+        parts_each: usize,
+        mut each: impl FnMut(usize, Received),
+    ) -> io::Result<usize> {
+        self.0.extend(parts.into_iter().map(part));
+        let mut controls = [ControlBuffer::EMPTY; MAX_RECEIVED];
+        let mut messages: Vec<_> = self
+            .0
+            .chunks_exact_mut(parts_each)
+            .zip(&mut controls)
+            .map(|(parts, control)| libc::mmsghdr { msg_hdr: message_into(parts, control), msg_len: 0 })
+            .collect();
+        let (fd, count) = (socket.as_fd().as_raw_fd(), messages.len() as u32);
+        // SAFETY: as in `receive`, for each message.
+        let taken = unsafe {
+            libc::recvmmsg(fd, messages.as_mut_ptr(), count, libc::MSG_DONTWAIT as _, ptr::null_mut())
+        };
+        self.0.clear();
+        let count = crate::checked(taken)? as usize;
+        for (index, (message, control)) in messages.iter().zip(&controls).enumerate().take(count) {
+            each(index, received(message.msg_len as usize, &message.msg_hdr, control));
+        }
+        Ok(count)
+    }
+}
+
+impl fmt::Debug for Scatter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scatter")
+    }
+}
+
+/// Receives one message without waiting, and says who sent it.
+///
+/// # Errors
+/// What the kernel says; `WouldBlock` when nothing is there.
+pub fn receive_from(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(SockAddr, Received)> {
+    let mut control = ControlBuffer::EMPTY;
+    let mut address = SockAddrStorage::zeroed();
+    let mut part = part(buffer);
+    let mut message = message_into(std::slice::from_mut(&mut part), &mut control);
+    (message.msg_name, message.msg_namelen) = (ptr::from_mut(&mut address).cast(), address.size_of());
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the message points at the control buffer, the address and the buffer, which outlive the call.
+    let len = crate::checked_len(unsafe { libc::recvmsg(fd, &mut message, libc::MSG_DONTWAIT) })?;
+    // SAFETY: the kernel has written a socket address of this length.
+    let from = unsafe { SockAddr::new(address, message.msg_namelen) };
+    Ok((from, received(len, &message, &control)))
+}
+
+/// Room for the control messages of a packet that is received. The kernel writes what has room, and says how much that is.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct ControlBuffer([u8; CONTROL_LEN]);
+
+impl ControlBuffer {
+    const EMPTY: Self = Self([0; CONTROL_LEN]);
+}
+
+fn received(len: usize, message: &libc::msghdr, control: &ControlBuffer) -> Received {
+    let control = &control.0[..message.msg_controllen.min(CONTROL_LEN)];
+    let is_truncated = message.msg_flags & libc::MSG_TRUNC != 0;
+    Received { len, is_truncated, ancillary: Ancillary::read(control) }
+}
+
+fn part(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
+}
+
+fn message_into(parts: &mut [libc::iovec], control: &mut ControlBuffer) -> libc::msghdr {
+    let mut message = empty_message();
+    (message.msg_iov, message.msg_iovlen) = (parts.as_mut_ptr(), parts.len());
+    (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_LEN);
+    message
+}
+
+fn empty_message() -> libc::msghdr {
+    // SAFETY: the header is plain data, for which zeroes are a value.
+    unsafe { mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    fn pair() -> (UdpSocket, UdpSocket) {
+        let (sender, receiver) =
+            (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        (sender, receiver)
+    }
+
+    #[test]
+    fn parts_are_gathered_and_scattered() {
+        let (sender, receiver) = pair();
+        let to = SockAddr::from(receiver.local_addr().unwrap());
+        let parts = [b"head".as_slice(), b"body", b"head", b"end"].map(IoSlice::new);
+        let messages = parts.chunks(2).map(|parts| (Some(&to), parts));
+        assert_eq!(send_many(&UdpSocket::bind("127.0.0.1:0").unwrap(), messages).unwrap(), 2);
+        assert_eq!(send(&sender, None, &parts[..2], &Control::NONE).unwrap(), 8);
+
+        let (mut scatter, mut heads, mut bodies) = (Scatter::default(), [[0; 4]; 3], [[0; 4]; 3]);
+        let mut lens = Vec::new();
+        let parts = heads.iter_mut().zip(&mut bodies).flat_map(|(head, body)| [&mut head[..], &mut body[..]]);
+        let note = |index, received: Received| lens.push((index, received.len));
+        scatter.receive_many(&receiver, parts, 2, note).unwrap();
+        assert_eq!(lens, [(0, 8), (1, 7), (2, 8)]);
+        assert_eq!((heads, &bodies[1]), ([*b"head"; 3], b"end\0"));
+        let nothing = scatter.receive(&receiver, [&mut heads[0][..]]).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_message_says_who_sent_it_and_whether_it_was_cut() {
+        let (sender, receiver) = pair();
+        send(&sender, None, &[IoSlice::new(b"12345")], &Control::NONE).unwrap();
+        let mut buffer = [0; 3];
+        let (from, received) = receive_from(&receiver, &mut buffer).unwrap();
+        assert_eq!(from.as_socket(), Some(sender.local_addr().unwrap()));
+        assert_eq!((received.len, received.is_truncated, &buffer), (3, true, b"123"));
+    }
+}

@@ -1,0 +1,162 @@
+//! Socket options that socket2 lacks, and memberships of groups.
+
+use std::{
+    io, mem,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    os::fd::{AsFd, AsRawFd},
+    ptr,
+};
+
+use socket2::{Domain, Socket, Type};
+
+/// Lets this socket hear only the groups that it has joined itself; `IP_MULTICAST_ALL` in Linux's `in.h`.
+pub const IP_MULTICAST_ALL: i32 = 49;
+/// The same for IPv6; `IPV6_MULTICAST_ALL` in Linux's `in6.h`.
+pub const IPV6_MULTICAST_ALL: i32 = 29;
+
+/// Names the ICMPv6 types that a raw socket hears (RFC 3542, 3.2); libc does not have it.
+const ICMP6_FILTER: i32 = 1;
+const MCAST_JOIN_GROUP: i32 = 42;
+const MCAST_JOIN_SOURCE_GROUP: i32 = 46;
+
+/// Sets an option to a number.
+pub fn set(socket: &impl AsFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    set_bytes(socket, level, name, &value.to_ne_bytes())
+}
+
+/// Sets an option to a structure, given as its bytes.
+pub fn set_bytes(socket: &impl AsFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    let (fd, len) = (socket.as_fd().as_raw_fd(), value.len() as libc::socklen_t);
+    // SAFETY: the pointer and the length are those of a live slice.
+    crate::checked(unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), len) }).map(drop)
+}
+
+/// Reads an option. What the kernel does not fill in stays zero.
+///
+/// # Safety
+/// Every bit pattern must be a value of `T`.
+pub(crate) unsafe fn get<T: Copy>(socket: &impl AsFd, level: i32, name: i32) -> io::Result<T> {
+    let mut len = mem::size_of::<T>() as libc::socklen_t;
+    // SAFETY: all zeros are a T, as the caller vouches; the kernel writes at most `len` bytes to it.
+    unsafe {
+        let mut value: T = mem::zeroed();
+        let (fd, to) = (socket.as_fd().as_raw_fd(), ptr::from_mut(&mut value).cast());
+        crate::checked(libc::getsockopt(fd, level, name, to, &mut len))?;
+        Ok(value)
+    }
+}
+
+/// Lets a raw ICMPv6 socket hear these types alone.
+pub fn hear_icmpv6(socket: &impl AsFd, types: &[u8]) -> io::Result<()> {
+    let filter = icmpv6_filter(types).map(u32::to_ne_bytes);
+    set_bytes(socket, libc::IPPROTO_ICMPV6, ICMP6_FILTER, filter.as_flattened())
+}
+
+/// `struct icmp6_filter`, in which a set bit blocks its type.
+fn icmpv6_filter(types: &[u8]) -> [u32; 8] {
+    let mut blocked = [u32::MAX; 8];
+    for kind in types {
+        blocked[usize::from(kind >> 5)] &= !(1 << (kind & 31));
+    }
+    blocked
+}
+
+/// Has what goes to IPv4 groups leave by this interface.
+pub fn set_multicast_interface_v4(socket: &impl AsFd, interface: u32) -> io::Result<()> {
+    // struct ip_mreqn: group, address, interface.
+    let request = [&[0; 8][..], &interface.to_ne_bytes()].concat();
+    set_bytes(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)
+}
+
+/// Asks for a buffer of so many bytes beyond the limit, which takes CAP_NET_ADMIN, else for as much as is allowed.
+/// `force` and `polite` are `SO_RCVBUFFORCE` and `SO_RCVBUF`, or the two for sending.
+pub fn set_buffer(socket: &impl AsFd, force: i32, polite: i32, bytes: usize) -> io::Result<()> {
+    let value = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
+    set(socket, libc::SOL_SOCKET, force, value).or_else(|_| set(socket, libc::SOL_SOCKET, polite, value))
+}
+
+/// What the kernel knows to fit on the way from one address to another, in bytes of IP packets. Sends nothing.
+pub fn path_mtu(from: SocketAddr, to: SocketAddr) -> io::Result<u32> {
+    let socket = UdpSocket::bind(from)?;
+    socket.connect(to)?;
+    let (level, name) = match to {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    // SAFETY: the option fills in a number.
+    unsafe { get::<u32>(&socket, level, name) }
+}
+
+/// Joins `group` on the interface with this index, from one source only when `source` names it
+/// (RFC 3678, 5.1.1 and 5.1.2: the same options for both families).
+pub fn join(socket: &impl AsFd, group: IpAddr, source: Option<IpAddr>, interface: u32) -> io::Result<()> {
+    let level = if group.is_ipv4() { libc::IPPROTO_IP } else { libc::IPPROTO_IPV6 };
+    let name = if source.is_some() { MCAST_JOIN_SOURCE_GROUP } else { MCAST_JOIN_GROUP };
+    set_bytes(socket, level, name, &group_request(group, source, interface))
+}
+
+/// A socket that has joined groups, all of one family, on an interface.
+pub fn join_on_link(interface: u32, groups: &[IpAddr]) -> io::Result<Socket> {
+    let is_ipv4 = groups.first().is_some_and(IpAddr::is_ipv4);
+    let socket = Socket::new(if is_ipv4 { Domain::IPV4 } else { Domain::IPV6 }, Type::DGRAM, None)?;
+    groups.iter().try_for_each(|group| join(&socket, *group, None, interface))?;
+    Ok(socket)
+}
+
+/// `struct group_req` (RFC 3678, 5.1.1) or `struct group_source_req` (5.1.2): the interface, and addresses aligned as a
+/// pointer is.
+fn group_request(group: IpAddr, source: Option<IpAddr>, interface: u32) -> Vec<u8> {
+    let mut request = interface.to_ne_bytes().to_vec();
+    request.resize(mem::align_of::<libc::sockaddr_storage>(), 0);
+    request.extend(storage(group));
+    source.into_iter().for_each(|source| request.extend(storage(source)));
+    request
+}
+
+/// `address` as the bytes of a `struct sockaddr_storage`.
+fn storage(address: IpAddr) -> [u8; mem::size_of::<libc::sockaddr_storage>()] {
+    let mut bytes = [0; mem::size_of::<libc::sockaddr_storage>()];
+    let (family, at, octets) = match address {
+        IpAddr::V4(address) => (libc::AF_INET, 4, address.octets().to_vec()),
+        IpAddr::V6(address) => (libc::AF_INET6, 8, address.octets().to_vec()),
+    };
+    bytes[..2].copy_from_slice(&(family as libc::sa_family_t).to_ne_bytes());
+    bytes[at..at + octets.len()].copy_from_slice(&octets);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    #[test]
+    fn the_filter_passes_the_types_named_and_no_others() {
+        let filter = icmpv6_filter(&[1, 2, 130, 255]);
+        let passes = |kind: &u8| filter[usize::from(kind >> 5)] >> (kind & 31) & 1 == 0;
+        assert_eq!((0..=255).filter(passes).collect::<Vec<_>>(), [1, 2, 130, 255]);
+    }
+
+    #[test]
+    fn groups_of_both_families_are_joined_from_all_sources_and_from_one() {
+        let interface = crate::interface::Interface::named("lo").unwrap().index;
+        let v4 = [[232, 1, 1, 1], [127, 0, 0, 1]].map(|octets| IpAddr::from(Ipv4Addr::from(octets)));
+        let v6 = [Ipv6Addr::new(0xff35, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::LOCALHOST].map(IpAddr::from);
+        for [group, source] in [v4, v6] {
+            let socket = join_on_link(interface, &[group]).unwrap();
+            let again = join(&socket, group, None, interface).unwrap_err();
+            assert_eq!(again.kind(), io::ErrorKind::AddrInUse, "the socket has joined the group: {again}");
+            let other = join_on_link(interface, &[]).map(drop);
+            assert!(other.is_ok());
+            let any = if group.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
+            join(&UdpSocket::bind(any).unwrap(), group, Some(source), interface).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_long_way_has_an_mtu() {
+        let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        assert!(path_mtu(from, SocketAddr::from((Ipv4Addr::LOCALHOST, 9))).unwrap() >= 1280);
+    }
+}

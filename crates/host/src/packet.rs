@@ -1,0 +1,235 @@
+//! Packet sockets (packet(7)): whole frames from and to an interface.
+
+use std::{
+    io::{self, IoSlice},
+    mem,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use rustix::net::netdevice;
+use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
+
+use crate::{messages, option};
+
+/// Frames that [`FrameSocket::send_all`] hands to the kernel in one call.
+pub const BATCH_LEN: usize = 32;
+
+/// What waits at a socket that frames are forwarded from: a burst.
+const FORWARDING_BUFFER_BYTES: usize = 4 << 20;
+
+/// Frames of every Ethernet type.
+pub const ALL_TYPES: u16 = libc::ETH_P_ALL as u16;
+/// Frames with IPv6 packets.
+pub const IPV6: u16 = libc::ETH_P_IPV6 as u16;
+/// No frames at all.
+pub const NOTHING: u16 = 0;
+
+/// For whom a frame was that a packet socket has received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Addressee {
+    /// This host, by its own address.
+    ThisHost,
+    /// A group.
+    Group,
+    /// All hosts on the link.
+    Everybody,
+    /// Another host; the interface takes frames that are not for it.
+    AnotherHost,
+    /// Somebody else: the frame leaves this host.
+    Leaving,
+}
+
+/// Opens a socket that receives the frames of an Ethernet type that pass an interface, those that leave with
+/// [`ALL_TYPES`] only. Reading does not wait.
+///
+/// # Errors
+/// When this user may not, or the interface is gone.
+pub fn open(interface: u32, ethertype: u16) -> io::Result<Socket> {
+    // Without a protocol nothing arrives before the socket is bound to its interface.
+    let socket = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None)?;
+    bind(&socket, interface, ethertype)?;
+    Ok(socket)
+}
+
+/// Opens a socket to forward from. Each frame comes behind a `struct virtio_net_hdr`, which says what the device would
+/// still have to do to it.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_for_forwarding(interface: u32) -> io::Result<Socket> {
+    let socket = open(interface, ALL_TYPES)?;
+    option::set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+    socket.set_recv_buffer_size(FORWARDING_BUFFER_BYTES)?;
+    Ok(socket)
+}
+
+/// Binds a packet socket to an interface, where it receives frames of this Ethernet type, and none of [`NOTHING`].
+///
+/// # Errors
+/// When the interface is gone.
+pub fn bind(socket: &Socket, interface: u32, ethertype: u16) -> io::Result<()> {
+    socket.bind(&address(interface, ethertype, false))
+}
+
+/// A socket and the address to send IPv6 packets to that this host is to take as if they had come in by its loopback.
+///
+/// # Errors
+/// When this user may not.
+pub fn open_loopback() -> io::Result<(Socket, SockAddr)> {
+    // It has no protocol, so it receives nothing.
+    let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), None)?;
+    let loopback = netdevice::name_to_index(&socket, "lo")?;
+    Ok((socket, address(loopback, IPV6, true)))
+}
+
+/// Has the interface of a packet socket take what is for groups that this host has not joined, as long as the socket is
+/// open.
+///
+/// # Errors
+/// What the kernel says.
+pub fn take_all_groups(socket: &Socket, interface: u32) -> io::Result<()> {
+    add_membership(socket, interface, libc::PACKET_MR_ALLMULTI, &[])
+}
+
+/// Has the interface of a packet socket take what is for a link-layer address, as long as the socket is open.
+///
+/// # Errors
+/// What the kernel says; EINVAL when the interface has addresses of another length, or none.
+pub fn take_group(socket: &Socket, interface: u32, group: [u8; 6]) -> io::Result<()> {
+    add_membership(socket, interface, libc::PACKET_MR_MULTICAST, &group)
+}
+
+fn add_membership(socket: &Socket, interface: u32, kind: i32, link_address: &[u8]) -> io::Result<()> {
+    // struct packet_mreq: interface, type, length of the address, and the address.
+    let mut request = [0; 16];
+    request[..4].copy_from_slice(&interface.to_ne_bytes());
+    request[4..6].copy_from_slice(&(kind as u16).to_ne_bytes());
+    request[6..8].copy_from_slice(&(link_address.len() as u16).to_ne_bytes());
+    request[8..8 + link_address.len()].copy_from_slice(link_address);
+    option::set_bytes(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+/// Reads a frame without waiting: its length in bytes, and for whom it was.
+///
+/// # Errors
+/// What the kernel says; `WouldBlock` when nothing is there.
+pub fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Addressee)> {
+    let (from, received) = messages::receive_from(socket, buffer)?;
+    let addressee = match packet_type(&from) {
+        libc::PACKET_HOST => Addressee::ThisHost,
+        libc::PACKET_MULTICAST => Addressee::Group,
+        libc::PACKET_BROADCAST => Addressee::Everybody,
+        libc::PACKET_OUTGOING => Addressee::Leaving,
+        _ => Addressee::AnotherHost,
+    };
+    Ok((received.len, addressee))
+}
+
+/// A packet socket that frames are sent with. Each has an offload header in front (`struct virtio_net_hdr`).
+#[derive(Debug)]
+pub struct FrameSocket(Socket);
+
+impl FrameSocket {
+    /// Opens a socket that only sends, by the interface named with each frame. It receives nothing, and so costs other
+    /// traffic nothing.
+    ///
+    /// # Errors
+    /// When this user may not.
+    pub fn open() -> io::Result<Self> {
+        let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
+        option::set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        Ok(Self(socket))
+    }
+
+    /// Opens a socket that only sends, by this interface and past its queue.
+    ///
+    /// # Errors
+    /// When this user may not, or the interface is gone.
+    pub fn open_past_queue(interface: u32) -> io::Result<Self> {
+        let this = Self::open()?;
+        option::set(&this.0, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
+        bind(&this.0, interface, NOTHING)?;
+        Ok(this)
+    }
+
+    /// Opens a socket that also receives what arrives at this interface, and what leaves through it by others not.
+    ///
+    /// # Errors
+    /// When this user may not, or the interface is gone.
+    pub fn open_both_ways(interface: u32, buffer_bytes: usize) -> io::Result<Self> {
+        let this = Self::open()?;
+        option::set(&this.0, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        for (force, polite) in
+            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+        {
+            option::set_buffer(&this.0, force, polite, buffer_bytes)?;
+        }
+        this.0.set_nonblocking(true)?;
+        bind(&this.0, interface, ALL_TYPES)?;
+        Ok(this)
+    }
+
+    /// Sends a frame, gathered from its parts, by the interface that the socket is bound to. Returns its length in bytes.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.send_vectored(parts)
+    }
+
+    /// Sends a frame with an IPv6 packet by this interface.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn send_ipv6_by(&self, interface: u32, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.send_to_vectored(parts, &address(interface, IPV6, true))
+    }
+
+    /// Sends frames by the interface that the socket is bound to. Returns how many the kernel has taken, at most
+    /// [`BATCH_LEN`] of them.
+    ///
+    /// # Errors
+    /// What the kernel says to the first one.
+    pub fn send_all(&self, frames: &[&[u8]]) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); BATCH_LEN];
+        let count = frames.len().min(BATCH_LEN);
+        slices.iter_mut().zip(frames).for_each(|(slice, frame)| *slice = IoSlice::new(frame));
+        messages::send_many(&self.0, slices[..count].chunks(1).map(|frame| (None, frame)))
+    }
+
+    /// Reads a frame without waiting into `frame`, which it cuts to the frame's length; false when there is none.
+    pub fn receive(&self, frame: &mut Vec<u8>, max_bytes: usize) -> bool {
+        frame.resize(max_bytes, 0);
+        let Ok(len) = io::Read::read(&mut &self.0, frame) else { return false };
+        frame.truncate(len);
+        true
+    }
+}
+
+impl AsFd for FrameSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The address of an interface's link layer; of frames to send when `is_destination`, for which it tells the length of
+/// the address only.
+fn address(interface: u32, ethertype: u16, is_destination: bool) -> SockAddr {
+    let mut storage = SockAddrStorage::zeroed();
+    // SAFETY: the view is of plain numbers within the storage, and the length is that of what has been written.
+    unsafe {
+        let address = storage.view_as::<libc::sockaddr_ll>();
+        address.sll_family = libc::AF_PACKET as _;
+        address.sll_protocol = ethertype.to_be();
+        address.sll_ifindex = interface as i32;
+        address.sll_halen = if is_destination { 6 } else { 0 };
+        SockAddr::new(storage, mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t)
+    }
+}
+
+/// The type of the packet (`PACKET_HOST` and so on) in an address that the kernel has given.
+fn packet_type(from: &SockAddr) -> u8 {
+    let at = mem::offset_of!(libc::sockaddr_ll, sll_pkttype);
+    // SAFETY: an address has room for every kind, and what the kernel has not written is zero.
+    unsafe { from.as_ptr().cast::<u8>().add(at).read() }
+}

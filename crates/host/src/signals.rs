@@ -1,0 +1,98 @@
+//! Signals, read from a descriptor.
+
+use std::{
+    io, mem,
+    os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
+    ptr,
+};
+
+/// Keeps some signals back from the calling thread while it lives, and tells which have come. Threads that this thread
+/// starts, and programs, inherit that.
+#[derive(Debug)]
+pub struct Signals {
+    fd: OwnedFd,
+    before: libc::sigset_t,
+}
+
+/// A signal that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signal {
+    pub number: i32,
+    /// The terminal sent it, and with it to all programs in the foreground.
+    pub from_terminal: bool,
+}
+
+impl Signals {
+    /// Keeps the signals with these numbers back from now on.
+    ///
+    /// # Errors
+    /// When no more descriptors are to be had.
+    pub fn catch(numbers: &[i32]) -> io::Result<Self> {
+        // SAFETY: the sets are initialised before they are used, and outlive the calls; the descriptor
+        // is owned from here on.
+        unsafe {
+            let mut caught: libc::sigset_t = mem::zeroed();
+            let mut before: libc::sigset_t = mem::zeroed();
+            libc::sigemptyset(&mut caught);
+            for number in numbers {
+                libc::sigaddset(&mut caught, *number);
+            }
+            let fd = libc::signalfd(-1, &caught, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            let fd = OwnedFd::from_raw_fd(crate::checked(fd)?);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &caught, &mut before);
+            Ok(Self { fd, before })
+        }
+    }
+
+    /// The next signal that has come.
+    pub fn next(&self) -> Option<Signal> {
+        const SENT_BY_KERNEL: i32 = 0x80;
+        // struct signalfd_siginfo: the number, an error number, and how the signal was sent.
+        let mut info = [0; mem::size_of::<libc::signalfd_siginfo>()];
+        let read = rustix::io::read(&self.fd, &mut info).ok()?;
+        let word = |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+        (read == info.len()).then(|| Signal { number: word(0), from_terminal: word(8) == SENT_BY_KERNEL })
+    }
+}
+
+impl AsFd for Signals {
+    /// Readable when a signal has come.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // Who is told to stop twice stops once: a second signal must not kill what has stopped in order.
+        while self.next().is_some() {}
+        // SAFETY: `before` was filled in by pthread_sigmask.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, ptr::null_mut()) };
+    }
+}
+
+/// Keeps no signal back from the calling thread, also in a process whose parent had kept some back. Safe between `fork`
+/// and `exec`.
+pub fn keep_none_back() {
+    // SAFETY: the set is initialised before it is used.
+    unsafe {
+        let mut none: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_to_the_thread_is_told_and_does_nothing_else() {
+        let signals = Signals::catch(&[libc::SIGTERM, libc::SIGHUP]).unwrap();
+        assert_eq!(signals.next(), None);
+        // SAFETY: the signal is kept back from this thread.
+        unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGTERM) };
+        assert_eq!(signals.next(), Some(Signal { number: libc::SIGTERM, from_terminal: false }));
+        assert_eq!(signals.next(), None);
+    }
+}

@@ -1,0 +1,38 @@
+//! Waking a thread that waits on file descriptors.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// A counter of the kernel's (eventfd) that becomes readable when any of its clones is woken.
+#[derive(Debug, Clone)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// # Errors
+    /// When no more descriptors are to be had.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
+    /// Makes the descriptor readable. Safe to call in a signal handler.
+    pub fn wake(&self) {
+        // It fails only when the counter is full, and then it is readable.
+        _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Whether it has been woken since the last call.
+    pub fn take(&self) -> bool {
+        rustix::io::read(&*self.0, &mut [0_u8; 8]).is_ok_and(|len| len == 8)
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
