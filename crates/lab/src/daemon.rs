@@ -12,71 +12,12 @@ use treecast_host::{
 };
 
 use crate::error::{Error, Result};
-use crate::lab::Lab;
-use crate::plan::LabNode;
-use crate::topology::Role;
-
-/// A multicast router of which nothing is left when it ends.
-const MROUTE: [&str; 3] = ["mroute", "--keep", "0s"];
 
 /// A program in a node of a lab, ended by `down`. Dropping this lets it go on.
 pub struct Daemon {
     node: String,
     child: Child,
     log: PathBuf,
-}
-
-impl Lab {
-    /// Starts `command` in `node`, away from this terminal. What it prints is kept beside the lab's
-    /// record, and is removed with the lab.
-    pub fn start_daemon(&self, node: &str, command: Command) -> Result<Daemon> {
-        let namespace = &self.node(node)?.namespace;
-        Daemon::start(self.state_directory().join(self.name()), node, namespace, command)
-    }
-
-    /// Starts `program mroute` in every router, and returns when all of them are ready. `prepare` is done to each
-    /// command before. Where the network has loops, they are told of the way to the first node's network.
-    pub fn start_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<()> {
-        self.start_in_routers(program, prepare, |upstream| {
-            let upstream = upstream.map(|interface| ["--upstream", interface]);
-            MROUTE.into_iter().chain(upstream.into_iter().flatten()).collect()
-        })
-        .map(drop)
-    }
-
-    /// The same for source-specific groups alone: their joins follow the routes to their sources, also where there are loops.
-    pub fn start_source_specific_routers(
-        &self,
-        program: &Path,
-        prepare: impl Fn(&mut Command),
-    ) -> Result<Vec<Daemon>> {
-        self.start_in_routers(program, prepare, |_| MROUTE.to_vec())
-    }
-
-    /// Starts `program router run --all` in every router, and returns when all of them are ready.
-    pub fn start_mead_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<Vec<Daemon>> {
-        self.start_in_routers(program, prepare, |_| vec!["router", "run", "--all", "--rpf", "loose"])
-    }
-
-    fn start_in_routers<'a>(
-        &'a self,
-        program: &Path,
-        prepare: impl Fn(&mut Command),
-        arguments: impl Fn(Option<&'a str>) -> Vec<&'a str>,
-    ) -> Result<Vec<Daemon>> {
-        const PATIENCE: Duration = Duration::from_secs(60);
-        let start = |(node, upstream): (&LabNode, Option<&'a str>)| {
-            let mut command = Command::new(program);
-            command.args(arguments(upstream));
-            prepare(&mut command);
-            self.start_daemon(&node.name, command)
-        };
-        let nodes = self.nodes().iter().zip(self.topology().multicast_upstreams());
-        let routers = nodes.filter(|(node, _)| node.role == Role::Router);
-        let mut daemons = routers.map(start).collect::<Result<Vec<_>>>()?;
-        daemons.iter_mut().try_for_each(|daemon| daemon.wait_for_line("ready", PATIENCE))?;
-        Ok(daemons)
-    }
 }
 
 impl Daemon {

@@ -1,7 +1,7 @@
 //! A lab that is up, as its user sees it.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 
 use treecast_host::{
@@ -12,6 +12,7 @@ use treecast_host::{
 use crate::down;
 use crate::error::{Error, Result};
 use crate::links;
+use crate::options::Options;
 use crate::ospf::{self, Frr};
 use crate::parallel;
 use crate::plan::{Interface, LabNode, Plan};
@@ -23,26 +24,6 @@ use crate::up;
 
 /// Tells a program in which node it runs: receivers are called after it.
 const NODE_VARIABLE: &str = "TREECAST_NODE";
-
-/// How a lab is built.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Where the lab is recorded: the same for whoever is to find it again.
-    pub state_directory: PathBuf,
-    /// The `treecast` command, of which a lab starts `lab relay` where cables have a delay and the
-    /// kernel has no netem.
-    pub program: PathBuf,
-    /// Who says where packets go.
-    pub routing: Routing,
-}
-
-impl Default for Options {
-    /// `/run/treecast/labs`, or what `TREECAST_LAB_STATE` names, and the program that runs.
-    fn default() -> Self {
-        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("treecast"));
-        Self { state_directory: state::directory(), program, routing: Routing::default() }
-    }
-}
 
 /// A network of namespaces on this machine.
 ///

@@ -13,7 +13,12 @@ use treecast_host::{
 use crate::error::{Error, Result};
 use crate::plan::{Cable, CableEnd, Delaying, Plan, mac};
 use crate::topology::{Quality, Topology};
-use crate::up::Handle;
+
+/// What a node is configured through.
+pub(crate) struct Handle {
+    pub namespace: Namespace,
+    pub netlink: Netlink,
+}
 
 /// All links of a lab are in this group, to be deleted at once.
 pub(crate) const GROUP: u32 = 0x7ca5;

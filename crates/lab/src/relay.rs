@@ -17,7 +17,7 @@ use treecast_host::{namespace::Namespace, packet::FrameSocket, poller::Poller, p
 
 use crate::daemon::Daemon;
 use crate::error::{Error, Result};
-use crate::lab::Options;
+use crate::options::Options;
 use crate::plan::{Hold, Plan};
 use crate::state;
 

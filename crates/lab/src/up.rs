@@ -12,7 +12,7 @@ use treecast_host::{
 };
 
 use crate::error::{Error, Result};
-use crate::links;
+use crate::links::{self, Handle};
 use crate::loss::{LossObjects, Losses};
 use crate::neighbours::Neighbours;
 use crate::parallel;
@@ -30,12 +30,6 @@ const ROUTER_SETTINGS: [(&str, &str); 6] = [
     ("ipv4/igmp_max_memberships", "4096"),
     ("ipv4/igmp_max_msf", "512"),
 ];
-
-/// What a node is configured through.
-pub(crate) struct Handle {
-    pub namespace: Namespace,
-    netlink: Netlink,
-}
 
 /// Reserves the names of all namespaces. Where that fails, nothing is left to remove.
 pub(crate) fn reserve(plan: &Plan) -> Result<()> {

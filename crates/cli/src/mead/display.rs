@@ -8,8 +8,8 @@ use treecast_driver::{
     words::some_of,
 };
 use treecast_proto::explicit::{
+    lists::{List, TransmissionGroup},
     mead::tree::Tree,
-    transmission::{List, TransmissionGroup},
 };
 
 use crate::arguments::counted;

@@ -13,7 +13,6 @@ use std::{
     },
 };
 
-
 use super::Error;
 use treecast_host::{interface::Interface, unix};
 

@@ -1,8 +1,8 @@
-use std::{io, path::PathBuf};
+use std::{collections::BTreeSet, fmt, io, path::PathBuf};
 
 use thiserror::Error;
 
-use super::left::Remains;
+use super::lease::{self, LEASE};
 use crate::control::Failure;
 
 /// Why the router cannot start or go on, or cannot be asked.
@@ -108,6 +108,30 @@ impl From<Failure> for Error {
             _ if failure.is_nobody() => Self::NotRunning,
             io::ErrorKind::AddrInUse if is_abstract => Self::AlreadyRuns,
             _ => Self::Control { path: failure.path, source: failure.source },
+        }
+    }
+}
+
+/// All that killed routers have left in this network namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remains {
+    pub(super) interfaces: BTreeSet<String>,
+    /// When the last lease ends, in nanoseconds of CLOCK_MONOTONIC. None: something acts without one.
+    pub(super) lease_ends_ns: Option<u64>,
+}
+
+impl fmt::Display for Remains {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let interfaces = self.interfaces.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let silence = self.lease_ends_ns.map(lease::silence);
+        match silence {
+            None => write!(f, "one has ended and left its program, which acts on, at {interfaces}"),
+            Some(silence) => {
+                let left = LEASE.saturating_sub(silence).as_secs_f64().ceil();
+                let seconds = silence.as_secs();
+                write!(f, "one was killed about {seconds} s ago, and its program at {interfaces} ")?;
+                if left > 0.0 { write!(f, "acts for {left} s more") } else { write!(f, "acts no more") }
+            }
         }
     }
 }

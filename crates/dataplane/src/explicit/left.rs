@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, io,
+    io,
     net::Ipv6Addr,
     os::fd::AsFd,
 };
@@ -13,11 +13,9 @@ use aya::{
 };
 
 use super::{
-    Error, PRIORITY,
+    Error, PRIORITY, Remains,
     blocking::remove_filter,
     claims::{self, Claims},
-    lease::{self, LEASE},
-    program::NAME,
     shared::Group,
 };
 use treecast_host::{
@@ -25,6 +23,9 @@ use treecast_host::{
     netlink::{BpfFilter, Netlink},
     tcx, user,
 };
+
+/// The name of the router's program.
+pub const NAME: &str = "mead_router";
 
 /// What a router has left at one interface, or still has there.
 pub struct Left {
@@ -120,40 +121,6 @@ fn groups_in(table: MapData) -> Option<Vec<(Ipv6Addr, Vec<u32>)>> {
     Some(groups.iter().filter_map(Result::ok).map(|(group, entry)| (group.into(), links(entry))).collect())
 }
 
-/// All that killed routers have left in this network namespace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remains {
-    interfaces: BTreeSet<String>,
-    /// When the last lease ends, in nanoseconds of CLOCK_MONOTONIC. None: something acts without one.
-    lease_ends_ns: Option<u64>,
-}
-
-impl Remains {
-    fn of(left: &[(Interface, Left)]) -> Self {
-        let leases: Option<Vec<u64>> = left.iter().flat_map(|(_, left)| left.leases()).collect();
-        Self {
-            interfaces: left.iter().map(|(interface, _)| interface.name.clone()).collect(),
-            lease_ends_ns: leases.map(|ends| ends.into_iter().max().unwrap_or_default()),
-        }
-    }
-}
-
-impl fmt::Display for Remains {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let interfaces = self.interfaces.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let silence = self.lease_ends_ns.map(lease::silence);
-        match silence {
-            None => write!(f, "one has ended and left its program, which acts on, at {interfaces}"),
-            Some(silence) => {
-                let left = LEASE.saturating_sub(silence).as_secs_f64().ceil();
-                let seconds = silence.as_secs();
-                write!(f, "one was killed about {seconds} s ago, and its program at {interfaces} ")?;
-                if left > 0.0 { write!(f, "acts for {left} s more") } else { write!(f, "acts no more") }
-            }
-        }
-    }
-}
-
 /// Why nobody answers here: no router runs, or one was killed, or one listens at another control socket.
 pub fn why_nobody() -> Error {
     let look = || {
@@ -162,7 +129,7 @@ pub fn why_nobody() -> Error {
             return Ok(Error::Elsewhere(interface.name.clone(), claims::who(interface)));
         }
         let left = find(interfaces);
-        io::Result::Ok(if left.is_empty() { Error::NotRunning } else { Error::Killed(Remains::of(&left)) })
+        io::Result::Ok(if left.is_empty() { Error::NotRunning } else { Error::Killed(remains(&left)) })
     };
     look().unwrap_or(Error::NotRunning)
 }
@@ -210,4 +177,12 @@ fn find(interfaces: Vec<Interface>) -> Vec<(Interface, Left)> {
         (interface, left)
     });
     left.filter(|(_, left)| !left.is_empty()).collect()
+}
+/// What is left by killed routers, as it is told.
+fn remains(left: &[(Interface, Left)]) -> Remains {
+    let leases: Option<Vec<u64>> = left.iter().flat_map(|(_, left)| left.leases()).collect();
+    Remains {
+        interfaces: left.iter().map(|(interface, _)| interface.name.clone()).collect(),
+        lease_ends_ns: leases.map(|ends| ends.into_iter().max().unwrap_or_default()),
+    }
 }

@@ -35,8 +35,8 @@ use treecast_wire::mead::Dialect;
 
 pub use crate::notices::Notice;
 pub use daemon::{process, run, set, show};
-pub use error::Error;
-pub use left::{Remains, clean};
+pub use error::{Error, Remains};
+pub use left::clean;
 pub use shared::MAX_ALLOWED;
 pub use status::{
     Copies, Discovery, Group, Interface, Leaving, Neighbour, OtherDialect, Registered, Setting, Status, Xcast,

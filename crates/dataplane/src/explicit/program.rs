@@ -21,7 +21,7 @@ use treecast_proto::explicit::mead::router::{Prefix, Router};
 
 use super::{
     PRIORITY,
-    left::Left,
+    left::{Left, NAME},
     shared::{
         COUNTERS, Config, Group, Lan, MAX_LANS, Mac, Neighbour, NeighbourKey, REQUEST_PACKET, dialect_number,
         mode_number, prefix_parts,
@@ -35,8 +35,6 @@ use treecast_host::{
 
 /// `bpf/mead.bpf.c`, compiled by the build script.
 static PROGRAM: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/mead.bpf.o"));
-
-pub const NAME: &str = "mead_router";
 
 type Failure = Box<dyn std::error::Error>;
 

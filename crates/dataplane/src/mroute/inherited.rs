@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use super::kernel::Slot;
+use super::Slot;
 
 /// Interfaces and entries that an earlier daemon has left behind.
 #[derive(Debug, Default, PartialEq, Eq)]

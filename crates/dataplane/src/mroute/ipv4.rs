@@ -15,9 +15,9 @@ use treecast_proto::membership::Message;
 use treecast_wire::igmp;
 
 use super::{
-    Error, MAX_INTERFACES,
+    Error, MAX_INTERFACES, Slot,
     inherited::Inherited,
-    kernel::{Counters, Incoming, Kernel, Refusal, Slot},
+    kernel::{Counters, Incoming, Kernel, Refusal},
 };
 use crate::mld_socket::send_from;
 

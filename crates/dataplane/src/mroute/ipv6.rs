@@ -15,9 +15,9 @@ use treecast_proto::membership::Message;
 use treecast_wire::mld;
 
 use super::{
-    Error,
+    Error, Slot,
     inherited::Inherited,
-    kernel::{Counters, Incoming, Kernel, Refusal, Slot},
+    kernel::{Counters, Incoming, Kernel, Refusal},
 };
 use crate::mld_socket;
 

@@ -4,10 +4,7 @@ use std::{fmt, io, net::IpAddr, os::fd::AsFd};
 
 use treecast_proto::membership::Message;
 
-use super::inherited::Inherited;
-
-/// A kernel's number for one of the interfaces that it routes between (mif, vif): 0 to 31.
-pub type Slot = u16;
+use super::{Slot, inherited::Inherited};
 
 /// What an entry has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

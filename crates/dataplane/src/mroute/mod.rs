@@ -27,6 +27,9 @@ pub use keeper::keep;
 pub use notices::Notice;
 pub use status::{Entry, Family, Group, Interface, Listening, Room, Source, SourceFilter, Status};
 
+/// A kernel's number for one of the interfaces that it routes between (mif, vif): 0 to 31.
+pub(crate) type Slot = u16;
+
 /// What the daemon is to do.
 #[derive(Debug, Clone)]
 pub struct Config {

@@ -15,9 +15,9 @@ use treecast_proto::{
 };
 
 use super::{
-    Family, MAX_INTERFACES,
+    Family, MAX_INTERFACES, Slot,
     inherited::{Inherited, InheritedEntry},
-    kernel::{Counters, Incoming, Kernel, Refusal, Slot},
+    kernel::{Counters, Incoming, Kernel, Refusal},
     notices::Notices,
 };
 

@@ -19,8 +19,6 @@ use treecast_host::{
 use treecast_proto::membership::Message;
 use treecast_wire::{igmp, mld};
 
-use super::listeners::split_ip_header;
-
 /// The longest query that a link of ordinary MTU carries, and more.
 const MAX_PACKET_LEN: usize = 2048;
 
@@ -133,6 +131,12 @@ fn link_address(group: IpAddr) -> [u8; 6] {
     }
 }
 
+/// An IPv4 packet's header, which a raw socket hands over, too, and what is behind it.
+pub(super) fn split_ip_header(packet: &[u8]) -> Option<(&[u8], &[u8])> {
+    let words = packet.first()? & 0x0f;
+    packet.split_at_checked(usize::from(words) * 4)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -181,5 +185,16 @@ mod tests {
         let address = |group: &str| link_address(group.parse().unwrap());
         assert_eq!(address("239.255.7.1"), [1, 0, 0x5e, 0x7f, 7, 1]);
         assert_eq!(address("ff15::7:1"), [0x33, 0x33, 0, 7, 0, 1]);
+    }
+
+    #[test]
+    fn the_ip_header_is_as_long_as_it_says() {
+        let mut packet = [0; 28];
+        packet[0] = 0x46;
+        packet[24] = 0x22;
+        let body = |packet| split_ip_header(packet).map(|(_, body)| body);
+        assert_eq!(body(&packet), Some(&[0x22, 0, 0, 0][..]));
+        assert_eq!(body(&packet[..10]), None);
+        assert_eq!(body(&[]), None);
     }
 }

@@ -21,7 +21,7 @@ use treecast_proto::{
 };
 use treecast_wire::{igmp, membership::RecordKind, mld};
 
-use super::group_messages::GroupMessages;
+use super::group_messages::{GroupMessages, split_ip_header};
 use crate::udp::GroupAddress;
 
 /// Time between queries while no other querier is on the link: a listener that crashed is noticed after a
@@ -374,12 +374,6 @@ fn open_v4(interface: &Interface) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// An IPv4 packet's header, which a raw socket hands over, too, and what is behind it.
-pub(super) fn split_ip_header(packet: &[u8]) -> Option<(&[u8], &[u8])> {
-    let words = packet.first()? & 0x0f;
-    packet.split_at_checked(usize::from(words) * 4)
-}
-
 #[cfg(test)]
 mod tests {
     use treecast_proto::membership::Record;
@@ -404,17 +398,6 @@ mod tests {
         assert_eq!(word_about(group, &Message::OldLeave(other)), None);
         assert_eq!(word_about(group, &Message::OldLeave(group)), Some(Word::Leaves));
         assert_eq!(word_about(group, &Message::IgmpV1Report(group)), Some(Word::Listens));
-    }
-
-    #[test]
-    fn the_ip_header_is_as_long_as_it_says() {
-        let mut packet = [0; 28];
-        packet[0] = 0x46;
-        packet[24] = 0x22;
-        let body = |packet| split_ip_header(packet).map(|(_, body)| body);
-        assert_eq!(body(&packet), Some(&[0x22, 0, 0, 0][..]));
-        assert_eq!(body(&packet[..10]), None);
-        assert_eq!(body(&[]), None);
     }
 
     #[test]

@@ -21,8 +21,9 @@ use std::{
 
 use thiserror::Error;
 use treecast_proto::explicit::{
+    lists::TransmissionGroup,
     mead::{grouping::NoMax, sender::Counters, tree::Tree},
-    transmission::{Sent, TransmissionGroup},
+    transmission::Sent,
     xcast::sender as xcast,
 };
 use treecast_wire::icmpv6::Unreachable;

@@ -11,8 +11,8 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use treecast_host::{messages, option};
 use treecast_proto::explicit::{
     list_proof::{self, Listed},
+    lists::Form,
     mead::sender::Request,
-    transmission::Form,
 };
 use treecast_wire::{
     icmpv6::{Cause, DESTINATION_UNREACHABLE, DeliveryError, PACKET_TOO_BIG},

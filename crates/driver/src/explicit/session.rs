@@ -12,11 +12,11 @@ use std::{
 use treecast_proto::{
     Instant, Step,
     explicit::{
+        lists::{self, Form, TransmissionGroup},
         mead::{
             grouping::Parameters,
             sender::{Config, Event, Sender},
         },
-        transmission::{self, Form, TransmissionGroup},
         xcast::sender as xcast,
     },
     membership::is_routable_group,
@@ -134,7 +134,7 @@ fn form(settings: &Settings, source: Ipv6Addr, interface: &Interface) -> Form {
         source_port: settings.source_port,
         has_ports: settings.has_ports,
         group: settings.group.filter(|_| settings.xcast.is_none()),
-        xcast: settings.xcast.map(|super::Xcast { is_anonymous }| transmission::Xcast {
+        xcast: settings.xcast.map(|super::Xcast { is_anonymous }| lists::Xcast {
             is_anonymous,
             group: settings.group.map(|group| (group, settings.port)),
         }),

@@ -4,11 +4,12 @@ use std::net::Ipv6Addr;
 
 use treecast_proto::explicit::{
     authentication::DomainKey,
+    lists::Form,
     mead::{
         grouping::Parameters,
         sender::{Algorithm, Counters},
+        transmission,
     },
-    transmission::{self, Form},
 };
 use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 

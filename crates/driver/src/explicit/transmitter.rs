@@ -12,8 +12,9 @@ use std::{
     time::Instant,
 };
 
-use treecast_proto::explicit::transmission::{
-    Form, Packets, Sent, SuperPacket, TransmissionGroup, complete_checksum,
+use treecast_proto::explicit::{
+    lists::{Form, TransmissionGroup},
+    transmission::{Packets, Sent, SuperPacket, complete_checksum},
 };
 use treecast_wire::ipv6;
 

@@ -14,8 +14,8 @@ use std::{
 use treecast_proto::{
     Instant, Step,
     explicit::{
+        lists::List,
         mead::sender::{Config, Event, Sender},
-        transmission::List,
         xcast::sender as xcast,
     },
     fanout::{Plan, Way},

@@ -9,7 +9,10 @@ use std::{
 };
 
 use treecast_proto::{
-    explicit::transmission::{Form, List, Packets, SuperPacket, TransmissionGroup},
+    explicit::{
+        lists::{Form, List, TransmissionGroup},
+        transmission::{Packets, SuperPacket},
+    },
     fanout::Way,
 };
 use treecast_wire::ipv6::{self, next_header};

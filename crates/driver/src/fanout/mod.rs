@@ -14,8 +14,8 @@ use std::{
 
 use treecast_proto::{
     explicit::{
+        lists::{Form, Xcast},
         mead::grouping::Parameters,
-        transmission::{Form, Xcast},
     },
     fanout::Way,
 };

@@ -25,7 +25,7 @@ pub(crate) use self::message::{error_of, messages, write};
 pub use self::{
     message::{Attributes, Batch},
     monitor::{Changes, Monitor},
-    queries::{BpfFilter, Route},
+    queries::{BpfFilter, Interface, Route},
 };
 
 /// The kernel answers before a request returns. This only turns a kernel that does not into an error.

@@ -10,7 +10,6 @@ use super::{
     Netlink,
     message::{Attributes, attribute, attributes, text, u16_at, u32_at},
 };
-use crate::interface::Interface;
 
 /// The ingress half of clsact.
 const TC_H_MIN_INGRESS: u32 = 0xffff_fff2;
@@ -29,6 +28,31 @@ const KNOWN: u16 = libc::NUD_REACHABLE
     | libc::NUD_PROBE
     | libc::NUD_NOARP
     | libc::NUD_PERMANENT;
+
+/// One network interface, as it was when it was looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    pub name: String,
+    pub index: u32,
+    pub is_up: bool,
+    pub is_loopback: bool,
+    /// Whether it can multicast and is neither the loopback nor part of another, as a bridge's port is.
+    pub is_usable: bool,
+    /// Whether its frames begin with an Ethernet header.
+    pub is_ethernet: bool,
+    /// Its link-layer address, where that is as long as an Ethernet address.
+    pub mac: Option<[u8; 6]>,
+    /// The longest IP packet that it takes, in bytes.
+    pub mtu: u32,
+    /// The address that it sends IGMP from: its first.
+    pub ipv4: Option<IpAddr>,
+    /// The address that it sends MLD from: its first link-local one, once that is known to be unique.
+    pub ipv6: Option<IpAddr>,
+    /// The networks that are reached without a router: an address in each, and the length of its prefix in bits.
+    pub networks: Vec<(IpAddr, u8)>,
+    /// All addresses of both families, link-local ones included.
+    pub addresses: Vec<IpAddr>,
+}
 
 /// Where the kernel sends packets to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::{
     net::Ipv6Addr,
 };
 
-use treecast_proto::explicit::transmission::List;
+use treecast_proto::explicit::lists::List;
 use treecast_wire::xcast;
 
 use super::{Loads, Stage, single_bytes, speaks};

@@ -6,8 +6,8 @@ use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Subnet;
-use super::check::{Draft, DraftNetwork};
-use super::spec::SpecError;
+use super::draft::{Draft, DraftNetwork};
+use super::error::SpecError;
 
 /// A network's prefixes.
 type Subnets = (Subnet<Ipv4Addr>, Subnet<Ipv6Addr>);

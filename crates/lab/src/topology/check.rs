@@ -2,67 +2,14 @@
 //! refused with the line that is wrong.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::addresses::Owners;
-use super::spec::SpecError;
-use super::{
-    MAX_MULTICAST_INTERFACES, MAX_NAME_BYTES, Member, Network, NetworkKind, Node, Quality, Role, Subnet,
-    Topology,
-};
+use super::draft::{Draft, DraftMember, DraftNetwork, DraftNode};
+use super::error::SpecError;
+use super::{MAX_MULTICAST_INTERFACES, MAX_NAME_BYTES, Member, Network, NetworkKind, Node, Role, Topology};
 
 /// More namespaces than this are beyond what one machine was ever tried with.
 pub(super) const MAX_NODES: usize = 4096;
-
-/// What a parser has read, in the order of the file.
-pub(super) struct Draft<'a> {
-    /// The file's name or the generator's words, for errors.
-    pub file: &'a str,
-    pub name: String,
-    pub nodes: Vec<DraftNode>,
-    pub networks: Vec<DraftNetwork>,
-}
-
-pub(super) struct DraftNode {
-    pub name: String,
-    pub role: Role,
-    pub loopback_v6: Vec<Ipv6Addr>,
-    pub line: Option<usize>,
-}
-
-pub(super) struct DraftNetwork {
-    pub name: String,
-    pub kind: NetworkKind,
-    /// `None`: the next free one.
-    pub v4: Option<Subnet<Ipv4Addr>>,
-    pub v6: Option<Subnet<Ipv6Addr>>,
-    pub members: Vec<DraftMember>,
-    pub line: Option<usize>,
-}
-
-pub(super) struct DraftMember {
-    pub node: String,
-    /// `None`: `if1`, `if2`... in the order of the networks.
-    pub interface: Option<String>,
-    /// `None`: the next free one of the network.
-    pub v4: Option<Ipv4Addr>,
-    pub v6: Option<Ipv6Addr>,
-    pub quality: Quality,
-    pub line: Option<usize>,
-}
-
-impl DraftMember {
-    /// A member of which nothing is known but its node.
-    pub fn of(node: impl Into<String>, quality: Quality) -> Self {
-        let node = node.into();
-        Self { node, interface: None, v4: None, v6: None, quality, line: None }
-    }
-
-    pub fn on(mut self, interface: &str) -> Self {
-        self.interface = Some(interface.to_owned());
-        self
-    }
-}
 
 /// Refuses a file that would fill the memory, at the line where it gets too much.
 pub(super) fn check_count(file: &str, line: usize, what: &str, count: usize) -> Result<(), SpecError> {

@@ -37,8 +37,9 @@ use std::net::IpAddr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::check::{Draft, DraftMember, DraftNetwork, DraftNode, check_count};
-use super::spec::SpecError;
+use super::check::check_count;
+use super::draft::{Draft, DraftMember, DraftNetwork, DraftNode};
+use super::error::SpecError;
 use super::{NetworkKind, Quality, Role, Subnet, Topology};
 
 /// See [`Topology::from_toml`].

@@ -1,9 +1,9 @@
 //! The networks of librecast-updates-2022: a LAN (section 2), two LANs with a router between them
 //! (section 3) and a tree of routers (section 4).
 
-use super::check::{Draft, DraftMember, DraftNetwork, DraftNode};
+use super::draft::{Draft, DraftMember, DraftNetwork, DraftNode};
+use super::error::SpecError;
 use super::quality::parse_rate_bps;
-use super::spec::{Keys, SpecError, number};
 use super::{NetworkKind, Quality, Role, Topology};
 
 const MAX_CLIENTS: usize = 4000;
@@ -177,6 +177,56 @@ fn node(name: String, role: Role) -> DraftNode {
 fn network(name: &str) -> DraftNetwork {
     let (kind, v4, v6) = (NetworkKind::Lan, None, None);
     DraftNetwork { name: name.to_owned(), kind, v4, v6, members: Vec::new(), line: None }
+}
+
+/// The `key=value` list of a generator.
+pub(super) struct Keys<'a> {
+    pub spec: &'a str,
+    pairs: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Keys<'a> {
+    pub fn parse(spec: &'a str, keys: &'a str) -> Result<Self, SpecError> {
+        let mut pairs: Vec<(&str, &str)> = Vec::new();
+        for pair in keys.split(',').filter(|pair| !pair.is_empty()) {
+            let Some((key, value)) = pair.split_once('=') else {
+                let message = format!("{pair:?} is no key=value, such as clients=20");
+                return Err(SpecError::new(spec, None, message));
+            };
+            if pairs.iter().any(|(known, _)| *known == key) {
+                return Err(SpecError::new(spec, None, format!("{key} is given twice")));
+            }
+            pairs.push((key, value));
+        }
+        Ok(Self { spec, pairs })
+    }
+
+    /// Calls `accept` with every pair; `None` from it means that the key is unknown, an error what
+    /// was expected of the value.
+    pub fn each(
+        &self,
+        known: &str,
+        mut accept: impl FnMut(&str, &str) -> Option<Result<(), String>>,
+    ) -> Result<(), SpecError> {
+        for (key, value) in &self.pairs {
+            let outcome = accept(key, value).unwrap_or_else(|| Err(String::new()));
+            outcome.map_err(|expected| {
+                let message = if expected.is_empty() {
+                    format!("unknown key {key:?}: use {known}")
+                } else {
+                    format!("{key}={value} is no good: {expected} was expected")
+                };
+                SpecError::new(self.spec, None, message)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// A whole number within bounds, or what was expected.
+fn number(value: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, String> {
+    let number = value.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("a number from {} to {}", range.start(), range.end()))
 }
 
 #[cfg(test)]

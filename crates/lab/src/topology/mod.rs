@@ -6,6 +6,8 @@
 
 mod addresses;
 mod check;
+mod draft;
+mod error;
 mod file;
 mod generate;
 mod quality;
@@ -16,8 +18,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
+pub use error::SpecError;
 pub use quality::{Loss, Quality, parse_rate_bps};
-pub use spec::SpecError;
 
 /// The kernel's limit: `MAXVIFS` (IPv4) and `MAXMIFS` (IPv6) of one multicast routing table.
 pub const MAX_MULTICAST_INTERFACES: usize = 32;

@@ -17,8 +17,9 @@ use std::net::Ipv6Addr;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::check::{Draft, DraftMember, DraftNetwork, DraftNode, check_count};
-use super::spec::SpecError;
+use super::check::check_count;
+use super::draft::{Draft, DraftMember, DraftNetwork, DraftNode};
+use super::error::SpecError;
 use super::{AreaRange, NetworkKind, Quality, Role, Subnet, Topology};
 
 #[derive(Deserialize)]

@@ -4,7 +4,7 @@
 //! checksum for the address that stands in their IPv6 header, so that routers correct it by what they change. A packet that is
 //! too long for its list's header goes out in several, with parts of the list.
 //!
-//! Packets for several are MEADcast's, or Xcast's ([`Xcast`]).
+//! Packets for several are MEADcast's ([`mead::transmission`]), or Xcast's ([`xcast::transmission`]).
 
 mod super_packet;
 
@@ -15,54 +15,17 @@ use std::{
 
 use treecast_wire::{
     ipv6::{self, checksum_offset, next_header, updated_checksum},
-    list_proof::OPTION_LEN,
-    mead::{Dialect, FIXED_LEN, Header, Options},
+    mead::MAX_ADDRESSES,
 };
 
 pub use self::super_packet::{Part, SuperPacket, complete_checksum};
-pub use super::xcast::transmission::Xcast;
 use super::{
-    list_proof::{self, ListKey, Listed},
-    mead::{
-        cost::Model,
-        grouping::{AddressList, Grouping},
-        tree::Tree,
-    },
-    xcast,
+    list_proof::ListKey,
+    lists::{Form, List, TransmissionGroup},
+    mead, xcast,
 };
 
-const ADDRESS_LEN: usize = 16;
-
 const FRAGMENT_HEADER_LEN: usize = 8;
-
-/// Of the options that name a group and ports, without padding (`wire::mead::Options`).
-const GROUP_OPTION_LEN: usize = 19;
-const PORTS_OPTION_LEN: usize = 3;
-
-/// How packets are made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Form {
-    /// The sender's address.
-    pub source: Ipv6Addr,
-    /// The UDP port that packets come from; none: the program's own.
-    pub source_port: Option<u16>,
-    /// Of headers.
-    pub dialect: Dialect,
-    /// Whether to name in the header how many routers shall pass a packet on whole (5.2.4).
-    pub dont_replicate: bool,
-    /// Whether packets are addressed to the first router in the list and not to its first receiver (5.2.4).
-    pub to_router: bool,
-    /// Whether each receiver's port stands in the packet (2.1.4): they have several.
-    pub has_ports: bool,
-    /// The group to which designated routers send.
-    pub group: Option<Ipv6Addr>,
-    /// Whether packets for several are Xcast's and not MEADcast's, and how.
-    pub xcast: Option<Xcast>,
-    /// The key with which lists prove that they are of the routers' domain.
-    pub key: Option<ListKey>,
-    /// The longest packet that may leave, in bytes with its IPv6 header.
-    pub mtu: usize,
-}
 
 impl Form {
     /// The length of what stands between the IPv6 header and a program's data for so many addresses.
@@ -70,56 +33,19 @@ impl Form {
         if self.xcast.is_some() {
             return xcast::transmission::header_len(addresses, self.has_ports, self.key.is_some());
         }
-        let ports = if self.has_ports { PORTS_OPTION_LEN + 2 * addresses } else { 0 };
-        let group = if self.group.is_some() { GROUP_OPTION_LEN } else { 0 };
-        let proof = if self.key.is_some() { OPTION_LEN } else { 0 };
-        let options = ports + group + proof;
-        let options = if options > 0 { (2 + options).next_multiple_of(8) } else { 0 };
-        FIXED_LEN + ADDRESS_LEN * addresses + options
+        mead::transmission::header_len(self, addresses)
+    }
+
+    /// How many addresses a packet may have that carries so much behind its IPv6 header, where so many bytes fit.
+    pub fn fitting_addresses(&self, mtu: usize, payload_len: usize) -> usize {
+        let room = mtu.min(self.mtu).saturating_sub(ipv6::HEADER_LEN + payload_len);
+        (0..=MAX_ADDRESSES).rev().find(|count| self.header_len(*count) <= room).unwrap_or(0)
     }
 
     /// What the proofs of lists are made with, besides the lists.
     pub(super) fn signed(&self, epoch: u64) -> Option<((ListKey, u64), Ipv6Addr)> {
         self.key.map(|key| ((key, epoch), self.source))
     }
-
-    /// How many addresses a packet may have that carries so much behind its IPv6 header, where so many bytes fit.
-    pub fn fitting_addresses(&self, mtu: usize, payload_len: usize) -> usize {
-        let room = mtu.min(self.mtu).saturating_sub(ipv6::HEADER_LEN + payload_len);
-        (0..=treecast_wire::mead::MAX_ADDRESSES)
-            .rev()
-            .find(|count| self.header_len(*count) <= room)
-            .unwrap_or(0)
-    }
-}
-
-/// One packet of several that go out for one of a program's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct List {
-    /// Routers and the receivers behind each.
-    pub entries: Vec<(Ipv6Addr, Vec<Ipv6Addr>)>,
-    /// Routers that serve receivers by the group; only the routers stand in the packet, behind those above. With Xcast: the
-    /// destinations ([`List::of_destinations`]).
-    pub designated: Vec<(Ipv6Addr, Vec<Ipv6Addr>)>,
-    /// Routers that are to pass it on whole.
-    pub dont_replicate: u8,
-}
-
-/// Who is sent what. It is made whole and replaces the one before it in one step.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TransmissionGroup {
-    /// Counts from 1 as groups follow each other.
-    pub number: u64,
-    /// One packet each.
-    pub lists: Vec<List>,
-    /// One packet each.
-    pub unicast: Vec<Ipv6Addr>,
-    /// Xcast+: the routers that serve listeners of the group on their links. They get packets of their own.
-    pub routers: Vec<Ipv6Addr>,
-    /// Each receiver's UDP port.
-    pub ports: BTreeMap<Ipv6Addr, u16>,
-    /// How many bytes fit on the ways that are narrower than what the sender may send.
-    pub path_mtus: BTreeMap<Ipv6Addr, usize>,
 }
 
 /// What one packet of a program costs.
@@ -153,59 +79,6 @@ impl Sent {
             unicast_packets: self.unicast_packets + other.unicast_packets,
             unicast_bytes: self.unicast_bytes + other.unicast_bytes,
         }
-    }
-}
-
-impl TransmissionGroup {
-    pub(super) fn new(tree: &Tree, grouping: &Grouping, ports: &BTreeMap<Ipv6Addr, u16>) -> Self {
-        let lists = grouping.lists.iter().flat_map(|list| List::of_group(tree, list)).collect();
-        let (unicast, ports) = (grouping.unicast.clone(), ports.clone());
-        Self { lists, unicast, ports, ..Self::default() }
-    }
-
-    /// Whether it differs from another by its number at most.
-    pub(crate) fn is_as(&self, other: &Self) -> bool {
-        let Self { number: _, lists, unicast, routers, ports, path_mtus } = self;
-        (lists, unicast, routers, ports, path_mtus)
-            == (&other.lists, &other.unicast, &other.routers, &other.ports, &other.path_mtus)
-    }
-
-    pub(super) fn add(&mut self, receiver: Ipv6Addr, port: u16) {
-        if self.ports.insert(receiver, port).is_none() {
-            self.unicast.push(receiver);
-        }
-    }
-
-    pub(super) fn remove(&mut self, receiver: Ipv6Addr) {
-        self.ports.remove(&receiver);
-        self.unicast.retain(|other| *other != receiver);
-        for list in &mut self.lists {
-            for entries in [&mut list.entries, &mut list.designated] {
-                entries.iter_mut().for_each(|(_, receivers)| receivers.retain(|other| *other != receiver));
-                entries.retain(|(_, receivers)| !receivers.is_empty());
-            }
-        }
-        self.lists.retain(|list| list.len() > 0);
-    }
-
-    /// Takes a receiver out of the lists, if it is in one.
-    pub(super) fn use_unicast(&mut self, receiver: Ipv6Addr) {
-        if let Some(port) = self.ports.get(&receiver).copied() {
-            self.remove(receiver);
-            self.add(receiver, port);
-        }
-    }
-
-    /// The receivers that these routers serve by the group.
-    pub(super) fn designated(&self, routers: &[Ipv6Addr]) -> Vec<Ipv6Addr> {
-        let designated = self.lists.iter().flat_map(|list| &list.designated);
-        let named = designated.filter(|(router, _)| routers.contains(router));
-        named.flat_map(|(_, receivers)| receivers.iter().copied()).collect()
-    }
-
-    /// Receivers that are in lists.
-    pub fn in_lists(&self) -> usize {
-        self.lists.iter().map(List::receiver_count).sum()
     }
 }
 
@@ -358,35 +231,34 @@ impl TransmissionGroup {
 
     /// The routing header and the options behind it.
     fn header(&self, form: &Form, list: &List, upper_layer: u8, epoch: u64) -> Option<Vec<u8>> {
-        if let Some(xcast) = &form.xcast {
-            let ports = form.has_ports.then_some(&self.ports);
-            return xcast.header(list, ports, upper_layer, form.signed(epoch));
+        match &form.xcast {
+            Some(xcast) => {
+                let ports = form.has_ports.then_some(&self.ports);
+                xcast.header(list, ports, upper_layer, form.signed(epoch))
+            }
+            None => mead::transmission::header(form, list, &self.ports, upper_layer, epoch),
         }
-        let designated = list.designated.iter().map(|(router, _)| (*router, Vec::new()));
-        let entries: Vec<_> = list.entries.iter().cloned().chain(designated).collect();
-        let mut header = Header::data(upper_layer, &entries).ok()?;
-        header.dont_replicate = if form.dont_replicate { list.dont_replicate } else { 0 };
-        let port = |address| self.ports.get(address).copied().unwrap_or(0);
-        // A router's place has the port of the group.
-        let listed = header.addresses[..header.addresses.len() - list.designated.len()].iter().map(port);
-        let ports = listed.chain(list.designated.iter().map(|(_, receivers)| port(&receivers[0])));
-        let ports = form.has_ports.then(|| ports.collect());
-        let group = form.group.filter(|_| !list.designated.is_empty());
-        let listed = Listed {
-            kind: list_proof::Kind::Mead,
-            source: form.source,
-            group: group.unwrap_or(Ipv6Addr::UNSPECIFIED),
-            routers: header.routers,
-            addresses: &header.addresses,
+    }
+
+    /// One packet for each as many routers as fit on the narrowest way.
+    fn copies_for_routers(
+        &self,
+        form: &Form,
+        fitting: &BTreeMap<usize, usize>,
+        upper_layer: u8,
+        epoch: u64,
+    ) -> Vec<Copy> {
+        let Some((xcast, (group, port))) = form.xcast.as_ref().and_then(|xcast| Some((xcast, xcast.group?)))
+        else {
+            return Vec::new();
         };
-        let list_proof = form.key.map(|key| key.prove(epoch, &listed));
-        let options = Options { ports, group, list_proof, ..Options::default() }.to_bytes(upper_layer);
-        if !options.is_empty() {
-            header.next_header = next_header::DESTINATION_OPTIONS;
-        }
-        let mut bytes = header.to_bytes(form.dialect);
-        bytes.extend_from_slice(&options);
-        Some(bytes)
+        let fits = fitting.values().copied().min().unwrap_or(0).clamp(1, MAX_ADDRESSES);
+        let copy = |routers: &[Ipv6Addr]| {
+            let header =
+                xcast.header_for_routers(group, routers.to_vec(), upper_layer, form.signed(epoch))?;
+            Some(Copy { destination: routers[0], port: Some(port), header })
+        };
+        self.routers.chunks(fits).filter_map(copy).collect()
     }
 }
 
@@ -419,100 +291,6 @@ impl Copy {
             readdress(upper_layer, &mut made[at + at_segment..], ip, &new, form.source_port, self.port);
         }
         made
-    }
-}
-
-impl List {
-    fn new(tree: &Tree, list: &AddressList) -> Self {
-        let (mut entries, mut designated) = (Vec::new(), Vec::new());
-        for entry in &list.entries {
-            let by_group = |receiver: &&Ipv6Addr| entry.is_designated(tree, **receiver);
-            let (of_group, listed): (Vec<_>, Vec<_>) = entry.receivers.iter().partition(by_group);
-            for (receivers, to) in [(listed, &mut entries), (of_group, &mut designated)] {
-                if !receivers.is_empty() {
-                    to.push((entry.router, receivers));
-                }
-            }
-        }
-        Self { entries, designated, dont_replicate: list.dont_replicate(tree) }
-    }
-
-    /// The lists of a group: two where a router serves some receivers by unicast and others by multicast, for no address may
-    /// stand in a list twice.
-    fn of_group(tree: &Tree, list: &AddressList) -> Vec<Self> {
-        let Self { entries, designated, dont_replicate } = Self::new(tree, list);
-        let is_listed = |(router, _): &(Ipv6Addr, _)| entries.iter().any(|(other, _)| other == router);
-        let (second, designated): (Vec<_>, Vec<_>) = designated.into_iter().partition(is_listed);
-        let second = Self { entries: Vec::new(), designated: second, dont_replicate };
-        let first = Self { entries, designated, dont_replicate };
-        [first, second].into_iter().filter(|list| list.len() > 0).collect()
-    }
-
-    fn receiver_count(&self) -> usize {
-        self.receivers().count()
-    }
-
-    /// All that are served by it.
-    pub fn receivers(&self) -> impl Iterator<Item = Ipv6Addr> {
-        let all = self.entries.iter().chain(&self.designated);
-        all.flat_map(|(_, receivers)| receivers.iter().copied())
-    }
-
-    /// How many addresses stand in the packet.
-    fn len(&self) -> usize {
-        let listed = self.entries.iter().map(|(_, receivers)| 1 + receivers.len());
-        listed.sum::<usize>() + self.designated.len()
-    }
-
-    /// The first router, and the first receiver that it serves.
-    fn first(&self) -> (Ipv6Addr, Ipv6Addr) {
-        let (router, receivers) =
-            self.entries.iter().chain(&self.designated).next().expect("it serves somebody");
-        (*router, receivers[0])
-    }
-
-    /// The list with some of its receivers.
-    fn only(&self, is_wanted: impl Fn(Ipv6Addr) -> bool) -> Self {
-        let wanted =
-            |receivers: &Vec<Ipv6Addr>| receivers.iter().copied().filter(|one| is_wanted(*one)).collect();
-        let [entries, designated] = [&self.entries, &self.designated].map(|entries| {
-            let entries = entries.iter().map(|(router, receivers)| (*router, wanted(receivers)));
-            entries.filter(|(_, receivers): &(_, Vec<_>)| !receivers.is_empty()).collect()
-        });
-        Self { entries, designated, dont_replicate: self.dont_replicate }
-    }
-
-    /// The list, or what it is cut into when it may have fewer addresses; where it may not even have two, whole.
-    fn parts(&self, max: usize) -> Vec<Self> {
-        if self.len() <= max || max < 2 {
-            return vec![self.clone()];
-        }
-        let mut parts: Vec<Self> = Vec::new();
-        let mut room = 0;
-        let empty =
-            || Self { entries: Vec::new(), designated: Vec::new(), dont_replicate: self.dont_replicate };
-        for (router, receivers) in &self.entries {
-            let mut left = &receivers[..];
-            while !left.is_empty() {
-                if room < 2 {
-                    parts.push(empty());
-                    room = max;
-                }
-                let (taken, rest) = left.split_at(left.len().min(room - 1));
-                let part = parts.last_mut().expect("one has been begun");
-                part.entries.push((*router, taken.to_vec()));
-                (left, room) = (rest, room - 1 - taken.len());
-            }
-        }
-        for designated in &self.designated {
-            if room < 1 {
-                parts.push(empty());
-                room = max;
-            }
-            parts.last_mut().expect("one has been begun").designated.push(designated.clone());
-            room -= 1;
-        }
-        parts
     }
 }
 
@@ -557,15 +335,16 @@ fn readdress(
     segment[at..at + 2].copy_from_slice(&updated.to_be_bytes());
 }
 
-/// What a packet of this size costs by a grouping, as the sender's tree has it.
-pub fn model(form: &Form, payload_bytes: usize) -> Model {
-    Model { payload_bytes, dont_replicate: form.dont_replicate, designated: form.group.is_some() }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::explicit::authentication::DomainKey;
-    use treecast_wire::ipv6::upper_layer_checksum;
+    use crate::explicit::{
+        authentication::DomainKey,
+        list_proof::{self, Listed},
+    };
+    use treecast_wire::{
+        ipv6::upper_layer_checksum,
+        mead::{Dialect, Header, Options},
+    };
 
     use super::{
         super::mead::tree::tests::{SENDER, e, r},

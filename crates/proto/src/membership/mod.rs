@@ -31,7 +31,7 @@ pub use filter::{Filter, Mode};
 pub use link::{Link, Output as LinkOutput};
 pub use message::{Message, Query, Record};
 pub use room::RoomSnapshot;
-pub use router::{Event, Input, LinkId, Route, Router, RouterConfig, Transmit, Wait};
+pub use router::{Event, Input, Route, Router, RouterConfig, Transmit, Wait};
 pub use scope::is_routable_group;
 pub use snapshot::{EntrySnapshot, GroupSnapshot, LinkSnapshot, MembershipSnapshot, RouterSnapshot};
 
@@ -125,3 +125,7 @@ impl Default for Limits {
         Self::with_groups_per_link(1024)
     }
 }
+
+/// An interface, by the number that the caller's system gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);

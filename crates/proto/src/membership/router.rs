@@ -29,7 +29,7 @@ use std::{
 };
 
 use super::{
-    Filter, Limits, Link, Message, Mode, Timers,
+    Filter, Limits, Link, LinkId, Message, Mode, Timers,
     entries::{Entries, Forwarding},
     host::Host,
     link::Output,
@@ -41,10 +41,6 @@ use crate::{Instant, Step};
 
 /// The kernel's counts are asked for so often, and at least twice before an entry counts as idle.
 const COUNT_INTERVAL: Duration = Duration::from_secs(10);
-
-/// An interface, by the number that the caller's system gives it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub u32);
 
 #[derive(Debug, Clone, Copy)]
 pub struct RouterConfig {

@@ -22,12 +22,21 @@ use super::{
     ReceiverPlan, Scenario,
     sender_node::{Packet, STALL_LIMIT, message_verb, session},
     storage::{CAPACITY, Storage},
-    world::Heard,
 };
 use crate::{
     network::{Connection, ReceiveBuffer},
     trace::{Entry, Node, Trace},
 };
+
+/// A packet that comes from a group.
+#[derive(Debug, Clone)]
+pub(super) struct Heard {
+    /// None for somebody else's, who writes to all of them.
+    pub(super) group: Option<u8>,
+    /// The number of the first packet, where it is a run of them.
+    pub(super) number: u32,
+    pub(super) packet: Packet,
+}
 
 /// How an object ended at a receiver, as its application was told.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use treecast_wire::header::FileId;
 
 use super::{
     Leaving, Scenario, forger, judge,
-    receiver_node::{self, ReceiverNode, parse},
+    receiver_node::{self, Heard, ReceiverNode, parse},
     sender_node::{self, Packet, SenderNode, session},
 };
 use crate::{
@@ -54,16 +54,6 @@ pub struct ReceiverFigures {
     pub duplicate_bytes: u64,
     /// The group that it was in at the end.
     pub group: u8,
-}
-
-/// A packet that comes from a group.
-#[derive(Debug, Clone)]
-pub(super) struct Heard {
-    /// None for somebody else's, who writes to all of them.
-    pub(super) group: Option<u8>,
-    /// The number of the first packet, where it is a run of them.
-    pub(super) number: u32,
-    pub(super) packet: Packet,
 }
 
 /// What a run cost.

@@ -22,11 +22,7 @@ pub(super) use copies::{CopiesLane, Target};
 pub(super) use multicast::MulticastLane;
 
 use super::{Plan, SendError};
-use crate::{
-    pacer,
-    seal::Sealer,
-    udp::Transmitter,
-};
+use crate::{pacer, seal::Sealer, udp::Transmitter};
 
 /// Sends one packet to many.
 #[derive(Debug)]

@@ -24,4 +24,5 @@ pub mod grouping;
 pub mod listeners;
 pub mod router;
 pub mod sender;
+pub mod transmission;
 pub mod tree;

@@ -40,7 +40,7 @@ use super::{
 };
 use crate::explicit::{
     authentication::{DomainKey, Said},
-    transmission::TransmissionGroup,
+    lists::TransmissionGroup,
 };
 use crate::{Instant, Step};
 

@@ -8,7 +8,8 @@ use std::net::Ipv6Addr;
 
 use treecast_wire::ipv6::{self, checksum_offset, next_header, pseudo_header_sum, upper_layer_checksum};
 
-use super::{Copy, Form, Packets, Sent};
+use super::{Copy, Packets, Sent};
+use crate::explicit::lists::Form;
 
 const UDP_HEADER_LEN: usize = 8;
 

@@ -21,8 +21,8 @@ use crate::{
     Instant, Step,
     explicit::{
         authentication::DomainKey,
+        lists::{List, TransmissionGroup},
         mead::sender::{Event, Lost, Paths, replace},
-        transmission::{List, TransmissionGroup},
     },
 };
 

@@ -4,14 +4,13 @@ use std::{collections::BTreeMap, net::Ipv6Addr};
 
 use treecast_wire::{
     list_proof::OPTION_LEN,
-    mead::MAX_ADDRESSES,
     xcast::{self, Header, Options},
 };
 
 use super::router::with_options;
 use crate::explicit::{
     list_proof::ListKey,
-    transmission::{Copy, Form, List, TransmissionGroup},
+    lists::{List, Xcast},
 };
 
 /// What an option of ports has besides them.
@@ -19,15 +18,6 @@ const PORTS_OPTION_LEN: usize = 2;
 
 /// The key and the epoch of a list's proof, and the sender.
 type Signed = ((ListKey, u64), Ipv6Addr);
-
-/// How Xcast packets are made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Xcast {
-    /// Whether routers overwrite the addresses of destinations that a copy is not for (the A bit).
-    pub is_anonymous: bool,
-    /// Xcast+: a group and its port, which routers serve on their own links.
-    pub group: Option<(Ipv6Addr, u16)>,
-}
 
 /// Bytes of the headers for so many destinations.
 pub(in crate::explicit) fn header_len(destinations: usize, has_ports: bool, has_proof: bool) -> usize {
@@ -57,7 +47,7 @@ impl Xcast {
 
     /// The routing header for routers that serve a group. With the X bit it stays Xcast until it is where the channel identifier tells
     /// the group.
-    fn header_for_routers(
+    pub(in crate::explicit) fn header_for_routers(
         &self,
         group: Ipv6Addr,
         routers: Vec<Ipv6Addr>,
@@ -85,29 +75,6 @@ impl List {
     }
 }
 
-impl TransmissionGroup {
-    /// One packet for each as many routers as fit on the narrowest way.
-    pub(in crate::explicit) fn copies_for_routers(
-        &self,
-        form: &Form,
-        fitting: &BTreeMap<usize, usize>,
-        upper_layer: u8,
-        epoch: u64,
-    ) -> Vec<Copy> {
-        let Some((xcast, (group, port))) = form.xcast.as_ref().and_then(|xcast| Some((xcast, xcast.group?)))
-        else {
-            return Vec::new();
-        };
-        let fits = fitting.values().copied().min().unwrap_or(0).clamp(1, MAX_ADDRESSES);
-        let copy = |routers: &[Ipv6Addr]| {
-            let header =
-                xcast.header_for_routers(group, routers.to_vec(), upper_layer, form.signed(epoch))?;
-            Some(Copy { destination: routers[0], port: Some(port), header })
-        };
-        self.routers.chunks(fits).filter_map(copy).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use treecast_wire::{
@@ -117,6 +84,7 @@ mod tests {
 
     use super::*;
     use crate::explicit::{
+        lists::{Form, TransmissionGroup},
         mead::tree::tests::{SENDER, e, r},
         transmission::{
             Packets,

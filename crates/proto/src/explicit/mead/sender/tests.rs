@@ -9,8 +9,8 @@ use treecast_wire::{
 
 use super::*;
 use crate::explicit::{
+    lists::List,
     mead::tree::tests::{SENDER, e, r},
-    transmission::List,
 };
 
 const SECRET: [u8; 32] = [7; 32];

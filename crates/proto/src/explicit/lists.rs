@@ -1,0 +1,186 @@
+//! Who is sent what, and how: address lists, and the transmission group that they make up (meadcast-thesis-2024, 4.3.1).
+
+use std::{collections::BTreeMap, net::Ipv6Addr};
+
+use treecast_wire::mead::Dialect;
+
+use super::list_proof::ListKey;
+
+/// How packets are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Form {
+    /// The sender's address.
+    pub source: Ipv6Addr,
+    /// The UDP port that packets come from; none: the program's own.
+    pub source_port: Option<u16>,
+    /// The dialect of MEADcast's headers.
+    pub dialect: Dialect,
+    /// Whether to name in the header how many routers shall pass a packet on whole (5.2.4).
+    pub dont_replicate: bool,
+    /// Whether packets are addressed to the first router in the list and not to its first receiver (5.2.4).
+    pub to_router: bool,
+    /// Whether each receiver's port stands in the packet (2.1.4): they have several.
+    pub has_ports: bool,
+    /// The group to which designated routers send.
+    pub group: Option<Ipv6Addr>,
+    /// Whether packets for several are Xcast's and not MEADcast's, and how.
+    pub xcast: Option<Xcast>,
+    /// The key with which lists prove that they are of the routers' domain.
+    pub key: Option<ListKey>,
+    /// The longest packet that may leave, in bytes with its IPv6 header.
+    pub mtu: usize,
+}
+
+/// How Xcast packets are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Xcast {
+    /// Whether routers overwrite the addresses of destinations that a copy is not for (the A bit).
+    pub is_anonymous: bool,
+    /// Xcast+: a group and its port, which routers serve on their own links.
+    pub group: Option<(Ipv6Addr, u16)>,
+}
+
+/// One packet of several that go out for one of a program's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct List {
+    /// Routers and the receivers behind each.
+    pub entries: Vec<(Ipv6Addr, Vec<Ipv6Addr>)>,
+    /// Routers that serve receivers by the group; only the routers stand in the packet, behind those above. With Xcast: the
+    /// destinations ([`List::of_destinations`]).
+    pub designated: Vec<(Ipv6Addr, Vec<Ipv6Addr>)>,
+    /// Routers that are to pass it on whole.
+    pub dont_replicate: u8,
+}
+
+impl List {
+    pub(super) fn receiver_count(&self) -> usize {
+        self.receivers().count()
+    }
+
+    /// All that are served by it.
+    pub fn receivers(&self) -> impl Iterator<Item = Ipv6Addr> {
+        let all = self.entries.iter().chain(&self.designated);
+        all.flat_map(|(_, receivers)| receivers.iter().copied())
+    }
+
+    /// How many addresses stand in the packet.
+    pub(super) fn len(&self) -> usize {
+        let listed = self.entries.iter().map(|(_, receivers)| 1 + receivers.len());
+        listed.sum::<usize>() + self.designated.len()
+    }
+
+    /// The first router, and the first receiver that it serves.
+    pub(super) fn first(&self) -> (Ipv6Addr, Ipv6Addr) {
+        let (router, receivers) =
+            self.entries.iter().chain(&self.designated).next().expect("it serves somebody");
+        (*router, receivers[0])
+    }
+
+    /// The list with some of its receivers.
+    pub(super) fn only(&self, is_wanted: impl Fn(Ipv6Addr) -> bool) -> Self {
+        let wanted =
+            |receivers: &Vec<Ipv6Addr>| receivers.iter().copied().filter(|one| is_wanted(*one)).collect();
+        let [entries, designated] = [&self.entries, &self.designated].map(|entries| {
+            let entries = entries.iter().map(|(router, receivers)| (*router, wanted(receivers)));
+            entries.filter(|(_, receivers): &(_, Vec<_>)| !receivers.is_empty()).collect()
+        });
+        Self { entries, designated, dont_replicate: self.dont_replicate }
+    }
+
+    /// The list, or what it is cut into when it may have fewer addresses; where it may not even have two, whole.
+    pub(super) fn parts(&self, max: usize) -> Vec<Self> {
+        if self.len() <= max || max < 2 {
+            return vec![self.clone()];
+        }
+        let mut parts: Vec<Self> = Vec::new();
+        let mut room = 0;
+        let empty =
+            || Self { entries: Vec::new(), designated: Vec::new(), dont_replicate: self.dont_replicate };
+        for (router, receivers) in &self.entries {
+            let mut left = &receivers[..];
+            while !left.is_empty() {
+                if room < 2 {
+                    parts.push(empty());
+                    room = max;
+                }
+                let (taken, rest) = left.split_at(left.len().min(room - 1));
+                let part = parts.last_mut().expect("one has been begun");
+                part.entries.push((*router, taken.to_vec()));
+                (left, room) = (rest, room - 1 - taken.len());
+            }
+        }
+        for designated in &self.designated {
+            if room < 1 {
+                parts.push(empty());
+                room = max;
+            }
+            parts.last_mut().expect("one has been begun").designated.push(designated.clone());
+            room -= 1;
+        }
+        parts
+    }
+}
+
+/// Who is sent what. It is made whole and replaces the one before it in one step.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TransmissionGroup {
+    /// Counts from 1 as groups follow each other.
+    pub number: u64,
+    /// One packet each.
+    pub lists: Vec<List>,
+    /// One packet each.
+    pub unicast: Vec<Ipv6Addr>,
+    /// Xcast+: the routers that serve listeners of the group on their links. They get packets of their own.
+    pub routers: Vec<Ipv6Addr>,
+    /// Each receiver's UDP port.
+    pub ports: BTreeMap<Ipv6Addr, u16>,
+    /// How many bytes fit on the ways that are narrower than what the sender may send.
+    pub path_mtus: BTreeMap<Ipv6Addr, usize>,
+}
+
+impl TransmissionGroup {
+    /// Whether it differs from another by its number at most.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        let Self { number: _, lists, unicast, routers, ports, path_mtus } = self;
+        (lists, unicast, routers, ports, path_mtus)
+            == (&other.lists, &other.unicast, &other.routers, &other.ports, &other.path_mtus)
+    }
+
+    pub(super) fn add(&mut self, receiver: Ipv6Addr, port: u16) {
+        if self.ports.insert(receiver, port).is_none() {
+            self.unicast.push(receiver);
+        }
+    }
+
+    pub(super) fn remove(&mut self, receiver: Ipv6Addr) {
+        self.ports.remove(&receiver);
+        self.unicast.retain(|other| *other != receiver);
+        for list in &mut self.lists {
+            for entries in [&mut list.entries, &mut list.designated] {
+                entries.iter_mut().for_each(|(_, receivers)| receivers.retain(|other| *other != receiver));
+                entries.retain(|(_, receivers)| !receivers.is_empty());
+            }
+        }
+        self.lists.retain(|list| list.len() > 0);
+    }
+
+    /// Takes a receiver out of the lists, if it is in one.
+    pub(super) fn use_unicast(&mut self, receiver: Ipv6Addr) {
+        if let Some(port) = self.ports.get(&receiver).copied() {
+            self.remove(receiver);
+            self.add(receiver, port);
+        }
+    }
+
+    /// The receivers that these routers serve by the group.
+    pub(super) fn designated(&self, routers: &[Ipv6Addr]) -> Vec<Ipv6Addr> {
+        let designated = self.lists.iter().flat_map(|list| &list.designated);
+        let named = designated.filter(|(router, _)| routers.contains(router));
+        named.flat_map(|(_, receivers)| receivers.iter().copied()).collect()
+    }
+
+    /// Receivers that are in lists.
+    pub fn in_lists(&self) -> usize {
+        self.lists.iter().map(List::receiver_count).sum()
+    }
+}
