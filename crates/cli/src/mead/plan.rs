@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Outcome {
 fn as_json(row: &Row) -> serde_json::Value {
     json!({
         "use_case": row.use_case, "receivers_per_network": row.receivers_per_network, "receivers": row.receivers,
-        "max": row.max, "delivery": row.delivery, "packets": row.packets, "unicast": row.unicast,
-        "network_share": row.network_share, "sender_share": row.sender_share,
+        "max": row.max, "delivery": row.share.delivery, "packets": row.share.packets, "unicast": row.share.unicast,
+        "network_share": row.share.network_share, "sender_share": row.share.sender_share,
     })
 }

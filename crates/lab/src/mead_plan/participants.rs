@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::Group;
+use super::{Group, group_of};
 
 /// More than any such file has.
 const MAX_BYTES: u64 = 1 << 20;
@@ -39,7 +39,7 @@ pub struct UseCase {
 impl UseCase {
     /// Who sends to whom with so many hosts of each network.
     pub fn groups(&self, hosts_per_network: usize) -> Vec<Group> {
-        let group = Group::of(self, hosts_per_network);
+        let group = group_of(self, hosts_per_network);
         if !self.all_send {
             return vec![group];
         }

@@ -2,9 +2,11 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use treecast_proto::explicit::plan::Network;
+
 use crate::{
     routes::{self, Route},
-    topology::{Subnet, Topology},
+    topology::{Role, Subnet, Topology},
 };
 
 /// Follows IPv6 routes from node to node.
@@ -16,26 +18,6 @@ pub(super) struct Ways<'a> {
 impl<'a> Ways<'a> {
     pub fn of(topology: &'a Topology) -> Self {
         Self { topology, routes: routes::compute(topology) }
-    }
-
-    /// The address by which others reach a node.
-    pub fn address(&self, node: usize) -> Option<Ipv6Addr> {
-        let own = self.topology.nodes[node].loopback_v6.first().copied();
-        let members = self.topology.networks.iter().flat_map(|network| &network.members);
-        own.or_else(|| members.into_iter().find(|member| member.node == node).map(|member| member.v6))
-    }
-
-    /// The nodes that a packet from `from` to `to` passes, both included. None, when it does not get there.
-    pub fn way(&self, from: usize, to: usize) -> Option<Vec<usize>> {
-        let address = self.address(to)?;
-        let mut way = vec![from];
-        while *way.last()? != to {
-            way.push(self.next(*way.last()?, to, address)?);
-            if way.len() > self.topology.nodes.len() {
-                return None;
-            }
-        }
-        Some(way)
     }
 
     fn next(&self, at: usize, to: usize, address: Ipv6Addr) -> Option<usize> {
@@ -54,6 +36,38 @@ impl<'a> Ways<'a> {
         let route = self.routes[at].iter().filter(holds).max_by_key(|route| route.length)?;
         let mut members = self.topology.networks.iter().flat_map(|network| &network.members);
         members.find(|member| IpAddr::from(member.v6) == route.gateway).map(|member| member.node)
+    }
+}
+
+impl Network for Ways<'_> {
+    fn nodes(&self) -> usize {
+        self.topology.nodes.len()
+    }
+
+    fn name(&self, node: usize) -> &str {
+        &self.topology.nodes[node].name
+    }
+
+    fn is_router(&self, node: usize) -> bool {
+        self.topology.nodes[node].role == Role::Router
+    }
+
+    fn address(&self, node: usize) -> Option<Ipv6Addr> {
+        let own = self.topology.nodes[node].loopback_v6.first().copied();
+        let members = self.topology.networks.iter().flat_map(|network| &network.members);
+        own.or_else(|| members.into_iter().find(|member| member.node == node).map(|member| member.v6))
+    }
+
+    fn way(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        let address = self.address(to)?;
+        let mut way = vec![from];
+        while *way.last()? != to {
+            way.push(self.next(*way.last()?, to, address)?);
+            if way.len() > self.topology.nodes.len() {
+                return None;
+            }
+        }
+        Some(way)
     }
 }
 

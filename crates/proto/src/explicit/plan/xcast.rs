@@ -1,15 +1,13 @@
-//! What Xcast costs on a topology: each router that knows it parts a packet by the next hops of its destinations.
+//! What Xcast costs on a network: each router that knows it parts a packet by the next hops of its destinations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::Ipv6Addr,
 };
 
-use treecast_proto::explicit::lists::List;
 use treecast_wire::xcast;
 
-use super::{Loads, Stage, single_bytes, speaks};
-use crate::topology::Role;
+use super::{super::lists::List, Loads, Stage, single_bytes, speaks};
 
 /// How long a packet is, and what becomes of it.
 #[derive(Clone, Copy)]
@@ -34,17 +32,17 @@ impl Stage<'_> {
     /// The routers from which receivers get their packets.
     pub(super) fn last_routers(&self) -> BTreeSet<usize> {
         let before = |receiver: &usize| {
-            let way = self.ways.way(self.sender, *receiver)?;
+            let way = self.network.way(self.sender, *receiver)?;
             let (_, before) = way.split_last()?;
-            before.last().copied().filter(|node| self.topology.nodes[*node].role == Role::Router)
+            before.last().copied().filter(|node| self.network.is_router(*node))
         };
         self.receivers.iter().filter_map(before).collect()
     }
 
-    /// In lists as the sender makes them (`proto::explicit::xcast::sender`).
+    /// In lists as the sender makes them ([`super::super::xcast::sender`]).
     fn lists_loads(&self, destinations: &[usize], max: usize, payload_bytes: usize, is_plus: bool) -> Loads {
         let mut addresses: Vec<Ipv6Addr> =
-            destinations.iter().filter_map(|node| self.ways.address(*node)).collect();
+            destinations.iter().filter_map(|node| self.network.address(*node)).collect();
         addresses.sort_unstable();
         let mut loads = Loads::default();
         for list in List::of_neighbours(&addresses, max) {
@@ -61,7 +59,7 @@ impl Stage<'_> {
         if let ([only], false) = (destinations, packet.is_plus) {
             return self.carry(loads, at, *only, packet.single_bytes);
         }
-        if !speaks(&self.topology.nodes[at], self.support.as_ref()) {
+        if !speaks(self.network, at, self.support.as_ref()) {
             // It is on its way to the first; who stands behind that one in the list hears nothing.
             let next = destinations.first().and_then(|first| self.next(at, *first));
             return next.into_iter().for_each(|next| self.forward(loads, at, next, destinations, packet));
@@ -95,6 +93,6 @@ impl Stage<'_> {
 
     /// The node after this one on the way to another; none where that is this one.
     fn next(&self, at: usize, to: usize) -> Option<usize> {
-        self.ways.way(at, to)?.get(1).copied()
+        self.network.way(at, to)?.get(1).copied()
     }
 }
