@@ -13,6 +13,9 @@ use std::{
 /// A path from the crate's root, its name first.
 type Names = Vec<String>;
 
+/// A module's `use` statements as (path, name in this module), and its other paths.
+type Statements = (Vec<(Names, String)>, Vec<Names>);
+
 /// Modules of one parent that use each other in a circle.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Circle {
@@ -61,8 +64,8 @@ fn reached_from(start: &String, uses: &BTreeMap<String, BTreeSet<String>>) -> BT
 /// What the files of a crate say.
 struct Sources {
     crate_name: String,
-    /// Each module's `use` statements as (path, name in this module), and its other paths; tests left out.
-    modules: BTreeMap<Names, (Vec<(Names, String)>, Vec<Names>)>,
+    /// What each module says, tests left out.
+    modules: BTreeMap<Names, Statements>,
     /// Where names come from that modules have by `use`.
     imported: BTreeMap<Names, Names>,
 }
@@ -161,8 +164,8 @@ fn without_tests(text: &str) -> (String, Vec<String>) {
     (code, names)
 }
 
-/// The `use` statements as (path, name in this module), and other paths that begin with `crate`, `super` or `self`.
-fn statements(code: &str) -> (Vec<(Names, String)>, Vec<Names>) {
+/// The `use` statements of a module, and other paths in it that begin with `crate`, `super` or `self`.
+fn statements(code: &str) -> Statements {
     let (mut uses, mut others) = (Vec::new(), String::new());
     let mut lines = code.lines();
     while let Some(line) = lines.next() {

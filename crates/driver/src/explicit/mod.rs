@@ -3,6 +3,7 @@
 //! Two threads, as in meadcast-thesis-2024, 4.3.1: one reads the device and sends, by a transmission group that it finds
 //! whole whenever it looks; the other discovers routers and replaces that group.
 
+mod discovery;
 mod machine;
 mod neighbours;
 mod raw;
@@ -28,8 +29,9 @@ use treecast_proto::explicit::{
 };
 use treecast_wire::icmpv6::Unreachable;
 
+pub(crate) use self::discovery::{Hearing, News, carry_out};
 pub(crate) use self::machine::Machine;
-pub(crate) use self::raw::{ErrorSocket, PacketSocket, ResponseSocket, epoch, request_packet};
+pub(crate) use self::raw::{PacketSocket, epoch};
 pub(crate) use self::session::check_receivers;
 pub(crate) use self::sharing::KeyWatch;
 pub(crate) use self::super_socket::SuperSocket;

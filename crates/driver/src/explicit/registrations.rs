@@ -16,7 +16,8 @@ use super::Error;
 /// Registrations that are taken before anything else is looked at.
 const BATCH: usize = 256;
 
-pub(super) struct RegistrationSocket(UdpSocket);
+#[derive(Debug)]
+pub(crate) struct RegistrationSocket(UdpSocket);
 
 impl RegistrationSocket {
     pub fn open(source: Ipv6Addr) -> Result<Self, Error> {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use treecast_proto::{
-    Instant, Step,
+    Instant,
     explicit::{
         lists::{self, Form, TransmissionGroup},
         mead::{
@@ -25,8 +25,9 @@ use treecast_wire::ipv6::is_forwardable;
 
 use super::{
     Error, Notice, Settings, Totals,
+    discovery::{Hearing, News, carry_out},
     machine::Machine,
-    raw::{ErrorSocket, PacketSocket, ResponseSocket, request_packet},
+    raw::PacketSocket,
     registrations::RegistrationSocket,
     sharing::KeyWatch,
     super_socket::SuperSocket,
@@ -48,11 +49,9 @@ const IP_AND_UDP_LEN: usize = 48;
 /// How often the file with members is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-const RESPONSES: u64 = 0;
+const HEARING: u64 = 0;
 const STOP: u64 = 1;
 const NEWS: u64 = 2;
-const ERRORS: u64 = 3;
-const REGISTRATIONS: u64 = 4;
 
 /// Sends what programs send to the TUN device to all receivers, until `stop` is requested.
 ///
@@ -77,9 +76,8 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
     let parameters = settings.sharing.limits(&form, &interface)?;
     let mtu = tun_mtu(&form, parameters.max, form.mtu);
     let packets = PacketSocket::open(settings.interface.as_deref()).map_err(Error::Socket)?;
-    let responses =
-        ResponseSocket::open(source, form.dialect).map_err(|error| Error::Source(source, error))?;
-    let errors = ErrorSocket::open(source, form.dialect).map_err(|error| Error::Source(source, error))?;
+    let hearing = Hearing::open(source, form.dialect, settings.xcast.is_none());
+    let hearing = hearing.map_err(|error| Error::Source(source, error))?;
     let channel = settings.group.filter(|_| settings.xcast.is_some()).map(|group| (source, group));
     let registrations = channel.map(|_| RegistrationSocket::open(source)).transpose()?;
     let tun = Tun::open(settings.tun.as_deref(), settings.tun_address, mtu)?;
@@ -93,9 +91,7 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         clock,
         shared: &shared,
         packets: &packets,
-        responses,
-        errors,
-        registrations,
+        hearing: hearing.with_registrations(registrations),
         tun: &tun,
         tun_mtu: mtu,
         form: &form,
@@ -164,10 +160,7 @@ struct Session<'a> {
     clock: Clock,
     shared: &'a Shared,
     packets: &'a PacketSocket,
-    responses: ResponseSocket,
-    errors: ErrorSocket,
-    /// With Xcast+.
-    registrations: Option<RegistrationSocket>,
+    hearing: Hearing,
     tun: &'a Tun,
     /// What the device takes now.
     tun_mtu: u32,
@@ -193,13 +186,9 @@ impl Session<'_> {
         has_ended: impl Fn() -> bool,
     ) -> Result<(), Error> {
         let mut poller = Poller::new()?;
-        poller.add(&self.responses, RESPONSES, Interest::Read)?;
-        poller.add(&self.errors, ERRORS, Interest::Read)?;
+        self.hearing.sockets().try_for_each(|socket| poller.watch(&socket, HEARING))?;
         poller.add(stop, STOP, Interest::Read)?;
         poller.add(self.shared.news(), NEWS, Interest::Read)?;
-        if let Some(registrations) = &self.registrations {
-            poller.add(registrations, REGISTRATIONS, Interest::Read)?;
-        }
         let mut ready = Vec::new();
         while !stop.is_requested() && !has_ended() {
             let wait = self.carry_out(notify)?;
@@ -216,9 +205,7 @@ impl Session<'_> {
             if self.shared.take_too_long() {
                 members.known.keys().for_each(|receiver| self.measure(*receiver));
             }
-            self.hear()?;
-            self.hear_errors()?;
-            self.hear_registrations()?;
+            self.totals.malformed += self.hearing.hear(self.clock.now(), Some(&mut self.sender))?;
             self.tell_statistics(statistics, notify);
             match members.look() {
                 Ok(changed) => self.change(&changed),
@@ -230,48 +217,53 @@ impl Session<'_> {
 
     /// Carries out all that the machine wants. Returns for how long it can be left alone.
     fn carry_out(&mut self, notify: &mut dyn FnMut(Notice<'_>)) -> Result<Option<Duration>, Error> {
+        let now = self.clock.now();
+        let (news, deadline) = carry_out(&mut self.sender, now, self.form, self.packets);
         // Told when the device is as they need it.
         let mut narrow = Vec::new();
-        loop {
-            let now = self.clock.now();
-            match self.sender.poll(now) {
-                Step::Transmit(request) => {
-                    let receiver = request.receiver;
-                    let packet = request_packet(self.form, &request);
-                    self.totals.discovery_bytes += packet.len() as u64;
-                    let (refused, why) = self.packets.send(&[(receiver, packet)]);
-                    self.totals.refused += refused;
-                    match why {
-                        Some(why) if self.unreachable.insert(receiver) => {
-                            let why = reason(&why);
-                            notify(Notice::Warning(format!("{receiver} cannot be reached: {why}")));
-                        }
-                        Some(_) => {}
-                        None => _ = self.unreachable.remove(&receiver),
-                    }
+        for news in news {
+            match news {
+                News::Asked { receiver, bytes, failure } => {
+                    self.totals.discovery_bytes += bytes as u64;
+                    self.note_request(receiver, failure, notify);
                 }
-                Step::Event(Event::Group(group)) => {
+                News::Event(Event::Group(group)) => {
                     // What is told is so.
                     self.fit(&group)?;
                     self.shared.replace(group.clone());
                     notify(Notice::Group(&group));
                 }
-                Step::Event(Event::Discovered) => {
+                News::Event(Event::Discovered) => {
                     if let Some(tree) = self.sender.tree() {
                         notify(Notice::Tree(tree));
                     }
                     let warning = self.key_watch.note(self.sender.counters(), "--key");
                     warning.into_iter().for_each(|line| notify(Notice::Warning(line)));
                 }
-                Step::Event(Event::Narrow(receivers, mtu)) => narrow.push((receivers, mtu)),
-                Step::Event(Event::Unreachable(receivers, why)) => {
+                News::Event(Event::Narrow(receivers, mtu)) => narrow.push((receivers, mtu)),
+                News::Event(Event::Unreachable(receivers, why)) => {
                     notify(Notice::Unreachable { receivers: &receivers, why });
                 }
-                Step::Wait(deadline, _) => {
-                    self.tell_narrow(&narrow, notify);
-                    return Ok(deadline.map(|deadline| deadline - now));
-                }
             }
+        }
+        self.tell_narrow(&narrow, notify);
+        Ok(deadline.map(|deadline| deadline - now))
+    }
+
+    /// Warns of a receiver to which no request leaves, until one does.
+    fn note_request(
+        &mut self,
+        receiver: Ipv6Addr,
+        failure: Option<io::Error>,
+        notify: &mut dyn FnMut(Notice<'_>),
+    ) {
+        let Some(failure) = failure else {
+            self.unreachable.remove(&receiver);
+            return;
+        };
+        self.totals.refused += 1;
+        if self.unreachable.insert(receiver) {
+            notify(Notice::Warning(format!("{receiver} cannot be reached: {}", reason(&failure))));
         }
     }
 
@@ -284,34 +276,6 @@ impl Session<'_> {
         while every.is_some_and(|every| !every.is_zero()) && now >= self.next_statistics {
             self.next_statistics += every.unwrap_or_default();
         }
-    }
-
-    fn hear(&mut self) -> Result<(), Error> {
-        while let Some(response) = self.responses.receive()? {
-            match response {
-                Ok(response) => self.sender.respond(self.clock.now(), &response),
-                Err(_) => self.totals.malformed += 1,
-            }
-        }
-        Ok(())
-    }
-
-    fn hear_errors(&mut self) -> Result<(), Error> {
-        while let Some(failure) = self.errors.receive()? {
-            self.sender.fail(self.clock.now(), &failure);
-        }
-        Ok(())
-    }
-
-    fn hear_registrations(&mut self) -> Result<(), Error> {
-        let Some(registrations) = &self.registrations else { return Ok(()) };
-        for registration in registrations.receive()? {
-            match registration {
-                Ok(registration) => self.sender.register(self.clock.now(), &registration),
-                Err(_) => self.totals.malformed += 1,
-            }
-        }
-        Ok(())
     }
 
     /// Gives the device the MTU that the narrowest way needs.

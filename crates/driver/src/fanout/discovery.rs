@@ -6,13 +6,13 @@ use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, Ipv6Addr, SocketAddr},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::BorrowedFd,
     sync::Arc,
     time::Duration,
 };
 
 use treecast_proto::{
-    Instant, Step,
+    Instant,
     explicit::{
         lists::List,
         mead::sender::{Config, Event, Sender},
@@ -27,7 +27,7 @@ use super::{
     lists::{Common, SharedList},
 };
 use crate::{
-    explicit::{KeyWatch, Machine, request_packet},
+    explicit::{KeyWatch, Machine, News, carry_out},
     security::random,
     udp::NarrowWay,
     words::some_of,
@@ -44,9 +44,6 @@ const REQUESTS_PER_SECOND: u32 = 1000;
 
 /// From one discovery to the next (meadcast-thesis-2024, listing A.3).
 const INTERVAL: Duration = Duration::from_secs(5);
-
-/// Errors that are looked at before packets leave again.
-const ERRORS_AT_ONCE: usize = 256;
 
 /// What names the domain's key where sessions are sent.
 const KEY_OPTION: &str = "--domain-key";
@@ -162,59 +159,44 @@ impl Discovery {
         });
     }
 
-    /// Where routers' answers come; with Xcast, which asks nothing, their errors.
+    /// The socket for routers' answers; with Xcast, which asks nothing, the one for errors.
     pub fn responses(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.how.responses.as_ref().map_or(self.how.errors.as_fd(), AsFd::as_fd))
+        self.how.hearing.sockets().next()
     }
 
     /// Takes what routers have answered, and what they have said about packets.
     pub fn hear(&mut self, now: Instant) -> io::Result<()> {
-        if let Some(responses) = &mut self.how.responses {
-            while let Some(response) = responses.receive()? {
-                if let (Some(machine), Ok(response)) = (&mut self.machine, response) {
-                    machine.respond(now, &response);
-                }
-            }
-        }
-        for _ in 0..ERRORS_AT_ONCE {
-            let Some(failure) = self.how.errors.receive()? else { break };
-            if let Some(machine) = &mut self.machine {
-                machine.fail(now, &failure);
-            }
-        }
-        Ok(())
+        self.how.hearing.hear(now, self.machine.as_mut()).map(drop)
     }
 
     /// Asks what is to be asked. Returns when there is more to do.
     pub fn carry_out(&mut self, now: Instant) -> Option<Instant> {
         let machine = self.machine.as_mut()?;
-        loop {
-            match machine.poll(now) {
-                Step::Transmit(request) => {
-                    let packet = request_packet(&self.how.form, &request);
-                    // One that does not leave is a router that is not found.
-                    let _ = self.how.out.packets.send(&[(request.receiver, packet)]);
-                }
-                Step::Event(Event::Group(group)) => {
+        let (news, deadline) = carry_out(machine, now, &self.how.form, &self.how.out.packets);
+        for news in news {
+            match news {
+                // A request that does not leave is a router that is not found.
+                News::Asked { .. } => {}
+                News::Event(Event::Group(group)) => {
                     self.lists = group.fitted_lists(&self.how.form, self.payload_bytes);
                     self.has_news = true;
                 }
                 // Who hears nothing for that is back at unicast, of which the kernel makes fragments.
-                Step::Event(Event::Narrow(receivers, mtu)) => {
+                News::Event(Event::Narrow(receivers, mtu)) => {
                     let longest = ipv6::HEADER_LEN + self.payload_bytes;
                     let way =
                         |to: Ipv6Addr| NarrowWay { to: to.into(), mtu_bytes: mtu, packet_bytes: longest };
                     self.narrow.extend(receivers.into_iter().filter(|_| longest > mtu).map(way));
                 }
-                Step::Event(Event::Unreachable(receivers, why)) => {
+                News::Event(Event::Unreachable(receivers, why)) => {
                     self.warnings.push(format!("{} cannot be reached: {why}", some_of(&receivers, NAMED)));
                 }
-                Step::Event(Event::Discovered) => {
+                News::Event(Event::Discovered) => {
                     self.warnings.extend(self.key_watch.note(machine.counters(), KEY_OPTION));
                 }
-                Step::Wait(deadline, ()) => return deadline,
             }
         }
+        deadline
     }
 
     /// What the user should know, once.

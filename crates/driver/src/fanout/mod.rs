@@ -23,7 +23,7 @@ use treecast_wire::ipv6::is_forwardable;
 
 pub(crate) use self::{discovery::Discovery, lists::SharedList};
 use crate::{
-    explicit::{ErrorSocket, PacketSocket, ResponseSocket, Sharing, SuperSocket, check_receivers},
+    explicit::{Hearing, PacketSocket, Sharing, SuperSocket, check_receivers},
     interface::Interface,
     udp::Offload,
     words::some_of,
@@ -66,10 +66,7 @@ pub(crate) struct Lists {
     /// Who is to be served, before anybody has come.
     expected: BTreeSet<Ipv6Addr>,
     out: Arc<Out>,
-    /// None with Xcast, which asks for no routers.
-    responses: Option<ResponseSocket>,
-    /// What routers say about packets that they cannot pass on.
-    errors: ErrorSocket,
+    hearing: Hearing,
 }
 
 /// Whose headers packets have.
@@ -123,9 +120,7 @@ impl Lists {
         };
         let packets = PacketSocket::open(None).map_err(refused)?;
         packets.hold_at_most(SEND_BUFFER_BYTES).map_err(refused)?;
-        let responses = (kind == Kind::Mead).then(|| ResponseSocket::open(source, form.dialect));
-        let responses = responses.transpose().map_err(refused)?;
-        let errors = ErrorSocket::open(source, form.dialect).map_err(refused)?;
+        let hearing = Hearing::open(source, form.dialect, kind == Kind::Mead).map_err(refused)?;
         let supers = match offload {
             // Without, packets leave one by one.
             Offload::SuperPackets => SuperSocket::open(None).ok(),
@@ -142,8 +137,7 @@ impl Lists {
             limits,
             expected,
             out: Arc::new(Out { packets, supers: Mutex::new(supers) }),
-            responses,
-            errors,
+            hearing,
         })
     }
 
