@@ -7,6 +7,7 @@ use std::{
 };
 
 use treecast_driver::stop::Stop;
+use treecast_host::process;
 
 use super::stage::{Result, Stage};
 
@@ -87,8 +88,8 @@ impl Crew {
     /// Asks all to end (SIGTERM), which they do well.
     pub fn end(mut self, stop: &Stop) -> Result<()> {
         for member in &self.members {
-            // SAFETY: no pointers; the process is our child and has not been waited for.
-            unsafe { libc::kill(member.child.id() as i32, libc::SIGTERM) };
+            // One that has ended by itself is waited for below.
+            _ = process::signal(&member.child, libc::SIGTERM);
         }
         self.wait(stop)
     }
