@@ -195,9 +195,9 @@ impl FrameRun {
             }
     }
 
-    /// Whether the program refused the run's cell.
-    pub fn is_refused(&self) -> bool {
-        self.rows.iter().any(|row| row.measure == REFUSED)
+    /// The words with which the program refused the run's cell; `None` when it did not.
+    pub fn refused(&self) -> Option<&str> {
+        self.rows.iter().find(|row| row.measure == REFUSED).map(|row| row.note.as_str())
     }
 
     /// Whether a row fulfils a condition on its node; other conditions are not about it.

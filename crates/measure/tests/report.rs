@@ -304,10 +304,15 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
         "sections of other experiments"
     );
     let heat = &report.plots[0].svg;
+    assert!(text_of_refused_cells(heat) == 1, "a square that says so: {heat}");
     assert!(heat.contains("<title>nack, multicast: "), "values on hover: {heat}");
     let text = report::to_text(&db, &input).unwrap();
     assert!(text.contains("Refused by the program") && text.contains("SENDER BYTES, MB"), "{text}");
     fs::write(folder.join("report.txt"), text).unwrap();
+}
+
+fn text_of_refused_cells(svg: &str) -> usize {
+    svg.lines().filter(|line| line.trim() == "refused").count()
 }
 
 #[test]

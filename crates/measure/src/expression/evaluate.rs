@@ -98,7 +98,12 @@ impl Scope<'_> {
         let of_cell =
             self.cell.iter().filter(|outer| selection.conditions.iter().all(|own| own.key != outer.key));
         let conditions: Vec<&Condition> = selection.conditions.iter().chain(of_cell).collect();
-        let runs: Vec<(usize, &FrameRun)> = self.frame.runs_that(&conditions).collect();
+        // What the program itself refused was not run.
+        let (refused, runs): (Vec<(usize, &FrameRun)>, Vec<_>) =
+            self.frame.runs_that(&conditions).partition(|(_, run)| run.refused().is_some());
+        if let (Some(words), []) = (refused.first().and_then(|(_, run)| run.refused()), &runs[..]) {
+            return Err(Lacking::NotRun(format!("the program refused {selection}: {words}")));
+        }
         if runs.is_empty() {
             return Err(Lacking::NotRun(format!("no run of {selection}{}", self.cell_words())));
         }
@@ -404,6 +409,22 @@ mod tests {
         );
         let error = Expression::parse("max(time by size, tiem)").unwrap().check(&frame().vocabulary(), &[]);
         assert!(error.unwrap_err().starts_with("`by tiem`: no run has that parameter: there are delivery"));
+    }
+
+    #[test]
+    fn what_the_program_refused_was_not_run() {
+        let mut frame = frame();
+        let run = frame.add_run(&[("delivery", "scp"), ("size", "1000"), ("repeat", "0")]);
+        frame.add_row(run, Some("c0"), "time", None, "s", "no");
+        frame.add_row(run, None, "sent", Some(0.0), "B", "");
+        frame.add_row(run, None, crate::frame::REFUSED, Some(1.0), "", "scp needs ssh");
+        let number = |text: &str| {
+            Scope { frame: &frame, paper: None, cell: &[] }.number(&Expression::parse(text).unwrap())
+        };
+        assert_eq!(number("min(sent)").unwrap().0, 500.0);
+        assert_eq!(number("max(time{delivery = scp | nack})").unwrap().0, 4.0);
+        let refused = Lacking::NotRun("the program refused time{delivery = scp}: scp needs ssh".into());
+        assert_eq!(number("max(time{delivery = scp})").unwrap_err(), refused);
     }
 
     #[test]

@@ -16,6 +16,20 @@ const MOST_SHOWN: usize = 4;
 /// Columns of the short table for a terminal.
 const MOST_MEASURES: usize = 6;
 
+/// The measures that most people look for, which come first in the short table.
+const FIRST: [&str; 10] = [
+    "time",
+    "robustness",
+    "throughput",
+    "share",
+    "used",
+    "lost",
+    "missing",
+    "silence",
+    "sender_bytes",
+    "network_bytes",
+];
+
 /// The names of everything that has a colour in the plots.
 pub fn names(frame: &Frame, input: &ReportInput) -> Vec<String> {
     let mut parameters = vec!["delivery"];
@@ -51,7 +65,7 @@ pub fn write(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
 
 /// How many copies came, in a sentence, and whether all did; `None` when no copies were to come.
 pub fn copies(frame: &Frame) -> Option<(bool, String)> {
-    let is_copy = |run: &&FrameRun| run.is_complete && !run.is_refused();
+    let is_copy = |run: &&FrameRun| run.is_complete && run.refused().is_none();
     let rows = frame.runs.iter().filter(is_copy).flat_map(|run| &run.rows);
     let times: Vec<_> = rows.filter(|row| row.measure == "time" && row.node.is_some()).collect();
     let (expected, came) = (times.len(), times.iter().filter(|row| row.value.is_some()).count());
@@ -70,9 +84,9 @@ pub fn to_text(frame: &Frame) -> String {
     let varying = varying(frame);
     let mut measures = frame.measures();
     measures.retain(|(name, _)| name != REFUSED);
-    // What only some cells have comes last.
-    measures
-        .sort_by_key(|(name, _)| std::cmp::Reverse(frame.runs.iter().filter(|run| has(run, name)).count()));
+    let rank =
+        |(name, _): &(String, String)| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len());
+    measures.sort_by_key(rank);
     measures.truncate(MOST_MEASURES);
     let scales: Vec<Option<Scale>> =
         measures.iter().map(|(name, unit)| Scale::of(unit, highest(frame, name))).collect();
@@ -95,11 +109,6 @@ pub fn to_text(frame: &Frame) -> String {
     let refused: String = refused(frame).iter().map(|table| format!("\n{}", table.to_text())).collect();
     let copies = copies(frame).map(|(_, sentence)| format!("\n{sentence}\n")).unwrap_or_default();
     format!("{}{refused}{copies}", table.to_text())
-}
-
-/// Whether a run has a value of a measure.
-fn has(run: &FrameRun, measure: &str) -> bool {
-    run.rows.iter().any(|row| row.measure == measure && row.value.is_some())
 }
 
 /// The parameters that are not the same in all runs; which repetition it is does not count.
@@ -136,7 +145,7 @@ fn words(cell: &[Condition]) -> Vec<String> {
 
 /// The values of a measure in the complete runs of a cell.
 fn values(frame: &Frame, cell: &[&Condition], measure: &str) -> Vec<f64> {
-    let runs = frame.runs_that(cell).filter(|(_, run)| run.is_complete);
+    let runs = frame.runs_that(cell).filter(|(_, run)| run.is_complete && run.refused().is_none());
     let rows = runs.flat_map(|(_, run)| run.rows.iter().filter(|row| row.measure == measure));
     rows.filter_map(|row| row.value).collect()
 }
@@ -197,11 +206,16 @@ fn refused(frame: &Frame) -> Option<Table> {
     let mut table =
         Table::new("Refused by the program", &names.iter().map(String::as_str).collect::<Vec<_>>());
     for run in &frame.runs {
-        let Some(row) = run.rows.iter().find(|row| row.measure == REFUSED) else { continue };
+        let Some(words) = run.refused() else { continue };
         let value = |name: &String| value_in_words(name, run.parameters.get(name).map_or("", String::as_str));
-        let cells: Vec<Cell> = varying.iter().map(value).chain([row.note.clone()]).map(Cell::from).collect();
-        if !table.rows.contains(&cells) {
-            table.rows.push(cells);
+        let cells: Vec<Cell> = varying.iter().map(value).chain([words.to_owned()]).map(Cell::from).collect();
+        // Cells that differ in the first parameter only, such as the network, are one row.
+        match table.rows.iter_mut().find(|row| row[1..] == cells[1..]) {
+            Some(row) if varying.len() > 1 && !row[0].text.split(", ").any(|name| name == cells[0].text) => {
+                row[0].text += &format!(", {}", cells[0].text);
+            }
+            Some(_) if varying.len() > 1 => {}
+            _ => table.rows.push(cells),
         }
     }
     (!table.rows.is_empty()).then_some(table)
@@ -220,7 +234,7 @@ fn runs(frame: &Frame) -> Table {
         let value = |name: &&str| {
             Cell::from(value_in_words(name, run.parameters.get(*name).map_or("", String::as_str)))
         };
-        let status = match (run.is_complete, run.is_refused(), run.is_saturated) {
+        let status = match (run.is_complete, run.refused().is_some(), run.is_saturated) {
             (false, ..) => Cell::marked("cut short", Mark::Warning),
             (_, true, _) => Cell::marked("refused", Mark::Warning),
             (.., true) => Cell::marked("complete, machine at its limit *", Mark::Warning),

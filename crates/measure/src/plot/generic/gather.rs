@@ -128,14 +128,19 @@ pub fn gather<'s>(
         match item.value {
             Ok(value) if value.is_finite() => group.values.push(value),
             Ok(_) => {}
-            Err(why) => group.lacking = if run.is_refused() { format!("refused: {why}") } else { why },
+            Err(why) => group.lacking = why,
+        }
+    }
+    let all: Vec<&Condition> = conditions.iter().collect();
+    for (_, run) in frame.runs_that(&all) {
+        if let Some(words) = run.refused() {
+            group_of(&mut groups, spec, drawing, run, None).lacking = format!("refused: {words}");
         }
     }
     let (mut nearest, mut legend) = (Vec::new(), None);
     if let Some(paper) = &spec.paper
         && let Ok((source, points)) = drawing.papers.figure(&paper.file, &paper.figure)
     {
-        let all: Vec<&Condition> = conditions.iter().collect();
         let about: Vec<&FrameRun> = frame.runs_that(&all).map(|(_, run)| run).collect();
         let theirs = paper.y.as_deref().unwrap_or(&spec.y);
         let theirs = Expression::parse(theirs).ok()?;
