@@ -11,8 +11,9 @@ FILE ?= $(TREECAST)
 .PHONY: demo test bench lint audit fuzz build setup clean
 
 demo: build
+	$(TREECAST) lab run labs/matrix.toml --out $(OUT)/matrix
 	$(TREECAST) lab run labs/librecast/demo.toml --set file=$(FILE) --out $(OUT)
-	@echo "report: $(OUT)/report.html"
+	@echo "reports: $(OUT)/matrix/report.html $(OUT)/report.html"
 
 test:
 	scripts/setup.sh test

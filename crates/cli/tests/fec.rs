@@ -10,10 +10,13 @@ const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
 const EXPERIMENT: &str = r#"
 title = "30 % loss at 3 clients"
 deliveries = ["nack-fec", "carousel-fec"]
-sizes = ["1500K"]
 rate = "20M"
 settle = "0s"
 timeout = "60s"
+
+[workload]
+kind = "files"
+sizes = ["1500K"]
 
 [[network]]
 name = "L3"
@@ -22,9 +25,7 @@ loss = [{ rate = "30%" }]
 
 [[claim]]
 says = "what leaves the server is mostly what the losses demand"
-measure = "sent"
-of = { network = "L3", delivery = "nack-fec" }
-at_most = 1.8
+holds = 'median(sender_bytes{delivery = "nack-fec"} / size) <= 1.8'
 "#;
 
 /// A folder that is removed at the end of the test.

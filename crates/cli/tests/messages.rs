@@ -124,7 +124,7 @@ const CASES: &[Case] = &[
     (&["lab", "run", "binary"], &["binary", "no text", "such as labs/"]),
     (&["lab", "run", "/dev/zero"], &["/dev/zero", "too long", "such as labs/"]),
     (&["lab", "run", "file"], &["file:1: ", "expected"]),
-    (&["lab", "run", "empty"], &["empty", "expected one of `sizes`, `file` and `feed`"]),
+    (&["lab", "run", "empty"], &["empty", "missing field `title`"]),
     (&["lab", "report", "folder"], &["folder/results.sqlite", "`treecast lab run` wrote to"]),
     (&["lab", "report", "damaged"], &["damaged/results.sqlite", "`treecast lab run` wrote to"]),
     (&["monitor", "show", "nofile"], &["nofile", "`treecast monitor --out`"]),

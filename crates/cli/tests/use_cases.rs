@@ -2,10 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use treecast_measure::{
-    Db,
-    db::{Measured, UseCaseInfo},
-};
+use treecast_measure::{Db, frame::Frame};
 
 /// r1 - r2 - r3, the sender behind r1, two hosts behind r2 and two behind r3.
 const TESTBED: &str = r#"{
@@ -31,58 +28,67 @@ max = 10
 
 const EXPERIMENT: &str = r#"
 title = "small"
-topology = "testbed:testbed.json"
-participants = "participants.toml"
-use_case = "small"
-receivers = [2]
-rates = ["500k"]
-seconds = 2
 settle = "0s"
 sample = "500ms"
 
+[workload]
+kind = "stream"
+rates = ["500k"]
+seconds = 2
+
+[cast]
+participants = "participants.toml"
+use_case = "small"
+receivers = [2]
+
+[[network]]
+name = "small"
+topology = "testbed:testbed.json"
+
 [[delivery]]
 name = "unicast"
-kind = "unicast"
+fanout = "unicast"
 
 [[delivery]]
 name = "multicast"
-kind = "multicast"
+fanout = "multicast"
 
 [[delivery]]
 name = "mead"
-kind = "mead"
+fanout = "mead"
 
 [[delivery]]
 name = "none"
-kind = "mead"
+fanout = "mead"
 support = "none"
 
 [[delivery]]
 name = "xcast"
-kind = "xcast"
+fanout = "xcast"
 
 [[delivery]]
 name = "xcast, anonymous, twice"
-kind = "xcast"
-max = 2
-anonymous = true
+fanout = "xcast"
+options = { max = 2, anonymous = true }
 
 [[delivery]]
 name = "xcast+"
-kind = "xcast-plus"
-key = true
+fanout = "xcast-plus"
+options = { key = true }
 
 [[claim]]
 says = "nothing is lost"
-measure = "loss"
-of = "mead"
-at_most = 0.0
+holds = 'max(lost{delivery = "mead"}) <= 0'
 
 [[claim]]
 says = "fewer bytes"
-measure = "network"
-of = "mead"
-at_most = 0.95
+holds = 'median(network_bytes{delivery = "mead"}) / median(network_bytes{delivery = "unicast"}) <= 0.95'
+
+[[plot]]
+title = "Bytes on all links, saved against unicast"
+kind = "bars"
+x = "receivers_a_network"
+y = '1 - network_bytes / median(network_bytes{delivery = "unicast"} by receivers_a_network)'
 "#;
 
 #[test]
@@ -101,18 +107,23 @@ fn each_way_gets_all_to_everybody_and_takes_what_the_tree_says() {
     let report = fs::read_to_string(out.join("report.html")).expect("a report");
     assert!(report.contains("Bytes on all links, saved against unicast"));
 
-    let infos = infos(&out);
-    assert_eq!(infos.len(), 7, "{told}");
-    for info in &infos {
-        let measured = measured(info);
-        assert_eq!((measured.came, measured.duplicates), (measured.expected, 0), "{}: {told}", info.delivery);
+    let frame = frame(&out);
+    assert_eq!(frame.runs.len(), 7, "{told}");
+    let value = |delivery: &str, measure: &str| -> f64 {
+        let run = frame.runs.iter().find(|run| run.parameters["delivery"] == delivery).expect("it was run");
+        let row = run.rows.iter().find(|row| row.measure == measure);
+        row.and_then(|row| row.value).unwrap_or_else(|| panic!("{delivery} has no {measure}: {told}"))
+    };
+    for run in &frame.runs {
+        let delivery = run.parameters["delivery"].as_str();
+        let of = |measure: &str| value(delivery, measure);
+        assert_eq!((of("came"), of("duplicates")), (of("expected"), 0.0), "{delivery}: {told}");
         // Ethernet headers, and what hosts and routers say to each other, come on top of what the tree says.
-        let share = measured.bytes.network as f64 / info.computed.network as f64;
-        assert!((1.0..1.15).contains(&share), "{}: {share}", info.delivery);
-        assert!(measured.latency.min_ms > 0.0 && measured.latency.min_ms <= measured.latency.mean_ms);
+        let share = of("network_bytes") / of("computed_network_bytes");
+        assert!((1.0..1.15).contains(&share), "{delivery}: {share}");
+        assert!(of("latency_median") > 0.0 && of("latency_median") <= of("latency_max"));
     }
-    let of = |delivery: &str| infos.iter().find(|info| info.delivery == delivery).expect("it was run");
-    let sent = |delivery: &str| measured(of(delivery)).bytes.sender as f64;
+    let sent = |delivery: &str| value(delivery, "sender_bytes");
     assert!(sent("mead") < sent("unicast") * 0.5 && sent("multicast") < sent("mead"));
     // One list of four, or two of two; one of the two routers.
     assert!(sent("xcast") < sent("unicast") * 0.5 && sent("xcast") < sent("xcast, anonymous, twice"));
@@ -122,12 +133,7 @@ fn each_way_gets_all_to_everybody_and_takes_what_the_tree_says() {
     fs::remove_dir_all(&folder).expect("it is ours");
 }
 
-fn infos(out: &Path) -> Vec<UseCaseInfo> {
+fn frame(out: &Path) -> Frame {
     let db = Db::open(&out.join("results.sqlite")).expect("results");
-    let runs = db.runs().expect("runs").into_iter();
-    runs.filter_map(|run| db.use_case(run.id).expect("it is whole")).collect()
-}
-
-fn measured(info: &UseCaseInfo) -> &Measured {
-    info.measured.as_ref().expect("it was measured")
+    Frame::load(&db, &[]).expect("they are whole")
 }

@@ -1,13 +1,18 @@
-//! What a run delivers: one object, or a feed of many.
+//! What a run delivers: one file, or a feed of many.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use super::{
+use treecast_lab::quantity::Size;
+
+use crate::{
     feed::{Configuration, Products},
-    plan::Planned,
+    plan::{Planned, Work},
     source::Source,
 };
-use treecast_lab::quantity::Size;
 
 /// What is at the server of a run.
 pub enum Cargo {
@@ -18,9 +23,9 @@ pub enum Cargo {
 impl Cargo {
     /// Whether it is what `planned` delivers.
     pub fn fits(&self, planned: &Planned) -> bool {
-        match (self, &planned.feed) {
-            (Self::One(source), None) => source.size == planned.size,
-            (Self::Feed(products), Some(feed)) => products.seed == feed.seed,
+        match (self, &planned.work) {
+            (Self::One(source), Work::File(size) | Work::Shared(size, _)) => source.size == *size,
+            (Self::Feed(products), Work::Feed(feed)) => products.seed == feed.seed,
             _ => false,
         }
     }
@@ -47,6 +52,11 @@ impl Cargo {
             Self::Feed(_) => folder.to_owned(),
         }
     }
+
+    /// Makes a file of random bytes.
+    pub fn random(store: &crate::store::Store, size: Size, seed: u64) -> io::Result<Self> {
+        Source::random(store, size, seed).map(Self::One)
+    }
 }
 
 /// How a feed is sent in a run.
@@ -55,6 +65,8 @@ pub struct PlannedFeed {
     pub configuration: Configuration,
     /// What objects and arrivals are drawn from: the same for all configurations of one load.
     pub seed: u64,
+    /// All objects together.
+    pub size: Size,
     /// When the last object comes.
-    pub lasts: std::time::Duration,
+    pub lasts: Duration,
 }

@@ -1,39 +1,41 @@
 //! One client of a run: it waits for its moment, gets the object, and its time is taken.
 
 use std::{
-    fs::{self, File},
-    io::{self, BufRead, BufReader},
-    path::{Path, PathBuf},
-    process::Stdio,
+    io,
+    path::PathBuf,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use treecast_measure::db::ObjectTime;
+use treecast_lab::process::Ended;
 
-use super::{
-    server::{POLL, Server, last_line},
+use crate::{
+    feed::ObjectTime,
+    server::{POLL, Server},
+    site::{Program, Said, Slot},
     told::Told,
-    verify::{self, Digest},
 };
-use treecast_lab::process::{Ended, Make, Process, Spawn};
+
+/// Starts a client's program with a ticket; the number counts its attempts from 1.
+pub type Start<'a> = Box<dyn Fn(&str, u32) -> io::Result<Program> + Sync + 'a>;
+
+/// Compares a client's copy with the source.
+pub type Check<'a> = Box<dyn Fn() -> Result<(), String> + Sync + 'a>;
 
 /// A client of one run.
 pub struct Client<'a> {
-    pub process: Process,
-    /// Where its copy goes.
+    pub slot: Slot,
+    /// The folder at its node for what it gets.
     pub folder: PathBuf,
-    pub copy: PathBuf,
-    /// Makes its program for a ticket's path.
-    pub command: Make<'a>,
-    pub spawn: Spawn<'a>,
-    /// What the client compares its copy with, when its program does not (scp).
-    pub digest: Option<(u64, Digest)>,
-    /// Whether a client that lacks objects of a feed has done what it could.
+    pub start: Start<'a>,
+    /// Compares the copy with the source while its time is taken, where its program does not (scp).
+    pub check: Option<Check<'a>>,
+    /// Whether a client that lacks something has done what it could.
     pub may_lack: bool,
     /// Whether a session that is over before the client had a part in it is followed by another.
     pub sessions_follow: bool,
-    /// How long after the run's clients start.
+    /// How long after the run's clients it starts.
     pub wait: Duration,
 }
 
@@ -73,7 +75,7 @@ impl Client<'_> {
             };
             fared.attempts += 1;
             fared.failure = self.attempt(&ticket, origin, &mut fared).err();
-            let again = self.sessions_follow && !self.process.is_barred() && fared.attempts < MAX_ATTEMPTS;
+            let again = self.sessions_follow && !self.slot.is_closed() && fared.attempts < MAX_ATTEMPTS;
             match &fared.failure {
                 Some(reason) if again => fared.earlier.push((origin.elapsed(), reason.clone())),
                 _ => return fared,
@@ -82,56 +84,45 @@ impl Client<'_> {
     }
 
     /// Runs the program once. An error says in a few words why there is no copy.
-    fn attempt(&self, ticket: &Path, origin: Instant, fared: &mut Fared) -> Result<(), String> {
-        let errors = self.folder.with_extension("stderr");
+    fn attempt(&self, ticket: &str, origin: Instant, fared: &mut Fared) -> Result<(), String> {
         let failed = |error: io::Error| format!("its program could not be started: {error}");
-        if fared.attempts > 1 {
-            // What an attempt left must not take the next one's room.
-            fs::remove_dir_all(&self.folder).and_then(|()| fs::create_dir(&self.folder)).map_err(failed)?;
-        }
         fared.told = Told::default();
-        let mut command = (self.command)(ticket).map_err(failed)?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        command.stderr(File::create(&errors).map_err(failed)?);
-        let spawned = self.process.start(|| (self.spawn)(command)).map_err(failed)?;
-        let mut child = spawned.ok_or_else(|| CUT_OFF.to_string())?;
+        let program = self.slot.start(|| (self.start)(ticket, fared.attempts)).map_err(failed)?;
+        let program = program.ok_or_else(|| CUT_OFF.to_string())?;
         let mut complete = None;
-        if let Some(output) = child.stdout.take() {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if fared.told.listen(&line) {
-                    complete = Some(origin.elapsed());
+        let (ended, last) = loop {
+            match program.said.recv() {
+                Ok((at, Said::Line(line))) => {
+                    if fared.told.listen(&line) {
+                        complete = Some(at.saturating_duration_since(origin));
+                    }
                 }
+                Ok((_, Said::Ended(ended, last))) => break (ended, last),
+                Err(_) => break (Ended::default(), None),
             }
-        }
-        let ended = self.process.wait(child).map_err(failed)?;
+        };
+        self.slot.ended();
         let exited = origin.elapsed();
         fared.ended.add(&ended);
         match ended.code {
-            Some(0) => self.check_digest()?,
+            Some(0) => self.check.as_ref().map_or(Ok(()), |check| check())?,
             Some(SOME_FAILED) if self.may_lack => {}
-            _ if self.process.is_barred() => return Err(CUT_OFF.into()),
+            _ if self.slot.is_closed() => return Err(CUT_OFF.into()),
             _ => {
-                let told = fared.told.failure.clone().or_else(|| last_line(&errors));
+                let told = fared.told.failure.clone().or(last);
                 return Err(told.unwrap_or_else(|| ended.describe()));
             }
         }
-        let checked = if self.digest.is_some() { origin.elapsed() } else { exited };
+        let checked = if self.check.is_some() { origin.elapsed() } else { exited };
         fared.finished = Some(complete.unwrap_or(checked));
         Ok(())
     }
 
-    fn check_digest(&self) -> Result<(), String> {
-        match &self.digest {
-            Some((size_bytes, digest)) => verify::check_copy(&self.copy, *size_bytes, digest),
-            None => Ok(()),
-        }
-    }
-
-    /// Waits for a session that this client has a place in. Returns its ticket's path; none when the client is
-    /// cut off before, or the server fails.
-    fn place(&self, server: &Server) -> Option<PathBuf> {
+    /// Waits for a session that this client has a place in. Returns its ticket; `None` when the client is cut off before, or
+    /// the server fails.
+    fn place(&self, server: &Server) -> Option<Arc<str>> {
         let mut session = server.sessions().ask();
-        while !self.process.is_barred() && server.failure().is_none() {
+        while !self.slot.is_closed() && server.failure().is_none() {
             if server.sessions().has_ended(session) {
                 session = server.sessions().ask();
             }
@@ -148,7 +139,7 @@ impl Client<'_> {
         const SLICE: Duration = Duration::from_millis(50);
         loop {
             let left = moment.saturating_duration_since(Instant::now());
-            if self.process.is_barred() {
+            if self.slot.is_closed() {
                 return false;
             }
             if left.is_zero() {
@@ -179,67 +170,46 @@ const NOT_STARTED: &str = "the run ended before it started";
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
-    use crate::{programs::Ready, server::Opening};
+    use crate::site::tests::shell;
 
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("treecast-client-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        folder
-    }
-
-    fn shell(script: String) -> Command {
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(script);
-        command
-    }
-
-    fn client<'a>(folder: &Path, script: impl Fn(&Path) -> String + Sync + 'a) -> Client<'a> {
+    fn client<'a>(script: impl Fn(&str) -> String + Sync + 'a) -> Client<'a> {
         Client {
-            process: Process::default(),
-            folder: {
-                fs::create_dir_all(folder.join("client0")).unwrap();
-                folder.join("client0")
-            },
-            copy: folder.join("client0/copy"),
-            command: Box::new(move |ticket| Ok(shell(script(ticket)))),
-            spawn: Box::new(|mut command| command.spawn()),
-            digest: None,
+            slot: Slot::default(),
+            folder: PathBuf::new(),
+            start: Box::new(move |ticket, _| shell(&script(ticket))),
+            check: None,
             may_lack: false,
             sessions_follow: true,
             wait: Duration::ZERO,
         }
     }
 
-    /// Runs `client` against a server whose sessions last a moment each.
-    fn run(folder: &Path, client: &Client) -> Fared {
-        let session = |ticket: &Path| shell(format!("echo ticket > {}; sleep 0.05", ticket.display()));
-        let spawn: Spawn = Box::new(|mut command| command.spawn());
-        let command = Box::new(move |opening: &Opening| session(&opening.ticket));
-        let server = Server::new(folder.into(), Ready::Ticket, 1, command, spawn);
+    /// Runs `client` against a server whose sessions last a moment each. Their tickets are their numbers.
+    fn run(client: &Client) -> Fared {
+        let number = std::sync::atomic::AtomicU32::new(0);
+        let start = |_| {
+            let number = 1 + number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            shell(&format!("echo '{{\"event\":\"ticket\",\"ticket\":\"{number}\"}}'; sleep 0.05"))
+        };
+        let server = Server::new(1, Box::new(start), None);
         let now = Instant::now();
-        let fared = thread::scope(|scope| {
+        thread::scope(|scope| {
             scope.spawn(|| server.run());
             let fared = client.run(&server, now, now);
             server.stop(true);
             fared
-        });
-        std::fs::remove_dir_all(folder).unwrap();
-        fared
+        })
     }
 
     #[test]
     fn a_client_that_came_too_late_for_a_session_takes_part_in_the_next() {
-        let folder = folder("late");
-        let late = client(&folder, |ticket| {
+        let late = client(|ticket| {
             format!(
-                "case {} in *-1) echo too late >&2; exit 1;; esac; echo '{{\"event\":\"object\",\"bytes\":7}}'",
-                ticket.display()
+                "test {ticket} = 1 && {{ echo too late >&2; exit 1; }}; echo '{{\"event\":\"object\",\"bytes\":7}}'"
             )
         });
-        let fared = run(&folder, &late);
+        let fared = run(&late);
         assert_eq!((fared.failure.clone(), fared.attempts, fared.told.received_bytes), (None, 2, 7));
         assert!(fared.run_seconds().unwrap() >= 0.05);
         assert_eq!(fared.earlier.len(), 1);
@@ -248,20 +218,18 @@ mod tests {
 
     #[test]
     fn a_client_whose_delivery_has_no_sessions_fails_with_its_last_words() {
-        let folder = folder("fails");
-        let mut broken = client(&folder, |_| "echo disk full >&2; exit 1".into());
+        let mut broken = client(|_| "echo disk full >&2; exit 1".into());
         broken.sessions_follow = false;
-        let fared = run(&folder, &broken);
+        let fared = run(&broken);
         assert_eq!((fared.failure.as_deref(), fared.attempts), (Some("disk full"), 1));
         assert_eq!(fared.run_seconds(), None);
     }
 
     #[test]
     fn a_client_that_is_cut_off_says_so() {
-        let folder = folder("cut");
-        let mut endless = client(&folder, |_| "sleep 60".into());
+        let mut endless = client(|_| "sleep 60".into());
         endless.wait = Duration::from_secs(60);
-        endless.process.bar(libc::SIGKILL);
-        assert_eq!(run(&folder, &endless).failure.as_deref(), Some(NOT_STARTED));
+        endless.slot.close(libc::SIGKILL);
+        assert_eq!(run(&endless).failure.as_deref(), Some(NOT_STARTED));
     }
 }

@@ -22,11 +22,15 @@ pub enum Error {
     #[error("cannot send {}: {error}; name a file that is there and that you may read", path.display())]
     Object { path: PathBuf, error: io::Error },
     #[error(
-        "this kernel has no TCP congestion control `{name}`: load its module, or take one of {available} (--set sharing.congestion=...)"
+        "this kernel has no TCP congestion control `{name}`: load its module, or take one of {available} (--set congestion=...)"
     )]
     Congestion { name: String, available: String },
+    #[error("{what}")]
+    Claim { what: String },
+    #[error("{run} cannot be made {place}: it needs {needs}, which are not there")]
+    Lacking { run: String, place: String, needs: String },
     #[error("{run}: {error}")]
-    Sharing { run: String, error: io::Error },
+    Run { run: String, error: io::Error },
     #[error("scp: {error}")]
     Scp { error: io::Error },
     #[error("cannot tell how busy this machine is: {0}")]

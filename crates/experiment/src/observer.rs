@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use treecast_measure::analysis::SharedLink;
-
-use super::client::Fared;
+use crate::client::Fared;
 
 /// Something that has happened.
 #[derive(Debug)]
@@ -19,18 +17,28 @@ pub enum Event<'a> {
     Started { number: usize, of: usize, run: &'a str, clients: usize, expected: Duration },
     /// A client is done.
     Client { run: &'a str, node: &'a str, fared: &'a Fared },
-    /// A run of a use case is over; `sentence` says what it has shown.
-    Measured { number: usize, run: &'a str, sentence: &'a str, saturated: Option<&'a str> },
-    /// A run is over. `whole`: clients with a verified copy.
-    Finished {
-        number: usize,
-        run: &'a str,
-        duration: Duration,
-        whole: usize,
-        clients: usize,
-        saturated: Option<&'a str>,
-        cut_short: bool,
-        /// How flows shared a link.
-        link: Option<&'a SharedLink>,
-    },
+    /// A run is made once more.
+    Again { run: &'a str, why: &'a str },
+    /// A run is over.
+    Finished(&'a Finished<'a>),
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Finished<'a> {
+    pub number: usize,
+    pub run: &'a str,
+    pub duration: Duration,
+    /// Clients that have all that they were to get.
+    pub whole: usize,
+    pub clients: usize,
+    /// What the run has shown, in a line.
+    pub sentence: &'a str,
+    /// The values of the whole run, by measure.
+    pub measures: &'a [(String, Option<f64>)],
+    /// Why this machine, and not the network, was its limit.
+    pub saturated: Option<&'a str>,
+    pub cut_short: bool,
+    /// Why the program refused to do what the run asks of it.
+    pub refused: Option<&'a str>,
 }

@@ -1,73 +1,56 @@
-//! The command lines of each delivery, on the server and on a client.
+//! The command lines of the programs that deliver files.
 
 use std::{
     ffi::OsStr,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
 
-use super::{
+use crate::{
     cargo::PlannedFeed,
-    delivery::Delivery,
-    network::Attachment,
+    document::{
+        delivery::{Delivery, Fanout, Program},
+        network::Attachment,
+        workload::SendRate,
+    },
     server::Opening,
     ssh::{self, Ssh},
-    stage::ClientNode,
 };
 
-/// The port of the unicast servers, each in the server's namespace.
-const UNICAST_PORT: u16 = 4242;
+/// The port of the unicast servers, each at a node of its own.
+pub const UNICAST_PORT: u16 = 4242;
 
-/// What the programs of a network's runs have in common.
-pub struct Programs {
+/// What the programs of a delivery have in common.
+pub struct Programs<'a> {
     /// The treecast program.
-    pub treecast: PathBuf,
-    pub ssh: Option<Ssh>,
+    pub treecast: &'a Path,
+    /// Present where a delivery of the experiment needs it.
+    pub ssh: Option<&'a Ssh>,
+    pub delivery: &'a Delivery,
+    /// Where the server is.
     pub server: Attachment,
-    /// `--rate` of after, nack and carousel; `--rates` where there are several, with commas between them.
-    pub rate: String,
-    /// Their `--plain`.
+    /// The addresses of all receivers.
+    pub receivers: Vec<IpAddr>,
+    pub rate: SendRate,
     pub plain: bool,
 }
 
-/// How a server shows that clients may come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ready {
-    /// The file of its ticket has something in it.
-    Ticket,
-    /// A socket is bound to a port of `tcp` or `udp`.
-    Port(&'static str, u16),
-}
-
-impl Ready {
-    pub fn of(delivery: Delivery) -> Self {
-        match delivery {
-            Delivery::Tcp => Self::Port("tcp", UNICAST_PORT),
-            Delivery::Udp => Self::Port("udp", UNICAST_PORT),
-            Delivery::Scp => Self::Port("tcp", ssh::PORT),
-            _ => Self::Ticket,
-        }
-    }
-}
-
-impl Programs {
-    /// The server of a delivery. after and nack wait for their receivers no longer than `patience`.
+impl Programs<'_> {
+    /// The server of a session. It waits for its receivers no longer than `patience`.
     pub fn server(
         &self,
-        delivery: Delivery,
         source: &Path,
         feed: Option<&PlannedFeed>,
-        opening: &Opening,
+        opening: Opening,
         patience: Duration,
     ) -> Command {
-        match delivery {
-            Delivery::Tcp => self.unicast("server", "tcp", source),
-            Delivery::Udp => self.unicast("server", "udp", source),
-            Delivery::Scp => self.ssh.as_ref().map_or_else(no_ssh, Ssh::server),
-            _ => {
-                let mut command = self.send(delivery, opening, patience);
+        match self.delivery.program {
+            Program::Tcp | Program::Udp => self.unicast("server", source),
+            Program::Scp => self.ssh.map_or_else(no_ssh, Ssh::server),
+            Program::Treecast => {
+                let mut command = self.send(opening, patience);
                 match feed {
                     None => command.arg(source),
                     Some(feed) => command.args(feed_options(feed)).arg("--feed").arg(source),
@@ -77,61 +60,77 @@ impl Programs {
         }
     }
 
-    /// A client that puts its copy into `folder`, under the source's name.
-    pub fn client(
-        &self,
-        delivery: Delivery,
-        client: &ClientNode,
-        source: &Path,
-        ticket: &Path,
-        folder: &Path,
-    ) -> Command {
-        let copy = folder.join(source.file_name().unwrap_or(OsStr::new("copy")));
-        match delivery {
-            Delivery::Tcp => self.unicast("client", "tcp", &copy),
-            Delivery::Udp => self.unicast("client", "udp", &copy),
-            Delivery::Scp => {
-                self.ssh.as_ref().map_or_else(no_ssh, |ssh| ssh.client(self.server.address, source, &copy))
-            }
-            _ => self.receive(client, ticket, folder),
+    /// The transport and port at which a server listens that prints no ticket.
+    pub fn listens(&self) -> Option<(&'static str, u16)> {
+        match self.delivery.program {
+            Program::Tcp => Some(("tcp", UNICAST_PORT)),
+            Program::Udp => Some(("udp", UNICAST_PORT)),
+            Program::Scp => Some(("tcp", ssh::PORT)),
+            Program::Treecast => None,
         }
     }
 
-    fn unicast(&self, side: &str, transport: &str, file: &Path) -> Command {
+    /// A client, called by its node, that puts its copy into `folder`, under the source's name.
+    pub fn client(&self, name: &str, at: &Attachment, source: &Path, ticket: &str, folder: &Path) -> Command {
+        let copy = folder.join(source.file_name().unwrap_or(OsStr::new("copy")));
+        match self.delivery.program {
+            Program::Tcp | Program::Udp => self.unicast("client", &copy),
+            Program::Scp => {
+                self.ssh.map_or_else(no_ssh, |ssh| ssh.client(self.server.address, source, &copy))
+            }
+            Program::Treecast => {
+                let mut command = Command::new(self.treecast);
+                command.args(["receive", "--json", "--name", name]);
+                command.args(["--interface", &at.interface, "--into"]).arg(folder);
+                command.arg(ticket);
+                command
+            }
+        }
+    }
+
+    fn unicast(&self, side: &str, file: &Path) -> Command {
         let address = SocketAddr::new(self.server.address, UNICAST_PORT);
-        let mut command = Command::new(&self.treecast);
+        let mut command = Command::new(self.treecast);
+        let transport = self.delivery.program.word();
         command.args(["unicast", "--json", side, transport]).arg(file).arg(address.to_string());
         if (side, transport) == ("server", "udp") {
-            command.args(["--rate", &self.rate]);
+            command.args(self.rate.words());
         }
         command
     }
 
-    fn send(&self, delivery: Delivery, opening: &Opening, patience: Duration) -> Command {
-        let control = SocketAddr::new(self.server.address, 0);
-        let mut command = Command::new(&self.treecast);
-        let option = if self.rate.contains(',') { "--rates" } else { "--rate" };
-        command.args(["send", "--json", option, &self.rate]).args(delivery.repair());
-        command.args(["--interface", &self.server.interface, "--ticket-file"]).arg(&opening.ticket);
+    fn send(&self, opening: Opening, patience: Duration) -> Command {
+        let delivery = self.delivery;
+        let mut command = Command::new(self.treecast);
+        command.args(["send", "--json"]).args(self.rate.words());
+        command.args(["--interface", &self.server.interface]);
+        if delivery.fanout != Fanout::Multicast {
+            command.args(["--fanout", delivery.fanout.word()]);
+            // Others hear of their receivers when those come; a carousel has nobody who comes.
+            if matches!(delivery.fanout, Fanout::Mead | Fanout::Auto) || delivery.is_carousel() {
+                command.args(["--receivers", &self.addresses()]);
+            }
+        }
+        command.args(delivery.repair.iter().flat_map(|repair| ["--repair", repair.word()]));
+        command.args(delivery.fec.iter().flat_map(|fec| ["--fec", fec]));
         if self.plain {
             command.arg("--plain");
         }
+        let patience = patience.as_secs().max(1).to_string();
         if delivery.is_carousel() {
-            // Like the paper's, it is there until the run is over, also while nobody listens.
-            command.args(["--idle", &patience.as_secs().max(1).to_string()]);
+            // It is there until the run is over, also while nobody listens.
+            command.args(["--idle", &patience]);
         } else {
-            command.args(["--control", &control.to_string(), "--wait", &opening.receivers.to_string()]);
-            command.args(["--wait-timeout", &patience.as_secs().max(1).to_string()]);
+            let control = SocketAddr::new(self.server.address, 0).to_string();
+            command.args(["--control", &control, "--wait", &opening.receivers.to_string()]);
+            command.args(["--wait-timeout", &patience]);
         }
+        command.args(&delivery.arguments);
         command
     }
 
-    fn receive(&self, client: &ClientNode, ticket: &Path, folder: &Path) -> Command {
-        let mut command = Command::new(&self.treecast);
-        command.args(["receive", "--json", "--name", &client.name]);
-        command.args(["--interface", &client.attachment.interface, "--into"]).arg(folder);
-        command.arg(format!("@{}", ticket.display()));
-        command
+    fn addresses(&self) -> String {
+        self.receivers.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",")
     }
 }
 
@@ -148,23 +147,59 @@ fn feed_options(feed: &PlannedFeed) -> [String; 8] {
         .map(str::to_owned)
 }
 
+/// Where the treecast program is, for commands outside of a delivery.
+pub fn treecast(program: &Path, command: &str) -> Command {
+    let mut treecast = Command::new(PathBuf::from(program));
+    treecast.args([command, "--json"]);
+    treecast
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn words(delivery: &str, command: impl Fn(&Programs) -> Command) -> Vec<String> {
+        let attachment = Attachment { interface: "if1".into(), address: "fd00::1".parse().unwrap() };
+        let mut delivery = Delivery::known(delivery).unwrap();
+        delivery.fanout = Fanout::Mead;
+        let programs = Programs {
+            treecast: Path::new("treecast"),
+            ssh: None,
+            delivery: &delivery,
+            server: attachment,
+            receivers: ["fd00::2", "fd00::3"].map(|address| address.parse().unwrap()).into(),
+            rate: SendRate::Max,
+            plain: true,
+        };
+        command(&programs).get_args().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
     #[test]
     fn receivers_are_called_by_their_nodes() {
-        let attachment = Attachment { interface: "if1".into(), address: "fd00::1".parse().unwrap() };
-        let server = attachment.clone();
-        let programs =
-            Programs { treecast: "treecast".into(), ssh: None, server, rate: "max".into(), plain: true };
-        let client = ClientNode { name: "client3".into(), attachment };
-        for delivery in Delivery::ALL.into_iter().filter(|delivery| delivery.is_multicast()) {
-            let [source, ticket, folder] = ["/source", "/ticket", "/copies"].map(Path::new);
-            let command = programs.client(delivery, &client, source, ticket, folder);
-            let words: Vec<&str> = command.get_args().filter_map(OsStr::to_str).collect();
-            assert!(words.windows(2).any(|pair| pair == ["--name", "client3"]), "{words:?}");
-            assert_eq!(words.last(), Some(&"@/ticket"));
+        let attachment = Attachment { interface: "if1".into(), address: "fd00::2".parse().unwrap() };
+        let client = words("nack", |programs| {
+            programs.client("client3", &attachment, Path::new("/source"), "treecast:t", Path::new("/copies"))
+        });
+        assert!(client.windows(2).any(|pair| pair == ["--name", "client3"]), "{client:?}");
+        assert_eq!(client.last().map(String::as_str), Some("treecast:t"));
+    }
+
+    #[test]
+    fn fanouts_that_look_for_routers_are_told_their_receivers() {
+        let opening = Opening { receivers: 2, are_waiting: false };
+        let server = |name| {
+            words(name, |programs| {
+                programs.server(Path::new("/source"), None, opening, Duration::from_secs(9))
+            })
+            .join(" ")
+        };
+        let nack = server("nack-fec");
+        for part in
+            ["--fanout mead --receivers fd00::2,fd00::3", "--repair nack --fec auto", "--wait 2", "--plain"]
+        {
+            assert!(nack.contains(part), "{part}: {nack}");
         }
+        let carousel = server("carousel");
+        assert!(carousel.contains("--repair carousel --plain --idle 9 /source"), "{carousel}");
     }
 }

@@ -2,24 +2,51 @@
 
 use std::time::{Duration, Instant};
 
+use treecast_lab::{Role, Topology};
 use treecast_measure::{
     Db, DbError, analysis,
-    analysis::SharedLink,
-    db::{self, Event, FeedInfo, NodeId, NodeInfo, RunEnd, RunId, RunInfo, SharingInfo, Status, Transfer},
+    db::{self, Event, Machine, NewRun, NodeId, NodeInfo, Row, RunEnd, RunId, Status},
     sample::{NodeSource, Recorder, SampleError},
-    series::{self, Counter},
 };
 
-use super::{client::Fared, run::Played};
-use treecast_lab::{Role, Topology};
+use crate::{
+    carried::{self, Carried},
+    client::Fared,
+    filing::Filing,
+    session::Played,
+};
+
+/// The measures of every run, with their units.
+pub const MEASURES: &[(&str, &str)] = &[
+    ("duration", "s"),
+    ("network_bytes", "B"),
+    ("sender_bytes", "B"),
+    ("machine_busy", ""),
+    ("machine_forwarding", ""),
+    ("refused", ""),
+];
+
+/// The measures of each client that gets files, with their units.
+pub const MEASURES_OF_FILES: &[(&str, &str)] = &[
+    ("time", "s"),
+    ("stopped_time", "s"),
+    ("received", "B"),
+    ("retransmitted", "B"),
+    ("duplicate", "B"),
+    ("dropped", "packets"),
+    ("missing", ""),
+    ("attempts", ""),
+    ("silence", "s"),
+    ("processor", "s"),
+    ("memory", "B"),
+];
 
 /// A run's place in the database.
 pub struct Record {
     run: RunId,
     pub origin: Instant,
-    pub server: NodeId,
-    pub clients: Vec<NodeId>,
-    nodes: Vec<NodeId>,
+    /// In the topology's order.
+    nodes: Vec<(String, NodeId)>,
     machine: NodeId,
     /// How long was waited in vain for the machine to calm down.
     unsettled: Option<Duration>,
@@ -30,113 +57,111 @@ impl Record {
     /// after that time, and the run is marked as saturated.
     pub fn begin(
         db: &mut Db,
-        info: &RunInfo,
+        run: &NewRun,
         topology: &Topology,
         unsettled: Option<Duration>,
-        is_client: impl Fn(&str) -> bool,
     ) -> Result<Self, DbError> {
         let origin = Instant::now();
-        let run = db.begin_run(info)?;
-        let machine = NodeInfo { name: "machine".into(), role: db::Role::Machine };
-        let machine = db.add_node(run, &machine)?;
-        let mut record =
-            Self { run, origin, server: machine, clients: Vec::new(), nodes: Vec::new(), machine, unsettled };
+        let run = db.begin(run)?;
+        let machine = db.add_node(run, &NodeInfo { name: "machine".into(), role: db::Role::Machine })?;
+        let mut nodes = Vec::new();
         for node in &topology.nodes {
-            record.add_node(db, &node.name, node.role, is_client(&node.name))?;
+            let role = match node.role {
+                Role::Server => db::Role::Server,
+                Role::Client => db::Role::Client,
+                Role::Router => db::Role::Router,
+            };
+            let id = db.add_node(run, &NodeInfo { name: node.name.clone(), role })?;
+            nodes.push((node.name.clone(), id));
         }
-        Ok(record)
+        Ok(Self { run, origin, nodes, machine, unsettled })
     }
 
-    /// Says that the run is a feed's.
-    pub fn feed(&self, db: &mut Db, feed: &FeedInfo) -> Result<(), DbError> {
-        db.add_feed(self.run, feed)
+    pub fn run(&self) -> RunId {
+        self.run
     }
 
-    /// Says how flows share a link in the run.
-    pub fn sharing(&self, db: &mut Db, sharing: &SharingInfo) -> Result<(), DbError> {
-        db.set_sharing(self.run, sharing)
+    /// The node of this name; the machine where there is none.
+    pub fn node(&self, name: &str) -> NodeId {
+        self.nodes.iter().find(|(known, _)| known == name).map_or(self.machine, |(_, id)| *id)
     }
 
-    /// How they shared it; none when it is not known yet.
-    pub fn shared_link(&self, db: &Db) -> Result<Option<SharedLink>, DbError> {
-        let mut results = analysis::Results::load(db, &[self.run])?;
-        Ok(results.sharings.pop().and_then(|run| run.measured))
+    /// The node at this index of the topology.
+    pub fn node_at(&self, index: usize) -> NodeId {
+        self.nodes.get(index).map_or(self.machine, |(_, id)| *id)
     }
 
-    /// The node of this name.
-    pub fn node(&self, topology: &Topology, name: &str) -> NodeId {
-        let index = topology.nodes.iter().position(|node| node.name == name);
-        index.map_or(self.machine, |index| self.nodes[index])
-    }
-
-    fn add_node(&mut self, db: &mut Db, name: &str, role: Role, is_client: bool) -> Result<(), DbError> {
-        let role = match role {
-            Role::Server => db::Role::Server,
-            Role::Client => db::Role::Client,
-            Role::Router => db::Role::Router,
-        };
-        let id = db.add_node(self.run, &NodeInfo { name: name.into(), role })?;
-        self.nodes.push(id);
-        match role {
-            db::Role::Server if self.server == self.machine => self.server = id,
-            db::Role::Client if is_client => self.clients.push(id),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Starts sampling all nodes, `every` so often.
+    /// Starts sampling all nodes, `every` so often. `sources` are in the topology's order.
     pub fn recorder(
         &self,
         db: &Db,
         every: Duration,
         sources: Vec<NodeSource>,
     ) -> Result<Recorder, SampleError> {
-        let sources = self.nodes.iter().copied().zip(sources).collect();
+        let sources = self.nodes.iter().map(|(_, id)| *id).zip(sources).collect();
         Recorder::start(db.path(), self.origin, every, sources, Some(self.machine))
+    }
+
+    /// Notes that something happened, at a node or to the whole run.
+    pub fn event(
+        &self,
+        db: &mut Db,
+        at: Duration,
+        node: Option<&str>,
+        kind: &str,
+        detail: &str,
+    ) -> Result<(), DbError> {
+        let node = node.map(|name| self.node(name));
+        db.add_event(self.run, &Event { at, node, kind: kind.into(), detail: detail.into() })
     }
 
     /// Files how a client fared as soon as it is known, so that a killed experiment keeps it. The copy is
     /// not checked yet.
-    pub fn client_done(&self, db: &mut Db, client: usize, fared: &Fared) -> Result<(), DbError> {
-        let node = self.clients.get(client).copied();
-        let mut add = |at: Option<Duration>, kind: &str, detail: &str| match at {
-            Some(at) => {
-                let event = Event { at, node, kind: kind.into(), detail: detail.into() };
-                db.add_event(self.run, &event)
-            }
-            None => Ok(()),
-        };
-        add(fared.started, "started", "")?;
+    pub fn client_done(&self, db: &mut Db, client: &str, fared: &Fared) -> Result<(), DbError> {
+        if let Some(at) = fared.started {
+            self.event(db, at, Some(client), "started", "")?;
+        }
         for (at, reason) in &fared.earlier {
-            add(Some(*at), "again", reason)?;
+            self.event(db, *at, Some(client), "again", reason)?;
         }
-        match &fared.failure {
-            Some(reason) => add(Some(self.origin.elapsed()), "failed", reason),
-            None => add(fared.finished, "finished", ""),
+        match (&fared.failure, fared.finished) {
+            (Some(reason), _) => self.event(db, self.origin.elapsed(), Some(client), "failed", reason),
+            (None, Some(at)) => self.event(db, at, Some(client), "finished", ""),
+            (None, None) => Ok(()),
         }
     }
 
-    /// Files how the run went. Returns why this machine, and not the network, was its limit.
-    pub fn finish(&self, db: &mut Db, played: &Played, size_bytes: u64) -> Result<Option<String>, DbError> {
-        let duration = self.origin.elapsed();
-        for (&node, fared) in self.clients.iter().zip(&played.clients) {
-            db.add_objects(node, &fared.objects)?;
-            db.add_transfer(node, &transfer(fared, size_bytes, duration))?;
+    /// Files rows and series.
+    pub fn file(&self, db: &mut Db, filing: Filing) -> Result<(), DbError> {
+        let rows: Vec<Row> = filing
+            .rows
+            .into_iter()
+            .map(|(node, row)| Row { node: node.map(|name| self.node(&name)), ..row })
+            .collect();
+        db.add_rows(self.run, &rows)?;
+        for series in filing.series {
+            db.add_series(self.machine, &series.measure, series.unit, &series.points)?;
         }
-        for (at, kind, detail) in server_events(played) {
-            let event = Event { at, node: Some(self.server), kind: kind.into(), detail };
-            db.add_event(self.run, &event)?;
-        }
-        self.close(db, played.interrupted)
+        Ok(())
     }
 
-    /// The run itself, and the machine that it is on.
-    pub fn run(&self) -> (RunId, NodeId) {
-        (self.run, self.machine)
+    /// Files what links carried, and how busy the machine was. `watched` are links whose load is kept over time.
+    pub fn file_carried(&self, db: &mut Db, carried: &Carried, watched: &[String]) -> Result<(), DbError> {
+        let cpus = Machine::here("").cpus;
+        let (busy, forwarding) = carried::machine(db, self.machine, cpus)?;
+        let mut rows = carried.rows();
+        rows.push(Row::of_run("machine_busy", busy, ""));
+        rows.push(Row::of_run("machine_forwarding", forwarding, ""));
+        db.add_rows(self.run, &rows)?;
+        db.add_series(self.machine, "network_rate", "B/s", &carried.network_over_time())?;
+        db.add_series(self.machine, "sender_rate", "B/s", &carried.sender_over_time())?;
+        for link in watched {
+            db.add_series(self.machine, &format!("link_rate {link}"), "B/s", &carried.link(link))?;
+        }
+        Ok(())
     }
 
-    /// Ends a run whose transfers have been filed. Returns why this machine, and not the network, was its limit.
+    /// Ends the run. Returns why this machine, and not the network, was its limit.
     pub fn close(&self, db: &mut Db, interrupted: bool) -> Result<Option<String>, DbError> {
         let duration = self.origin.elapsed();
         let saturated = self.saturation(db)?;
@@ -145,30 +170,9 @@ impl Record {
         Ok(saturated)
     }
 
-    /// Bytes that have left the server by all of its interfaces, between its first sample and its last.
-    pub fn server_sent_bytes(&self, db: &Db) -> Result<Option<u64>, DbError> {
-        let mut sent = None;
-        for name in db.series_names(self.server)? {
-            if !matches!(series::parse_interface(&name), Some((_, Counter::TxBytes))) {
-                continue;
-            }
-            let samples = db.samples(self.server, &name)?;
-            if let Some(((_, first), (_, last))) = samples.first().zip(samples.last()) {
-                *sent.get_or_insert(0) += last.saturating_sub(*first).max(0) as u64;
-            }
-        }
-        Ok(sent)
-    }
-
     fn saturation(&self, db: &Db) -> Result<Option<String>, DbError> {
         let results = analysis::Results::load(db, &[self.run])?;
-        let found = results
-            .runs
-            .first()
-            .or(results.feeds.first().map(|run| &run.data))
-            .or(results.sharings.first().map(|run| &run.data))
-            .or(results.use_cases.first().map(|run| &run.data))
-            .map_or(Ok(None), |data| results.saturation(data))?;
+        let found = results.generic.first().map_or(Ok(None), |data| results.saturation(data))?;
         let unsettled = self.unsettled.map(still_busy);
         Ok(unsettled.into_iter().chain(found).reduce(|one, other| format!("{one}; {other}")))
     }
@@ -178,83 +182,56 @@ fn still_busy(waited: Duration) -> String {
     format!("it was still busy with something else after {waited:.0?} of waiting before the run")
 }
 
-fn server_events(played: &Played) -> Vec<(Duration, &'static str, String)> {
-    let end = played.clients_start + played.duration;
-    let mut events = vec![(played.clients_start, "ready", String::new())];
-    events.extend(played.server_failure.clone().map(|reason| (end, "failed", reason)));
-    events.extend(played.server_output.clone().map(|said| (end, "done", said)));
-    events
-}
-
-/// `end` is the end of the run, from which on a client that never started is not active.
-fn transfer(fared: &Fared, size_bytes: u64, end: Duration) -> Transfer {
-    let verified = fared.failure.is_none() && !fared.is_cut_short;
-    Transfer {
-        started: fared.started.unwrap_or(end),
-        finished: fared.finished,
-        received_bytes: if !fared.objects.is_empty() {
-            fared.objects.iter().map(|object| object.size_bytes).sum()
-        } else if verified {
-            size_bytes
-        } else {
-            fared.told.received_bytes
-        },
-        verified,
-        failure: fared.failure.clone(),
-        retransmitted_bytes: fared.told.retransmitted_bytes,
-        duplicate_bytes: fared.told.duplicate_bytes,
-        dropped_packets: fared.told.dropped_packets,
-        cpu_user: fared.ended.cpu_user,
-        cpu_system: fared.ended.cpu_system,
-        peak_memory_bytes: fared.ended.peak_memory_bytes,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use treecast_measure::db::Machine;
-
-    use super::*;
-
-    #[test]
-    fn a_run_on_a_machine_that_never_calmed_down_is_marked() {
-        let path = std::env::temp_dir().join(format!("treecast-record-{}.sqlite", std::process::id()));
-        let mut db = Db::open(&path).unwrap();
-        let topology = Topology::parse("lan:clients=1").unwrap();
-        let info = RunInfo {
-            experiment: "test".into(),
-            topology: "lan".into(),
-            clients: 1,
-            router_levels: 0,
-            link_bps: None,
-            server_bps: None,
-            delivery: "nack".into(),
-            schedule: "immediate".into(),
-            size_bytes: 1,
-            repeat: 0,
-            seed: 1,
-            command: "treecast lab run".into(),
-            machine: Machine::here("0"),
-        };
-        for (unsettled, why) in [(None, None), (Some(Duration::from_secs(3)), Some("after 3s of waiting"))] {
-            let record = Record::begin(&mut db, &info, &topology, unsettled, |_| true).unwrap();
-            let played = Played {
-                clients: Vec::new(),
-                clients_start: Duration::ZERO,
-                duration: Duration::ZERO,
-                interrupted: false,
-                server_output: None,
-                server_failure: None,
-            };
-            let saturated = record.finish(&mut db, &played, 1).unwrap();
-            assert_eq!(saturated.is_some(), why.is_some());
-            assert!(
-                why.is_none_or(|why| saturated.as_ref().is_some_and(|said| said.contains(why))),
-                "{saturated:?}"
-            );
-            assert_eq!(db.runs().unwrap().last().unwrap().saturated, saturated);
+/// What is filed of clients that get files of so many bytes. `stopped` is the number of a client that stood still.
+pub fn of_clients(receivers: &[String], played: &Played, size_bytes: u64, stopped: Option<usize>) -> Filing {
+    let mut filing = Filing::default();
+    for (index, (name, fared)) in receivers.iter().zip(&played.clients).enumerate() {
+        let time = if stopped == Some(index) { "stopped_time" } else { "time" };
+        match (fared.run_seconds(), &fared.failure) {
+            (Some(seconds), _) => filing.node(name, time, seconds, "s"),
+            (None, why) => {
+                let why = why.as_deref().unwrap_or("it never finished");
+                filing.lacking(Some(name), time, "s", &format!("{name}: {why}"));
+            }
         }
-        drop(db);
-        std::fs::remove_file(&path).unwrap();
+        let is_whole = fared.failure.is_none() && !fared.is_cut_short;
+        let received = match is_whole {
+            true if fared.objects.is_empty() => size_bytes,
+            true => fared.objects.iter().map(|object| object.size_bytes).sum(),
+            false => fared.told.received_bytes,
+        };
+        let told = &fared.told;
+        let missing = 1.0 - (received as f64 / size_bytes.max(1) as f64).min(1.0);
+        filing.node(name, "missing", if is_whole { 0.0 } else { missing }, "");
+        filing.node(name, "received", received as f64, "B");
+        filing.node(name, "retransmitted", told.retransmitted_bytes as f64, "B");
+        filing.node(name, "duplicate", told.duplicate_bytes as f64, "B");
+        filing.node(name, "dropped", told.dropped_packets as f64, "packets");
+        filing.node(name, "attempts", f64::from(fared.attempts), "");
+        let processor = fared.ended.cpu_user + fared.ended.cpu_system;
+        filing.node(name, "processor", processor.as_secs_f64(), "s");
+        filing.node(name, "memory", fared.ended.peak_memory_bytes as f64, "B");
     }
+    for (name, silence) in receivers.iter().zip(&played.silences) {
+        filing.node(name, "silence", silence.as_secs_f64(), "s");
+    }
+    filing
+}
+
+/// What is filed of a run that the program refused to make, in its own words.
+pub fn of_refused(receivers: &[String], reason: &str) -> Filing {
+    let mut filing = Filing::default();
+    receivers.iter().for_each(|name| filing.lacking(Some(name), "time", "s", reason));
+    let refused = Row { note: reason.to_owned(), ..Row::of_run("refused", 1.0, "") };
+    filing.rows.push((None, refused));
+    filing
+}
+
+/// What is filed of the server of a session.
+pub fn of_server(name: &str, played: &Played) -> Filing {
+    let used = &played.server_used;
+    let mut filing = Filing::default();
+    filing.node(name, "processor", (used.cpu_user + used.cpu_system).as_secs_f64(), "s");
+    filing.node(name, "memory", used.peak_memory_bytes as f64, "B");
+    filing
 }

@@ -43,6 +43,11 @@ impl Store {
         Ok(Self { path, memory: None })
     }
 
+    /// Where the files are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// An empty folder of this name.
     pub fn fresh_folder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = self.path.join(name);

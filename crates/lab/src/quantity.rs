@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use serde::Deserialize;
 
-/// A size in bytes: `64M`; the suffixes K, M and G are powers of 1,024, as the paper's MB are.
+/// A size in bytes, written with its unit: `512B`, `64M`. The suffixes K, M and G are powers of 1,024.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Size(pub u64);
@@ -28,8 +28,11 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("size `{text}`: expected 1 byte to 1024G, such as `500K`, `64M` or `2G`");
-        scaled(text, &[('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)])
+        let expected = || format!("size `{text}`: expected 1B to 1024G, such as `500K`, `64M` or `2G`");
+        if text.ends_with(|last: char| last.is_ascii_digit()) {
+            return Err(format!("size `{text}` has no unit: write {text}M, {text}K or {text}B"));
+        }
+        scaled(text, &[('B', 1), ('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)])
             .filter(|bytes| (1..=MAX_SIZE_BYTES).contains(bytes))
             .map(Size)
             .ok_or_else(expected)
@@ -103,7 +106,7 @@ impl fmt::Display for Size {
             bytes if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => write!(f, "{}M", bytes >> 20),
             bytes if bytes >= 1 << 20 => write!(f, "{:.1}M", bytes as f64 / (1 << 20) as f64),
             bytes if bytes >= 1 << 10 => write!(f, "{:.1}K", bytes as f64 / (1 << 10) as f64),
-            bytes => write!(f, "{bytes}"),
+            bytes => write!(f, "{bytes}B"),
         }
     }
 }
@@ -116,20 +119,23 @@ mod tests {
     fn sizes_are_binary_and_rates_decimal() {
         assert_eq!("32M".parse(), Ok(Size(32 << 20)));
         assert_eq!("2G".parse(), Ok(Size(2 << 30)));
-        assert_eq!("1500".parse(), Ok(Size(1500)));
+        assert_eq!("1500B".parse(), Ok(Size(1500)));
         assert_eq!("100M".parse(), Ok(Rate(100_000_000)));
         assert_eq!("1G".parse(), Ok(Rate(1_000_000_000)));
     }
 
     #[test]
     fn impossible_sizes_are_refused_with_what_was_expected() {
-        for text in ["0", "-1M", "1.5G", "12X", "", "M", "2000G", "99999999999999999999"] {
+        for text in ["0B", "-1M", "1.5G", "12X", "", "M", "2000G", "99999999999999999999B"] {
             let error = text.parse::<Size>().unwrap_err();
-            assert_eq!(
-                error,
-                format!("size `{text}`: expected 1 byte to 1024G, such as `500K`, `64M` or `2G`")
-            );
+            assert_eq!(error, format!("size `{text}`: expected 1B to 1024G, such as `500K`, `64M` or `2G`"));
         }
+    }
+
+    #[test]
+    fn a_size_without_a_unit_is_refused() {
+        let error = "4".parse::<Size>().unwrap_err();
+        assert_eq!(error, "size `4` has no unit: write 4M, 4K or 4B");
     }
 
     #[test]
@@ -145,6 +151,6 @@ mod tests {
         let shown: Vec<String> = [999, 1536, 32 << 20, (32 << 20) + (1 << 19), 2 << 30]
             .map(|bytes| Size(bytes).to_string())
             .into();
-        assert_eq!(shown, ["999", "1.5K", "32M", "32.5M", "2G"]);
+        assert_eq!(shown, ["999B", "1.5K", "32M", "32.5M", "2G"]);
     }
 }

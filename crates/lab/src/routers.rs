@@ -23,12 +23,11 @@ impl Lab {
 
     /// Starts `program mroute` in every router, and returns when all of them are ready. `prepare` is done to each
     /// command before. Where the network has loops, they are told of the way to the first node's network.
-    pub fn start_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<()> {
+    pub fn start_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<Vec<Daemon>> {
         self.start_in_routers(program, prepare, |upstream| {
             let upstream = upstream.map(|interface| ["--upstream", interface]);
             MROUTE.into_iter().chain(upstream.into_iter().flatten()).collect()
         })
-        .map(drop)
     }
 
     /// The same for source-specific groups alone: their joins follow the routes to their sources, also where there are loops.

@@ -54,6 +54,8 @@ pub struct Vocabulary {
     pub measures: Vec<(String, String)>,
     /// The parameters of every run that is planned.
     pub cells: Vec<Parameters>,
+    /// Whether the command line has changed what the file says: then a cell that no run has is no mistake of the file.
+    pub is_changed: bool,
 }
 
 impl Vocabulary {
@@ -181,6 +183,7 @@ impl Frame {
         Vocabulary {
             measures: self.measures(),
             cells: self.runs.iter().map(|run| run.parameters.clone()).collect(),
+            is_changed: false,
         }
     }
 }

@@ -165,7 +165,9 @@ impl Paper {
         for figure in self.figures() {
             let points = || self.points.iter().filter(|point| point.figure == figure);
             let except: Vec<&str> = self.nearest.as_deref().into_iter().collect();
-            if points().any(|point| vocabulary.cells.iter().any(|cell| point.is_of(cell, &except))) {
+            if vocabulary.is_changed
+                || points().any(|point| vocabulary.cells.iter().any(|cell| point.is_of(cell, &except)))
+            {
                 continue;
             }
             let first = points().next().map(|point| point.words()).unwrap_or_default();

@@ -141,7 +141,7 @@ fn up(args: UpArgs) -> Outcome {
     let lab = Lab::up(&topology, &name, &Options { routing, ..Options::default() })?;
     let seconds = start.elapsed().as_secs_f64();
     let routed = match args.mroute && !stop.is_requested() {
-        true => lab.start_routers(&std::env::current_exe()?, |_| ()),
+        true => lab.start_routers(&std::env::current_exe()?, |_| ()).map(drop),
         false => Ok(()),
     };
     if stop.is_requested() {

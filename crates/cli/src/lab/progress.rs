@@ -9,7 +9,7 @@ use std::{
 
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
-use treecast_experiment::{Event, Fared};
+use treecast_experiment::{Event, Fared, Finished};
 
 use super::pace::Pace;
 use crate::arguments::counted;
@@ -85,12 +85,8 @@ impl Progress {
                 self.run.inc(1);
                 locked(&self.pace).client_done();
             }
-            Event::Measured { number, run, sentence, saturated } => {
-                let saturated = saturated.map(|reason| format!(" (saturated: {reason})")).unwrap_or_default();
-                self.line(&format!("{run}: {sentence}{saturated}"));
-                self.end_run(*number);
-            }
-            Event::Finished { .. } => self.finished(event),
+            Event::Again { run, why } => self.line(&format!("{run}: {why}")),
+            Event::Finished(finished) => self.finished(finished),
         }
     }
 
@@ -108,17 +104,11 @@ impl Progress {
         }
     }
 
-    fn finished(&self, event: &Event) {
-        let Event::Finished { number, run, duration, whole, clients, saturated, cut_short, link } = event
-        else {
-            return;
-        };
-        let mut line = match link {
-            Some(link) => format!("{run}: {}", link.sentence()),
-            None => format!(
-                "{run}: {whole} of {clients} copies verified, last after {:.3} s",
-                duration.as_secs_f64()
-            ),
+    fn finished(&self, finished: &Finished) {
+        let Finished { number, run, sentence, saturated, cut_short, refused, .. } = finished;
+        let mut line = match refused {
+            Some(reason) => format!("{run}: refused: {reason}"),
+            None => format!("{run}: {sentence}"),
         };
         if *cut_short {
             line += " (cut short)";
@@ -179,15 +169,21 @@ fn as_json(event: &Event) -> serde_json::Value {
             "expected_seconds": expected.as_secs_f64(),
         }),
         Event::Client { run, node, fared } => client_as_json(run, node, fared),
-        Event::Measured { number, run, sentence, saturated } => json!({
-            "event": "measured", "number": number, "run": run, "says": sentence, "saturated": saturated,
-        }),
-        Event::Finished { number, run, duration, whole, clients, saturated, cut_short, link } => json!({
-            "event": "finished", "number": number, "run": run, "seconds": duration.as_secs_f64(),
-            "whole": whole, "clients": clients, "saturated": saturated, "cut_short": cut_short,
-            "link": link,
-        }),
+        Event::Again { run, why } => json!({"event": "again", "run": run, "reason": why}),
+        Event::Finished(finished) => finished_as_json(finished),
     }
+}
+
+fn finished_as_json(finished: &Finished) -> serde_json::Value {
+    let Finished { number, run, duration, whole, clients, sentence, measures, saturated, cut_short, refused } =
+        finished;
+    let measures: serde_json::Map<String, serde_json::Value> =
+        measures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    json!({
+        "event": "finished", "number": number, "run": run, "seconds": duration.as_secs_f64(), "whole": whole,
+        "clients": clients, "says": sentence, "measures": measures, "saturated": saturated,
+        "cut_short": cut_short, "refused": refused,
+    })
 }
 
 fn client_as_json(run: &str, node: &str, fared: &Fared) -> serde_json::Value {

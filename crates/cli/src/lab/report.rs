@@ -9,11 +9,13 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use treecast_experiment::{Experiment, Finding, Network, Results, usecase::UseCases};
+use treecast_experiment::{Experiment, Network, Results};
 use treecast_lab::svg;
 use treecast_measure::{
     Db,
-    plot::Plot,
+    claim::Finding,
+    paper::Papers,
+    plot::{Plot, generic::PlotSpec},
     report::{self, Picture, ReportInput},
 };
 
@@ -32,6 +34,10 @@ pub struct Kept {
     /// Of results from before they were kept there are none.
     #[serde(default)]
     impairments: Vec<String>,
+    #[serde(default)]
+    plots: Vec<PlotSpec>,
+    #[serde(default)]
+    papers: Papers,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,15 +55,8 @@ impl Kept {
             notes: results.left_out.iter().map(|line| format!("Left out: {line}.")).collect(),
             pictures: pictures(experiment),
             impairments: impairments(experiment),
-        }
-    }
-
-    pub fn of_use_cases(experiment: &UseCases, command: &str, results: &Results) -> Self {
-        Self {
-            title: experiment.title.clone(),
-            command: command.into(),
-            findings: results.findings.clone(),
-            ..Self::default()
+            plots: experiment.shows.plots.clone(),
+            papers: experiment.shows.papers.clone(),
         }
     }
 
@@ -80,20 +79,15 @@ impl Kept {
     }
 
     fn input(&self) -> ReportInput {
-        let finding = |finding: &Finding| report::Finding {
-            says: finding.says.clone(),
-            measured: finding.measured(),
-            limit: finding.limit(),
-            cell: String::new(),
-            verdict: if finding.holds { report::Verdict::Holds } else { report::Verdict::Fails },
-        };
         ReportInput {
             title: self.title.clone(),
             command: self.command.clone(),
-            findings: self.findings.iter().map(finding).collect(),
+            findings: self.findings.clone(),
             notes: self.notes.clone(),
             impairments: self.impairments.clone(),
             pictures: self.pictures.iter().map(KeptPicture::to_picture).collect(),
+            plots: self.plots.clone(),
+            papers: self.papers.clone(),
             ..ReportInput::default()
         }
     }

@@ -8,12 +8,9 @@ use std::{
 };
 
 use treecast_driver::stop::Stop;
-use treecast_experiment::{
-    self as experiment, Experiment, Order, Preview, Results,
-    usecase::{self, UseCases},
-};
+use treecast_experiment::{self as experiment, Experiment, Order, Preview, Results};
 use treecast_host::folder::{Lock, lock};
-use treecast_measure::Db;
+use treecast_measure::{Db, claim::Verdict};
 
 use super::{
     progress::Progress,
@@ -24,8 +21,8 @@ use crate::Outcome;
 
 /// Run an experiment: every delivery, over every network, with every schedule, measured
 ///
-/// Exit code 0: every client has a verified copy and every claim of the file holds; 3: not so; 1: the
-/// experiment could not be run.
+/// Exit code 0: every client has what it was to get, no run was refused by treecast, and no claim of the file fails; 3:
+/// not so; 1: the experiment could not be run.
 #[derive(clap::Args)]
 pub struct RunArgs {
     /// The experiment (TOML; labs/README.md describes it)
@@ -58,12 +55,9 @@ pub struct ReportArgs {
 const NOT_ALL_WELL: u8 = 3;
 
 pub fn run(args: RunArgs) -> Outcome {
-    if UseCases::is_one(&args.file) {
-        return run_use_cases(&args);
-    }
     let experiment = Experiment::load(&args.file, &args.settings)?;
     if args.plan {
-        return plan(&experiment, args.json);
+        return show_plan(&Preview::of(&experiment)?, args.json);
     }
     let (name, out) = place(&args);
     // Before anything is written.
@@ -85,39 +79,11 @@ pub fn run(args: RunArgs) -> Outcome {
     conclude(Kept::of(&order.experiment, &order.command, &results), &out, &results, args.json)
 }
 
-fn run_use_cases(args: &RunArgs) -> Outcome {
-    let experiment = UseCases::load(&args.file, &args.settings)?;
-    if args.plan {
-        return show_plan(&usecase::preview(&experiment)?, args.json);
-    }
-    let (name, out) = place(args);
-    // Before anything is written.
-    usecase::check(&experiment)?;
-    let _claim = claim(&out)?;
-    let order = usecase::Order {
-        experiment,
-        name,
-        database: prepare(&out, args.append)?,
-        treecast: std::env::current_exe()?,
-        version: env!("CARGO_PKG_VERSION").into(),
-        command: command(args),
-    };
-    let stop = Stop::on_signals()?;
-    let progress = Progress::new(args.json);
-    let results = usecase::run(&order, &|event| progress.show(event), &|| stop.is_requested())?;
-    progress.finish();
-    conclude(Kept::of_use_cases(&order.experiment, &order.command, &results), &out, &results, args.json)
-}
-
 /// What the results are filed under, and where.
 fn place(args: &RunArgs) -> (String, PathBuf) {
     let name = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));
     (name, out)
-}
-
-fn plan(experiment: &Experiment, json: bool) -> Outcome {
-    show_plan(&experiment::preview(experiment)?, json)
 }
 
 fn show_plan(preview: &Preview, json: bool) -> Outcome {
@@ -151,7 +117,8 @@ fn conclude(kept: Kept, out: &Path, results: &Results, json: bool) -> Outcome {
         say!("{text}");
         summary::print(results, &report);
     }
-    let well = results.failures.is_empty() && results.findings.iter().all(|finding| finding.holds);
+    let fails = results.findings.iter().any(|finding| finding.verdict == Verdict::Fails);
+    let well = results.failures.is_empty() && results.refused.is_empty() && !fails;
     Ok(if well && !results.interrupted { ExitCode::SUCCESS } else { ExitCode::from(NOT_ALL_WELL) })
 }
 

@@ -3,8 +3,11 @@
 use std::path::Path;
 
 use serde_json::json;
-use treecast_experiment::{Failure, Finding, Preview, Results, Size};
-use treecast_measure::tables::{Cell, Mark, Table};
+use treecast_experiment::{Failure, Preview, Refusal, Results};
+use treecast_measure::{
+    claim::{Finding, Verdict},
+    tables::{Cell, Mark, Table},
+};
 
 use super::progress::span;
 use crate::arguments::counted;
@@ -15,13 +18,15 @@ const MAX_FAILURES: usize = 40;
 /// Prints what failed, and what was shown.
 pub fn print(results: &Results, report: &Path) {
     if !results.failures.is_empty() {
-        say!("{}", failures_table(&results.failures, results.by_time).to_text());
+        say!("{}", failures_table(&results.failures).to_text());
+    }
+    if !results.refused.is_empty() {
+        say!("{}", refusals_table(&results.refused).to_text());
     }
     if !results.findings.is_empty() {
         say!("{}", findings_table(&results.findings).to_text());
     }
-    let what = if results.by_time { "every flow ran to its end" } else { "every client has a verified copy" };
-    say!("{} of {} runs: {what}", results.whole_runs, results.runs);
+    say!("{} of {} runs: every client has all that it was to get", results.whole_runs, results.runs);
     if results.interrupted {
         say!("stopped early; a run that was under way is marked as cut short");
     }
@@ -48,15 +53,20 @@ pub fn preview_as_json(preview: &Preview) -> serde_json::Value {
 pub fn print_json(results: &Results, report: &Path) {
     let done = json!({
         "event": "done", "runs": results.runs, "whole_runs": results.whole_runs, "failures": results.failures,
-        "findings": results.findings, "interrupted": results.interrupted, "report": report,
+        "refused": results.refused, "findings": results.findings, "interrupted": results.interrupted, "report": report,
     });
     say!("{done}");
 }
 
-fn failures_table(failures: &[Failure], by_time: bool) -> Table {
-    let title =
-        if by_time { "Flows that did not run to their end" } else { "Clients without a verified copy" };
-    let mut table = Table::new(title, &["<RUN", "<CLIENT", "<WHY"]);
+/// The runs that the program itself refused to make, in its own words.
+fn refusals_table(refused: &[Refusal]) -> Table {
+    let mut table = Table::new("Refused by the program", &["<RUN", "<WHY"]);
+    table.rows.extend(refused.iter().map(|one| vec![one.run.as_str().into(), one.reason.as_str().into()]));
+    table
+}
+
+fn failures_table(failures: &[Failure]) -> Table {
+    let mut table = Table::new("Clients without all that they were to get", &["<RUN", "<CLIENT", "<WHY"]);
     for failure in failures.iter().take(MAX_FAILURES) {
         table.rows.push(vec![
             failure.run.as_str().into(),
@@ -71,15 +81,19 @@ fn failures_table(failures: &[Failure], by_time: bool) -> Table {
 }
 
 fn findings_table(findings: &[Finding]) -> Table {
-    let mut table = Table::new("Claims", &["<CLAIM", "SIZE", "MEASURED", "<LIMIT", "<HOLDS"]);
+    let mut table = Table::new("Claims", &["<CLAIM", "<CELL", "MEASURED", "<LIMIT", "<HOLDS"]);
     for finding in findings {
-        let (holds, mark) = if finding.holds { ("yes", Mark::Good) } else { ("NO", Mark::Warning) };
+        let holds = match finding.verdict {
+            Verdict::Holds => Cell::marked("yes", Mark::Good),
+            Verdict::Fails => Cell::marked("NO", Mark::Warning),
+            Verdict::NotJudged => "not judged".into(),
+        };
         table.rows.push(vec![
             finding.says.as_str().into(),
-            Size(finding.size_bytes).to_string().into(),
-            finding.measured().into(),
-            finding.limit().into(),
-            Cell::marked(holds, mark),
+            finding.cell.as_str().into(),
+            finding.measured.as_str().into(),
+            finding.limit.as_str().into(),
+            holds,
         ]);
     }
     table

@@ -10,18 +10,22 @@ use std::{
 };
 
 use treecast_host::folder;
-use treecast_measure::db::ObjectTime;
-
-use super::{
-    super::{
-        schedule::SplitMix64,
-        store::Store,
-        told::ToldObject,
-        verify::{self, Digest},
-    },
-    workload::Arrival,
-};
 use treecast_lab::quantity::Size;
+
+use super::workload::Arrival;
+use crate::{
+    schedule::SplitMix64,
+    store::Store,
+    told::ToldObject,
+    verify::{self, Digest},
+};
+
+/// An object that a receiver has, and the time from its announcement until it was whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObjectTime {
+    pub size_bytes: u64,
+    pub taken: Duration,
+}
 
 /// The files of a run.
 #[derive(Debug)]
@@ -93,7 +97,7 @@ impl Products {
             let taken = Duration::try_from_secs_f64(told.finished? - told.announced).ok()?;
             let copy = folder.join(&product.name);
             verify::check_copy(&copy, product.size, &product.digest).ok()?;
-            Some(ObjectTime { name: product.name.clone(), size_bytes: product.size, taken })
+            Some(ObjectTime { size_bytes: product.size, taken })
         };
         let have = self.products.iter().filter_map(check).collect();
         // What cannot be removed goes with the store.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{super::schedule::SplitMix64, Feed};
+use super::Feed;
+use crate::schedule::SplitMix64;
 
 /// An object is at most so many times as large as the smallest: the distribution has no end, and a disk has one.
 const LARGEST: f64 = 100.0;

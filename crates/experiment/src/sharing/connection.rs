@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::super::stage::Stage;
+use crate::site::{Site, enter};
 
 /// How long connecting may take, and how long a read or write waits until it is asked whether all is over.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -20,12 +20,12 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A connection from one node to another.
 pub struct Connection<'a> {
-    pub stage: &'a Stage,
-    pub from: &'a str,
-    pub to: &'a str,
-    /// Of the node that it goes to.
+    pub site: &'a dyn Site,
+    pub from: String,
+    pub to: String,
+    /// The address of the node that it goes to.
     pub address: IpAddr,
-    /// As the kernel calls it.
+    /// The congestion control, as the kernel calls it.
     pub congestion: &'a str,
     pub origin: Instant,
     /// When it was there, after `origin`.
@@ -48,9 +48,9 @@ impl Connection<'_> {
 
     fn open(&self) -> io::Result<(TcpStream, TcpStream)> {
         let at = SocketAddr::new(self.address, 0);
-        let listener = self.stage.enter(self.to, || TcpListener::bind(at))??;
+        let listener = enter(self.site, &self.to, || TcpListener::bind(at))??;
         let at = listener.local_addr()?;
-        let sender = self.stage.enter(self.from, || TcpStream::connect_timeout(&at, CONNECTING))??;
+        let sender = enter(self.site, &self.from, || TcpStream::connect_timeout(&at, CONNECTING))??;
         let (receiver, _) = listener.accept()?;
         set_congestion(&sender, self.congestion)?;
         sender.set_write_timeout(Some(PATIENCE))?;

@@ -12,14 +12,14 @@ use std::{
 };
 
 use super::{
-    super::{
-        client::{CUT_OFF, Fared},
-        run::{Cast, Played},
-        server::POLL,
-        stage::Stage,
-    },
     Change, SharedPath, Sharing,
     connection::{Connection, set_congestion},
+};
+use crate::{
+    client::{CUT_OFF, Fared},
+    server::POLL,
+    session::{Played, Session},
+    site::Site,
 };
 
 /// How long the flows may take to begin.
@@ -27,13 +27,13 @@ const BEGINNING: Duration = Duration::from_secs(60);
 
 /// One of the flows.
 pub enum Flow<'a> {
-    Session(Box<Cast<'a>>),
+    Session(Box<Session<'a>>),
     Tcp(Connection<'a>),
 }
 
 /// What a run has to work with.
 pub struct Contest<'a> {
-    pub stage: &'a Stage,
+    pub site: &'a dyn Site,
     pub sharing: &'a Sharing,
     pub path: &'a SharedPath,
     pub changes: &'a [Change],
@@ -146,17 +146,14 @@ impl Contest<'_> {
 
     /// Gives the link another rate, both ways.
     fn set_rate(&self, rate_bps: u64) -> io::Result<()> {
-        self.path
-            .ends
-            .iter()
-            .try_for_each(|(node, interface)| self.stage.set_rate(*node, interface, rate_bps))
+        self.path.ends.iter().try_for_each(|(node, interface)| self.site.set_rate(*node, interface, rate_bps))
     }
 }
 
 impl Flow<'_> {
     fn play(&self, is_over: &AtomicBool, origin: Instant) -> io::Result<Played> {
         match self {
-            Self::Session(cast) => cast.play(&mut |_, _| {}, &|| is_over.load(Ordering::Relaxed)),
+            Self::Session(session) => session.play(&mut |_, _| {}, &|| is_over.load(Ordering::Relaxed)),
             Self::Tcp(connection) => {
                 let start = origin.elapsed();
                 let ended = connection.run(is_over);
@@ -168,9 +165,7 @@ impl Flow<'_> {
                     clients: vec![fared],
                     clients_start: start,
                     duration: origin.elapsed() - start,
-                    interrupted: false,
-                    server_output: None,
-                    server_failure: None,
+                    ..Played::default()
                 })
             }
         }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::{super::file::Network as Description, RIVAL, Sharing};
 use treecast_lab::{Member, Network, Quality, Role, Topology};
+
+use super::{RIVAL, Sharing};
+use crate::document::network::Network as Description;
 
 /// The shared link, from the senders' side to the receivers'.
 #[derive(Debug, Clone)]
@@ -92,8 +94,12 @@ mod tests {
 
     fn path(spec: &str, rival: &str, link: &str) -> Result<SharedPath, String> {
         let text = format!("name = \"n\"\ntopology = \"{spec}\"\n{rival}");
-        let keys: SharingKeys =
-            toml::from_str(&format!("link = \"{link}\"\nlasts = \"10s\"\nqueue = \"250000\"")).unwrap();
+        let keys = SharingKeys {
+            link: Some(link.into()),
+            lasts: Some(treecast_lab::quantity::Time(Duration::from_secs(10))),
+            queue: Some(treecast_lab::quantity::Size(250_000)),
+            congestion: None,
+        };
         let sharing = keys.complete()?;
         let mut topology = Topology::parse(spec).unwrap();
         prepare(&mut topology, &sharing);

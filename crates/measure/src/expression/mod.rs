@@ -166,7 +166,7 @@ impl Selection {
                 condition.is_of_row() || parameters.get(&condition.key).is_some_and(|is| condition.holds(is))
             })
         };
-        match vocabulary.cells.iter().any(matches) {
+        match vocabulary.is_changed || vocabulary.cells.iter().any(matches) {
             true => Ok(()),
             false => {
                 let all = all.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -195,7 +195,7 @@ impl Condition {
                 self.key
             ));
         }
-        match there_are.iter().any(|value| self.holds(value)) {
+        match vocabulary.is_changed || there_are.iter().any(|value| self.holds(value)) {
             true => Ok(()),
             false => {
                 let there_are: Vec<&str> = there_are.into_iter().collect();

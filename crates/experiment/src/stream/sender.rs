@@ -1,16 +1,15 @@
-//! `treecast mead` in a node: started, listened to, and ended.
+//! `treecast mead` at a node: started, listened to, and ended.
 
 use std::{
     io,
-    process::{Child, Command},
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use super::program::Program;
+use crate::site::{Program, Said};
 
-/// Where programs send to what goes to the group (listing A.8).
+/// Where programs send to what goes to the group (meadcast-thesis-2024, listing A.8).
 pub const TUN_ADDRESS: &str = "fd15::1";
 
 /// A sender that runs. Dropped, it is ended.
@@ -41,9 +40,8 @@ pub struct Done {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl MeadSender {
-    /// Starts one with `spawn`, which knows its node, and waits until it takes packets.
-    pub fn start(command: Command, spawn: impl FnOnce(Command) -> io::Result<Child>) -> io::Result<Self> {
-        let program = Program::start(command, spawn)?;
+    /// Takes over a program that has just started, and waits until it takes packets.
+    pub fn new(program: Program) -> io::Result<Self> {
         let mut sender = Self { program, discovered: None, groups: 0, registered: 0, mtu_bytes: 0 };
         sender.mtu_bytes = sender.wait_for("ready")?["mtu_bytes"].as_u64().unwrap_or(0);
         Ok(sender)
@@ -82,10 +80,14 @@ impl MeadSender {
 
     /// Ends it.
     pub fn end(mut self) -> io::Result<Done> {
-        self.program.signal(libc::SIGTERM);
+        self.program.handle.signal(libc::SIGTERM);
         let counted = self.wait_for("done")?;
-        let (ended, _) = self.program.ended(Instant::now() + PATIENCE)?;
-        let ended = ended.unwrap_or_default();
+        let end = Instant::now() + PATIENCE;
+        let ended = loop {
+            if let (_, Said::Ended(ended, _)) = self.program.next(end)? {
+                break ended;
+            }
+        };
         let cpu = ended.cpu_user + ended.cpu_system;
         Ok(Done { discovered: self.discovered, groups: self.groups, counted, cpu })
     }

@@ -1,33 +1,163 @@
-//! A network of an experiment, read and understood before it is built.
+//! A network as an experiment file describes it, and understood before it is built.
 
 use std::{net::IpAddr, num::NonZeroU32};
 
+use serde::Deserialize;
 use treecast_driver::words::counted;
-
-use super::{
-    Error,
-    file::{Network as Description, Share},
-    plan::Facts,
+use treecast_lab::{
+    Loss, Quality, Role, Routing, Topology,
+    quantity::{Rate, Time},
 };
-use treecast_lab::{Quality, Role, Topology};
+
+use super::workload::SendRate;
+use crate::{
+    Error,
+    sharing::{Change, Rival},
+};
+
+/// One network of the experiment.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    pub name: String,
+    /// What `treecast lab up` takes.
+    pub topology: String,
+    /// The rate of every link. `None` for what the topology says.
+    pub link_rate: Option<Rate>,
+    /// Who says where packets go.
+    pub routing: Option<Routing>,
+    /// The rate of what is sent here, in place of the experiment's.
+    pub rate: Option<SendRate>,
+    /// Loss at some of the clients. For a client that several entries name, the last counts.
+    #[serde(default)]
+    pub loss: Vec<ClientLoss>,
+    /// Clients whose links are slower than the topology's. For a client that several entries name, the last counts.
+    #[serde(default)]
+    pub links: Vec<ClientLink>,
+    /// The links whose load is kept second by second.
+    #[serde(default)]
+    pub watch: Vec<String>,
+    /// A client that is stopped for a while.
+    pub stopped: Option<Stopped>,
+    /// The names of the deliveries that are run here. `None` for all.
+    pub deliveries: Option<Vec<String>>,
+    /// Another flow on the shared link.
+    pub rival: Option<Rival>,
+    /// Other rates of the shared link while a run goes on.
+    #[serde(default)]
+    pub changes: Vec<Change>,
+}
+
+/// A client whose program stands still (SIGSTOP), and goes on later. Its time is filed as `stopped_time`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stopped {
+    /// The client's number, from 0.
+    pub client: usize,
+    /// The time from the clients' start.
+    pub after: Time,
+    pub lasts: Time,
+}
+
+/// The rate of every `every`-th client's link, or of a `share` of them.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientLink {
+    pub rate: Rate,
+    #[serde(default = "one")]
+    pub every: NonZeroU32,
+    /// A percentage of the clients, evenly among them.
+    pub share: Option<Share>,
+}
+
+/// Loss of what every `every`-th client is sent, or a `share` of them.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientLoss {
+    pub rate: LossRate,
+    #[serde(default = "one")]
+    pub every: NonZeroU32,
+    /// A percentage of the clients, evenly among them.
+    pub share: Option<Share>,
+}
+
+/// A share of something, written as `40%`, from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Share(pub f64);
+
+impl TryFrom<String> for Share {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+        percent
+            .filter(|percent| (0.0..=100.0).contains(percent))
+            .map(|percent| Self(percent / 100.0))
+            .ok_or_else(|| format!("share `{text}`: expected a percentage like 40%"))
+    }
+}
+
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+/// Loss as a topology writes it: `5%`, or `gilbert:1%:25%`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+pub struct LossRate(pub Loss);
+
+impl TryFrom<String> for LossRate {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Loss::parse(&text).map(Self).map_err(|expected| format!("loss `{text}`: expected {expected}"))
+    }
+}
+
+impl Network {
+    /// The topology, its links as slow and lossy as they are described.
+    pub fn build(&self) -> Result<Topology, Error> {
+        topology(self)
+    }
+
+    /// Whether one of the experiment's deliveries is run here.
+    pub fn runs(&self, delivery: &str) -> bool {
+        self.deliveries.as_ref().is_none_or(|only| only.iter().any(|name| name == delivery))
+    }
+
+    /// Its loss and delay in words, and at how many nodes; empty when it has neither.
+    pub fn impairments(&self) -> Result<Vec<String>, Error> {
+        Ok(impairments(&self.build()?))
+    }
+
+    /// Refuses a name that no lab can have.
+    pub fn check(&self) -> Result<(), String> {
+        let name = &self.name;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if name.is_empty() || name.len() > 32 || !name.bytes().all(plain) {
+            return Err(format!("network name `{name}`: expected 1 to 32 letters, digits and `-`"));
+        }
+        Ok(())
+    }
+}
 
 /// The rate that links without one are taken to have, for estimates.
 const UNLIMITED_BPS: u64 = 10_000_000_000;
 
 /// The topology that a description asks for, its loss applied.
-pub fn topology(description: &Description) -> Result<Topology, Error> {
+fn topology(description: &Network) -> Result<Topology, Error> {
     let refused = |what| Error::Network { name: description.name.clone(), what };
     let mut topology = Topology::parse(&description.topology).map_err(|error| refused(error.to_string()))?;
-    for (role, what) in [(Role::Server, "server"), (Role::Client, "client")] {
-        if topology.count(role) == 0 {
-            return Err(refused(format!("{} has no {what}", description.topology)));
-        }
-    }
     degrade(description, &mut topology);
     Ok(topology)
 }
 
-fn degrade(description: &Description, topology: &mut Topology) {
+fn degrade(description: &Network, topology: &mut Topology) {
+    if let Some(rate) = description.link_rate {
+        let members = topology.networks.iter_mut().flat_map(|network| &mut network.members);
+        members.for_each(|member| member.quality.rate_bps = Some(rate.0));
+    }
     for loss in &description.loss {
         impair(topology, loss.every, loss.share, |quality| quality.loss = loss.rate.0);
     }
@@ -105,15 +235,30 @@ pub fn server_rate_bps(topology: &Topology) -> Option<u64> {
     members.filter(|member| member.node == server).find_map(|member| member.quality.rate_bps)
 }
 
-/// What the plan needs to know of a network in which is sent at that rate. A rival's receivers get copies, too.
-pub fn facts(topology: &Topology, sending_rate_bps: Option<u64>) -> Facts {
-    let members = topology.networks.iter().flat_map(|network| &network.members);
-    let losses = members.filter(|member| topology.nodes[member.node].role == Role::Client);
-    Facts {
-        clients: topology.count(Role::Client),
-        link_rate_bps: link_rate_bps(topology).unwrap_or(UNLIMITED_BPS),
-        sending_rate_bps,
-        losses: losses.map(|member| member.quality.loss.mean()).collect(),
+/// What the plan needs to know of a network. A rival's receivers get copies, too.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    pub clients: usize,
+    /// The rate of the slowest link, in bits a second.
+    pub link_rate_bps: u64,
+    /// The share of packets that each client loses, from 0 to 1.
+    pub losses: Vec<f64>,
+}
+
+impl Facts {
+    pub fn of(topology: &Topology) -> Self {
+        let members = topology.networks.iter().flat_map(|network| &network.members);
+        let losses = members.filter(|member| topology.nodes[member.node].role == Role::Client);
+        Self {
+            clients: topology.count(Role::Client),
+            link_rate_bps: link_rate_bps(topology).unwrap_or(UNLIMITED_BPS),
+            losses: losses.map(|member| member.quality.loss.mean()).collect(),
+        }
+    }
+
+    /// The largest share of packets that a client loses.
+    pub fn most_lost(&self) -> f64 {
+        self.losses.iter().copied().fold(0.0, f64::max)
     }
 }
 
@@ -169,7 +314,6 @@ fn neighbours<'a>(topology: &'a Topology, nodes: &'a [usize]) -> impl Iterator<I
 #[cfg(test)]
 mod tests {
     use super::*;
-    use treecast_lab::Loss;
 
     fn network(spec: &str, loss: &str) -> Topology {
         let text = format!("name = \"n\"\ntopology = \"{spec}\"\n{loss}");
@@ -180,7 +324,7 @@ mod tests {
     fn the_papers_tree_has_three_routers_on_every_way() {
         let tree = network("tree:levels=3,clients=5", "");
         assert_eq!(router_levels(&tree), 3);
-        assert_eq!(facts(&tree, None).clients, 20);
+        assert_eq!(Facts::of(&tree).clients, 20);
         assert_eq!(router_levels(&network("lan:clients=2", "")), 0);
     }
 

@@ -11,7 +11,7 @@ use super::{
     PORT, Stamp, Tally,
     socket::{Batch, Membership, StampedSocket},
 };
-use treecast_lab::Lab;
+use crate::site::{Site, enter};
 
 /// Where a sink listens.
 #[derive(Debug, Clone)]
@@ -38,10 +38,8 @@ const LOOK: Duration = Duration::from_millis(20);
 
 impl Sinks {
     /// Listens in all nodes, for so many flows of so many packets.
-    pub fn open(lab: &Lab, at: &[Where], run: u32, flows: usize, packets: u32) -> io::Result<Self> {
-        let open = |at: &Where| {
-            lab.enter(&at.node, || StampedSocket::open(PORT, at.group)).map_err(io::Error::other)?
-        };
+    pub fn open(site: &dyn Site, at: &[Where], run: u32, flows: usize, packets: u32) -> io::Result<Self> {
+        let open = |at: &Where| enter(site, &at.node, || StampedSocket::open(PORT, at.group))?;
         let named = |at: &Where| {
             open(at).map_err(|error| io::Error::new(error.kind(), format!("listen in {}: {error}", at.node)))
         };

@@ -101,13 +101,6 @@ impl Tally {
         second.latency_max = second.latency_max.max(latency);
     }
 
-    /// All packets of all flows have come, however they did.
-    pub fn fill(&mut self, packets: u32) {
-        let words = (packets / 64) as usize + 1;
-        self.flows.iter_mut().for_each(|flow| flow.has = vec![u64::MAX; words]);
-        self.packets = u64::from(packets) * self.flows.len() as u64;
-    }
-
     /// How many of the packets with these numbers have come, of all flows together.
     pub fn came_of(&self, numbers: Range<u32>) -> u64 {
         let has = |flow: &FlowTally, number: u32| {

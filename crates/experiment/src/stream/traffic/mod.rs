@@ -6,10 +6,7 @@ mod sinks;
 mod socket;
 mod tally;
 
-use std::{
-    fmt,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use sender::{Flow, Pace, Sent, send};
 pub use sinks::{Sinks, Where};
@@ -18,38 +15,6 @@ pub use tally::{Second, Tally};
 
 /// The port at which all sinks listen.
 pub const PORT: u16 = 5000;
-
-/// What is sent to each receiver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Load {
-    /// Data at a rate, for a time.
-    Stream { rate_bps: u64, seconds: u32 },
-    /// So much data, as fast as the links bear it.
-    File { bytes: u64 },
-}
-
-impl Load {
-    /// Datagrams of so much data that it takes.
-    pub fn packets(&self, payload_bytes: usize) -> u32 {
-        let bytes = match *self {
-            Self::Stream { rate_bps, seconds } => rate_bps * u64::from(seconds) / 8,
-            Self::File { bytes } => bytes,
-        };
-        bytes.div_ceil(payload_bytes as u64) as u32
-    }
-}
-
-impl fmt::Display for Load {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Stream { rate_bps, .. } if rate_bps % 1_000_000 == 0 => {
-                write!(f, "{}M", rate_bps / 1_000_000)
-            }
-            Self::Stream { rate_bps, .. } => write!(f, "{}k", rate_bps / 1_000),
-            Self::File { bytes } => write!(f, "{}", treecast_lab::quantity::Size(bytes)),
-        }
-    }
-}
 
 /// What every datagram begins with, 24 bytes in network order; the rest are zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,13 +69,5 @@ mod tests {
         assert_eq!(Stamp::read(&datagram[..23]), None);
         datagram[0] ^= 1;
         assert_eq!(Stamp::read(&datagram), None);
-    }
-
-    #[test]
-    fn a_load_is_as_many_datagrams_as_it_needs() {
-        assert_eq!(Load::File { bytes: 2001 }.packets(1000), 3);
-        let stream = Load::Stream { rate_bps: 1_000_000, seconds: 8 };
-        assert_eq!((stream.packets(1000), stream.to_string()), (1000, "1M".to_owned()));
-        assert_eq!(Load::Stream { rate_bps: 2_500_000, seconds: 1 }.to_string(), "2500k");
     }
 }

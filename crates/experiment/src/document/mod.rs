@@ -1,0 +1,355 @@
+//! The experiment file (TOML): network x delivery x workload x schedule, and what it is to show.
+//!
+//! `labs/README.md` describes every key for people.
+
+pub mod delivery;
+pub mod network;
+mod old;
+mod settings;
+pub mod workload;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::Deserialize;
+use toml::Table;
+use treecast_lab::{Routing, quantity::Time, read_text};
+use treecast_measure::{
+    claim::Claim,
+    paper::{PaperKeys, Papers},
+    plot::generic::PlotSpec,
+};
+
+use self::{
+    delivery::{Delivery, DeliveryKeys, Fanout, Program, Repair},
+    network::Network,
+    workload::{Cast, CastKeys, SendRate, Workload, WorkloadKeys},
+};
+use crate::{Error, schedule::Schedule, sharing};
+
+/// What a file may say at its top level. The same keys may be set on the command line.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    title: String,
+    workload: WorkloadKeys,
+    cast: Option<CastKeys>,
+    network: Vec<Network>,
+    deliveries: Option<Vec<String>>,
+    #[serde(default)]
+    delivery: Vec<DeliveryKeys>,
+    schedules: Option<Vec<Schedule>>,
+    rate: Option<SendRate>,
+    plain: Option<bool>,
+    repeats: Option<u32>,
+    settle: Option<Time>,
+    timeout: Option<Time>,
+    sample: Option<Time>,
+    seed: Option<u64>,
+    store: Option<String>,
+    oversize: Option<Oversize>,
+    #[serde(default)]
+    claim: Vec<Claim>,
+    #[serde(default)]
+    plot: Vec<PlotSpec>,
+    #[serde(default)]
+    papers: Vec<PaperKeys>,
+}
+
+/// An experiment, complete and consistent.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    pub title: String,
+    pub networks: Vec<Network>,
+    pub deliveries: Vec<Delivery>,
+    pub workload: Workload,
+    /// Who takes part; `None` for the network's server and all of its clients.
+    pub cast: Option<Cast>,
+    pub schedules: Vec<Schedule>,
+    pub habits: Habits,
+    pub shows: Shows,
+    /// Whether the command line has changed what the file says.
+    pub is_changed: bool,
+}
+
+/// How runs are made.
+#[derive(Debug, Clone)]
+pub struct Habits {
+    /// The rate of what `treecast send` sends. `None` for what the slowest link carries.
+    pub rate: Option<SendRate>,
+    /// Whether treecast's sessions do without security.
+    pub plain: bool,
+    pub repeats: u32,
+    /// The longest wait before a run until the machine is quiet.
+    pub settle: Duration,
+    /// The longest time of one run.
+    pub timeout: Duration,
+    /// The time between two samples of all nodes.
+    pub sample: Duration,
+    pub seed: u64,
+    /// The folder for source and copies; `None` for memory.
+    pub store: Option<PathBuf>,
+    pub oversize: Oversize,
+}
+
+/// What the experiment is to show, and how.
+#[derive(Debug, Clone)]
+pub struct Shows {
+    pub claims: Vec<Claim>,
+    pub plots: Vec<PlotSpec>,
+    pub papers: Papers,
+}
+
+/// What becomes of runs whose files do not fit the store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Oversize {
+    /// The experiment does not start.
+    #[default]
+    Refuse,
+    /// They are left out, and the user is told.
+    Skip,
+}
+
+/// The value of `store` that means memory.
+const MEMORY: &str = "memory";
+/// librecast-updates-2022 waits a minute for the load to settle (2.1).
+const DEFAULT_SETTLE: Duration = Duration::from_secs(60);
+/// librecast-updates-2022 samples every second (A.2).
+const DEFAULT_SAMPLE: Duration = Duration::from_secs(1);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
+
+impl Experiment {
+    /// Reads an experiment file. Each of `settings` is a `key=value` that takes the place of the file's key.
+    pub fn load(path: &Path, settings: &[String]) -> Result<Self, Error> {
+        /// More than any experiment needs.
+        const MAX_BYTES: u64 = 1 << 20;
+        let text = read_text(path, MAX_BYTES)
+            .map_err(|error| Error::Unreadable { path: path.to_path_buf(), error })?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        Self::parse(&text, &path.display().to_string(), folder, settings)
+    }
+
+    /// Reads an experiment from `text`. `name` is what errors call it; its paths start at `folder`.
+    pub fn parse(text: &str, name: &str, folder: &Path, settings: &[String]) -> Result<Self, Error> {
+        let invalid = |what: String| Error::Invalid { name: name.into(), what };
+        let syntax = |error: toml::de::Error| Error::Syntax {
+            name: name.into(),
+            line: error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count()),
+            what: one_line(error.message()),
+        };
+        let mut table: Table = toml::from_str(text).map_err(syntax)?;
+        if let Some(advice) = old::advice(&table) {
+            return Err(invalid(advice));
+        }
+        let mut document: Document = toml::from_str(text).map_err(syntax)?;
+        for setting in settings {
+            let read =
+                |table: &Table| Document::deserialize(table.clone()).map_err(|e| one_line(e.message()));
+            settings::set(&mut table, setting, |table| read(table).map(drop))
+                .and_then(|()| read(&table).map(|changed| document = changed))
+                .map_err(|what| Error::Setting { setting: setting.into(), what })?;
+        }
+        let mut experiment = document.complete(folder).map_err(invalid)?;
+        experiment.is_changed = !settings.is_empty();
+        experiment.check().map_err(invalid)?;
+        Ok(experiment)
+    }
+
+    /// Refuses what no single key can show to be wrong.
+    fn check(&self) -> Result<(), String> {
+        check_distinct("network", self.networks.iter().map(|network| network.name.as_str()))?;
+        check_distinct("delivery", self.deliveries.iter().map(|delivery| delivery.name.as_str()))?;
+        check_distinct("schedule", self.schedules.iter().map(|schedule| schedule.name()))?;
+        for network in &self.networks {
+            network.check()?;
+            let unknown = |name: &&String| self.deliveries.iter().all(|delivery| delivery.name != **name);
+            if let Some(other) = network.deliveries.iter().flatten().find(unknown) {
+                return Err(format!(
+                    "network `{}` is to run {other}, which is none of the experiment's deliveries",
+                    network.name
+                ));
+            }
+        }
+        for network in &self.networks {
+            let runs = self.deliveries.iter().filter(|delivery| network.runs(&delivery.name));
+            for delivery in runs {
+                self.check_cell(network, delivery)
+                    .map_err(|why| format!("{} in {} cannot be: {why}", delivery.name, network.name))?;
+            }
+        }
+        sharing::check(self)?;
+        if !self.schedules.contains(&Schedule::Immediate) {
+            return Err("schedules need `immediate`: the waits of the others are measured by it".into());
+        }
+        if !matches!(self.workload, Workload::Files(_)) && self.schedules != [Schedule::Immediate] {
+            return Err(format!(
+                "the receivers of a {} are there from the beginning: schedules must be `immediate`",
+                self.workload.word()
+            ));
+        }
+        match self.habits.repeats {
+            0 | 1001.. => Err(format!("repeats is {}: expected 1 to 1000", self.habits.repeats)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a delivery that cannot be in a network, and says why.
+    fn check_cell(&self, network: &Network, delivery: &Delivery) -> Result<(), String> {
+        let rate = delivery.rate.as_ref().or(network.rate.as_ref()).or(self.habits.rate.as_ref());
+        let needs_answers = rate.is_some_and(SendRate::needs_answers);
+        let is_deaf = delivery.is_carousel() || delivery.program == Program::Udp;
+        match &self.workload {
+            Workload::Stream(_) => check_stream(delivery),
+            _ if needs_answers && is_deaf => {
+                Err("nobody answers it, and the rate needs answers: name a rate".into())
+            }
+            _ if delivery.fanout == Fanout::XcastPlus => {
+                Err("xcast-plus delivers streams alone: take xcast or auto".into())
+            }
+            _ if delivery.options != delivery::Options::default() => {
+                Err("options are for streams: give a session's as arguments".into())
+            }
+            Workload::Feed(_) if !delivery.has_sessions() || delivery.may_lack() => {
+                Err("a feed needs a session of treecast with repair nack or after".into())
+            }
+            Workload::Shared(..) if !delivery.has_sessions() && delivery.program != Program::Tcp => {
+                Err("a link is shared by sessions and tcp alone".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_stream(delivery: &Delivery) -> Result<(), String> {
+    let Delivery { program, fanout, repair, fec, rate, options, .. } = delivery;
+    if *program != Program::Treecast {
+        return Err(format!("{} delivers files, and no streams", program.word()));
+    }
+    if repair.is_some_and(|repair| repair != Repair::None) || fec.is_some() {
+        return Err("nothing mends a stream: leave out repair and fec".into());
+    }
+    if rate.is_some() {
+        return Err("the workload says the rate of a stream".into());
+    }
+    let has_sender = matches!(fanout, Fanout::Mead | Fanout::Xcast | Fanout::XcastPlus);
+    let is_mead = *fanout == Fanout::Mead;
+    let without_meaning = [
+        ("max", options.max.is_some() && !has_sender),
+        ("discovery", options.discovery.is_some() && !is_mead),
+        ("key", options.key && !matches!(fanout, Fanout::Mead | Fanout::XcastPlus)),
+        ("designated", options.designated && !is_mead),
+        ("anonymous", options.anonymous && !delivery.is_xcast()),
+    ];
+    if *fanout == Fanout::Auto {
+        return Err("auto needs receivers that answer, and those of a stream do not: send files".into());
+    }
+    match without_meaning.iter().find(|(_, is_set)| *is_set) {
+        Some((key, _)) => Err(format!("{key} has no meaning for {fanout}")),
+        None => Ok(()),
+    }
+}
+
+impl Document {
+    fn complete(self, folder: &Path) -> Result<Experiment, String> {
+        let mut described: Vec<Delivery> = Vec::new();
+        for keys in self.delivery {
+            described.extend(keys.expand()?);
+        }
+        let mut deliveries = match self.deliveries {
+            None => described,
+            Some(names) => named(&described, &names)?,
+        };
+        if deliveries.is_empty() {
+            return Err("no [[delivery]] to run, and no `deliveries`".into());
+        }
+        if self.network.is_empty() {
+            return Err("no [[network]] to run in".into());
+        }
+        if self.network.iter().any(|network| network.routing == Some(Routing::Ospf)) {
+            deliveries.iter_mut().try_for_each(Delivery::leave_routes)?;
+        }
+        let workload = self.workload.complete(folder)?;
+        let is_conference = matches!(&workload, Workload::Stream(stream) if stream.all_send);
+        let cast = self.cast.map(|cast| cast.complete(folder)).transpose()?;
+        if let Some(cast) = cast.as_ref().filter(|cast| cast.use_case.all_send != is_conference) {
+            let kind = if is_conference { "stream" } else { "conference" };
+            return Err(format!(
+                "use case {} is a {kind}: take it as the workload's kind",
+                cast.use_case.name
+            ));
+        }
+        Ok(Experiment {
+            title: self.title,
+            networks: self.network.into_iter().map(|network| located(network, folder)).collect(),
+            deliveries,
+            workload,
+            cast,
+            schedules: self.schedules.unwrap_or_else(|| vec![Schedule::Immediate]),
+            habits: Habits {
+                rate: self.rate,
+                plain: self.plain.unwrap_or(false),
+                repeats: self.repeats.unwrap_or(1),
+                settle: self.settle.map_or(DEFAULT_SETTLE, |time| time.0),
+                timeout: self.timeout.map_or(DEFAULT_TIMEOUT, |time| time.0),
+                sample: self.sample.map_or(DEFAULT_SAMPLE, |time| time.0),
+                seed: self.seed.unwrap_or(1),
+                store: self.store.filter(|store| store != MEMORY).map(|store| folder.join(store)),
+                oversize: self.oversize.unwrap_or_default(),
+            },
+            shows: Shows {
+                claims: self.claim,
+                plots: self.plot,
+                papers: Papers::read(folder, &self.papers)?,
+            },
+            is_changed: false,
+        })
+    }
+}
+
+/// The network, its topology's file found from the experiment's folder.
+fn located(mut network: Network, folder: &Path) -> Network {
+    if let Some(file) = network.topology.strip_prefix("testbed:") {
+        network.topology = format!("testbed:{}", folder.join(file).display());
+    } else if network.topology.ends_with(".toml") && !network.topology.contains(':') {
+        network.topology = folder.join(&network.topology).display().to_string();
+    }
+    network
+}
+
+/// The deliveries of these names, some of which may have been cut at the commas in them.
+fn named(described: &[Delivery], mut names: &[String]) -> Result<Vec<Delivery>, String> {
+    let mut chosen = Vec::new();
+    while let [first, ..] = names {
+        let known = |pieces: usize| {
+            let name = names[..pieces].join(", ");
+            let found = described.iter().find(|delivery| delivery.name == name).cloned();
+            found.or_else(|| Delivery::known(&name)).map(|delivery| (delivery, pieces))
+        };
+        let Some((delivery, pieces)) = (1..=names.len()).rev().find_map(known) else {
+            let described: String =
+                described.iter().map(|delivery| format!("`{}`, ", delivery.name)).collect();
+            return Err(format!("unknown delivery `{first}`: expected {described}{}", Delivery::KNOWN));
+        };
+        chosen.push(delivery);
+        names = &names[pieces..];
+    }
+    Ok(chosen)
+}
+
+fn check_distinct<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let mut seen = Vec::new();
+    for name in names {
+        if seen.contains(&name) {
+            return Err(format!("{kind} `{name}` is there twice"));
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
+fn one_line(message: &str) -> String {
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,37 @@
+//! What a workload files of a run: rows by the names of nodes, and series of the whole run.
+
+use treecast_measure::db::Row;
+
+/// What is filed of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Filing {
+    /// Each with the name of its node; `None` for the whole run.
+    pub rows: Vec<(Option<String>, Row)>,
+    pub series: Vec<Series>,
+}
+
+/// A value over time, in seconds since the run's start.
+#[derive(Debug, Clone)]
+pub struct Series {
+    pub measure: String,
+    pub unit: &'static str,
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Filing {
+    /// Adds a row of the whole run.
+    pub fn run(&mut self, measure: &str, value: f64, unit: &str) {
+        self.rows.push((None, Row::of_run(measure, value, unit)));
+    }
+
+    /// Adds a row of a node.
+    pub fn node(&mut self, node: &str, measure: &str, value: f64, unit: &str) {
+        self.rows.push((Some(node.to_owned()), Row::of_run(measure, value, unit)));
+    }
+
+    /// Adds a row that should have a value and has none.
+    pub fn lacking(&mut self, node: Option<&str>, measure: &str, unit: &str, why: &str) {
+        let row = Row::of_run(measure, 0.0, unit).lacking(why);
+        self.rows.push((node.map(str::to_owned), row));
+    }
+}

@@ -1,0 +1,352 @@
+//! A run in which files are delivered: a server, its clients, their times, and the check of what they got.
+
+use std::{
+    io,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    cargo::Cargo,
+    client::{CUT_OFF, Client, Fared},
+    document::network::{self, Attachment, Stopped},
+    ears::Ears,
+    plan::{Group, Planned, Work},
+    programs::Programs,
+    schedule::Schedule,
+    server::{self, POLL, Server},
+    site::{Happening, Program, Site, Slot, while_they_happen},
+    source::Source,
+};
+
+/// A session that is about to begin.
+pub struct Session<'a> {
+    pub site: &'a dyn Site,
+    pub planned: &'a Planned<'a>,
+    pub group: &'a Group,
+    pub programs: Programs<'a>,
+    pub cargo: &'a Cargo,
+    /// When each client starts, from the first possible moment. Empty when all start at once.
+    pub waits: Vec<Duration>,
+    /// The run's start.
+    pub origin: Instant,
+    pub timeout: Duration,
+    /// Is told of each process that starts, and at which node.
+    pub watch: &'a (dyn Fn(&str, u32) + Sync),
+    /// A client to stop for a while.
+    pub stopped: Option<&'a Stopped>,
+    /// Is told when the session has begun, after the run's start.
+    pub begun: Option<&'a OnceLock<Duration>>,
+}
+
+/// How a session went.
+#[derive(Debug, Default)]
+pub struct Played {
+    /// By client, in the group's order. Copies are checked.
+    pub clients: Vec<Fared>,
+    /// How long each client heard nothing, where that was listened for.
+    pub silences: Vec<Duration>,
+    /// When the clients could start, since the run's start.
+    pub clients_start: Duration,
+    /// From there until the last client was done.
+    pub duration: Duration,
+    /// The user stopped it.
+    pub interrupted: bool,
+    /// Why the server's program did not do what it was asked to: it cannot be.
+    pub refused: Option<String>,
+    pub server_failure: Option<String>,
+    /// What the server said last.
+    pub server_said: Option<String>,
+    /// What the server's programs used.
+    pub server_used: treecast_lab::process::Ended,
+    pub happened: Vec<Happening>,
+}
+
+/// How long a session waits for clients that are there; those that did come take part in another then.
+const CONNECTING: Duration = Duration::from_secs(20);
+
+impl Session<'_> {
+    /// Plays the run. `each` hears of every client that is done, `stop` ends the run early.
+    pub fn play(&self, each: &mut dyn FnMut(usize, &Fared), stop: &dyn Fn() -> bool) -> io::Result<Played> {
+        let server = self.server()?;
+        let clients = self.clients()?;
+        let ears = match self.planned.delivery.events.is_empty() {
+            true => None,
+            false => Some(Ears::open(self.site, &self.group.receivers)?),
+        };
+        let mut played = thread::scope(|scope| {
+            scope.spawn(|| server.run());
+            let played = self.perform(&server, &clients, ears.as_ref(), each, stop);
+            let leaves = self.planned.delivery.has_sessions();
+            server.stop(leaves && !played.as_ref().is_ok_and(|played| played.interrupted));
+            played
+        })?;
+        played.server_said = server.last_event();
+        played.server_used = server.used();
+        played.refused = server.is_refused().then(|| server.failure()).flatten();
+        match self.cargo {
+            Cargo::One(source) => self.check_copies(source, &clients, &mut played.clients),
+            Cargo::Feed(products) => {
+                for (client, fared) in clients.iter().zip(&mut played.clients) {
+                    fared.objects = products.check(&client.folder, &fared.told.objects);
+                }
+            }
+        }
+        Ok(played)
+    }
+
+    fn perform(
+        &self,
+        server: &Server,
+        clients: &[Client],
+        ears: Option<&Ears>,
+        each: &mut dyn FnMut(usize, &Fared),
+        stop: &dyn Fn() -> bool,
+    ) -> io::Result<Played> {
+        if let Err(reason) = server.wait_ready(self.origin + self.timeout, stop) {
+            return Ok(self.without_server(reason, stop()));
+        }
+        let clients_start = Instant::now();
+        let end = clients_start + self.timeout;
+        let is_over = AtomicBool::new(false);
+        let play = || {
+            thread::scope(|scope| {
+                scope.spawn(|| self.feed(server, &is_over));
+                scope.spawn(|| self.stop_client(clients, &is_over));
+                let listening = ears.map(|ears| scope.spawn(|| ears.listen(clients_start, &is_over)));
+                let (done, outcomes) = mpsc::channel();
+                for (index, client) in clients.iter().enumerate() {
+                    let done = done.clone();
+                    scope.spawn(move || {
+                        // The other end is there until all have ended.
+                        _ = done.send((index, client.run(server, self.origin, clients_start)));
+                    });
+                }
+                drop(done);
+                let collected = collect(clients.len(), &outcomes, each, &mut || {
+                    if stop() || Instant::now() > end {
+                        clients.iter().for_each(|client| client.slot.close(libc::SIGKILL));
+                    }
+                    stop()
+                });
+                is_over.store(true, Ordering::Relaxed);
+                let heard = listening.map(|ears| {
+                    ears.join().unwrap_or_else(|_| Err(io::Error::other("listening to receivers panicked")))
+                });
+                let heard = heard.transpose();
+                (collected, heard)
+            })
+        };
+        let events = &self.planned.delivery.events;
+        let (((fares, interrupted), heard), happened) =
+            while_they_happen(self.site, events, clients_start, play);
+        let duration = clients_start.elapsed();
+        let began = clients_start - self.origin;
+        let silences = heard?.map_or_else(Vec::new, |heard| {
+            let had = |fared: &Fared| fared.finished.filter(|_| fared.failure.is_none());
+            let whole: Vec<_> = fares.iter().map(|fared| Some(had(fared)?.saturating_sub(began))).collect();
+            heard.silences(&whole)
+        });
+        Ok(Played {
+            clients: fares,
+            silences,
+            clients_start: began,
+            duration,
+            interrupted,
+            server_failure: server.failure(),
+            happened: happened?,
+            ..Played::default()
+        })
+    }
+
+    fn without_server(&self, reason: String, interrupted: bool) -> Played {
+        let failure = format!("the server could not start: {reason}");
+        let fared = Fared { failure: Some(failure.clone()), ..Fared::default() };
+        Played {
+            clients: vec![fared; self.group.receivers.len()],
+            clients_start: self.origin.elapsed(),
+            interrupted,
+            server_failure: Some(failure),
+            ..Played::default()
+        }
+    }
+
+    /// Tells when all receivers are there, and lets the objects of a feed come from then on.
+    fn feed(&self, server: &Server, is_over: &AtomicBool) {
+        if matches!(self.cargo, Cargo::One(_)) && self.begun.is_none() {
+            return;
+        }
+        let is_over = || is_over.load(Ordering::Relaxed);
+        while !server.has_begun() && !is_over() {
+            thread::sleep(POLL);
+        }
+        if let Some(begun) = self.begun
+            && !is_over()
+        {
+            _ = begun.set(self.origin.elapsed());
+        }
+        let Cargo::Feed(products) = self.cargo else { return };
+        // Without its paths, the sender has sent nothing: every receiver's robustness tells.
+        _ = products.feed(&is_over);
+    }
+
+    /// Has one client stand still for a while.
+    fn stop_client(&self, clients: &[Client], is_over: &AtomicBool) {
+        let Some(stopped) = self.stopped else { return };
+        let Some(client) = clients.get(stopped.client) else { return };
+        let wait = |span: Duration| {
+            let start = Instant::now();
+            while start.elapsed() < span && !is_over.load(Ordering::Relaxed) {
+                thread::sleep(POLL);
+            }
+        };
+        wait(stopped.after.0);
+        client.slot.signal(libc::SIGSTOP);
+        wait(stopped.lasts.0);
+        client.slot.signal(libc::SIGCONT);
+    }
+
+    fn server(&self) -> io::Result<Server<'_>> {
+        let delivery = self.planned.delivery;
+        let node = &self.group.sender;
+        let source = self.site.offer(node, self.cargo.path())?;
+        let first_places = match (delivery.has_sessions(), self.planned.schedule) {
+            (false, _) => usize::MAX,
+            (true, Schedule::Immediate) => self.group.receivers.len(),
+            // The others come when they come: the first need not wait for them.
+            (true, Schedule::Random | Schedule::Random2) => 1,
+        };
+        let start: server::Start = Box::new(move |opening| {
+            let patience = if opening.are_waiting { CONNECTING.min(self.timeout) } else { self.timeout };
+            let feed = match &self.planned.work {
+                Work::Feed(feed) => Some(feed),
+                _ => None,
+            };
+            self.start(node, self.programs.server(&source, feed, opening, patience))
+        });
+        let listens = self.programs.listens().map(|(transport, port)| -> server::IsListening<'_> {
+            Box::new(move || self.site.is_listening(node, transport, port))
+        });
+        Ok(Server::new(first_places, start, listens))
+    }
+
+    fn start(&self, node: &str, command: std::process::Command) -> io::Result<Program> {
+        let program = self.site.start(node, command)?;
+        if let Some(pid) = program.pid {
+            (self.watch)(node, pid);
+        }
+        Ok(program)
+    }
+
+    fn clients(&self) -> io::Result<Vec<Client<'_>>> {
+        (0..self.group.receivers.len()).map(|index| self.client(index)).collect()
+    }
+
+    fn client(&self, index: usize) -> io::Result<Client<'_>> {
+        let node = &self.group.receivers[index];
+        let delivery = self.planned.delivery;
+        let at = attachment(self.site, node)?;
+        let folder = self.site.folder(node, "copy")?;
+        let (into, copy) = (folder.clone(), self.cargo.copy_in(&folder));
+        let is_feed = matches!(self.cargo, Cargo::Feed(_));
+        Ok(Client {
+            slot: Slot::default(),
+            start: Box::new(move |ticket, attempt| {
+                // What an attempt left must not take the next one's room.
+                let into = if attempt > 1 { self.site.folder(node, "copy")? } else { into.clone() };
+                self.start(node, self.programs.client(node, &at, self.cargo.path(), ticket, &into))
+            }),
+            check: match self.cargo {
+                Cargo::One(source) if delivery.program == crate::document::delivery::Program::Scp => {
+                    Some(Box::new(move || self.site.check(node, &copy, source.size.0, &source.digest)))
+                }
+                _ => None,
+            },
+            may_lack: is_feed || delivery.may_lack(),
+            sessions_follow: delivery.has_sessions() && !is_feed && !delivery.may_lack(),
+            wait: self.waits.get(index).copied().unwrap_or_default(),
+            folder,
+        })
+    }
+
+    /// Checks every copy against the source, and removes it.
+    fn check_copies(&self, source: &Source, clients: &[Client], fares: &mut [Fared]) {
+        let next = AtomicUsize::new(0);
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let verdicts: Vec<(usize, Result<(), String>)> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..workers)
+                .map(|_| scope.spawn(|| self.check_some(source, clients, fares, &next)))
+                .collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+        });
+        for (index, verdict) in verdicts {
+            match verdict {
+                Ok(()) => {}
+                // Nothing mends what it has lost: that is what is measured.
+                Err(_) if self.planned.delivery.may_lack() => fares[index].is_cut_short = true,
+                Err(reason) => _ = fares[index].failure.get_or_insert(reason),
+            }
+        }
+    }
+
+    /// Checks copies that nobody has checked yet, and removes them.
+    fn check_some(
+        &self,
+        source: &Source,
+        clients: &[Client],
+        fares: &[Fared],
+        next: &AtomicUsize,
+    ) -> Vec<(usize, Result<(), String>)> {
+        let mut verdicts = Vec::new();
+        while let index = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(client) = clients.get(index)
+        {
+            let node = &self.group.receivers[index];
+            if fares[index].failure.is_none() {
+                let copy = self.cargo.copy_in(&client.folder);
+                verdicts.push((index, self.site.check(node, &copy, source.size.0, &source.digest)));
+            }
+            // What cannot be removed now is overwritten by the next run, or goes with the site.
+            _ = self.site.folder(node, "copy");
+        }
+        verdicts
+    }
+}
+
+/// Where a node meets the network.
+pub fn attachment(site: &dyn Site, node: &str) -> io::Result<Attachment> {
+    let topology = site.topology();
+    let index = topology.nodes.iter().position(|of| of.name == node);
+    let found = index.and_then(|index| network::attachment(topology, index));
+    found.ok_or_else(|| io::Error::other(format!("{node} is on no network")))
+}
+
+/// Collects how each of `count` clients fared until all have ended; `watch` is called all the while and
+/// says whether the user wants to stop.
+fn collect(
+    count: usize,
+    outcomes: &Receiver<(usize, Fared)>,
+    each: &mut dyn FnMut(usize, &Fared),
+    watch: &mut dyn FnMut() -> bool,
+) -> (Vec<Fared>, bool) {
+    const LOOK_EVERY: Duration = Duration::from_millis(50);
+    let lost = Fared { failure: Some(CUT_OFF.into()), ..Fared::default() };
+    let mut fares = vec![lost; count];
+    let mut interrupted = false;
+    loop {
+        interrupted |= watch();
+        match outcomes.recv_timeout(LOOK_EVERY) {
+            Ok((index, fared)) => {
+                each(index, &fared);
+                fares[index] = fared;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return (fares, interrupted),
+        }
+    }
+}

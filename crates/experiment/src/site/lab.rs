@@ -1,0 +1,372 @@
+//! A network of namespaces on this machine as a site.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, Write},
+    os::unix::{fs::OpenOptionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use treecast_dataplane::explicit::{self, Setting};
+use treecast_driver::security::random;
+use treecast_lab::{
+    Daemon, Lab, LabNode, Options, Role, Routing, Topology,
+    events::Fault,
+    parallel,
+    process::{self, Process},
+};
+use treecast_measure::{
+    Db,
+    sample::{InterfaceSource, NodeSource, Recorder, SampleError},
+};
+
+use super::{Handle, Need, Program, Said, Signal, Site};
+use crate::{
+    record::Record,
+    store::Store,
+    verify::{self, Digest},
+};
+
+/// A lab that is up. Dropped, it is down.
+pub struct LabSite {
+    lab: Up,
+    topology: Topology,
+    store: Arc<Store>,
+    treecast: PathBuf,
+    /// The router, by its index, in front of the link that flows share: its queues are sampled.
+    shared: Option<usize>,
+    routers: Routers,
+    /// The routers' `treecast mroute`, while they route multicast.
+    multicast: Vec<Daemon>,
+    /// The routers' `treecast router`.
+    explicit: Vec<Daemon>,
+    /// The routers that speak MEADcast and Xcast now; `None` for all.
+    support: Option<BTreeSet<String>>,
+    started: AtomicU64,
+}
+
+/// What the routers of a network run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Routers {
+    pub multicast: bool,
+    /// Whether multicast is source-specific alone, which loops do not disturb.
+    pub source_specific: bool,
+    /// Whether they are routers of MEADcast and Xcast.
+    pub explicit: bool,
+    /// Whether they serve hosts on their own links that join a group of MEADcast.
+    pub designated: bool,
+    /// Whether they are those of Xcast+, which take listeners and sources for their own.
+    pub xcast_plus: bool,
+    /// Whether they prove what they answer with a domain's key, and serve only senders that have it.
+    pub key: bool,
+}
+
+impl LabSite {
+    /// Builds the network under a name that no other experiment has. Routers run nothing yet.
+    ///
+    /// # Errors
+    /// One line when the network cannot be built here.
+    pub fn build(
+        network: &str,
+        topology: Topology,
+        routing: Routing,
+        treecast: &Path,
+        store: Arc<Store>,
+        shared: Option<usize>,
+    ) -> Result<Self, String> {
+        let name = format!("x{}-{:.20}", std::process::id(), network.to_lowercase());
+        let options = Options { routing, ..Options::default() };
+        let lab = Lab::up(&topology, &name, &options).map_err(|error| error.to_string())?;
+        Ok(Self {
+            lab: Up(lab),
+            topology,
+            store,
+            treecast: treecast.to_owned(),
+            shared,
+            routers: Routers::default(),
+            multicast: Vec::new(),
+            explicit: Vec::new(),
+            support: None,
+            started: AtomicU64::new(0),
+        })
+    }
+
+    fn lab(&self) -> &Lab {
+        &self.lab.0
+    }
+
+    /// Has the routers run this, and only some of them speak MEADcast and Xcast; `None` for all.
+    ///
+    /// # Errors
+    /// One line when a router does not start.
+    pub fn prepare(&mut self, routers: Routers, support: Option<BTreeSet<String>>) -> Result<(), String> {
+        self.run_explicit(routers).map_err(|error| format!("MEADcast routers: {error}"))?;
+        self.run_multicast(routers).map_err(|error| format!("multicast routing: {error}"))?;
+        self.routers = routers;
+        match routers.explicit {
+            true => self.set_support(support).map_err(|error| error.to_string()),
+            false => Ok(()),
+        }
+    }
+
+    fn run_multicast(&mut self, routers: Routers) -> treecast_lab::Result<()> {
+        let is_same = (routers.multicast, routers.source_specific)
+            == (self.routers.multicast, self.routers.source_specific);
+        if is_same {
+            return Ok(());
+        }
+        self.multicast.drain(..).try_for_each(Daemon::end)?;
+        if routers.multicast {
+            self.multicast = match routers.source_specific {
+                true => self.lab().start_source_specific_routers(&self.treecast, process::die_with_parent)?,
+                false => self.lab().start_routers(&self.treecast, process::die_with_parent)?,
+            };
+        }
+        Ok(())
+    }
+
+    fn run_explicit(&mut self, routers: Routers) -> treecast_lab::Result<()> {
+        let of = |routers: Routers| Routers { multicast: false, source_specific: false, ..routers };
+        if of(routers) == of(self.routers) {
+            return Ok(());
+        }
+        // Nobody sends: there is nothing to leave gently.
+        self.explicit.drain(..).try_for_each(|daemon| daemon.end_by(libc::SIGKILL))?;
+        self.support = None;
+        if !routers.explicit {
+            return Ok(());
+        }
+        if routers.key && !self.key().exists() {
+            let action = || "write a domain's key".to_owned();
+            write_key(&self.key())
+                .map_err(|source| treecast_lab::Error::System { action: action(), source })?;
+        }
+        let prepare = |command: &mut Command| {
+            process::die_with_parent(command);
+            if routers.key {
+                command.arg("--key").arg(self.key());
+            }
+            let roles = [("--designated", routers.designated), ("--xcast-plus", routers.xcast_plus)];
+            command.args(roles.iter().filter(|(_, is_played)| *is_played).map(|(option, _)| option));
+        };
+        self.explicit = self.lab().start_mead_routers(&self.treecast, prepare)?;
+        Ok(())
+    }
+
+    fn set_support(&mut self, support: Option<BTreeSet<String>>) -> io::Result<()> {
+        if self.support == support {
+            return Ok(());
+        }
+        let routers: Vec<&LabNode> =
+            self.lab().nodes().iter().filter(|node| node.role == Role::Router).collect();
+        parallel::map(routers.len(), |index| {
+            let router = &routers[index].name;
+            let speaks = support.as_ref().is_none_or(|named| named.contains(router));
+            let set = || explicit::set(None, Setting::Enabled(speaks)).map_err(|error| error.to_string());
+            let outcome = self.lab().enter(router, set).map_err(|error| error.to_string());
+            outcome.and_then(|set| set).map_err(|error| io::Error::other(format!("{router}: {error}")))
+        })?;
+        self.support = support;
+        Ok(())
+    }
+
+    /// The file with the domain's key; it goes with the lab.
+    pub fn key(&self) -> PathBuf {
+        Options::default().state_directory.join(self.lab().name()).join("domain.key")
+    }
+
+    /// Every node and where its counters are, in the topology's order.
+    fn sources(&self) -> Vec<NodeSource> {
+        let source = |(index, node): (usize, &LabNode)| NodeSource {
+            name: node.name.clone(),
+            namespace: Some(Path::new("/run/netns").join(&node.namespace)),
+            interfaces: node
+                .interfaces
+                .iter()
+                .map(|interface| InterfaceSource {
+                    device: interface.name.clone(),
+                    label: interface.name.clone(),
+                })
+                .collect(),
+            queues: self.shared == Some(index),
+        };
+        self.lab().nodes().iter().enumerate().map(source).collect()
+    }
+}
+
+impl Site for LabSite {
+    fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    fn can(&self, _: Need) -> bool {
+        true
+    }
+
+    fn start(&self, node: &str, command: Command) -> io::Result<Program> {
+        let verb = command.get_args().next().unwrap_or_default().to_string_lossy().into_owned();
+        let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{program} {verb}");
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let errors = self.store.path().join(format!("errors-{number}"));
+        let inside = self.lab().inside(node, &command).map_err(io::Error::other)?;
+        start_here(name, inside, errors)
+    }
+
+    fn folder(&self, node: &str, name: &str) -> io::Result<PathBuf> {
+        self.store.fresh_folder(&format!("{node}-{name}"))
+    }
+
+    fn offer(&self, _: &str, file: &Path) -> io::Result<PathBuf> {
+        Ok(file.to_owned())
+    }
+
+    fn check(&self, _: &str, path: &Path, size_bytes: u64, digest: &Digest) -> Result<(), String> {
+        verify::check_copy(path, size_bytes, digest)
+    }
+
+    fn is_listening(&self, node: &str, transport: &str, port: u16) -> io::Result<bool> {
+        super::enter(self, node, || is_bound(transport, port))
+    }
+
+    fn watch(&self, db: &Db, record: &Record, every: Duration) -> Result<Recorder, SampleError> {
+        record.recorder(db, every, self.sources())
+    }
+
+    fn begin(&self, fault: &Fault) -> io::Result<Box<dyn Send>> {
+        self.lab().begin(fault).map(|held| Box::new(held) as Box<dyn Send>).map_err(io::Error::other)
+    }
+
+    fn end(&self, fault: &Fault) -> io::Result<()> {
+        self.lab().end(fault).map_err(io::Error::other)
+    }
+
+    fn set_rate(&self, node: usize, interface: &str, rate_bps: u64) -> io::Result<()> {
+        self.lab().set_rate(&self.topology.nodes[node].name, interface, rate_bps).map_err(io::Error::other)
+    }
+
+    fn enter(&self, node: &str, work: Box<dyn FnOnce() + Send + '_>) -> io::Result<()> {
+        self.lab().enter(node, work).map_err(io::Error::other)
+    }
+}
+
+/// Passes on what a program prints, and says how it has ended.
+fn listen(mut child: Child, process: &Process, errors: &Path, tell: &mpsc::Sender<(Instant, Said)>) {
+    let output = child.stdout.take().map(BufReader::new);
+    for line in output.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
+        // Nobody may listen any more; the program is waited for all the same.
+        _ = tell.send((Instant::now(), Said::Line(line)));
+    }
+    let ended = process.wait(child).unwrap_or_default();
+    _ = tell.send((Instant::now(), Said::Ended(ended, last_line(errors))));
+}
+
+/// Starts `command` as it is, away from this terminal, on a thread of its own: a program ends with the thread that starts it.
+pub(super) fn start_here(name: String, mut command: Command, errors: PathBuf) -> io::Result<Program> {
+    command.process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&errors)?);
+    let process = Arc::new(Process::default());
+    let (tell, said) = mpsc::channel();
+    let (started, has_started) = mpsc::channel();
+    let reaper = Arc::clone(&process);
+    thread::Builder::new().spawn(move || {
+        let spawned = reaper.start(|| command.spawn());
+        drop(command);
+        match spawned {
+            Err(error) => _ = started.send(Err(error)),
+            Ok(None) => {}
+            Ok(Some(child)) => {
+                _ = started.send(Ok(child.id()));
+                listen(child, &reaper, &errors, &tell);
+            }
+        }
+        _ = fs::remove_file(&errors);
+    })?;
+    let pid = has_started.recv().unwrap_or_else(|_| Err(io::Error::other("it was not to start")))?;
+    Ok(Program { name, said, handle: Handle::new(Ours(process)), pid: Some(pid) })
+}
+
+/// The last line of a text that says something, at most 500 characters of it.
+fn last_line(path: &Path) -> Option<String> {
+    let text = fs::read(path).ok()?;
+    let tail = String::from_utf8_lossy(&text[text.len().saturating_sub(4096)..]).into_owned();
+    let line = tail.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(line.trim().chars().take(500).collect())
+}
+
+/// A process of this machine.
+struct Ours(Arc<Process>);
+
+impl Signal for Ours {
+    fn send(&self, signal: i32) {
+        self.0.signal(signal);
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        self.0.bar(libc::SIGTERM);
+    }
+}
+
+/// Whether a socket of this thread's namespace is bound to a port (proc_pid_net(5)).
+fn is_bound(transport: &str, port: u16) -> bool {
+    let local = format!(":{port:04X}");
+    ["", "6"].iter().any(|version| {
+        let table = format!("/proc/thread-self/net/{transport}{version}");
+        let table = fs::read_to_string(table).unwrap_or_default();
+        table.lines().skip(1).any(|line| is_open_socket(line, &local))
+    })
+}
+
+/// Whether a line is of a TCP socket that listens (state 0A), or a UDP socket that is bound (state 07).
+fn is_open_socket(line: &str, local: &str) -> bool {
+    let mut fields = line.split_whitespace().skip(1);
+    let (address, _, state) = (fields.next(), fields.next(), fields.next());
+    address.is_some_and(|address| address.ends_with(local)) && matches!(state, Some("0A" | "07"))
+}
+
+fn write_key(path: &Path) -> io::Result<()> {
+    let key: [u8; 32] = random()?;
+    let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    // Routers refuse a key that others may read.
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file?.write_all(digits.as_bytes())
+}
+
+/// A lab that is taken down when it is dropped.
+struct Up(Lab);
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        if let Err(error) = Lab::remove(self.0.name(), &Options::default()) {
+            // Nobody may be left to read it.
+            _ = writeln!(io::stderr(), "treecast: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_port_is_seen() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::UdpSocket::bind("[::1]:0").unwrap();
+        assert!(is_bound("tcp", listener.local_addr().unwrap().port()));
+        assert!(is_bound("udp", socket.local_addr().unwrap().port()));
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        assert!(!is_bound("tcp", port));
+    }
+}

@@ -1,0 +1,335 @@
+//! The place where a run is made.
+//!
+//! [`Site`] is all that an experiment needs of that place: start a program at a node and read what it prints, exchange files
+//! with a node, have something go wrong, read counters. A node may be a namespace of this machine, as in [`LabSite`], or
+//! a host far away: nothing here assumes that a node sees the files, processes or sockets of this process. What only some
+//! places can do is a [`Need`], and a run that needs what its site lacks is refused before it begins.
+
+mod happenings;
+mod lab;
+
+use std::{
+    fmt,
+    io::{self},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::Instant,
+};
+
+use treecast_lab::{Topology, events::Fault, process::Ended};
+use treecast_measure::{Db, sample::Recorder, sample::SampleError};
+
+pub use happenings::{Happening, while_they_happen};
+pub use lab::{LabSite, Routers};
+
+use crate::{record::Record, verify::Digest};
+
+/// The place where a run is made, with a network whose nodes have the names of its topology.
+pub trait Site: Sync {
+    /// The network that is there.
+    fn topology(&self) -> &Topology;
+
+    /// Whether the place can do this.
+    fn can(&self, need: Need) -> bool;
+
+    /// Starts a program at a node. It ends at the latest when the last [`Handle`] of it is gone.
+    ///
+    /// # Errors
+    /// When there is no such program or node.
+    fn start(&self, node: &str, command: Command) -> io::Result<Program>;
+
+    /// An empty folder at a node. What an earlier one of this name held is gone.
+    fn folder(&self, node: &str, name: &str) -> io::Result<PathBuf>;
+
+    /// Makes a file of this host available at a node. Returns its path there.
+    fn offer(&self, node: &str, file: &Path) -> io::Result<PathBuf>;
+
+    /// Compares a file at a node with a size and a BLAKE3 hash. An error says in a few words how it differs.
+    fn check(&self, node: &str, path: &Path, size_bytes: u64, digest: &Digest) -> Result<(), String>;
+
+    /// Whether a program at a node listens at a port of `tcp` or `udp`.
+    fn is_listening(&self, node: &str, transport: &str, port: u16) -> io::Result<bool>;
+
+    /// Samples the counters of all nodes into a run until the recorder is stopped.
+    fn watch(&self, db: &Db, record: &Record, every: std::time::Duration) -> Result<Recorder, SampleError>;
+
+    /// Has something go wrong. What is returned is to be dropped when it ends ([`Site::end`]).
+    fn begin(&self, fault: &Fault) -> io::Result<Box<dyn Send>>;
+
+    /// Undoes what [`Site::begin`] did.
+    fn end(&self, fault: &Fault) -> io::Result<()>;
+
+    /// Changes the rate at which a node, by its index, sends over an interface.
+    fn set_rate(&self, node: usize, interface: &str, rate_bps: u64) -> io::Result<()>;
+
+    /// Runs `work` on a thread whose sockets and files are those of a node ([`Need::Sockets`]).
+    fn enter(&self, node: &str, work: Box<dyn FnOnce() + Send + '_>) -> io::Result<()>;
+}
+
+/// What only some places can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Routers run the programs of multicast, MEADcast and Xcast.
+    Routers,
+    /// This process opens sockets at nodes, so that what is sent and what comes have one clock.
+    Sockets,
+    /// Links break, programs are killed, packets are forged.
+    Events,
+    /// Links change their rate.
+    Rates,
+    /// Nodes see the files of this host.
+    Files,
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Routers => "routers that run treecast",
+            Self::Sockets => "sockets of this process at its nodes",
+            Self::Events => "links and programs that can be broken",
+            Self::Rates => "links whose rate can be changed",
+            Self::Files => "files of this host at its nodes",
+        })
+    }
+}
+
+/// Runs `work` on a thread whose sockets and files are those of a node.
+pub fn enter<T: Send>(site: &dyn Site, node: &str, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let mut result = None;
+    let place = &mut result;
+    site.enter(node, Box::new(move || *place = Some(work())))?;
+    result.ok_or_else(|| io::Error::other(format!("nothing was done at {node}")))
+}
+
+/// A program at a node.
+pub struct Program {
+    /// What it is called in messages.
+    pub name: String,
+    pub said: Receiver<(Instant, Said)>,
+    pub handle: Handle,
+    /// Its process, when that is one of this machine.
+    pub pid: Option<u32>,
+}
+
+/// What a program says.
+#[derive(Debug)]
+pub enum Said {
+    /// A line on its standard output.
+    Line(String),
+    /// It has ended; with the last line of its standard error.
+    Ended(Ended, Option<String>),
+}
+
+/// Signals a program.
+#[derive(Clone)]
+pub struct Handle(Arc<dyn Signal + Send + Sync>);
+
+/// Reaches a program wherever it runs.
+pub trait Signal {
+    /// Sends a signal, if the program still runs.
+    fn send(&self, signal: i32);
+}
+
+impl Handle {
+    pub fn new(signal: impl Signal + Send + Sync + 'static) -> Self {
+        Self(Arc::new(signal))
+    }
+
+    pub fn signal(&self, signal: i32) {
+        self.0.send(signal);
+    }
+}
+
+impl Program {
+    /// Waits until `end` for the next thing that it says.
+    pub fn next(&self, end: Instant) -> io::Result<(Instant, Said)> {
+        let left = end.saturating_duration_since(Instant::now());
+        self.said.recv_timeout(left).map_err(|error| match error {
+            RecvTimeoutError::Timeout => io::Error::other(format!("{} does not answer", self.name)),
+            RecvTimeoutError::Disconnected => io::Error::other(format!("{} has ended", self.name)),
+        })
+    }
+
+    /// Waits until `end` for an event that is a line of JSON, and fails when the program ends instead.
+    pub fn event(&self, end: Instant) -> io::Result<(Instant, serde_json::Value)> {
+        loop {
+            match self.next(end)? {
+                (at, Said::Line(line)) => {
+                    if let Ok(event) = serde_json::from_str(&line) {
+                        return Ok((at, event));
+                    }
+                }
+                (_, Said::Ended(_, last)) => {
+                    let last = last.unwrap_or_else(|| "it said nothing".into());
+                    return Err(io::Error::other(format!("{} has ended: {last}", self.name)));
+                }
+            }
+        }
+    }
+
+    /// Waits until `end` for the program's end, whatever it says before.
+    pub fn ended(&self, end: Instant) -> io::Result<(Ended, Option<String>)> {
+        loop {
+            if let (_, Said::Ended(ended, last)) = self.next(end)? {
+                return Ok((ended, last));
+            }
+        }
+    }
+}
+
+/// A place for one program after the other, which another thread may close.
+#[derive(Default)]
+pub struct Slot {
+    state: Mutex<SlotState>,
+}
+
+#[derive(Default)]
+struct SlotState {
+    running: Option<Handle>,
+    /// Nothing may start any more.
+    closed: bool,
+}
+
+impl Slot {
+    /// Starts a program by `start`, unless the slot was closed; then `None`.
+    pub fn start(&self, start: impl FnOnce() -> io::Result<Program>) -> io::Result<Option<Program>> {
+        let mut state = self.lock();
+        if state.closed {
+            return Ok(None);
+        }
+        let program = start()?;
+        state.running = Some(program.handle.clone());
+        Ok(Some(program))
+    }
+
+    /// Says that the program that was started has ended.
+    pub fn ended(&self) {
+        self.lock().running = None;
+    }
+
+    /// Signals the program, when one runs.
+    pub fn signal(&self, signal: i32) {
+        if let Some(running) = &self.lock().running {
+            running.signal(signal);
+        }
+    }
+
+    /// Lets nothing start from now on, and signals the program that runs.
+    pub fn close(&self, signal: i32) {
+        self.lock().closed = true;
+        self.signal(signal);
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.lock().running.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A program that is no site's: a shell with a script.
+    pub fn shell(script: &str) -> io::Result<Program> {
+        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let errors = std::env::temp_dir().join(format!("treecast-shell-{}-{number}", std::process::id()));
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        lab::start_here("sh".into(), command, errors)
+    }
+
+    /// A place that can do nothing.
+    pub struct Bare(pub Topology);
+
+    impl Site for Bare {
+        fn topology(&self) -> &Topology {
+            &self.0
+        }
+
+        fn can(&self, _: Need) -> bool {
+            false
+        }
+
+        fn start(&self, _: &str, _: Command) -> io::Result<Program> {
+            Err(nowhere())
+        }
+
+        fn folder(&self, _: &str, _: &str) -> io::Result<PathBuf> {
+            Err(nowhere())
+        }
+
+        fn offer(&self, _: &str, _: &Path) -> io::Result<PathBuf> {
+            Err(nowhere())
+        }
+
+        fn check(&self, _: &str, _: &Path, _: u64, _: &Digest) -> Result<(), String> {
+            Err(nowhere().to_string())
+        }
+
+        fn is_listening(&self, _: &str, _: &str, _: u16) -> io::Result<bool> {
+            Err(nowhere())
+        }
+
+        fn watch(
+            &self,
+            db: &Db,
+            record: &Record,
+            every: std::time::Duration,
+        ) -> Result<Recorder, SampleError> {
+            record.recorder(db, every, Vec::new())
+        }
+
+        fn begin(&self, _: &Fault) -> io::Result<Box<dyn Send>> {
+            Err(nowhere())
+        }
+
+        fn end(&self, _: &Fault) -> io::Result<()> {
+            Err(nowhere())
+        }
+
+        fn set_rate(&self, _: usize, _: &str, _: u64) -> io::Result<()> {
+            Err(nowhere())
+        }
+
+        fn enter(&self, _: &str, _: Box<dyn FnOnce() + Send + '_>) -> io::Result<()> {
+            Err(nowhere())
+        }
+    }
+
+    fn nowhere() -> io::Error {
+        io::Error::other("this is nowhere")
+    }
+
+    #[test]
+    fn a_program_tells_its_lines_and_how_it_ended() {
+        let program = shell("echo one; echo last words >&2; exit 3").unwrap();
+        let end = Instant::now() + std::time::Duration::from_secs(30);
+        assert!(matches!(program.next(end).unwrap().1, Said::Line(line) if line == "one"));
+        let (ended, last) = program.ended(end).unwrap();
+        assert_eq!((ended.code, last.as_deref()), (Some(3), Some("last words")));
+        assert!(program.event(end).is_err());
+    }
+
+    #[test]
+    fn a_closed_slot_starts_nothing() {
+        let slot = Slot::default();
+        let program = slot.start(|| shell("exec sleep 60")).unwrap().unwrap();
+        slot.close(libc::SIGKILL);
+        let (ended, _) = program.ended(Instant::now() + std::time::Duration::from_secs(30)).unwrap();
+        assert_eq!(ended.signal, Some(libc::SIGKILL));
+        assert!(slot.start(|| shell("exec sleep 60")).unwrap().is_none());
+    }
+}

@@ -1,0 +1,330 @@
+//! One run of a stream: senders, sinks, traffic, and what all have counted.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv6Addr, SocketAddrV6, UdpSocket},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use treecast_lab::mead_plan;
+
+use super::{
+    HEADERS_LEN, PlannedStream,
+    sender::{MeadSender, TUN_ADDRESS},
+    traffic::{self, Flow, Membership, PORT, Pace, Sent, Sinks, Tally, Where},
+};
+use crate::{
+    document::{delivery::Fanout, network::Attachment},
+    plan::{Group, Planned},
+    programs,
+    session::attachment,
+    site::{Happening, Site, enter, while_they_happen},
+};
+
+/// The group of source-specific multicast (RFC 4607, and listing A.7 of the thesis).
+const SOURCE_GROUP: Ipv6Addr = Ipv6Addr::new(0xff3e, 0, 0, 0, 0, 0, 0x4321, 0x1234);
+
+/// What receivers join for designated routers.
+const DESIGNATED_GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x4242);
+
+/// What multicast packets may cross.
+const HOP_LIMIT: u32 = 32;
+
+/// How long multicast routers may take to have heard of all receivers.
+const JOINING: Duration = Duration::from_secs(2);
+
+/// What is on its way comes within this time after the last that came.
+const DRAIN: Duration = Duration::from_millis(700);
+
+/// Senders that look for their routers at the same time. Routers answer 5,000 requests a second of a network, and those of a
+/// testbed are all of one; who is not answered in time has a worse group.
+const AT_ONCE: usize = 16;
+
+/// In which a sender that has told of its routers has its group by them.
+const REPLACING: Duration = Duration::from_millis(100);
+
+/// A run that is about to begin: receivers listen, and senders have found their routers.
+pub struct Scene<'a> {
+    site: &'a dyn Site,
+    planned: &'a Planned<'a>,
+    stream: &'a PlannedStream,
+    treecast: &'a Path,
+    /// The file with the domain's key, where senders and routers prove what they say.
+    key: Option<PathBuf>,
+    pub receivers: Vec<String>,
+    sinks: Sinks,
+    flows: Vec<Flow>,
+    senders: Vec<MeadSender>,
+    pace: Pace,
+}
+
+/// What a run has shown, the bytes on links aside.
+pub struct Played {
+    pub sent: Sent,
+    /// By receiver.
+    pub tallies: Vec<Tally>,
+    pub sender_cpu: Duration,
+    pub happened: Vec<Happening>,
+    pub discovery: Option<Discovery>,
+}
+
+/// What looking for routers has cost all senders.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Discovery {
+    pub groups: u64,
+    pub discoveries: u64,
+    pub bytes: u64,
+    /// Answers that were not believed.
+    pub refused: u64,
+    /// When the last sender's first discovery was over, since the traffic's beginning.
+    pub first_over: Duration,
+}
+
+impl<'a> Scene<'a> {
+    /// `run` tells late packets of an earlier run apart.
+    pub fn set(
+        site: &'a dyn Site,
+        planned: &'a Planned,
+        stream: &'a PlannedStream,
+        treecast: &'a Path,
+        key: Option<PathBuf>,
+        run: u32,
+    ) -> io::Result<Self> {
+        let mut receivers: Vec<String> =
+            planned.groups.iter().flat_map(|group| group.receivers.clone()).collect();
+        receivers.sort_unstable();
+        receivers.dedup();
+        let packets = stream.packets;
+        let at = receivers.iter().map(|node| place(site, planned, node)).collect::<io::Result<Vec<_>>>()?;
+        let sinks = Sinks::open(site, &at, run, planned.groups.len(), packets)?;
+        let pace = Pace { run, payload_bytes: stream.payload_bytes, packets, interval: stream.interval };
+        let (flows, senders) = (Vec::new(), Vec::new());
+        let mut scene = Self { site, planned, stream, treecast, key, receivers, sinks, flows, senders, pace };
+        match planned.delivery.fanout {
+            Fanout::Unicast | Fanout::Auto => {}
+            Fanout::Multicast => thread::sleep(JOINING),
+            Fanout::Mead | Fanout::Xcast | Fanout::XcastPlus => {
+                if planned.delivery.options.designated {
+                    // Routers are to know who listens before they are asked.
+                    thread::sleep(JOINING);
+                }
+                scene.start_senders()?;
+                scene.wait_for_groups()?;
+            }
+        }
+        scene.flows = scene.flows()?;
+        Ok(scene)
+    }
+
+    fn start_senders(&mut self) -> io::Result<()> {
+        for group in &self.planned.groups {
+            let mut command = programs::treecast(self.treecast, "mead");
+            command.args(self.arguments(group)?);
+            let sender = MeadSender::new(self.site.start(&group.sender, command)?)?;
+            // Else each datagram is two packets.
+            if let Some(room) = sender.mtu_bytes.checked_sub(HEADERS_LEN)
+                && room < self.pace.payload_bytes as u64
+            {
+                let payload = self.pace.payload_bytes;
+                return Err(io::Error::other(format!(
+                    "a payload of {payload} bytes does not fit beside a whole list of addresses: take {room}, or a smaller max"
+                )));
+            }
+            self.senders.push(sender);
+            if let Some(earlier) = self.senders.len().checked_sub(AT_ONCE)
+                && self.awaits_discovery()
+            {
+                self.senders[earlier].wait_discovered()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn arguments(&self, group: &Group) -> io::Result<Vec<String>> {
+        let Self { planned, stream, .. } = self;
+        let delivery = planned.delivery;
+        let mut arguments = delivery.options.words(delivery.fanout, stream.max, stream.payload_bytes);
+        if delivery.options.designated {
+            arguments.extend(["--designated".to_owned(), DESIGNATED_GROUP.to_string()]);
+        }
+        if let Some(key) = &self.key {
+            arguments.extend(["--key".to_owned(), key.display().to_string()]);
+        }
+        arguments.extend(delivery.arguments.iter().cloned());
+        if delivery.fanout == Fanout::XcastPlus {
+            let own = address(self.site, &group.sender)?.to_string();
+            arguments.extend(["--group".to_owned(), SOURCE_GROUP.to_string(), "--address".to_owned(), own]);
+        } else {
+            for receiver in &group.receivers {
+                arguments.push(address(self.site, receiver)?.to_string());
+            }
+        }
+        arguments.push(PORT.to_string());
+        Ok(arguments)
+    }
+
+    /// Whether the first discovery is to be over before anything is measured.
+    fn awaits_discovery(&self) -> bool {
+        let delivery = self.planned.delivery;
+        delivery.fanout == Fanout::Mead && delivery.options.discovery.is_none()
+    }
+
+    /// Waits until all senders know by whom they serve their receivers.
+    fn wait_for_groups(&mut self) -> io::Result<()> {
+        let awaits_discovery = self.awaits_discovery();
+        let Self { site, planned, senders, .. } = self;
+        match planned.delivery.fanout {
+            Fanout::Mead if awaits_discovery => {
+                let last = senders.len().saturating_sub(AT_ONCE - 1);
+                senders[last..].iter_mut().try_for_each(MeadSender::wait_discovered)?;
+            }
+            Fanout::Xcast => senders.iter_mut().try_for_each(|sender| sender.wait_registered(0))?,
+            Fanout::XcastPlus => {
+                for (sender, group) in senders.iter_mut().zip(&planned.groups) {
+                    let routers =
+                        mead_plan::last_routers(site.topology(), group).map_err(io::Error::other)?;
+                    sender.wait_registered(routers.len())?;
+                }
+            }
+            Fanout::Mead | Fanout::Unicast | Fanout::Multicast | Fanout::Auto => return Ok(()),
+        }
+        thread::sleep(REPLACING);
+        Ok(())
+    }
+
+    fn flows(&self) -> io::Result<Vec<Flow>> {
+        let to = |receivers: &[String]| -> io::Result<Vec<Ipv6Addr>> {
+            Ok(match self.planned.delivery.fanout {
+                Fanout::Unicast | Fanout::Auto => receivers
+                    .iter()
+                    .map(|receiver| address(self.site, receiver))
+                    .collect::<io::Result<_>>()?,
+                Fanout::Multicast => vec![SOURCE_GROUP],
+                Fanout::Mead | Fanout::Xcast | Fanout::XcastPlus => TUN_ADDRESS.parse().into_iter().collect(),
+            })
+        };
+        let flow = |group: &Group| {
+            let at = attachment(self.site, &group.sender)?;
+            let socket = enter(self.site, &group.sender, || open(&at))??;
+            let to = to(&group.receivers)?.into_iter().map(|address| SocketAddrV6::new(address, PORT, 0, 0));
+            Ok(Flow { socket, to: to.collect() })
+        };
+        self.planned.groups.iter().map(flow).collect()
+    }
+
+    /// Sends all, and returns when what was sent has come, or nothing comes any more.
+    pub fn play(self, stop: &(dyn Fn() -> bool + Sync)) -> io::Result<Played> {
+        let expected = self.planned.clients() as u64 * u64::from(self.pace.packets);
+        let origin = Instant::now();
+        self.sinks.begin(traffic::now());
+        let (sent, tallies, happened) = thread::scope(|scope| {
+            let listening = scope.spawn(|| self.sinks.run());
+            let events = &self.planned.delivery.events;
+            let (sent, happened) = while_they_happen(self.site, events, origin, || {
+                let sending = scope.spawn(|| traffic::send(&self.flows, &self.pace, stop));
+                let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                self.drain(expected);
+                self.sinks.end();
+                sent
+            });
+            let tallies = listening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (sent, tallies, happened)
+        });
+        let (tallies, happened) = (tallies?, happened?);
+        let mut played = Played { sent, tallies, sender_cpu: sent.cpu, happened, discovery: None };
+        for sender in self.senders {
+            let done = sender.end()?;
+            played.sender_cpu += done.cpu;
+            let counted = |name: &str| done.counted[name].as_u64().unwrap_or(0);
+            let discovery = played.discovery.get_or_insert_default();
+            discovery.groups += done.groups;
+            discovery.discoveries += counted("discoveries");
+            discovery.bytes += counted("discovery_bytes");
+            discovery.refused +=
+                ["anomalous", "unproved", "replayed", "forged"].into_iter().map(counted).sum::<u64>();
+            let over = done.discovered.map_or(Duration::ZERO, |at| at.saturating_duration_since(origin));
+            discovery.first_over = discovery.first_over.max(over);
+        }
+        Ok(played)
+    }
+
+    fn drain(&self, expected: u64) {
+        let (mut before, mut since) = (self.sinks.has_come(), Instant::now());
+        while before < expected && since.elapsed() < DRAIN {
+            thread::sleep(Duration::from_millis(20));
+            let now = self.sinks.has_come();
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+        }
+    }
+}
+
+impl Played {
+    /// What each receiver has got, as one.
+    pub fn together(&self) -> Tally {
+        let mut sum = Tally::new(0);
+        self.tallies.iter().for_each(|tally| sum.add(tally));
+        sum
+    }
+
+    /// From 0 to 1, of the datagrams that were sent in one second of the run, those that never came.
+    pub fn loss_in(&self, copies: usize, interval: Duration, second: usize) -> f64 {
+        let number = |second: usize| (second as f64 / interval.as_secs_f64()).ceil() as u32;
+        let numbers = number(second).min(self.sent.packets)..number(second + 1).min(self.sent.packets);
+        let expected = copies as u64 * numbers.len() as u64;
+        let came: u64 = self.tallies.iter().map(|tally| tally.came_of(numbers.clone())).sum();
+        if expected == 0 { 0.0 } else { 1.0 - came as f64 / expected as f64 }
+    }
+}
+
+fn address(site: &dyn Site, name: &str) -> io::Result<Ipv6Addr> {
+    match attachment(site, name)?.address {
+        IpAddr::V6(address) => Ok(address),
+        IpAddr::V4(_) => Err(io::Error::other(format!("{name} has no IPv6 address"))),
+    }
+}
+
+/// A sink's node, and what it has to join for multicast. With several senders it would have to join each.
+fn place(site: &dyn Site, planned: &Planned, receiver: &str) -> io::Result<Where> {
+    let delivery = planned.delivery;
+    let is_source_specific = matches!(delivery.fanout, Fanout::Multicast | Fanout::XcastPlus);
+    let interface = || -> io::Result<u32> {
+        let name = attachment(site, receiver)?.interface;
+        enter(site, receiver, || index_of(&name))?
+    };
+    let group = match (is_source_specific, &planned.groups[..]) {
+        (true, [group]) => {
+            let source = Some(address(site, &group.sender)?);
+            Some(Membership { group: SOURCE_GROUP, source, interface: interface()? })
+        }
+        (true, _) => return Err(io::Error::other("a group is for one sender")),
+        _ if delivery.fanout == Fanout::Mead && delivery.options.designated => {
+            Some(Membership { group: DESIGNATED_GROUP, source: None, interface: interface()? })
+        }
+        _ => None,
+    };
+    Ok(Where { node: receiver.to_owned(), group })
+}
+
+/// The number of an interface of the calling thread's namespace.
+fn index_of(name: &str) -> io::Result<u32> {
+    let name = std::ffi::CString::new(name)?;
+    // SAFETY: the name is a C string that outlives the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
+/// A sender's socket, in the namespace of the calling thread.
+fn open(at: &Attachment) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
+    let options = socket2::SockRef::from(&socket);
+    options.set_multicast_hops_v6(HOP_LIMIT)?;
+    options.set_send_buffer_size(1 << 20)?;
+    options.set_multicast_if_v6(index_of(&at.interface)?)?;
+    Ok(socket)
+}

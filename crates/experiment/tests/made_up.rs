@@ -1,0 +1,135 @@
+//! A new paper's experiment is a file and a data file, and no Rust: one is made up here. What is wrong in them is one line.
+
+use std::{fs, path::PathBuf};
+
+use treecast_experiment::{Experiment, Preview};
+
+const EXPERIMENT: &str = r#"
+title = "How many listeners a whisper reaches: table 7 of a paper that nobody wrote"
+settle = "0ms"
+papers = [{ file = "whisper.tsv", figures = ["table 7"] }]
+
+[workload]
+kind = "files"
+sizes = ["1M"]
+
+[[network]]
+name = "room"
+topology = "lan:clients=4,rate=10M"
+
+[[delivery]]
+name = "whisper"
+fanout = "multicast"
+repair = "after"
+
+[[delivery]]
+name = "shout"
+fanout = "unicast"
+repair = "nack"
+
+[[claim]]
+says = "a whisper takes no longer than in the paper"
+holds = 'median(time{delivery = "whisper"}) <= paper(time{delivery = "whisper"})'
+where = { size = "1Mi" }
+
+[[plot]]
+title = "How long listeners wait"
+kind = "bars"
+x = "receivers"
+y = "time"
+paper = { file = "whisper.tsv", figure = "table 7" }
+"#;
+
+const FIGURES: &str = "# source: nobody-2031\nfigure\tmeasure\tvalue\tunit\tdelivery\treceivers\n\
+                       table 7\ttime\t0.9\ts\twhisper\t4\ntable 7\ttime\t3.6\ts\tshout\t4\n";
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The runs of the made-up experiment, with `changes` made to its files; or why it is refused.
+fn planned(test: &str, changes: &[(&str, &str)]) -> Result<Vec<String>, String> {
+    let folder = Folder(std::env::temp_dir().join(format!("treecast-made-up-{test}-{}", std::process::id())));
+    fs::create_dir_all(&folder.0).unwrap();
+    let (mut experiment, mut figures) = (EXPERIMENT.to_owned(), FIGURES.to_owned());
+    for (from, to) in changes {
+        assert!(experiment.contains(from) || figures.contains(from), "{from}");
+        (experiment, figures) = (experiment.replace(from, to), figures.replace(from, to));
+    }
+    fs::write(folder.0.join("whisper.toml"), experiment).unwrap();
+    fs::write(folder.0.join("whisper.tsv"), figures).unwrap();
+    let mut experiment =
+        Experiment::load(&folder.0.join("whisper.toml"), &[]).map_err(|error| error.to_string())?;
+    experiment.habits.store = Some("/".into());
+    Preview::of(&experiment).map(|preview| preview.runs).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_paper_that_nobody_wrote_can_be_planned() {
+    let runs = planned("whole", &[]).unwrap();
+    assert_eq!(runs, ["room whisper immediate 1M #1", "room shout immediate 1M #1"]);
+}
+
+#[test]
+fn what_is_wrong_in_a_claim_or_a_data_file_is_one_line() {
+    let refused = |test: &str, from: &str, to: &str| {
+        let line = planned(test, &[(from, to)]).unwrap_err();
+        assert_eq!(line.lines().count(), 1, "{line}");
+        line
+    };
+    let unknown = refused("measure", "'median(time{", "'median(patience{");
+    assert!(unknown.contains("`patience`") && unknown.contains("network_bytes"), "{unknown}");
+    let figure = refused("figure", "\t4\n", "\t400\n");
+    assert!(figure.contains("whisper.tsv"), "{figure}");
+    let missing = refused("missing", "figures = [\"table 7\"]", "figures = [\"table 8\"]");
+    assert!(missing.contains("table 8"), "{missing}");
+}
+
+#[test]
+fn a_delivery_that_cannot_be_is_refused_with_its_cell() {
+    let refused = |test: &str, from: &str, to: &str| {
+        let line = planned(test, &[(from, to)]).unwrap_err();
+        assert_eq!(line.lines().count(), 1, "{line}");
+        line.split_once("whisper.toml: ").map(|(_, what)| what.to_owned()).unwrap_or(line)
+    };
+    assert_eq!(
+        refused("plus", "fanout = \"unicast\"\n", "fanout = \"xcast-plus\"\n"),
+        "shout in room cannot be: xcast-plus delivers streams alone: take xcast or auto"
+    );
+    assert_eq!(
+        refused(
+            "stream",
+            "kind = \"files\"\nsizes = [\"1M\"]",
+            "kind = \"stream\"\nrates = [\"1M\"]\nseconds = 1"
+        ),
+        "whisper in room cannot be: nothing mends a stream: leave out repair and fec"
+    );
+}
+
+#[test]
+fn a_file_in_the_format_of_before_is_told_what_to_change() {
+    let refused = |test: &str, changes: &[(&str, &str)]| planned(test, changes).unwrap_err();
+    let sizes = refused("old-sizes", &[("[workload]\nkind = \"files\"\nsizes", "sizes")]);
+    assert!(sizes.contains("put sizes under [workload] with kind = \"files\""), "{sizes}");
+    let claim = (
+        "holds = 'median(time{delivery = \"whisper\"}) <= paper(time{delivery = \"whisper\"})'",
+        "of = { network = \"room\" }",
+    );
+    let claim = refused("old-claim", &[claim]);
+    assert!(claim.contains("`claim.of` is of the format of before: say what holds"), "{claim}");
+}
+
+#[test]
+fn a_claim_about_a_size_that_the_command_line_took_away_is_no_mistake() {
+    let folder = Folder(std::env::temp_dir().join(format!("treecast-made-up-set-{}", std::process::id())));
+    fs::create_dir_all(&folder.0).unwrap();
+    fs::write(folder.0.join("whisper.toml"), EXPERIMENT).unwrap();
+    fs::write(folder.0.join("whisper.tsv"), FIGURES).unwrap();
+    let settings = ["sizes=2M".to_owned(), "store=/".to_owned()];
+    let experiment = Experiment::load(&folder.0.join("whisper.toml"), &settings).unwrap();
+    assert_eq!(Preview::of(&experiment).unwrap().runs.len(), 2);
+}
