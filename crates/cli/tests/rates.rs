@@ -163,19 +163,18 @@ fn a_slow_receiver_of_a_carousel_leaves_the_fastest_group() {
             "session" => &[&at],
             _ => &["--dialect", "iotup", "--group", group, "--groups", "2", "image"],
         };
-        let receivers = ["c0", "c2"].map(|name| {
-            let into = place(name);
+        // One behind the other: when two leave a group at once, this switch, which knows IGMPv2 alone, may miss that.
+        let told = ["c2", "c0"].map(|name| {
+            let (into, output) = (place(name), place(&format!("{name}.json")));
             let arguments = ["receive", "--interface", "eth0", "--json", "--into", path(&into)];
-            switch.treecast(name, &[&arguments[..], what].concat(), &place(&format!("{name}.json")))
+            events(switch.treecast(name, &[&arguments[..], what].concat(), &output), &output)
         });
-        let told = receivers.into_iter().zip(["c0.json", "c2.json"]);
-        let told: Vec<_> = told.map(|(child, name)| events(child, &place(name))).collect();
         events(sender, &place("s.json"));
         for name in ["c0", "c2"] {
             assert!(fs::read(place(name).join("image")).unwrap() == contents(LEN), "{dialect} {name}");
         }
-        assert!(of_kind(&told[0], "moved").is_empty(), "{dialect}: its link takes all groups");
-        let moved = of_kind(&told[1], "moved");
+        assert!(of_kind(&told[1], "moved").is_empty(), "{dialect}: its link takes all groups");
+        let moved = of_kind(&told[0], "moved");
         assert_eq!(moved[0]["group_number"], 1, "{dialect}: {moved:?}");
     }
 }

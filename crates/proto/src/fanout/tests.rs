@@ -413,3 +413,25 @@ fn whatever_the_network_does_nobody_waits_longer_than_the_patience_for_data() {
         assert!(bench.longest_gap() <= most, "seed {seed}: {:?}; {:?}", bench.longest_gap(), bench.story);
     }
 }
+
+#[test]
+fn without_reports_lists_are_believed_and_whoever_is_in_none_gets_unicast() {
+    let config = Config { has_group: true, by_lists: Way::Mead, patience: PATIENCE, has_reports: false };
+    let (mut machine, now) = (Fanout::new(config), Instant::ZERO);
+    let mut told = Vec::new();
+    (1..=3).for_each(|number| machine.handle(now, Input::Joined(number)));
+    for (input, has_group) in
+        [(Input::Lists(vec![vec![1, 2], vec![3]]), false), (Input::Listeners(true), true)]
+    {
+        machine.handle(now, input);
+        while let Step::Event(event) = machine.poll(now) {
+            told.push(event);
+        }
+        let lists = vec![BTreeSet::from([1, 2]), BTreeSet::new()];
+        let plan = Plan { unicast: BTreeSet::from([3]), group: has_group, lists };
+        assert_eq!(*machine.plan(), plan);
+    }
+    let moved = |receiver| Event::Moved { receiver, way: Way::Mead, why: Why::Listed };
+    assert_eq!(told, [moved(1), moved(2), Event::Plan, Event::Plan]);
+    assert_eq!(machine.poll(now), Step::Wait(None, Wait::Traffic), "nothing is awaited");
+}
