@@ -294,7 +294,7 @@ fn chunk_hashes() -> impl Strategy<Value = ChunkHashes> {
 }
 
 fn symbol_request() -> impl Strategy<Value = SymbolRequest> {
-    let lack = (any::<u32>(), 1..=u32::MAX, any::<u32>()).prop_map(|(source_block, lacking, next)| Lack {
+    let lack = (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(source_block, lacking, next)| Lack {
         source_block,
         lacking,
         next,

@@ -25,13 +25,14 @@ const LACK_LEN: usize = 12;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lack {
     pub source_block: u32,
-    /// How many more symbols are needed, whichever they are; at least 1.
+    /// How many more symbols are needed, whichever they are. 0: the source block is whole, and blocks of it that have been asked
+    /// for need not be sent.
     pub lacking: u32,
     /// The number behind the last symbol that was out when this was counted.
     pub next: u32,
 }
 
-/// Asks for more repair symbols.
+/// Asks for more repair symbols, or says that a source block needs none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SymbolRequest {
     arrived: u64,
@@ -42,13 +43,10 @@ impl SymbolRequest {
     /// `arrived` symbols have come over the receiver's own connection.
     ///
     /// # Errors
-    /// When it names no source block or more than [`MAX_LACKS`], or one that lacks nothing.
+    /// When it names no source block or more than [`MAX_LACKS`].
     pub fn new(arrived: u64, lacks: Vec<Lack>) -> Result<Self, ParseError> {
         if lacks.is_empty() || lacks.len() > MAX_LACKS {
             return Err(ParseError::invalid("source blocks", lacks.len(), "1 to 64"));
-        }
-        if lacks.iter().any(|lack| lack.lacking == 0) {
-            return Err(ParseError::invalid("lacking symbols", 0, "at least 1"));
         }
         Ok(Self { arrived, lacks })
     }

@@ -286,6 +286,9 @@ impl Receiver {
                 self.be_quiet_at(index, Some(now + QUIET));
             }
         }
+        if from == Channel::Control && duplicates > 0 {
+            self.say_whole(index, &bytes);
+        }
         self.decode_if_possible(index, &bytes);
         self.settle(now, index);
     }

@@ -55,8 +55,11 @@ pub(super) struct Lacking {
     open: BlockSet,
     /// Those of which the sender has been told what is lost, and has not sent symbols.
     named: BlockSet,
-    /// Those of these that the sender is to be told of, unless nothing has changed.
+    /// Open source blocks that the sender is to be told of, unless nothing has changed.
     due: BlockSet,
+    /// Source blocks of which blocks have been asked for one by one, and no count has been said since. The sender has those
+    /// blocks to send, also when symbols to the group have made them unnecessary.
+    asked: BlockSet,
     /// What it was told last.
     said: BTreeMap<u32, (u32, u32)>,
     /// Whose symbols came last: when others follow, they are out.
@@ -76,6 +79,7 @@ impl Lacking {
             open: BlockSet::default(),
             named: BlockSet::default(),
             due: BlockSet::default(),
+            asked: BlockSet::default(),
             said: BTreeMap::new(),
             last: None,
             at: None,
@@ -85,7 +89,8 @@ impl Lacking {
 
     /// How much memory it takes, in chunks of about 600 bytes.
     pub(super) fn chunks(&self) -> usize {
-        self.gatherer.chunks() + self.open.chunks() + self.named.chunks() + self.due.chunks()
+        let sets = [&self.open, &self.named, &self.due, &self.asked];
+        self.gatherer.chunks() + sets.into_iter().map(BlockSet::chunks).sum::<usize>()
     }
 
     pub(super) fn is_decoding(&self) -> bool {
@@ -119,6 +124,15 @@ impl Lacking {
         }
     }
 
+    /// Notes that the sender has been asked for these blocks one by one.
+    fn ask(&mut self, blocks: Range<u64>) {
+        let layout = self.gatherer.layout();
+        if let Some(last) = blocks.end.checked_sub(1).filter(|last| *last >= blocks.start) {
+            let first = layout.source_block(blocks.start);
+            self.asked.insert(first.into()..u64::from(layout.source_block(last)) + 1);
+        }
+    }
+
     /// How long what is lacking waits to be told.
     fn gather(&self) -> Duration {
         if self.passed < self.gatherer.layout().count() { GATHER } else { GATHER_AT_END }
@@ -141,7 +155,7 @@ impl Lacking {
         self.due = self.open.clone();
     }
 
-    /// A source block is whole.
+    /// Notes that a source block is whole.
     fn close(&mut self, source_block: u32) {
         let one = u64::from(source_block)..u64::from(source_block) + 1;
         self.open.remove(one.clone());
@@ -299,9 +313,7 @@ impl Receiver {
 
     /// Tells the sender what is missing of an object that the group has sent up to `position`.
     pub(super) fn name_gaps(&mut self, index: u32, gaps: Vec<Range<u64>>, position: u64) {
-        for gap in gaps {
-            self.request(index, Request::Retransmission(gap));
-        }
+        self.ask_blocks(index, gaps);
         let Some(object) = self.ledger.get_mut(index) else { return };
         let (block_len, before) = (object.block_len(), object.chunks());
         // Its gaps are asked for when it is known what is there.
@@ -333,7 +345,12 @@ impl Receiver {
             return;
         }
         let (before, heard) = (object.chunks(), object.heard());
-        let had_symbols = std::mem::replace(&mut object.lacking, layout.map(Lacking::new)).is_some();
+        let mut planned = layout.map(Lacking::new);
+        if let Some(lacking) = &mut planned {
+            // Any of it may have been asked for when the size was not known.
+            lacking.ask(0..heard.div_ceil(u64::from(block_len.max(1))));
+        }
+        let had_symbols = std::mem::replace(&mut object.lacking, planned).is_some();
         self.account(index, before);
         self.say_lacks_at(index, None);
         if had_symbols {
@@ -373,7 +390,19 @@ impl Receiver {
             self.say_lacks_at(index, Some(now + GATHER));
         }
         let missed = missed.zip(self.ledger.get(index)).map(|(missed, object)| object.missing(missed));
-        for gap in missed.into_iter().flatten() {
+        self.ask_blocks(index, missed.unwrap_or_default());
+    }
+
+    /// Asks the sender for these bytes of an object, which are whole blocks.
+    fn ask_blocks(&mut self, index: u32, gaps: Vec<Range<u64>>) {
+        if let Some(object) = self.ledger.get_mut(index) {
+            let (block_len, before) = (object.block_len(), object.chunks());
+            if let Some(lacking) = &mut object.lacking {
+                gaps.iter().for_each(|gap| lacking.ask(gap.start / block_len..gap.end.div_ceil(block_len)));
+                self.account(index, before);
+            }
+        }
+        for gap in gaps {
             self.request(index, Request::Retransmission(gap));
         }
     }
@@ -389,10 +418,7 @@ impl Receiver {
             // It came when all was out.
             let count = lacking.gatherer.layout().count();
             (lacking.first, lacking.passed) = (count, count);
-            for gap in gaps {
-                self.request(index, Request::Retransmission(gap));
-            }
-            return;
+            return self.ask_blocks(index, gaps);
         }
         let is_news = lacking.pass(lacking.gatherer.layout().count());
         let layout = lacking.gatherer.layout();
@@ -407,9 +433,7 @@ impl Receiver {
         let at = now + lacking.gather();
         let gaps: Vec<_> = missed.into_iter().flat_map(|missed| object.missing(missed)).collect();
         self.account(index, before);
-        for gap in gaps {
-            self.request(index, Request::Retransmission(gap));
-        }
+        self.ask_blocks(index, gaps);
         if is_due {
             self.say_lacks_at(index, Some(at));
         }
@@ -431,6 +455,30 @@ impl Receiver {
     fn has_symbols(&self, index: u32, source_block: u32) -> bool {
         let lacking = self.ledger.get(index).and_then(|object| object.lacking.as_ref());
         lacking.is_some_and(|lacking| lacking.gatherer.has_symbols(source_block))
+    }
+
+    /// These bytes of an object have come over the connection though they were there: the sender is told of their source blocks
+    /// that are whole, so that it does not send the rest of what it has been asked for. Once each.
+    pub(super) fn say_whole(&mut self, index: u32, bytes: &Range<u64>) {
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        let (block_len, before) = (object.block_len(), object.chunks());
+        let Some(mut lacking) = object.lacking.take() else { return };
+        let layout = lacking.gatherer.layout();
+        let mut whole = Vec::new();
+        for source_block in
+            layout.source_block(bytes.start / block_len)..=layout.source_block((bytes.end - 1) / block_len)
+        {
+            let blocks = layout.blocks(source_block);
+            let is_whole = object.there(blocks.clone()) == blocks.end - blocks.start;
+            if is_whole && lacking.asked.remove(source_block.into()..u64::from(source_block) + 1) > 0 {
+                whole.push(Lack { source_block, lacking: 0, next: lacking.gatherer.next(source_block) });
+            }
+        }
+        object.lacking = Some(lacking);
+        self.account(index, before);
+        for lacks in whole.chunks(MAX_LACKS) {
+            self.request(index, Request::Symbols(lacks.to_vec()));
+        }
     }
 
     /// Has a source block decoded if there is enough of it.
@@ -488,6 +536,8 @@ impl Receiver {
             let next = lacking.gatherer.next(source_block);
             if count > 0 && lacking.said.insert(source_block, (count, next)) != Some((count, next)) {
                 lacks.push(Lack { source_block, lacking: count, next });
+                // The count takes the place of what has been asked for.
+                lacking.asked.remove(run.start..run.start + 1);
             }
         }
         let again = if lacking.due.is_empty() { lacking.retry } else { GATHER };

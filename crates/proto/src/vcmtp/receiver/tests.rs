@@ -1,5 +1,7 @@
 //! The receiver against tables 4.7 and 4.8 and procedures A to D, seen from outside.
 
+mod symbols;
+
 use std::{ops::Range, time::Duration};
 
 use treecast_wire::message::{

@@ -149,15 +149,15 @@ impl Sender {
         }
     }
 
-    /// Of each source block, symbols for the group or for this receiver alone, whichever takes fewer bytes.
+    /// Sends symbols of each source block that lacks some: to the group or to this receiver alone, whichever takes fewer bytes.
     fn symbol_request(&mut self, from: ReceiverId, index: u32, request: &SymbolRequest) {
         if !self.serves(from, index) || self.config.repair == Repair::None {
             return self.tell(index, &[from], Due::Reject);
         }
         let Some(retransmitter) = self.retransmitters.get_mut(&from) else { return };
         let Some(object) = self.objects.get_mut(index) else { return };
-        retransmitter.lack(index);
-        for lack in request.lacks() {
+        for lack in request.lacks().iter().filter(|lack| lack.lacking > 0) {
+            retransmitter.lack(index);
             self.symbols.note(from, index, object, *lack);
         }
         for lack in request.lacks() {
@@ -166,6 +166,10 @@ impl Sender {
                 object.schedule.as_ref().filter(|schedule| schedule.next(lack.source_block).is_some())
             {
                 retransmitter.drop_request(index, schedule.layout().blocks(lack.source_block));
+            }
+            // It is whole.
+            if lack.lacking == 0 {
+                continue;
             }
             match self.symbols.lack(from, index, object, *lack) {
                 Answer::Group => {}

@@ -1,4 +1,4 @@
-//! What becomes of a source block of which no symbols are left.
+//! Source blocks of which no symbols are left, and those that need none any more.
 
 use super::*;
 
@@ -22,6 +22,23 @@ fn blocks_are_sent_again_when_symbols_for_the_group_and_for_one_receiver_are_use
     }
     lack(&mut bench, B, 0, Lack { source_block: 0, lacking: 200, next });
     assert!(bench.to(B).starts_with("data again 0 0..200, data again 0 200..400"));
+}
+
+/// Found by seed 55 of `lab faults`: a receiver that had lost much more than the others was to have its blocks apart, and
+/// decoded them with the symbols that the group had been sent.
+#[test]
+fn what_a_receiver_has_asked_for_is_not_sent_when_it_has_decoded_it() {
+    let mut bench = Bench::of(SenderConfig { fec: Some(Share::Needed), ..Bench::config() });
+    bench.out(20_000, &[A, B]);
+    bench.message(A, request(0, 4_000));
+    assert_eq!(bench.to(A).matches("data again").count(), 20, "nobody else lacks them");
+    bench.message(A, request(4_000, 20_000));
+    assert_eq!(bench.step(Lane::Receiver(A)).as_deref(), Some("data again 0 4000..4200"));
+    lack(&mut bench, A, 0, Lack { source_block: 0, lacking: 0, next: 400 });
+    assert_eq!((bench.to(A), bench.group()), (String::new(), String::new()));
+    // Should it have been wrong about that, it can ask again.
+    lack(&mut bench, A, 0, Lack { source_block: 0, lacking: 1, next: 400 });
+    assert!(bench.group().starts_with("symbols 0/0 200.."), "what it lacks is sent");
 }
 
 fn lack(bench: &mut Bench, from: ReceiverId, index: u32, lack: Lack) {
