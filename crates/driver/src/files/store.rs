@@ -1,12 +1,13 @@
 //! The thread that writes and hashes, so that a slow disk does not keep packets waiting in the kernel. Whoever would have to
 //! wait for it does its work instead, as long as it has not begun: two threads that wait for each other cost more.
 
+mod decoding;
 mod full;
 mod hands;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    io, mem,
+    io,
     ops::Range,
     slice,
     sync::{
@@ -22,6 +23,7 @@ use treecast_wire::{
     message::{BeginOfFile, ChunkHashes},
 };
 
+use decoding::Decoding;
 use full::FullDisk;
 pub use full::{Lack, Shortage};
 use hands::Hands;
@@ -211,7 +213,9 @@ impl Store {
         let (jobs, job_queue) = mpsc::sync_channel(MAX_BATCHES);
         let (free_queue, free) = mpsc::channel();
         let (report_queue, reports) = mpsc::channel();
+        let (call, calls) = mpsc::sync_channel(1);
         let worker = Worker {
+            decoding: Decoding::new(call.clone()),
             full: FullDisk::new(folder.rules().wait_for_space),
             names: Names::resuming(folder.clone(), journal.take_made()),
             folder,
@@ -229,7 +233,6 @@ impl Store {
         };
         let hands = Hands { worker, jobs: job_queue, buffer: vec![0; CATCH_UP_LEN] };
         let hands = Arc::new(Mutex::new(hands));
-        let (call, calls) = mpsc::sync_channel(1);
         let theirs = Arc::clone(&hands);
         let thread =
             std::thread::Builder::new().name("store".into()).spawn(move || hands::run(&theirs, &calls))?;
@@ -342,6 +345,8 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.jobs = None;
+        // The thread finds that there will be no more jobs.
+        self.call();
         self.call = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -369,7 +374,8 @@ struct Worker {
     /// there is some, or until the session is over.
     cramped: BTreeSet<FileId>,
     full: FullDisk,
-    /// Repair symbols of announced objects.
+    decoding: Decoding,
+    /// The repair symbols that are kept of announced objects.
     symbols: Symbols,
     open_parts: OpenParts,
 }
@@ -463,8 +469,8 @@ impl Worker {
                 let bytes = &batch.bytes()[at..at + len];
                 self.keep_symbols(file, (source_block, first), symbol_len, bytes);
             }
-            Task::Decode { file, source_block } => self.decode(file, &source_block),
-            Task::ForgetSymbols { file } => self.symbols.forget(file),
+            Task::Decode { file, source_block } => self.decode(file, source_block),
+            Task::ForgetSymbols { file } => self.forget_symbols(file),
             Task::Hash { file } => {
                 self.hash(file, buffer);
                 // Before anything else becomes visible: a folder's hash comes before the files in it.
@@ -589,7 +595,7 @@ impl Worker {
     }
 
     fn discard(&mut self, file: FileId) {
-        self.symbols.forget(file);
+        self.forget_symbols(file);
         self.open_parts.files.retain(|open| *open != file);
         if let Some(object) = self.objects.remove(&file)
             && !matches!(object, Some(Object::Early(_)))
@@ -606,30 +612,9 @@ impl Worker {
         }
     }
 
-    fn decode(&mut self, file: FileId, source_block: &SourceBlock) {
-        if !self.symbols.has(file) {
-            return;
-        }
-        let mut symbols = mem::take(&mut self.symbols);
-        let mut is_right = false;
-        self.attempt(file, &source_block.missing, |stored, begin, folder| {
-            let decoded = symbols.decode(file, stored, source_block);
-            let Some(decoded) = decoded.map_err(|source| read_back(folder, source))? else { return Ok(()) };
-            let start = source_block.blocks.start * u64::from(source_block.symbol_len);
-            for gap in &source_block.missing {
-                let bytes = &decoded[(gap.start - start) as usize..(gap.end - start) as usize];
-                write(stored, folder, begin.file_name(), gap.start, bytes)?;
-            }
-            is_right = true;
-            Ok(())
-        });
-        self.symbols = symbols;
-        if matches!(self.objects.get(&file), Some(Some(_))) && !self.full.has(file) {
-            self.note_stored(file, false);
-            self.report(Report::Decoded { file, source_block: source_block.number, is_right });
-        } else {
-            self.symbols.forget(file);
-        }
+    fn forget_symbols(&mut self, file: FileId) {
+        self.symbols.forget(file);
+        self.decoding.forget(file);
     }
 
     /// Hashes one piece of what was stored out of order; false when no object has one.
@@ -689,7 +674,7 @@ impl Worker {
     }
 
     fn commit(&mut self, file: FileId) {
-        self.symbols.forget(file);
+        self.forget_symbols(file);
         let report = match self.give_name(file) {
             Ok(()) => {
                 self.full.note_progress(file);

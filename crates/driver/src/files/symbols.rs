@@ -6,7 +6,6 @@ use std::{collections::BTreeMap, fs::File, io, ops::Range, os::unix::fs::FileExt
 use treecast_wire::header::FileId;
 
 use super::{TargetError, TargetFolder, stored::Stored};
-use crate::fec;
 
 /// The symbols of all objects.
 #[derive(Debug, Default)]
@@ -95,18 +94,16 @@ impl Symbols {
         }
     }
 
-    /// The bytes of a source block, from what of it is stored and its symbols, which are then forgotten. None when they do
-    /// not suffice.
+    /// All that is there of a source block: stored blocks and kept symbols, by their numbers.
     ///
     /// # Errors
-    /// When what is there cannot be read.
-    pub fn decode(
-        &mut self,
+    /// When it cannot be read.
+    pub fn gather(
+        &self,
         file: FileId,
         stored: &Stored,
         source_block: &SourceBlock,
-    ) -> io::Result<Option<Vec<u8>>> {
-        let symbols = (source_block.blocks.end - source_block.blocks.start) as u32;
+    ) -> io::Result<Vec<(u32, Vec<u8>)>> {
         let mut received = source_symbols(stored, source_block)?;
         let kept = self.kept.get(&file).filter(|kept| kept.symbol_len == source_block.symbol_len);
         let kept = kept.and_then(|kept| kept.blocks.get(&source_block.number));
@@ -117,14 +114,15 @@ impl Symbols {
                 received.push((*number, symbol));
             }
         }
-        let decoded = fec::decode(symbols, source_block.symbol_len, received);
-        if decoded.is_some()
-            && let Some(kept) = self.kept.get_mut(&file)
-        {
-            let (symbol_len, used) = (kept.symbol_len, kept.blocks.remove(&source_block.number));
+        Ok(received)
+    }
+
+    /// Forgets the symbols of one source block.
+    pub fn forget_source_block(&mut self, file: FileId, source_block: u32) {
+        if let Some(kept) = self.kept.get_mut(&file) {
+            let (symbol_len, used) = (kept.symbol_len, kept.blocks.remove(&source_block));
             self.free_slots(symbol_len, used.into_iter().flatten());
         }
-        Ok(decoded)
     }
 }
 
@@ -154,7 +152,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        fec::Encoder,
+        fec::{self, Encoder},
         files::{Journal, walk::tests::scratch},
     };
 
@@ -190,10 +188,13 @@ mod tests {
             let repair = Encoder::new(&whole, LEN).unwrap().repair(count..count + 5).unwrap();
             symbols.keep(&folder, FileId(1), LEN, (number, count), &repair[..200]).unwrap();
             let source_block = SourceBlock { number, blocks, symbol_len: LEN, missing };
-            assert_eq!(symbols.decode(FileId(1), &stored, &source_block).unwrap(), None, "too few");
+            let decode = |symbols: &Symbols| {
+                fec::decode(count, LEN, symbols.gather(FileId(1), &stored, &source_block).unwrap())
+            };
+            assert_eq!(decode(&symbols), None, "too few");
             symbols.keep(&folder, FileId(1), LEN, (number, count + 2), &repair[200..]).unwrap();
-            let decoded = symbols.decode(FileId(1), &stored, &source_block).unwrap().unwrap();
-            assert!(decoded == whole);
+            assert!(decode(&symbols).unwrap() == whole);
+            symbols.forget_source_block(FileId(1), number);
             assert!(symbols.file.is_none(), "nothing is kept any more");
         }
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), names);

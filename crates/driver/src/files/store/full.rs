@@ -229,6 +229,7 @@ impl Worker {
             let shortage = self.shortage(file, begin, left, error);
             self.report(Report::Full { shortage: Box::new(shortage) });
         }
+        self.decoding.forget(file);
         // The journal has what is there, should nobody make room before this receiver ends.
         self.note_stored(file, true);
         true

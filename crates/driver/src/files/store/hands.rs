@@ -34,8 +34,12 @@ pub(super) enum Step {
 }
 
 impl Hands {
-    /// Carries out the next job, or hashes what is behind while there is none.
+    /// Stores what has been decoded, or carries out the next job, or hashes what is behind while there is none.
     pub fn step(&mut self) -> Step {
+        if self.worker.take_decoded() {
+            self.worker.tell();
+            return Step::Worked;
+        }
         match self.jobs.try_recv() {
             Ok(job) => self.worker.carry_out(job, &mut self.buffer),
             Err(TryRecvError::Disconnected) => return Step::Over,

@@ -228,3 +228,63 @@ fn an_object_for_which_there_was_room_has_all_its_time_when_the_disk_is_full_aga
     drop(hands);
     std::fs::remove_dir_all(path).unwrap();
 }
+
+/// Ten blocks in two source blocks: the first block of each is lost, and of the second one no symbol came either.
+#[test]
+fn source_blocks_are_decoded_beside_other_work_unless_nobody_wants_them_any_more() {
+    const LEN: usize = 1000;
+    let path = scratch("decoding");
+    let data: Vec<u8> = (0..10 * LEN).map(|at| (at * 31 % 251) as u8).collect();
+    let symbol = crate::fec::Encoder::new(&data[..5 * LEN], LEN as u16).unwrap().repair(5..6).unwrap();
+    let bytes = [&data[..], &symbol].concat();
+    let decode = |file, number: u32| {
+        let start = u64::from(number) * 5;
+        let missing = start * LEN as u64..(start + 1) * LEN as u64;
+        let blocks = start..start + 5;
+        let source_block = SourceBlock { number, blocks, symbol_len: LEN as u16, missing: vec![missing] };
+        Task::Decode { file, source_block }
+    };
+    let tasks = |file, name| {
+        let keep = |range: Range<usize>| Task::Keep {
+            file,
+            at: range.start,
+            range: range.start as u64..range.end as u64,
+        };
+        vec![
+            Task::Announce { file, begin: begin(10 * LEN as u64, name), kept: Kept::Nothing },
+            keep(LEN..5 * LEN),
+            keep(6 * LEN..10 * LEN),
+            Task::KeepSymbols {
+                file,
+                source_block: 0,
+                first: 5,
+                symbol_len: LEN as u16,
+                at: 10 * LEN,
+                len: LEN,
+            },
+            decode(file, 0),
+            decode(file, 1),
+        ]
+    };
+    let (unwanted, wanted) = (FileId(1), FileId(2));
+    let mut store = store(&path);
+    let mut all = tasks(unwanted, "unwanted");
+    all.push(Task::Discard { file: unwanted });
+    all.extend(tasks(wanted, "wanted"));
+    let mut reports = done(&mut store, &bytes, all);
+    while reports.len() < 2 {
+        reports.push(store.reports.recv().unwrap());
+    }
+    let decoded = |source_block, is_right| Report::Decoded { file: wanted, source_block, is_right };
+    assert_eq!(reports, [decoded(0, true), decoded(1, false)]);
+    // A session that ends does not wait for what is decoded.
+    done(
+        &mut store,
+        &bytes,
+        vec![Task::Keep { file: wanted, range: 5000..6000, at: 5000 }, decode(wanted, 1)],
+    );
+    commit(&mut store, wanted).1.unwrap();
+    drop(store);
+    assert_eq!(std::fs::read(path.join("wanted")).unwrap(), data);
+    std::fs::remove_dir_all(path).unwrap();
+}
