@@ -529,6 +529,10 @@ impl<'a> Session<'a> {
                 return Ok(());
             }
         }
+        if let Err(error) = self.prepare_symbols(file, range.end) {
+            self.withdraw(now, file, &error);
+            return Ok(());
+        }
         self.note_read(now, file, range.end);
         Ok(())
     }
