@@ -9,8 +9,8 @@ const SHORT_SLICE_NS: u64 = 100_000;
 const NICE_OF_WORK_THAT_WAITS: i32 = 10;
 
 /// Has the scheduler run the calling thread soon after it wakes, also while other threads compute. The thread gets no more
-/// processor time than before, but in shorter turns (Linux 6.12, `sched_setattr(2)`). Older kernels ignore it. A thread that
-/// somebody has given another policy or slice keeps it.
+/// processor time than before, but in shorter turns (Linux 6.12, `sched_setattr(2)`). Older kernels ignore it, and without
+/// permission nothing changes. A thread with a policy other than the usual one keeps it.
 pub(crate) fn take_short() {
     if let Ok(mut now) = attributes()
         && now.sched_policy == libc::SCHED_OTHER as u32
@@ -21,7 +21,8 @@ pub(crate) fn take_short() {
     }
 }
 
-/// Has the scheduler prefer other threads of this machine to the calling one. There is no way back without privileges.
+/// Has the scheduler prefer other threads of this machine to the calling one. There is no way back without privileges. A
+/// thread with a policy other than the usual one, or where this is not permitted, stays as it is.
 pub(crate) fn let_others_go_first() {
     if let Ok(mut now) = attributes()
         && now.sched_policy == libc::SCHED_OTHER as u32
@@ -78,5 +79,45 @@ mod tests {
         assert_eq!(behind.sched_nice, before.sched_nice.max(NICE_OF_WORK_THAT_WAITS));
         assert_eq!(behind.sched_runtime, before.sched_runtime);
         assert_eq!(attributes().unwrap().sched_nice, before.sched_nice, "other threads are as they were");
+    }
+
+    /// Has a system call of the calling thread fail with an error number.
+    fn forbid(call: libc::c_long, error: i32) {
+        let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let answer = libc::BPF_RET | libc::BPF_K;
+        let mut steps = [
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call as u32),
+            step(answer, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32),
+            step(answer, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let filter = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+        // SAFETY: the filter is valid and outlives the calls; it holds for this thread only.
+        let is_set = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) == 0
+        };
+        assert!(is_set, "{}", io::Error::last_os_error());
+    }
+
+    #[test]
+    fn a_thread_goes_on_as_it_was_where_the_kernel_has_no_such_call_or_forbids_it() {
+        for (call, error) in [
+            (libc::SYS_sched_getattr, libc::ENOSYS),
+            (libc::SYS_sched_setattr, libc::EPERM),
+            (libc::SYS_sched_setattr, libc::E2BIG),
+        ] {
+            let thread = std::thread::spawn(move || {
+                // SAFETY: it takes numbers only; 0 is the calling thread.
+                let nice = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+                let before = nice();
+                forbid(call, error);
+                take_short();
+                let_others_go_first();
+                assert_eq!(nice(), before);
+                assert!(attributes().map_or(call == libc::SYS_sched_getattr, |now| now.sched_nice == before));
+            });
+            thread.join().unwrap();
+        }
     }
 }

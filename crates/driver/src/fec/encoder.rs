@@ -75,11 +75,12 @@ pub fn read_source_block<E>(
 pub struct Encoders {
     /// The one used last is at the end.
     recent: VecDeque<(FileId, u32, Encoder)>,
-    /// The encoder that a thread is making. It takes about as long as 64 KiB at 80 Mbit/s, in which nothing else would leave.
+    /// The encoder that a thread is making. That takes as long as sending 64 KiB at 80 Mbit/s, and the sender would stand
+    /// still meanwhile.
     coming: Option<Coming>,
 }
 
-/// An encoder on its way, and what it is of.
+/// An encoder that a thread is making, and the source block that it encodes.
 #[derive(Debug)]
 struct Coming {
     file: FileId,
@@ -113,11 +114,11 @@ impl Encoders {
         Ok(self.recent.back().map(|(_, _, encoder)| encoder))
     }
 
-    /// Has a thread make the encoder of a source block that will be asked for, unless it is here or another one is being
-    /// made.
+    /// Has a thread make the encoder of a source block that will be asked for. There is one such thread at a time: while it
+    /// works, nothing is prepared.
     ///
     /// # Errors
-    /// What `read` says.
+    /// When `read` fails.
     pub fn prepare<E>(
         &mut self,
         file: FileId,
@@ -152,7 +153,7 @@ impl Encoders {
         coming.is_some_and(|coming| (coming.file, coming.source_block) == (file, source_block))
     }
 
-    /// Takes the encoder that a thread is making, and waits for it where it is not ready.
+    /// Takes the encoder that a thread is making. Waits until it is ready.
     fn welcome(&mut self) {
         if let Some(Coming { file, source_block, encoder }) = self.coming.take()
             && let Ok(Some(encoder)) = encoder.join()
@@ -168,8 +169,10 @@ impl Encoders {
 
     /// Lets go of what belongs to an object.
     pub fn forget(&mut self, file: FileId) {
+        if self.coming.as_ref().is_some_and(|coming| coming.file == file) {
+            self.welcome();
+        }
         self.recent.retain(|(other, _, _)| *other != file);
-        self.coming.take_if(|coming| coming.file == file);
     }
 
     fn make_room(&mut self, bytes: usize) {
@@ -179,6 +182,13 @@ impl Encoders {
         {
             held -= oldest.bytes();
         }
+    }
+}
+
+/// The thread ends with the session.
+impl Drop for Encoders {
+    fn drop(&mut self) {
+        self.welcome();
     }
 }
 

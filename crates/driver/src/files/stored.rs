@@ -99,6 +99,11 @@ impl Stored {
             return Ok(());
         }
         let end = position + bytes.len() as u64;
+        if self.missing(position..end).first() != Some(&(position..end)) {
+            // The tree may hold the hash of what this has written over.
+            self.is_read_back = true;
+            self.behind.clear();
+        }
         self.note(position..end);
         self.unnoted_bytes += bytes.len() as u64;
         match self.unnoted.last_mut() {
@@ -224,6 +229,23 @@ impl Stored {
         self.stored.iter().map(|(start, end)| end - start).sum()
     }
 
+    /// The parts of a range that are not stored.
+    pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let before = self.stored.range(..=range.start).next_back();
+        let first = before.map_or(range.start, |(start, _)| *start);
+        let (mut gaps, mut at) = (Vec::new(), range.start);
+        for (start, end) in self.stored.range(first..range.end) {
+            if *start > at {
+                gaps.push(at..*start);
+            }
+            at = at.max(*end);
+        }
+        if at < range.end {
+            gaps.push(at..range.end);
+        }
+        gaps
+    }
+
     /// Where they are.
     pub fn path(&self) -> PathBuf {
         self.part.path()
@@ -332,6 +354,35 @@ mod tests {
             }
             assert!(!stored.is_behind());
         }
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn the_hash_is_of_the_bytes_that_came_last() {
+        let path = scratch("stored-twice");
+        let (journal, _) = Journal::open(&TargetFolder::open(&path).unwrap(), SessionId(0), false).unwrap();
+        let mut stored = Stored::new(part(&journal, 0));
+        let mut data = vec![1; 600_000];
+        stored.write(0, &data).unwrap();
+        data[1000..3000].fill(2);
+        stored.write(1000, &[2; 2000]).unwrap();
+        assert_eq!(stored.hash(&mut [0; 7000]).unwrap(), *blake3::hash(&data).as_bytes());
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
+    fn what_is_missing_lies_between_what_is_stored() {
+        let path = scratch("stored-gaps");
+        let (journal, _) = Journal::open(&TargetFolder::open(&path).unwrap(), SessionId(0), false).unwrap();
+        let mut stored = Stored::new(part(&journal, 0));
+        assert_eq!(stored.missing(5..9), [5..9]);
+        stored.write(10, &[1; 10]).unwrap();
+        stored.write(30, &[1; 10]).unwrap();
+        assert_eq!(stored.missing(0..50), [0..10, 20..30, 40..50]);
+        assert_eq!(stored.missing(15..35), [20..30]);
+        assert_eq!(stored.missing(20..30), [20..30]);
+        assert!(stored.missing(12..20).is_empty() && stored.missing(30..40).is_empty());
         std::fs::remove_dir_all(path).unwrap();
     }
 

@@ -2,10 +2,12 @@
 //! while a source block that is whole a little later delays nothing: others are on their way meanwhile.
 
 use std::{
+    any::Any,
     collections::VecDeque,
     mem,
+    panic::{self, AssertUnwindSafe},
     sync::mpsc::{self, Receiver, Sender, SyncSender},
-    thread,
+    thread::{self, JoinHandle},
 };
 
 use treecast_wire::header::FileId;
@@ -13,16 +15,26 @@ use treecast_wire::header::FileId;
 use super::{Object, Report, Worker, read_back, write};
 use crate::{fec, files::symbols::SourceBlock, turns};
 
+/// As [`fec::decode`].
+pub(super) type Decode = fn(u32, u16, Vec<(u32, Vec<u8>)>) -> Option<Vec<u8>>;
+
+/// What the thread has come to: a source block, none when the symbols did not suffice, or what the decoder said when it
+/// panicked.
+type Outcome = Result<Option<Vec<u8>>, String>;
+
 /// The source blocks that are to be decoded, one at a time: each takes three times its length in memory.
 #[derive(Debug)]
 pub(super) struct Decoding {
+    /// What waits for the thread. A source block is here once at most, without its bytes.
     queue: VecDeque<(FileId, SourceBlock)>,
     /// The source block that the thread decodes, which may be of no use any more.
     under_way: Option<UnderWay>,
-    results: Receiver<Option<Vec<u8>>>,
-    result_queue: Sender<Option<Vec<u8>>>,
+    results: Receiver<Outcome>,
+    result_queue: Sender<Outcome>,
     /// Tells the store that there is a result.
     call: SyncSender<()>,
+    /// What decodes, which tests replace.
+    pub decode: Decode,
 }
 
 #[derive(Debug)]
@@ -30,15 +42,16 @@ struct UnderWay {
     file: FileId,
     source_block: SourceBlock,
     is_wanted: bool,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Decoding {
     pub fn new(call: SyncSender<()>) -> Self {
         let (result_queue, results) = mpsc::channel();
-        Self { queue: VecDeque::new(), under_way: None, results, result_queue, call }
+        Self { queue: VecDeque::new(), under_way: None, results, result_queue, call, decode: fec::decode }
     }
 
-    /// Nothing that was to be decoded of an object is of use any more.
+    /// Decodes nothing more of an object. What is being decoded of it is thrown away when it comes.
     pub fn forget(&mut self, file: FileId) {
         self.queue.retain(|(other, _)| *other != file);
         if let Some(under_way) = self.under_way.as_mut().filter(|one| one.file == file) {
@@ -49,19 +62,37 @@ impl Decoding {
     fn start(&mut self, file: FileId, source_block: SourceBlock, received: Vec<(u32, Vec<u8>)>) {
         let symbols = (source_block.blocks.end - source_block.blocks.start) as u32;
         let symbol_len = source_block.symbol_len;
-        let (results, call) = (self.result_queue.clone(), self.call.clone());
-        let decode = move || {
+        let (results, call, decode) = (self.result_queue.clone(), self.call.clone(), self.decode);
+        let work = move || {
             turns::let_others_go_first();
-            // Nobody waits for it when the session is over.
-            _ = results.send(fec::decode(symbols, symbol_len, received));
+            let decoded = panic::catch_unwind(AssertUnwindSafe(|| decode(symbols, symbol_len, received)));
+            // Nobody takes it when the session is over.
+            _ = results.send(decoded.map_err(|panic| said(&*panic)));
             _ = call.try_send(());
         };
-        self.under_way = Some(UnderWay { file, source_block, is_wanted: true });
-        if thread::Builder::new().name("decoder".into()).spawn(decode).is_err() {
+        let thread = thread::Builder::new().name("decoder".into()).spawn(work).ok();
+        if thread.is_none() {
             // As if the symbols had not sufficed: others will be asked for.
-            _ = self.result_queue.send(None);
+            _ = self.result_queue.send(Ok(None));
+            _ = self.call.try_send(());
+        }
+        self.under_way = Some(UnderWay { file, source_block, is_wanted: true, thread });
+    }
+}
+
+/// The thread ends with the session, which waits for one source block at most.
+impl Drop for Decoding {
+    fn drop(&mut self) {
+        if let Some(thread) = self.under_way.take().and_then(|under_way| under_way.thread) {
+            _ = thread.join();
         }
     }
+}
+
+/// The message of a panic.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }
 
 impl Worker {
@@ -95,9 +126,12 @@ impl Worker {
 
     /// Stores the source block that the thread has decoded. Returns false when there is none.
     pub(super) fn take_decoded(&mut self) -> bool {
-        let Ok(decoded) = self.decoding.results.try_recv() else { return false };
-        if let Some(UnderWay { file, source_block, is_wanted: true }) = self.decoding.under_way.take() {
-            self.store_decoded(file, &source_block, decoded);
+        let Ok(outcome) = self.decoding.results.try_recv() else { return false };
+        if let Some(UnderWay { file, source_block, is_wanted: true, .. }) = self.decoding.under_way.take() {
+            match outcome {
+                Ok(decoded) => self.store_decoded(file, &source_block, decoded),
+                Err(said) => self.give_up_decoding(file, &said),
+            }
         }
         self.decode_next();
         true
@@ -108,7 +142,9 @@ impl Worker {
         self.attempt(file, &source_block.missing, |stored, begin, folder| {
             let Some(decoded) = &decoded else { return Ok(()) };
             let start = source_block.blocks.start * u64::from(source_block.symbol_len);
-            for gap in &source_block.missing {
+            // What has come meanwhile stays: it may be in the hash already.
+            let missing = source_block.missing.iter().flat_map(|gap| stored.missing(gap.clone()));
+            for gap in missing.collect::<Vec<_>>() {
                 let bytes = &decoded[(gap.start - start) as usize..(gap.end - start) as usize];
                 write(stored, folder, begin.file_name(), gap.start, bytes)?;
             }
@@ -123,5 +159,15 @@ impl Worker {
         }
         self.note_stored(file, false);
         self.report(Report::Decoded { file, source_block: source_block.number, is_right });
+    }
+
+    /// The same symbols would have the decoder panic again.
+    fn give_up_decoding(&mut self, file: FileId, said: &str) {
+        if matches!(self.objects.get(&file), Some(Some(Object::Announced { .. }))) {
+            let reason = format!(
+                "the decoder of repair symbols failed: {said}; receive it again, and have the sender send with --fec none"
+            );
+            self.give_up(file, reason);
+        }
     }
 }

@@ -1,4 +1,8 @@
-use std::{os::unix::fs::MetadataExt, time::Duration};
+use std::{
+    os::unix::fs::MetadataExt,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use treecast_wire::{
     header::SessionId,
@@ -229,62 +233,134 @@ fn an_object_for_which_there_was_room_has_all_its_time_when_the_disk_is_full_aga
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// Ten blocks in two source blocks: the first block of each is lost, and of the second one no symbol came either.
-#[test]
-fn source_blocks_are_decoded_beside_other_work_unless_nobody_wants_them_any_more() {
-    const LEN: usize = 1000;
-    let path = scratch("decoding");
+/// The length of a block in what follows.
+const LEN: usize = 1000;
+
+/// An object of ten blocks in two source blocks, and a repair symbol of the first one.
+fn two_source_blocks() -> (Vec<u8>, Vec<u8>) {
     let data: Vec<u8> = (0..10 * LEN).map(|at| (at * 31 % 251) as u8).collect();
     let symbol = crate::fec::Encoder::new(&data[..5 * LEN], LEN as u16).unwrap().repair(5..6).unwrap();
     let bytes = [&data[..], &symbol].concat();
-    let decode = |file, number: u32| {
-        let start = u64::from(number) * 5;
-        let missing = start * LEN as u64..(start + 1) * LEN as u64;
-        let blocks = start..start + 5;
-        let source_block = SourceBlock { number, blocks, symbol_len: LEN as u16, missing: vec![missing] };
-        Task::Decode { file, source_block }
-    };
-    let tasks = |file, name| {
-        let keep = |range: Range<usize>| Task::Keep {
-            file,
-            at: range.start,
-            range: range.start as u64..range.end as u64,
-        };
-        vec![
-            Task::Announce { file, begin: begin(10 * LEN as u64, name), kept: Kept::Nothing },
-            keep(LEN..5 * LEN),
-            keep(6 * LEN..10 * LEN),
-            Task::KeepSymbols {
-                file,
-                source_block: 0,
-                first: 5,
-                symbol_len: LEN as u16,
-                at: 10 * LEN,
-                len: LEN,
-            },
-            decode(file, 0),
-            decode(file, 1),
-        ]
-    };
-    let (unwanted, wanted) = (FileId(1), FileId(2));
-    let mut store = store(&path);
-    let mut all = tasks(unwanted, "unwanted");
-    all.push(Task::Discard { file: unwanted });
-    all.extend(tasks(wanted, "wanted"));
-    let mut reports = done(&mut store, &bytes, all);
-    while reports.len() < 2 {
+    (data, bytes)
+}
+
+fn keep_blocks(file: FileId, blocks: Range<usize>) -> Task {
+    let range = blocks.start * LEN..blocks.end * LEN;
+    Task::Keep { file, at: range.start, range: range.start as u64..range.end as u64 }
+}
+
+/// Decodes a source block of which the first block is missing.
+fn decode(file: FileId, number: u32) -> Task {
+    let start = u64::from(number) * 5;
+    let missing = start * LEN as u64..(start + 1) * LEN as u64;
+    let blocks = start..start + 5;
+    let source_block = SourceBlock { number, blocks, symbol_len: LEN as u16, missing: vec![missing] };
+    Task::Decode { file, source_block }
+}
+
+/// The first block of each source block is lost, and of the second one no symbol came either.
+fn decode_both(file: FileId, name: &str) -> Vec<Task> {
+    let symbols =
+        Task::KeepSymbols { file, source_block: 0, first: 5, symbol_len: LEN as u16, at: 10 * LEN, len: LEN };
+    vec![
+        Task::Announce { file, begin: begin(10 * LEN as u64, name), kept: Kept::Nothing },
+        keep_blocks(file, 1..5),
+        keep_blocks(file, 6..10),
+        symbols,
+        decode(file, 0),
+        decode(file, 1),
+    ]
+}
+
+/// Waits until there are this many reports.
+fn wait_for(store: &Store, mut reports: Vec<Report>, count: usize) -> Vec<Report> {
+    while reports.len() < count {
         reports.push(store.reports.recv().unwrap());
     }
+    reports
+}
+
+#[test]
+fn source_blocks_are_decoded_beside_other_work_unless_nobody_wants_them_any_more() {
+    let path = scratch("decoding");
+    let (data, bytes) = two_source_blocks();
+    let (unwanted, wanted) = (FileId(1), FileId(2));
+    let mut store = store(&path);
+    let mut tasks = decode_both(unwanted, "unwanted");
+    tasks.push(Task::Discard { file: unwanted });
+    tasks.extend(decode_both(wanted, "wanted"));
+    let reports = done(&mut store, &bytes, tasks);
+    let reports = wait_for(&store, reports, 2);
     let decoded = |source_block, is_right| Report::Decoded { file: wanted, source_block, is_right };
     assert_eq!(reports, [decoded(0, true), decoded(1, false)]);
-    // A session that ends does not wait for what is decoded.
-    done(
-        &mut store,
-        &bytes,
-        vec![Task::Keep { file: wanted, range: 5000..6000, at: 5000 }, decode(wanted, 1)],
-    );
+    done(&mut store, &bytes, vec![keep_blocks(wanted, 5..6)]);
     commit(&mut store, wanted).1.unwrap();
-    drop(store);
     assert_eq!(std::fs::read(path.join("wanted")).unwrap(), data);
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn a_decoder_that_panics_fails_its_object_and_no_other() {
+    let path = scratch("decoder-panics");
+    let (data, bytes) = two_source_blocks();
+    let (bad, good) = (FileId(1), FileId(2));
+    let mut store = store(&path);
+    store.hands.lock().unwrap().worker.decoding.decode = |_, _, _| panic!("no such {}", "symbol");
+    let reports = done(&mut store, &bytes, decode_both(bad, "bad"));
+    let reports = wait_for(&store, reports, 1);
+    let [Report::Failed { file, reason }] = &reports[..] else { panic!("{reports:?}") };
+    assert!(*file == bad && reason.contains("no such symbol"), "{reason}");
+    store.hands.lock().unwrap().worker.decoding.decode = crate::fec::decode;
+    let reports = done(&mut store, &bytes, decode_both(good, "good"));
+    assert_eq!(wait_for(&store, reports, 2).len(), 2);
+    done(&mut store, &bytes, vec![keep_blocks(good, 5..6)]);
+    commit(&mut store, good).1.unwrap();
+    assert_eq!(std::fs::read(path.join("good")).unwrap(), data);
+    assert_eq!(names(&path), ["good"]);
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+/// A wrong symbol spoils its source block, and what came meanwhile may be in the object's hash.
+#[test]
+fn what_comes_while_its_source_block_is_decoded_is_not_written_over() {
+    static GATE: Mutex<()> = Mutex::new(());
+    let path = scratch("decoded-late");
+    let (data, bytes) = two_source_blocks();
+    let file = FileId(1);
+    let mut store = store(&path);
+    store.hands.lock().unwrap().worker.decoding.decode = |_, _, _| {
+        drop(GATE.lock().unwrap());
+        Some(vec![0; 5 * LEN])
+    };
+    let closed = GATE.lock().unwrap();
+    done(&mut store, &bytes, decode_both(file, "name"));
+    let reports =
+        done(&mut store, &bytes, vec![keep_blocks(file, 0..1), keep_blocks(file, 5..6), Task::Hash { file }]);
+    assert_eq!(reports, [Report::Hashed { file, hash: *blake3::hash(&data).as_bytes() }]);
+    drop(closed);
+    wait_for(&store, Vec::new(), 2);
+    commit(&mut store, file).1.unwrap();
+    assert_eq!(std::fs::read(path.join("name")).unwrap(), data);
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn the_decoder_ends_with_the_session() {
+    static BEGAN: AtomicBool = AtomicBool::new(false);
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
+    let path = scratch("decoder-ends");
+    let mut store = store(&path);
+    store.hands.lock().unwrap().worker.decoding.decode = |_, _, _| {
+        BEGAN.store(true, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(100));
+        IS_OVER.store(true, Ordering::SeqCst);
+        None
+    };
+    done(&mut store, &two_source_blocks().1, decode_both(FileId(1), "name"));
+    while !BEGAN.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+    drop(store);
+    assert!(IS_OVER.load(Ordering::SeqCst));
     std::fs::remove_dir_all(path).unwrap();
 }
