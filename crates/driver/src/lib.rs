@@ -21,7 +21,6 @@ pub mod seal;
 pub mod security;
 pub mod send;
 pub mod status;
-mod turns;
 pub mod udp;
 pub mod unicast;
 pub mod words;

@@ -29,6 +29,7 @@ pub mod stop;
 pub mod tcp_info;
 pub mod tcx;
 pub mod tun;
+pub mod turns;
 pub mod unix;
 pub mod user;
 pub mod wake;

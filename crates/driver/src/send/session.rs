@@ -64,7 +64,6 @@ use crate::{
     poller::{Interest, Poller, Ready},
     security::manifest::Signer,
     stop::Stop,
-    turns,
     wake::Waker,
 };
 
@@ -267,7 +266,7 @@ impl<'a> Session<'a> {
 
     /// Returns when the session was over.
     fn serve(&mut self, stop: &Stop) -> Result<Instant, SendError> {
-        turns::take_short();
+        treecast_host::turns::take_short();
         self.poller.add(stop, STOP, Interest::Read)?;
         self.hash_for_frames(stop)?;
         let mut ready = Vec::new();

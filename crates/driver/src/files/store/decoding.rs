@@ -13,7 +13,7 @@ use std::{
 use treecast_wire::header::FileId;
 
 use super::{Object, Report, Worker, read_back, write};
-use crate::{fec, files::symbols::SourceBlock, turns};
+use crate::{fec, files::symbols::SourceBlock};
 
 /// As [`fec::decode`].
 pub(super) type Decode = fn(u32, u16, Vec<(u32, Vec<u8>)>) -> Option<Vec<u8>>;
@@ -64,7 +64,7 @@ impl Decoding {
         let symbol_len = source_block.symbol_len;
         let (results, call, decode) = (self.result_queue.clone(), self.call.clone(), self.decode);
         let work = move || {
-            turns::let_others_go_first();
+            treecast_host::turns::let_others_go_first();
             let decoded = panic::catch_unwind(AssertUnwindSafe(|| decode(symbols, symbol_len, received)));
             // Nobody takes it when the session is over.
             _ = results.send(decoded.map_err(|panic| said(&*panic)));

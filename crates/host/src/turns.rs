@@ -11,7 +11,7 @@ const NICE_OF_WORK_THAT_WAITS: i32 = 10;
 /// Has the scheduler run the calling thread soon after it wakes, also while other threads compute. The thread gets no more
 /// processor time than before, but in shorter turns (Linux 6.12, `sched_setattr(2)`). Older kernels ignore it, and without
 /// permission nothing changes. A thread with a policy other than the usual one keeps it.
-pub(crate) fn take_short() {
+pub fn take_short() {
     if let Ok(mut now) = attributes()
         && now.sched_policy == libc::SCHED_OTHER as u32
     {
@@ -23,7 +23,7 @@ pub(crate) fn take_short() {
 
 /// Has the scheduler prefer other threads of this machine to the calling one. There is no way back without privileges. A
 /// thread with a policy other than the usual one, or where this is not permitted, stays as it is.
-pub(crate) fn let_others_go_first() {
+pub fn let_others_go_first() {
     if let Ok(mut now) = attributes()
         && now.sched_policy == libc::SCHED_OTHER as u32
     {
@@ -40,19 +40,20 @@ fn attributes() -> io::Result<libc::sched_attr> {
     let mut attributes: libc::sched_attr = unsafe { mem::zeroed() };
     // SAFETY: `attributes` is a valid place for so many bytes and outlives the call; 0 is the calling thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, SIZE, 0) };
-    if result == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(attributes) }
 }
 
 fn set_attributes(attributes: &libc::sched_attr) -> io::Result<()> {
     let attributes = libc::sched_attr { size: SIZE, ..*attributes };
     // SAFETY: `attributes` is valid and outlives the call; 0 is the calling thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classic_bpf::{JUMP_EQUAL, LOAD_WORD, RETURN};
 
     #[test]
     fn a_thread_takes_short_turns_and_work_that_waits_goes_behind_others() {
@@ -83,13 +84,13 @@ mod tests {
 
     /// Has a system call of the calling thread fail with an error number.
     fn forbid(call: libc::c_long, error: i32) {
-        let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-        let answer = libc::BPF_RET | libc::BPF_K;
+        let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+        // The call's number comes first in `struct seccomp_data`.
         let mut steps = [
-            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call as u32),
-            step(answer, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32),
-            step(answer, 0, 0, libc::SECCOMP_RET_ALLOW),
+            step(LOAD_WORD, 0, 0, 0),
+            step(JUMP_EQUAL, 0, 1, call as u32),
+            step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32),
+            step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
         ];
         let filter = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
         // SAFETY: the filter is valid and outlives the calls; it holds for this thread only.
