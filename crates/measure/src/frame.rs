@@ -90,7 +90,7 @@ impl Frame {
             });
             frame.runs.push(FrameRun {
                 id: run.id.0,
-                parameters: db.parameters(run.id)?,
+                parameters: run.parameters,
                 nodes,
                 rows: rows.collect(),
                 is_complete: run.status == Status::Complete,

@@ -7,8 +7,8 @@
 //! The way of a number, from the kernel to the page:
 //!
 //! ```text
-//! sample  --(readings)-->  monitor (binary file)  --> CSV, SQL, JSON, a table
-//!     \--(recorder)----->  db (one SQLite file)   --> analysis --> tables, plot --> report (one HTML file)
+//! sample  --(readings)-->  monitor (SQLite file)  --> CSV, SQL, JSON, a table
+//!     \--(recorder)----->  db (one SQLite file)   --> frame --> claims, plots, tables --> report (one HTML file)
 //! ```
 //!
 //! The results of a run are its parameters, rows and series ([`db`]), whatever the experiment was. [`frame`] holds them in

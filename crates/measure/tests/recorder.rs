@@ -12,7 +12,7 @@ use std::{
 
 use treecast_measure::{
     Db,
-    db::{Machine, NodeInfo, Role, RunInfo},
+    db::{Machine, NewRun, NodeInfo, Parameters, Role},
     sample::{InterfaceSource, NodeSampler, NodeSource, Recorder, SampleError},
     series,
 };
@@ -121,7 +121,7 @@ fn the_recorder_puts_nodes_processes_and_the_machine_into_the_database() {
     let path = folder.path().join("results.sqlite");
     let namespace = Namespace::new();
     let mut db = Db::open(&path).unwrap();
-    let run = db.begin_run(&run_info()).unwrap();
+    let run = db.begin(&new_run()).unwrap();
     let server = db.add_node(run, &NodeInfo { name: "server0".into(), role: Role::Server }).unwrap();
     let machine = db.add_node(run, &NodeInfo { name: "machine".into(), role: Role::Machine }).unwrap();
 
@@ -154,17 +154,10 @@ fn cpu_ticks(pid: u32) -> u64 {
     fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-fn run_info() -> RunInfo {
-    RunInfo {
+fn new_run() -> NewRun {
+    NewRun {
         experiment: "test".into(),
-        topology: "S1L1".into(),
-        clients: 1,
-        router_levels: 0,
-        link_bps: None,
-        server_bps: None,
-        delivery: "nack".into(),
-        schedule: "immediate".into(),
-        size_bytes: 1,
+        parameters: Parameters::new(),
         repeat: 0,
         seed: 1,
         command: "a test".into(),

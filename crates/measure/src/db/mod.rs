@@ -1,21 +1,18 @@
 //! The results database: one SQLite file for all runs of all experiments.
 //!
-//! Order of calls: [`Db::open`], then for each run [`Db::begin_run`], [`Db::add_node`] for every node,
-//! [`Db::add_samples`], [`Db::add_event`] and [`Db::add_transfer`] while it goes on, and
-//! [`Db::finish_run`]. What was added survives when the process is killed: the next [`Db::open`] marks
+//! A run of any kind of experiment is its parameters, rows and series. Order of calls: [`Db::open`], then for each run
+//! [`Db::begin`], [`Db::add_node`] for every node, [`Db::add_samples`], [`Db::add_series`], [`Db::add_event`] and
+//! [`Db::add_rows`] while it goes on, and [`Db::finish_run`]. What was added survives when the process is killed: the next [`Db::open`] marks
 //! its run as cut short and keeps its samples. Several processes may have the file open at once, and
 //! a thread that samples has its own `Db` on the same file.
 //!
-//! All times of a run are since its start, which is the moment of `begin_run`.
+//! All times of a run are since its start, which is the moment of `begin`.
 
-mod feed;
 mod machine;
 mod query;
 mod rows;
 mod schema;
-mod sharing;
 mod types;
-mod use_case;
 mod write;
 
 use std::{
@@ -26,16 +23,8 @@ use std::{
 
 use rusqlite::Connection;
 
-pub use feed::{FeedInfo, ObjectTime};
 pub use rows::{NewRun, Parameters, Row};
-pub use sharing::{FlowInfo, InterfaceInfo, SharingInfo};
-pub use types::{
-    Event, Machine, NodeId, NodeInfo, Role, Run, RunEnd, RunId, RunInfo, Sample, SeriesId, Status, Transfer,
-};
-pub use use_case::{
-    Bytes, DiscoveryCost, EventOfRun, Latency, LinkBytes, LinkSeconds, Measured, ReceiverOfRun, SecondOfRun,
-    ThesisFigure, ThesisLevels, UseCaseInfo,
-};
+pub use types::{Event, Machine, NodeId, NodeInfo, Role, Run, RunEnd, RunId, Sample, SeriesId, Status};
 
 /// An open results database.
 pub struct Db {
@@ -55,6 +44,11 @@ pub enum DbError {
         path.display()
     )]
     Newer { path: PathBuf, found: u32, known: u32 },
+    #[error(
+        "results database {}: written by an older treecast (schema {found}, this one knows {known}); choose another folder, or read it with that treecast",
+        path.display()
+    )]
+    Older { path: PathBuf, found: u32, known: u32 },
     #[error("results database {}: {what}; it is damaged, or no results database", path.display())]
     Damaged { path: PathBuf, what: String },
 }

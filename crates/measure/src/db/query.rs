@@ -4,16 +4,15 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rusqlite::{OptionalExtension, Params, Row};
 
-use super::{
-    Db, Event, Machine, NodeId, NodeInfo, Result, Role, Run, RunId, RunInfo, SeriesId, Status, Transfer,
-};
+use super::{Db, Event, Machine, NodeId, NodeInfo, Parameters, Result, Role, Run, RunId, SeriesId, Status};
 
 impl Db {
     /// All runs, in the order in which they began.
     pub fn runs(&self) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         for run in self.collect("SELECT * FROM runs ORDER BY id", [], run_of)? {
-            runs.push(run.ok_or_else(|| self.damaged("a run has an unknown status"))?);
+            let run = run.ok_or_else(|| self.damaged("a run has an unknown status"))?;
+            runs.push(Run { parameters: self.parameters(run.id)?, ..run });
         }
         Ok(runs)
     }
@@ -70,12 +69,6 @@ impl Db {
         })
     }
 
-    /// How the clients of a run got the object, in the order of the nodes.
-    pub fn transfers(&self, run: RunId) -> Result<Vec<(NodeId, Transfer)>> {
-        let sql = "SELECT transfers.* FROM transfers JOIN nodes ON nodes.id = node_id WHERE run_id = ?1 ORDER BY node_id";
-        self.collect(sql, [run.0], transfer_of)
-    }
-
     pub(super) fn collect<T, P: Params>(
         &self,
         sql: &str,
@@ -94,50 +87,24 @@ fn run_of(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
     let Some(status) = Status::parse(&row.get::<_, String>("status")?) else { return Ok(None) };
     Ok(Some(Run {
         id: RunId(row.get("id")?),
-        info: RunInfo {
-            experiment: row.get("experiment")?,
-            topology: row.get("topology")?,
-            clients: row.get("clients")?,
-            router_levels: row.get("router_levels")?,
-            link_bps: row.get::<_, Option<i64>>("link_bps")?.map(|bps| bps as u64),
-            server_bps: row.get::<_, Option<i64>>("server_bps")?.map(|bps| bps as u64),
-            delivery: row.get("delivery")?,
-            schedule: row.get("schedule")?,
-            size_bytes: unsigned(row, "size_bytes")?,
-            repeat: row.get("repeat")?,
-            seed: unsigned(row, "seed")?,
-            command: row.get("command")?,
-            machine: Machine {
-                hostname: row.get("hostname")?,
-                kernel: row.get("kernel")?,
-                cpu_model: row.get("cpu_model")?,
-                cpus: row.get("cpus")?,
-                memory_bytes: unsigned(row, "memory_bytes")?,
-                treecast_version: row.get("treecast_version")?,
-            },
+        experiment: row.get("experiment")?,
+        parameters: Parameters::new(),
+        repeat: row.get("repeat")?,
+        seed: unsigned(row, "seed")?,
+        command: row.get("command")?,
+        machine: Machine {
+            hostname: row.get("hostname")?,
+            kernel: row.get("kernel")?,
+            cpu_model: row.get("cpu_model")?,
+            cpus: row.get("cpus")?,
+            memory_bytes: unsigned(row, "memory_bytes")?,
+            treecast_version: row.get("treecast_version")?,
         },
         started: UNIX_EPOCH + duration(row, "started_unix_ns")?,
         status,
         duration: duration(row, "duration_ns")?,
         saturated: row.get("saturated")?,
     }))
-}
-
-fn transfer_of(row: &Row<'_>) -> rusqlite::Result<(NodeId, Transfer)> {
-    let transfer = Transfer {
-        started: duration(row, "started_ns")?,
-        finished: row.get::<_, Option<i64>>("finished_ns")?.map(|ns| Duration::from_nanos(ns.max(0) as u64)),
-        received_bytes: unsigned(row, "received_bytes")?,
-        verified: row.get("verified")?,
-        failure: row.get("failure")?,
-        retransmitted_bytes: unsigned(row, "retransmitted_bytes")?,
-        duplicate_bytes: unsigned(row, "duplicate_bytes")?,
-        dropped_packets: unsigned(row, "dropped_packets")?,
-        cpu_user: duration(row, "cpu_user_ns")?,
-        cpu_system: duration(row, "cpu_system_ns")?,
-        peak_memory_bytes: unsigned(row, "peak_memory_bytes")?,
-    };
-    Ok((NodeId(row.get("node_id")?), transfer))
 }
 
 fn unsigned(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Db, Machine, NodeId, Result, RunId, RunInfo};
+use super::{Db, Machine, NodeId, Result, RunId};
 
 /// What distinguishes a run from the others of its experiment, by name: `delivery` is `nack`, `size` is `1048576`.
 /// Numbers are in base units.
@@ -55,60 +55,7 @@ impl Row {
     }
 }
 
-/// What version 5 of the schema adds. Samples may be any number: a counter's whole ones, and shares.
-pub(super) const SCHEMA_5: &str = "
-CREATE TABLE parameters (
-    run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-    name TEXT NOT NULL,
-    value TEXT NOT NULL,
-    PRIMARY KEY (run_id, name)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE rows (
-    id INTEGER PRIMARY KEY,
-    run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-    node_id INTEGER REFERENCES nodes (id) ON DELETE CASCADE,
-    measure TEXT NOT NULL,
-    value REAL,
-    unit TEXT NOT NULL,
-    note TEXT NOT NULL
-) STRICT;
-CREATE INDEX rows_of_run ON rows (run_id, measure);
-ALTER TABLE series ADD COLUMN unit TEXT NOT NULL DEFAULT '';
-ALTER TABLE samples RENAME TO samples_4;
-CREATE TABLE samples (
-    series_id INTEGER NOT NULL REFERENCES series (id) ON DELETE CASCADE,
-    at_ns INTEGER NOT NULL,
-    value ANY NOT NULL,
-    PRIMARY KEY (series_id, at_ns)
-) STRICT, WITHOUT ROWID;
-INSERT INTO samples SELECT series_id, at_ns, value FROM samples_4;
-DROP TABLE samples_4;
-";
-
 impl Db {
-    /// Starts a run of this process with its parameters. The run's clock starts here.
-    pub fn begin(&mut self, run: &NewRun) -> Result<RunId> {
-        let text = |name: &str| run.parameters.get(name).cloned().unwrap_or_default();
-        let number = |name: &str| text(name).parse::<u64>().ok();
-        let id = self.begin_run(&RunInfo {
-            experiment: run.experiment.clone(),
-            topology: text("network"),
-            clients: number("receivers").and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
-            router_levels: number("levels").and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
-            link_bps: number("link_rate"),
-            server_bps: number("server_rate"),
-            delivery: text("delivery"),
-            schedule: text("schedule"),
-            size_bytes: number("size").unwrap_or(0),
-            repeat: run.repeat,
-            seed: run.seed,
-            command: run.command.clone(),
-            machine: run.machine.clone(),
-        })?;
-        self.add_parameters(id, &run.parameters)?;
-        Ok(id)
-    }
-
     /// Adds or replaces parameters of a run.
     pub fn add_parameters(&mut self, run: RunId, parameters: &Parameters) -> Result<()> {
         let insert = || -> rusqlite::Result<()> {

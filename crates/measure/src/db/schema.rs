@@ -5,21 +5,14 @@ use std::fs;
 use super::{Db, DbError, Result, Status};
 
 /// The version of [`SCHEMA`], kept in SQLite's `user_version`.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
-/// `series` and `samples` are narrow, so that a new thing to sample needs no new column; clustering
-/// samples by series makes one series one read.
+/// A run of any kind is its parameters, its rows and its series, so that a new kind of experiment needs no new table.
+/// Clustering samples by series makes one series one read. A sample is any number: a counter's whole ones, and shares.
 const SCHEMA: &str = "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
     experiment TEXT NOT NULL,
-    topology TEXT NOT NULL,
-    clients INTEGER NOT NULL,
-    router_levels INTEGER NOT NULL,
-    link_bps INTEGER,
-    delivery TEXT NOT NULL,
-    schedule TEXT NOT NULL,
-    size_bytes INTEGER NOT NULL,
     repeat INTEGER NOT NULL,
     seed INTEGER NOT NULL,
     command TEXT NOT NULL,
@@ -35,6 +28,12 @@ CREATE TABLE runs (
     saturated TEXT,
     owner TEXT NOT NULL
 ) STRICT;
+CREATE TABLE parameters (
+    run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (run_id, name)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE nodes (
     id INTEGER PRIMARY KEY,
     run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
@@ -42,16 +41,27 @@ CREATE TABLE nodes (
     role TEXT NOT NULL,
     UNIQUE (run_id, name)
 ) STRICT;
+CREATE TABLE rows (
+    id INTEGER PRIMARY KEY,
+    run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    node_id INTEGER REFERENCES nodes (id) ON DELETE CASCADE,
+    measure TEXT NOT NULL,
+    value REAL,
+    unit TEXT NOT NULL,
+    note TEXT NOT NULL
+) STRICT;
+CREATE INDEX rows_of_run ON rows (run_id, measure);
 CREATE TABLE series (
     id INTEGER PRIMARY KEY,
     node_id INTEGER NOT NULL REFERENCES nodes (id) ON DELETE CASCADE,
     name TEXT NOT NULL,
+    unit TEXT NOT NULL DEFAULT '',
     UNIQUE (node_id, name)
 ) STRICT;
 CREATE TABLE samples (
     series_id INTEGER NOT NULL REFERENCES series (id) ON DELETE CASCADE,
     at_ns INTEGER NOT NULL,
-    value INTEGER NOT NULL,
+    value ANY NOT NULL,
     PRIMARY KEY (series_id, at_ns)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE events (
@@ -63,24 +73,10 @@ CREATE TABLE events (
     detail TEXT NOT NULL
 ) STRICT;
 CREATE INDEX events_of_run ON events (run_id, at_ns);
-CREATE TABLE transfers (
-    node_id INTEGER PRIMARY KEY REFERENCES nodes (id) ON DELETE CASCADE,
-    started_ns INTEGER NOT NULL,
-    finished_ns INTEGER,
-    received_bytes INTEGER NOT NULL,
-    verified INTEGER NOT NULL,
-    failure TEXT,
-    retransmitted_bytes INTEGER NOT NULL,
-    duplicate_bytes INTEGER NOT NULL,
-    dropped_packets INTEGER NOT NULL,
-    cpu_user_ns INTEGER NOT NULL,
-    cpu_system_ns INTEGER NOT NULL,
-    peak_memory_bytes INTEGER NOT NULL
-) STRICT;
 ";
 
 impl Db {
-    /// Makes the tables in an empty file. A file of a newer treecast is refused rather than misread.
+    /// Makes the tables in an empty file. A file of a newer or an older treecast is refused rather than misread.
     pub(super) fn prepare_schema(&mut self) -> Result<()> {
         let failed = |source| DbError::Sqlite { path: self.path.clone(), source };
         self.connection
@@ -98,20 +94,9 @@ impl Db {
         }
         if found == 0 {
             transaction.execute_batch(SCHEMA).map_err(failed)?;
-        }
-        let later = [
-            (2, super::feed::SCHEMA_2),
-            (3, super::sharing::SCHEMA_3),
-            (4, super::use_case::SCHEMA_4),
-            (5, super::rows::SCHEMA_5),
-        ];
-        for (version, adds) in later {
-            if found < version {
-                transaction.execute_batch(adds).map_err(failed)?;
-            }
-        }
-        if found < VERSION {
             transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
+        } else if found < VERSION {
+            return Err(DbError::Older { path: self.path.clone(), found, known: VERSION });
         }
         transaction.commit().map_err(failed)
     }

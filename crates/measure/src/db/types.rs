@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::Parameters;
 use crate::series::Name;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,34 +13,6 @@ pub struct NodeId(pub i64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeriesId(pub i64);
-
-/// What a run is going to do, known before it starts.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct RunInfo {
-    /// The experiment that it belongs to, e.g. `demo`.
-    pub experiment: String,
-    /// The network's name in the paper's form, e.g. `S1R3L5`.
-    pub topology: String,
-    pub clients: u32,
-    /// Routers between the server and a client; 0 on a LAN.
-    pub router_levels: u32,
-    /// The rate of the links; `None` when they are not limited.
-    pub link_bps: Option<u64>,
-    /// The rate of the server's own link, where it is known.
-    pub server_bps: Option<u64>,
-    /// How the bytes travel, e.g. `nack` or `tcp`.
-    pub delivery: String,
-    /// When the clients ask: `immediate`, `random` or `random2` (librecast-updates-2022, 1).
-    pub schedule: String,
-    pub size_bytes: u64,
-    /// Which repetition this is, from 0.
-    pub repeat: u32,
-    /// What all randomness of the run came from.
-    pub seed: u64,
-    /// The command that repeats it.
-    pub command: String,
-    pub machine: Machine,
-}
 
 /// The machine that a run was made on.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
@@ -78,7 +51,16 @@ pub struct RunEnd {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     pub id: RunId,
-    pub info: RunInfo,
+    /// The experiment that it belongs to, e.g. `demo`.
+    pub experiment: String,
+    pub parameters: Parameters,
+    /// Which repetition this is, from 0.
+    pub repeat: u32,
+    /// What all randomness of the run came from.
+    pub seed: u64,
+    /// The command that repeats it.
+    pub command: String,
+    pub machine: Machine,
     pub started: SystemTime,
     pub status: Status,
     /// Of a run cut short: until the last thing known of it.
@@ -121,35 +103,6 @@ pub struct Event {
     /// One word, e.g. `joined`.
     pub kind: String,
     pub detail: String,
-}
-
-/// How one client got the object: from the moment it asked until it had checked its copy.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Transfer {
-    pub started: Duration,
-    /// `None` when it never ended.
-    pub finished: Option<Duration>,
-    /// Bytes of the object that the client has.
-    pub received_bytes: u64,
-    /// The copy's BLAKE3 hash is the sender's.
-    pub verified: bool,
-    /// Why it failed; `None` when it did not.
-    pub failure: Option<String>,
-    pub retransmitted_bytes: u64,
-    pub duplicate_bytes: u64,
-    /// Packets that the kernel dropped at the client's socket.
-    pub dropped_packets: u64,
-    pub cpu_user: Duration,
-    pub cpu_system: Duration,
-    pub peak_memory_bytes: u64,
-}
-
-impl Transfer {
-    /// The time that the paper's tables 1 to 5 average; `None` for a transfer that did not succeed.
-    pub fn run_time(&self) -> Option<Duration> {
-        let finished = self.finished.filter(|_| self.verified && self.failure.is_none())?;
-        finished.checked_sub(self.started)
-    }
 }
 
 impl Status {

@@ -5,37 +5,27 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rusqlite::named_params;
 
 use super::{
-    Db, Event, NodeId, NodeInfo, Result, RunEnd, RunId, RunInfo, Sample, SeriesId, Status, Transfer,
+    Db, Event, NewRun, NodeId, NodeInfo, Result, RunEnd, RunId, Sample, SeriesId, Status,
     schema::this_process,
 };
 use crate::series::Name;
 
 impl Db {
-    /// Starts a run of this process. The run's clock starts here.
-    pub fn begin_run(&mut self, info: &RunInfo) -> Result<RunId> {
-        let machine = &info.machine;
+    /// Starts a run of this process with its parameters. The run's clock starts here.
+    pub fn begin(&mut self, run: &NewRun) -> Result<RunId> {
+        let machine = &run.machine;
         self.connection
             .execute(
-                "INSERT INTO runs (experiment, topology, clients, router_levels, link_bps, server_bps, delivery, schedule,
-                    size_bytes, repeat, seed, command, hostname, kernel, cpu_model, cpus, memory_bytes,
+                "INSERT INTO runs (experiment, repeat, seed, command, hostname, kernel, cpu_model, cpus, memory_bytes,
                     treecast_version, started_unix_ns, status, owner)
-                VALUES (:experiment, :topology, :clients, :router_levels, :link_bps, :server_bps, :delivery, :schedule,
-                    :size_bytes, :repeat, :seed, :command, :hostname, :kernel, :cpu_model, :cpus, :memory_bytes,
+                VALUES (:experiment, :repeat, :seed, :command, :hostname, :kernel, :cpu_model, :cpus, :memory_bytes,
                     :treecast_version, :started_unix_ns, :status, :owner)",
                 named_params! {
-                    ":experiment": info.experiment,
-                    ":topology": info.topology,
-                    ":clients": info.clients,
-                    ":router_levels": info.router_levels,
-                    ":link_bps": info.link_bps.map(|bps| bps as i64),
-                    ":server_bps": info.server_bps.map(|bps| bps as i64),
-                    ":delivery": info.delivery,
-                    ":schedule": info.schedule,
-                    ":size_bytes": info.size_bytes as i64,
-                    ":repeat": info.repeat,
+                    ":experiment": run.experiment,
+                    ":repeat": run.repeat,
                     // SQLite's integers are signed; the bits are kept.
-                    ":seed": info.seed as i64,
-                    ":command": info.command,
+                    ":seed": run.seed as i64,
+                    ":command": run.command,
                     ":hostname": machine.hostname,
                     ":kernel": machine.kernel,
                     ":cpu_model": machine.cpu_model,
@@ -48,7 +38,9 @@ impl Db {
                 },
             )
             .map_err(|e| self.failed(e))?;
-        Ok(RunId(self.connection.last_insert_rowid()))
+        let id = RunId(self.connection.last_insert_rowid());
+        self.add_parameters(id, &run.parameters)?;
+        Ok(id)
     }
 
     /// Adds a node to a run. Names are unique within a run.
@@ -76,34 +68,6 @@ impl Db {
             .execute(
                 "INSERT INTO events (run_id, node_id, at_ns, kind, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
                 (run.0, event.node.map(|node| node.0), ns(event.at), &event.kind, &event.detail),
-            )
-            .map(drop)
-            .map_err(|e| self.failed(e))
-    }
-
-    /// Adds or replaces how a client got the object.
-    pub fn add_transfer(&mut self, client: NodeId, transfer: &Transfer) -> Result<()> {
-        self.connection
-            .execute(
-                "INSERT OR REPLACE INTO transfers (node_id, started_ns, finished_ns, received_bytes, verified,
-                    failure, retransmitted_bytes, duplicate_bytes, dropped_packets, cpu_user_ns, cpu_system_ns,
-                    peak_memory_bytes)
-                VALUES (:node, :started, :finished, :received, :verified, :failure, :retransmitted, :duplicate,
-                    :dropped, :user, :system, :memory)",
-                named_params! {
-                    ":node": client.0,
-                    ":started": ns(transfer.started),
-                    ":finished": transfer.finished.map(ns),
-                    ":received": transfer.received_bytes as i64,
-                    ":verified": transfer.verified,
-                    ":failure": transfer.failure,
-                    ":retransmitted": transfer.retransmitted_bytes as i64,
-                    ":duplicate": transfer.duplicate_bytes as i64,
-                    ":dropped": transfer.dropped_packets as i64,
-                    ":user": ns(transfer.cpu_user),
-                    ":system": ns(transfer.cpu_system),
-                    ":memory": transfer.peak_memory_bytes as i64,
-                },
             )
             .map(drop)
             .map_err(|e| self.failed(e))

@@ -310,13 +310,6 @@ impl Canvas<'_> {
         self.text_at((self.left - 8.0, self.y_at(y)), text, Ink::Muted, SMALL, HPos::Right, false);
     }
 
-    /// A vertical line across the sheet with a word at its top.
-    pub fn reference(&self, x: f64, text: &str) {
-        let x = self.x_at(x);
-        self.line_at(&[(x, self.top - 4.0), (x, self.bottom)], Ink::Text, 1.0);
-        self.text_at((x + 5.0, self.top), text, Ink::Text, SMALL, HPos::Left, false);
-    }
-
     fn x_at(&self, value: f64) -> f64 {
         self.left + (self.right - self.left) * self.x.position(value)
     }

@@ -141,7 +141,7 @@ fn known(delivery: &str) -> Option<Style> {
 }
 
 /// How a delivery looks in every plot and table. Multicast is blue and green, unicast warm.
-pub fn style_of(delivery: &str) -> Style {
+fn style_of(delivery: &str) -> Style {
     // The same name gets the same colour in every report.
     let other = || 6 + delivery.bytes().map(usize::from).sum::<usize>() % 2;
     known(delivery).unwrap_or_else(|| Style { ink: Ink::Series(other()), mark: Mark::Diamond })

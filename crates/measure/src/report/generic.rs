@@ -46,6 +46,11 @@ pub fn write(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
     }
     let styles = page.styles().clone();
     let drawing = Drawing { frame, papers: &input.papers, styles: &styles, series: db };
+    page.section("Networks", "");
+    for picture in &input.pictures {
+        page.picture(&picture.svg, &format!("The network {}", picture.topology));
+    }
+    page.end_section();
     page.section("What was measured", "");
     for spec in &input.plots {
         let mut plots = draw(spec, drawing);
@@ -74,6 +79,20 @@ pub fn copies(frame: &Frame) -> Option<(bool, String)> {
         _ if came == expected => Some((true, format!("All {expected} copies came whole."))),
         _ => Some((false, format!("{} of {expected} copies are missing or not whole.", expected - came))),
     }
+}
+
+/// Why copies are missing, a line each; more than a page can show are counted.
+pub fn failures(frame: &Frame) -> Vec<String> {
+    const MOST: usize = 20;
+    let mut lines: Vec<String> = Vec::new();
+    for run in frame.runs.iter().filter(|run| run.is_complete && !run.is_refused()) {
+        let lacking = run.rows.iter().filter(|row| row.measure == "time" && row.value.is_none());
+        lines.extend(lacking.map(|row| format!("Run {}: {}", run.id, row.note)));
+    }
+    let others = lines.len().saturating_sub(MOST);
+    lines.truncate(MOST);
+    lines.extend((others > 0).then(|| format!("... and {others} more.")));
+    lines
 }
 
 /// The cells and their most important measures, for a terminal.

@@ -1,149 +1,125 @@
-//! The result in each network: which delivery was fastest, and by what factor.
+//! The numbers to remember: in each network, which delivery was fastest, and by what factor.
 
 use super::html::{Page, escape};
 use crate::{
-    analysis::{Results, RunTime, Setting},
-    db::Result,
-    plot::style_of,
-    tables,
+    expression::Condition, frame::Frame, plot::generic::value_in_words, statistics::Summary, tables::quantity,
 };
 
 /// A sentence a network.
-pub fn sentences(results: &Results<'_>) -> Result<Vec<String>> {
-    Ok(headlines(results)?.iter().map(Headline::sentence).collect())
+pub fn sentences(frame: &Frame) -> Vec<String> {
+    headlines(frame).iter().map(Headline::sentence).collect()
 }
 
 /// A card a network.
-pub fn write_cards(page: &mut Page, results: &Results<'_>) -> Result<()> {
+pub fn write_cards(page: &mut Page, frame: &Frame) {
+    let headlines = headlines(frame);
+    if headlines.is_empty() {
+        return;
+    }
     page.raw("<div class=\"cards\">");
-    for headline in headlines(results)? {
-        let fastest = &headline.fastest;
-        let (big, meaning, sentence) = headline.card();
-        let sentence = match &*sentence {
-            "" => String::new(),
-            text => format!("<p><b>{}</b> {}</p>", escape(&fastest.key.delivery), escape(text)),
-        };
-        let place = format!(
-            "{} · {} clients · {} · {}{}",
-            headline.setting.topology,
-            fastest.clients,
-            tables::bytes(headline.setting.size_bytes),
-            headline.schedule,
-            if headline.is_saturated() { " *" } else { "" }
-        );
+    for headline in headlines {
+        let ink = page.styles().of(&headline.fastest.delivery).ink.variable();
         page.raw(&format!(
-            "<div class=\"card\"><p class=\"where\">{}</p>\
-             <p class=\"big\" style=\"--c:var({})\">{}<small> {}</small></p>{sentence}</div>",
-            escape(&place),
-            style_of(&fastest.key.delivery).ink.variable(),
-            escape(&big),
-            escape(&meaning),
+            "<div class=\"card\"><p class=\"where\">{}</p><p class=\"big\" style=\"--c:var({ink})\">{:.1}×<small> as fast as {}</small></p>\
+             <p><b>{}</b> {}</p></div>",
+            escape(&headline.cell),
+            headline.factor(),
+            escape(&headline.other.delivery),
+            escape(&headline.fastest.delivery),
+            escape(&headline.told()),
         ));
     }
     page.raw("</div>");
-    Ok(())
 }
 
 /// The result in one network.
 struct Headline {
-    setting: Setting,
-    schedule: String,
-    fastest: RunTime,
-    fastest_copies: Option<f64>,
-    /// What it is compared with: tcp when that was run, else the slowest; `None` when there is but one.
-    other: Option<(RunTime, Option<f64>)>,
+    cell: String,
+    fastest: Delivery,
+    /// What it is compared with: tcp or unicast when that was run, else the slowest.
+    other: Delivery,
+}
+
+struct Delivery {
+    delivery: String,
+    seconds: f64,
+    /// Bytes that left the sender, where they were counted.
+    sent: Option<f64>,
+    is_saturated: bool,
 }
 
 impl Headline {
-    fn times_as_fast_as(&self, other: &RunTime) -> f64 {
-        other.summary.mean / self.fastest.summary.mean
+    fn factor(&self) -> f64 {
+        self.other.seconds / self.fastest.seconds
+    }
+
+    fn told(&self) -> String {
+        let star = if self.fastest.is_saturated || self.other.is_saturated { " *" } else { "" };
+        let [ours, theirs] = [&self.fastest, &self.other].map(|delivery| quantity(delivery.seconds, "s"));
+        let mut told =
+            format!("was the fastest: {ours} on average, {} took {theirs}{star}.", self.other.delivery);
+        if let Some((few, many)) = self.fastest.sent.zip(self.other.sent) {
+            told += &format!(" The sender sent {} instead of {}.", quantity(few, "B"), quantity(many, "B"));
+        }
+        told
     }
 
     fn sentence(&self) -> String {
-        let key = &self.fastest.key;
-        let mean = tables::seconds(self.fastest.summary.mean);
-        let start = format!("{}, {}: {}", self.setting, self.schedule, key.delivery);
-        let Some((other, other_copies)) = &self.other else {
-            return format!("{start} took {mean} s on average.");
-        };
-        let mut sentence = format!(
-            "{start} was fastest at {mean} s on average, {:.1} times as fast as {}",
-            self.times_as_fast_as(other),
-            other.key.delivery,
-        );
-        if let Some((few, many)) = self.fastest_copies.zip(*other_copies) {
-            sentence += &format!("; its server sent {few:.2} copies instead of {many:.2}");
-        }
-        sentence + "."
-    }
-
-    /// The number to remember, what it means, and the sentence below it.
-    fn card(&self) -> (String, String, String) {
-        let mean = tables::seconds(self.fastest.summary.mean);
-        let Some((other, other_copies)) = &self.other else {
-            return (
-                format!("{mean} s"),
-                format!("on average by {}", self.fastest.key.delivery),
-                String::new(),
-            );
-        };
-        let mut sentence = format!(
-            "was the fastest: {mean} s on average, {} took {} s.",
-            other.key.delivery,
-            tables::seconds(other.summary.mean)
-        );
-        if let Some((few, many)) = self.fastest_copies.zip(*other_copies) {
-            sentence += &format!(" The server sent {few:.2} copies instead of {many:.2}.");
-        }
-        let factor = format!("{:.1}×", self.times_as_fast_as(other));
-        (factor, format!("as fast as {}", other.key.delivery), sentence)
-    }
-
-    fn is_saturated(&self) -> bool {
-        self.fastest.saturated || self.other.as_ref().is_some_and(|(other, _)| other.saturated)
+        let told = self.told();
+        format!("{}: {} {told} {:.1} times as fast.", self.cell, self.fastest.delivery, self.factor())
     }
 }
 
-/// One for each network, at its largest size and its hardest schedule.
-fn headlines(results: &Results<'_>) -> Result<Vec<Headline>> {
-    let (rows, sent) = (results.run_times(), results.server_bytes()?);
-    let mut headlines = Vec::new();
-    for topology in results.topologies() {
-        let Some((setting, schedule)) = hardest(results, &topology) else { continue };
-        let compared: Vec<&RunTime> =
-            rows.iter().filter(|row| row.key.setting == setting && row.key.schedule == schedule).collect();
-        let (Some(fastest), Some(slowest)) = (compared.first(), compared.last()) else { continue };
-        let tcp = compared.iter().find(|row| row.key.delivery == "tcp");
-        let other = [tcp, Some(slowest)].into_iter().flatten().find(|other| other.key != fastest.key);
-        let copies = |row: &RunTime| {
-            let key = &row.key;
-            sent.iter()
-                .find(|s| {
-                    s.setting == key.setting && s.delivery == key.delivery && s.schedule == key.schedule
-                })
-                .map(|s| s.copies())
-        };
-        headlines.push(Headline {
-            fastest: (*fastest).clone(),
-            fastest_copies: copies(fastest),
-            other: other.map(|other| ((**other).clone(), copies(other))),
-            setting,
-            schedule,
-        });
-    }
-    Ok(headlines)
+/// One for each network in which several deliveries have a time, at its largest size and with all clients at once.
+fn headlines(frame: &Frame) -> Vec<Headline> {
+    frame.cells(&["network".to_owned()], &[]).into_iter().filter_map(|cell| headline(frame, cell)).collect()
 }
 
-/// The largest size that a network carried and the schedule in which all clients ask at once, or
-/// else its first.
-pub fn hardest(results: &Results<'_>, topology: &str) -> Option<(Setting, String)> {
-    let of_topology = results.settings().into_iter().filter(|setting| setting.topology == topology);
-    let setting = of_topology.max_by_key(|setting| setting.size_bytes)?;
-    let schedules: Vec<&str> = results
-        .complete()
-        .filter(|data| data.setting() == setting)
-        .map(|data| data.run.info.schedule.as_str())
+fn headline(frame: &Frame, mut cell: Vec<Condition>) -> Option<Headline> {
+    // The hardest of what was run: the largest size, most receivers and all at once.
+    for name in ["size", "receivers", "schedule", "loss"] {
+        let of_cell: Vec<&Condition> = cell.iter().collect();
+        let values = frame.cells(&[name.to_owned()], &of_cell);
+        let rank = |cell: &Vec<Condition>| {
+            let value = &cell[0].values[0];
+            crate::expression::number(value).unwrap_or(if value == "immediate" { f64::MAX } else { 0.0 })
+        };
+        let hardest = values.into_iter().max_by(|a, b| rank(a).total_cmp(&rank(b)));
+        cell.extend(hardest.into_iter().flatten());
+    }
+    let of_cell: Vec<&Condition> = cell.iter().collect();
+    let mut deliveries: Vec<Delivery> = frame
+        .cells(&["delivery".to_owned()], &of_cell)
+        .into_iter()
+        .filter_map(|delivery| of_delivery(frame, &cell, &delivery[0]))
         .collect();
-    let schedule = schedules.iter().find(|schedule| **schedule == "immediate").or(schedules.first())?;
-    Some((setting, (*schedule).to_owned()))
+    deliveries.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    if deliveries.len() < 2 {
+        return None;
+    }
+    let fastest = deliveries.remove(0);
+    let known = deliveries.iter().position(|other| ["tcp", "unicast"].contains(&other.delivery.as_str()));
+    let other = deliveries.remove(known.unwrap_or(deliveries.len() - 1));
+    let words = cell.iter().map(|condition| value_in_words(&condition.key, &condition.values[0]));
+    Some(Headline { cell: words.collect::<Vec<_>>().join(" · "), fastest, other })
+}
+
+/// The means of a delivery; `None` when a copy is missing, so that nothing incomplete can be the fastest.
+fn of_delivery(frame: &Frame, cell: &[Condition], delivery: &Condition) -> Option<Delivery> {
+    let conditions: Vec<&Condition> = cell.iter().chain([delivery]).collect();
+    let runs: Vec<_> =
+        frame.runs_that(&conditions).map(|(_, run)| run).filter(|run| run.is_complete).collect();
+    let rows = |measure: &'static str| {
+        runs.iter().flat_map(move |run| run.rows.iter().filter(move |row| row.measure == measure))
+    };
+    let mean = |measure| {
+        let values: Option<Vec<f64>> = rows(measure).map(|row| row.value).collect();
+        Some(Summary::of(&values?)?.mean)
+    };
+    Some(Delivery {
+        delivery: delivery.values[0].clone(),
+        seconds: mean("time")?,
+        sent: mean("sender_bytes"),
+        is_saturated: runs.iter().any(|run| run.is_saturated),
+    })
 }

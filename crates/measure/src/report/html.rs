@@ -60,10 +60,6 @@ impl Page {
         self.raw("</section>");
     }
 
-    pub fn heading(&mut self, text: &str) {
-        self.raw(&format!("<h3>{}</h3>", escape(text)));
-    }
-
     pub fn paragraph(&mut self, text: &str) {
         self.raw(&format!("<p>{}</p>", escape(text)));
     }
@@ -278,7 +274,6 @@ mod tests {
         table.rows.push(vec![Cell::marked(nasty, Mark::Delivery)]);
         table.notes.push(nasty.into());
         page.section(nasty, nasty);
-        page.heading(nasty);
         page.banner(true, nasty);
         page.folded_tables(nasty, &[table]);
         page.picture(nasty, nasty);

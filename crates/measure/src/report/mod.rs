@@ -2,26 +2,17 @@
 //!
 //! All that it says comes from the results database, but for what [`ReportInput`] adds.
 
-mod events;
-mod feeds;
 mod generic;
 mod headline;
 mod html;
-mod paper;
-mod sections;
-mod sharing;
 mod summary;
-mod transport;
-mod use_case;
 
 use crate::{
     Db,
-    analysis::{self, Results},
-    db::{Result, RunId},
+    db::{Result, Run, RunId},
     frame::Frame,
     paper::Papers,
     plot::{Plot, Styles, generic::PlotSpec},
-    tables,
 };
 
 pub use crate::claim::{Finding, Verdict};
@@ -68,61 +59,22 @@ pub struct Report {
 
 /// The report on `input.runs`.
 pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
-    let results = Results::load(db, &input.runs)?;
-    let frame = generic_runs(db, &results)?;
-    let mut styles = generic::names(&frame, input);
-    styles.extend(results.use_cases.iter().map(|run| run.info.delivery.clone()));
-    let mut page = html::Page::new(Styles::new(styles));
-    summary::write(&mut page, &results, &frame, input)?;
+    let (runs, frame) = load(db, input)?;
+    let mut page = html::Page::new(Styles::new(generic::names(&frame, input)));
+    summary::write(&mut page, &runs, &frame, input);
     generic::write(&mut page, &frame, input, db);
-    feeds::write(&mut page, &results);
-    sharing::write(&mut page, &results, input);
-    use_case::write(&mut page, &results);
-    transport::write(&mut page, &results)?;
-    sections::write(&mut page, &results, input)?;
     Ok(page.finish(&input.title))
 }
 
-/// The runs that are parameters and rows.
-fn generic_runs(db: &Db, results: &Results<'_>) -> Result<Frame> {
-    let runs: Vec<RunId> = results.generic.iter().map(|data| data.run.id).collect();
-    if runs.is_empty() { Ok(Frame::default()) } else { Frame::load(db, &runs) }
+/// The report in short, for a terminal: the means of each cell, and the result in sentences.
+pub fn to_text(db: &Db, input: &ReportInput) -> Result<String> {
+    let (_, frame) = load(db, input)?;
+    let sentences = headline::sentences(&frame).into_iter().map(|sentence| format!("{sentence}\n"));
+    Ok(format!("{}{}", generic::to_text(&frame), sentences.collect::<String>()))
 }
 
-/// The tables of run times and of what the servers sent, for a terminal.
-pub fn to_text(db: &Db, input: &ReportInput) -> Result<String> {
-    let results = Results::load(db, &input.runs)?;
-    let mut text = generic::to_text(&generic_runs(db, &results)?);
-    let feeds = results.feed_rows();
-    if !feeds.is_empty() {
-        text += &feeds::table(&feeds).to_text();
-        text += "\n";
-    }
-    if !results.sharings.is_empty() {
-        text += &sharing::table(&results.sharings).to_text();
-        text += "\n";
-    }
-    let of_use_cases = use_case::tables(&analysis::use_case_rows(&results.use_cases));
-    for table in of_use_cases.iter().filter_map(|table| table.tidied()) {
-        text += &table.to_text();
-        text += "\n";
-    }
-    if results.runs.is_empty() && !text.is_empty() {
-        return Ok(text);
-    }
-    if let Some(table) = transport::to_text(&results) {
-        text += &table;
-        text += "\n";
-    }
-    for table in tables::run_time_tables(&results) {
-        text += &table.to_text();
-        text += "\n";
-    }
-    text += &tables::server_bytes_table(&results)?.to_text();
-    text += "\n";
-    for sentence in summary::sentences(&results)? {
-        text += &sentence;
-        text += "\n";
-    }
-    Ok(text)
+fn load(db: &Db, input: &ReportInput) -> Result<(Vec<Run>, Frame)> {
+    let wanted = |run: &Run| input.runs.is_empty() || input.runs.contains(&run.id);
+    let runs: Vec<Run> = db.runs()?.into_iter().filter(wanted).collect();
+    Ok((runs, Frame::load(db, &input.runs)?))
 }

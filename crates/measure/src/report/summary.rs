@@ -7,73 +7,42 @@ use super::{
     html::{Page, escape},
 };
 use crate::{
-    analysis::Results,
-    db::{Result, Run, Status},
+    db::{Run, Status},
     frame::Frame,
     tables::{self, Cell, Mark, Table},
 };
 
 /// Writes the head of the report.
-pub fn write(page: &mut Page, results: &Results<'_>, frame: &Frame, input: &ReportInput) -> Result<()> {
+pub fn write(page: &mut Page, runs: &[Run], frame: &Frame, input: &ReportInput) {
     page.raw(&format!("<header><p class=\"eyebrow\">treecast report</p><h1>{}</h1>", escape(&input.title)));
-    page.raw(&format!("<p class=\"lede\">{}</p></header>", escape(&what_was_run(results))));
-    verification(page, results);
+    page.raw(&format!("<p class=\"lede\">{}</p></header>", escape(&what_was_run(frame))));
     if let Some((all, sentence)) = generic::copies(frame) {
         page.banner(all, &sentence);
     }
-    headline::write_cards(page, results)?;
-    warnings(page, results);
+    generic::failures(frame).iter().for_each(|failure| page.paragraph(failure));
+    headline::write_cards(page, frame);
+    warnings(page, runs);
     for note in &input.notes {
         page.paragraph(note);
     }
     findings(page, input);
-    facts(page, results, input);
-    Ok(())
+    facts(page, runs, input);
 }
 
-/// The result in sentences: which delivery was fastest in each network, and by what factor.
-pub fn sentences(results: &Results<'_>) -> Result<Vec<String>> {
-    let mut sentences = headline::sentences(results)?;
-    sentences.push(Verification::of(results).sentence());
-    Ok(sentences)
-}
-
-fn what_was_run(results: &Results<'_>) -> String {
-    let (deliveries, topologies, schedules) =
-        (results.deliveries(), results.topologies(), results.schedules());
-    if deliveries.is_empty() {
-        if !results.generic.is_empty() {
-            return match results.generic.len() {
-                1 => "One run.".into(),
-                runs => format!("{runs} runs."),
-            };
-        }
-        if !results.sharings.is_empty() {
-            return "Flows that share one link, each run ended by time.".into();
-        }
-        if !results.use_cases.is_empty() {
-            return "Use cases of the MEADcast thesis, each way of delivery beside its figures.".into();
-        }
-        let feeds = results.feeds.len();
-        return match feeds {
-            0 => "No run is complete.".into(),
-            1 => "A feed of objects that come one by one.".into(),
-            _ => format!("{feeds} feeds of objects that come one by one."),
-        };
-    }
-    let mut sizes: Vec<u64> = results.settings().into_iter().map(|setting| setting.size_bytes).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let sizes: Vec<String> = sizes.into_iter().map(tables::bytes).collect();
-    format!(
-        "{} of {} delivered by {}, over {}, on the {} {}.",
-        if sizes.len() == 1 { "An object" } else { "Objects" },
-        list(&sizes),
-        list(&deliveries),
-        list(&topologies),
-        if schedules.len() == 1 { "schedule" } else { "schedules" },
-        list(&schedules),
-    )
+/// The deliveries, and how many runs there are.
+fn what_was_run(frame: &Frame) -> String {
+    let complete = frame.runs.iter().filter(|run| run.is_complete).count();
+    let vocabulary = frame.vocabulary();
+    let of = |name: &str| vocabulary.values_of(name).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let runs = match complete {
+        0 => return "No run is complete.".into(),
+        1 => "One run".to_owned(),
+        many => format!("{many} runs"),
+    };
+    let parts = [("of", of("delivery")), ("on", of("network"))];
+    let parts = parts.into_iter().filter(|(_, words)| !words.is_empty());
+    let parts: String = parts.map(|(word, words)| format!(" {word} {}", list(&words))).collect();
+    format!("{runs}{parts}.")
 }
 
 fn list(words: &[String]) -> String {
@@ -84,62 +53,9 @@ fn list(words: &[String]) -> String {
     }
 }
 
-/// How many copies came out right.
-struct Verification {
-    expected: usize,
-    verified: usize,
-    failures: Vec<String>,
-}
-
-impl Verification {
-    fn of(results: &Results<'_>) -> Self {
-        let mut all = Self { expected: 0, verified: 0, failures: Vec::new() };
-        for data in results.complete() {
-            all.expected += data.run.info.clients as usize;
-            all.verified += data.transfers.iter().filter(|(_, transfer)| transfer.verified).count();
-            for (node, transfer) in &data.transfers {
-                let Some(why) = &transfer.failure else { continue };
-                let name = data.nodes.iter().find(|(id, _)| id == node).map_or("?", |(_, n)| n.name.as_str());
-                all.failures.push(format!("run {}, {name}: {why}", data.run.id.0));
-            }
-        }
-        all
-    }
-
-    fn sentence(&self) -> String {
-        if self.verified == self.expected {
-            format!(
-                "All {} copies are whole: each was compared with the sender's BLAKE3 hash.",
-                self.expected
-            )
-        } else {
-            format!(
-                "{} of {} copies are missing or wrong; the others were compared with the sender's BLAKE3 hash.",
-                self.expected - self.verified.min(self.expected),
-                self.expected
-            )
-        }
-    }
-}
-
-fn verification(page: &mut Page, results: &Results<'_>) {
-    const MOST_SHOWN: usize = 20;
-    let all = Verification::of(results);
-    if results.runs.is_empty() {
-        return;
-    }
-    page.banner(all.expected > 0 && all.verified == all.expected, &all.sentence());
-    for failure in all.failures.iter().take(MOST_SHOWN) {
-        page.paragraph(failure);
-    }
-    if all.failures.len() > MOST_SHOWN {
-        page.paragraph(&format!("... and {} more.", all.failures.len() - MOST_SHOWN));
-    }
-}
-
-fn warnings(page: &mut Page, results: &Results<'_>) {
-    let complete = || results.all().filter(|data| data.run.status == Status::Complete);
-    let saturated = complete().filter(|data| data.run.saturated.is_some()).count();
+fn warnings(page: &mut Page, runs: &[Run]) {
+    let complete = || runs.iter().filter(|run| run.status == Status::Complete);
+    let saturated = complete().filter(|run| run.saturated.is_some()).count();
     if saturated > 0 {
         page.banner(
             false,
@@ -150,7 +66,7 @@ fn warnings(page: &mut Page, results: &Results<'_>) {
         );
     }
     for (status, what) in [(Status::CutShort, "cut short"), (Status::Running, "still running")] {
-        let count = results.all().filter(|data| data.run.status == status).count();
+        let count = runs.iter().filter(|run| run.status == status).count();
         if count > 0 {
             page.banner(
                 false,
@@ -184,11 +100,10 @@ fn findings(page: &mut Page, input: &ReportInput) {
 }
 
 /// Where and when it was run, and how to run it again.
-fn facts(page: &mut Page, results: &Results<'_>, input: &ReportInput) {
-    let (Some(first), Some(last)) = (results.all().next(), results.all().last()) else { return };
-    let (first, last) = (&first.run, &last.run);
-    let machine = &last.info.machine;
-    let command = if input.command.is_empty() { &last.info.command } else { &input.command };
+fn facts(page: &mut Page, runs: &[Run], input: &ReportInput) {
+    let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return };
+    let machine = &last.machine;
+    let command = if input.command.is_empty() { &last.command } else { &input.command };
     let took = ended(last).duration_since(first.started).unwrap_or_default();
     let rows = [
         ("Repeat it", format!("<code>{}</code>", escape(command))),
@@ -204,7 +119,7 @@ fn facts(page: &mut Page, results: &Results<'_>, input: &ReportInput) {
             )),
         ),
         ("System", escape(&format!("{}, treecast {}", machine.kernel, machine.treecast_version))),
-        ("Links", escape(&links(results, &input.impairments))),
+        ("Links", escape(&links(runs, &input.impairments))),
     ];
     page.raw("<dl class=\"facts\">");
     for (term, html) in rows {
@@ -214,17 +129,18 @@ fn facts(page: &mut Page, results: &Results<'_>, input: &ReportInput) {
 }
 
 /// The rates of the links, of each network where they differ; then their loss and delay.
-fn links(results: &Results<'_>, impairments: &[String]) -> String {
-    let rates = rates(results);
+fn links(runs: &[Run], impairments: &[String]) -> String {
+    let rates = rates(runs);
     let told = std::iter::once(rates.as_str()).chain(impairments.iter().map(String::as_str));
     told.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
-fn rates(results: &Results<'_>) -> String {
-    let rate = |run: &Run| run.info.link_bps.map_or("not limited".to_owned(), tables::rate);
-    let mut of_networks: Vec<(&str, String)> = Vec::new();
-    for data in results.all() {
-        let network = (&*data.run.info.topology, rate(&data.run));
+fn rates(runs: &[Run]) -> String {
+    let parameter = |run: &Run, name: &str| run.parameters.get(name).cloned().unwrap_or_default();
+    let rate = |run: &Run| parameter(run, "link_rate").parse().map_or("not limited".to_owned(), tables::rate);
+    let mut of_networks: Vec<(String, String)> = Vec::new();
+    for run in runs {
+        let network = (parameter(run, "network"), rate(run));
         if !of_networks.contains(&network) {
             of_networks.push(network);
         }

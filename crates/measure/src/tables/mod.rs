@@ -1,10 +1,8 @@
-//! Tables: in the paper's form, as text for a terminal and as HTML.
+//! Tables, as text for a terminal and as HTML, and how they write numbers.
 
-mod paper_form;
 mod quantity;
 mod units;
 
-pub use paper_form::{router_table, run_time_tables, runs_table, server_bytes_table, server_tables};
 pub use quantity::{Scale, quantity, three_digits};
 pub use units::{bytes, rate, seconds};
 

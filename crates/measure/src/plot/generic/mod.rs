@@ -4,7 +4,7 @@
 //! [`PlotSpec::check`] finds mistakes before anything runs; [`draw`] makes a plot for each combination of the
 //! parameters in `each`. A combination without values makes none.
 
-pub(super) mod bars;
+mod bars;
 mod curves;
 mod gather;
 mod heat;
@@ -23,7 +23,6 @@ use crate::{
     tables,
 };
 
-pub(super) use gather::{Gathered, GroupOfValues, PaperValue};
 pub use over_time::SeriesSource;
 
 /// A plot, as an experiment's file has it.
@@ -87,24 +86,6 @@ pub enum Kind {
 }
 
 impl PlotSpec {
-    /// Bars of `y` for each `x`, all else as it is without being said.
-    pub fn bars(title: &str, x: &str, y: &str) -> Self {
-        Self {
-            title: title.to_owned(),
-            kind: Kind::Bars,
-            x: Some(x.to_owned()),
-            y: y.to_owned(),
-            label: None,
-            series: None,
-            rows: None,
-            each: Vec::new(),
-            cells: BTreeMap::new(),
-            log: String::new(),
-            paper: None,
-            note: String::new(),
-        }
-    }
-
     /// Checks names against what the experiment is going to run.
     pub fn check(&self, vocabulary: &Vocabulary, papers: &Papers) -> Result<(), String> {
         self.checked(vocabulary, papers).map_err(|what| format!("plot `{}`: {what}", self.title))
