@@ -142,10 +142,10 @@ fn check_transfers(folder: &Folder) {
         assert_eq!(of("time").len(), 3);
         for time in of("time") {
             let seconds = time.value.unwrap();
-            assert!((0.2..60.0).contains(&seconds), "{}: {seconds}", run.info.delivery);
+            assert!((0.2..60.0).contains(&seconds), "{}: {seconds}", run.parameters["delivery"]);
         }
         assert!(of("missing").iter().all(|row| row.value == Some(0.0)));
-        assert!(of("sender_bytes")[0].value.unwrap() > 3e6, "{}", run.info.delivery);
+        assert!(of("sender_bytes")[0].value.unwrap() > 3e6, "{}", run.parameters["delivery"]);
         assert!(of("network_bytes")[0].value >= of("sender_bytes")[0].value);
         assert_eq!(db.parameters(run.id).unwrap()["size"], (3 << 20).to_string());
     }

@@ -171,8 +171,7 @@ impl Record {
     }
 
     fn saturation(&self, db: &Db) -> Result<Option<String>, DbError> {
-        let results = analysis::Results::load(db, &[self.run])?;
-        let found = results.generic.first().map_or(Ok(None), |data| results.saturation(data))?;
+        let found = analysis::saturation(db, self.run)?;
         let unsettled = self.unsettled.map(still_busy);
         Ok(unsettled.into_iter().chain(found).reduce(|one, other| format!("{one}; {other}")))
     }

@@ -85,7 +85,7 @@ pub fn copies(frame: &Frame) -> Option<(bool, String)> {
 pub fn failures(frame: &Frame) -> Vec<String> {
     const MOST: usize = 20;
     let mut lines: Vec<String> = Vec::new();
-    for run in frame.runs.iter().filter(|run| run.is_complete && !run.is_refused()) {
+    for run in frame.runs.iter().filter(|run| run.is_complete && run.refused().is_none()) {
         let lacking = run.rows.iter().filter(|row| row.measure == "time" && row.value.is_none());
         lines.extend(lacking.map(|row| format!("Run {}: {}", run.id, row.note)));
     }
